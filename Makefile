@@ -1,0 +1,57 @@
+# Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
+.DEFAULT_GOAL := all
+.PHONY: all run test bench peers install format lint clean
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+VENV := build/venv
+PYTHON := $(VENV)/bin/python
+
+# build/libloft.so, build/libloft.a and build/loft.cc
+all:
+	@tools/setup.sh build
+	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX) --log-level=WARNING
+	@cmake --build --preset release --target loft_shared loft_static loft_single
+
+# A real program under libc's malloc and under loft, side by side.
+run: all
+	@python3 tools/run_demo.py
+
+# The whole gate; STAGES="release asan" runs some of it, and `tools/check.py --list` names the stages.
+test:
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(PYTHON) tools/check.py $(STAGES)
+
+# The allocators that loft is measured against, as build/peers/NAME.so.
+peers:
+	@tools/peers.sh
+
+bench: all peers
+	@tools/setup.sh bench
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@cmake --build --preset release
+	@$(PYTHON) tools/bench.py $(BENCH)
+
+install: all
+	@DESTDIR=$(DESTDIR) cmake --install build
+
+format:
+	@tools/setup.sh format
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(PYTHON) tools/check.py --fix format
+
+lint:
+	@tools/setup.sh lint
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(PYTHON) tools/check.py includes format python tidy
+
+clean:
+	rm -rf build
+
+$(VENV)/ready: tools/requirements.txt
+	@echo "loft: making the Python environment $(VENV)"
+	@rm -rf $(VENV)
+	@python3 -m venv $(VENV)
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt
+	@touch $@

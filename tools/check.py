@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""The gate: runs the stages one after another and adds up what passed.
+
+Each stage is one question about the tree: is it formatted, does it hold under the thread sanitizer,
+do real programs run under it. A stage that fails does not stop the others, so that one run tells
+everything; its log is printed and kept in build/logs. The last line is the sum over all stages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build" / "logs"
+JOBS = str(os.cpu_count() or 1)
+CXX_FOLDERS = ("src", "include", "test", "bench")
+LOG_TAIL_LINES = 120
+# Far above what any stage takes on two cores: it only ends one that hangs.
+STAGE_TIMEOUT_S = 1800
+
+
+@dataclass
+class Count:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, other: Count) -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def __str__(self) -> str:
+        text = f"{self.passed} passed, {self.failed} failed"
+        return f"{text}, {self.skipped} skipped" if self.skipped else text
+
+
+class StageFailed(Exception):
+    """A step of a stage that is not a test, such as the build, failed."""
+
+
+@dataclass
+class Stage:
+    """What one stage has done so far; its steps add to `count` and write to the log."""
+
+    name: str
+    fix: bool = False
+    count: Count = field(default_factory=Count)
+
+    @property
+    def log_path(self) -> Path:
+        return LOGS / f"{self.name}.log"
+
+    def run(self, *command: str | Path) -> int:
+        """Runs one command into the log and returns its exit status."""
+        with self.log_path.open("a", encoding="utf-8") as log:
+            log.write(f"$ {' '.join(map(str, command))}\n")
+            log.flush()
+            try:
+                return subprocess.run(
+                    [str(part) for part in command],
+                    cwd=ROOT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    timeout=STAGE_TIMEOUT_S,
+                    check=False,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                log.write(f"ended after {STAGE_TIMEOUT_S} s\n")
+                return 124
+            except FileNotFoundError as error:
+                log.write(f"{error}\n")
+                return 127
+
+    def need(self, *command: str | Path) -> None:
+        """A command without which the rest of the stage makes no sense."""
+        if self.run(*command) != 0:
+            raise StageFailed(" ".join(map(str, command)))
+
+    def check(self, *command: str | Path) -> None:
+        """A command that is one check: it passes or it fails."""
+        ok = self.run(*command) == 0
+        self.count.add(Count(passed=int(ok), failed=int(not ok)))
+
+    def junit(self, report: Path, *command: str | Path) -> None:
+        """A test runner that leaves a JUnit report; a bad exit without a failed test is a failure."""
+        report.unlink(missing_ok=True)
+        status = self.run(*command)
+        counted = read_junit(report)
+        if status != 0 and counted.failed == 0:
+            counted.failed = 1
+        if status == 0 and counted.passed == 0:
+            raise StageFailed("no test ran")
+        self.count.add(counted)
+
+
+def read_junit(report: Path) -> Count:
+    if not report.exists():
+        return Count()
+    count = Count()
+    for case in ET.parse(report).getroot().iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            count.failed += 1
+        elif case.find("skipped") is not None:
+            count.skipped += 1
+        else:
+            count.passed += 1
+    return count
+
+
+def sources(suffixes: Sequence[str]) -> list[str]:
+    return sorted(
+        str(path.relative_to(ROOT))
+        for folder in CXX_FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in suffixes
+    )
+
+
+def includes(stage: Stage) -> None:
+    stage.check(sys.executable, "tools/check_includes.py")
+
+
+def formatting(stage: Stage) -> None:
+    mode = ["-i"] if stage.fix else ["--dry-run", "--Werror"]
+    stage.check("clang-format-19", *mode, *sources((".cc", ".h")))
+    ruff = Path(sys.executable).parent / "ruff"
+    if stage.fix:
+        stage.run(ruff, "check", "--fix", ".")
+    stage.check(ruff, "format", *([] if stage.fix else ["--check"]), ".")
+
+
+def python(stage: Stage) -> None:
+    bin_folder = Path(sys.executable).parent
+    stage.check(bin_folder / "ruff", "check", ".")
+    for folder in ("tools", "test/tools", "test/programs", "bench"):
+        scripts = sorted((ROOT / folder).glob("*.py"))
+        if scripts:
+            stage.check(bin_folder / "mypy", *scripts)
+
+
+def pytest(stage: Stage, folder: str) -> None:
+    report = LOGS / f"{stage.name}.xml"
+    stage.junit(report, sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", folder)
+
+
+def tools(stage: Stage) -> None:
+    pytest(stage, "test/tools")
+
+
+def programs(stage: Stage) -> None:
+    stage.need("cmake", "--preset", "release")
+    stage.need("cmake", "--build", "--preset", "release", "--target", "loft_shared")
+    pytest(stage, "test/programs")
+
+
+def preset(name: str) -> Callable[[Stage], None]:
+    def build_and_test(stage: Stage) -> None:
+        stage.need("cmake", "--preset", name)
+        stage.need("cmake", "--build", "--preset", name)
+        report = LOGS / f"{stage.name}.xml"
+        stage.junit(report, "ctest", "--preset", name, "-j", JOBS, "--output-junit", report)
+
+    return build_and_test
+
+
+def tidy(stage: Stage) -> None:
+    # The tests' macros expand to what clang-tidy dislikes; the library is what it reads.
+    stage.need("cmake", "--preset", "clang")
+    stage.check(
+        "run-clang-tidy-19", "-quiet", "-j", JOBS, "-p", "build/clang", f"^{ROOT}/src/.*\\.cc$"
+    )
+
+
+STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
+    "includes": ("the floors include downwards only", includes),
+    "format": ("the code is formatted", formatting),
+    "python": ("the scripts are clean and typed", python),
+    "release": ("g++, as shipped: unit, surface, model and storm tests", preset("release")),
+    "tools": ("the scripts, the single file and the built library", tools),
+    "debug": ("g++, every invariant checked", preset("debug")),
+    "clang": ("clang, as shipped", preset("clang")),
+    "asan": ("clang, address and undefined-behaviour sanitizers", preset("asan")),
+    "tsan": ("clang, thread sanitizer", preset("tsan")),
+    "tidy": ("clang-tidy", tidy),
+    "programs": ("real programs under LD_PRELOAD", programs),
+}
+
+
+def print_log(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    if len(lines) > LOG_TAIL_LINES:
+        print(f"  ... {len(lines) - LOG_TAIL_LINES} lines before these are in {path}")
+    for line in lines[-LOG_TAIL_LINES:]:
+        print(f"  | {line}")
+
+
+def run_stage(name: str, fix: bool) -> Count:
+    stage = Stage(name, fix)
+    stage.log_path.write_text("")
+    started = time.monotonic()
+    try:
+        STAGES[name][1](stage)
+    except StageFailed as error:
+        print(f"  {name}: failed: {error}")
+        stage.count.failed += 1
+    if stage.count.failed:
+        print_log(stage.log_path)
+    seconds = time.monotonic() - started
+    # Not the closing line's form: only the sum at the end may be read as the result.
+    print(f"  {name}: {stage.count} ({seconds:.0f} s)", flush=True)
+    return stage.count
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help="default: every stage")
+    parser.add_argument("--list", action="store_true", help="list the stages and stop")
+    parser.add_argument("--fix", action="store_true", help="let `format` rewrite the files")
+    arguments = parser.parse_args()
+    if arguments.list:
+        for name, (question, _) in STAGES.items():
+            print(f"{name:10} {question}")
+        return 0
+    unknown = [name for name in arguments.stages if name not in STAGES]
+    if unknown:
+        parser.error(f"no stage named {', '.join(unknown)}; there are {', '.join(STAGES)}")
+    chosen = arguments.stages or list(STAGES)
+    LOGS.mkdir(parents=True, exist_ok=True)
+    total = Count()
+    for number, name in enumerate(chosen, 1):
+        print(f"[{number}/{len(chosen)}] {name}: {STAGES[name][0]}", flush=True)
+        total.add(run_stage(name, arguments.fix))
+    print(total)
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

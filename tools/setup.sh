@@ -1,0 +1,102 @@
+#!/bin/sh
+# Installs what a group of targets needs and this machine lacks: setup.sh build|test|bench
+# Looks first and installs only what is missing, so every make target can call it.
+set -eu
+
+# package, what shows that it is there (a command, a path pattern, or a python import), why it is needed
+build_group='
+cmake           cmake                                   builds everything
+ninja-build     ninja                                   builds everything
+g++             g++                                     compiles loft
+python3         python3                                 runs the tools
+'
+test_group='
+git                     git                                     a program to run under loft
+python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
+libgtest-dev            /usr/include/gtest/gtest.h              the test framework
+libgmock-dev            /usr/include/gmock/gmock.h              the test framework
+clang-19                clang++-19                              the second compiler, and the sanitizers
+libclang-rt-19-dev      /usr/lib/llvm-19/lib/clang/19/lib/linux/*tsan*.a  the sanitizers
+clang-format-19         clang-format-19                         checks the formatting
+clang-tidy-19           clang-tidy-19                           checks the code
+binutils                readelf                                 looks into libloft.so
+libpython3.11-testsuite import:test.test_json|/usr/lib/python3.11/test/test_json  programs to run under loft
+sqlite3                 sqlite3                                 a program to run under loft
+redis-server            redis-server                            a program to run under loft
+redis-tools             redis-benchmark                         a program to run under loft
+perl                    perl                                    a program to run under loft
+cargo                   cargo                                   a program to run under loft
+nodejs                  node                                    a program to run under loft
+default-jdk-headless    javac                                   a program to run under loft
+findutils               find                                    a program to run under loft
+tar                     tar                                     a program to run under loft
+xz-utils                xz                                      a program to run under loft
+'
+format_group='
+clang-format-19         clang-format-19                         formats the code
+python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
+'
+lint_group='
+clang-19                clang++-19                              compiles for clang-tidy
+clang-format-19         clang-format-19                         checks the formatting
+clang-tidy-19           clang-tidy-19                           checks the code
+libgtest-dev            /usr/include/gtest/gtest.h              the test framework
+libgmock-dev            /usr/include/gmock/gmock.h              the test framework
+python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
+'
+bench_group='
+python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
+'
+
+present() {
+  case $1 in
+    *'|'*) present "${1%%|*}" || present "${1#*|}" ;;
+    import:*) python3 -c "import ${1#import:}" >/dev/null 2>&1 ;;
+    /*) for path in $1; do [ -e "$path" ] && return 0; done; return 1 ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+  esac
+}
+
+group=${1:?usage: setup.sh build|test|format|lint|bench}
+case $group in
+  build) wanted=$build_group ;;
+  test) wanted=$build_group$test_group ;;
+  format) wanted=$format_group ;;
+  lint) wanted=$build_group$lint_group ;;
+  bench) wanted=$build_group$bench_group ;;
+  *) echo "setup.sh: no group named $group" >&2; exit 2 ;;
+esac
+
+missing=''
+reasons=''
+# The pattern in a probe must reach present() as it stands, hence no globbing here.
+while read -r package probe reason; do
+  [ -n "$package" ] || continue
+  if ! present "$probe"; then
+    missing="$missing $package"
+    reasons="$reasons; $package: $reason"
+  fi
+done <<LIST
+$wanted
+LIST
+[ -n "$missing" ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+  echo "loft: 'make' needs what Debian calls$missing; install them with this system's package manager" >&2
+  exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+  echo "loft: missing packages; run as root: apt-get install$missing" >&2
+  exit 1
+fi
+echo "loft: installing${reasons#;}"
+log=$(mktemp)
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086  # a list of package names
+if ! { apt-get -o DPkg::Lock::Timeout=600 update &&
+       apt-get -o DPkg::Lock::Timeout=600 install -y --no-install-recommends $missing; } >"$log" 2>&1; then
+  tail -n 20 "$log" >&2
+  echo "loft: apt-get could not install$missing (full output: $log)" >&2
+  exit 1
+fi
+rm -f "$log"
