@@ -1,0 +1,97 @@
+"""Each rule of tools/check_includes.py, broken once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from check_includes import MAX_LINES, check_tree
+
+
+def problems(tmp_path: Path, files: dict[str, str]) -> list[str]:
+    source = tmp_path / "src"
+    for name, text in files.items():
+        path = source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return [str(violation) for violation in check_tree(source)]
+
+
+def test_the_tree_itself_is_clean(root: Path) -> None:
+    assert [str(violation) for violation in check_tree(root / "src")] == []
+
+
+def test_downwards_and_sideways_is_allowed(tmp_path: Path) -> None:
+    header = "#pragma once\n"
+    files = {
+        "base/bits.h": header + "#include <cstdint>\n",
+        "cache/array.h": header,
+        "cache/fast.cc": '#include "base/bits.h"\n#include "cache/array.h"\n',
+        "api/loft.cc": '#include <loft/loft.h>\n#include <stdio.h>\n#include "cache/array.h"\n',
+        "os/linux.cc": "#include <sys/mman.h>\n#if defined(__x86_64__)\n#endif\n",
+    }
+    assert problems(tmp_path, files) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("heap/a.cc", '#include "cache/up.h"\n', "cache/, which is above"),
+        ("slab/a.cc", '  #  include "heap/up.h"\n', "heap/, which is above"),
+        ("cache/a.cc", '#include "keeper/up.h"\n', "keeper/, which is above"),
+        ("heap/a.cc", '#include "bits.h"\n', "must be written from src/"),
+        ("heap/a.cc", '#include "../base/bits.h"\n', "must be written from src/"),
+        ("heap/a.cc", '#include "base/nothing.h"\n', "does not exist"),
+        ("heap/a.cc", "#include LOFT_HEADER\n", "quotes or angle brackets"),
+        ("heap/a.cc", '#include "loft/loft.h"\n', "public header"),
+        ("base/a.cc", "#include <string>\n", "need no C++ library"),
+        ("os/a.cc", "#include <iostream>\n", "need no C++ library"),
+        ("heap/a.cc", "#include <stdio.h>\n", "system's header"),
+        ("heap/a.cc", "#include <sys/mman.h>\n", "system's header"),
+        ("cache/a.cc", "#include <immintrin.h>\n", "system's header"),
+        ("cache/a.cc", "#include <linux/futex.h>\n", "system's header"),
+        ("cache/a.cc", "#ifdef __x86_64__\n#endif\n", "__x86_64__ belongs"),
+        ("cache/a.cc", "#if defined(__aarch64__)\n#endif\n", "__aarch64__ belongs"),
+        ("heap/a.cc", "#ifdef __linux__\n#endif\n", "__linux__ belongs"),
+        ("heap/a.cc", "#ifdef __GLIBC__\n#endif\n", "__GLIBC__ belongs"),
+        ("slab/a.cc", "void f() { _mm_pause(); }\n", "_mm_pause belongs"),
+        ("slab/a.cc", 'void f() { asm volatile("pause"); }\n', "asm belongs"),
+        ("slab/a.cc", 'void f() { __asm__ volatile("pause"); }\n', "__asm__ belongs"),
+        ("slab/a.cc", "int f() { return __builtin_ia32_rdtsc(); }\n", "rdtsc belongs"),
+        ("slab/a.h", "int x;\n", "#pragma once"),
+        ("slab/a.cc", "\n" * (MAX_LINES + 1), f"{MAX_LINES} is the limit"),
+        ("cellar/a.cc", "\n", "belongs to no floor"),
+        ("a.cc", "\n", "belongs to no floor"),
+    ],
+)
+def test_a_violation_is_found(tmp_path: Path, name: str, text: str, expected: str) -> None:
+    header = "#pragma once\n"
+    files = {
+        "base/bits.h": header,
+        "heap/up.h": header,
+        "cache/up.h": header,
+        "keeper/up.h": header,
+        name: text,
+    }
+    found = problems(tmp_path, files)
+    assert len(found) == 1, found
+    assert expected in found[0]
+    assert found[0].startswith(f"src/{name}:")
+
+
+def test_comments_strings_and_symbol_names_are_left_alone(tmp_path: Path) -> None:
+    text = """\
+// #include "api/up.h": not here; nor __x86_64__.
+/* asm
+   __linux__ */
+const char* text = "asm __x86_64__ // no comment";
+int million = 1'000'000;
+void raise() __asm__(
+    "_ZSt17__throw_bad_allocv");
+"""
+    assert problems(tmp_path, {"heap/a.cc": text}) == []
+
+
+def test_the_line_is_the_one_that_is_wrong(tmp_path: Path) -> None:
+    text = "/* two\n   lines */\n#ifdef __linux__\n#endif\n"
+    assert problems(tmp_path, {"heap/a.cc": text})[0].startswith("src/heap/a.cc:3:")

@@ -1,0 +1,195 @@
+"""What the built libraries look like from outside, and that each way of using them works."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ALLOCATION_SYMBOLS = {
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "aligned_alloc",
+    "posix_memalign",
+    "memalign",
+    "valloc",
+    "pvalloc",
+    "cfree",
+    "free_sized",
+    "free_aligned_sized",
+    "malloc_usable_size",
+    "malloc_trim",
+    "mallopt",
+    "mallinfo",
+    "mallinfo2",
+    "malloc_info",
+    "malloc_stats",
+}
+# C++20's: 4 of new and 6 of delete (plain, nothrow, sized, aligned, as they combine), and as many
+# for arrays.
+OPERATOR = re.compile(r"_Z(nw|na|dl|da)")
+OPERATORS = 20
+PRIVATE_LIBC_NAME = re.compile(r"__libc_(malloc|free|calloc|realloc|memalign|valloc|pvalloc)")
+
+
+def output_of(*command: str | Path, **environment: str) -> str:
+    result = subprocess.run(
+        list(command),
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def library(build: Path) -> Path:
+    return build / "libloft.so"
+
+
+@pytest.fixture(scope="module")
+def symbols(library: Path) -> set[str]:
+    lines = output_of("nm", "-D", "--defined-only", library).splitlines()
+    return {line.split()[-1] for line in lines}
+
+
+def test_every_allocation_function_is_there(symbols: set[str]) -> None:
+    assert symbols >= ALLOCATION_SYMBOLS
+    assert len([name for name in symbols if OPERATOR.match(name)]) == OPERATORS
+
+
+def test_nothing_else_is_exported(symbols: set[str]) -> None:
+    others = {
+        name
+        for name in symbols - ALLOCATION_SYMBOLS
+        if not (
+            OPERATOR.match(name) or PRIVATE_LIBC_NAME.fullmatch(name) or name.startswith("loft_")
+        )
+    }
+    assert others == set()
+
+
+def test_it_needs_libc_alone(library: Path) -> None:
+    needed = re.findall(r"NEEDED.*\[(.*)\]", output_of("readelf", "-d", library))
+    assert needed == ["libc.so.6"]
+
+
+def test_it_loads_cheaply(library: Path) -> None:
+    headers = output_of("readelf", "-lW", library)
+    assert len(re.findall(r"^\s+LOAD ", headers, re.MULTILINE)) == 2
+    flags = output_of("readelf", "-d", library)
+    assert "BIND_NOW" in flags
+    assert "TEXTREL" not in flags
+
+
+def test_it_holds_eight_bytes_of_thread_local_storage(library: Path) -> None:
+    sizes = re.findall(
+        r"^\s+TLS\s+\S+ \S+ \S+ \S+ (\S+)", output_of("readelf", "-lW", library), re.MULTILINE
+    )
+    assert [int(size, 16) for size in sizes] == [8]
+    assert "STATIC_TLS" in output_of("readelf", "-d", library)
+
+
+def test_it_runs_on_any_x86_64(library: Path) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("about x86-64")
+    code = output_of("objdump", "-d", "--no-show-raw-insn", library)
+    newer = re.findall(r"\t(v\w+|tzcnt|lzcnt|popcnt|pext|pdep|shlx|shrx|sarx|mulx|andn)\s", code)
+    assert set(newer) == set()
+
+
+PROGRAM = """\
+#include <loft/loft.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  char* p = malloc(100);
+  if (p == NULL || loft_object_start(p + 50) != p) return 1;
+  free(p);
+  puts("ran on loft");
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    prefix = tmp_path_factory.mktemp("prefix")
+    output_of("cmake", "--install", build, "--prefix", prefix)
+    return prefix
+
+
+def library_folder(prefix: Path) -> Path:
+    return next(prefix.rglob("libloft.so")).parent
+
+
+@pytest.mark.parametrize("standard", ["c99", "c11", "c17", "c++11", "c++20"])
+def test_the_header_is_plain_c_and_cxx(root: Path, tmp_path: Path, standard: str) -> None:
+    language = "c++" if "++" in standard else "c"
+    source = tmp_path / "use.c"
+    source.write_text("#include <loft/loft.h>\nint use(void) { return LOFT_VERSION_MAJOR; }\n")
+    flags = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
+    compiler = "g++" if language == "c++" else "gcc"
+    headers = f"-I{root / 'include'}"
+    output_of(compiler, "-x", language, f"-std={standard}", *flags, headers, source)
+
+
+@pytest.mark.parametrize("how", ["shared", "static"])
+def test_a_c_program_links_with_what_was_installed(
+    installed: Path, tmp_path: Path, how: str
+) -> None:
+    source = tmp_path / "program.c"
+    source.write_text(PROGRAM)
+    program = tmp_path / "program"
+    folder = library_folder(installed)
+    link = (
+        [f"-L{folder}", "-lloft"] if how == "shared" else [str(folder / "libloft.a"), "-lpthread"]
+    )
+    output_of("gcc", "-o", program, source, "-I", installed / "include", *link)
+    assert output_of(program, LD_LIBRARY_PATH=str(folder)) == "ran on loft\n"
+
+
+def test_the_cmake_package_is_found(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "program.c").write_text(PROGRAM)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\n"
+        "project(user C)\n"
+        "find_package(loft 0.1 REQUIRED)\n"
+        "foreach(kind shared static)\n"
+        "  add_executable(with_${kind} program.c)\n"
+        "  target_link_libraries(with_${kind} loft::${kind})\n"
+        "endforeach()\n"
+        "add_executable(with_loft program.c)\n"
+        "target_link_libraries(with_loft loft::loft)\n"
+    )
+    build = tmp_path / "build"
+    output_of(
+        "cmake", "-G", "Ninja", "-S", tmp_path, "-B", build, f"-DCMAKE_PREFIX_PATH={installed}"
+    )
+    output_of("cmake", "--build", build)
+    for name in ("with_shared", "with_static", "with_loft"):
+        assert output_of(build / name) == "ran on loft\n"
+
+
+def test_the_pkg_config_file_names_the_folders(installed: Path) -> None:
+    text = (library_folder(installed) / "pkgconfig" / "loft.pc").read_text()
+    assert "-lloft" in text
+    if shutil.which("pkg-config") is None:
+        return
+    flags = output_of(
+        "pkg-config", "--cflags", "--libs", library_folder(installed) / "pkgconfig" / "loft.pc"
+    )
+    assert "-lloft" in flags
+
+
+def test_a_program_runs_with_loft_preloaded(library: Path) -> None:
+    assert output_of("echo", "fine", LD_PRELOAD=str(library)) == "fine\n"
