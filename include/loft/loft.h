@@ -1,0 +1,194 @@
+// loft: a general-purpose memory allocator. Public interface for C and C++.
+//
+// The functions here are the ones of the C library under other names, for programs that use loft
+// beside another `malloc` or want to name it; and what the C library has no name for: objects from
+// interior pointers, statistics, options. A program that links or preloads loft needs none of them:
+// its malloc and operators new are loft's already. Both sets of names share one heap: an object
+// from `malloc` may go to `loft_free` when loft is the process's malloc.
+//
+// Said once, true of every function unless its own comment differs:
+//   - sizes and alignments are bytes, of type size_t;
+//   - every object is aligned to 16 bytes at least, whatever its size;
+//   - an object of size 0 has an address of its own and is to be freed like any other;
+//   - a size above PTRDIFF_MAX, and memory that cannot be had, give NULL and errno ENOMEM;
+//   - any thread may call at any time, also before main, in constructors and destructors of any
+//   kind,
+//     in the child of a fork, and on objects of other threads; none is async-signal-safe;
+//   - errno changes only on failure.
+// An address that loft did not hand out, an address inside an object, or an object freed twice
+// stops the program with one line on standard error that names the address and what is wrong with
+// it.
+
+#ifndef LOFT_LOFT_H
+#define LOFT_LOFT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define LOFT_VERSION_MAJOR 0
+#define LOFT_VERSION_MINOR 1
+#define LOFT_VERSION_PATCH 0
+#define LOFT_VERSION_STRING "0.1.0"
+// One number that grows with every release: 10000 * major + 100 * minor + patch.
+#define LOFT_VERSION (LOFT_VERSION_MAJOR * 10000 + LOFT_VERSION_MINOR * 100 + LOFT_VERSION_PATCH)
+
+#if defined(__GNUC__)
+#define LOFT_ATTRIBUTE(...) __attribute__((__VA_ARGS__))
+#else
+#define LOFT_ATTRIBUTE(...)
+#endif
+#ifdef __cplusplus
+#define LOFT_NOEXCEPT noexcept
+#else
+#define LOFT_NOEXCEPT LOFT_ATTRIBUTE(nothrow)
+#endif
+#define LOFT_API LOFT_ATTRIBUTE(visibility("default"))
+// The result must not be dropped; and of these, some are fresh: reached by no other pointer.
+#define LOFT_OBJECT(...) LOFT_API LOFT_ATTRIBUTE(warn_unused_result, __VA_ARGS__)
+#define LOFT_FRESH(...) LOFT_OBJECT(malloc, __VA_ARGS__)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- The C library's functions -----------------------------------------------------------------
+
+// An object of at least `size` bytes; contents undefined.
+LOFT_FRESH(alloc_size(1)) void* loft_malloc(size_t size) LOFT_NOEXCEPT;
+
+// Gives `object` back; NULL is allowed and does nothing. Keeps errno.
+LOFT_API void loft_free(void* object) LOFT_NOEXCEPT;
+
+// An array of `count` elements of `size` bytes each, all bytes zero. ENOMEM also when the product
+// overflows.
+LOFT_FRESH(alloc_size(1, 2)) void* loft_calloc(size_t count, size_t size) LOFT_NOEXCEPT;
+
+// The object with its first min(old, new) bytes, now of at least `size` bytes, perhaps at another
+// address. NULL `object`: as loft_malloc. `size` 0 with an object: frees it and returns NULL. On
+// failure NULL, and `object` stays as it was. The result is aligned to 16 bytes, even if `object`
+// was aligned to more.
+LOFT_OBJECT(alloc_size(2)) void* loft_realloc(void* object, size_t size) LOFT_NOEXCEPT;
+
+// loft_realloc to `count * size` bytes; an overflowing product is ENOMEM and keeps `object`.
+LOFT_OBJECT(alloc_size(2, 3))
+void* loft_reallocarray(void* object, size_t count, size_t size) LOFT_NOEXCEPT;
+
+// An object at a multiple of `alignment`, any power of two; `size` need not be a multiple of it.
+// EINVAL if `alignment` is not a power of two.
+LOFT_FRESH(alloc_size(2)) void* loft_aligned_alloc(size_t alignment, size_t size) LOFT_NOEXCEPT;
+
+// Stores such an object in `*object` and returns 0; `alignment` must be a power of two and a
+// multiple of sizeof(void*). Otherwise returns EINVAL or ENOMEM and leaves `*object` and errno as
+// they were.
+LOFT_OBJECT() int loft_posix_memalign(void** object, size_t alignment, size_t size) LOFT_NOEXCEPT;
+
+// As loft_aligned_alloc, but rounds an alignment that is no power of two up to one; EINVAL if there
+// is none as large.
+LOFT_FRESH(alloc_size(2)) void* loft_memalign(size_t alignment, size_t size) LOFT_NOEXCEPT;
+
+// An object at a page boundary; loft_pvalloc also rounds `size` up to whole pages, and 0 to one
+// page.
+LOFT_FRESH(alloc_size(1)) void* loft_valloc(size_t size) LOFT_NOEXCEPT;
+LOFT_FRESH() void* loft_pvalloc(size_t size) LOFT_NOEXCEPT;
+
+// How many bytes of `object` the program may use: at least what it asked for. 0 for NULL.
+LOFT_API size_t loft_malloc_usable_size(const void* object) LOFT_NOEXCEPT;
+
+// Gives free memory back to the system, keeping about `pad` bytes of it ready. 1 if any was given
+// back, else 0.
+LOFT_API int loft_malloc_trim(size_t pad) LOFT_NOEXCEPT;
+
+// C23: loft_free for a caller that knows the size (and alignment) it asked for. Wrong values are
+// undefined behaviour.
+LOFT_API void loft_free_sized(void* object, size_t size) LOFT_NOEXCEPT;
+LOFT_API void loft_free_aligned_sized(void* object, size_t alignment, size_t size) LOFT_NOEXCEPT;
+
+// ---- Objects from interior pointers ------------------------------------------------------------
+
+// The start, and the usable size, of the object in whose bytes `interior` lies. NULL and 0 for an
+// address that is in no object. A small object may be a free one: loft tells where objects lie, and
+// leaves it to the caller to know that this one is, and stays, allocated.
+LOFT_API void* loft_object_start(const void* interior) LOFT_NOEXCEPT;
+LOFT_API size_t loft_object_size(const void* interior) LOFT_NOEXCEPT;
+
+// ---- Version, options --------------------------------------------------------------------------
+
+// LOFT_VERSION of the library that runs, for comparison with the header's.
+LOFT_API int loft_version(void) LOFT_NOEXCEPT;
+
+// Options, by falling precedence: loft_option_set; the environment, LOFT_NAME=value; the symbol
+// below; the default. docs/options.md lists them. Byte counts take a suffix K, M or G. Environment
+// and symbol are read when the library's constructor runs; a value that is not accepted is reported
+// on standard error, and the option keeps what it had.
+
+// Options of a program, fixed when it is linked: "name=value,name=value". The library's own
+// definition is weak and NULL; a program that defines the symbol overrides it. (A program that does
+// not link loft but has it preloaded must export the symbol: -rdynamic.)
+extern LOFT_API const char* loft_options;
+
+// Sets one option from text. 0; or ENOENT for an unknown name, EINVAL for a value that the option
+// does not accept. Takes effect when what it governs next happens. Safe beside everything else.
+LOFT_API int loft_option_set(const char* name, const char* value) LOFT_NOEXCEPT;
+
+// Writes the option's value, as text with a closing NUL, to `value`, which holds `size` bytes; byte
+// counts without suffix. 0; or ENOENT for an unknown name, ERANGE when the text does not fit.
+LOFT_API int loft_option_get(const char* name, char* value, size_t size) LOFT_NOEXCEPT;
+
+// ---- Statistics --------------------------------------------------------------------------------
+
+// The first groups tell how things are now; from slabs_created on, fields count events since the
+// process started. They are gathered without stopping other threads: each number is right for some
+// moment of the call, and threads that run meanwhile may make sums differ a little.
+typedef struct loft_stats_t {
+  uint64_t struct_size;  // in: sizeof(loft_stats_t); out: how many bytes the library filled
+
+  uint64_t heaps;             // heaps that exist, parked ones included
+  uint64_t heaps_parked;      // heaps whose thread has exited, waiting for a next one
+  uint64_t threads_attached;  // threads that have a thread cache now
+
+  uint64_t allocated_bytes;  // objects handed out or ready in caches and batches; large included
+  uint64_t large_bytes;      // large objects handed out
+  uint64_t slab_bytes;       // slabs, whatever their objects do
+  uint64_t metadata_bytes;   // loft's own tables
+  uint64_t committed_bytes;  // what may be resident: slabs, large objects, dirty spans, metadata
+  uint64_t dirty_bytes;      // free spans that are still resident
+  uint64_t purged_bytes;     // free spans given back to the system, kept as address space
+
+  uint64_t slabs_created;   // slabs cut from spans
+  uint64_t slabs_released;  // slabs that became empty and went back
+
+  uint64_t refills;  // caches filled from a heap
+  uint64_t flushes;  // caches emptied in part, into a heap and batches
+  uint64_t drains;   // inboxes emptied that held something
+
+  uint64_t batches_sent;       // batches put into an outbox
+  uint64_t batch_objects;      // objects in them
+  uint64_t batch_messages;     // messages (carriers) that hold them
+  uint64_t posts;              // atomic exchanges, one per destination, that sent messages off
+  uint64_t forwards;           // messages received for another heap and passed on
+  uint64_t messages_received;  // messages that reached their heap
+  uint64_t objects_received;   // objects in them
+  uint64_t turnarounds;  // objects reused, out of an open batch, by the thread that freed them
+  uint64_t locks_taken;  // locks of heaps and of shared tables
+
+  uint64_t large_allocations;  // large objects handed out
+  uint64_t large_cache_hits;   // of these, served from the cache of free spans
+  uint64_t os_maps;            // calls that mapped memory
+  uint64_t os_purges;          // calls that gave memory back
+
+  uint64_t threads_started;  // threads that got a thread cache
+  uint64_t threads_exited;   // threads that gave it back
+  uint64_t adoptions;        // parked heaps taken over by a new thread
+} loft_stats_t;
+
+// Fills `*stats`, in which the caller has set `struct_size`, up to that size: a program built
+// against a smaller struct than the library's gets the fields it knows, and one with a larger
+// struct learns from `struct_size` where the filled part ends. 0; or EINVAL if `struct_size` leaves
+// no room for any field. Allocates nothing.
+LOFT_API int loft_stats(loft_stats_t* stats) LOFT_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // LOFT_LOFT_H

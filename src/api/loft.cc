@@ -1,0 +1,85 @@
+// The functions of include/loft/loft.h, where their contracts are.
+#include "loft/loft.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "api/options.h"
+#include "api/process.h"
+#include "api/surface.h"
+#include "cache/allocate.h"
+#include "cache/object.h"
+#include "observe/stats.h"
+
+// A member of libloft.a that only runs by itself is linked because somebody names it: we do.
+[[gnu::used]] static void (*const keep_process_hooks)() = loft::process_starts;
+
+void* loft_malloc(size_t size) noexcept { return loft::allocate(size); }
+
+void loft_free(void* object) noexcept { loft::deallocate(object); }
+
+void* loft_calloc(size_t count, size_t size) noexcept { return loft::allocate_array(count, size); }
+
+void* loft_realloc(void* object, size_t size) noexcept { return loft::resize(object, size); }
+
+void* loft_reallocarray(void* object, size_t count, size_t size) noexcept {
+  return loft::resize_array(object, count, size);
+}
+
+void* loft_aligned_alloc(size_t alignment, size_t size) noexcept {
+  return loft::allocate_aligned_strict(alignment, size);
+}
+
+int loft_posix_memalign(void** object, size_t alignment, size_t size) noexcept {
+  return loft::allocate_aligned_posix(object, alignment, size);
+}
+
+void* loft_memalign(size_t alignment, size_t size) noexcept {
+  return loft::allocate_aligned_rounded(alignment, size);
+}
+
+void* loft_valloc(size_t size) noexcept { return loft::allocate_at_page(size); }
+
+void* loft_pvalloc(size_t size) noexcept { return loft::allocate_whole_pages(size); }
+
+size_t loft_malloc_usable_size(const void* object) noexcept { return loft::usable_size(object); }
+
+int loft_malloc_trim(size_t pad) noexcept { return loft::trim(pad) != 0 ? 1 : 0; }
+
+void loft_free_sized(void* object, size_t) noexcept { loft::deallocate(object); }
+
+void loft_free_aligned_sized(void* object, size_t, size_t) noexcept { loft::deallocate(object); }
+
+void* loft_object_start(const void* interior) noexcept { return loft::object_of(interior).start; }
+
+size_t loft_object_size(const void* interior) noexcept { return loft::object_of(interior).size; }
+
+int loft_version() noexcept { return LOFT_VERSION; }
+
+int loft_option_set(const char* name, const char* value) noexcept {
+  switch (loft::set_option(name, value)) {
+    case loft::OptionError::kNone:
+      return 0;
+    case loft::OptionError::kUnknownName:
+      return ENOENT;
+    case loft::OptionError::kBadValue:
+      break;
+  }
+  return EINVAL;
+}
+
+int loft_option_get(const char* name, char* value, size_t size) noexcept {
+  const size_t length = loft::option_text(name, value, size);
+  if (length == 0) return ENOENT;
+  return length < size ? 0 : ERANGE;
+}
+
+int loft_stats(loft_stats_t* stats) noexcept {
+  const uint64_t asked = stats->struct_size;
+  if (asked < 2 * sizeof(uint64_t)) return EINVAL;
+  loft_stats_t all = {};
+  loft::collect(all);
+  all.struct_size = asked < sizeof(all) ? asked : sizeof(all);
+  memcpy(stats, &all, all.struct_size);
+  return 0;
+}

@@ -1,0 +1,103 @@
+#include "api/new_failure.h"
+
+#include <dlfcn.h>
+
+#include "base/macros.h"
+#include "cache/allocate.h"
+#include "os/fault.h"
+
+// A reference that stays null where nobody defines the function: the C++ library in a C program,
+// the dynamic loader in a static one. A static link takes these from libstdc++.a only if something
+// else does, which every container, string or set_new_handler is;
+// -Wl,-u,_ZSt17__throw_bad_allocv settles the rest.
+#pragma weak dlopen
+#pragma weak dlsym
+#pragma weak dlclose
+extern "C" {
+[[gnu::weak, gnu::visibility("default")]] std::new_handler linked_get_new_handler() __asm__(
+    "_ZSt15get_new_handlerv");
+[[gnu::weak, gnu::visibility("default")]] void linked_throw_bad_alloc() __asm__(
+    "_ZSt17__throw_bad_allocv");
+}
+
+namespace loft {
+
+namespace {
+
+constexpr const char* kRuntimes[] = {"libstdc++.so.6", "libc++.so.1"};
+
+// A function of a C++ library that came with a plugin, out of sight of the references above.
+template <class Function>
+Function* find_in_runtime(const char* name) {
+  if (dlopen == nullptr || dlsym == nullptr || dlclose == nullptr) return nullptr;
+  for (const char* library : kRuntimes) {
+    void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    void* found = dlsym(handle, name);
+    dlclose(handle);
+    if (found != nullptr) return reinterpret_cast<Function*>(found);
+  }
+  return nullptr;
+}
+
+std::new_handler current_handler() {
+  auto* get = linked_get_new_handler;
+  if (get == nullptr) get = find_in_runtime<std::new_handler()>("_ZSt15get_new_handlerv");
+  return get == nullptr ? nullptr : get();
+}
+
+[[noreturn]] void throw_bad_alloc(size_t size) {
+  auto* raise = linked_throw_bad_alloc;
+  if (raise == nullptr) raise = find_in_runtime<void()>("_ZSt17__throw_bad_allocv");
+  if (raise != nullptr) raise();
+  os::fault(Text() << "operator new of " << uint64_t{size}
+                   << " bytes: out of memory, and no C++ library here to throw std::bad_alloc");
+}
+
+// `again` allocates; nullptr is returned when no handler is left to call.
+template <class Again>
+void* call_handlers(Again again) {
+  for (;;) {
+    const std::new_handler handler = current_handler();
+    if (handler == nullptr) return nullptr;
+    handler();
+    if (void* p = again()) return p;
+  }
+}
+
+}  // namespace
+
+LOFT_COLD void* new_retry(size_t size) {
+  void* p = call_handlers([=] { return allocate(size); });
+  if (p == nullptr) throw_bad_alloc(size);
+  return p;
+}
+
+LOFT_COLD void* new_retry(size_t size, std::align_val_t alignment) {
+  void* p = call_handlers([=] { return allocate_aligned(static_cast<size_t>(alignment), size); });
+  if (p == nullptr) throw_bad_alloc(size);
+  return p;
+}
+
+// A handler may give up by throwing, and then nothrow means nullptr. We cannot catch, but the C++
+// library's own nothrow operators can: they call the plain operator new, ours, inside try and
+// catch. Without them (a static link) a handler that throws is as good as one that terminates.
+LOFT_COLD void* new_retry_nothrow(size_t size) {
+  if (current_handler() == nullptr) return nullptr;
+  using New = void*(size_t, const std::nothrow_t&);
+  if (auto* catching = find_in_runtime<New>("_ZnwmRKSt9nothrow_t")) {
+    return catching(size, std::nothrow_t());
+  }
+  return call_handlers([=] { return allocate(size); });
+}
+
+LOFT_COLD void* new_retry_nothrow(size_t size, std::align_val_t alignment) {
+  if (current_handler() == nullptr) return nullptr;
+  using New = void*(size_t, std::align_val_t, const std::nothrow_t&);
+  if (auto* catching = find_in_runtime<New>("_ZnwmSt11align_val_tRKSt9nothrow_t")) {
+    return catching(size, alignment, std::nothrow_t());
+  }
+  return call_handlers([=] { return allocate_aligned(static_cast<size_t>(alignment), size); });
+}
+
+}  // namespace loft

@@ -1,0 +1,212 @@
+#include "api/options.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "loft/loft.h"
+#include "os/fault.h"
+#include "os/os.h"
+
+// Not constant, although nobody assigns it: a program's own definition takes its place.
+[[gnu::weak]] const char* loft_options = nullptr;
+
+namespace loft {
+
+namespace {
+
+// string_view's own substr can throw, and would ask for the C++ library.
+std::string_view head(std::string_view text, size_t size) {
+  return {text.data(), least(size, text.size())};
+}
+std::string_view tail(std::string_view text, size_t from) {
+  from = least(from, text.size());
+  return {text.data() + from, text.size() - from};
+}
+
+struct Option {
+  OptionKind kind;
+  std::string_view name;
+  Atomic<uint64_t>* value;
+  std::string_view choices;
+};
+
+constexpr Option kTable[] = {
+#define LOFT_OPTION_ROW(kind, name, value, choices, help) \
+  {OptionKind::kind, #name, &options.name, choices},
+    LOFT_OPTIONS(LOFT_OPTION_ROW)
+#undef LOFT_OPTION_ROW
+};
+
+const Option* find(std::string_view name) {
+  for (const Option& option : kTable) {
+    if (option.name == name) return &option;
+  }
+  return nullptr;
+}
+
+bool parse_bytes(std::string_view text, uint64_t& bytes) {
+  unsigned shift = 0;
+  if (!text.empty()) {
+    switch (text.back()) {
+      case 'K':
+      case 'k':
+        shift = 10;
+        break;
+      case 'M':
+      case 'm':
+        shift = 20;
+        break;
+      case 'G':
+      case 'g':
+        shift = 30;
+        break;
+      default:
+        break;
+    }
+    if (shift != 0) text = head(text, text.size() - 1);
+  }
+  if (text.empty()) return false;
+  uint64_t n = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return false;
+    if (__builtin_mul_overflow(n, 10u, &n)) return false;
+    if (__builtin_add_overflow(n, static_cast<unsigned>(c - '0'), &n)) return false;
+  }
+  return !__builtin_mul_overflow(n, uint64_t{1} << shift, &bytes);
+}
+
+// Calls `visit(position, word)` for the words of "word|word" until it returns true.
+template <class Visit>
+bool any_choice(std::string_view choices, Visit visit) {
+  for (uint64_t position = 0;; ++position) {
+    const size_t bar = choices.find('|');
+    if (visit(position, head(choices, bar))) return true;
+    if (bar == choices.npos) return false;
+    choices = tail(choices, bar + 1);
+  }
+}
+
+bool parse(const Option& option, std::string_view text, uint64_t& value) {
+  if (option.kind == OptionKind::kBytes) return parse_bytes(text, value);
+  return any_choice(option.choices, [&](uint64_t position, std::string_view word) {
+    if (word == text) value = position;
+    return word == text;
+  });
+}
+
+// Long enough for any sensible value, short enough to leave room for the rest of the line.
+constexpr size_t kQuoted = 80;
+
+Text& operator<<(Text& text, std::string_view part) {
+  for (const char c : part) {
+    const char one[] = {c, 0};
+    text << one;
+  }
+  return text;
+}
+
+Text& append_quoted(Text& text, std::string_view part) {
+  text << "'" << head(part, kQuoted);
+  return text << (part.size() > kQuoted ? "...'" : "'");
+}
+
+// `source` as the user wrote it: a variable's name, or the list and the option in it.
+void warn_bad_value(std::string_view source, const Option& option, std::string_view value) {
+  Text line;
+  line << source << "=";
+  append_quoted(line, value) << " is ignored: accepted is ";
+  if (option.kind == OptionKind::kBytes) {
+    line << "a number of bytes, with K, M or G behind it if wanted";
+  } else {
+    line << option.choices;
+  }
+  os::report(line);
+}
+
+// LOFT_ and the option's name in capitals.
+class VariableName {
+ public:
+  explicit VariableName(std::string_view option) {
+    size_t n = 0;
+    for (const char c : std::string_view("LOFT_")) name_[n++] = c;
+    for (const char c : head(option, sizeof(name_) - n - 1)) {
+      name_[n++] = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    }
+    name_[n] = 0;
+  }
+  const char* get() const { return name_; }
+
+ private:
+  char name_[64];
+};
+
+}  // namespace
+
+OptionError set_option(std::string_view name, std::string_view value) {
+  const Option* option = find(name);
+  if (option == nullptr) return OptionError::kUnknownName;
+  uint64_t parsed = 0;
+  if (!parse(*option, value, parsed)) return OptionError::kBadValue;
+  option->value->store(parsed, memory_order_relaxed);
+  return OptionError::kNone;
+}
+
+size_t option_text(std::string_view name, char* text, size_t size) {
+  const Option* option = find(name);
+  if (option == nullptr) return 0;
+  const uint64_t value = loft::get(*option->value);
+  Text whole;
+  if (option->kind == OptionKind::kBytes) {
+    whole << value;
+  } else {
+    any_choice(option->choices, [&](uint64_t position, std::string_view word) {
+      if (position == value) whole << word;
+      return position == value;
+    });
+  }
+  if (size != 0) {
+    const size_t fits = least(whole.size(), size - 1);
+    memcpy(text, whole.data(), fits);
+    text[fits] = 0;
+  }
+  return whole.size();
+}
+
+void set_options_from_list(std::string_view list, const char* source) {
+  while (!list.empty()) {
+    const size_t comma = list.find(',');
+    const std::string_view item = head(list, comma);
+    list = comma == list.npos ? std::string_view() : tail(list, comma + 1);
+    if (item.empty()) continue;
+
+    const size_t equals = item.find('=');
+    const std::string_view name = head(item, equals);
+    const std::string_view value = tail(item, equals == item.npos ? equals : equals + 1);
+    const OptionError error = set_option(name, value);
+    if (error == OptionError::kNone) continue;
+    Text where;
+    where << source << ": ";
+    if (error == OptionError::kUnknownName) {
+      append_quoted(where, name) << " is no option of loft; see docs/options.md";
+      os::report(where);
+    } else {
+      where << name;
+      warn_bad_value(std::string_view(where.data(), where.size()), *find(name), value);
+    }
+  }
+}
+
+void load_options() {
+  if (loft_options != nullptr) set_options_from_list(loft_options, "loft_options");
+  for (const Option& option : kTable) {
+    const VariableName variable(option.name);
+    const char* value = os::environment(variable.get());
+    // An empty value is how a shell unsets a variable for one command.
+    if (value == nullptr || *value == 0) continue;
+    if (set_option(option.name, value) == OptionError::kBadValue) {
+      warn_bad_value(variable.get(), option, value);
+    }
+  }
+}
+
+}  // namespace loft

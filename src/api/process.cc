@@ -1,0 +1,29 @@
+#include "api/process.h"
+
+#include "api/info.h"
+#include "api/options.h"
+
+namespace loft {
+
+// 101 is the first priority that is not the implementation's own.
+[[gnu::constructor(101)]] void process_starts() { load_options(); }
+
+namespace {
+
+// As late as a destructor can be: what other destructors free is counted.
+[[gnu::destructor(101)]] void process_ends() {
+  switch (get(options.stats)) {
+    case 1:
+      print_stats(StatsFormat::kText);
+      break;
+    case 2:
+      print_stats(StatsFormat::kJson);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+}  // namespace loft

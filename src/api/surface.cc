@@ -1,0 +1,51 @@
+#include "api/surface.h"
+
+#include <errno.h>
+#include <stdint.h>
+
+#include "base/bits.h"
+
+namespace loft {
+
+namespace {
+
+void* invalid_argument() {
+  errno = EINVAL;
+  return nullptr;
+}
+
+}  // namespace
+
+void* resize_to_nothing(void* object) {
+  deallocate(object);
+  return nullptr;
+}
+
+void* allocate_aligned_strict(size_t alignment, size_t size) {
+  if (!is_power_of_two(alignment)) return invalid_argument();
+  return allocate_aligned(alignment, size);
+}
+
+void* allocate_aligned_rounded(size_t alignment, size_t size) {
+  if (alignment > SIZE_MAX / 2 + 1) return invalid_argument();
+  return allocate_aligned(std::bit_ceil(alignment), size);
+}
+
+int allocate_aligned_posix(void** object, size_t alignment, size_t size) {
+  if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
+  const os::KeepErrno keep;
+  void* p = allocate_aligned(alignment, size);
+  if (p == nullptr) return ENOMEM;
+  *object = p;
+  return 0;
+}
+
+void* allocate_at_page(size_t size) { return allocate_aligned(os::page_size(), size); }
+
+void* allocate_whole_pages(size_t size) {
+  const size_t page = os::page_size();
+  if (size > PTRDIFF_MAX) return os::out_of_memory();
+  return allocate_aligned(page, size == 0 ? page : round_up(size, page));
+}
+
+}  // namespace loft
