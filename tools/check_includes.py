@@ -51,6 +51,7 @@ FREESTANDING = frozenset(
         "cstddef",
         "cstdint",
         "initializer_list",
+        "iterator",
         "limits",
         "limits.h",
         "new",
@@ -58,6 +59,7 @@ FREESTANDING = frozenset(
         "stdarg.h",
         "stddef.h",
         "stdint.h",
+        "string_view",
         "tuple",
         "type_traits",
         "utility",
@@ -65,8 +67,9 @@ FREESTANDING = frozenset(
 )
 # libc functions that never allocate and mean the same on every system.
 LIBC = frozenset({"cerrno", "cstring", "errno.h", "string.h"})
-# The surface speaks of FILE and of struct mallinfo.
-SURFACE = frozenset({"cstdio", "cstdlib", "malloc.h", "stdio.h", "stdlib.h"})
+# The surface speaks of FILE and of struct mallinfo, and asks the loader for a C++ library that came
+# with a plugin.
+SURFACE = frozenset({"cstdio", "cstdlib", "dlfcn.h", "malloc.h", "stdio.h", "stdlib.h"})
 SURFACE_FLOORS = frozenset({"observe", "api"})
 # What the floors that know the system may use: POSIX and Linux, but nothing of the C++ library.
 SYSTEM = re.compile(
