@@ -20,7 +20,8 @@ libclang-rt-19-dev      /usr/lib/llvm-19/lib/clang/19/lib/linux/*tsan*.a  the sa
 clang-format-19         clang-format-19                         checks the formatting
 clang-tidy-19           clang-tidy-19                           checks the code
 binutils                readelf                                 looks into libloft.so
-libpython3.11-testsuite import:test.test_json|/usr/lib/python3.11/test/test_json  programs to run under loft
+python3                 /usr/bin/python3                        a program to run under loft
+libpython3.11-testsuite /usr/lib/python3.11/test/test_json      Python's tests, to run under loft
 sqlite3                 sqlite3                                 a program to run under loft
 redis-server            redis-server                            a program to run under loft
 redis-tools             redis-benchmark                         a program to run under loft
@@ -50,7 +51,6 @@ python3-venv            import:ensurepip,venv                   keeps the Python
 
 present() {
   case $1 in
-    *'|'*) present "${1%%|*}" || present "${1#*|}" ;;
     import:*) python3 -c "import ${1#import:}" >/dev/null 2>&1 ;;
     /*) for path in $1; do [ -e "$path" ] && return 0; done; return 1 ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
