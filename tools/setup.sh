@@ -21,7 +21,7 @@ clang-format-19         clang-format-19                         checks the forma
 clang-tidy-19           clang-tidy-19                           checks the code
 binutils                readelf                                 looks into libloft.so
 python3                 /usr/bin/python3                        a program to run under loft
-libpython3.11-testsuite /usr/lib/python3.11/test/test_json      Python's tests, to run under loft
+libpython3.11-testsuite /usr/lib/python3.11/test/test_json      its own tests, to run under loft
 sqlite3                 sqlite3                                 a program to run under loft
 redis-server            redis-server                            a program to run under loft
 redis-tools             redis-benchmark                         a program to run under loft
