@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Write docs/options.md from the table LOFT_OPTIONS in src/base/options.h.
+
+tools/gen_options_doc.py            write the file
+tools/gen_options_doc.py --check    exit 1 if the file is not what would be written
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "src" / "base" / "options.h"
+DOCUMENT = ROOT / "docs" / "options.md"
+
+INTRODUCTION = """\
+# Options
+
+Written by `tools/gen_options_doc.py` from the table in `src/base/options.h`; edit that.
+
+An option is set, by falling precedence,
+
+1. by the program while it runs: `loft_option_set("name", "value")`;
+2. by the environment: `LOFT_NAME=value`;
+3. by the program when it is linked: `const char* loft_options = "name=value,name=value";`
+   (with C linkage; a program that has loft preloaded must export the symbol, `-rdynamic`);
+4. by its default.
+
+Environment and symbol are read by the library's constructor; what is allocated before it runs under
+the defaults. A value that is not accepted is reported in one line on standard error and changes
+nothing. Byte counts take the suffixes K, M and G (powers of 1024).
+
+| option | environment | accepted | default | what it does |
+|---|---|---|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the table."""
+
+    kind: str
+    name: str
+    default: int
+    choices: list[str]
+    help: str
+
+    def accepted(self) -> str:
+        if self.kind == "kBytes":
+            return "bytes"
+        return ", ".join(f"`{choice}`" for choice in self.choices)
+
+    def default_text(self) -> str:
+        if self.kind == "kBytes":
+            return f"`{short_bytes(self.default)}`"
+        return f"`{self.choices[self.default]}`"
+
+    def row(self) -> str:
+        variable = f"LOFT_{self.name.upper()}"
+        return (
+            f"| `{self.name}` | `{variable}` | {self.accepted()} | {self.default_text()}"
+            f" | {self.help} |\n"
+        )
+
+
+def short_bytes(count: int) -> str:
+    """The count with the largest suffix that divides it, as a user would type it."""
+    for suffix, shift in (("G", 30), ("M", 20), ("K", 10)):
+        if count and count % (1 << shift) == 0:
+            return f"{count >> shift}{suffix}"
+    return str(count)
+
+
+def value_of(expression: str) -> int:
+    """The value of a default: a number, or `number << number`."""
+    match = re.fullmatch(r"\s*(\d+)\s*(?:<<\s*(\d+))?\s*", expression)
+    if match is None:
+        raise SystemExit(f"{TABLE}: default '{expression.strip()}' is not of the form N or N << N")
+    return int(match[1]) << int(match[2] or 0)
+
+
+def text_of(literals: str) -> str:
+    """The text of adjacent string literals."""
+    return "".join(re.findall(r'"([^"]*)"', literals))
+
+
+def read_table(source: str) -> list[Option]:
+    match = re.search(r"#define LOFT_OPTIONS\(X\)((?:.*\\\n)*.*)\n", source)
+    if match is None:
+        raise SystemExit(f"{TABLE}: no LOFT_OPTIONS table")
+    body = re.sub(r"\\\n", " ", match[1])
+    string = r'((?:"[^"]*"\s*)+)'
+    entry = re.compile(
+        r"X\(\s*(\w+)\s*,\s*(\w+)\s*,([^,]*),\s*" + string + r",\s*" + string + r"\)"
+    )
+    options = [
+        Option(kind, name, value_of(default), text_of(choices).split("|"), text_of(help_text))
+        for kind, name, default, choices, help_text in entry.findall(body)
+    ]
+    if len(options) != len(re.findall(r"\bX\(", body)):
+        raise SystemExit(f"{TABLE}: an entry of LOFT_OPTIONS is not understood")
+    return options
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Write docs/options.md from src/base/options.h.")
+    parser.add_argument("--check", action="store_true", help="compare only; exit 1 if it differs")
+    arguments = parser.parse_args()
+
+    options = read_table(TABLE.read_text(encoding="utf-8"))
+    document = INTRODUCTION + "".join(option.row() for option in options)
+    if arguments.check:
+        if DOCUMENT.exists() and DOCUMENT.read_text(encoding="utf-8") == document:
+            return 0
+        name = DOCUMENT.relative_to(ROOT)
+        print(f"{name} is not what src/base/options.h says: run tools/gen_options_doc.py")
+        return 1
+    DOCUMENT.parent.mkdir(exist_ok=True)
+    DOCUMENT.write_text(document, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
