@@ -1,0 +1,44 @@
+// Bit and rounding helpers. Alignments are powers of two throughout.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace loft {
+
+constexpr bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
+constexpr uintptr_t round_up(uintptr_t n, size_t alignment) {
+  return (n + alignment - 1) & ~uintptr_t{alignment - 1};
+}
+constexpr uintptr_t round_down(uintptr_t n, size_t alignment) {
+  return n & ~uintptr_t{alignment - 1};
+}
+constexpr unsigned lowest_bit(uint64_t n) { return static_cast<unsigned>(__builtin_ctzll(n)); }
+constexpr unsigned highest_bit(uint64_t n) {
+  return 63u - static_cast<unsigned>(__builtin_clzll(n));
+}
+
+// Population count by parallel sums: the baseline instruction set has none, and the library routine
+// that the compiler would call instead walks a table.
+constexpr unsigned count_bits(uint64_t n) {
+  n -= (n >> 1) & 0x5555555555555555u;
+  n = (n & 0x3333333333333333u) + ((n >> 2) & 0x3333333333333333u);
+  n = (n + (n >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+  return static_cast<unsigned>((n * 0x0101010101010101u) >> 56);
+}
+
+template <class T>
+constexpr T least(T a, T b) {
+  return a < b ? a : b;
+}
+template <class T>
+constexpr T most(T a, T b) {
+  return a < b ? b : a;
+}
+template <class T>
+constexpr T clamp(T n, T low, T high) {
+  return most(low, least(n, high));
+}
+
+}  // namespace loft

@@ -1,0 +1,34 @@
+// Intrusive doubly linked list of T with members `T* next` and `T* prev`. It owns nothing; a node
+// is in at most one list; the caller holds the lock that guards the list.
+#pragma once
+
+namespace loft {
+
+template <class T>
+class List {
+ public:
+  bool empty() const { return head_ == nullptr; }
+  T* front() const { return head_; }
+
+  void push_front(T* node) {
+    node->prev = nullptr;
+    node->next = head_;
+    if (head_ != nullptr) head_->prev = node;
+    head_ = node;
+  }
+
+  void remove(T* node) {
+    if (node->prev != nullptr) {
+      node->prev->next = node->next;
+    } else {
+      head_ = node->next;
+    }
+    if (node->next != nullptr) node->next->prev = node->prev;
+    node->next = node->prev = nullptr;
+  }
+
+ private:
+  T* head_ = nullptr;
+};
+
+}  // namespace loft

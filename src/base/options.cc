@@ -1,0 +1,7 @@
+#include "base/options.h"
+
+namespace loft {
+
+constinit Options options;
+
+}  // namespace loft

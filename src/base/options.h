@@ -1,0 +1,43 @@
+// The one table of options. Environment (LOFT_NAME), the link-time symbol `loft_options`, the API
+// and docs/options.md all come from it; api/options.cc parses. Lower floors read the values only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/macros.h"
+
+namespace loft {
+
+enum class OptionKind { kBytes, kChoice };
+
+// X(kind, name, default, choices, help). Byte values take the suffixes K, M and G. `choices` names
+// the accepted words, the value is the position of the word.
+#define LOFT_OPTIONS(X)                                                                          \
+  X(kChoice, stats, 0, "0|1|json", "print statistics to standard error when the process exits")  \
+  X(kChoice, foreign, 0, "abort|ignore",                                                         \
+    "what to do after reporting a pointer that loft did not allocate: stop the program, or let " \
+    "the call do nothing")                                                                       \
+  X(kBytes, cache_bytes, 2 << 20, "", "bytes of free objects that one thread's cache may hold")  \
+  X(kBytes, batch_bytes, 16 << 10, "",                                                           \
+    "bytes of objects freed for one slab of another heap before they are sent home")             \
+  X(kBytes, outbox_bytes, 64 << 10, "",                                                          \
+    "bytes of objects a thread keeps packed for other heaps before it posts them")               \
+  X(kBytes, drain_bytes, 1 << 20, "", "bytes of returned objects that one refill takes in")      \
+  X(kBytes, dirty_bytes, 64 << 20, "",                                                           \
+    "bytes of free spans that stay resident for reuse before the largest are given back")
+
+struct Options {
+#define LOFT_OPTION_FIELD(kind, name, value, choices, help) Atomic<uint64_t> name{value};
+  LOFT_OPTIONS(LOFT_OPTION_FIELD)
+#undef LOFT_OPTION_FIELD
+};
+
+extern LOFT_HIDDEN Options options;
+
+// Relaxed: an option is a number on its own; a thread that sees a change late acts on the old
+// value.
+inline uint64_t get(const Atomic<uint64_t>& option) { return option.load(memory_order_relaxed); }
+
+}  // namespace loft

@@ -1,0 +1,53 @@
+// A line of text built in place, for reports that must not allocate. Too long a line is cut.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace loft {
+
+class Text {
+ public:
+  static constexpr size_t kCapacity = 512;
+
+  Text& operator<<(const char* s) {
+    while (*s != 0) put(*s++);
+    return *this;
+  }
+
+  Text& operator<<(uint64_t n) {
+    char digits[20];
+    size_t count = 0;
+    do {
+      digits[count++] = static_cast<char>('0' + n % 10);
+      n /= 10;
+    } while (n != 0);
+    while (count != 0) put(digits[--count]);
+    return *this;
+  }
+
+  Text& operator<<(const void* p) {
+    *this << "0x";
+    const auto n = reinterpret_cast<uintptr_t>(p);
+    bool started = false;
+    for (int shift = 60; shift >= 0; shift -= 4) {
+      const auto digit = static_cast<unsigned>(n >> shift) & 15;
+      started = started || digit != 0 || shift == 0;
+      if (started) put("0123456789abcdef"[digit]);
+    }
+    return *this;
+  }
+
+  const char* data() const { return buffer_; }
+  size_t size() const { return size_; }
+
+ private:
+  void put(char c) {
+    if (size_ < sizeof(buffer_)) buffer_[size_++] = c;
+  }
+
+  char buffer_[kCapacity];
+  size_t size_ = 0;
+};
+
+}  // namespace loft
