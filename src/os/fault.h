@@ -1,0 +1,21 @@
+// Reports of misuse: one line on standard error, without allocating.
+#pragma once
+
+#include "base/macros.h"
+#include "base/text.h"
+
+namespace loft::os {
+
+void report(const Text& what);              // "loft: WHAT\n"
+[[noreturn]] void fault(const Text& what);  // the same, then stops the program
+
+}  // namespace loft::os
+
+// An invariant written beside a struct, checked in debug builds.
+#define LOFT_CHECK(condition)                                                                 \
+  do {                                                                                        \
+    if (::loft::kDebug && LOFT_UNLIKELY(!(condition))) {                                      \
+      ::loft::os::fault(::loft::Text() << "broken invariant: " #condition " at " __FILE__ ":" \
+                                       << uint64_t{__LINE__});                                \
+    }                                                                                         \
+  } while (false)

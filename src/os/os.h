@@ -1,0 +1,77 @@
+// What loft asks of a system, and all of it: a port is one file beside linux.cc. No function here
+// allocates through malloc, and none of them changes errno unless it says so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace loft::os {
+
+// Bytes in a page; read at run time, the same binary serves 4, 16 and 64 KiB pages.
+size_t page_size();
+
+// Address space without memory behind it: any access faults. Page-aligned; nullptr when refused.
+void* reserve(size_t bytes);
+void unreserve(void* at, size_t bytes);
+
+// Puts zeroed, readable and writable memory at exactly [at, at + bytes), page-aligned. `reserved`
+// says that the range is ours already (from reserve, or emptied by move_pages); otherwise it must
+// be unused, and the call fails where somebody else is there. False when the system has no memory.
+bool commit(void* at, size_t bytes, bool reserved);
+
+// Makes [at, at + bytes) read as zero, without a claim on memory even where the system refuses to
+// promise more than it has. `reserved` as above.
+bool map_zeros(void* at, size_t bytes, bool reserved);
+
+// Gives the memory behind committed pages back at once; they stay mapped and read as zero.
+// MADV_DONTNEED rather than MADV_FREE: resident size then says what is true.
+void discard(void* at, size_t bytes);
+
+// Moves the pages of [from, from + bytes) to [to, to + bytes), replacing what is mapped there. The
+// source range is left without memory. False, and nothing moved, when the system refuses.
+bool move_pages(void* from, void* to, size_t bytes);
+
+// Bytes of address space that this process may map (RLIMIT_AS), SIZE_MAX without a limit.
+size_t address_space_limit();
+
+// A number that differs from process to process, for places that an attacker should not know.
+uint64_t entropy();
+
+const char* environment(const char* name);  // nullptr when unset or before the C library is up
+void write_error(const char* text, size_t bytes);
+[[noreturn]] void abort_process();
+
+// `hook` runs when a thread that has called set_thread_exit_value(non-null) ends, after the
+// thread-local destructors of the program as far as the system lets us choose. False: no more keys.
+bool on_thread_exit(void (*hook)(void*));
+void set_thread_exit_value(void* value);
+
+void on_fork(void (*prepare)(), void (*parent)(), void (*child)());
+
+// Sleep while *word == expected / wake one sleeper. Spurious returns are allowed.
+void wait_on_word(const void* word, uint32_t expected);
+void wake_one(const void* word);
+void pause_briefly();  // inside a spin
+
+// Calls made so far, for statistics.
+struct Calls {
+  unsigned long maps;      // that mapped or moved memory
+  unsigned long discards;  // that gave memory back
+};
+Calls calls();
+
+// Keeps errno as the caller had it across a scope.
+class KeepErrno {
+ public:
+  KeepErrno();
+  ~KeepErrno();
+  KeepErrno(const KeepErrno&) = delete;
+  KeepErrno& operator=(const KeepErrno&) = delete;
+
+ private:
+  int saved_;
+};
+
+void* out_of_memory();  // sets errno to ENOMEM, returns nullptr
+
+}  // namespace loft::os
