@@ -1,0 +1,131 @@
+#include "space/large.h"
+
+#include <new>
+
+#include "base/atomic.h"
+#include "os/os.h"
+#include "space/span.h"
+
+namespace loft::large {
+
+namespace {
+
+// From this size on, moving page table entries is cheaper than copying bytes into fresh pages.
+constexpr size_t kMoveMin = 256 * 1024;
+
+// From this size on, taking new zero pages is cheaper than clearing used ones, of which the program
+// may never touch most.
+constexpr size_t kDiscardMin = 1 << 20;
+
+// Relaxed sums of many writers: statistics, nothing is ordered by them.
+constinit Atomic<size_t> live_bytes{0};
+constinit Atomic<size_t> allocation_count{0};
+constinit Atomic<size_t> cache_hit_count{0};
+
+size_t granules_for(size_t bytes) { return round_up(bytes, kGranule) >> kGranuleLog; }
+
+void account(size_t before, size_t after) {
+  live_bytes.fetch_add(after - before, memory_order_relaxed);
+}
+
+void enter(Large* object) {
+  pagemap.fill(object->base, object->granules, Entry(kNoHeap, kLarge, metadata::index_of(object)));
+}
+
+bool resize_in_place(Large* object, size_t bytes) {
+  const size_t granules = granules_for(bytes);
+  const uintptr_t end = object->base + (object->granules << kGranuleLog);
+  if (granules > object->granules) {
+    bool zero = false;
+    if (!span::extend(end, granules - object->granules, zero)) return false;
+    object->granules = granules;
+    enter(object);
+  } else if (granules < object->granules && !object->moved) {
+    // The tail of a moved mapping stays with it, so that the mapping can be replaced as one.
+    span::release(object->base + (granules << kGranuleLog), object->granules - granules, true);
+    object->granules = granules;
+  }
+  account(object->bytes, bytes);
+  object->bytes = bytes;
+  return true;
+}
+
+// Gives back granules whose pages have been moved away. Without memory to map them again they are
+// lost to the window, but their entries still say that nothing is there.
+void abandon_moved(uintptr_t base, size_t granules) {
+  if (span::restore(base, granules)) {
+    span::release(base, granules, false);
+  } else {
+    pagemap.fill(base, granules, Entry{});
+  }
+}
+
+bool resize_by_moving(Large* object, size_t bytes) {
+  const span::Range target = span::acquire(granules_for(bytes), kGranule);
+  if (target.base == 0) return false;
+  if (!os::move_pages(reinterpret_cast<void*>(object->base), reinterpret_cast<void*>(target.base),
+                      object->bytes)) {
+    span::release(target.base, granules_for(bytes), !target.zero);
+    return false;
+  }
+  const Large old = *object;
+  *object = Large{target.base, bytes, granules_for(bytes), true};
+  enter(object);
+  account(old.bytes, bytes);
+  abandon_moved(old.base, old.granules);
+  return true;
+}
+
+}  // namespace
+
+void* allocate(size_t bytes, size_t alignment, bool zeroed) {
+  bytes = round_up(bytes, os::page_size());
+  void* block = metadata::allocate(sizeof(Large));
+  if (block == nullptr) return nullptr;
+  const size_t granules = granules_for(bytes);
+  const span::Range range = span::acquire(granules, alignment);
+  if (range.base == 0) {
+    metadata::release(block, sizeof(Large));
+    return nullptr;
+  }
+  auto* object = new (block) Large{range.base, bytes, granules, false};
+  enter(object);
+  account(0, bytes);
+  allocation_count.fetch_add(1, memory_order_relaxed);
+  if (!range.zero) cache_hit_count.fetch_add(1, memory_order_relaxed);
+  void* p = reinterpret_cast<void*>(range.base);
+  if (zeroed && !range.zero) {
+    if (bytes >= kDiscardMin) {
+      os::discard(p, bytes);
+    } else {
+      __builtin_memset(p, 0, bytes);
+    }
+  }
+  return p;
+}
+
+void release(Large* object) {
+  const Large old = *object;
+  account(old.bytes, 0);
+  metadata::release(object, sizeof(Large));
+  if (old.moved) {
+    // A fresh mapping joins its neighbours; the moved one would stay apart for ever.
+    abandon_moved(old.base, old.granules);
+  } else {
+    span::release(old.base, old.granules, true);
+  }
+}
+
+void* resize(Large* object, size_t bytes) {
+  bytes = round_up(bytes, os::page_size());
+  const bool done =
+      resize_in_place(object, bytes) || (bytes >= kMoveMin && resize_by_moving(object, bytes));
+  return done ? reinterpret_cast<void*>(object->base) : nullptr;
+}
+
+Totals totals() {
+  return {live_bytes.load(memory_order_relaxed), allocation_count.load(memory_order_relaxed),
+          cache_hit_count.load(memory_order_relaxed)};
+}
+
+}  // namespace loft::large

@@ -1,0 +1,43 @@
+// Large objects: spans of their own, rounded to pages and not to powers of two. A freed one stays
+// resident in the span lists, so that the next of its size makes no system call. Any thread may
+// call any function; the object itself must not be used by two calls at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "space/metadata.h"
+#include "space/pagemap.h"
+
+namespace loft {
+
+struct Large {
+  uintptr_t base;
+  size_t bytes;  // usable, a multiple of the page size, <= granules << kGranuleLog
+  size_t granules;
+  bool moved;  // its pages came by os::move_pages and lie in a mapping of their own
+};
+
+namespace large {
+
+inline Large* at(Entry entry) { return metadata::at_index<Large>(entry.index()); }
+
+// `alignment`: a power of two. nullptr without memory. `zeroed`: every byte reads as zero; fresh
+// and purged pages are not touched for it.
+void* allocate(size_t bytes, size_t alignment, bool zeroed);
+
+void release(Large* object);
+
+// Makes the object `bytes` long where it is, or by moving its pages. Returns its address, or
+// nullptr and leaves it as it was when the caller has to copy.
+void* resize(Large* object, size_t bytes);
+
+struct Totals {
+  size_t bytes;        // in use
+  size_t allocations;  // ever made
+  size_t cache_hits;   // of these, on pages that were still resident
+};
+Totals totals();
+
+}  // namespace large
+}  // namespace loft

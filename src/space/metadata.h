@@ -1,0 +1,38 @@
+// Memory for loft's own structures, outside the window. Blocks are multiples of a cache line, so
+// that structures of different owners never share one; freed blocks are kept by size and never
+// given to the window, so that a stale reference still points at metadata.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "space/window.h"
+
+namespace loft {
+
+inline constexpr size_t kMetadataUnit = 64;
+inline constexpr size_t kMetadataMaxBlock = 32 * 1024;
+
+namespace metadata {
+
+// Zeroed, kMetadataUnit-aligned, at most kMetadataMaxBlock bytes; nullptr without memory. Any
+// thread.
+void* allocate(size_t bytes);
+void release(void* block, size_t bytes);
+
+size_t used_bytes();
+unsigned long locks();
+void prepare_fork();
+void finish_fork(bool child);
+
+inline uint32_t index_of(const void* block) {
+  return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(block) - window.metadata.base) /
+                               kMetadataUnit);
+}
+template <class T>
+T* at_index(uint32_t index) {
+  return reinterpret_cast<T*>(window.metadata.base + uint64_t{index} * kMetadataUnit);
+}
+
+}  // namespace metadata
+}  // namespace loft

@@ -1,0 +1,92 @@
+// The pagemap: what every granule of the window holds (ISMM'19 2.4). One load answers all that free
+// asks: who owns the granule, and which bin its objects go to.
+//
+// All zero means not ours. Entries are plain memory: an entry changes only while no object lives on
+// its granule, and whoever passed a pointer to another thread ordered that write before the use.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/macros.h"
+#include "base/size_class.h"
+#include "space/window.h"
+
+namespace loft {
+
+using HeapId = uint16_t;
+
+inline constexpr HeapId kNoHeap = 0;          // owner of what no heap owns
+inline constexpr HeapId kNeverOwner = 65535;  // id of a thread without a heap; no entry has it
+
+enum Kind : uint16_t { kNothing = 0, kLarge = 1, kFreeSpan = 2, kFirstBinOffset = 64 };
+
+inline constexpr size_t kBinBytes = 16;
+constexpr uint16_t bin_offset(SizeClass c) {
+  return static_cast<uint16_t>(kFirstBinOffset + c * kBinBytes);
+}
+constexpr SizeClass class_of_bin(uint16_t bin) {
+  return static_cast<SizeClass>((bin - kFirstBinOffset) / kBinBytes);
+}
+
+//   bin 16 | index 32 | owner 16
+//
+// bin     offset of the size class's bin in the thread's block, or a Kind below kFirstBinOffset
+// index   metadata of the slab, span or large object, in units of kMetadataUnit
+// owner   id of the heap that owns the slab; kNoHeap for what no heap owns, which no thread's id
+// equals
+//
+// In this order free needs one load, one comparison with the low half-word, and one shift.
+class Entry {
+ public:
+  Entry() = default;
+  constexpr Entry(HeapId owner, uint16_t bin, uint32_t index)
+      : word_(owner | uint64_t{index} << 16 | uint64_t{bin} << 48) {}
+
+  HeapId owner() const { return static_cast<HeapId>(word_); }
+  uint32_t index() const { return static_cast<uint32_t>(word_ >> 16); }
+  uint16_t bin() const { return static_cast<uint16_t>(word_ >> 48); }
+  bool is_slab() const { return bin() >= kFirstBinOffset; }
+
+ private:
+  uint64_t word_;
+};
+static_assert(sizeof(Entry) == 8);
+
+// The lowest bits that a pointer from loft never has; they are rotated to the top, so that one
+// comparison refuses a misaligned pointer together with a foreign one.
+inline constexpr unsigned kAlignmentLog = 4;
+inline constexpr size_t kAlignment = size_t{1} << kAlignmentLog;
+
+// Set once, before the first object exists, and constant from then on. The table covers the whole
+// window; what is not committed of it reads as zero.
+struct Pagemap {
+  uintptr_t base = 0;
+  uint64_t limit = 0;  // of the window, in units of kAlignment
+  Entry* entries = nullptr;
+
+  // Position of p in units of kAlignment; at or above `limit` if p is null, foreign or misaligned.
+  LOFT_ALWAYS_INLINE uint64_t position(const void* p) const {
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - base;
+    return offset >> kAlignmentLog | offset << (64 - kAlignmentLog);
+  }
+  LOFT_ALWAYS_INLINE Entry at_position(uint64_t position) const {
+    return entries[position >> (kGranuleLog - kAlignmentLog)];
+  }
+
+  bool contains(const void* p) const {
+    return reinterpret_cast<uintptr_t>(p) - base < limit << kAlignmentLog;
+  }
+  // p must be contained.
+  Entry& of(const void* p) const {
+    return entries[(reinterpret_cast<uintptr_t>(p) - base) >> kGranuleLog];
+  }
+  void fill(uintptr_t from, size_t granules, Entry entry) const {
+    Entry* first = &of(reinterpret_cast<void*>(from));
+    for (size_t i = 0; i < granules; ++i) first[i] = entry;
+  }
+};
+
+extern LOFT_HIDDEN Pagemap pagemap;
+
+}  // namespace loft

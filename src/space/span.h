@@ -1,0 +1,50 @@
+// Spans: runs of granules of the window, handed to slabs and large objects and taken back. Free
+// neighbours join; spans that are resident and spans that are clean are kept apart, so that each
+// byte of a free span is known to be one or the other. All functions may be called by any thread;
+// none may be called while holding a lock of a floor above except a heap's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace loft::span {
+
+struct Range {
+  uintptr_t base = 0;  // 0: no memory
+  bool zero = false;   // every byte reads as zero
+};
+
+// Maps the window on first use. False without memory.
+bool initialise();
+
+// `granules` granules whose base is a multiple of `alignment` bytes (a power of two, at least
+// kGranule). Their pagemap entries are the caller's to fill.
+Range acquire(size_t granules, size_t alignment);
+
+// Takes granules back, with their entries. `dirty`: they were written and still hold memory.
+void release(uintptr_t base, size_t granules, bool dirty);
+
+// Adds the `granules` right after `end` to the span that ends there. False if they are in use.
+// `zero` is cleared when they are not known to be zero.
+bool extend(uintptr_t end, size_t granules, bool& zero);
+
+// Makes committed granules whose pages were moved away usable again. False without memory: then the
+// granules must not be released.
+bool restore(uintptr_t base, size_t granules);
+
+// Gives free resident spans back to the system until at most `keep` bytes of them stay. Returns the
+// bytes given back.
+size_t purge(size_t keep);
+
+struct Totals {
+  size_t committed;  // bytes of the window that are mapped
+  size_t dirty;      // bytes of free spans that may be resident
+  size_t clean;      // bytes of free spans that are not
+  unsigned long locks;
+};
+Totals totals();
+
+void prepare_fork();
+void finish_fork(bool child);
+
+}  // namespace loft::span

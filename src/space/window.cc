@@ -1,0 +1,92 @@
+#include "space/window.h"
+
+#include <initializer_list>
+
+#include "os/os.h"
+
+namespace loft {
+
+constinit Window window;
+
+namespace {
+
+constexpr size_t kLargestWindow = size_t{1} << 43;   // 8 TiB; halved until the reservation succeeds
+constexpr size_t kSmallestWindow = size_t{1} << 28;  // 256 MiB
+constexpr size_t kLargestStep = size_t{64} << 20;
+
+// Where a window is planned under RLIMIT_AS: empty on 47-bit and on 39-bit address spaces.
+constexpr uintptr_t kPlannedBases[] = {uintptr_t{1} << 44, uintptr_t{1} << 36};
+constexpr size_t kPlannedSpread = size_t{1} << 35;
+
+constexpr size_t pagemap_bytes(size_t heap) { return round_up(heap / kGranule * 8, kGranule); }
+
+// A sixteen-byte class needs most: 576 bytes for each 64 KiB, less than a hundredth.
+constexpr size_t metadata_bytes(size_t heap) { return heap / 32; }
+
+void lay_out(uintptr_t base, size_t heap) {
+  auto carve = [&base](Region& region, size_t bytes, size_t step, bool ours) {
+    region = Region{base, base + bytes, base, step, ours};
+    base += bytes;
+  };
+  carve(window.pagemap, pagemap_bytes(heap), kGranule, true);
+  carve(window.metadata, metadata_bytes(heap), 4 * kGranule, window.reserved);
+  carve(window.heap, heap, 64 * kGranule, window.reserved);
+}
+
+bool commit_first_steps() {
+  return os::map_zeros(reinterpret_cast<void*>(window.pagemap.base),
+                       window.pagemap.end - window.pagemap.base, window.reserved) &&
+         window.pagemap.grow(window.pagemap.base + 1) &&
+         window.metadata.grow(window.metadata.base + 1) && window.heap.grow(window.heap.base + 1);
+}
+
+bool open_reserved() {
+  for (size_t heap = kLargestWindow; heap >= kSmallestWindow; heap /= 2) {
+    const size_t total = pagemap_bytes(heap) + metadata_bytes(heap) + heap + kGranule;
+    void* at = os::reserve(total);
+    if (at == nullptr) continue;
+    window.reserved = true;
+    lay_out(round_up(reinterpret_cast<uintptr_t>(at), kGranule), heap);
+    if (commit_first_steps()) return true;
+    os::unreserve(at, total);
+    return false;
+  }
+  return false;
+}
+
+bool open_planned(size_t limit) {
+  size_t heap = kSmallestWindow;
+  while (heap < limit && heap < kLargestWindow) heap *= 2;
+  window.reserved = false;
+  for (const uintptr_t base : kPlannedBases) {
+    lay_out(round_up(base + os::entropy() % kPlannedSpread, kGranule), heap);
+    if (commit_first_steps()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool Region::grow(uintptr_t target) {
+  if (target <= committed) return true;
+  if (target > end) return false;
+  const size_t ahead = clamp(size_t{committed - base} / 8, step, kLargestStep);
+  const uintptr_t needed = round_up(target, kGranule);
+  const uintptr_t wanted = least(end, round_up(most(needed, committed + ahead), kGranule));
+  for (const uintptr_t to : {wanted, needed}) {
+    if (os::commit(reinterpret_cast<void*>(committed), to - committed, ours)) {
+      committed = to;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool open_window() {
+  const size_t limit = os::address_space_limit();
+  const bool open = limit == SIZE_MAX ? open_reserved() : open_planned(limit);
+  if (!open) window = Window{};
+  return open;
+}
+
+}  // namespace loft
