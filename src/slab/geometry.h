@@ -1,0 +1,62 @@
+// What a slab of each size class looks like. Small objects fill one granule; larger ones get enough
+// granules for at least 32 of them, so that the last object's slack stays below a thirtieth.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/size_class.h"
+#include "space/window.h"
+
+namespace loft {
+
+inline constexpr size_t kMaxSlabBytes = size_t{1} << 20;
+inline constexpr unsigned kMaxWords = 64;  // one summary word names them all
+inline constexpr unsigned kInverseShift = 40;
+
+struct Geometry {
+  uint64_t inverse;  // ceil(2^40 / size): index of an offset is offset * inverse >> 40
+  uint32_t size;
+  uint16_t granules;
+  uint16_t objects;
+  uint16_t words;
+  uint16_t carrier_words;  // bitmap words that fit into one freed object, behind its link
+};
+
+struct GeometryTable {
+  Geometry of[kSizeClasses];
+
+  constexpr GeometryTable() : of{} {
+    for (SizeClass c = 0; c < kSizeClasses; ++c) {
+      const size_t size = class_size(c);
+      const size_t bytes = size <= 1024 ? kGranule : size <= 8192 ? 4 * kGranule : kMaxSlabBytes;
+      const size_t objects = bytes / size;
+      of[c] = {
+          ((uint64_t{1} << kInverseShift) + size - 1) / size, static_cast<uint32_t>(size),
+          static_cast<uint16_t>(bytes >> kGranuleLog),        static_cast<uint16_t>(objects),
+          static_cast<uint16_t>((objects + 63) / 64),         static_cast<uint16_t>(size / 8 - 1)};
+    }
+  }
+};
+
+inline constexpr GeometryTable kGeometryTable;
+
+constexpr const Geometry& geometry(SizeClass c) { return kGeometryTable.of[c]; }
+
+// The product of a byte offset and the inverse answers two questions: its upper part is the index
+// of the object that covers the offset, its lower part is below `inverse` exactly when the offset
+// is the object's first byte. With offset = index * size + r and excess = size * inverse - 2^40 <
+// size, the lower part is index * excess + r * inverse; index * excess < 2^20 stays below the
+// smallest inverse.
+constexpr uint32_t index_in(uint64_t product) {
+  return static_cast<uint32_t>(product >> kInverseShift);
+}
+constexpr bool is_start_in(uint64_t product, uint64_t inverse) {
+  return (product & ((uint64_t{1} << kInverseShift) - 1)) < inverse;
+}
+
+static_assert(geometry(0).words == kMaxWords);
+static_assert((uint64_t{1} << kInverseShift) / kSmallMax > kMaxSlabBytes);
+static_assert(kMaxSlabBytes <= uint64_t{1} << 20, "offset * inverse stays below 2^60");
+
+}  // namespace loft

@@ -1,0 +1,70 @@
+// A slab: a span cut into objects of one size class, its free space a bitmap beside it (never links
+// inside the objects). A slab belongs to one heap for life; all of this is guarded by that heap's
+// lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bits.h"
+#include "base/macros.h"
+#include "os/fault.h"
+#include "slab/geometry.h"
+#include "space/metadata.h"
+#include "space/pagemap.h"
+
+namespace loft {
+
+// Invariants:
+//   free == sum of count_bits(bits[w]), summary bit w set <=> bits[w] != 0
+//   no bit at or beyond geometry(size_class).objects is set
+//   listed <=> free > 0: a heap finds every slab with room, and no full one
+struct alignas(kMetadataUnit) Slab {
+  uintptr_t base;
+  uint64_t summary;
+  Slab* next;
+  Slab* prev;
+  uint32_t free;
+  uint16_t owner;
+  uint8_t size_class;
+  bool listed;
+  __extension__ uint64_t bits[];  // bit set: object free
+
+  const Geometry& shape() const { return geometry(size_class); }
+  bool empty() const { return free == shape().objects; }
+
+  // Hands out up to `wanted` free objects, lowest address first: slots[0], slots[-1], ... Lowest
+  // first keeps the sparse end of a slab untouched and lets the prefetcher see a run. Returns how
+  // many.
+  unsigned take(void** slots, unsigned wanted);
+
+  // Marks the objects of one bitmap word free. Stops the program if one of them was free already.
+  LOFT_ALWAYS_INLINE void put_word(unsigned word, uint64_t freed, unsigned count) {
+    const uint64_t before = bits[word];
+    if (LOFT_UNLIKELY((before & freed) != 0)) report_double_free(word, before & freed);
+    bits[word] = before | freed;
+    summary |= uint64_t{1} << word;
+    free += count;
+  }
+
+  void check() const;  // stops the program where an invariant does not hold
+
+  [[noreturn]] void report_double_free(unsigned word, uint64_t twice) const;
+};
+static_assert(offsetof(Slab, bits) <= kMetadataUnit);
+
+namespace slab {
+
+// A slab of new memory owned by heap `owner`, all objects free. nullptr without memory.
+Slab* create(SizeClass size_class, uint16_t owner);
+
+// Gives an empty slab's span and metadata back.
+void destroy(Slab* slab);
+
+LOFT_ALWAYS_INLINE Slab* at(Entry entry) { return metadata::at_index<Slab>(entry.index()); }
+
+// Stops the program with one line that names the address, its slab and its size class.
+[[noreturn]] void report_misuse(const char* what, const void* p, const Slab* slab);
+
+}  // namespace slab
+}  // namespace loft
