@@ -1,0 +1,100 @@
+// The inbox of a heap: a queue with many producers and one consumer at a time (ISMM'19 2.2). A
+// producer does one exchange and one store for a whole chain; the consumer needs no atomic
+// read-modify-write. Between a producer's two steps the queue is cut after the old back: the
+// consumer stops there and goes on later. Nothing is lost, nobody waits.
+//
+//   front -> m -> m -> ... -> back           consumer reads at front, producers append at back
+//
+// A message is consumed once its link is set: from then on no producer touches it. So the last one
+// stays in the queue; complete() puts the stub behind it when it, too, has to go.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "message/message.h"
+
+namespace loft {
+
+class Inbox {
+ public:
+  Inbox() : back_(&stub_), front_(&stub_) {}
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  // Any thread. The chain is not empty and ends with a null link.
+  void push(Chain chain) {
+    // Acquire: the old back was written by another producer, and the bits above its pointer are
+    // read below; pairs with the release half of that producer's exchange. Release: the links and
+    // words of our chain, for the producer that gets our last message as its old back.
+    Message* old_back = back_.exchange(chain.last, memory_order_acq_rel);
+    const uint64_t link = old_back->link.load(memory_order_relaxed);
+    // Release: pairs with the consumer's acquire load of this link, which then reads the chain.
+    old_back->link.store(link | reinterpret_cast<uint64_t>(chain.first), memory_order_release);
+  }
+
+  // Consumer only, under the heap's lock. Calls consume(message, first_word), which returns the
+  // bytes it took in, for each message whose link is set, until `budget` bytes are reached. The
+  // message may be reused as soon as consume is called. True if it stopped for the budget.
+  template <class Consume>
+  bool drain(size_t budget, Consume&& consume) {
+    size_t taken = 0;
+    Message* message = front_;
+    bool more = false;
+    for (;;) {
+      // Acquire: pairs with the release store in push; the next message's contents are seen.
+      const uint64_t link = message->link.load(memory_order_acquire);
+      Message* next = next_in(link);
+      if (next == nullptr) break;
+      if (taken >= budget) {
+        more = true;
+        break;
+      }
+      __builtin_prefetch(next);
+      if (message == &stub_) {
+        stub_queued_ = false;
+      } else {
+        taken += consume(message, first_word_in(link));
+      }
+      message = next;
+    }
+    front_ = message;
+    return more;
+  }
+
+  // Consumer only. Lets the last message be drained: afterwards a drain that is not stopped by its
+  // budget or by a producer between its two steps consumes every message that was pushed before.
+  void complete() {
+    if (front_ == &stub_ || stub_queued_) return;
+    // Relaxed: no producer can reach the stub before the push below.
+    stub_.link.store(0, memory_order_relaxed);
+    stub_queued_ = true;
+    push({&stub_, &stub_});
+  }
+
+  // Racy from outside the lock, and only a hint there: whether a message may be waiting.
+  bool maybe_pending() const { return back_.load(memory_order_relaxed) != &stub_; }
+
+  // Only in the child of a fork: a producer that died between its two steps cut the queue. What
+  // came after the cut cannot be reached any more and is given up; the queue ends at the cut.
+  void repair() {
+    Message* message = front_;
+    bool stub_behind_front = false;
+    while (Message* next = next_in(message->link.load(memory_order_relaxed))) {
+      message = next;
+      stub_behind_front = stub_behind_front || message == &stub_;
+    }
+    stub_queued_ = stub_behind_front;
+    back_.store(message, memory_order_relaxed);
+  }
+
+ private:
+  // Producers write back_, the consumer writes the rest: separate lines.
+  alignas(64) Atomic<Message*> back_;
+  alignas(64) Message* front_;
+  bool stub_queued_ = false;  // the stub is in the queue, behind front_
+  Message stub_{};
+};
+
+}  // namespace loft

@@ -1,0 +1,108 @@
+// The outbox of a thread, and how a message finds its way (ISMM'19 2.2, the temporal radix tree).
+//
+// A thread keeps one bucket for each value of the lowest kRadixBits bits of a heap id and sends a
+// whole bucket to the owner of its first message. Whatever is not that heap's own, it forwards: by
+// the next kRadixBits bits. Each hop settles kRadixBits more bits of the id, so a message travels
+// at most ceil(16 / kRadixBits) = 3 hops, and a sender needs 64 buckets for 65 534 heaps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bits.h"
+#include "message/directory.h"
+#include "message/message.h"
+
+namespace loft {
+
+inline constexpr unsigned kRadixBits = 6;
+inline constexpr unsigned kBuckets = 1u << kRadixBits;
+inline constexpr unsigned kMaxHops = (16 + kRadixBits - 1) / kRadixBits;
+
+// One bucket for each value of some digit, and a bit for each that is not empty. All zero is empty;
+// no constructor, because 64 chains are too much to clear on the stack of every drain.
+class Buckets {
+ public:
+  void clear() { used_ = 0; }
+
+  void append(unsigned bucket, Message* message) {
+    if ((used_ >> bucket & 1) == 0) {
+      used_ |= uint64_t{1} << bucket;
+      chains_[bucket] = Chain{};
+    }
+    chains_[bucket].append(message);
+  }
+
+  // Sends every bucket on its way; returns how many there were.
+  unsigned deliver_all() {
+    unsigned sent = 0;
+    while (used_ != 0) {
+      const unsigned bucket = lowest_bit(used_);
+      const Chain chain = chains_[bucket];
+      // Emptied before it is sent, in program order: if this thread dies in a fork in between, its
+      // heir must not send the chain a second time.
+      used_ &= used_ - 1;
+      compiler_fence();
+      deliver(chain);
+      ++sent;
+    }
+    return sent;
+  }
+
+  bool empty() const { return used_ == 0; }
+
+ private:
+  uint64_t used_;
+  Chain chains_[kBuckets];  // meaningful where used_ says so
+};
+
+// Sender's side. Owned by one thread. All zero is empty.
+class Outbox {
+ public:
+  void add(HeapId owner, Message* message) { buckets_.append(owner % kBuckets, message); }
+
+  // Accounts the objects that were just added; true once `limit` bytes wait.
+  bool add_bytes(size_t bytes, size_t limit) { return (bytes_ += bytes) >= limit; }
+
+  unsigned post() {
+    bytes_ = 0;
+    return buckets_.deliver_all();
+  }
+
+  bool empty() const { return buckets_.empty(); }
+
+ private:
+  Buckets buckets_;
+  size_t bytes_;
+};
+
+// Receiver's side, on the stack of one drain of heap `self`: collects what is for others.
+class Forwarder {
+ public:
+  explicit Forwarder(HeapId self) : self_(self) {
+    for (Buckets& digit : digits_) digit.clear();
+  }
+
+  // The first digit in which the ids differ chooses the bucket; the next hop shares it with
+  // `owner`.
+  void add(HeapId owner, Message* message) {
+    const unsigned digit = lowest_bit(static_cast<uint64_t>(owner ^ self_)) / kRadixBits;
+    digits_[digit].append(owner >> digit * kRadixBits & (kBuckets - 1), message);
+    ++messages_;
+  }
+
+  unsigned post() {
+    unsigned sent = 0;
+    for (Buckets& digit : digits_) sent += digit.deliver_all();
+    return sent;
+  }
+
+  unsigned messages() const { return messages_; }
+
+ private:
+  HeapId self_;
+  unsigned messages_ = 0;
+  Buckets digits_[kMaxHops];
+};
+
+}  // namespace loft
