@@ -1,0 +1,82 @@
+// A heap: an owner of slabs and the inbox through which its objects come home. Its slow paths run
+// under its own lock, which is uncontended while one thread owns the heap, and which lets anybody
+// else drain it when that thread is gone. Heaps are never destroyed: a thread that ends parks its
+// heap and the next thread adopts it, so that a message or a slab never has to change owner.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/list.h"
+#include "base/size_class.h"
+#include "message/directory.h"
+#include "message/inbox.h"
+#include "os/lock.h"
+#include "slab/slab.h"
+
+namespace loft {
+
+// Written under the heap's lock, read by anybody.
+struct HeapCounters {
+  Counter refills;
+  Counter drains;
+  Counter messages_received;
+  Counter objects_received;
+  Counter forwards;
+  Counter posts;
+  Counter slabs_created;
+  Counter slabs_released;
+  Counter slab_bytes;       // held now
+  Counter allocated_bytes;  // of these, in objects that are not free in their slab
+};
+
+class alignas(64) Heap {
+ public:
+  explicit Heap(HeapId id) : id_(id) {}
+
+  HeapId id() const { return id_; }
+  os::Lock& lock() { return lock_; }
+  Inbox& inbox() { return inbox_; }
+  const HeapCounters& counters() const { return counters_; }
+
+  // Parked: no thread owns the heap. Relaxed: a hint for those who look for something to drain; the
+  // lock decides.
+  void set_parked(bool parked) { parked_.store(parked, memory_order_relaxed); }
+  bool parked() const { return parked_.load(memory_order_relaxed); }
+
+  // --- All below: under the lock. ---
+
+  // Takes returned objects in (bounded by the option drain_bytes), then hands out up to `wanted`
+  // objects of a class: slots[0], slots[-1], ..., lowest address first within a slab. Makes a slab
+  // when there is none with room. Returns how many; 0 without memory.
+  unsigned refill(SizeClass size_class, void** slots, unsigned wanted);
+
+  // Takes back objects that were this heap's: the caller collects the bits of one word, so that a
+  // run of neighbours costs one visit.
+  void put_word(Slab* slab, unsigned word, uint64_t freed);
+
+  // Takes messages in until `budget` bytes. True if it stopped for the budget.
+  bool drain(size_t budget);
+
+  // Takes in every message that has arrived.
+  void drain_all();
+
+  void check() const;  // invariants; debug builds
+
+  Heap* next_parked = nullptr;  // guarded by the lock in heap/registry.cc
+
+ private:
+  size_t receive(Message* message, unsigned first_word);
+  void settle(Slab* slab);
+  Slab* room_for(SizeClass size_class);
+
+  os::Lock lock_;
+  HeapId id_;
+  Atomic<bool> parked_{false};
+  List<Slab> available_[kSizeClasses];  // the slabs with a free object; full ones are in no list
+  HeapCounters counters_;
+  Inbox inbox_;
+};
+
+}  // namespace loft

@@ -1,0 +1,96 @@
+#include "heap/registry.h"
+
+#include <new>
+
+#include "os/lock.h"
+#include "space/metadata.h"
+
+namespace loft::registry {
+
+namespace {
+
+constexpr unsigned kParkedLooks = 4;  // heaps that one refill looks at
+
+constinit os::Lock lock;
+constinit Atomic<Heap*> heaps[kMaxHeaps];
+constinit Heap* parked = nullptr;
+constinit Atomic<unsigned> parked_count{0};
+constinit Atomic<unsigned> heap_count{0};
+constinit Counter adoption_count;
+constinit Atomic<unsigned> next_look{0};
+
+Heap* create() {
+  const unsigned id = heap_count.load(memory_order_relaxed) + 1;
+  if (id >= kMaxHeaps) return nullptr;
+  void* block = metadata::allocate(sizeof(Heap));
+  if (block == nullptr) return nullptr;
+  Heap* heap = new (block) Heap(static_cast<HeapId>(id));
+  // Release: pairs with the acquires in deliver, at and count; the heap is constructed.
+  heaps[id].store(heap, memory_order_release);
+  directory[id].store(&heap->inbox(), memory_order_release);
+  heap_count.store(id, memory_order_release);
+  return heap;
+}
+
+}  // namespace
+
+Heap* adopt() {
+  const os::Guard guard(lock);
+  Heap* heap = parked;
+  if (heap == nullptr) return create();
+  parked = heap->next_parked;
+  parked_count.store(parked_count.load(memory_order_relaxed) - 1, memory_order_relaxed);
+  adoption_count.add(1);
+  heap->next_parked = nullptr;
+  heap->set_parked(false);
+  return heap;
+}
+
+void park(Heap* heap) {
+  const os::Guard guard(lock);
+  heap->set_parked(true);
+  heap->next_parked = parked;
+  parked = heap;
+  parked_count.store(parked_count.load(memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+void drain_parked() {
+  if (parked_count.load(memory_order_relaxed) == 0) return;
+  const unsigned heaps = count();
+  for (unsigned looks = 0; looks < kParkedLooks; ++looks) {
+    // A shared cursor: callers spread over the heaps. Relaxed: any distribution will do.
+    Heap* heap = at(next_look.fetch_add(1, memory_order_relaxed) % heaps + 1);
+    if (!heap->parked() || !heap->inbox().maybe_pending() || !heap->lock().try_lock()) continue;
+    heap->inbox().complete();
+    heap->drain(kGranule * 16);
+    heap->lock().unlock();
+  }
+}
+
+unsigned count() { return heap_count.load(memory_order_acquire); }
+unsigned adoptions() { return static_cast<unsigned>(adoption_count.get()); }
+Heap* at(unsigned id) { return heaps[id].load(memory_order_acquire); }
+
+void prepare_fork() {
+  lock.lock();
+  for (unsigned id = 1; id <= count(); ++id) at(id)->lock().lock();
+}
+
+void finish_fork(bool child) {
+  for (unsigned id = 1; id <= count(); ++id) {
+    Heap* heap = at(id);
+    if (child) {
+      heap->inbox().repair();
+      heap->lock().reset();
+    } else {
+      heap->lock().unlock();
+    }
+  }
+  if (child) {
+    lock.reset();
+  } else {
+    lock.unlock();
+  }
+}
+
+}  // namespace loft::registry

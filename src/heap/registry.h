@@ -1,0 +1,28 @@
+// All heaps there are: made on demand, parked when their thread ends, adopted by the next one.
+#pragma once
+
+#include "heap/heap.h"
+
+namespace loft::registry {
+
+// A parked heap, or a new one. nullptr without memory or when all ids are in use. The heap is the
+// caller's until park.
+Heap* adopt();
+
+// The caller no longer uses the heap; it holds no lock of it.
+void park(Heap* heap);
+
+// Takes in the messages of a few heaps that nobody owns, so that the slabs they free can be used
+// again. Called under another heap's lock; never waits for one.
+void drain_parked();
+
+// Heaps have ids 1 .. count().
+unsigned count();
+unsigned adoptions();
+Heap* at(unsigned id);
+
+// All locks of all heaps and of the registry are held between the two.
+void prepare_fork();
+void finish_fork(bool child);
+
+}  // namespace loft::registry
