@@ -1,0 +1,99 @@
+// malloc and free. The two fast paths, on one screen; everything else is a tail call away.
+//
+//   allocate    size -> bin (a table of 64 offsets) -> pop; an empty bin's top is a null slot
+//   deallocate  address -> pagemap entry; owner == mine -> push; another heap's -> set its bit in
+//   the
+//               slab's open batch. A full bin, a full batch, a large object, a pointer that is
+//               foreign, misaligned or null, and a thread without a block all fail one of these
+//               comparisons
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cache/thread.h"
+#include "space/pagemap.h"
+
+namespace loft {
+
+// Slow paths (cache/slow.cc). Called last, so that the fast paths save no registers.
+LOFT_NOINLINE void* allocate_beyond_table(size_t size);
+LOFT_NOINLINE void* allocate_from_empty(size_t size);
+LOFT_NOINLINE void deallocate_slow(void* p);
+LOFT_NOINLINE void send_full_batch(Thread* thread, unsigned place);
+LOFT_NOINLINE void report_bad_batch_add(const void* p);  // does not return
+
+// A field of the thread's block by its offset. LOFT_FORGET between two uses keeps base and offset
+// apart: each access folds the sum into its address.
+template <class T>
+LOFT_ALWAYS_INLINE T& field(Thread* thread, size_t offset) {
+  return *reinterpret_cast<T*>(reinterpret_cast<char*>(thread) + offset);
+}
+
+// malloc: 16-byte aligned; nullptr and ENOMEM without memory. Any thread, any time.
+LOFT_ALWAYS_INLINE void* allocate(size_t size) {
+  const size_t last = size - 1;  // zero wraps and leaves with the large ones
+  if (LOFT_LIKELY(last < kTableMax)) {
+    Thread* thread = self;
+    size_t bin = thread->bin_of[last / kAlignment];
+    void** top = field<void**>(thread, bin + offsetof(Bin, top));
+    void* object = *top;
+    if (LOFT_UNLIKELY(object == nullptr)) return allocate_from_empty(size);
+    LOFT_FORGET(bin);
+    field<void**>(thread, bin + offsetof(Bin, top)) = top - 1;
+    LOFT_FORGET(object);
+    return object;
+  }
+  return allocate_beyond_table(size);
+}
+
+// The remote half of free: sets the object's bit in the open batch of its slab. No lock, no atomic,
+// and the object itself is not touched.
+LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
+  const unsigned place = batch_set(slab);
+  if (LOFT_UNLIKELY(thread->batch_keys[place] != slab)) return deallocate_slow(p);
+  Batch& batch = thread->batches[place];
+  const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch.base) * batch.inverse;
+  const uint32_t index = index_in(product);
+  uint64_t& word = batch.words[index / 64];
+  const uint64_t before = word;
+  const uint64_t after = before | uint64_t{1} << index % 64;
+  if (LOFT_UNLIKELY(after == before || product << (64 - kInverseShift) >= batch.start_limit)) {
+    return report_bad_batch_add(p);
+  }
+  word = after;
+  if (LOFT_UNLIKELY(--batch.room == 0)) return send_full_batch(thread, place);
+}
+
+// free: keeps errno. Misuse that is seen stops the program with one line.
+LOFT_ALWAYS_INLINE void deallocate(void* p) {
+  const uint64_t position = pagemap.position(p);
+  if (LOFT_UNLIKELY(position >= pagemap.limit)) return deallocate_slow(p);
+  const Entry entry = pagemap.at_position(position);
+  Thread* thread = self;
+  if (LOFT_UNLIKELY(entry.owner() != thread->owner)) {
+    return add_to_batch(thread, p, entry.index());
+  }
+  size_t bin = entry.bin();
+  void** top = field<void**>(thread, bin + offsetof(Bin, top));
+  LOFT_FORGET(bin);
+  if (LOFT_UNLIKELY(top >= field<void**>(thread, bin + offsetof(Bin, limit)))) {
+    return deallocate_slow(p);
+  }
+  top[1] = p;
+  compiler_fence();  // the heir of a thread that died in a fork never sees a slot before its object
+  LOFT_FORGET(bin);
+  field<void**>(thread, bin + offsetof(Bin, top)) = top + 1;
+}
+
+// The rest of the surface (cache/slow.cc, cache/reallocate.cc). `alignment` is a power of two.
+void* allocate_zeroed(size_t size);
+void* allocate_aligned(size_t alignment, size_t size);
+void* reallocate(void* p, size_t size);  // p != nullptr, size > 0; keeps p when it fails
+size_t usable_size(const void* p);       // 0 for nullptr
+
+// Sends home and gives back what can be reached from this thread. Bytes given to the system,
+// keeping about `pad` bytes of free spans.
+size_t trim(size_t pad);
+
+}  // namespace loft

@@ -1,0 +1,135 @@
+#include "cache/batch_cache.h"
+
+#include "base/options.h"
+#include "cache/allocate.h"
+#include "message/pack.h"
+#include "slab/slab.h"
+
+namespace loft::batch_cache {
+
+namespace {
+
+constexpr uint32_t kMinCapacity = 4;  // objects, however large: fewer are no batch
+
+constexpr uint64_t start_limit_for(const Geometry& shape) {
+  return shape.inverse << (64 - kInverseShift);
+}
+
+void open(Thread* thread, unsigned place, Entry entry) {
+  const Slab* slab = slab::at(entry);
+  const Geometry& shape = slab->shape();
+  Batch& batch = thread->batches[place];
+  batch.base = slab->base;
+  batch.inverse = shape.inverse;
+  batch.start_limit = start_limit_for(shape);
+  const size_t fitting = get(options.batch_bytes) / shape.size;
+  batch.capacity = batch.room =
+      least<uint32_t>(shape.objects, most<uint32_t>(kMinCapacity, static_cast<uint32_t>(fitting)));
+  batch.size_class = slab->size_class;
+  batch.owner = slab->owner;
+  thread->batch_keys[place] = entry.index();
+}
+
+// A batch that holds nothing names no slab: once its objects are home the slab may be gone, and its
+// metadata another slab's.
+void close(Thread* thread, unsigned place) {
+  thread->batch_keys[place] = kNoSlab;
+  thread->batches[place].capacity = thread->batches[place].room = 0;
+}
+
+// The place of a slab's batch: its own, an unused one, or the fuller one's after that is sent.
+unsigned place_for(Thread* thread, Entry entry) {
+  const unsigned first = batch_set(entry.index());
+  const unsigned second = first + kBatchSets;
+  if (thread->batch_keys[first] == entry.index()) return first;
+  if (thread->batch_keys[second] == entry.index()) return second;
+  const bool second_fuller = thread->batches[second].count() > thread->batches[first].count();
+  const unsigned place = second_fuller ? second : first;
+  if (thread->batches[place].count() != 0) send(thread, place);
+  open(thread, place, entry);
+  return place;
+}
+
+}  // namespace
+
+void add(Thread* thread, void* p, Entry entry) {
+  const unsigned place = place_for(thread, entry);
+  Batch& batch = thread->batches[place];
+  const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch.base) * batch.inverse;
+  const uint32_t index = index_in(product);
+  const uint64_t bit = uint64_t{1} << index % 64;
+  if (LOFT_UNLIKELY((batch.words[index / 64] & bit) != 0 ||
+                    index >= geometry(batch.size_class).objects ||
+                    !is_start_in(product, batch.inverse))) {
+    report_bad_batch_add(p);
+  }
+  batch.words[index / 64] |= bit;
+  if (--batch.room == 0) send(thread, place);
+}
+
+void send(Thread* thread, unsigned place) {
+  Batch& batch = thread->batches[place];
+  const Geometry& shape = geometry(batch.size_class);
+  const uint32_t objects = batch.count();
+  close(thread, place);
+  unsigned messages = 0;
+  pack(batch.base, shape, batch.words, [&](Message* message) {
+    thread->outbox.add(batch.owner, message);
+    ++messages;
+  });
+  thread->counters.batches_sent.add(1);
+  thread->counters.batch_objects.add(objects);
+  thread->counters.batch_messages.add(messages);
+  if (thread->outbox.add_bytes(size_t{objects} * shape.size, get(options.outbox_bytes))) {
+    thread->counters.posts.add(thread->outbox.post());
+  }
+}
+
+void send_all(Thread* thread) {
+  for (unsigned place = 0; place < kBatches; ++place) {
+    if (thread->batches[place].count() != 0) send(thread, place);
+  }
+  if (!thread->outbox.empty()) thread->counters.posts.add(thread->outbox.post());
+}
+
+unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigned wanted) {
+  unsigned taken = 0;
+  for (unsigned place = 0; place < kBatches && taken < wanted; ++place) {
+    Batch& batch = thread->batches[place];
+    if (batch.count() == 0 || batch.size_class != size_class) continue;
+    const Geometry& shape = geometry(size_class);
+    for (unsigned word = 0; word < shape.words && taken < wanted; ++word) {
+      uint64_t bits = batch.words[word];
+      while (bits != 0 && taken < wanted) {
+        const size_t object = size_t{word} * 64 + lowest_bit(bits);
+        slots[-static_cast<ptrdiff_t>(taken)] =
+            reinterpret_cast<void*>(batch.base + object * shape.size);
+        bits &= bits - 1;
+        ++taken;
+        ++batch.room;
+      }
+      batch.words[word] = bits;
+    }
+    if (batch.count() == 0) close(thread, place);
+  }
+  thread->counters.turnarounds.add(taken);
+  return taken;
+}
+
+void send_single(void* p, Entry entry) {
+  const Slab* slab = slab::at(entry);
+  const uint64_t product = (reinterpret_cast<uintptr_t>(p) - slab->base) * slab->shape().inverse;
+  const uint32_t index = index_in(product);
+  if (index >= slab->shape().objects || !is_start_in(product, slab->shape().inverse)) {
+    report_bad_batch_add(p);
+  }
+  auto* message = static_cast<Message*>(p);
+  const unsigned count =
+      least<unsigned>(slab->shape().carrier_words, slab->shape().words - index / 64);
+  for (unsigned i = 0; i < count; ++i) message->words()[i] = 0;
+  message->words()[0] = uint64_t{1} << index % 64;
+  message->link.store(end_link(index / 64), memory_order_relaxed);
+  deliver({message, message});
+}
+
+}  // namespace loft::batch_cache

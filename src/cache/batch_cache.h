@@ -1,0 +1,28 @@
+// The slow side of the batch cache (ISMM'24 2 and 3): a batch for a slab that has none open,
+// sending, and taking objects back out of open batches for this very thread (turnaround).
+#pragma once
+
+#include "cache/thread.h"
+#include "space/pagemap.h"
+
+namespace loft::batch_cache {
+
+// Adds an object of another heap, whose batch may not be open. Evicts the fuller of the two batches
+// of its set when both are taken: it has gathered most, and costs least per object to send.
+void add(Thread* thread, void* p, Entry entry);
+
+// Sends one batch to the outbox, and the outbox on its way once it holds enough.
+void send(Thread* thread, unsigned place);
+
+// Sends everything that the thread holds for others.
+void send_all(Thread* thread);
+
+// Moves up to `wanted` objects of a class from open batches to slots[0], slots[-1], ... Only for
+// classes that fill cache lines: reuse here cannot make two threads write one line. Returns how
+// many.
+unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigned wanted);
+
+// Sends one object without a thread's block: for threads that have none any more.
+void send_single(void* p, Entry entry);
+
+}  // namespace loft::batch_cache

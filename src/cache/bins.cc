@@ -1,0 +1,210 @@
+#include "cache/bins.h"
+
+#include "base/options.h"
+#include "cache/batch_cache.h"
+#include "slab/slab.h"
+#include "space/metadata.h"
+
+namespace loft::bins {
+
+namespace {
+
+constexpr size_t kClassBytes = 128 * 1024;  // of one class in one cache: deep LIFO and FIFO of 1000
+                                            // small objects stay inside it (with 64 entries: 1.5x)
+constexpr unsigned kMaxCapacity = 1023;
+constexpr unsigned kMinCapacity = 3;
+constexpr size_t kFirstBytes = 2048;   // a small process keeps its arrays within a few lines
+constexpr size_t kStreamBytes = 8192;  // what a stream of allocations may grow a bin to
+constexpr unsigned kStreak = 2;        // refills in a row that make a stream
+
+// 2^k - 1 for some k: with the null slot, the array fills whole cache lines.
+constexpr unsigned capacity_below(size_t objects) {
+  const size_t n = clamp<size_t>(objects, kMinCapacity, kMaxCapacity);
+  return (1u << highest_bit(n + 1)) - 1;
+}
+constexpr unsigned max_capacity(SizeClass c) { return capacity_below(kClassBytes / class_size(c)); }
+constexpr unsigned first_capacity(SizeClass c) {
+  return least(capacity_below(kFirstBytes / class_size(c)), 31u);
+}
+
+size_t array_bytes(unsigned capacity) { return (capacity + 1) * sizeof(void*); }
+
+unsigned count(const Bin& bin, const BinState& state) {
+  return static_cast<unsigned>(bin.top - state.slots);
+}
+
+// Gives the bin an array of `capacity` slots; its objects move along. False without memory.
+bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
+  Bin& bin = thread->bins[size_class];
+  BinState& state = thread->states[size_class];
+  auto** slots = static_cast<void**>(metadata::allocate(array_bytes(capacity)));
+  if (slots == nullptr) return false;
+  unsigned objects = 0;
+  if (state.slots != nullptr) {
+    objects = count(bin, state);
+    for (unsigned i = 1; i <= objects; ++i) slots[i] = state.slots[i];
+  }
+  void** const old = state.slots;
+  const unsigned old_capacity = state.capacity;
+  state.slots = slots;
+  state.capacity = static_cast<uint16_t>(capacity);
+  bin.top = slots + objects;
+  bin.limit = slots + capacity;
+  thread->capacity_bytes += (capacity - old_capacity) * class_size(size_class);
+  if (old != nullptr) metadata::release(old, array_bytes(old_capacity));
+  return true;
+}
+
+// False when the bin is as large as it may be.
+bool grow(Thread* thread, SizeClass size_class) {
+  const unsigned capacity = thread->states[size_class].capacity;
+  const unsigned wanted = capacity == 0 ? first_capacity(size_class) : 2 * capacity + 1;
+  if (wanted > max_capacity(size_class)) return false;
+  const size_t more = (wanted - capacity) * class_size(size_class);
+  // A first array is always allowed: a thread over its budget still needs one slot to free into.
+  if (capacity != 0 && thread->capacity_bytes + more > get(options.cache_bytes)) return false;
+  return set_capacity(thread, size_class, wanted);
+}
+
+// Collects neighbouring objects of the thread's own heap into one bitmap word per visit to a slab.
+class Returner {
+ public:
+  explicit Returner(Heap* heap) : heap_(heap) {}
+  ~Returner() { put(); }
+  Returner(const Returner&) = delete;
+  Returner& operator=(const Returner&) = delete;
+
+  void add(void* p, Entry entry) {
+    if (slab_ == nullptr || entry.index() != index_) {
+      put();
+      index_ = entry.index();
+      slab_ = slab::at(entry);
+    }
+    const uint64_t inverse = slab_->shape().inverse;
+    const uint64_t product = (reinterpret_cast<uintptr_t>(p) - slab_->base) * inverse;
+    const uint32_t object = index_in(product);
+    if (LOFT_UNLIKELY(!is_start_in(product, inverse))) {
+      slab::report_misuse("free of an interior pointer", p, slab_);
+    }
+    if (object / 64 != word_) {
+      put_bits();
+      word_ = object / 64;
+    }
+    const uint64_t bit = uint64_t{1} << object % 64;
+    if (LOFT_UNLIKELY((freed_ & bit) != 0)) slab::report_misuse("double free of", p, slab_);
+    freed_ |= bit;
+  }
+
+ private:
+  void put_bits() {
+    if (freed_ != 0) heap_->put_word(slab_, word_, freed_);
+    freed_ = 0;
+  }
+  void put() {
+    if (slab_ != nullptr) put_bits();
+    slab_ = nullptr;
+  }
+
+  Heap* heap_;
+  Slab* slab_ = nullptr;
+  uint32_t index_ = 0;
+  unsigned word_ = 0;
+  uint64_t freed_ = 0;
+};
+
+// Gives the `objects` oldest objects of a bin back: its own heap's to their slabs, others' (which
+// came by turnaround) to their batches.
+void flush(Thread* thread, SizeClass size_class, unsigned objects) {
+  Bin& bin = thread->bins[size_class];
+  BinState& state = thread->states[size_class];
+  {
+    const os::Guard guard(thread->heap->lock());
+    Returner returner(thread->heap);
+    for (unsigned i = 1; i <= objects; ++i) {
+      void* p = state.slots[i];
+      const Entry entry = pagemap.of(p);
+      if (LOFT_LIKELY(entry.owner() == thread->owner)) {
+        returner.add(p, entry);
+      } else {
+        batch_cache::add(thread, p, entry);
+      }
+    }
+  }
+  const unsigned rest = count(bin, state) - objects;
+  __builtin_memmove(state.slots + 1, state.slots + 1 + objects, rest * sizeof(void*));
+  bin.top = state.slots + rest;
+  thread->counters.flushes.add(1);
+}
+
+}  // namespace
+
+void* refill(Thread* thread, SizeClass size_class) {
+  BinState& state = thread->states[size_class];
+  state.streak = state.last == SlowEvent::kFlush
+                     ? 0
+                     : static_cast<uint8_t>(state.streak + (state.streak < 255));
+  const bool stream =
+      state.streak >= kStreak && (state.capacity + 1u) * class_size(size_class) < kStreamBytes;
+  if (state.capacity == 0 || state.last == SlowEvent::kFlush || stream) grow(thread, size_class);
+  state.last = SlowEvent::kRefill;
+
+  Bin& bin = thread->bins[size_class];
+  if (LOFT_UNLIKELY(state.capacity == 0)) {
+    void* object = nullptr;
+    const os::Guard guard(thread->heap->lock());
+    thread->heap->refill(size_class, &object, 1);
+    return object;
+  }
+  // A stream takes all it can hold; otherwise half, so that what is freed next finds room.
+  const unsigned wanted = stream ? state.capacity : (state.capacity + 1u) / 2;
+  unsigned taken = 0;
+  void** const highest = bin.top + wanted;
+  if (fills_cache_lines(size_class)) {
+    taken = batch_cache::turn_around(thread, size_class, highest, wanted);
+  }
+  if (taken == 0) {
+    const os::Guard guard(thread->heap->lock());
+    taken = thread->heap->refill(size_class, highest, wanted);
+  }
+  if (taken == 0) return nullptr;
+  // Fewer than wanted: close the gap above the null slot.
+  if (taken < wanted) {
+    __builtin_memmove(bin.top + 1, highest - taken + 1, taken * sizeof(void*));
+  }
+  bin.top += taken - 1;
+  return bin.top[1];
+}
+
+bool make_room(Thread* thread, SizeClass size_class) {
+  Bin& bin = thread->bins[size_class];
+  BinState& state = thread->states[size_class];
+  const bool alternating = state.last == SlowEvent::kRefill;
+  state.last = SlowEvent::kFlush;
+  if ((state.capacity == 0 || alternating) && grow(thread, size_class)) return true;
+  if (state.capacity == 0) return false;
+  flush(thread, size_class, (state.capacity + 1u) / 2);
+  return bin.top < bin.limit;
+}
+
+void flush_all(Thread* thread) {
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    const BinState& state = thread->states[c];
+    if (state.slots == nullptr) continue;
+    if (const unsigned objects = count(thread->bins[c], state); objects != 0) {
+      flush(thread, c, objects);
+    }
+  }
+}
+
+void release_arrays(Thread* thread) {
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    BinState& state = thread->states[c];
+    if (state.slots == nullptr) continue;
+    metadata::release(state.slots, array_bytes(state.capacity));
+    state = BinState{};
+    thread->bins[c] = kEmptyBin;
+  }
+  thread->capacity_bytes = 0;
+}
+
+}  // namespace loft::bins

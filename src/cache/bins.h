@@ -1,0 +1,27 @@
+// The slow side of a thread's bins: how large each may grow, and emptying one into the slabs.
+//
+// A bin starts small and doubles when refills and flushes alternate (the cache is what is too
+// small) or when refills come in a row (a stream of allocations: fewer, larger refills), up to a
+// byte budget for the class and for the thread. A bin that is found unused on a later slow path
+// gives its objects back and starts over.
+#pragma once
+
+#include "cache/thread.h"
+
+namespace loft::bins {
+
+// Called when a bin is empty. Refills it and pops one object; nullptr without memory. The thread
+// has a heap.
+void* refill(Thread* thread, SizeClass size_class);
+
+// Called when a bin is full (or has no capacity yet). Afterwards it has room for one object, unless
+// no memory could be had for its array: then false.
+bool make_room(Thread* thread, SizeClass size_class);
+
+// Gives all objects of all bins back.
+void flush_all(Thread* thread);
+
+// Gives the arrays of empty bins back.
+void release_arrays(Thread* thread);
+
+}  // namespace loft::bins

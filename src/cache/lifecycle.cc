@@ -1,0 +1,199 @@
+#include "cache/lifecycle.h"
+
+#include <new>
+
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "heap/registry.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/metadata.h"
+#include "space/span.h"
+
+namespace loft {
+
+constinit void* no_objects[1] = {nullptr};
+constinit Thread unattached_thread;
+constinit Thread exited_thread;
+constinit __thread Thread* self = &unattached_thread;
+
+namespace lifecycle {
+
+namespace {
+
+// The thread-local destructors of a program may allocate and free. Ours asks for its turn again
+// until the round after which the system may stop asking (POSIX promises four).
+constexpr uint8_t kExitRounds = 3;
+
+constinit os::Lock lock;  // taken before any heap's
+constinit Thread* threads = nullptr;
+constinit Thread* unused = nullptr;
+constinit bool exit_hook_set = false;
+constinit Atomic<Heap*> shared{nullptr};
+constinit Totals gone{};  // of threads that have ended
+constinit unsigned long attached_count = 0;
+
+void add_counters(Totals& sum, const ThreadCounters& counters) {
+  sum.flushes += counters.flushes.get();
+  sum.batches_sent += counters.batches_sent.get();
+  sum.batch_objects += counters.batch_objects.get();
+  sum.batch_messages += counters.batch_messages.get();
+  sum.posts += counters.posts.get();
+  sum.turnarounds += counters.turnarounds.get();
+}
+
+// Everything that the thread holds goes home; its heap waits for the next thread.
+void hand_over(Thread* thread) {
+  if (thread->heap != nullptr) bins::flush_all(thread);
+  batch_cache::send_all(thread);
+  bins::release_arrays(thread);
+  if (thread->heap != nullptr) {
+    {
+      const os::Guard guard(thread->heap->lock());
+      thread->heap->drain_all();
+      thread->heap->check();
+    }
+    registry::park(thread->heap);
+    thread->heap = nullptr;
+    thread->owner = kNeverOwner;
+  }
+}
+
+// Under the lock.
+void retire(Thread* thread) {
+  Thread** link = &threads;
+  while (*link != thread) link = &(*link)->next;
+  *link = thread->next;
+  add_counters(gone, thread->counters);
+  new (&thread->counters) ThreadCounters{};
+  thread->exit_rounds = 0;
+  thread->next = unused;
+  unused = thread;
+  --attached_count;
+  ++gone.exited;
+}
+
+void on_exit(void* value) {
+  auto* thread = static_cast<Thread*>(value);
+  if (++thread->exit_rounds < kExitRounds) {
+    os::set_thread_exit_value(thread);
+    return;
+  }
+  self = &exited_thread;
+  hand_over(thread);
+  const os::Guard guard(lock);
+  retire(thread);
+}
+
+// Under the lock.
+Thread* unused_or_new() {
+  Thread* thread = unused;
+  if (thread != nullptr) {
+    unused = thread->next;
+  } else {
+    if (!span::initialise()) return nullptr;
+    if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
+    thread = static_cast<Thread*>(metadata::allocate(sizeof(Thread)));
+    if (thread == nullptr) return nullptr;
+    thread->set_up();
+  }
+  thread->next = threads;
+  threads = thread;
+  ++attached_count;
+  ++gone.started;
+  return thread;
+}
+
+}  // namespace
+
+Thread* attach() {
+  Thread* thread = self;
+  if (LOFT_LIKELY(thread != &unattached_thread)) {
+    return thread == &exited_thread ? nullptr : thread;
+  }
+  {
+    const os::Guard guard(lock);
+    thread = unused_or_new();
+  }
+  if (thread == nullptr) return nullptr;
+  self = thread;  // before the call below, which may allocate
+  os::set_thread_exit_value(thread);
+  return thread;
+}
+
+Thread* attach_heap() {
+  Thread* thread = attach();
+  if (thread == nullptr || thread->heap != nullptr) return thread;
+  Heap* heap = registry::adopt();
+  if (heap == nullptr) return nullptr;
+  thread->heap = heap;
+  thread->owner = heap->id();
+  return thread;
+}
+
+Heap* shared_heap() {
+  // Acquire pairs with the release below: the heap is constructed.
+  if (Heap* heap = shared.load(memory_order_acquire); heap != nullptr) return heap;
+  const os::Guard guard(lock);
+  if (Heap* heap = shared.load(memory_order_relaxed); heap != nullptr) return heap;
+  if (!span::initialise()) return nullptr;
+  Heap* heap = registry::adopt();
+  shared.store(heap, memory_order_release);
+  return heap;
+}
+
+Totals totals() {
+  const os::Guard guard(lock);
+  Totals sum = gone;
+  sum.attached = attached_count;
+  sum.locks = lock.acquisitions();
+  for (const Thread* t = threads; t != nullptr; t = t->next) add_counters(sum, t->counters);
+  return sum;
+}
+
+// --- fork: all locks are taken before it, so that every structure under a lock is whole in the
+// child.
+
+namespace {
+
+void prepare_fork() {
+  lock.lock();
+  registry::prepare_fork();
+  span::prepare_fork();
+}
+
+void finish_fork(bool child) {
+  span::finish_fork(child);
+  registry::finish_fork(child);
+  if (child) {
+    lock.reset();
+  } else {
+    lock.unlock();
+  }
+}
+
+void in_parent() { finish_fork(false); }
+
+// The child has one thread. What the others held is handed over as if they had ended: their blocks
+// are as their stores left them, and every private structure is written so that in between two
+// stores it loses at most an object, and never holds one twice.
+void in_child() {
+  finish_fork(true);
+  Thread* thread = threads;
+  while (thread != nullptr) {
+    Thread* next = thread->next;
+    if (thread != self) {
+      hand_over(thread);
+      retire(thread);
+    }
+    thread = next;
+  }
+}
+
+__attribute__((constructor(101))) void register_fork_handlers() {
+  os::on_fork(prepare_fork, in_parent, in_child);
+}
+
+}  // namespace
+}  // namespace lifecycle
+}  // namespace loft

@@ -1,0 +1,51 @@
+#include "cache/object.h"
+
+#include "base/options.h"
+#include "os/fault.h"
+#include "slab/slab.h"
+#include "space/large.h"
+
+namespace loft {
+
+namespace {
+
+const char* what_is_wrong(const void* p) {
+  if (!pagemap.contains(p)) return "foreign pointer (not from loft's heap)";
+  const Entry entry = pagemap.of(p);
+  const bool in_use = entry.is_slab() || entry.bin() == kLarge;
+  if (in_use && reinterpret_cast<uintptr_t>(p) % kAlignment != 0) return "misaligned pointer";
+  return in_use ? nullptr : "pointer to memory that is not allocated (freed before, or never)";
+}
+
+}  // namespace
+
+Entry checked_entry(const char* call, const void* p) {
+  const char* wrong = what_is_wrong(p);
+  if (LOFT_LIKELY(wrong == nullptr)) return pagemap.of(p);
+  Text line;
+  line << call << " of a " << wrong << ": " << p;
+  if (pagemap.contains(p) && pagemap.of(p).is_slab()) {
+    slab::report_misuse("free of a misaligned pointer", p, slab::at(pagemap.of(p)));
+  }
+  if (get(options.foreign) == 0) os::fault(line);
+  os::report(line);
+  return Entry(kNoHeap, kNothing, 0);
+}
+
+ObjectRange object_of(const void* p) {
+  if (!pagemap.contains(p)) return {nullptr, 0};
+  const Entry entry = pagemap.of(p);
+  if (entry.bin() == kLarge) {
+    const Large* object = large::at(entry);
+    return {reinterpret_cast<void*>(object->base), object->bytes};
+  }
+  if (!entry.is_slab()) return {nullptr, 0};
+  const Slab* slab = slab::at(entry);
+  const Geometry& shape = slab->shape();
+  const uint64_t offset = reinterpret_cast<uintptr_t>(p) - slab->base;
+  const uint32_t index = index_in(offset * shape.inverse);
+  if (index >= shape.objects) return {nullptr, 0};
+  return {reinterpret_cast<void*>(slab->base + uint64_t{index} * shape.size), shape.size};
+}
+
+}  // namespace loft

@@ -1,0 +1,25 @@
+// What lies at an address: the checks that every entry point but the fast paths makes before it
+// believes a pointer, and the way from an interior pointer to its object (ISMM'19 2.4).
+#pragma once
+
+#include <cstddef>
+
+#include "space/pagemap.h"
+
+namespace loft {
+
+struct ObjectRange {
+  void* start;
+  size_t size;  // usable bytes
+};
+
+// {nullptr, 0} if p does not point into an object's place in a slab or into a large object. Whether
+// the object is allocated at the moment is the caller's to know.
+ObjectRange object_of(const void* p);
+
+// The pagemap entry of a pointer that `call` was given: a slab's or a large object's. Anything else
+// is reported in one line, which stops the program, or, by the option foreign=ignore, gives an
+// entry of kind kNothing.
+Entry checked_entry(const char* call, const void* p);
+
+}  // namespace loft

@@ -1,0 +1,46 @@
+// realloc and malloc_usable_size.
+#include "cache/allocate.h"
+#include "cache/object.h"
+#include "os/os.h"
+#include "space/large.h"
+
+namespace loft {
+
+namespace {
+
+// In place while the object fits and at least half of it stays in use.
+bool stays(size_t usable, size_t size) { return size <= usable && size >= usable / 2; }
+
+void* reallocate_by_copy(void* p, size_t usable, size_t size) {
+  void* fresh = allocate(size);
+  if (fresh == nullptr) return nullptr;
+  __builtin_memcpy(fresh, p, least(usable, size));
+  deallocate(p);
+  return fresh;
+}
+
+}  // namespace
+
+size_t usable_size(const void* p) {
+  if (p == nullptr) return 0;
+  const Entry entry = checked_entry("malloc_usable_size", p);
+  if (entry.bin() == kNothing) return 0;
+  return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
+}
+
+void* reallocate(void* p, size_t size) {
+  const Entry entry = checked_entry("realloc", p);
+  if (entry.bin() == kNothing) return os::out_of_memory();
+  if (entry.bin() != kLarge) {
+    const size_t usable = class_size(class_of_bin(entry.bin()));
+    return stays(usable, size) ? p : reallocate_by_copy(p, usable, size);
+  }
+  Large* object = large::at(entry);
+  if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
+  if (size > kSmallMax) {
+    if (void* resized = large::resize(object, size); resized != nullptr) return resized;
+  }
+  return reallocate_by_copy(p, object->bytes, size);
+}
+
+}  // namespace loft

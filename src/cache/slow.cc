@@ -1,0 +1,141 @@
+// The slow paths of allocate.h.
+#include "base/options.h"
+#include "cache/allocate.h"
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/lifecycle.h"
+#include "cache/object.h"
+#include "heap/registry.h"
+#include "os/fault.h"
+#include "os/os.h"
+#include "slab/slab.h"
+#include "space/large.h"
+#include "space/span.h"
+
+namespace loft {
+
+namespace {
+
+// For a thread without a block: one object, straight from the shared heap.
+void* allocate_shared(SizeClass size_class) {
+  Heap* heap = lifecycle::shared_heap();
+  if (heap == nullptr) return nullptr;
+  void* object = nullptr;
+  const os::Guard guard(heap->lock());
+  heap->refill(size_class, &object, 1);
+  return object;
+}
+
+void* allocate_class(SizeClass size_class) {
+  Thread* thread = lifecycle::attach_heap();
+  void* object = thread != nullptr ? bins::refill(thread, size_class) : allocate_shared(size_class);
+  return LOFT_LIKELY(object != nullptr) ? object : os::out_of_memory();
+}
+
+void* allocate_large(size_t size, size_t alignment, bool zeroed) {
+  // PTRDIFF_MAX: the difference of two pointers into one object has to be representable.
+  if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
+    return os::out_of_memory();
+  }
+  void* object = large::allocate(size, alignment, zeroed);
+  return object != nullptr ? object : os::out_of_memory();
+}
+
+void* pop_or_refill(SizeClass size_class) {
+  Bin& bin = self->bins[size_class];
+  void* object = *bin.top;
+  if (LOFT_UNLIKELY(object == nullptr)) return allocate_class(size_class);
+  --bin.top;
+  return object;
+}
+
+void free_large(void* p, Entry entry) {
+  Large* object = large::at(entry);
+  if (reinterpret_cast<uintptr_t>(p) != object->base) {
+    os::fault(Text() << "free of an interior pointer " << p << ": large object "
+                     << reinterpret_cast<const void*>(object->base) << " of "
+                     << uint64_t{object->bytes} << " bytes");
+  }
+  large::release(object);
+}
+
+}  // namespace
+
+void* allocate_from_empty(size_t size) { return allocate_class(class_of(size)); }
+
+void* allocate_beyond_table(size_t size) {
+  if (size == 0) size = 1;
+  if (LOFT_LIKELY(size <= kSmallMax)) return pop_or_refill(class_of(size));
+  return allocate_large(size, kGranule, false);
+}
+
+void* allocate_zeroed(size_t size) {
+  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, kGranule, true);
+  void* object = allocate(size);
+  if (LOFT_LIKELY(object != nullptr)) __builtin_memset(object, 0, size);
+  return object;
+}
+
+void* allocate_aligned(size_t alignment, size_t size) {
+  if (alignment <= kAlignment) return allocate(size);
+  if (size <= kSmallMax && alignment <= kSmallMax) {
+    // Objects stand at multiples of their size from an aligned base: any class whose size is a
+    // multiple of the alignment will do, and the next power of two always is one.
+    SizeClass c = class_of(most(size, alignment));
+    while (class_size(c) % alignment != 0) ++c;
+    return pop_or_refill(c);
+  }
+  return allocate_large(most<size_t>(size, 1), most(alignment, kGranule), false);
+}
+
+void deallocate_slow(void* p) {
+  if (p == nullptr) return;
+  const os::KeepErrno keep;
+  const Entry entry = checked_entry("free", p);
+  if (entry.bin() == kNothing) return;  // reported, and the option says to go on
+  if (entry.bin() == kLarge) return free_large(p, entry);
+
+  Thread* thread = lifecycle::attach();
+  if (LOFT_UNLIKELY(thread == nullptr)) return batch_cache::send_single(p, entry);
+  if (LOFT_LIKELY(entry.owner() != thread->owner)) return batch_cache::add(thread, p, entry);
+  if (!bins::make_room(thread, class_of_bin(entry.bin())))
+    return batch_cache::send_single(p, entry);
+  Bin& bin = thread->bins[class_of_bin(entry.bin())];
+  *++bin.top = p;
+}
+
+void send_full_batch(Thread* thread, unsigned place) {
+  const os::KeepErrno keep;
+  batch_cache::send(thread, place);
+}
+
+void report_bad_batch_add(const void* p) {
+  const Slab* slab = slab::at(pagemap.of(p));
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - slab->base;
+  slab::report_misuse(
+      offset % slab->shape().size == 0 && offset / slab->shape().size < slab->shape().objects
+          ? "double free of"
+          : "free of an interior pointer",
+      p, slab);
+}
+
+size_t trim(size_t pad) {
+  const os::KeepErrno keep;
+  if (Thread* thread = lifecycle::attach(); thread != nullptr) {
+    if (thread->heap != nullptr) {
+      bins::flush_all(thread);
+      const os::Guard guard(thread->heap->lock());
+      thread->heap->drain_all();
+    }
+    batch_cache::send_all(thread);
+  }
+  for (unsigned id = 1; id <= registry::count(); ++id) {
+    Heap* heap = registry::at(id);
+    if (!heap->parked() || !heap->lock().try_lock()) continue;
+    heap->drain_all();
+    heap->lock().unlock();
+  }
+  return span::purge(pad);
+}
+
+}  // namespace loft

@@ -1,0 +1,120 @@
+// What a thread holds: its cache of free objects, the open batches of objects it freed for other
+// heaps, its outbox. Only its own thread touches it, so nothing here is locked or atomic but the
+// counters that others may read. A thread that never allocates has no heap; one that never frees
+// for others never touches the pages of its batches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/macros.h"
+#include "base/size_class.h"
+#include "heap/heap.h"
+#include "message/outbox.h"
+#include "slab/geometry.h"
+
+namespace loft {
+
+// One stack of free objects, an array of pointers: popping never waits for an object's cache line.
+// The slot below the first object is null, so that one load both pops and finds the stack empty.
+struct Bin {
+  void** top;    // the last object pushed, or the null slot
+  void** limit;  // the highest slot in use; equal to the null slot while the capacity is zero
+};
+static_assert(sizeof(Bin) == kBinBytes);
+
+// The null slot of every bin that has no array; never written.
+extern LOFT_HIDDEN void* no_objects[1];
+inline constexpr Bin kEmptyBin{no_objects, no_objects};
+
+enum class SlowEvent : uint8_t { kNone, kRefill, kFlush };
+
+struct BinState {
+  void** slots;       // capacity + 1 of them, slots[0] is null; nullptr while the capacity is zero
+  uint16_t capacity;  // 2^k - 1, so that the array fills whole cache lines
+  SlowEvent last;
+  uint8_t streak;  // refills since the last flush, saturating
+};
+
+inline constexpr unsigned kBatchWays = 2;
+inline constexpr unsigned kBatchSets = 8;
+inline constexpr unsigned kBatches = kBatchWays * kBatchSets;
+
+// Multiplicative hash: slabs are numbered in the order in which they were made, and neighbours must
+// not crowd one set. Index 0 (nothing) always falls into set 0, whose keys start as kNoSlab so that
+// no entry of the pagemap matches a batch that holds nothing.
+inline constexpr uint32_t kBatchHash = 0x9E3779B1u;
+inline constexpr uint32_t kNoSlab = ~uint32_t{0};
+constexpr unsigned batch_set(uint32_t slab_index) { return slab_index * kBatchHash >> (32 - 3); }
+static_assert(kBatchSets == 1u << 3);
+
+// An open batch: objects of one slab of another heap, as a bitmap like the slab's own. Invariant:
+// count() == sum of count_bits(words[w]), and the batch has a key exactly while that is not 0: then
+// objects of the slab are in our hands and it cannot go away.
+struct alignas(64) Batch {
+  uintptr_t base;
+  uint64_t inverse;
+  uint64_t start_limit;  // an object's first byte leaves a remainder below this (is_start_in)
+  uint32_t room;         // objects it still takes before it is sent
+  uint32_t capacity;
+  uint8_t size_class;
+  HeapId owner;
+  uint64_t words[kMaxWords];
+
+  uint32_t count() const { return capacity - room; }
+};
+
+// Written by the thread, read by anybody.
+struct ThreadCounters {
+  Counter flushes;
+  Counter batches_sent;
+  Counter batch_objects;
+  Counter batch_messages;
+  Counter posts;
+  Counter turnarounds;
+};
+
+// A block starts as zeroed memory, of which set_up fills in what is not zero: the pages of the
+// batches stay untouched until they are needed. The fast paths of allocate.h rely on the first
+// fields.
+struct alignas(64) Thread {
+  HeapId owner{};  // id of `heap`, or kNeverOwner
+  uint8_t exit_rounds{};
+  Heap* heap{};             // nullptr until the thread first allocates
+  size_t capacity_bytes{};  // sum over bins of capacity * size; bounded by the option cache_bytes
+  Thread* next{};           // all threads or the unused ones; guarded by the lock in lifecycle.cc
+
+  alignas(64) Bin bins[kSizeClasses]{};
+  uint16_t bin_of[kTableMax / kAlignment]{};  // offset of the bin for sizes 16i+1 .. 16i+16
+
+  // The batch cache (ISMM'24 2): which slab each of the batches is for, by metadata index. The two
+  // places of a set are kBatchSets apart; each slab has one set, so each of the 16 is reachable.
+  alignas(64) uint32_t batch_keys[kBatches]{};
+
+  BinState states[kSizeClasses]{};
+  ThreadCounters counters{};
+  Outbox outbox{};
+  Batch batches[kBatches]{};
+
+  constexpr Thread() { set_up(); }
+
+  constexpr void set_up() {
+    owner = kNeverOwner;
+    for (unsigned way = 0; way < kBatchWays; ++way) batch_keys[way * kBatchSets] = kNoSlab;
+    for (Bin& bin : bins) bin = kEmptyBin;
+    for (size_t i = 0; i < kTableMax / kAlignment; ++i) {
+      bin_of[i] = bin_offset(class_of((i + 1) * kAlignment));
+    }
+  }
+};
+static_assert(offsetof(Thread, bins) == kFirstBinOffset);
+
+// The current thread's block. Two static stand-ins, with every capacity zero and an owner that
+// matches nothing, send each call to its slow path: no fast path tests whether a thread is set up
+// or gone.
+extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread Thread* self;
+extern LOFT_HIDDEN Thread unattached_thread;  // before its first call
+extern LOFT_HIDDEN Thread exited_thread;      // after its destructors have run
+
+}  // namespace loft
