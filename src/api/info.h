@@ -19,7 +19,7 @@ struct mallinfo2 memory_info();
 struct mallinfo memory_info_int();  // the same; what an int cannot hold becomes INT_MAX
 
 // malloc_info: glibc's elements as far as loft has their figures, then every field of loft_stats_t.
-// 0; EINVAL for options other than 0, and the stream's errno if it failed.
+// 0, or EINVAL for options other than 0; a stream that fails knows it by itself, as in glibc.
 int write_info_xml(int options, FILE* stream);
 #endif
 
