@@ -9,8 +9,6 @@ namespace loft::batch_cache {
 
 namespace {
 
-constexpr uint32_t kMinCapacity = 4;  // objects, however large: fewer are no batch
-
 constexpr uint64_t start_limit_for(const Geometry& shape) {
   return shape.inverse << (64 - kInverseShift);
 }
@@ -23,8 +21,7 @@ void open(Thread* thread, unsigned place, Entry entry) {
   batch.inverse = shape.inverse;
   batch.start_limit = start_limit_for(shape);
   const size_t fitting = get(options.batch_bytes) / shape.size;
-  batch.capacity = batch.room =
-      least<uint32_t>(shape.objects, most<uint32_t>(kMinCapacity, static_cast<uint32_t>(fitting)));
+  batch.capacity = batch.room = clamp<uint32_t>(static_cast<uint32_t>(fitting), 1, shape.objects);
   batch.size_class = slab->size_class;
   batch.owner = slab->owner;
   thread->batch_keys[place] = entry.index();

@@ -33,6 +33,12 @@ unsigned count(const Bin& bin, const BinState& state) {
   return static_cast<unsigned>(bin.top - state.slots);
 }
 
+// False only for the bin of a thread that died in a fork while it changed the bin's array.
+bool whole(const Bin& bin, const BinState& state) {
+  return bin.limit == state.slots + state.capacity && bin.top >= state.slots &&
+         bin.top <= bin.limit;
+}
+
 // Gives the bin an array of `capacity` slots; its objects move along. False without memory.
 bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   Bin& bin = thread->bins[size_class];
@@ -117,8 +123,10 @@ class Returner {
 void flush(Thread* thread, SizeClass size_class, unsigned objects) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
+  thread->counters.flushes.add(1);
+  // A fork waits for the lock: in its child, objects are either in the bin or in their slabs.
+  const os::Guard guard(thread->heap->lock());
   {
-    const os::Guard guard(thread->heap->lock());
     Returner returner(thread->heap);
     for (unsigned i = 1; i <= objects; ++i) {
       void* p = state.slots[i];
@@ -133,7 +141,6 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
   const unsigned rest = count(bin, state) - objects;
   __builtin_memmove(state.slots + 1, state.slots + 1 + objects, rest * sizeof(void*));
   bin.top = state.slots + rest;
-  thread->counters.flushes.add(1);
 }
 
 }  // namespace
@@ -189,7 +196,7 @@ bool make_room(Thread* thread, SizeClass size_class) {
 void flush_all(Thread* thread) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     const BinState& state = thread->states[c];
-    if (state.slots == nullptr) continue;
+    if (state.slots == nullptr || !whole(thread->bins[c], state)) continue;
     if (const unsigned objects = count(thread->bins[c], state); objects != 0) {
       flush(thread, c, objects);
     }

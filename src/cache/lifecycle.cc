@@ -47,16 +47,15 @@ void hand_over(Thread* thread) {
   if (thread->heap != nullptr) bins::flush_all(thread);
   batch_cache::send_all(thread);
   bins::release_arrays(thread);
-  if (thread->heap != nullptr) {
-    {
-      const os::Guard guard(thread->heap->lock());
-      thread->heap->drain_all();
-      thread->heap->check();
-    }
-    registry::park(thread->heap);
-    thread->heap = nullptr;
-    thread->owner = kNeverOwner;
+  if (thread->heap == nullptr) return;
+  {
+    const os::Guard guard(thread->heap->lock());
+    thread->heap->drain_all();
+    thread->heap->check();
   }
+  registry::park(thread->heap);
+  thread->heap = nullptr;
+  thread->owner = kNeverOwner;
 }
 
 // Under the lock.
@@ -174,18 +173,20 @@ void finish_fork(bool child) {
 
 void in_parent() { finish_fork(false); }
 
-// The child has one thread. What the others held is handed over as if they had ended: their blocks
-// are as their stores left them, and every private structure is written so that in between two
-// stores it loses at most an object, and never holds one twice.
+// The child has one thread. The objects in the caches of the others go back to their slabs; what
+// those threads had collected for other heaps is given up, because a thread may have died between
+// any two stores to a batch or to its outbox.
+void take_over_from_dead(Thread* thread) {
+  thread->forget_batches();
+  hand_over(thread);
+  retire(thread);
+}
+
 void in_child() {
   finish_fork(true);
-  Thread* thread = threads;
-  while (thread != nullptr) {
+  for (Thread* thread = threads; thread != nullptr;) {
     Thread* next = thread->next;
-    if (thread != self) {
-      hand_over(thread);
-      retire(thread);
-    }
+    if (thread != self) take_over_from_dead(thread);
     thread = next;
   }
 }

@@ -42,8 +42,7 @@ inline constexpr unsigned kBatchSets = 8;
 inline constexpr unsigned kBatches = kBatchWays * kBatchSets;
 
 // Multiplicative hash: slabs are numbered in the order in which they were made, and neighbours must
-// not crowd one set. Index 0 (nothing) always falls into set 0, whose keys start as kNoSlab so that
-// no entry of the pagemap matches a batch that holds nothing.
+// not crowd one set.
 inline constexpr uint32_t kBatchHash = 0x9E3779B1u;
 inline constexpr uint32_t kNoSlab = ~uint32_t{0};
 constexpr unsigned batch_set(uint32_t slab_index) { return slab_index * kBatchHash >> (32 - 3); }
@@ -101,11 +100,23 @@ struct alignas(64) Thread {
 
   constexpr void set_up() {
     owner = kNeverOwner;
-    for (unsigned way = 0; way < kBatchWays; ++way) batch_keys[way * kBatchSets] = kNoSlab;
+    clear_keys();
     for (Bin& bin : bins) bin = kEmptyBin;
     for (size_t i = 0; i < kTableMax / kAlignment; ++i) {
       bin_of[i] = bin_offset(class_of((i + 1) * kAlignment));
     }
+  }
+
+  // Gives up what is collected for other heaps.
+  void forget_batches() {
+    clear_keys();
+    outbox = Outbox{};
+    for (Batch& batch : batches) batch = Batch{};
+  }
+
+ private:
+  constexpr void clear_keys() {
+    for (uint32_t& key : batch_keys) key = kNoSlab;
   }
 };
 static_assert(offsetof(Thread, bins) == kFirstBinOffset);

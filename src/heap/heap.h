@@ -59,7 +59,7 @@ class alignas(64) Heap {
   // Takes messages in until `budget` bytes. True if it stopped for the budget.
   bool drain(size_t budget);
 
-  // Takes in every message that has arrived.
+  // Takes in every message that has arrived (up to a gibibyte of objects).
   void drain_all();
 
   void check() const;  // invariants; debug builds

@@ -9,7 +9,8 @@ namespace loft::registry {
 
 namespace {
 
-constexpr unsigned kParkedLooks = 4;  // heaps that one refill looks at
+constexpr unsigned kParkedLooks = 4;            // heaps that one refill looks at
+constexpr size_t kParkedBytes = 16 * kGranule;  // and bytes it takes in from each, twice
 
 constinit os::Lock lock;
 constinit Atomic<Heap*> heaps[kMaxHeaps];
@@ -61,8 +62,9 @@ void drain_parked() {
     // A shared cursor: callers spread over the heaps. Relaxed: any distribution will do.
     Heap* heap = at(next_look.fetch_add(1, memory_order_relaxed) % heaps + 1);
     if (!heap->parked() || !heap->inbox().maybe_pending() || !heap->lock().try_lock()) continue;
+    heap->drain(kParkedBytes);
     heap->inbox().complete();
-    heap->drain(kGranule * 16);
+    heap->drain(kParkedBytes);
     heap->lock().unlock();
   }
 }
