@@ -1,0 +1,36 @@
+// Helpers of the surface tests. These tests call malloc by its own names; without the marked parts
+// they hold for any libc with glibc's semantics.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+
+namespace surface {
+
+// Hides a value from the compiler, which otherwise knows malloc too well: it folds sizes, drops
+// unused objects and warns about calls that must fail.
+template <class T>
+T opaque(T value) {
+  __asm__ volatile("" : "+r"(value) : : "memory");
+  return value;
+}
+
+// Sizes that no allocator can serve, from the first forbidden one upwards.
+inline constexpr size_t kImpossible[] = {size_t{PTRDIFF_MAX} + 1, size_t{PTRDIFF_MAX} + 4096,
+                                         SIZE_MAX - 4096,         SIZE_MAX - 64,
+                                         SIZE_MAX - 15,           SIZE_MAX};
+
+inline bool aligned(const void* p, size_t alignment) {
+  return reinterpret_cast<uintptr_t>(p) % alignment == 0;
+}
+
+// Different in every run unless LOFT_TEST_SEED says otherwise.
+inline uint64_t test_seed() {
+  const char* fixed = std::getenv("LOFT_TEST_SEED");
+  if (fixed != nullptr) return std::strtoull(fixed, nullptr, 0);
+  std::random_device entropy;
+  return uint64_t{entropy()} << 32 | entropy();
+}
+
+}  // namespace surface
