@@ -13,7 +13,7 @@ constexpr uint64_t start_limit_for(const Geometry& shape) {
   return shape.inverse << (64 - kInverseShift);
 }
 
-void open(Thread* thread, unsigned place, Entry entry) {
+void open(Thread* thread, size_t place, Entry entry) {
   const Slab* slab = slab::at(entry);
   const Geometry& shape = slab->shape();
   Batch& batch = thread->batches[place];
@@ -29,19 +29,19 @@ void open(Thread* thread, unsigned place, Entry entry) {
 
 // A batch that holds nothing names no slab: once its objects are home the slab may be gone, and its
 // metadata another slab's.
-void close(Thread* thread, unsigned place) {
+void close(Thread* thread, size_t place) {
   thread->batch_keys[place] = kNoSlab;
   thread->batches[place].capacity = thread->batches[place].room = 0;
 }
 
 // The place of a slab's batch: its own, an unused one, or the fuller one's after that is sent.
-unsigned place_for(Thread* thread, Entry entry) {
-  const unsigned first = batch_set(entry.index());
-  const unsigned second = first + kBatchSets;
+size_t place_for(Thread* thread, Entry entry) {
+  const size_t first = batch_set(entry.index());
+  const size_t second = first + kBatchSets;
   if (thread->batch_keys[first] == entry.index()) return first;
   if (thread->batch_keys[second] == entry.index()) return second;
   const bool second_fuller = thread->batches[second].count() > thread->batches[first].count();
-  const unsigned place = second_fuller ? second : first;
+  const size_t place = second_fuller ? second : first;
   if (thread->batches[place].count() != 0) send(thread, place);
   open(thread, place, entry);
   return place;
@@ -50,7 +50,7 @@ unsigned place_for(Thread* thread, Entry entry) {
 }  // namespace
 
 void add(Thread* thread, void* p, Entry entry) {
-  const unsigned place = place_for(thread, entry);
+  const size_t place = place_for(thread, entry);
   Batch& batch = thread->batches[place];
   const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch.base) * batch.inverse;
   const uint32_t index = index_in(product);
@@ -64,7 +64,7 @@ void add(Thread* thread, void* p, Entry entry) {
   if (--batch.room == 0) send(thread, place);
 }
 
-void send(Thread* thread, unsigned place) {
+void send(Thread* thread, size_t place) {
   Batch& batch = thread->batches[place];
   const Geometry& shape = geometry(batch.size_class);
   const uint32_t objects = batch.count();
@@ -83,7 +83,7 @@ void send(Thread* thread, unsigned place) {
 }
 
 void send_all(Thread* thread) {
-  for (unsigned place = 0; place < kBatches; ++place) {
+  for (size_t place = 0; place < kBatches; ++place) {
     if (thread->batches[place].count() != 0) send(thread, place);
   }
   if (!thread->outbox.empty()) thread->counters.posts.add(thread->outbox.post());
@@ -91,7 +91,7 @@ void send_all(Thread* thread) {
 
 unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigned wanted) {
   unsigned taken = 0;
-  for (unsigned place = 0; place < kBatches && taken < wanted; ++place) {
+  for (size_t place = 0; place < kBatches && taken < wanted; ++place) {
     Batch& batch = thread->batches[place];
     if (batch.count() == 0 || batch.size_class != size_class) continue;
     const Geometry& shape = geometry(size_class);

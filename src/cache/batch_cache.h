@@ -12,7 +12,7 @@ namespace loft::batch_cache {
 void add(Thread* thread, void* p, Entry entry);
 
 // Sends one batch to the outbox, and the outbox on its way once it holds enough.
-void send(Thread* thread, unsigned place);
+void send(Thread* thread, size_t place);
 
 // Sends everything that the thread holds for others.
 void send_all(Thread* thread);

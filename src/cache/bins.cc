@@ -16,6 +16,7 @@ constexpr unsigned kMinCapacity = 3;
 constexpr size_t kFirstBytes = 2048;   // a small process keeps its arrays within a few lines
 constexpr size_t kStreamBytes = 8192;  // what a stream of allocations may grow a bin to
 constexpr unsigned kStreak = 2;        // refills in a row that make a stream
+constexpr uint8_t kReviewEvery = 64;   // refills; a round of all bins takes kSizeClasses times that
 
 // 2^k - 1 for some k: with the null slot, the array fills whole cache lines.
 constexpr unsigned capacity_below(size_t objects) {
@@ -143,9 +144,37 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
   bin.top = state.slots + rest;
 }
 
+void release_array(Thread* thread, SizeClass size_class) {
+  BinState& state = thread->states[size_class];
+  thread->capacity_bytes -= state.capacity * class_size(size_class);
+  metadata::release(state.slots, array_bytes(state.capacity));
+  state = BinState{};
+  thread->bins[size_class] = kEmptyBin;
+}
+
+// One bin at a time: if nothing has moved in it since its last review, its objects go back. A busy
+// bin that happens to stand where it stood loses a refill in some thousands.
+void review_one(Thread* thread) {
+  thread->slow_events = 0;
+  const SizeClass c = thread->review_next;
+  thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
+  BinState& state = thread->states[c];
+  if (state.slots == nullptr) return;
+  void** const top = thread->bins[c].top;
+  if (state.seen_at != top) {
+    state.seen_at = top;
+    return;
+  }
+  if (const unsigned objects = count(thread->bins[c], state); objects != 0) {
+    flush(thread, c, objects);
+  }
+  release_array(thread, c);
+}
+
 }  // namespace
 
 void* refill(Thread* thread, SizeClass size_class) {
+  if (LOFT_UNLIKELY(++thread->slow_events == kReviewEvery)) review_one(thread);
   BinState& state = thread->states[size_class];
   state.streak = state.last == SlowEvent::kFlush
                      ? 0
@@ -205,13 +234,8 @@ void flush_all(Thread* thread) {
 
 void release_arrays(Thread* thread) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    BinState& state = thread->states[c];
-    if (state.slots == nullptr) continue;
-    metadata::release(state.slots, array_bytes(state.capacity));
-    state = BinState{};
-    thread->bins[c] = kEmptyBin;
+    if (thread->states[c].slots != nullptr) release_array(thread, c);
   }
-  thread->capacity_bytes = 0;
 }
 
 }  // namespace loft::bins

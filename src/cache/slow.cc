@@ -104,7 +104,7 @@ void deallocate_slow(void* p) {
   *++bin.top = p;
 }
 
-void send_full_batch(Thread* thread, unsigned place) {
+void send_full_batch(Thread* thread, size_t place) {
   const os::KeepErrno keep;
   batch_cache::send(thread, place);
 }
