@@ -24,7 +24,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -196,7 +195,8 @@ class Team {
   bool fits(size_t threads) const { return threads <= cpus_.size(); }
   int cpu_of(size_t index) const { return cpus_[index % cpus_.size()]; }
 
-  double run(size_t threads, const std::function<void(size_t)>& body) {
+  template <typename Body>
+  double run(size_t threads, const Body& body) {
     ran_on_.assign(threads, -1);
     migrated_.assign(threads, 0);
     shares_.assign(threads, 0.0);
@@ -231,7 +231,8 @@ class Team {
   }
 
   // Runs a single-threaded workload where it is, pinned like a team of one.
-  double run_here(const std::function<void()>& body) {
+  template <typename Body>
+  double run_here(const Body& body) {
     pin(cpu_of(0));
     double cpu_start = thread_cpu_time();
     double start = now();

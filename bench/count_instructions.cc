@@ -16,6 +16,8 @@ int main() { bench::fail("only x86-64 is supported"); }
 #include <sys/user.h>
 #include <sys/wait.h>
 
+#include <unordered_map>
+
 namespace {
 
 constexpr size_t kSizes[] = {16, 64, 128, 512};
@@ -40,11 +42,12 @@ void stop_here() { asm volatile("int3" : : : "memory"); }
   std::atomic<int> turn{0};
   std::thread owner([&] {
     for (int round = 0; round <= kWarmUpRounds; round++) {
-      while (turn.load(std::memory_order_acquire) != 2 * round) std::this_thread::yield();
+      while (turn.load(std::memory_order_acquire) != 2 * round) usleep(100);
       for (void*& p : objects) p = bench::allocate(kRemoteSize);
       turn.store(2 * round + 1, std::memory_order_release);
     }
-    while (turn.load(std::memory_order_acquire) >= 0) std::this_thread::yield();
+    // Asleep rather than spinning: the thread being stepped needs the CPU.
+    while (turn.load(std::memory_order_acquire) >= 0) usleep(1000);
   });
   for (int round = 0; round <= kWarmUpRounds; round++) {
     while (turn.load(std::memory_order_acquire) != 2 * round + 1) std::this_thread::yield();
@@ -97,8 +100,13 @@ Text program_text(pid_t pid) {
   return text;
 }
 
+struct Kind {
+  bool call;
+  bool locked;
+};
+
 // Rough decoding: prefixes, then the opcode.
-void classify(const unsigned char* code, Call& call) {
+Kind classify(const unsigned char* code) {
   bool locked = false;
   size_t i = 0;
   for (; i < 14; i++) {
@@ -112,9 +120,7 @@ void classify(const unsigned char* code, Call& call) {
   unsigned char operands = code[i + 1];
   // xchg with memory locks without saying so.
   locked |= (code[i] == 0x86 || code[i] == 0x87) && operands < 0xC0;
-  bool is_call = code[i] == 0xE8 || (code[i] == 0xFF && (operands >> 3 & 7) == 2);
-  call.locked += locked;
-  call.calls += is_call;
+  return {code[i] == 0xE8 || (code[i] == 0xFF && (operands >> 3 & 7) == 2), locked};
 }
 
 class Stepper {
@@ -137,21 +143,19 @@ class Stepper {
       if (ptrace(PTRACE_GETREGS, pid_, nullptr, &registers) != 0)
         bench::fail("cannot read registers");
       uint64_t at = registers.rip;
-      uint64_t words[2] = {peek(at), 0};
       if (text.holds(at)) {
         inside = false;
-        if ((words[0] & 0xFF) == 0xCC) {
+        if ((peek(at) & 0xFF) == 0xCC) {
           run();
           return calls;
         }
       } else {
         if (!inside) calls.emplace_back();
         inside = true;
-        words[1] = peek(at + 8);
-        unsigned char code[16];
-        std::memcpy(code, words, sizeof code);
+        Kind kind = kind_at(at);
         calls.back().instructions++;
-        classify(code, calls.back());
+        calls.back().calls += kind.call;
+        calls.back().locked += kind.locked;
       }
       if (ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr) != 0)
         bench::fail("cannot step the child");
@@ -166,12 +170,23 @@ class Stepper {
       bench::fail("the child ended early");
     if (WSTOPSIG(status) != SIGTRAP) bench::fail("the child got signal %d", WSTOPSIG(status));
   }
-  // Zero where nothing is mapped: the second word of an instruction at the end of a mapping.
+  Kind kind_at(uint64_t address) {
+    auto [found, fresh] = kinds_.try_emplace(address);
+    if (fresh) {
+      uint64_t words[2] = {peek(address), peek(address + 8)};
+      unsigned char code[16];
+      std::memcpy(code, words, sizeof code);
+      found->second = classify(code);
+    }
+    return found->second;
+  }
+  // All ones where nothing is mapped: the second word of an instruction at the end of a mapping.
   uint64_t peek(uint64_t address) {
     return static_cast<uint64_t>(
         ptrace(PTRACE_PEEKTEXT, pid_, reinterpret_cast<void*>(address), nullptr));
   }
   pid_t pid_;
+  std::unordered_map<uint64_t, Kind> kinds_;
 };
 
 Call median(std::vector<Call> calls) {
@@ -186,6 +201,8 @@ int main(int argc, char** argv) {
   bench::Arguments arguments(argc, argv);
   arguments.finish();
 
+  // Both processes on one CPU: a step is then a switch, not a wake-up of another CPU.
+  bench::pin(bench::allowed_cpus().back());
   pid_t pid = fork();
   if (pid < 0) bench::fail("fork failed");
   if (pid == 0) child();

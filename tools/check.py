@@ -142,7 +142,7 @@ def formatting(stage: Stage) -> None:
 def python(stage: Stage) -> None:
     bin_folder = Path(sys.executable).parent
     stage.check(bin_folder / "ruff", "check", ".")
-    for folder in ("tools", "test/tools", "test/programs", "bench"):
+    for folder in ("tools", "test/tools", "test/programs", "test/bench"):
         scripts = sorted((ROOT / folder).glob("*.py"))
         if scripts:
             stage.check(bin_folder / "mypy", *scripts)
@@ -155,6 +155,12 @@ def pytest(stage: Stage, folder: str) -> None:
 
 def tools(stage: Stage) -> None:
     pytest(stage, "test/tools")
+
+
+def bench(stage: Stage) -> None:
+    stage.need("cmake", "--preset", "release")
+    stage.need("cmake", "--build", "--preset", "release", "--target", "loft_shared")
+    pytest(stage, "test/bench")
 
 
 def programs(stage: Stage) -> None:
@@ -187,6 +193,7 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "python": ("the scripts are clean and typed", python),
     "release": ("g++, as shipped: unit, surface, model and storm tests", preset("release")),
     "tools": ("the scripts, the single file and the built library", tools),
+    "bench": ("every benchmark program does what it says", bench),
     "debug": ("g++, every invariant checked", preset("debug")),
     "clang": ("clang, as shipped", preset("clang")),
     "asan": ("clang, address and undefined-behaviour sanitizers", preset("asan")),

@@ -1,0 +1,191 @@
+"""Every benchmark program does what it says: a broken one must not flatter anyone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+# Far above what any takes on a busy machine: it only ends one that hangs.
+TIMEOUT_S = 180
+
+# Program, small parameters, and how many operations it must then report (None: drawn at random).
+PROGRAMS: list[tuple[str, str, int | None]] = [
+    ("hot_loop", "--rounds=1000", 8000),
+    ("batch_order", "--order=lifo --count=100 --rounds=20", 2000),
+    ("batch_order", "--order=fifo --count=100 --rounds=20", 2000),
+    ("random_replacement", "--slots=1000 --rounds=5000", 6000),
+    ("build_shuffle_free", "--count=5000 --rounds=2", 10000),
+    ("malloc_test", "--messages=20 --objects=512", 20 * 512),
+    ("malloc_test", "--producers=5 --consumers=5 --messages=23 --objects=100 --queue=3", 2300),
+    ("malloc_test", "--producers=1 --consumers=3 --messages=20 --min=64 --max=64", 20 * 4096),
+    ("message_passing", "--batches=2000", None),
+    ("message_passing", "--batches=2000 --producers=3 --consumers=2 --limit=64", None),
+    ("alternation", "--count=500 --rounds=10", 5000),
+    ("pipeline", "--count=20000 --ring=64", 20000),
+    ("pipeline", "--count=2000 --consumer-pause=20", 2000),
+    ("symmetric_exchange", "--count=5000", 10000),
+    ("symmetric_exchange", "--count=100 --threads=6 --window=8", 600),
+    ("larson", "--threads=3 --slots=100 --generations=3 --rounds=1000", 9300),
+    ("cache_scratch", "--threads=3 --rounds=5 --writes=1000", 15000),
+    ("cache_thrash", "--threads=3 --rounds=5 --writes=1000", 15000),
+    ("startup", "--starts=3", 3),
+    ("realloc_vector", "--limit=10000000", None),
+    ("ping_pong_large", "--rounds=100", 100),
+    ("thread_churn", "--count=50", 50),
+]
+
+
+def environment(preload: Path | None) -> dict[str, str]:
+    variables = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    if preload is not None:
+        variables["LD_PRELOAD"] = str(preload)
+    return variables
+
+
+def run(program: Path, arguments: str, preload: Path | None = None) -> Any:
+    done = subprocess.run(
+        [program, *arguments.split()],
+        env=environment(preload),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+    return json.loads(done.stdout)
+
+
+def libraries() -> list[Path | None]:
+    """glibc, and loft where it is built."""
+    loft = ROOT / "build" / "libloft.so"
+    return [None, loft] if loft.exists() else [None]
+
+
+@pytest.mark.parametrize("preload", libraries(), ids=lambda path: path.stem if path else "glibc")
+@pytest.mark.parametrize(("program", "arguments", "operations"), PROGRAMS)
+def test_does_what_it_says(
+    programs: Path, program: str, arguments: str, operations: int | None, preload: Path | None
+) -> None:
+    result = run(programs / program, arguments, preload)
+    if operations is not None:
+        assert result["operations"] == operations
+    assert result["operations"] > 0
+    assert result["seconds"] > 0
+    assert result["ops_per_second"] == pytest.approx(
+        result["operations"] / result["seconds"], rel=0.01
+    )
+    assert result["peak_rss_kib"] > 0
+    allowed = os.sched_getaffinity(0)
+    assert set(result["cpus"]) <= allowed
+    assert len(result["cpus"]) == min(result["threads"], len(allowed))
+    if result["bench"] == "pipeline":
+        assert result["mode"] in ("full", "empty")
+    if "most_alive" in result:
+        limit = 64 if "--limit=64" in arguments else 4096
+        assert 0 < result["most_alive"] <= limit
+
+
+def test_pipeline_names_its_mode(programs: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two CPUs")
+    assert run(programs / "pipeline", "--count=20000 --consumer-pause=50")["mode"] == "full"
+    assert run(programs / "pipeline", "--count=20000 --producer-pause=50")["mode"] == "empty"
+
+
+def test_startup_measures_hello(programs: Path) -> None:
+    result = run(programs / "startup", "--starts=2")
+    assert 0 < result["median_start_ms"] < 10_000
+    assert 500 < result["hello_peak_rss_kib"] < 100_000
+    assert 10 < result["hello_system_calls"] < 1000
+
+
+def test_counts_instructions(programs: Path) -> None:
+    result = run(programs / "count_instructions", "")
+    for pair in result["pairs"]:
+        assert pair["pair"] == pair["malloc"] + pair["free"]
+        # glibc's own: its fast path is known not to be shorter than this.
+        assert 30 < pair["pair"] < 1000
+    assert result["remote_free"]["objects"] == 4096
+    assert result["remote_free"]["mean"] > 10
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "message"),
+    [
+        ("hot_loop", "--rouds=1", "unknown argument --rouds=1"),
+        ("hot_loop", "--rounds=many", "--rounds: not a number: many"),
+        ("hot_loop", "--rounds=0", "--rounds: 0 is not within"),
+        ("batch_order", "--order=random", "--order is lifo or fifo"),
+    ],
+)
+def test_refuses_what_it_does_not_know(
+    programs: Path, program: str, arguments: str, message: str
+) -> None:
+    done = subprocess.run(
+        [programs / program, *arguments.split()], capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+# An allocator that hands out one object to two owners: every program that looks at contents must
+# notice and say so instead of printing a time.
+BROKEN = r"""
+#include <dlfcn.h>
+#include <stddef.h>
+static int strike;
+static void* again;
+void* malloc(size_t n) {
+  static void* (*real)(size_t);
+  if (real == NULL) real = (void* (*)(size_t))dlsym(RTLD_NEXT, "malloc");
+  if (n >= 60 && n <= 70 && again == NULL) return again = real(n);
+  if (n >= 60 && n <= 70 && ++strike == 3) return again;
+  return real(n);
+}
+void free(void* p) {
+  static void (*real)(void*);
+  if (real == NULL) real = (void (*)(void*))dlsym(RTLD_NEXT, "free");
+  if (p != again) real(p);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        ("batch_order", "--order=fifo --min=64 --max=64 --count=100 --rounds=1"),
+        ("build_shuffle_free", "--min=64 --max=64 --count=100 --rounds=1"),
+        ("random_replacement", "--min=64 --max=64 --slots=100 --rounds=10000"),
+        ("malloc_test", "--min=64 --max=64 --messages=1"),
+        ("alternation", "--size=64 --rounds=1"),
+    ],
+)
+def test_notices_an_object_with_two_owners(
+    programs: Path, tmp_path: Path, program: str, arguments: str
+) -> None:
+    library = tmp_path / "broken.so"
+    (tmp_path / "broken.c").write_text(BROKEN)
+    subprocess.run(
+        ["gcc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-O1", tmp_path / "broken.c", "-o", library],
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    done = subprocess.run(
+        [programs / program, *arguments.split()],
+        env=environment(library),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 1, done.stdout
+    assert "overwritten" in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,92 @@
+"""What the measuring scripts share: the allocators that are there, running programs under them."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import typer
+from bench_report import Json, Table
+from rich.console import Console
+from rich.table import Table as RichTable
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+PROGRAMS = BUILD / "bench"
+PEERS_DIR = BUILD / "peers"
+PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
+PROGRAM_TIMEOUT_S = 180
+
+
+class Failed(Exception):
+    """A program under an allocator crashed, hung or found an error; the text says which."""
+
+
+def allocators() -> dict[str, Path | None]:
+    """Name and library of every allocator that is there; glibc needs none."""
+    found: dict[str, Path | None] = {"glibc": None}
+    candidates = {"loft": BUILD / "libloft.so"}
+    candidates |= {name: PEERS_DIR / f"{name}.so" for name in (*PEERS, "prototype")}
+    found |= {name: path for name, path in candidates.items() if path.exists()}
+    return found
+
+
+def run_program(command: list[str], library: Path | None) -> Json:
+    environment = dict(os.environ)
+    environment.pop("LD_PRELOAD", None)
+    if library is not None:
+        environment["LD_PRELOAD"] = str(library)
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"no end after {PROGRAM_TIMEOUT_S} s") from None
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        raise Failed(f"exit {done.returncode}: {last[0]}")
+    try:
+        result: Json = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise Failed(f"no result line, but {done.stdout[:80]!r}") from None
+    return result
+
+
+def count_instructions(library: Path | None) -> Json | None:
+    try:
+        return run_program([str(PROGRAMS / "count_instructions")], library)
+    except Failed:
+        return None
+
+
+def show(console: Console, table: Table) -> None:
+    styles = {"ahead": "green", "level": "", "behind": "red", "none": "dim"}
+    console.print(f"\n[bold]{table.title}[/bold]. {table.note}")
+    shown = RichTable(*table.columns)
+    for label, cells in table.rows:
+        # Losses are marked for loft; the others are there to compare with.
+        painted = [
+            f"[{style}]{cell.text}[/{style}]"
+            if (style := styles[cell.verdict]) and column == "loft"
+            else cell.text
+            for column, cell in zip(table.columns[1:], cells, strict=True)
+        ]
+        shown.add_row(label, *painted)
+    console.print(shown)
+
+
+def pick(names: list[str], wanted: str, what: str) -> list[str]:
+    patterns = [pattern.strip() for pattern in wanted.split(",")]
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            print(f"bench: no {what} {pattern}; there are: {'; '.join(names)}", file=sys.stderr)
+            raise typer.Exit(2)
+    return [name for name in names if any(fnmatch.fnmatchcase(name, p) for p in patterns)]
