@@ -35,19 +35,20 @@ class Inbox {
   }
 
   // Consumer only, under the heap's lock. Calls consume(message, first_word), which returns the
-  // bytes it took in, for each message whose link is set, until `budget` bytes are reached. The
-  // message may be reused as soon as consume is called. True if it stopped for the budget.
+  // bytes it took in, for each message whose link is set, until `budget` bytes are reached, and for
+  // one at least, so that who repeats it comes to an end. The message may be reused as soon as
+  // consume is called. True if it stopped for the budget.
   template <class Consume>
   bool drain(size_t budget, Consume&& consume) {
     size_t taken = 0;
-    Message* message = front_;
+    Message* message = front_.load(memory_order_relaxed);
     bool more = false;
     for (;;) {
       // Acquire: pairs with the release store in push; the next message's contents are seen.
       const uint64_t link = message->link.load(memory_order_acquire);
       Message* next = next_in(link);
       if (next == nullptr) break;
-      if (taken >= budget) {
+      if (taken >= budget && taken != 0) {
         more = true;
         break;
       }
@@ -59,27 +60,32 @@ class Inbox {
       }
       message = next;
     }
-    front_ = message;
+    front_.store(message, memory_order_relaxed);
     return more;
   }
 
-  // Consumer only. Lets the last message be drained: afterwards a drain that is not stopped by its
-  // budget or by a producer between its two steps consumes every message that was pushed before.
+  // Consumer only, after a drain. Lets the last message be drained: if neither that drain nor the
+  // next is stopped by its budget or by a producer between its two steps, they consume every message
+  // that was pushed before the first of them.
   void complete() {
-    if (front_ == &stub_ || stub_queued_) return;
+    if (front_.load(memory_order_relaxed) == &stub_ || stub_queued_) return;
     // Relaxed: no producer can reach the stub before the push below.
     stub_.link.store(0, memory_order_relaxed);
     stub_queued_ = true;
     push({&stub_, &stub_});
   }
 
-  // Racy from outside the lock, and only a hint there: whether a message may be waiting.
-  bool maybe_pending() const { return back_.load(memory_order_relaxed) != &stub_; }
+  // Whether a message may be waiting; from outside the lock only a hint. The stub at the back alone
+  // does not mean an empty queue: a drain that its budget stopped leaves messages before it.
+  bool maybe_pending() const {
+    return back_.load(memory_order_relaxed) != &stub_ ||
+           front_.load(memory_order_relaxed) != &stub_;
+  }
 
   // Only in the child of a fork: a producer that died between its two steps cut the queue. What
   // came after the cut cannot be reached any more and is given up; the queue ends at the cut.
   void repair() {
-    Message* message = front_;
+    Message* message = front_.load(memory_order_relaxed);
     bool stub_behind_front = false;
     while (Message* next = next_in(message->link.load(memory_order_relaxed))) {
       message = next;
@@ -90,9 +96,10 @@ class Inbox {
   }
 
  private:
-  // Producers write back_, the consumer writes the rest: separate lines.
+  // Producers write back_, the consumer writes the rest: separate lines. front_ is atomic for those
+  // who ask maybe_pending without the lock; relaxed, the lock orders its consumers.
   alignas(64) Atomic<Message*> back_;
-  alignas(64) Message* front_;
+  alignas(64) Atomic<Message*> front_;
   bool stub_queued_ = false;  // the stub is in the queue, behind front_
   Message stub_{};
 };
