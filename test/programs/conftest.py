@@ -1,0 +1,93 @@
+"""What the tests share: the library, compiled programs, and runs without the library."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from programs import (
+    SOURCES,
+    Build,
+    Execute,
+    Outcome,
+    Program,
+    Reference,
+    environment,
+    library,
+    prepare,
+    run,
+)
+
+# Each compiled as it stands: the compiler must not think that it knows what malloc does.
+COMPILERS = {
+    ".c": ("gcc", "-O1", "-fno-builtin", "-pthread"),
+    ".cc": ("g++", "-std=c++20", "-O1", "-fno-builtin", "-pthread"),
+}
+
+
+@pytest.fixture(scope="session")
+def lib() -> Path:
+    path = library()
+    if not path.is_file():
+        pytest.exit(f"{path} is not there: build loft, or name a library in LOFT_LIB", returncode=2)
+    return path
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inputs")
+    prepare(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    folder = tmp_path_factory.mktemp("built")
+
+    def compiled(source: str) -> Path:
+        path = SOURCES / source
+        program = folder / path.stem
+        if not program.exists():
+            subprocess.run([*COMPILERS[path.suffix], str(path), "-o", str(program)], check=True)
+        return program
+
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def reference(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
+    started: dict[str, Future[Outcome]] = {}
+    with ThreadPoolExecutor(max_workers=1) as pool:
+
+        def of(program: Program) -> Future[Outcome]:
+            if program.name not in started:
+                folder = tmp_path_factory.mktemp("reference")
+                started[program.name] = pool.submit(run, program, folder, inputs, None)
+            return started[program.name]
+
+        yield of
+
+
+@pytest.fixture
+def execute(lib: Path, tmp_path: Path) -> Execute:
+    def result(
+        *command: str | Path, preload: bool = True, timeout: int = 60, **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        env = environment(tmp_path) | more
+        if preload:
+            env["LD_PRELOAD"] = str(lib)
+        return subprocess.run(
+            [str(word) for word in command],
+            env=env,
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+        )
+
+    return result

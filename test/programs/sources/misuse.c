@@ -1,0 +1,115 @@
+// misuse WHAT: hands the allocator an address that it must not take. The address is printed first;
+// reaching the end, with the allocator still content, prints "survived". A mistake may show only
+// when caches are emptied, so this is done.
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static char in_data[4096] __attribute__((aligned(64))) = {1};
+
+static void* mistaken(void* address) {
+  printf("%p\n", address);
+  fflush(stdout);
+  return address;
+}
+
+// Frees enough of every size used here to push older frees out of a thread's cache.
+static void* churn(void* unused) {
+  enum { kCount = 20000 };
+  static void* objects[kCount];
+  const size_t sizes[] = {16, 64, 256, 1024, 6000};
+  for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+    const int count = sizes[s] > 1024 ? kCount / 10 : kCount;
+    for (int i = 0; i < count; i++) objects[i] = malloc(sizes[s]);
+    for (int i = 0; i < count; i++) free(objects[i]);
+  }
+  return unused;
+}
+
+static void* free_it(void* object) {
+  free(object);
+  return NULL;
+}
+
+static void in_thread(void* (*run)(void*), void* argument) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, run, argument) != 0) abort();
+  pthread_join(thread, NULL);
+}
+
+static void* free_and_churn(void* object) {
+  free(object);
+  return churn(NULL);
+}
+
+int main(int argc, char** argv) {
+  const char* what = argc > 1 ? argv[1] : "";
+  char in_stack[256] __attribute__((aligned(64)));
+  memset(in_stack, 1, sizeof(in_stack));
+  char* small = malloc(64);
+  char* large = malloc(3000000);
+  memset(small, 1, 64);
+  memset(large, 1, 3000000);
+
+  if (strcmp(what, "interior") == 0) {
+    free(mistaken(small + 16));
+  } else if (strcmp(what, "misaligned") == 0) {
+    free(mistaken(small + 3));
+  } else if (strcmp(what, "interior-large") == 0) {
+    free(mistaken(large + 65536));
+  } else if (strcmp(what, "misaligned-large") == 0) {
+    free(mistaken(large + 8));
+  } else if (strcmp(what, "interior-other-thread") == 0) {
+    in_thread(free_and_churn, mistaken(small + 32));
+  } else if (strcmp(what, "realloc-interior") == 0) {
+    free(realloc(mistaken(small + 16), 100000));
+  } else if (strcmp(what, "stack") == 0) {
+    free(mistaken(in_stack + 64));
+  } else if (strcmp(what, "static") == 0) {
+    free(mistaken(in_data + 64));
+  } else if (strcmp(what, "code") == 0) {
+    free(mistaken((void*)(uintptr_t)&main));
+  } else if (strcmp(what, "mmap") == 0) {
+    free(mistaken(mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
+  } else if (strcmp(what, "realloc-mmap") == 0) {
+    free(realloc(
+        mistaken(mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+        10));
+  } else if (strcmp(what, "nowhere") == 0) {
+    free(mistaken((void*)(uintptr_t)0x1234560));
+  } else if (strcmp(what, "not-canonical") == 0) {
+    free(mistaken((void*)(uintptr_t)0x8877665544332210));
+  } else if (strcmp(what, "never-allocated") == 0) {
+    // The one object of its size so far; its neighbour in address order was handed to nobody.
+    char* lonely = malloc(6000);
+    free(mistaken(lonely + malloc_usable_size(lonely)));
+  } else if (strcmp(what, "double") == 0) {
+    free(small);
+    free(mistaken(small));
+  } else if (strcmp(what, "double-other-thread") == 0) {
+    in_thread(free_it, small);
+    free(mistaken(small));
+  } else if (strcmp(what, "double-two-threads") == 0) {
+    in_thread(free_it, small);
+    in_thread(free_and_churn, mistaken(small));
+  } else if (strcmp(what, "double-large") == 0) {
+    free(large);
+    free(mistaken(large));
+  } else if (strcmp(what, "double-large-other-thread") == 0) {
+    in_thread(free_it, large);
+    free(mistaken(large));
+  } else if (strcmp(what, "nothing") == 0) {
+    in_thread(free_it, small);
+    free(large);
+  } else {
+    return 2;
+  }
+  churn(NULL);
+  in_thread(churn, NULL);
+  puts("survived");
+  return 0;
+}

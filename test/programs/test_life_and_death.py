@@ -1,0 +1,138 @@
+"""Before main, after a thread's end, across fork, late and gone again: loft is there."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+from programs import PYTHON, Build, Execute
+
+
+@pytest.mark.parametrize(
+    "call", ["free", "usable", "malloc", "large", "calloc", "realloc", "aligned", "strdup", "trim"]
+)
+def test_very_first_call(execute: Execute, build: Build, call: str) -> None:
+    result = execute(build("first_call.c"), call)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "came back\n", "")
+
+
+@pytest.mark.parametrize("way", ["return", "quick_exit", "running", "outlived"])
+def test_every_point_of_a_life(execute: Execute, build: Build, way: str) -> None:
+    """Constructors, destructors, thread_local, keys, atexit, and objects handed across them."""
+    program = build("lifetime.cc")
+    expected = execute(program, way, preload=False)
+    assert expected.returncode == 0
+    assert expected.stdout.count("\n") >= 20
+    under_loft = execute(program, way)
+    assert (under_loft.returncode, under_loft.stdout, under_loft.stderr) == (0, expected.stdout, "")
+
+
+def test_a_hundred_thousand_threads(execute: Execute, build: Build) -> None:
+    result = execute(build("many_threads.c"), "100000", timeout=120)
+    assert result.returncode == 0, result.stderr
+    (resident, address_space), (resident_after, address_space_after) = (
+        map(int, line.split()) for line in result.stdout.splitlines()
+    )
+    # 95 000 threads later. 1 MiB is eleven bytes for each of them.
+    assert resident_after - resident <= 1024
+    # Room for the stacks that libc keeps, and for nothing that counts threads.
+    assert address_space_after - address_space <= 128 * 1024
+
+
+def test_fork_storm(execute: Execute, build: Build) -> None:
+    result = execute(build("fork_storm.cc"), "400", timeout=120)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "400 forks, 0 failures\n", "")
+
+
+def test_opened_late_and_closed_under_threads(execute: Execute, build: Build, lib: Path) -> None:
+    result = execute(build("reloaded.c"), lib, preload=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "opened and closed\n", "")
+
+
+def test_opened_late_by_python(execute: Execute, lib: Path) -> None:
+    script = f"""
+import _ctypes, ctypes, threading
+for _ in range(5):
+    loft = ctypes.CDLL({str(lib)!r})
+    loft.loft_malloc.restype = ctypes.c_void_p
+    loft.loft_malloc.argtypes = [ctypes.c_size_t]
+    loft.loft_free.argtypes = [ctypes.c_void_p]
+    def use():
+        objects = [loft.loft_malloc(size) for size in range(1, 70000, 500)]
+        for place in objects:
+            ctypes.memset(place, 1, 1)
+            loft.loft_free(place)
+    use()
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    _ctypes.dlclose(loft._handle)
+print("closed")
+"""
+    result = execute(PYTHON, "-c", script, preload=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "closed\n", "")
+
+
+@pytest.mark.parametrize("command", ["true", "ls -la /", "cat /proc/self/status", "env"])
+@pytest.mark.parametrize(
+    "oddity",
+    [
+        pytest.param("env -i LD_PRELOAD=$LIB", id="empty environment"),
+        pytest.param("env -i A= =B LD_PRELOAD=$LIB", id="entries without name or value"),
+        pytest.param("env LD_PRELOAD=$LIB:$LIB", id="named twice"),
+        pytest.param("env LD_PRELOAD=$LIB LC_ALL=none TZ=:nowhere", id="unknown locale"),
+        pytest.param(
+            "env LD_PRELOAD=$LIB MALLOC_ARENA_MAX=1 MALLOC_PERTURB_=7 MALLOC_CHECK_=3"
+            " GLIBC_TUNABLES=glibc.malloc.tcache_count=0",
+            id="settings of another malloc",
+        ),
+        pytest.param(
+            "env LD_PRELOAD=$LIB LONG=$(printf %0100000d 1) $(printf 'N%d=x ' $(seq 3000))",
+            id="large environment",
+        ),
+        pytest.param("exec 0<&- 3>&1 && env LD_PRELOAD=$LIB", id="no standard input"),
+        pytest.param(
+            "mkdir gone && cd gone && rmdir ../gone && env LD_PRELOAD=$LIB", id="no folder"
+        ),
+    ],
+)
+def test_odd_environment(execute: Execute, lib: Path, command: str, oddity: str) -> None:
+    script = f"{oddity.replace('$LIB', str(lib))} {command}"
+    result = execute("bash", "-c", script, preload=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (result.stdout == "") == (command == "true")
+
+
+def test_no_standard_streams_at_all(execute: Execute, lib: Path) -> None:
+    script = f"exec 0<&- 1>&- 2>&-; LD_PRELOAD={lib} exec true"
+    assert execute("bash", "-c", script, preload=False).returncode == 0
+
+
+def test_system_calls_of_hello_world(
+    execute: Execute, build: Build, lib: Path, tmp_path: Path
+) -> None:
+    hello = build("hello.c")
+
+    def calls(*options: str) -> list[str]:
+        trace = tmp_path / "trace"
+        result = execute("strace", "-f", "-o", trace, *options, hello, preload=False)
+        assert (result.returncode, result.stdout) == (0, "hello\n"), result.stderr
+        return [line for line in trace.read_text().splitlines() if re.search(r"^\d+ +\w+\(", line)]
+
+    expected = calls()
+    under_loft = calls("-E", f"LD_PRELOAD={lib}")
+    assert len(under_loft) - len(expected) <= 15, "\n".join(under_loft)
+
+
+def test_memory_of_hello_world(execute: Execute, build: Build) -> None:
+    hello = build("hello.c")
+
+    def peak_kib(preload: bool) -> float:
+        # The kernel counts pages in batches, so that one reading may be off by some.
+        return statistics.median(
+            int(execute(hello, "peak", preload=preload).stdout) for _ in range(7)
+        )
+
+    assert peak_kib(preload=True) - peak_kib(preload=False) <= 1024

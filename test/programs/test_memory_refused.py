@@ -1,0 +1,103 @@
+"""When the system refuses memory, programs are told so in the documented ways and go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from programs import PROGRAMS, PYTHON, Build, Execute, Program, Reference, differences, run
+
+OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
+# Short ones: other programs on the machine live under the same rule meanwhile.
+STRICT = [
+    program
+    for program in PROGRAMS
+    if program.name in {"python-json-malloc", "sqlite3", "perl", "git", "find", "sort", "tar"}
+]
+
+
+@pytest.fixture
+def no_overcommit() -> Iterator[None]:
+    before = OVERCOMMIT.read_text()
+    try:
+        OVERCOMMIT.write_text("2\n")
+    except OSError as error:
+        pytest.skip(f"vm.overcommit_memory cannot be set to 2 here: {error}")
+    try:
+        yield
+    finally:
+        OVERCOMMIT.write_text(before)
+
+
+@pytest.mark.parametrize("program", STRICT, ids=lambda program: program.name)
+def test_program_without_overcommit(
+    program: Program,
+    lib: Path,
+    inputs: Path,
+    reference: Reference,
+    tmp_path: Path,
+    no_overcommit: None,
+) -> None:
+    expected = reference(program)
+    under_loft = run(program, tmp_path, inputs, lib)
+    assert differences(program, under_loft, expected.result()) == []
+
+
+def test_more_than_the_system_commits(execute: Execute, no_overcommit: None) -> None:
+    """Free memory is no help when the commit limit is lower; NULL is the answer, not a kill."""
+    script = """
+import re
+kib = int(re.search(r"CommitLimit:\\s+(\\d+)", open("/proc/meminfo").read()).group(1))
+for size in (kib * 1024 + (1 << 30), 1 << 45):
+    try:
+        bytearray(size)
+    except MemoryError:
+        print("refused")
+print(len(bytearray(100_000_000)))
+"""
+    result = execute(PYTHON, "-c", script)
+    assert (result.returncode, result.stdout) == (0, "refused\nrefused\n100000000\n"), result.stderr
+
+
+def test_threads_without_overcommit(execute: Execute, build: Build, no_overcommit: None) -> None:
+    result = execute(build("lifetime.cc"), "running")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("mib", [120, 250])
+def test_address_space_runs_out(execute: Execute, build: Build, mib: int) -> None:
+    result = execute(
+        "bash", "-c", 'ulimit -v "$1" && exec "$0"', build("exhaustion.cc"), str(mib * 1024)
+    )
+    assert (result.returncode, result.stdout) == (0, "goes on\n"), result.stderr
+
+
+def test_address_space_runs_out_in_python(execute: Execute) -> None:
+    """The limit comes late here: what the allocator reserved before lies above it or not."""
+    script = """
+import resource
+sizes = {}
+for line in open("/proc/self/status"):
+    name, _, value = line.partition(":")
+    sizes[name] = value.split()
+limit = int(sizes["VmSize"][0]) * 1024 + (100 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for _ in range(3):
+    try:
+        bytes(8 << 40)
+    except MemoryError:
+        print("refused")
+print(len([bytearray(1 << 20) for _ in range(50)]))
+"""
+    result = execute(PYTHON, "-c", script, PYTHONMALLOC="malloc")
+    assert (result.returncode, result.stdout) == (0, "refused\n" * 3 + "50\n"), result.stderr
+
+
+def test_hopeless_address_space(execute: Execute) -> None:
+    """Too little for anything but the program itself: it may fail, but as programs fail."""
+    for kib in (4000, 6000, 8000, 12000, 20000):
+        result = execute("bash", "-c", f"ulimit -v {kib} && exec true")
+        assert result.returncode in (0, 1, 126, 127), (
+            f"{kib} KiB: {result.returncode} {result.stderr}"
+        )

@@ -1,0 +1,51 @@
+"""Addresses that were not to be freed: one line says what is wrong, and the program stops."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+import pytest
+from programs import Build, Execute
+
+FOREIGN = ["stack", "static", "code", "mmap", "realloc-mmap", "nowhere", "not-canonical"]
+OWN = [
+    "interior",
+    "misaligned",
+    "interior-large",
+    "misaligned-large",
+    "interior-other-thread",
+    "realloc-interior",
+    "never-allocated",
+    "double",
+    "double-other-thread",
+    "double-two-threads",
+    "double-large",
+    "double-large-other-thread",
+]
+
+
+@pytest.mark.parametrize("what", FOREIGN + OWN)
+def test_stops_with_one_line(execute: Execute, build: Build, what: str) -> None:
+    result = execute(build("misuse.c"), what)
+    assert "survived" not in result.stdout
+    assert result.returncode == -signal.SIGABRT, result.stderr
+    assert re.fullmatch(r"loft: [ -~]+\n", result.stderr)
+    (address,) = result.stdout.splitlines()
+    assert address in result.stderr
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_foreign_pointers_may_be_ignored(execute: Execute, build: Build, what: str) -> None:
+    result = execute(build("misuse.c"), what, LOFT_FOREIGN="ignore")
+    assert result.returncode == 0, result.stderr
+    assert re.fullmatch(r"loft: [ -~]+\n", result.stderr)
+    address, survived = result.stdout.splitlines()
+    assert address in result.stderr
+    assert survived == "survived"
+
+
+def test_right_use_is_not_reported(execute: Execute, build: Build) -> None:
+    """The same program without a mistake, so that the tests above know what they see."""
+    result = execute(build("misuse.c"), "nothing")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "survived\n", "")

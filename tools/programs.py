@@ -1,0 +1,363 @@
+"""The real programs that loft is tried with, and how they are run.
+
+test/programs compares what they do with and without loft; program_rss.py measures what they hold.
+
+A program is a bash script that runs in a fresh folder. What it reads was made once, by `prepare`,
+in a folder that all programs share ($INPUT). The allocator under test is preloaded into the shell
+and so into everything that the script starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "test" / "programs" / "sources"
+# Debian's own: its test modules are a package, and another interpreter may be first in PATH.
+PYTHON = "/usr/bin/python3"
+
+
+def as_it_is(text: str) -> str:
+    return text
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    script: str
+    # Files that the script leaves behind and that must not differ by a byte.
+    files: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    # Takes out of the output what differs between any two runs, and nothing else.
+    normalise: Callable[[str], str] = as_it_is
+    # Whether threads race for what is written to standard error.
+    racy_stderr: bool = False
+    # Whether the program fits into 500 MB of address space under the system's own allocator.
+    small: bool = False
+    timeout: int = 60
+
+
+@dataclass(frozen=True)
+class Outcome:
+    status: int
+    stdout: str
+    stderr: str
+    files: Mapping[str, bytes]
+    # The largest resident set that any one of the processes reached.
+    peak_kib: int
+
+
+# For the tests: compiles a file of sources/; runs a program without the library, once, beside
+# whatever else goes on; and runs a command with the library, or without if preload=False.
+Build = Callable[[str], Path]
+Reference = Callable[[Program], Future[Outcome]]
+Execute = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def library() -> Path:
+    return Path(os.environ.get("LOFT_LIB", ROOT / "build" / "libloft.so")).resolve()
+
+
+def environment(home: Path) -> dict[str, str]:
+    """What every program sees: nothing of the caller's settings but where programs are found."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "SOURCES": str(SOURCES),
+        "PYTHON": PYTHON,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "A Writer",
+        "GIT_AUTHOR_EMAIL": "writer@example.org",
+        "GIT_AUTHOR_DATE": "1700000000 +0000",
+        "GIT_COMMITTER_NAME": "A Writer",
+        "GIT_COMMITTER_EMAIL": "writer@example.org",
+        "GIT_COMMITTER_DATE": "1700000000 +0000",
+    }
+    # A toolchain kept in the caller's home folder is looked for there, not in the program's.
+    for name, folder in (("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")):
+        place = Path(os.environ.get(name, Path.home() / folder))
+        if place.is_dir():
+            env[name] = str(place)
+    return env
+
+
+def prepare(folder: Path) -> None:
+    """Makes what the programs read, and what starts them."""
+    script = """
+    set -euo pipefail
+    gcc -O2 -o measured "$SOURCES/measured.c"
+    "$PYTHON" "$SOURCES/tree.py"
+    git init --quiet --bare --initial-branch=main history.git
+    "$PYTHON" "$SOURCES/history.py" | git -C history.git fast-import --quiet
+    """
+    subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment(folder), check=True, timeout=120
+    )
+
+
+def run(
+    program: Program,
+    folder: Path,
+    inputs: Path,
+    preload: Path | None,
+    address_space: int = 0,
+) -> Outcome:
+    """Runs a program in a new folder. `address_space` is a limit in bytes, as by `ulimit -v`."""
+    work = folder / "work"
+    work.mkdir(parents=True)
+    peak = folder / "peak"
+    command = [
+        str(inputs / "measured"),
+        str(peak),
+        str(address_space),
+        "" if preload is None else str(preload),
+        "bash",
+        "-c",
+        "set -euo pipefail\n" + program.script,
+    ]
+    # Files, not pipes: a server that a failed script leaves behind would hold a pipe open.
+    with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
+        process = subprocess.Popen(
+            command,
+            cwd=work,
+            env=environment(folder) | {"INPUT": str(inputs)} | dict(program.env),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        try:
+            process.wait(program.timeout)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    outcome = Outcome(
+        status=process.returncode,
+        stdout=program.normalise((folder / "stdout").read_text(errors="replace")),
+        stderr=(folder / "stderr").read_text(errors="replace"),
+        files={
+            str(path.relative_to(work)): path.read_bytes()
+            for pattern in program.files
+            for path in sorted(work.glob(pattern))
+        },
+        peak_kib=int(peak.read_text()),
+    )
+    # Build trees are large, and what is compared is in hand.
+    shutil.rmtree(work)
+    return outcome
+
+
+def differences(program: Program, under_loft: Outcome, expected: Outcome) -> list[str]:
+    """What a program did otherwise than without loft, in words; empty if nothing."""
+    found = []
+    if expected.status != 0:
+        found.append(f"fails without loft too ({expected.status}): {expected.stderr[-2000:]}")
+    if under_loft.status != expected.status:
+        found.append(
+            f"status {under_loft.status}, not {expected.status}: {under_loft.stderr[-2000:]}"
+        )
+    texts = [("standard output", under_loft.stdout, expected.stdout)]
+    if not program.racy_stderr:
+        texts.append(("standard error", under_loft.stderr, expected.stderr))
+    for name, ours, theirs in texts:
+        if ours != theirs:
+            lines = difflib.unified_diff(theirs.splitlines(), ours.splitlines(), lineterm="", n=0)
+            found.append(f"{name}:\n" + "\n".join(list(lines)[2:30]))
+    found += [
+        f"file {name}"
+        for name in sorted(under_loft.files.keys() | expected.files.keys())
+        if under_loft.files.get(name) != expected.files.get(name)
+    ]
+    found += [
+        line for line in under_loft.stderr.splitlines() if "loft:" in line or "ld.so:" in line
+    ]
+    return found
+
+
+# What Python's test runner prints that is a time, a load, a folder's name or an address.
+PYTHON_NOISE = (
+    (re.compile(r"^== cwd: .*$", re.MULTILINE), "== cwd: FOLDER"),
+    (re.compile(r"^\d+:\d\d:\d\d (?:load avg: [\d.]+ )?", re.MULTILINE), ""),
+    (re.compile(r"^(Ran \d+ tests? in) [\d.]+s$", re.MULTILINE), r"\1 TIME"),
+    (re.compile(r"^Total duration: .*$", re.MULTILINE), "Total duration: TIME"),
+    (re.compile(r"\b0x[0-9a-f]{6,}\b"), "ADDRESS"),
+    # test_various_ops tells what its threads happen to do.
+    (
+        re.compile(
+            r"(?:task )?<thread \d+> .*\n|\d+ tasks are running\n"
+            r"|waiting for all tasks .*\n|all tasks done\n"
+        ),
+        "",
+    ),
+)
+
+
+def python_report(text: str) -> str:
+    for pattern, replacement in PYTHON_NOISE:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def python_tests(
+    name: str, module: str, *options: str, small: bool = False, racy_stderr: bool = False
+) -> list[Program]:
+    """One of Python's own test modules, with Python's arenas and with malloc for every object."""
+    arenas = Program(
+        f"python-{name}",
+        f'exec "$PYTHON" -m test -v {" ".join(options)} {module}',
+        normalise=python_report,
+        racy_stderr=racy_stderr,
+        small=small,
+        timeout=120,
+    )
+    return [arenas, replace(arenas, name=f"{arenas.name}-malloc", env={"PYTHONMALLOC": "malloc"})]
+
+
+# Tests that wait for a second and more, for something else than memory.
+SUBPROCESS_SLEEPERS = (
+    "test_check_output_timeout",
+    "test_communicate_timeout*",
+    "test_communicate_repeated_call_after_stdout_close",
+    "test_terminate_dead",
+    "test_send_signal_dead",
+    "test_kill_dead",
+)
+
+PROGRAMS = (
+    *python_tests("json", "test_json", small=True),
+    *python_tests("ctypes", "test_ctypes", small=True),
+    *python_tests("threading", "test_threading"),
+    *python_tests(
+        "subprocess", "test_subprocess", *(f"--ignore '{name}'" for name in SUBPROCESS_SLEEPERS)
+    ),
+    *python_tests(
+        "multiprocessing",
+        "test_multiprocessing_fork",
+        *(
+            f"--match '{name}'"
+            for name in (
+                "WithProcessesTestPool",
+                "WithProcessesTestSharedMemory",
+                "WithProcessesTestSharedCTypes",
+                "WithProcessesTestHeap",
+                "WithProcessesTestConnection",
+                "WithProcessesTestQueue",
+                "WithManagerTestPool",
+            )
+        ),
+        # Its resource tracker may hear of a segment's end twice.
+        racy_stderr=True,
+    ),
+    Program(
+        "sqlite3",
+        """
+        sqlite3 shop.db < "$SOURCES/tables.sql"
+        sqlite3 shop.db .dump | cksum
+        """,
+        files=("shop.db",),
+        small=True,
+    ),
+    Program("redis", 'exec bash "$SOURCES/traffic.sh"'),
+    Program(
+        "git",
+        """
+        git clone --quiet --no-local "$INPUT/history.git" copy
+        cd copy
+        git rev-list --objects --all | sort | cksum
+        git gc --quiet --aggressive --prune=now
+        git fsck --full --strict
+        git rev-list --objects --all | sort | cksum
+        git cat-file --batch-all-objects --batch-check | cksum
+        git log -p --stat --all | cksum
+        git blame folder2/file30.txt | tail -n 5
+        git checkout --quiet -b more
+        git mv renamed moved
+        for file in folder[0-6]/*1.txt; do sed -i 's/line/row/' "$file"; done
+        git commit --quiet --all --message "more"
+        git diff --find-renames --stat HEAD~1 | tail -n 3
+        git repack -q -a -d -f --threads=2
+        git fsck --full
+        git for-each-ref
+        """,
+        small=True,
+    ),
+    Program("perl", 'exec perl "$SOURCES/words.pl"', env={"PERL_HASH_SEED": "0"}, small=True),
+    Program(
+        "g++",
+        """
+        cp "$SOURCES/templates.cc" .
+        g++ -std=c++20 -O1 -S templates.cc
+        cksum templates.s
+        """,
+        files=("templates.s",),
+        small=True,
+    ),
+    Program(
+        "cargo",
+        """
+        cp -r "$SOURCES/crate" .
+        cd crate
+        cargo build --offline --release --quiet
+        ./target/release/meadow
+        """,
+        timeout=120,
+    ),
+    Program("node", 'exec node "$SOURCES/workers.js"'),
+    Program(
+        "java",
+        """
+        javac -d . "$SOURCES/Crowd.java"
+        java -Xmx128m -cp . Crowd
+        """,
+        files=("*.class",),
+    ),
+    Program("bash", 'exec bash "$SOURCES/arrays.sh"', small=True),
+    Program(
+        "find",
+        """
+        cd "$INPUT"
+        find tree -type f -name '*.[ch]' -size +1 -printf '%s %d %f\\n' | sort | cksum
+        find tree -regextype posix-extended -regex '.*/d1?[0-9]/e(2|3)[0-9]?/.*[13579][.]txt' |
+          sort | cksum
+        find tree -type f -newermt 1990-01-01 ! -empty -exec grep -lF oak77 {} + | sort | cksum
+        find tree -mindepth 1 -maxdepth 2 -type d | sort | tail -n 3
+        """,
+        small=True,
+    ),
+    Program(
+        "sort",
+        """
+        sort --parallel=2 --buffer-size=16M "$INPUT/lines.txt" > sorted.txt
+        sort --parallel=2 --stable --key=2,3 "$INPUT/lines.txt" | cksum
+        sort --unique --key=1,1n sorted.txt | tail -n 2
+        """,
+        files=("sorted.txt",),
+        small=True,
+    ),
+    Program(
+        "tar",
+        """
+        tar --create --sort=name --mtime=@0 --numeric-owner --directory "$INPUT" tree |
+          xz -T2 -3 --block-size=2MiB > tree.tar.xz
+        tar --extract --xz --file tree.tar.xz
+        diff --recursive tree "$INPUT/tree"
+        tar --list --file tree.tar.xz | cksum
+        """,
+        files=("tree.tar.xz",),
+        small=True,
+    ),
+)
