@@ -4,8 +4,9 @@
 Every header appears once, where it is first needed; every source follows, lowest floor first. The
 included system headers stand at the top, so that no macro of ours reaches them.
 
-In one file the unnamed namespaces of all sources are one, and so are their macros. A name that two
-sources define is an error here, reported with both places, before a compiler trips over it.
+In one file the unnamed namespaces in one namespace are one, and all sources share their macros. A
+name that two sources define is an error here, reported with both places, before a compiler trips
+over it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,13 @@ UNDEF = re.compile(r"^\s*#\s*undef\s+(\w+)")
 TYPE_NAME = re.compile(r"^(?:template\s*<.*>\s*)?(?:enum\s+class|enum|class|struct|union)\s+(\w+)")
 ALIAS_NAME = re.compile(r"^(?:template\s*<.*>\s*)?using\s+(\w+)\s*=")
 OTHER_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*(?:\(|=|\{|;|$)")
+POINTER_NAME = re.compile(r"^[\w\s:]+\(\s*\*\s*(?:const\s+)?(\w+)\s*\)")
+PARAMETERS = re.compile(r"\([^()]+\)")
+PARAMETER_NAME = re.compile(r"(?<=[\w>*&])\s*(?<!\w)\w+(?=\s*[,)])")
 ATTRIBUTE = re.compile(r"\[\[.*?\]\]|\balignas\s*\([^()]*\)|__attribute__\s*\(\(.*?\)\)")
+
+
+UNNAMED = "(unnamed)"
 
 
 class AmalgamationError(Exception):
@@ -119,10 +126,11 @@ def squeeze(lines: list[str]) -> str:
 
 
 def local_names(text: str) -> dict[str, int]:
-    """What a source keeps to itself: names in its unnamed namespaces, and macros it leaves behind.
+    """What a source keeps to itself: unnamed namespaces, statics, and macros left behind.
 
-    Reads declarations by their shape, which is enough for code in one style: a statement is what
-    stands between two of `;`, `{` and `}` at the level of the namespace.
+    Each with the namespaces around it, as `loft::span::lock`, and the line it stands on. Reads
+    declarations by their shape, which is enough for code in one style: a statement is what stands
+    between two of `;`, `{` and `}` at the level of the namespace.
     """
     code = ATTRIBUTE.sub(lambda match: " " * len(match.group()), without_comments(text))
     names: dict[str, int] = {}
@@ -133,26 +141,20 @@ def local_names(text: str) -> dict[str, int]:
             names.pop(undefined[1], None)
     code = re.sub(r"^\s*#(?:[^\n]*\\\n)*[^\n]*", blank_lines, code, flags=re.MULTILINE)
 
-    # One entry for each open brace: "unnamed" and "named" are namespaces, all else is a body.
-    scopes: list[str] = []
+    scopes: list[str | None] = []  # of each open brace
     statement = ""
     started = 1
     number = 1
     for character in code:
-        if character in ";{}" and "unnamed" in scopes and "body" not in scopes:
-            name = declared_name(statement.strip(), character)
+        declared = statement.strip()
+        local = UNNAMED in scopes or declared.startswith("static ")
+        if character in ";{}" and local and None not in scopes:
+            name = declared_name(declared, character)
             if name is not None:
-                names.setdefault(name, started)
+                path = [scope for scope in scopes if scope and scope != UNNAMED]
+                names.setdefault("::".join([*path, name]), started)
         if character == "{":
-            words = statement.split()
-            if "body" in scopes:
-                scopes.append("body")
-            elif words == ["namespace"]:
-                scopes.append("unnamed")
-            elif words[:1] == ["namespace"] or words == ["extern"]:
-                scopes.append("named")
-            else:
-                scopes.append("body")
+            scopes.append(opened_scope(statement.strip()))
         elif character == "}" and scopes:
             scopes.pop()
         if character in ";{}":
@@ -164,6 +166,14 @@ def local_names(text: str) -> dict[str, int]:
         if character == "\n":
             number += 1
     return names
+
+
+def opened_scope(statement: str) -> str | None:
+    """What a brace after `statement` opens: a namespace, by its name, or nothing of interest."""
+    if found := re.fullmatch(r"(?:inline\s+)?namespace\s*([\w:]*)", statement):
+        return found[1] or UNNAMED
+    # extern "C", whose string is blanked here.
+    return "" if statement == "extern" else None
 
 
 def blank_lines(match: re.Match[str]) -> str:
@@ -182,8 +192,15 @@ def declared_name(statement: str, end: str) -> str | None:
             return None if pattern is TYPE_NAME and end == ";" else found[1]
     if statement.startswith("using"):
         return None
-    found = OTHER_NAME.search(strip_template(statement))
-    return found[1] if found and " " in statement else None
+    if found := POINTER_NAME.search(statement):
+        return found[1]
+    declaration = strip_template(statement)
+    found = OTHER_NAME.search(declaration)
+    if found is None or " " not in statement:
+        return None
+    parameters = PARAMETERS.match(declaration, found.end(1)) if end == "{" else None
+    # Functions of one name and other parameters may share a namespace, in one file as in many.
+    return found[1] + (PARAMETER_NAME.sub("", parameters[0]) if parameters else "")
 
 
 def strip_template(statement: str) -> str:

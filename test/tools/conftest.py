@@ -15,10 +15,7 @@ def root() -> Path:
     return ROOT
 
 
-@pytest.fixture(scope="session")
-def build() -> Path:
-    """The release build, with the libraries and the single file in it."""
-    targets = ("loft_shared", "loft_static", "loft_single")
+def make(*targets: str) -> Path:
     subprocess.run(["cmake", "--preset", "release"], cwd=ROOT, check=True, timeout=120)
     subprocess.run(
         ["cmake", "--build", "--preset", "release", "--target", *targets],
@@ -27,3 +24,15 @@ def build() -> Path:
         timeout=900,
     )
     return ROOT / "build"
+
+
+@pytest.fixture(scope="session")
+def build() -> Path:
+    """The release build, with the libraries in it."""
+    return make("loft_shared", "loft_static")
+
+
+@pytest.fixture(scope="session")
+def single() -> Path:
+    """The single file."""
+    return make("loft_single") / "loft.cc"

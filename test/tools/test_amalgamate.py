@@ -59,6 +59,8 @@ def test_a_header_of_ours_on_a_condition_is_refused(tmp_path: Path) -> None:
         "alignas(64) Atomic<int> twice[8];",
         "void twice(int x) { use(x); }",
         "template <class T = int>\nT twice(T x) {\n  return x;\n}",
+        "static int twice = 1;",
+        "static void (*const twice)() = nullptr;",
         "struct twice {\n  int x;\n};",
         "enum class twice { kOne };",
         "using twice = int;",
@@ -67,8 +69,29 @@ def test_a_header_of_ours_on_a_condition_is_refused(tmp_path: Path) -> None:
 def test_a_name_local_to_two_sources_is_reported(tmp_path: Path, declaration: str) -> None:
     code = f"namespace loft {{\n\nnamespace {{\n\n{declaration}\n\n}}  // namespace\n\n}}\n"
     files = {"src/slab/a.cc": code, "src/heap/b.cc": code}
-    with pytest.raises(AmalgamationError, match=r"heap/b\.cc:5: `twice`.*slab/a\.cc:5"):
+    with pytest.raises(AmalgamationError, match=r"heap/b\.cc:5: `loft::twice.*`.*slab/a\.cc:5"):
         amalgamate(*tree(tmp_path, files))
+
+
+def test_a_static_is_local_without_an_unnamed_namespace() -> None:
+    code = "[[gnu::used]] static void (*const hook)() = start;\nvoid f() { static int inside; }\n"
+    assert local_names(code) == {"hook": 1}
+
+
+def test_the_namespace_around_tells_two_names_apart(tmp_path: Path) -> None:
+    files = {
+        f"src/heap/{name}.cc": f"namespace loft::{name} {{\nnamespace {{\nint once = 1;\n}}\n}}\n"
+        for name in ("a", "b")
+    }
+    assert "once" in amalgamate(*tree(tmp_path, files))
+
+
+def test_overloads_in_two_sources_are_no_clash(tmp_path: Path) -> None:
+    files = {
+        f"src/heap/{kind}.cc": f"namespace {{\nint bytes(const {kind}& x) {{ return 1; }}\n}}\n"
+        for kind in ("Slab", "Span")
+    }
+    assert "bytes(const Span& x)" in amalgamate(*tree(tmp_path, files))
 
 
 def test_a_macro_left_defined_is_local_too() -> None:
@@ -89,7 +112,7 @@ int outside = 1;
 namespace inner { int also_outside; }
 }  // namespace loft
 """
-    assert set(local_names(code)) == {"Node", "kSize"}
+    assert set(local_names(code)) == {"loft::Node", "loft::kSize"}
 
 
 PROGRAM = r"""
@@ -119,13 +142,12 @@ int main() {
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
-def test_a_program_runs_with_the_single_file(build: Path, tmp_path: Path, compiler: str) -> None:
+def test_a_program_runs_with_the_single_file(single: Path, tmp_path: Path, compiler: str) -> None:
     main = tmp_path / "main.cc"
     main.write_text(PROGRAM)
     program = tmp_path / "program"
     loft = tmp_path / "loft.o"
     flags = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror"]
-    single = build / "loft.cc"
     subprocess.run([compiler, *flags, "-c", single, "-o", loft], check=True, timeout=300)
     subprocess.run(
         [compiler, *flags, main, loft, "-o", program, "-lpthread"], check=True, timeout=300
@@ -134,5 +156,5 @@ def test_a_program_runs_with_the_single_file(build: Path, tmp_path: Path, compil
     assert (result.returncode, result.stdout, result.stderr) == (0, "418890\n", "")
 
 
-def test_the_single_file_names_no_path_of_this_machine(build: Path, root: Path) -> None:
-    assert str(root) not in (build / "loft.cc").read_text()
+def test_the_single_file_names_no_path_of_this_machine(single: Path, root: Path) -> None:
+    assert str(root) not in single.read_text()
