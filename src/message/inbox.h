@@ -65,8 +65,8 @@ class Inbox {
   }
 
   // Consumer only, after a drain. Lets the last message be drained: if neither that drain nor the
-  // next is stopped by its budget or by a producer between its two steps, they consume every message
-  // that was pushed before the first of them.
+  // next is stopped by its budget or by a producer between its two steps, they consume every
+  // message that was pushed before the first of them.
   void complete() {
     if (front_.load(memory_order_relaxed) == &stub_ || stub_queued_) return;
     // Relaxed: no producer can reach the stub before the push below.

@@ -15,6 +15,9 @@
 #if !defined(MAP_FIXED_NOREPLACE)
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
+#if !defined(MREMAP_DONTUNMAP)
+#define MREMAP_DONTUNMAP 4
+#endif
 
 extern char** environ;
 
@@ -23,6 +26,7 @@ namespace loft::os {
 namespace {
 
 pthread_key_t exit_key;
+bool exit_key_made = false;  // written once, under the lock that every thread takes to start
 
 // Relaxed sums: statistics, nothing is ordered by them.
 constinit Atomic<unsigned long> map_calls{0};
@@ -68,16 +72,18 @@ bool map_zeros(void* at, size_t bytes, bool reserved) {
   return map_at(at, bytes, PROT_READ, reserved);
 }
 
-void discard(void* at, size_t bytes) {
+bool discard(void* at, size_t bytes) {
   const KeepErrno keep;
   discard_calls.fetch_add(1, memory_order_relaxed);
-  madvise(at, bytes, MADV_DONTNEED);
+  return madvise(at, bytes, MADV_DONTNEED) == 0;
 }
 
 bool move_pages(void* from, void* to, size_t bytes) {
   const KeepErrno keep;
   map_calls.fetch_add(1, memory_order_relaxed);
-  return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+  // Without the last flag the source would be a hole until it is mapped again, and a mapping that
+  // another thread makes in between could land in it. A kernel older than the flag refuses it.
+  return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
 }
 
 size_t address_space_limit() {
@@ -118,10 +124,13 @@ void write_error(const char* text, size_t bytes) {
 
 void abort_process() { abort(); }
 
-bool on_thread_exit(void (*hook)(void*)) { return pthread_key_create(&exit_key, hook) == 0; }
+bool on_thread_exit(void (*hook)(void*)) {
+  exit_key_made = pthread_key_create(&exit_key, hook) == 0;
+  return exit_key_made;
+}
 void set_thread_exit_value(void* value) {
   const KeepErrno keep;
-  pthread_setspecific(exit_key, value);
+  if (exit_key_made) pthread_setspecific(exit_key, value);  // else the key is somebody else's
 }
 
 void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {

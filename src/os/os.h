@@ -15,8 +15,8 @@ void* reserve(size_t bytes);
 void unreserve(void* at, size_t bytes);
 
 // Puts zeroed, readable and writable memory at exactly [at, at + bytes), page-aligned. `reserved`
-// says that the range is ours already (from reserve, or emptied by move_pages); otherwise it must
-// be unused, and the call fails where somebody else is there. False when the system has no memory.
+// says that the range is ours already (from reserve, or mapped before); otherwise it must be
+// unused, and the call fails where somebody else is there. False when the system has no memory.
 bool commit(void* at, size_t bytes, bool reserved);
 
 // Makes [at, at + bytes) read as zero, without a claim on memory even where the system refuses to
@@ -24,11 +24,13 @@ bool commit(void* at, size_t bytes, bool reserved);
 bool map_zeros(void* at, size_t bytes, bool reserved);
 
 // Gives the memory behind committed pages back at once; they stay mapped and read as zero.
-// MADV_DONTNEED rather than MADV_FREE: resident size then says what is true.
-void discard(void* at, size_t bytes);
+// MADV_DONTNEED rather than MADV_FREE: resident size then says what is true. False, and the memory
+// as it was, where the system refuses, as it does for locked pages.
+bool discard(void* at, size_t bytes);
 
 // Moves the pages of [from, from + bytes) to [to, to + bytes), replacing what is mapped there. The
-// source range is left without memory. False, and nothing moved, when the system refuses.
+// source range stays mapped and reads as zero: nobody else can be placed there. False, and nothing
+// moved, when the system refuses; then [to, to + bytes) may have been unmapped.
 bool move_pages(void* from, void* to, size_t bytes);
 
 // Bytes of address space that this process may map (RLIMIT_AS), SIZE_MAX without a limit.

@@ -50,8 +50,8 @@ bool resize_in_place(Large* object, size_t bytes) {
   return true;
 }
 
-// Gives back granules whose pages have been moved away. Without memory to map them again they are
-// lost to the window, but their entries still say that nothing is there.
+// Gives back granules whose mapping a move has set apart, as a fresh one that joins its neighbours.
+// Where it cannot be made they are lost to the window; their entries say that nothing is there.
 void abandon_moved(uintptr_t base, size_t granules) {
   if (span::restore(base, granules)) {
     span::release(base, granules, false);
@@ -65,7 +65,7 @@ bool resize_by_moving(Large* object, size_t bytes) {
   if (target.base == 0) return false;
   if (!os::move_pages(reinterpret_cast<void*>(object->base), reinterpret_cast<void*>(target.base),
                       object->bytes)) {
-    span::release(target.base, granules_for(bytes), !target.zero);
+    abandon_moved(target.base, granules_for(bytes));
     return false;
   }
   const Large old = *object;
@@ -95,11 +95,7 @@ void* allocate(size_t bytes, size_t alignment, bool zeroed) {
   if (!range.zero) cache_hit_count.fetch_add(1, memory_order_relaxed);
   void* p = reinterpret_cast<void*>(range.base);
   if (zeroed && !range.zero) {
-    if (bytes >= kDiscardMin) {
-      os::discard(p, bytes);
-    } else {
-      __builtin_memset(p, 0, bytes);
-    }
+    if (bytes < kDiscardMin || !os::discard(p, bytes)) __builtin_memset(p, 0, bytes);
   }
   return p;
 }
@@ -109,7 +105,6 @@ void release(Large* object) {
   account(old.bytes, 0);
   metadata::release(object, sizeof(Large));
   if (old.moved) {
-    // A fresh mapping joins its neighbours; the moved one would stay apart for ever.
     abandon_moved(old.base, old.granules);
   } else {
     span::release(old.base, old.granules, true);

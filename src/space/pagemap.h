@@ -1,8 +1,9 @@
 // The pagemap: what every granule of the window holds (ISMM'19 2.4). One load answers all that free
 // asks: who owns the granule, and which bin its objects go to.
 //
-// All zero means not ours. Entries are plain memory: an entry changes only while no object lives on
-// its granule, and whoever passed a pointer to another thread ordered that write before the use.
+// All zero means not ours. Entries are read as plain memory: an entry changes only while no object
+// lives on its granule, and whoever passed a pointer to another thread ordered that write before
+// the use.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +49,16 @@ class Entry {
   uint16_t bin() const { return static_cast<uint16_t>(word_ >> 48); }
   bool is_slab() const { return bin() >= kFirstBinOffset; }
 
+  // Whoever gives a span back reads the entries on both sides of it, while the owner of a neighbour
+  // may be writing its own there. Relaxed: neither the old entry nor the new one is a free span's,
+  // and those are written under the reader's lock.
+  Entry shared_load() const {
+    Entry entry;
+    entry.word_ = __atomic_load_n(&word_, __ATOMIC_RELAXED);
+    return entry;
+  }
+  void shared_store(Entry entry) { __atomic_store_n(&word_, entry.word_, __ATOMIC_RELAXED); }
+
  private:
   uint64_t word_;
 };
@@ -83,7 +94,7 @@ struct Pagemap {
   }
   void fill(uintptr_t from, size_t granules, Entry entry) const {
     Entry* first = &of(reinterpret_cast<void*>(from));
-    for (size_t i = 0; i < granules; ++i) first[i] = entry;
+    for (size_t i = 0; i < granules; ++i) first[i].shared_store(entry);
   }
 };
 

@@ -34,13 +34,13 @@ size_t bytes_of(const Span* s) { return s->granules << kGranuleLog; }
 Span* free_span_at(uintptr_t address) {
   const void* p = reinterpret_cast<const void*>(address);
   if (!pagemap.contains(p)) return nullptr;
-  const Entry e = pagemap.of(p);
+  const Entry e = pagemap.of(p).shared_load();
   return e.bin() == kFreeSpan ? metadata::at_index<Span>(e.index()) : nullptr;
 }
 
 void name_ends(const Span* s, Entry entry) {
-  pagemap.of(reinterpret_cast<void*>(s->base)) = entry;
-  pagemap.of(reinterpret_cast<void*>(s->base + bytes_of(s) - kGranule)) = entry;
+  pagemap.fill(s->base, 1, entry);
+  pagemap.fill(s->base + bytes_of(s) - kGranule, 1, entry);
 }
 
 void link(Span* s) {
@@ -116,9 +116,10 @@ size_t purge_locked(size_t keep) {
     Span* s = bins[true].longest();
     const uintptr_t base = s->base;
     const size_t granules = s->granules;
+    // Refused where the program has locked its memory: it asked for the pages to stay.
+    if (!os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog)) break;
     unlink(s);
     discard_descriptor(s);
-    os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
     insert(base, granules, false);
     given_back += granules << kGranuleLog;
   }
@@ -155,9 +156,9 @@ bool initialise() {
 
 Range acquire(size_t granules, size_t alignment) {
   const os::Guard guard(lock);
-  if (granules > (window.heap.end - window.heap.base) >> kGranuleLog) return {};
-  if (alignment <= kGranule) return acquire_locked(granules);
-  const size_t slack = (alignment >> kGranuleLog) - 1;
+  const size_t slack = alignment <= kGranule ? 0 : (alignment >> kGranuleLog) - 1;
+  if (granules + slack > (window.heap.end - window.heap.base) >> kGranuleLog) return {};
+  if (slack == 0) return acquire_locked(granules);
   const Range wide = acquire_locked(granules + slack);
   if (wide.base == 0) return {};
   const uintptr_t base = round_up(wide.base, alignment);

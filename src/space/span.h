@@ -28,8 +28,7 @@ void release(uintptr_t base, size_t granules, bool dirty);
 // `zero` is cleared when they are not known to be zero.
 bool extend(uintptr_t end, size_t granules, bool& zero);
 
-// Makes committed granules whose pages were moved away usable again. False without memory: then the
-// granules must not be released.
+// Maps committed granules anew, empty. False without memory: then they must not be released.
 bool restore(uintptr_t base, size_t granules);
 
 // Gives free resident spans back to the system until at most `keep` bytes of them stay. Returns the
