@@ -40,9 +40,11 @@ size_t place_for(Thread* thread, Entry entry) {
   const size_t second = first + kBatchSets;
   if (thread->batch_keys[first] == entry.index()) return first;
   if (thread->batch_keys[second] == entry.index()) return second;
-  const bool second_fuller = thread->batches[second].count() > thread->batches[first].count();
-  const size_t place = second_fuller ? second : first;
-  if (thread->batches[place].count() != 0) send(thread, place);
+  const uint32_t in_first = thread->batches[first].count();
+  const uint32_t in_second = thread->batches[second].count();
+  const bool both_used = in_first != 0 && in_second != 0;
+  const size_t place = (both_used ? in_second > in_first : in_first != 0) ? second : first;
+  if (both_used) send(thread, place);
   open(thread, place, entry);
   return place;
 }

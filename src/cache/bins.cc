@@ -13,10 +13,11 @@ constexpr size_t kClassBytes = 128 * 1024;  // of one class in one cache: deep L
                                             // small objects stay inside it (with 64 entries: 1.5x)
 constexpr unsigned kMaxCapacity = 1023;
 constexpr unsigned kMinCapacity = 3;
-constexpr size_t kFirstBytes = 2048;   // a small process keeps its arrays within a few lines
-constexpr size_t kStreamBytes = 8192;  // what a stream of allocations may grow a bin to
-constexpr unsigned kStreak = 2;        // refills in a row that make a stream
-constexpr uint8_t kReviewEvery = 64;   // refills; a round of all bins takes kSizeClasses times that
+constexpr size_t kFirstBytes = 2048;    // a small process keeps its arrays within a few lines
+constexpr size_t kStreamBytes = 8192;   // what a stream of allocations may grow a bin to
+constexpr unsigned kStreak = 2;         // refills in a row that make a stream
+constexpr uint8_t kWatchedPushes = 32;  // a bin's first pushes are checked one by one
+constexpr uint8_t kReviewEvery = 64;  // refills; a round of all bins takes kSizeClasses times that
 
 // 2^k - 1 for some k: with the null slot, the array fills whole cache lines.
 constexpr unsigned capacity_below(size_t objects) {
@@ -34,10 +35,15 @@ unsigned count(const Bin& bin, const BinState& state) {
   return static_cast<unsigned>(bin.top - state.slots);
 }
 
+// A bin that is under watch has no limit that a push can stay below: each goes through push_slow.
+void set_limit(Bin& bin, const BinState& state) {
+  bin.limit = state.slots + (state.watched_pushes < kWatchedPushes ? 0 : state.capacity);
+}
+
 // False only for the bin of a thread that died in a fork while it changed the bin's array.
 bool whole(const Bin& bin, const BinState& state) {
-  return bin.limit == state.slots + state.capacity && bin.top >= state.slots &&
-         bin.top <= bin.limit;
+  return (bin.limit == state.slots || bin.limit == state.slots + state.capacity) &&
+         bin.top >= state.slots && bin.top <= state.slots + state.capacity;
 }
 
 // Gives the bin an array of `capacity` slots; its objects move along. False without memory.
@@ -56,7 +62,7 @@ bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   state.slots = slots;
   state.capacity = static_cast<uint16_t>(capacity);
   bin.top = slots + objects;
-  bin.limit = slots + capacity;
+  set_limit(bin, state);
   thread->capacity_bytes += (capacity - old_capacity) * class_size(size_class);
   if (old != nullptr) metadata::release(old, array_bytes(old_capacity));
   return true;
@@ -90,7 +96,7 @@ class Returner {
     const uint64_t inverse = slab_->shape().inverse;
     const uint64_t product = (reinterpret_cast<uintptr_t>(p) - slab_->base) * inverse;
     const uint32_t object = index_in(product);
-    if (LOFT_UNLIKELY(!is_start_in(product, inverse))) {
+    if (LOFT_UNLIKELY(!is_start_in(product, inverse) || object >= slab_->shape().objects)) {
       slab::report_misuse("free of an interior pointer", p, slab_);
     }
     if (object / 64 != word_) {
@@ -152,6 +158,33 @@ void release_array(Thread* thread, SizeClass size_class) {
   thread->bins[size_class] = kEmptyBin;
 }
 
+// Room for one more object in a full bin: by growing it if it was refilled since it was last full,
+// otherwise by giving the older half back. False if there is no memory for a first array.
+bool make_room(Thread* thread, SizeClass size_class) {
+  BinState& state = thread->states[size_class];
+  const bool alternating = state.last == SlowEvent::kRefill;
+  state.last = SlowEvent::kFlush;
+  if ((state.capacity == 0 || alternating) && grow(thread, size_class)) return true;
+  if (state.capacity == 0) return false;
+  flush(thread, size_class, (state.capacity + 1u) / 2);
+  return true;
+}
+
+// What the fast path has no instructions for: that p is the start of an object which is neither
+// free in its slab nor in the bin already. The heap is the thread's own, so its bitmaps hold still.
+void check_push(const Bin& bin, const BinState& state, void* p) {
+  const Slab* slab = slab::at(pagemap.of(p));
+  const uint64_t inverse = slab->shape().inverse;
+  const uint64_t product = (reinterpret_cast<uintptr_t>(p) - slab->base) * inverse;
+  const uint32_t object = index_in(product);
+  if (!is_start_in(product, inverse) || object >= slab->shape().objects) {
+    slab::report_misuse("free of an interior pointer", p, slab);
+  }
+  bool twice = (slab->bits[object / 64] >> object % 64 & 1) != 0;
+  for (unsigned i = count(bin, state); i != 0; --i) twice = twice || state.slots[i] == p;
+  if (twice) slab::report_misuse("double free of", p, slab);
+}
+
 // One bin at a time: if nothing has moved in it since its last review, its objects go back. A busy
 // bin that happens to stand where it stood loses a refill in some thousands.
 void review_one(Thread* thread) {
@@ -211,15 +244,17 @@ void* refill(Thread* thread, SizeClass size_class) {
   return bin.top[1];
 }
 
-bool make_room(Thread* thread, SizeClass size_class) {
+bool push_slow(Thread* thread, SizeClass size_class, void* p) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
-  const bool alternating = state.last == SlowEvent::kRefill;
-  state.last = SlowEvent::kFlush;
-  if ((state.capacity == 0 || alternating) && grow(thread, size_class)) return true;
-  if (state.capacity == 0) return false;
-  flush(thread, size_class, (state.capacity + 1u) / 2);
-  return bin.top < bin.limit;
+  if (state.watched_pushes < kWatchedPushes) {
+    check_push(bin, state, p);
+    ++state.watched_pushes;
+    set_limit(bin, state);
+  }
+  if (count(bin, state) == state.capacity && !make_room(thread, size_class)) return false;
+  *++bin.top = p;
+  return true;
 }
 
 void flush_all(Thread* thread) {

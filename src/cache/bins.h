@@ -14,9 +14,11 @@ namespace loft::bins {
 // has a heap.
 void* refill(Thread* thread, SizeClass size_class);
 
-// Called when a bin is full (or has no capacity yet). Afterwards it has room for one object, unless
-// no memory could be had for its array: then false.
-bool make_room(Thread* thread, SizeClass size_class);
+// Called when the fast path cannot push: the bin is full, has no capacity yet, or is under watch,
+// as every bin is for its first pushes, which are checked one by one. So a program that frees an
+// interior pointer, or the same object twice, is caught at once where it does little of either, and
+// the fast path pays nothing. False if no memory could be had for the bin's array.
+bool push_slow(Thread* thread, SizeClass size_class, void* p);
 
 // Gives all objects of all bins back.
 void flush_all(Thread* thread);

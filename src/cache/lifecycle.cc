@@ -47,15 +47,19 @@ void hand_over(Thread* thread) {
   if (thread->heap != nullptr) bins::flush_all(thread);
   batch_cache::send_all(thread);
   bins::release_arrays(thread);
-  if (thread->heap == nullptr) return;
+  Heap* const heap = thread->heap;
+  if (heap == nullptr) return;
   {
-    const os::Guard guard(thread->heap->lock());
-    thread->heap->drain_all();
-    thread->heap->check();
+    const os::Guard guard(heap->lock());
+    heap->drain_all();
+    heap->check();
   }
-  registry::park(thread->heap);
+  // Forgotten before it is parked, in program order: in the child of a fork in between, the heap
+  // must not be parked by us a second time when another thread may have it already.
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
+  compiler_fence();
+  registry::park(heap);
 }
 
 // Under the lock.

@@ -98,10 +98,7 @@ void deallocate_slow(void* p) {
   Thread* thread = lifecycle::attach();
   if (LOFT_UNLIKELY(thread == nullptr)) return batch_cache::send_single(p, entry);
   if (LOFT_LIKELY(entry.owner() != thread->owner)) return batch_cache::add(thread, p, entry);
-  if (!bins::make_room(thread, class_of_bin(entry.bin())))
-    return batch_cache::send_single(p, entry);
-  Bin& bin = thread->bins[class_of_bin(entry.bin())];
-  *++bin.top = p;
+  if (!bins::push_slow(thread, class_of_bin(entry.bin()), p)) batch_cache::send_single(p, entry);
 }
 
 void send_full_batch(Thread* thread, size_t place) {

@@ -20,7 +20,7 @@ namespace loft {
 // The slot below the first object is null, so that one load both pops and finds the stack empty.
 struct Bin {
   void** top;    // the last object pushed, or the null slot
-  void** limit;  // the highest slot in use; equal to the null slot while the capacity is zero
+  void** limit;  // the highest slot that a push may fill; the null slot while each push is checked
 };
 static_assert(sizeof(Bin) == kBinBytes);
 
@@ -34,8 +34,9 @@ struct BinState {
   void** slots;       // capacity + 1 of them, slots[0] is null; nullptr while the capacity is zero
   uint16_t capacity;  // 2^k - 1, so that the array fills whole cache lines
   SlowEvent last;
-  uint8_t streak;  // refills since the last flush, saturating
-  void** seen_at;  // where the last review found `top`
+  uint8_t streak;          // refills since the last flush, saturating
+  uint8_t watched_pushes;  // so far, of this array's first ones
+  void** seen_at;          // where the last review found `top`
 };
 
 inline constexpr unsigned kBatchWays = 2;
