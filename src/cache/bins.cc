@@ -59,6 +59,7 @@ bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   }
   void** const old = state.slots;
   const unsigned old_capacity = state.capacity;
+  // In a fork between any two of these, the bin is not whole, and its arrays are given up.
   state.slots = slots;
   state.capacity = static_cast<uint16_t>(capacity);
   bin.top = slots + objects;
@@ -151,11 +152,15 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
 }
 
 void release_array(Thread* thread, SizeClass size_class) {
-  BinState& state = thread->states[size_class];
+  const BinState state = thread->states[size_class];
+  const bool in_order = state.slots != nullptr && whole(thread->bins[size_class], state);
   thread->capacity_bytes -= state.capacity * class_size(size_class);
-  metadata::release(state.slots, array_bytes(state.capacity));
-  state = BinState{};
+  thread->states[size_class] = BinState{};
   thread->bins[size_class] = kEmptyBin;
+  // Forgotten before it is given back, in program order: the heir of a thread that died in a fork
+  // in between must not give it back a second time.
+  compiler_fence();
+  if (in_order) metadata::release(state.slots, array_bytes(state.capacity));
 }
 
 // Room for one more object in a full bin: by growing it if it was refilled since it was last full,
@@ -268,9 +273,8 @@ void flush_all(Thread* thread) {
 }
 
 void release_arrays(Thread* thread) {
-  for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    if (thread->states[c].slots != nullptr) release_array(thread, c);
-  }
+  for (SizeClass c = 0; c < kSizeClasses; ++c) release_array(thread, c);
+  thread->capacity_bytes = 0;
 }
 
 }  // namespace loft::bins
