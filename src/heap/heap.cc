@@ -84,6 +84,14 @@ void Heap::settle(Slab* slab) {
 }
 
 void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
+  // The slack behind the last object is as long as an object at most: an address in it looks like
+  // one.
+  const size_t last = size_t{word} * 64 + highest_bit(freed);
+  if (LOFT_UNLIKELY(last >= slab->shape().objects)) {
+    slab::report_misuse("free of an address behind the last object",
+                        reinterpret_cast<const void*>(slab->base + last * slab->shape().size),
+                        slab);
+  }
   const unsigned objects = count_bits(freed);
   slab->put_word(word, freed, objects);
   counters_.allocated_bytes.add(-(objects * size_t{slab->shape().size}));
