@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
@@ -163,10 +164,6 @@ def bench(stage: Stage) -> None:
     pytest(stage, "test/bench")
 
 
-def bench(stage: Stage) -> None:
-    pytest(stage, "test/bench")
-
-
 def programs(stage: Stage) -> None:
     stage.need("cmake", "--preset", "release")
     stage.need("cmake", "--build", "--preset", "release", "--target", "loft_shared")
@@ -198,7 +195,6 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "release": ("g++, as shipped: unit, surface, model and storm tests", preset("release")),
     "tools": ("the scripts, the single file and the built library", tools),
     "bench": ("every benchmark program does what it says", bench),
-    "bench": ("the benchmarks do what they say", bench),
     "debug": ("g++, every invariant checked", preset("debug")),
     "clang": ("clang, as shipped", preset("clang")),
     "asan": ("clang, address and undefined-behaviour sanitizers", preset("asan")),
@@ -208,8 +204,13 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
 }
 
 
+# What ctest says of tests that pass; a log is printed for the others.
+QUIET = re.compile(r"\s*Start +\d+: |.* Passed +[\d.]+ sec$")
+
+
 def print_log(path: Path) -> None:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    text = path.read_text(encoding="utf-8", errors="replace")
+    lines = [line for line in text.splitlines() if not QUIET.match(line)]
     if len(lines) > LOG_TAIL_LINES:
         print(f"  ... {len(lines) - LOG_TAIL_LINES} lines before these are in {path}")
     for line in lines[-LOG_TAIL_LINES:]:
