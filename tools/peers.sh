@@ -35,11 +35,9 @@ update_lists() {
   updated=yes
 }
 
-# need COMMAND PACKAGE...: installs the first package that apt knows, if COMMAND is missing.
-need() {
-  local command=$1 package
-  shift
-  command -v "$command" >/dev/null && return
+# install PACKAGE...: the first of them that apt knows.
+install() {
+  local package
   update_lists
   for package in "$@"; do
     if apt-cache show "$package" >/dev/null 2>&1; then
@@ -48,8 +46,11 @@ need() {
       return
     fi
   done
-  die "no package offers $command"
+  die "apt knows no package $1"
 }
+
+# need COMMAND PACKAGE: installs PACKAGE if COMMAND is missing.
+need() { command -v "$1" >/dev/null || install "$2"; }
 
 # A peer counts only if it really replaces the C and the C++ entry points and a C++ program
 # lives under it.
@@ -114,8 +115,11 @@ from_debian() {
 # The crates' sources, by way of a throwaway project that depends on them.
 fetch_crates() {
   [ -d "$work/crates/vendor/$snmalloc_crate" ] && [ -d "$work/crates/vendor/$mimalloc_crate" ] && return
-  # cargo-web is Debian 12's newer cargo; the plain one cannot read today's manifests.
-  need cargo cargo-web cargo
+  # Before 1.70, which is what Debian 12's plain cargo is, cargo wants a copy of the whole index
+  # first. Debian's newer one, which replaces it, is called cargo-web.
+  local minor
+  minor=$(cargo --version 2>/dev/null | sed -n 's/^cargo 1\.\([0-9]*\).*/\1/p' || true)
+  if [ "${minor:-0}" -lt 70 ]; then install cargo-web cargo; fi
   rm -rf "$work/crates"
   mkdir -p "$work/crates/src"
   : >"$work/crates/src/lib.rs"
@@ -137,6 +141,7 @@ build_snmalloc() {
   if [ ! -e "$out/snmalloc.so" ]; then
     fetch_crates
     need cmake cmake
+    need make make
     # Its own build files and its default (Release) flags.
     rm -rf "$build"
     quietly cmake -S "$sources" -B "$build" -DCMAKE_BUILD_TYPE=Release -DSNMALLOC_BUILD_TESTING=OFF \
