@@ -153,7 +153,7 @@ def test_a_program_runs_with_the_single_file(single: Path, tmp_path: Path, compi
         [compiler, *flags, main, loft, "-o", program, "-lpthread"], check=True, timeout=300
     )
     result = subprocess.run([program], capture_output=True, text=True, timeout=60)
-    assert (result.returncode, result.stdout, result.stderr) == (0, "418890\n", "")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "408890\n", "")
 
 
 def test_the_single_file_names_no_path_of_this_machine(single: Path, root: Path) -> None:
