@@ -31,8 +31,9 @@ constexpr unsigned first_capacity(SizeClass c) {
 
 size_t array_bytes(unsigned capacity) { return (capacity + 1) * sizeof(void*); }
 
+// A bin without an array has its top at the null slot that all such bins share, and holds nothing.
 unsigned count(const Bin& bin, const BinState& state) {
-  return static_cast<unsigned>(bin.top - state.slots);
+  return state.slots == nullptr ? 0 : static_cast<unsigned>(bin.top - state.slots);
 }
 
 // A bin that is under watch has no limit that a push can stay below: each goes through push_slow.
