@@ -8,24 +8,25 @@
 
 namespace {
 
-LOFT_ALWAYS_INLINE void* make(size_t size) {
-  void* p = loft::allocate(size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry(size);
+using Retry = void* (*)(size_t);
+
+// A slow side of malloc that does not return nullptr without asking the new_handler first.
+template <loft::AllocateSlow kSlow, Retry kRetry>
+LOFT_NOINLINE void* slow_then_retry(size_t size) {
+  void* p = kSlow(size);
+  return LOFT_LIKELY(p != nullptr) ? p : kRetry(size);
 }
 
+template <Retry kRetry>
+LOFT_ALWAYS_INLINE void* make(size_t size) {
+  return loft::allocate<slow_then_retry<loft::allocate_beyond_table, kRetry>,
+                        slow_then_retry<loft::allocate_from_empty, kRetry>>(size);
+}
+
+template <void* (*kRetry)(size_t, std::align_val_t)>
 LOFT_ALWAYS_INLINE void* make(size_t size, std::align_val_t alignment) {
   void* p = loft::allocate_aligned(static_cast<size_t>(alignment), size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry(size, alignment);
-}
-
-LOFT_ALWAYS_INLINE void* try_make(size_t size) {
-  void* p = loft::allocate(size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry_nothrow(size);
-}
-
-LOFT_ALWAYS_INLINE void* try_make(size_t size, std::align_val_t alignment) {
-  void* p = loft::allocate_aligned(static_cast<size_t>(alignment), size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry_nothrow(size, alignment);
+  return LOFT_LIKELY(p != nullptr) ? p : kRetry(size, alignment);
 }
 
 }  // namespace
@@ -33,18 +34,22 @@ LOFT_ALWAYS_INLINE void* try_make(size_t size, std::align_val_t alignment) {
 using std::align_val_t;
 using std::nothrow_t;
 
-LOFT_EXPORT void* operator new(size_t n) { return make(n); }
-LOFT_EXPORT void* operator new[](size_t n) { return make(n); }
-LOFT_EXPORT void* operator new(size_t n, align_val_t a) { return make(n, a); }
-LOFT_EXPORT void* operator new[](size_t n, align_val_t a) { return make(n, a); }
+LOFT_EXPORT void* operator new(size_t n) { return make<loft::new_retry>(n); }
+LOFT_EXPORT void* operator new[](size_t n) { return make<loft::new_retry>(n); }
+LOFT_EXPORT void* operator new(size_t n, align_val_t a) { return make<loft::new_retry>(n, a); }
+LOFT_EXPORT void* operator new[](size_t n, align_val_t a) { return make<loft::new_retry>(n, a); }
 
-LOFT_EXPORT void* operator new(size_t n, const nothrow_t&) noexcept { return try_make(n); }
-LOFT_EXPORT void* operator new[](size_t n, const nothrow_t&) noexcept { return try_make(n); }
+LOFT_EXPORT void* operator new(size_t n, const nothrow_t&) noexcept {
+  return make<loft::new_retry_nothrow>(n);
+}
+LOFT_EXPORT void* operator new[](size_t n, const nothrow_t&) noexcept {
+  return make<loft::new_retry_nothrow>(n);
+}
 LOFT_EXPORT void* operator new(size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return try_make(n, a);
+  return make<loft::new_retry_nothrow>(n, a);
 }
 LOFT_EXPORT void* operator new[](size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return try_make(n, a);
+  return make<loft::new_retry_nothrow>(n, a);
 }
 
 #define LOFT_DELETE(...)                                                                  \

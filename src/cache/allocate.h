@@ -30,7 +30,11 @@ LOFT_ALWAYS_INLINE T& field(Thread* thread, size_t offset) {
   return *reinterpret_cast<T*>(reinterpret_cast<char*>(thread) + offset);
 }
 
-// malloc: 16-byte aligned; nullptr and ENOMEM without memory. Any thread, any time.
+// malloc: 16-byte aligned; nullptr and ENOMEM without memory. Any thread, any time. operator new, for
+// which nullptr is no answer, puts slow sides of its own in: looking at the result costs it nothing.
+using AllocateSlow = void* (*)(size_t);
+template <AllocateSlow kBeyondTable = allocate_beyond_table,
+          AllocateSlow kFromEmpty = allocate_from_empty>
 LOFT_ALWAYS_INLINE void* allocate(size_t size) {
   const size_t last = size - 1;  // zero wraps and leaves with the large ones
   if (LOFT_LIKELY(last < kTableMax)) {
@@ -38,13 +42,13 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
     size_t bin = thread->bin_of[last / kAlignment];
     void** top = field<void**>(thread, bin + offsetof(Bin, top));
     void* object = *top;
-    if (LOFT_UNLIKELY(object == nullptr)) return allocate_from_empty(size);
+    if (LOFT_UNLIKELY(object == nullptr)) return kFromEmpty(size);
     LOFT_FORGET(bin);
     field<void**>(thread, bin + offsetof(Bin, top)) = top - 1;
     LOFT_FORGET(object);
     return object;
   }
-  return allocate_beyond_table(size);
+  return kBeyondTable(size);
 }
 
 // The remote half of free: sets the object's bit in the open batch of its slab. No lock, no atomic,
