@@ -57,10 +57,10 @@ void park(Heap* heap) {
 
 void drain_parked() {
   if (parked_count.load(memory_order_relaxed) == 0) return;
-  const unsigned heaps = count();
+  const unsigned existing = count();
   for (unsigned looks = 0; looks < kParkedLooks; ++looks) {
     // A shared cursor: callers spread over the heaps. Relaxed: any distribution will do.
-    Heap* heap = at(next_look.fetch_add(1, memory_order_relaxed) % heaps + 1);
+    Heap* heap = at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
     if (!heap->parked() || !heap->inbox().maybe_pending() || !heap->lock().try_lock()) continue;
     heap->drain(kParkedBytes);
     heap->inbox().complete();
