@@ -147,7 +147,7 @@ TEST(OutOfMemory, NothrowReturnsNull) {
 
 TEST(OutOfMemory, ProgramGoesOn) {
   for (int i = 0; i < 100; ++i) {
-    EXPECT_THROW(std::vector<char>(opaque(kTooMuch)), std::bad_alloc);
+    EXPECT_THROW(opaque(std::vector<char>(opaque(kTooMuch)).data()), std::bad_alloc);
     const std::string text(1000, 'x');
     EXPECT_EQ(text[999], 'x');
   }
