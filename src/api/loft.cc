@@ -5,14 +5,11 @@
 #include <string.h>
 
 #include "api/options.h"
-#include "api/process.h"
+#include "api/process.h"  // for keep_process_hooks
 #include "api/surface.h"
 #include "cache/allocate.h"
 #include "cache/object.h"
 #include "observe/stats.h"
-
-// A member of libloft.a that only runs by itself is linked because somebody names it: we do.
-[[gnu::used]] static void (*const keep_process_hooks)() = loft::process_starts;
 
 void* loft_malloc(size_t size) noexcept { return loft::allocate(size); }
 

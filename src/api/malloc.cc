@@ -6,13 +6,10 @@
 #include <stdio.h>
 
 #include "api/info.h"
-#include "api/process.h"
+#include "api/process.h"  // for keep_process_hooks
 #include "api/surface.h"
 #include "base/macros.h"
 #include "cache/allocate.h"
-
-// A member of libloft.a that only runs by itself is linked because somebody names it: we do.
-[[gnu::used]] static void (*const keep_process_hooks)() = loft::process_starts;
 
 extern "C" {
 

@@ -5,7 +5,11 @@
 namespace loft {
 
 // Runs as a constructor, before those of the program. Allocation works before it, with the default
-// options. malloc.cc and loft.cc name it so that a static link does not leave it out.
+// options.
 void process_starts();
+
+// A member of libloft.a that only runs by itself is linked only if somebody names it: malloc.cc and
+// loft.cc do, by including this.
+[[gnu::used]] inline void (*const keep_process_hooks)() = process_starts;
 
 }  // namespace loft
