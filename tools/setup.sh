@@ -32,6 +32,7 @@ default-jdk-headless    javac                                   a program to run
 findutils               find                                    a program to run under loft
 tar                     tar                                     a program to run under loft
 xz-utils                xz                                      a program to run under loft
+strace                  strace                                  counts system calls at start-up
 '
 format_group='
 clang-format-19         clang-format-19                         formats the code
