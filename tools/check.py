@@ -131,6 +131,11 @@ def includes(stage: Stage) -> None:
     stage.check(sys.executable, "tools/check_includes.py")
 
 
+def options(stage: Stage) -> None:
+    mode = [] if stage.fix else ["--check"]
+    stage.check(sys.executable, "tools/gen_options_doc.py", *mode)
+
+
 def formatting(stage: Stage) -> None:
     mode = ["-i"] if stage.fix else ["--dry-run", "--Werror"]
     stage.check("clang-format-19", *mode, *sources((".cc", ".h")))
@@ -190,6 +195,7 @@ def tidy(stage: Stage) -> None:
 
 STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "includes": ("the floors include downwards only", includes),
+    "options": ("the document of the options is its table's", options),
     "format": ("the code is formatted", formatting),
     "python": ("the scripts are clean and typed", python),
     "release": ("g++, as shipped: unit, surface, model and storm tests", preset("release")),
