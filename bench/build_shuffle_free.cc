@@ -22,14 +22,17 @@ int main(int argc, char** argv) {
   bench::Random random(1);
   double building = 0;
   double freeing = 0;
+  double used = 0;
   team.run_here([&] {
     for (uint64_t round = 0; round < rounds; round++) {
       double start = bench::now();
+      double cpu_start = bench::thread_cpu_time();
       for (uint64_t i = 0; i < count; i++) {
         objects[i] = static_cast<uint64_t*>(bench::allocate(random.between(min, max)));
         *objects[i] = i;
       }
       building += bench::now() - start;
+      used += bench::thread_cpu_time() - cpu_start;
 
       uint64_t sum = 0;
       for (uint64_t i = 0; i < count; i++) sum += *objects[i];
@@ -39,11 +42,13 @@ int main(int argc, char** argv) {
       }
 
       start = bench::now();
+      cpu_start = bench::thread_cpu_time();
       for (uint64_t i = 0; i < count; i++) bench::release(objects[i]);
       freeing += bench::now() - start;
+      used += bench::thread_cpu_time() - cpu_start;
     }
   });
-  bench::Result("build_shuffle_free", building + freeing, rounds * count, team)
+  bench::Result("build_shuffle_free", building + freeing, rounds * count, team, used)
       .number("build_seconds", building)
       .number("free_seconds", freeing)
       .print();

@@ -200,6 +200,8 @@ class Team {
     ran_on_.assign(threads, -1);
     migrated_.assign(threads, 0);
     shares_.assign(threads, 0.0);
+    cpu_seconds_ = 0;
+    std::vector<double> used(threads);
     std::atomic<size_t> ready{0};
     std::atomic<bool> go{false};
     std::vector<std::thread> team;
@@ -216,7 +218,8 @@ class Team {
         body(i);
         ends[i] = now();
         double elapsed = ends[i] - start;
-        shares_[i] = elapsed > 0 ? (thread_cpu_time() - cpu_start) / elapsed : 1.0;
+        used[i] = thread_cpu_time() - cpu_start;
+        shares_[i] = elapsed > 0 ? used[i] / elapsed : 1.0;
         ran_on_[i] = cpu;
         migrated_[i] = sched_getcpu() != cpu;
       });
@@ -227,6 +230,7 @@ class Team {
     for (auto& thread : team) thread.join();
     double last = start;
     for (double end : ends) last = end > last ? end : last;
+    for (double u : used) cpu_seconds_ += u;
     return last - start;
   }
 
@@ -241,11 +245,15 @@ class Team {
     double elapsed = now() - start;
     ran_on_.assign(1, cpu);
     migrated_.assign(1, sched_getcpu() != cpu);
-    shares_.assign(1, elapsed > 0 ? (thread_cpu_time() - cpu_start) / elapsed : 1.0);
+    cpu_seconds_ = thread_cpu_time() - cpu_start;
+    shares_.assign(1, elapsed > 0 ? cpu_seconds_ / elapsed : 1.0);
     return elapsed;
   }
 
   const std::vector<int>& ran_on() const { return ran_on_; }
+  // CPU time of the threads themselves: where there are no counters it stands for cycles, and other
+  // programs disturb it less than the elapsed time.
+  double cpu_seconds() const { return cpu_seconds_; }
   bool migrated() const {
     for (char m : migrated_) {
       if (m) return true;
@@ -265,6 +273,7 @@ class Team {
   std::vector<int> ran_on_;
   std::vector<char> migrated_;
   std::vector<double> shares_;
+  double cpu_seconds_ = 0;
 };
 
 // A field of /proc/self/status in KiB. Read from there because ru_maxrss is inherited from the
@@ -285,12 +294,16 @@ inline uint64_t status_kib(const char* field) {
 // The result line. An operation is one object allocated and freed unless the program says else.
 class Result {
  public:
-  Result(const char* name, double seconds, uint64_t operations, const Team& team) {
+  Result(const char* name, double seconds, uint64_t operations, const Team& team)
+      : Result(name, seconds, operations, team, team.cpu_seconds()) {}
+  // For a program whose threads also did what is not to be measured.
+  Result(const char* name, double seconds, uint64_t operations, const Team& team,
+         double cpu_seconds) {
     uint64_t peak = status_kib("VmHWM");
     if (seconds <= 0) seconds = 1e-9;
-    add("{\"bench\": \"%s\", \"seconds\": %.9f, \"operations\": %" PRIu64
+    add("{\"bench\": \"%s\", \"seconds\": %.9f, \"cpu_seconds\": %.9f, \"operations\": %" PRIu64
         ", \"ops_per_second\": %.1f, \"peak_rss_kib\": %" PRIu64 ", \"threads\": %zu, \"cpus\": [",
-        name, seconds, operations, static_cast<double>(operations) / seconds, peak,
+        name, seconds, cpu_seconds, operations, static_cast<double>(operations) / seconds, peak,
         team.ran_on().size());
     // One for each thread; with more threads than CPUs, which is no measure of parallel work
     // anyway, each CPU once.

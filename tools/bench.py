@@ -197,7 +197,7 @@ def make_header(names: list[str], repeats: int, counters: str | None) -> Json:
         "versions": versions(names),
         "counters": "perf stat, user mode, in a separate pass"
         if counters is None
-        else f"none, {counters}; elapsed time only",
+        else f"none, {counters}; elapsed and CPU time only",
         "cpus_used": "",
     }
 
@@ -256,7 +256,7 @@ def main(
     ] = Effort.QUICK,
     rows: Annotated[str, typer.Option(help="patterns of row names, comma-separated")] = "*",
     with_: Annotated[str, typer.Option("--with", help="patterns of allocator names")] = "*",
-    runs: Annotated[int, typer.Option(min=1, help="interleaved runs; default 5, full 15")] = 0,
+    runs: Annotated[int, typer.Option(min=1, help="interleaved runs; default 3, full 9")] = 0,
     out: Annotated[Path, typer.Option(help="where the JSON goes")] = BUILD / "bench.json",
     list_: Annotated[bool, typer.Option("--list", help="list the rows and stop")] = False,
 ) -> None:
@@ -279,7 +279,7 @@ def main(
         print(f"bench: not built: {', '.join(missing)}; run make bench", file=sys.stderr)
         raise typer.Exit(2)
 
-    repeats = runs or (15 if effort is Effort.FULL else 5)
+    repeats = runs or (9 if effort is Effort.FULL else 3)
     no_counters = counters_available()
     data: Json = {
         "header": make_header(names, repeats, no_counters),

@@ -43,8 +43,17 @@ class Metric:
     note: str
     higher_is_better: bool
     value: Callable[[Json], float | None]
-    unit: str
-    scale: float = 1.0
+    # How the best peer's absolute value reads.
+    form: Callable[[float], str]
+    # One-thread rows only; with more, waiting is part of the time.
+    single: bool = False
+
+
+def _rate(value: float) -> str:
+    for scale, unit in ((1e6, "M/s"), (1e3, "k/s")):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value:.3g} /s"
 
 
 def _per_operation(event: str) -> Callable[[Json], float | None]:
@@ -63,8 +72,7 @@ METRICS = [
         "Operations per second as a ratio to the best peer's; above 1 is ahead of it.",
         True,
         lambda run: float(run["ops_per_second"]),
-        "M/s",
-        1e-6,
+        _rate,
     ),
     Metric(
         "Peak memory",
@@ -72,8 +80,16 @@ METRICS = [
         "below 1 is ahead of it.",
         False,
         lambda run: float(run["peak_rss_kib"]),
-        "MiB",
-        1 / 1024,
+        lambda value: f"{value / 1024:.3g} MiB",
+    ),
+    Metric(
+        "CPU time",
+        "CPU time per operation of the rows with one thread as a ratio to the best peer's; below 1 "
+        "is ahead of it. Other programs disturb it less than the elapsed time.",
+        False,
+        lambda run: float(run["cpu_seconds"]) / float(run["operations"]),
+        lambda value: f"{value * 1e9:.3g} ns",
+        single=True,
     ),
     Metric(
         "Cycles",
@@ -81,21 +97,21 @@ METRICS = [
         "is ahead of it.",
         False,
         _per_operation("cycles"),
-        "",
+        lambda value: f"{value:.3g}",
     ),
     Metric(
         "Instructions",
         "User instructions per operation as a ratio to the best peer's, from a separate pass.",
         False,
         _per_operation("instructions"),
-        "",
+        lambda value: f"{value:.3g}",
     ),
     Metric(
         "Cache misses",
         "User cache misses per operation as a ratio to the best peer's, from a separate pass.",
         False,
         _per_operation("cache-misses"),
-        "",
+        lambda value: f"{value:.3g}",
     ),
 ]
 
@@ -205,7 +221,8 @@ def metric_table(data: Json, metric: Metric) -> Table | None:
     table = Table(metric.title, metric.note, ["workload", *names, "best peer"])
     means: dict[str, dict[str, list[float]]] = {}
     for original in data["rows"]:
-        if original["name"] == "start-up" and metric.title != "Throughput":
+        # Start-up has a table of its own.
+        if original["name"] == "start-up" or (metric.single and original["threads"] != 1):
             continue
         for label, row in split_by_mode(original):
             best = best_peer(row, peers, metric, cores)
@@ -232,8 +249,8 @@ def metric_table(data: Json, metric: Metric) -> Table | None:
                     cells.append(Cell("invalid"))
                 else:
                     cells.append(Cell("-"))
-            middle = statistics.median(best[1].values()) * metric.scale
-            cells.append(Cell(f"{best[0]} {middle:.3g} {metric.unit}".rstrip()))
+            middle = statistics.median(best[1].values())
+            cells.append(Cell(f"{best[0]} {metric.form(middle)}"))
             table.rows.append((row_label(label, row, cores), cells))
     if not table.rows:
         return None
