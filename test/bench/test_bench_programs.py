@@ -137,19 +137,19 @@ def test_refuses_what_it_does_not_know(
     assert done.stderr.count("\n") == 1
 
 
-# An allocator that hands out one object to two owners: every program that looks at contents must
-# notice and say so instead of printing a time.
+# An allocator that, from some point on, hands out one 64-byte object again and again: every program
+# that looks at contents must notice and say so instead of printing a time.
 BROKEN = r"""
 #include <dlfcn.h>
 #include <stddef.h>
-static int strike;
+static int count;
 static void* again;
 void* malloc(size_t n) {
   static void* (*real)(size_t);
   if (real == NULL) real = (void* (*)(size_t))dlsym(RTLD_NEXT, "malloc");
-  if (n >= 60 && n <= 70 && again == NULL) return again = real(n);
-  if (n >= 60 && n <= 70 && ++strike == 3) return again;
-  return real(n);
+  if (n != 64 || ++count < 40) return real(n);
+  if (again == NULL) again = real(n);
+  return again;
 }
 void free(void* p) {
   static void (*real)(void*);
