@@ -20,6 +20,7 @@ namespace loft {
 LOFT_NOINLINE void* allocate_beyond_table(size_t size);
 LOFT_NOINLINE void* allocate_from_empty(size_t size);
 LOFT_NOINLINE void deallocate_slow(void* p);
+LOFT_NOINLINE void deallocate_unbatched(Thread* thread, void* p);
 LOFT_NOINLINE void send_full_batch(Thread* thread, size_t place);
 LOFT_NOINLINE void report_bad_batch_add(const void* p);  // does not return
 
@@ -30,8 +31,9 @@ LOFT_ALWAYS_INLINE T& field(Thread* thread, size_t offset) {
   return *reinterpret_cast<T*>(reinterpret_cast<char*>(thread) + offset);
 }
 
-// malloc: 16-byte aligned; nullptr and ENOMEM without memory. Any thread, any time. operator new, for
-// which nullptr is no answer, puts slow sides of its own in: looking at the result costs it nothing.
+// malloc: 16-byte aligned; nullptr and ENOMEM without memory. Any thread, any time. operator new,
+// for which nullptr is no answer, puts slow sides of its own in: looking at the result costs it
+// nothing.
 using AllocateSlow = void* (*)(size_t);
 template <AllocateSlow kBeyondTable = allocate_beyond_table,
           AllocateSlow kFromEmpty = allocate_from_empty>
@@ -55,7 +57,7 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
 // and the object itself is not touched.
 LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
   const size_t place = batch_set(slab);
-  if (LOFT_UNLIKELY(thread->batch_keys[place] != slab)) return deallocate_slow(p);
+  if (LOFT_UNLIKELY(thread->batch_keys[place] != slab)) return deallocate_unbatched(thread, p);
   Batch* batch = &thread->batches[place];
   LOFT_FORGET(batch);
   const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch->base) * batch->inverse;

@@ -22,15 +22,17 @@ void open(Thread* thread, size_t place, Entry entry) {
   batch.start_limit = start_limit_for(shape);
   const size_t fitting = get(options.batch_bytes) / shape.size;
   batch.capacity = batch.room = clamp<uint32_t>(static_cast<uint32_t>(fitting), 1, shape.objects);
-  batch.size_class = slab->size_class;
   batch.owner = slab->owner;
+  thread->batch_classes[place] = slab->size_class;
   thread->batch_keys[place] = entry.index();
+  thread->open_batches = static_cast<uint16_t>(thread->open_batches | 1u << place);
 }
 
 // A batch that holds nothing names no slab: once its objects are home the slab may be gone, and its
 // metadata another slab's.
 void close(Thread* thread, size_t place) {
   thread->batch_keys[place] = kNoSlab;
+  thread->open_batches = static_cast<uint16_t>(thread->open_batches & ~(1u << place));
   thread->batches[place].capacity = thread->batches[place].room = 0;
 }
 
@@ -58,7 +60,7 @@ void add(Thread* thread, void* p, Entry entry) {
   const uint32_t index = index_in(product);
   const uint64_t bit = uint64_t{1} << index % 64;
   if (LOFT_UNLIKELY((batch.words[index / 64] & bit) != 0 ||
-                    index >= geometry(batch.size_class).objects ||
+                    index >= geometry(thread->batch_classes[place]).objects ||
                     !is_start_in(product, batch.inverse))) {
     report_bad_batch_add(p);
   }
@@ -68,7 +70,7 @@ void add(Thread* thread, void* p, Entry entry) {
 
 void send(Thread* thread, size_t place) {
   Batch& batch = thread->batches[place];
-  const Geometry& shape = geometry(batch.size_class);
+  const Geometry& shape = geometry(thread->batch_classes[place]);
   const uint32_t objects = batch.count();
   close(thread, place);
   unsigned messages = 0;
@@ -85,30 +87,25 @@ void send(Thread* thread, size_t place) {
 }
 
 void send_all(Thread* thread) {
-  for (size_t place = 0; place < kBatches; ++place) {
-    if (thread->batches[place].count() != 0) send(thread, place);
-  }
+  while (thread->open_batches != 0) send(thread, lowest_bit(thread->open_batches));
   if (!thread->outbox.empty()) thread->counters.posts.add(thread->outbox.post());
 }
 
 unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigned wanted) {
+  const Geometry& shape = geometry(size_class);
   unsigned taken = 0;
-  for (size_t place = 0; place < kBatches && taken < wanted; ++place) {
+  for (unsigned open = thread->open_batches; open != 0 && taken < wanted; open &= open - 1) {
+    const size_t place = lowest_bit(open);
+    if (thread->batch_classes[place] != size_class) continue;
     Batch& batch = thread->batches[place];
-    if (batch.count() == 0 || batch.size_class != size_class) continue;
-    const Geometry& shape = geometry(size_class);
-    for (unsigned word = 0; word < shape.words && taken < wanted; ++word) {
-      uint64_t bits = batch.words[word];
-      while (bits != 0 && taken < wanted) {
-        const size_t object = size_t{word} * 64 + lowest_bit(bits);
-        slots[-static_cast<ptrdiff_t>(taken)] =
-            reinterpret_cast<void*>(batch.base + object * shape.size);
-        bits &= bits - 1;
-        ++taken;
-        ++batch.room;
-      }
-      batch.words[word] = bits;
+    unsigned from_batch = 0;
+    for (unsigned word = 0; word < shape.words && taken + from_batch < wanted; ++word) {
+      const unsigned before = taken + from_batch;
+      from_batch += take_from_word(batch.words[word], batch.base + size_t{word} * 64 * shape.size,
+                                   shape.size, slots - before, wanted - before);
     }
+    taken += from_batch;
+    batch.room += from_batch;
     if (batch.count() == 0) close(thread, place);
   }
   thread->counters.turnarounds.add(taken);

@@ -88,9 +88,17 @@ void* allocate_aligned(size_t alignment, size_t size) {
   return allocate_large(most<size_t>(size, 1), most(alignment, kGranule), false);
 }
 
+// Not the owner's, and no open batch in the first way: mostly another heap's object all the same.
+void deallocate_unbatched(Thread* thread, void* p) {
+  const Entry entry = pagemap.of(p);
+  const bool stand_in = thread == &unattached_thread || thread == &exited_thread;
+  if (LOFT_UNLIKELY(!entry.is_slab() || stand_in)) return deallocate_slow(p);
+  batch_cache::add(thread, p, entry);
+}
+
+// The system floor keeps errno, so what is called here does.
 void deallocate_slow(void* p) {
   if (p == nullptr) return;
-  const os::KeepErrno keep;
   const Entry entry = checked_entry("free", p);
   if (entry.bin() == kNothing) return;  // reported, and the option says to go on
   if (entry.bin() == kLarge) return free_large(p, entry);
@@ -101,10 +109,7 @@ void deallocate_slow(void* p) {
   if (!bins::push_slow(thread, class_of_bin(entry.bin()), p)) batch_cache::send_single(p, entry);
 }
 
-void send_full_batch(Thread* thread, size_t place) {
-  const os::KeepErrno keep;
-  batch_cache::send(thread, place);
-}
+void send_full_batch(Thread* thread, size_t place) { batch_cache::send(thread, place); }
 
 void report_bad_batch_add(const void* p) {
   const Slab* slab = slab::at(pagemap.of(p));
@@ -117,7 +122,6 @@ void report_bad_batch_add(const void* p) {
 }
 
 size_t trim(size_t pad) {
-  const os::KeepErrno keep;
   if (Thread* thread = lifecycle::attach(); thread != nullptr) {
     if (thread->heap != nullptr) {
       bins::flush_all(thread);

@@ -61,7 +61,6 @@ struct Batch {
   uint64_t start_limit;  // an object's first byte leaves a remainder below this (is_start_in)
   uint32_t room;         // objects it still takes before it is sent
   uint32_t capacity;
-  uint8_t size_class;
   HeapId owner;
   alignas(64) uint64_t words[kMaxWords];
 
@@ -100,6 +99,8 @@ struct alignas(64) Thread {
   // The batch cache (ISMM'24 2): which slab each of the batches is for, by metadata index. The two
   // places of a set are kBatchSets apart; each slab has one set, so each of the 16 is reachable.
   alignas(64) uint32_t batch_keys[kBatches]{};
+  uint8_t batch_classes[kBatches]{};
+  uint16_t open_batches{};  // a bit for each place that has a key
 
   BinState states[kSizeClasses]{};
   ThreadCounters counters{};
@@ -120,6 +121,7 @@ struct alignas(64) Thread {
   // Gives up what is collected for other heaps.
   void forget_batches() {
     clear_keys();
+    open_batches = 0;
     outbox = Outbox{};
     for (Batch& batch : batches) batch = Batch{};
   }

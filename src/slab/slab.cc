@@ -20,32 +20,17 @@ constexpr uint64_t low_bits(unsigned count) {
 
 unsigned Slab::take(void** slots, unsigned wanted) {
   const size_t size = shape().size;
-  unsigned left = wanted;
+  unsigned taken = 0;
   uint64_t words = summary;
-  while (words != 0 && left != 0) {
+  while (words != 0 && taken < wanted) {
     const unsigned word = lowest_bit(words);
-    uint64_t free_bits = bits[word];
-    char* const first = reinterpret_cast<char*>(base + size_t{word} * 64 * size);
-    if (free_bits == ~uint64_t{0} && left >= 64) {
-      // A straight run: no search for each bit.
-      char* object = first;
-      for (int i = 0; i < 64; ++i, object += size) slots[-i] = object;
-      slots -= 64;
-      left -= 64;
-      free_bits = 0;
-    } else {
-      do {
-        *slots-- = first + lowest_bit(free_bits) * size;
-        free_bits &= free_bits - 1;
-        --left;
-      } while (free_bits != 0 && left != 0);
-    }
-    bits[word] = free_bits;
-    if (free_bits == 0) words &= words - 1;
+    taken += take_from_word(bits[word], base + size_t{word} * 64 * size, size, slots - taken,
+                            wanted - taken);
+    if (bits[word] == 0) words &= words - 1;
   }
   summary = words;
-  free -= wanted - left;
-  return wanted - left;
+  free -= taken;
+  return taken;
 }
 
 void Slab::check() const {
