@@ -14,6 +14,9 @@ namespace loft::bins {
 // has a heap.
 void* refill(Thread* thread, SizeClass size_class);
 
+// One object, straight from a heap that the caller shares or whose bin has no array.
+void* take_one(Heap* heap, SizeClass size_class);
+
 // Called when the fast path cannot push: the bin is full, has no capacity yet, or is under watch,
 // as every bin is for its first pushes, which are checked one by one. So a program that frees an
 // interior pointer, or the same object twice, is caught at once where it does little of either, and

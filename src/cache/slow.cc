@@ -16,19 +16,13 @@ namespace loft {
 
 namespace {
 
-// For a thread without a block: one object, straight from the shared heap.
-void* allocate_shared(SizeClass size_class) {
-  Heap* heap = lifecycle::shared_heap();
-  if (heap == nullptr) return nullptr;
-  void* object = nullptr;
-  const os::Guard guard(heap->lock());
-  heap->refill(size_class, &object, 1);
-  return object;
-}
-
 void* allocate_class(SizeClass size_class) {
-  Thread* thread = lifecycle::attach_heap();
-  void* object = thread != nullptr ? bins::refill(thread, size_class) : allocate_shared(size_class);
+  void* object = nullptr;
+  if (Thread* thread = lifecycle::attach_heap(); LOFT_LIKELY(thread != nullptr)) {
+    object = bins::refill(thread, size_class);
+  } else if (Heap* heap = lifecycle::shared_heap(); heap != nullptr) {
+    object = bins::take_one(heap, size_class);
+  }
   return LOFT_LIKELY(object != nullptr) ? object : os::out_of_memory();
 }
 

@@ -27,18 +27,17 @@ bool outside_window(const Message* message) {
 unsigned Heap::refill(SizeClass size_class, void** slots, unsigned wanted) {
   counters_.refills.add(1);
   if (inbox_.maybe_pending()) drain(get(options.drain_bytes));
+  return take(size_class, slots, wanted);
+}
+
+unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
   unsigned taken = 0;
-  while (taken < wanted) {
-    Slab* slab = available_[size_class].front();
-    if (slab == nullptr) {
-      // What is there is enough: another slab only for a refill that would come back empty.
-      if (taken != 0) break;
-      slab = room_for(size_class);
-      if (slab == nullptr) break;
-    }
+  List<Slab>& list = available_[size_class];
+  while (taken < wanted && !list.empty()) {
+    Slab* slab = list.front();
     taken += slab->take(slots - taken, wanted - taken);
     if (slab->free == 0) {
-      available_[size_class].remove(slab);
+      list.remove(slab);
       slab->listed = false;
     }
     slab->check();
@@ -47,22 +46,22 @@ unsigned Heap::refill(SizeClass size_class, void** slots, unsigned wanted) {
   return taken;
 }
 
-// No slab of the class has room: looks for messages that the bounded drain left behind, then asks
-// heaps that nobody owns to let go of what they hold, then takes new memory.
-Slab* Heap::room_for(SizeClass size_class) {
+// Looks for messages that the bounded drain left behind, then asks heaps that nobody owns to let go
+// of what they hold, then takes new memory.
+unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned wanted) {
   if (inbox_.maybe_pending()) {
     inbox_.complete();  // the refill has drained before
     drain(get(options.drain_bytes));
-    if (Slab* slab = available_[size_class].front(); slab != nullptr) return slab;
+    if (const unsigned taken = take(size_class, slots, wanted); taken != 0) return taken;
   }
   registry::drain_parked();
   Slab* slab = slab::create(size_class, id_);
-  if (slab == nullptr) return nullptr;
+  if (slab == nullptr) return 0;
   counters_.slabs_created.add(1);
   counters_.slab_bytes.add(size_t{slab->shape().granules} << kGranuleLog);
   slab->listed = true;
   available_[size_class].push_front(slab);
-  return slab;
+  return take(size_class, slots, wanted);
 }
 
 // After objects came back to `slab`: lists it, or lets it go when it is wholly free and another

@@ -48,9 +48,13 @@ class alignas(64) Heap {
   // --- All below: under the lock. ---
 
   // Takes returned objects in (bounded by the option drain_bytes), then hands out up to `wanted`
-  // objects of a class: slots[0], slots[-1], ..., lowest address first within a slab. Makes a slab
-  // when there is none with room. Returns how many; 0 without memory.
+  // objects of a class from the slabs there are: slots[0], slots[-1], ..., lowest address first
+  // within a slab. Returns how many.
   unsigned refill(SizeClass size_class, void** slots, unsigned wanted);
+
+  // As refill, from messages that the bounded drain left behind, or from a new slab. 0 without
+  // memory.
+  unsigned refill_from_new(SizeClass size_class, void** slots, unsigned wanted);
 
   // Takes back objects that were this heap's: the caller collects the bits of one word, so that a
   // run of neighbours costs one visit.
@@ -69,7 +73,7 @@ class alignas(64) Heap {
  private:
   size_t receive(Message* message, unsigned first_word);
   void settle(Slab* slab);
-  Slab* room_for(SizeClass size_class);
+  unsigned take(SizeClass size_class, void** slots, unsigned wanted);
 
   os::Lock lock_;
   HeapId id_;
