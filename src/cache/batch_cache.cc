@@ -51,6 +51,33 @@ size_t place_for(Thread* thread, Entry entry) {
   return place;
 }
 
+// Puts the batch's words into messages, in the form that needs fewer of them. Returns how many
+// carriers it took.
+unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geometry& shape) {
+  const unsigned needed = records_needed(shape, batch.words);
+  if (Record* room = outbox.room_for(batch.owner, needed); room != nullptr) {
+    write_records(slab, shape, batch.words, room);
+    return 0;
+  }
+  // A carrier that its own batch fills at most half is worth opening for the next ones.
+  const unsigned capacity = record_capacity(shape.size);
+  if (2 * needed <= capacity) {
+    unsigned word = 0;
+    while (batch.words[word] == 0) ++word;
+    const size_t object = size_t{word} * 64 + highest_bit(batch.words[word]);
+    auto* carrier = reinterpret_cast<Message*>(batch.base + object * shape.size);
+    write_records(slab, shape, batch.words, carrier->records());
+    outbox.add_open(batch.owner, carrier, needed, capacity);
+    return 1;
+  }
+  unsigned messages = 0;
+  pack(batch.base, shape, batch.words, [&](Message* message) {
+    outbox.add(batch.owner, message);
+    ++messages;
+  });
+  return messages;
+}
+
 }  // namespace
 
 void add(Thread* thread, void* p, Entry entry) {
@@ -71,16 +98,12 @@ void add(Thread* thread, void* p, Entry entry) {
 void send(Thread* thread, size_t place) {
   Batch& batch = thread->batches[place];
   const Geometry& shape = geometry(thread->batch_classes[place]);
+  const uint32_t slab = thread->batch_keys[place];
   const uint32_t objects = batch.count();
   close(thread, place);
-  unsigned messages = 0;
-  pack(batch.base, shape, batch.words, [&](Message* message) {
-    thread->outbox.add(batch.owner, message);
-    ++messages;
-  });
   thread->counters.batches_sent.add(1);
   thread->counters.batch_objects.add(objects);
-  thread->counters.batch_messages.add(messages);
+  thread->counters.batch_messages.add(put_into_outbox(thread->outbox, batch, slab, shape));
   if (thread->outbox.add_bytes(size_t{objects} * shape.size, get(options.outbox_bytes))) {
     thread->counters.posts.add(thread->outbox.post());
   }
@@ -124,7 +147,7 @@ void send_single(void* p, Entry entry) {
       least<unsigned>(slab->shape().carrier_words, slab->shape().words - index / 64);
   for (unsigned i = 0; i < count; ++i) message->words()[i] = 0;
   message->words()[0] = uint64_t{1} << index % 64;
-  message->link.store(end_link(index / 64), memory_order_relaxed);
+  message->link.store(end_link(bitmap_tag(index / 64)), memory_order_relaxed);
   deliver({message, message});
 }
 

@@ -210,11 +210,11 @@ void review_one(Thread* thread) {
   release_array(thread, c);
 }
 
-// Objects for slots[0], slots[-1], ...: from the heap's slabs, and from a new slab when these have less
-// than half of what is wanted, because refills of three or four objects, just as they come home, cost
-// more than they save. The thread's own open batches come last, when there is no memory: an object of
-// another heap, used here, pulls its cache lines over from the core that wrote them, and taking those
-// first made the symmetric exchange 1.8 times as long.
+// Objects for slots[0], slots[-1], ...: from the heap's slabs, and from a new slab when these have
+// less than half of what is wanted, because refills of three or four objects, just as they come
+// home, cost more than they save. The thread's own open batches come last, when there is no memory:
+// an object of another heap, used here, pulls its cache lines over from the core that wrote them,
+// and taking those first made the symmetric exchange 1.8 times as long.
 unsigned fill(Thread* thread, SizeClass size_class, void** slots, unsigned wanted) {
   Heap* heap = thread->heap;
   const os::Guard guard(heap->lock());

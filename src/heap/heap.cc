@@ -18,8 +18,27 @@ constexpr size_t kDrainAllBytes = size_t{1} << 30;
   slab::report_misuse("write after free: damaged message in", message, slab);
 }
 
-bool outside_window(const Message* message) {
-  return !pagemap.contains(message) || !pagemap.of(message).is_slab();
+[[noreturn]] void report_lost(const Message* message) {
+  os::fault(Text() << "write after free: a message of returned objects leads to "
+                   << static_cast<const void*>(message) << ", which is no object of loft");
+}
+
+bool beyond_last_object(const Geometry& shape, unsigned word, uint64_t bits) {
+  const unsigned tail = shape.objects % 64;
+  return word + 1u == shape.words && tail != 0 && bits >> tail != 0;
+}
+
+// The slab that a record names, if heap `owner` has it and it has the word; otherwise nullptr.
+Slab* slab_of(const Record& record, HeapId owner) {
+  if (!metadata::contains(record.slab)) return nullptr;
+  auto* slab = metadata::at_index<Slab>(record.slab);
+  const void* base = reinterpret_cast<const void*>(slab->base);
+  if (!pagemap.contains(base)) return nullptr;
+  const Entry entry = pagemap.of(base);
+  const bool valid = entry.owner() == owner && entry.index() == record.slab &&
+                     record.word < slab->shape().words && record.freed != 0 &&
+                     !beyond_last_object(slab->shape(), record.word, record.freed);
+  return valid ? slab : nullptr;
 }
 
 }  // namespace
@@ -66,84 +85,90 @@ unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned want
 
 // After objects came back to `slab`: lists it, or lets it go when it is wholly free and another
 // slab of its class can serve the next refill.
-void Heap::settle(Slab* slab) {
-  List<Slab>& list = available_[slab->size_class];
-  if (!slab->listed) {
+LOFT_ALWAYS_INLINE void Heap::settle(Slab* slab) {
+  if (LOFT_UNLIKELY(!slab->listed)) {
     slab->listed = true;
-    list.push_front(slab);
+    available_[slab->size_class].push_front(slab);
   }
   slab->check();
-  if (LOFT_UNLIKELY(slab->empty()) && slab->next != slab->prev) {
-    list.remove(slab);
-    slab->listed = false;
-    counters_.slabs_released.add(1);
-    counters_.slab_bytes.add(-(size_t{slab->shape().granules} << kGranuleLog));
-    slab::destroy(slab);
-  }
+  if (LOFT_UNLIKELY(slab->empty()) && slab->next != slab->prev) release(slab);
+}
+
+void Heap::release(Slab* slab) {
+  available_[slab->size_class].remove(slab);
+  slab->listed = false;
+  counters_.slabs_released.add(1);
+  counters_.slab_bytes.add(-(size_t{slab->shape().granules} << kGranuleLog));
+  slab::destroy(slab);
 }
 
 void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
-  // The slack behind the last object is as long as an object at most: an address in it looks like
-  // one.
-  const size_t last = size_t{word} * 64 + highest_bit(freed);
-  if (LOFT_UNLIKELY(last >= slab->shape().objects)) {
-    slab::report_misuse("free of an address behind the last object",
-                        reinterpret_cast<const void*>(slab->base + last * slab->shape().size),
-                        slab);
-  }
   const unsigned objects = count_bits(freed);
   slab->put_word(word, freed, objects);
   counters_.allocated_bytes.add(-(objects * size_t{slab->shape().size}));
   settle(slab);
 }
 
-size_t Heap::receive(Message* message, unsigned first_word) {
-  Slab* slab = slab::at(pagemap.of(message));
+void Heap::receive_bitmap(Message* message, unsigned first_word, Slab* slab, Received& received) {
   const Geometry& shape = slab->shape();
   if (LOFT_UNLIKELY(first_word >= shape.words)) report_damaged(message, slab);
-  const unsigned count = least<unsigned>(shape.carrier_words, shape.words - first_word);
+  const unsigned end = least<unsigned>(first_word + shape.carrier_words, shape.words);
   unsigned objects = 0;
-  uint64_t summary = 0;
-  for (unsigned i = 0; i < count; ++i) {
-    const uint64_t freed = message->words()[i];
+  for (unsigned word = first_word; word < end; ++word) {
+    const uint64_t freed = message->words()[word - first_word];
     if (freed == 0) continue;
-    const uint64_t before = slab->bits[first_word + i];
-    if (LOFT_UNLIKELY((before & freed) != 0)) {
-      slab->report_double_free(first_word + i, before & freed);
-    }
-    slab->bits[first_word + i] = before | freed;
-    summary |= uint64_t{1} << (first_word + i);
-    objects += count_bits(freed);
+    if (LOFT_UNLIKELY(beyond_last_object(shape, word, freed))) report_damaged(message, slab);
+    const unsigned count = count_bits(freed);
+    slab->put_word(word, freed, count);
+    objects += count;
   }
-  slab->summary |= summary;
-  slab->free += objects;
-  // Bits beyond the last object make the sum too large, or stand in the last word.
-  const unsigned tail = shape.objects % 64;
-  if (LOFT_UNLIKELY(objects == 0 || (tail != 0 && slab->bits[shape.words - 1] >> tail != 0))) {
-    report_damaged(message, slab);
-  }
+  if (LOFT_UNLIKELY(objects == 0)) report_damaged(message, slab);
+  received.objects += objects;
+  received.bytes += objects * size_t{shape.size};
   settle(slab);
-  const size_t bytes = objects * size_t{shape.size};
-  counters_.messages_received.add(1);
-  counters_.objects_received.add(objects);
-  counters_.allocated_bytes.add(-bytes);
-  return bytes;
+}
+
+// From the last record to the first: the carrier's own slab is named by the first ones, so that it
+// is not let go, and the carrier with it, before all others have been read.
+void Heap::receive_records(Message* message, unsigned count, Received& received) {
+  if (LOFT_UNLIKELY(count - 1 >= kMaxRecords)) report_lost(message);
+  while (count-- != 0) {
+    const Record record = message->records()[count];
+    Slab* slab = slab_of(record, id_);
+    if (LOFT_UNLIKELY(slab == nullptr)) report_lost(message);
+    const unsigned objects = count_bits(record.freed);
+    slab->put_word(record.word, record.freed, objects);
+    received.objects += objects;
+    received.bytes += objects * size_t{slab->shape().size};
+    settle(slab);
+  }
 }
 
 bool Heap::drain(size_t budget) {
   Forwarder forwarder(id_);
-  const bool more = inbox_.drain(budget, [&](Message* message, unsigned first_word) -> size_t {
-    if (LOFT_UNLIKELY(outside_window(message))) {
-      os::fault(Text() << "write after free: a message of returned objects leads to "
-                       << static_cast<const void*>(message) << ", which is no object of loft");
+  Received received;
+  const bool more = inbox_.drain(budget, [&](Message* message, Tag tag) -> size_t {
+    if (LOFT_UNLIKELY(!pagemap.contains(message))) report_lost(message);
+    const Entry entry = pagemap.of(message);
+    if (LOFT_UNLIKELY(entry.owner() != id_)) {
+      if (!entry.is_slab()) report_lost(message);
+      message->link.store(end_link(tag), memory_order_relaxed);
+      forwarder.add(entry.owner(), message);
+      return kGranule;  // forwarding is work too: a drain stays bounded
     }
-    const HeapId owner = destination(message);
-    if (LOFT_LIKELY(owner == id_)) return receive(message, first_word);
-    message->link.store(end_link(first_word), memory_order_relaxed);
-    forwarder.add(owner, message);
-    return kGranule;  // forwarding is work too: a drain stays bounded
+    const size_t bytes_before = received.bytes;
+    ++received.messages;
+    if (has_records(tag)) {
+      receive_records(message, record_count_in(tag), received);
+    } else {
+      receive_bitmap(message, first_word_in(tag), slab::at(entry), received);
+    }
+    return received.bytes - bytes_before;
   });
   counters_.drains.add(1);
+  counters_.messages_received.add(received.messages);
+  counters_.objects_received.add(received.objects);
+  counters_.allocated_bytes.add(-received.bytes);
   if (LOFT_UNLIKELY(forwarder.messages() != 0)) {
     counters_.forwards.add(forwarder.messages());
     counters_.posts.add(forwarder.post());

@@ -71,8 +71,15 @@ class alignas(64) Heap {
   Heap* next_parked = nullptr;  // guarded by the lock in heap/registry.cc
 
  private:
-  size_t receive(Message* message, unsigned first_word);
+  struct Received {
+    unsigned long messages = 0;
+    unsigned long objects = 0;
+    size_t bytes = 0;
+  };
+  void receive_bitmap(Message* message, unsigned first_word, Slab* slab, Received& received);
+  void receive_records(Message* message, unsigned count, Received& received);
   void settle(Slab* slab);
+  void release(Slab* slab);
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
 
   os::Lock lock_;

@@ -34,7 +34,7 @@ class Inbox {
     old_back->link.store(link | reinterpret_cast<uint64_t>(chain.first), memory_order_release);
   }
 
-  // Consumer only, under the heap's lock. Calls consume(message, first_word), which returns the
+  // Consumer only, under the heap's lock. Calls consume(message, tag), which returns the
   // bytes it took in, for each message whose link is set, until `budget` bytes are reached, and for
   // one at least, so that who repeats it comes to an end. The message may be reused as soon as
   // consume is called. True if it stopped for the budget.
@@ -56,7 +56,7 @@ class Inbox {
       if (message == &stub_) {
         stub_queued_ = false;
       } else {
-        taken += consume(message, first_word_in(link));
+        taken += consume(message, tag_in(link));
       }
       message = next;
     }

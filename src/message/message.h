@@ -1,12 +1,17 @@
-// A message: freed objects of one slab on their way home, written into one of them (the carrier).
-// Its payload is a piece of the slab's bitmap, so the owner ORs a few words and touches no other
-// freed object (a batch that costs the same however many objects it carries: ISMM'24 3.2).
+// A message: freed objects on their way home, written into one of them (the carrier). The owner
+// touches no other freed object (a batch costs the same however many objects it carries:
+// ISMM'24 3.2). Its payload has one of two forms:
 //
-//   link      next message, 48 bits | index of the first bitmap word carried, 16 bits
-//   words     as many bitmap words as fit behind the link, no more than the slab has left
+//   bitmap    a piece of the bitmap of the carrier's slab: as many words as fit behind the link, no
+//             more than the slab has left. For a batch that is dense.
+//   records   {slab, word, bits} for any slabs of one owner. For batches of a few objects, of which
+//             one carrier then brings home many: what a message costs is the way of its cache line
+//             from core to core.
 //
-// The carrier's own bit is among them. Which slab and which owner follows from the carrier's
-// address.
+//   link      next message, 48 bits | tag, 16 bits: form and first word, or form and record count
+//
+// The carrier's own bit is among the payload; with records, among the first ones, of its own batch.
+// Which owner it is for follows from the carrier's address.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +22,19 @@
 
 namespace loft {
 
+// The bits of one bitmap word of one slab.
+struct Record {
+  uint32_t slab;  // metadata index
+  uint32_t word;
+  uint64_t freed;
+};
+static_assert(sizeof(Record) == 16);
+
 struct Message {
   Atomic<uint64_t> link;
 
   uint64_t* words() { return reinterpret_cast<uint64_t*>(this + 1); }
+  Record* records() { return reinterpret_cast<Record*>(this + 1); }
 };
 
 inline constexpr unsigned kLinkPointerBits = 48;
@@ -29,11 +43,25 @@ inline constexpr uint64_t kLinkPointerMask = (uint64_t{1} << kLinkPointerBits) -
 inline Message* next_in(uint64_t link) {
   return reinterpret_cast<Message*>(link & kLinkPointerMask);
 }
-constexpr unsigned first_word_in(uint64_t link) {
-  return static_cast<unsigned>(link >> kLinkPointerBits);
-}
-constexpr uint64_t end_link(unsigned first_word) {
-  return uint64_t{first_word} << kLinkPointerBits;
+
+using Tag = uint16_t;
+
+constexpr Tag kRecordsForm = 0x8000;
+constexpr Tag bitmap_tag(unsigned first_word) { return static_cast<Tag>(first_word); }
+constexpr Tag records_tag(unsigned count) { return static_cast<Tag>(kRecordsForm | count); }
+constexpr bool has_records(Tag tag) { return (tag & kRecordsForm) != 0; }
+constexpr unsigned first_word_in(Tag tag) { return tag; }
+constexpr unsigned record_count_in(Tag tag) { return tag & ~unsigned{kRecordsForm}; }
+
+constexpr Tag tag_in(uint64_t link) { return static_cast<Tag>(link >> kLinkPointerBits); }
+constexpr uint64_t end_link(Tag tag) { return uint64_t{tag} << kLinkPointerBits; }
+
+// How many records fit into a carrier of `size` bytes. More than some would only lengthen the time
+// between two looks at a drain's budget.
+inline constexpr unsigned kMaxRecords = 127;
+constexpr unsigned record_capacity(size_t size) {
+  const size_t fitting = (size - sizeof(Message)) / sizeof(Record);
+  return fitting < kMaxRecords ? static_cast<unsigned>(fitting) : kMaxRecords;
 }
 
 // Messages linked by one thread before anybody else sees them. Relaxed everywhere: the exchange or

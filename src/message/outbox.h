@@ -49,7 +49,7 @@ class Buckets {
     return sent;
   }
 
-  bool empty() const { return used_ == 0; }
+  uint64_t used() const { return used_; }
 
  private:
   uint64_t used_;
@@ -61,18 +61,53 @@ class Outbox {
  public:
   void add(HeapId owner, Message* message) { buckets_.append(owner % kBuckets, message); }
 
+  // A message with records and room for more of them, for each bucket: later batches for the same
+  // owner join it instead of sending a carrier of their own.
+  //
+  // Adds `message`, which has room for `capacity` records in all.
+  void add_open(HeapId owner, Message* message, unsigned count, unsigned capacity) {
+    add(owner, message);
+    message->link.store(end_link(records_tag(count)), memory_order_relaxed);
+    open_[owner % kBuckets] =
+        Open{message, owner, static_cast<uint16_t>(count), static_cast<uint16_t>(capacity)};
+  }
+
+  // Where `needed` more records for `owner` may be written; nullptr if there is no such room.
+  Record* room_for(HeapId owner, unsigned needed) {
+    Open& open = open_[owner % kBuckets];
+    if (open.owner != owner || unsigned{open.capacity} - open.count < needed) return nullptr;
+    Record* room = open.message->records() + open.count;
+    open.count = static_cast<uint16_t>(open.count + needed);
+    // The message may be linked to a next one already: only its tag changes.
+    const uint64_t link = open.message->link.load(memory_order_relaxed);
+    open.message->link.store((link & kLinkPointerMask) | end_link(records_tag(open.count)),
+                             memory_order_relaxed);
+    return room;
+  }
+
   // Accounts the objects that were just added; true once `limit` bytes wait.
   bool add_bytes(size_t bytes, size_t limit) { return (bytes_ += bytes) >= limit; }
 
   unsigned post() {
     bytes_ = 0;
+    for (uint64_t used = buckets_.used(); used != 0; used &= used - 1) {
+      open_[lowest_bit(used)].owner = kNoHeap;
+    }
     return buckets_.deliver_all();
   }
 
-  bool empty() const { return buckets_.empty(); }
+  bool empty() const { return buckets_.used() == 0; }
 
  private:
+  struct Open {  // no owner: none
+    Message* message;
+    HeapId owner;
+    uint16_t count;
+    uint16_t capacity;
+  };
+
   Buckets buckets_;
+  Open open_[kBuckets];
   size_t bytes_;
 };
 

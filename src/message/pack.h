@@ -1,5 +1,6 @@
-// Packs an open batch into messages: each carrier is a freed object of the batch, each takes the
-// words that fit into it, starting with a word that is not empty.
+// Packs an open batch into messages of the bitmap form: each carrier is a freed object of the
+// batch, each takes the words that fit into it, starting with a word that is not empty. And into
+// records, for a carrier that takes batches of several slabs.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +33,28 @@ void pack(uintptr_t base, const Geometry& shape, uint64_t* words, Emit&& emit) {
       message->words()[i] = words[word + i];
       words[word + i] = 0;
     }
-    message->link.store(end_link(word), memory_order_relaxed);
+    message->link.store(end_link(bitmap_tag(word)), memory_order_relaxed);
     compiler_fence();
     emit(message);
     word += count;
   }
+}
+
+// How many records a batch is.
+inline unsigned records_needed(const Geometry& shape, const uint64_t* words) {
+  unsigned needed = 0;
+  for (unsigned word = 0; word < shape.words; ++word) needed += words[word] != 0 ? 1u : 0u;
+  return needed;
+}
+
+// Writes a batch as records and clears its words. Returns the end of what it wrote.
+inline Record* write_records(uint32_t slab, const Geometry& shape, uint64_t* words, Record* to) {
+  for (unsigned word = 0; word < shape.words; ++word) {
+    if (words[word] == 0) continue;
+    *to++ = Record{slab, word, words[word]};
+    words[word] = 0;
+  }
+  return to;
 }
 
 }  // namespace loft

@@ -29,6 +29,11 @@ inline uint32_t index_of(const void* block) {
   return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(block) - window.metadata.base) /
                                kMetadataUnit);
 }
+// Whether an index from doubtful memory may be followed.
+inline bool contains(uint32_t index) {
+  return index != 0 &&
+         uint64_t{index} * kMetadataUnit < window.metadata.committed - window.metadata.base;
+}
 template <class T>
 T* at_index(uint32_t index) {
   return reinterpret_cast<T*>(window.metadata.base + uint64_t{index} * kMetadataUnit);
