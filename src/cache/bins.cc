@@ -13,10 +13,10 @@ constexpr size_t kClassBytes = 128 * 1024;  // of one class in one cache: deep L
                                             // small objects stay inside it (with 64 entries: 1.5x)
 constexpr unsigned kMaxCapacity = 1023;
 constexpr unsigned kMinCapacity = 3;
-constexpr size_t kFirstBytes = 2048;    // a small process keeps its arrays within a few lines
-constexpr size_t kStreamBytes = 8192;   // what a stream of allocations may grow a bin to
-constexpr unsigned kStreak = 2;         // refills in a row that make a stream
-constexpr uint8_t kWatchedPushes = 32;  // a bin's first pushes are checked one by one
+constexpr size_t kFirstBytes = 2048;        // a small process keeps its arrays within a few lines
+constexpr size_t kStreamBytes = 64 * 1024;  // what a stream of allocations may grow a bin to
+constexpr unsigned kStreak = 2;             // refills in a row that make a stream
+constexpr uint8_t kWatchedPushes = 32;      // a bin's first pushes are checked one by one
 constexpr uint8_t kReviewEvery = 64;  // refills; a round of all bins takes kSizeClasses times that
 
 // 2^k - 1 for some k: with the null slot, the array fills whole cache lines.
