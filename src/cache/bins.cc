@@ -261,6 +261,7 @@ void* refill(Thread* thread, SizeClass size_class) {
   if (taken < wanted) {
     __builtin_memmove(bin.top + 1, highest - taken + 1, taken * sizeof(void*));
   }
+  compiler_fence();  // as in deallocate
   bin.top += taken - 1;
   return bin.top[1];
 }
@@ -274,7 +275,9 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p) {
     set_limit(bin, state);
   }
   if (count(bin, state) == state.capacity && !make_room(thread, size_class)) return false;
-  *++bin.top = p;
+  bin.top[1] = p;
+  compiler_fence();  // as in deallocate
+  ++bin.top;
   return true;
 }
 

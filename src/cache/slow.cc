@@ -127,7 +127,7 @@ size_t trim(size_t pad) {
   for (unsigned id = 1; id <= registry::count(); ++id) {
     Heap* heap = registry::at(id);
     if (!heap->parked() || !heap->lock().try_lock()) continue;
-    heap->drain_all();
+    if (heap->parked()) heap->drain_all();  // asked again, as in drain_parked
     heap->lock().unlock();
   }
   return span::purge(pad);

@@ -62,9 +62,12 @@ void drain_parked() {
     // A shared cursor: callers spread over the heaps. Relaxed: any distribution will do.
     Heap* heap = at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
     if (!heap->parked() || !heap->inbox().maybe_pending() || !heap->lock().try_lock()) continue;
-    heap->drain(kParkedBytes);
-    heap->inbox().complete();
-    heap->drain(kParkedBytes);
+    // Asked again: an owner that has had the lock since may look at its bitmaps without it.
+    if (heap->parked()) {
+      heap->drain(kParkedBytes);
+      heap->inbox().complete();
+      heap->drain(kParkedBytes);
+    }
     heap->lock().unlock();
   }
 }

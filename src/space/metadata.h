@@ -29,10 +29,11 @@ inline uint32_t index_of(const void* block) {
   return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(block) - window.metadata.base) /
                                kMetadataUnit);
 }
-// Whether an index from doubtful memory may be followed.
+// Whether an index from doubtful memory may be followed. Another thread may be growing the region:
+// what it adds is not behind an index that we hold.
 inline bool contains(uint32_t index) {
-  return index != 0 &&
-         uint64_t{index} * kMetadataUnit < window.metadata.committed - window.metadata.base;
+  const uintptr_t committed = __atomic_load_n(&window.metadata.committed, __ATOMIC_RELAXED);
+  return index != 0 && uint64_t{index} * kMetadataUnit < committed - window.metadata.base;
 }
 template <class T>
 T* at_index(uint32_t index) {

@@ -75,7 +75,7 @@ bool Region::grow(uintptr_t target) {
   const uintptr_t wanted = least(end, round_up(most(needed, committed + ahead), kGranule));
   for (const uintptr_t to : {wanted, needed}) {
     if (os::commit(reinterpret_cast<void*>(committed), to - committed, ours)) {
-      committed = to;
+      __atomic_store_n(&committed, to, __ATOMIC_RELAXED);  // metadata::contains
       return true;
     }
   }
