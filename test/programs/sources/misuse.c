@@ -54,6 +54,8 @@ int main(int argc, char** argv) {
   char* large = malloc(3000000);
   memset(small, 1, 64);
   memset(large, 1, 3000000);
+  // What a first thread needs is not to be put where `large` was.
+  in_thread(free_it, NULL);
 
   if (strcmp(what, "interior") == 0) {
     free(mistaken(small + 16));
@@ -88,20 +90,25 @@ int main(int argc, char** argv) {
     char* lonely = malloc(6000);
     free(mistaken(lonely + malloc_usable_size(lonely)));
   } else if (strcmp(what, "double") == 0) {
+    mistaken(small);
     free(small);
-    free(mistaken(small));
+    free(small);
   } else if (strcmp(what, "double-other-thread") == 0) {
+    mistaken(small);
     in_thread(free_it, small);
-    free(mistaken(small));
+    free(small);
   } else if (strcmp(what, "double-two-threads") == 0) {
+    mistaken(small);
     in_thread(free_it, small);
-    in_thread(free_and_churn, mistaken(small));
+    in_thread(free_and_churn, small);
   } else if (strcmp(what, "double-large") == 0) {
+    mistaken(large);
     free(large);
-    free(mistaken(large));
+    free(large);
   } else if (strcmp(what, "double-large-other-thread") == 0) {
+    mistaken(large);
     in_thread(free_it, large);
-    free(mistaken(large));
+    free(large);
   } else if (strcmp(what, "nothing") == 0) {
     in_thread(free_it, small);
     free(large);
