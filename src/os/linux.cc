@@ -49,7 +49,16 @@ bool map_at(void* at, size_t bytes, int protection, bool reserved) {
 KeepErrno::KeepErrno() : saved_(errno) {}
 KeepErrno::~KeepErrno() { errno = saved_; }
 
-size_t page_size() { return getauxval(AT_PAGESZ); }
+size_t page_size() {
+  // Looking it up walks the auxiliary vector. Relaxed: every thread finds the same number.
+  static constinit Atomic<size_t> known{0};
+  size_t size = known.load(memory_order_relaxed);
+  if (size == 0) {
+    size = getauxval(AT_PAGESZ);
+    known.store(size, memory_order_relaxed);
+  }
+  return size;
+}
 
 void* reserve(size_t bytes) {
   const KeepErrno keep;

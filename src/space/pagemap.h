@@ -70,8 +70,8 @@ inline constexpr unsigned kAlignmentLog = 4;
 inline constexpr size_t kAlignment = size_t{1} << kAlignmentLog;
 
 // Set once, before the first object exists, and constant from then on. The table covers the whole
-// window; what is not committed of it reads as zero.
-struct Pagemap {
+// window; what is not committed of it reads as zero. A cache line of its own: every free reads it.
+struct alignas(64) Pagemap {
   uintptr_t base = 0;
   uint64_t limit = 0;  // of the window, in units of kAlignment
   Entry* entries = nullptr;

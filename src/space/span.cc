@@ -20,7 +20,7 @@ namespace span {
 namespace {
 
 constinit os::Lock lock;
-constinit bool initialised = false;
+constinit Atomic<bool> initialised{false};
 
 // Granules at and above the frontier were never handed out.
 constinit uintptr_t frontier = 0;
@@ -55,7 +55,21 @@ void unlink(Span* s) {
   name_ends(s, Entry{});
 }
 
-void discard_descriptor(Span* s) { metadata::release(s, sizeof(Span)); }
+// Descriptors not in use, linked by `next`: spans split and join all the time, and this lock is
+// held anyway.
+constinit Span* spare = nullptr;
+
+Span* new_descriptor() {
+  if (spare == nullptr) return static_cast<Span*>(metadata::allocate(sizeof(Span)));
+  Span* descriptor = spare;
+  spare = descriptor->next;
+  return descriptor;
+}
+
+void discard_descriptor(Span* s) {
+  s->next = spare;
+  spare = s;
+}
 
 // Lists [base, base + granules) as free, joined with free neighbours of its kind. Without memory
 // for a descriptor the granules are lost to the window; a dirty range gives its pages back first.
@@ -79,7 +93,7 @@ void insert(uintptr_t base, size_t granules, bool dirty) {
     }
   }
   if (joined == nullptr) {
-    void* block = metadata::allocate(sizeof(Span));
+    void* block = new_descriptor();
     if (block == nullptr) {
       if (dirty) os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
       return;
@@ -143,14 +157,16 @@ Range acquire_locked(size_t granules) {
 }  // namespace
 
 bool initialise() {
+  // Acquire pairs with the release below: the pagemap is laid out.
+  if (LOFT_LIKELY(initialised.load(memory_order_acquire))) return true;
   const os::Guard guard(lock);
-  if (initialised) return true;
+  if (initialised.load(memory_order_relaxed)) return true;
   if (!open_window()) return false;
   pagemap.base = window.heap.base;
   pagemap.entries = reinterpret_cast<Entry*>(window.pagemap.base);
   pagemap.limit = (window.heap.end - window.heap.base) >> kAlignmentLog;
   frontier = window.heap.base;
-  initialised = true;
+  initialised.store(true, memory_order_release);
   return true;
 }
 
