@@ -100,11 +100,10 @@ ROWS = (
     xmalloc(2, full_only=True),
     xmalloc(4, full_only=True),
     xmalloc(100),
-    Row("pipeline", PASSING, 2, "pipeline"),
-    Row("pipeline, slow consumer", PASSING, 2, "pipeline --consumer-pause=1"),
-    Row(
-        "pipeline, slow producer", PASSING, 2, "pipeline --producer-pause=1 --count=10000000", True
-    ),
+    Row("pipeline", PASSING, 2, "pipeline --count=5000000"),
+    Row("pipeline, consumer reads", PASSING, 2, "pipeline --count=5000000 --read=1"),
+    Row("pipeline, full", PASSING, 2, "pipeline --count=5000000 --consumer-pause=4"),
+    Row("pipeline, empty", PASSING, 2, "pipeline --count=5000000 --producer-pause=4"),
     Row("symmetric exchange", MANY, 2, "symmetric_exchange"),
     Row("larson, 1 thread", MANY, 1, "larson --threads=1", True),
     Row("larson, 2 threads", MANY, 2, "larson"),
