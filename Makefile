@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run test bench peers install format lint clean
+.PHONY: all run test bench results peers install format lint clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -32,6 +32,13 @@ bench: all peers
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	@cmake --build --preset release
 	@$(PYTHON) tools/bench.py $(BENCH)
+	@$(MAKE) --no-print-directory results
+
+# docs/results.md and its picture, from what the last bench measured.
+results: $(VENV)/ready
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r tools/requirements-bench.txt
+	@$(PYTHON) tools/results.py
+	@$(PYTHON) tools/picture.py
 
 install: all
 	@DESTDIR=$(DESTDIR) cmake --install build

@@ -255,7 +255,7 @@ def main(
     ] = Effort.QUICK,
     rows: Annotated[str, typer.Option(help="patterns of row names, comma-separated")] = "*",
     with_: Annotated[str, typer.Option("--with", help="patterns of allocator names")] = "*",
-    runs: Annotated[int, typer.Option(min=1, help="interleaved runs; default 3, full 9")] = 0,
+    runs: Annotated[int, typer.Option(min=0, help="interleaved runs; 0: three, full nine")] = 0,
     out: Annotated[Path, typer.Option(help="where the JSON goes")] = BUILD / "bench.json",
     list_: Annotated[bool, typer.Option("--list", help="list the rows and stop")] = False,
 ) -> None:
