@@ -19,6 +19,20 @@ constinit FreeBlock* free_blocks[kMetadataMaxBlock / kMetadataUnit + 1];
 constinit uintptr_t frontier = 0;
 constinit Counter used;
 
+// Out of address space: the smallest free block that is larger, its rest listed under its own size.
+void* split_larger(size_t units) {
+  for (size_t larger = units + 1; larger <= kMetadataMaxBlock / kMetadataUnit; ++larger) {
+    FreeBlock* block = free_blocks[larger];
+    if (block == nullptr) continue;
+    free_blocks[larger] = block->next;
+    void* rest = reinterpret_cast<char*>(block) + units * kMetadataUnit;
+    free_blocks[larger - units] = new (rest) FreeBlock{free_blocks[larger - units]};
+    __builtin_memset(static_cast<void*>(block), 0, units * kMetadataUnit);
+    return block;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 void* allocate(size_t bytes) {
@@ -30,9 +44,13 @@ void* allocate(size_t bytes) {
     __builtin_memset(block, 0, units * kMetadataUnit);
   } else {
     if (frontier == 0) frontier = window.metadata.base + kMetadataUnit;
-    if (!window.metadata.grow(frontier + units * kMetadataUnit)) return nullptr;
-    block = reinterpret_cast<void*>(frontier);
-    frontier += units * kMetadataUnit;
+    if (window.metadata.grow(frontier + units * kMetadataUnit)) {
+      block = reinterpret_cast<void*>(frontier);
+      frontier += units * kMetadataUnit;
+    } else {
+      block = split_larger(units);
+      if (block == nullptr) return nullptr;
+    }
   }
   used.add(units * kMetadataUnit);
   return block;

@@ -150,8 +150,14 @@ Range acquire_locked(size_t granules) {
     }
   }
   const uintptr_t base = frontier;
-  if (!advance_frontier(granules << kGranuleLog)) return {};
-  return {base, true};
+  if (advance_frontier(granules << kGranuleLog)) return {base, true};
+  // Clean and dirty spans do not join: once all are clean, what is free is in its largest pieces.
+  if (purge_locked(0) == 0) return {};
+  Span* s = bins[false].find(granules);
+  if (s == nullptr) return {};
+  const Range range{s->base, true};
+  take_front(s, granules);
+  return range;
 }
 
 }  // namespace
