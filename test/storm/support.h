@@ -1,0 +1,147 @@
+// What the storms share: how much to do, objects that know who they are, and how things must stand
+// when everybody has gone home.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "loft/loft.h"
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define STORM_THREAD_SANITIZER 1
+#elif __has_feature(address_sanitizer)
+#define STORM_ADDRESS_SANITIZER 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define STORM_THREAD_SANITIZER 1
+#elif defined(__SANITIZE_ADDRESS__)
+#define STORM_ADDRESS_SANITIZER 1
+#endif
+
+namespace storm {
+
+#if defined(STORM_THREAD_SANITIZER)
+inline constexpr unsigned kSlowdown = 20;
+#elif defined(STORM_ADDRESS_SANITIZER) || defined(LOFT_DEBUG)
+inline constexpr unsigned kSlowdown = 8;
+#else
+inline constexpr unsigned kSlowdown = 1;
+#endif
+
+// Rounds of a storm: as many as an optimised build does within seconds.
+constexpr unsigned scaled(unsigned rounds) {
+  return rounds < 2 * kSlowdown ? 2 : rounds / kSlowdown;
+}
+
+// Objects say who they are and how long, and every further word of them depends on both and on its
+// place: an object handed out twice, cut short, or written to by the allocator does not pass.
+// Beyond a page's worth only some words are written.
+inline uint64_t word_of(uint64_t id, size_t i) { return (id + 1) * 0x9E3779B97F4A7C15u ^ i; }
+constexpr size_t stride_for(size_t size) { return size <= 4096 ? 1 : 61; }
+
+inline constexpr size_t kLeastSize = 16;
+
+inline void stamp(void* p, uint64_t id, size_t size) {
+  auto* words = static_cast<uint64_t*>(p);
+  words[0] = id;
+  words[1] = size;
+  for (size_t i = 2; i < size / 8; i += stride_for(size)) words[i] = word_of(id, i);
+}
+
+inline uint64_t id_of(const void* p) { return static_cast<const uint64_t*>(p)[0]; }
+inline size_t size_of(const void* p) { return static_cast<const uint64_t*>(p)[1]; }
+
+// Of its first `kept` bytes, if a realloc cut it short.
+inline bool intact(const void* p, uint64_t id, size_t size, size_t kept = SIZE_MAX) {
+  const auto* words = static_cast<const uint64_t*>(p);
+  if (words[0] != id || words[1] != size) return false;
+  for (size_t i = 2; i < (kept < size ? kept : size) / 8; i += stride_for(size)) {
+    if (words[i] != word_of(id, i)) return false;
+  }
+  return true;
+}
+
+inline void* make(uint64_t id, size_t size) {
+  void* p = loft_malloc(size);
+  if (p != nullptr) stamp(p, id, size);
+  return p;
+}
+
+// Checks that the object is the one expected, then frees it. Returns how many faults it saw.
+inline unsigned check_and_free(void* p, uint64_t id, size_t size) {
+  const bool good = intact(p, id, size);
+  loft_free(p);
+  return good ? 0 : 1;
+}
+
+// A one-way street: every object has a slot of its own, so nothing tells the sender how far the
+// receiver is. Whatever orders the receiver's free before the sender's next use of the object is
+// loft's doing alone, and the thread sanitizer sees whether it is there.
+class Street {
+ public:
+  explicit Street(size_t objects) : slots_(new std::atomic<void*>[objects]()) {}
+
+  void put(size_t i, void* p) { slots_[i].store(p, std::memory_order_release); }
+  void* try_take(size_t i) const { return slots_[i].load(std::memory_order_acquire); }
+  void* take(size_t i) const {
+    for (;;) {
+      if (void* p = try_take(i); p != nullptr) return p;
+      sched_yield();
+    }
+  }
+
+ private:
+  std::unique_ptr<std::atomic<void*>[]> slots_;
+};
+
+// Runs body(0), ..., body(count - 1), each on a thread of its own, to the end.
+template <class Body>
+void on_threads(unsigned count, Body body) {
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  for (unsigned i = 0; i < count; ++i) threads.emplace_back(body, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+inline loft_stats_t stats() {
+  loft_stats_t s = {};
+  s.struct_size = sizeof(s);
+  EXPECT_EQ(loft_stats(&s), 0);
+  return s;
+}
+
+// With this thread alone left: every message has arrived. A message takes three hops at most, and
+// one trim may pass a heap before another one has forwarded to it.
+inline loft_stats_t stats_at_rest() {
+  for (int hop = 0; hop < 4; ++hop) loft_malloc_trim(0);
+  return stats();
+}
+
+// A storm starts and ends with one thread and no object.
+class Storm : public testing::Test {
+ protected:
+  // Nothing was lost on its way, and what is kept for each heap is at most one slab of each class
+  // that the storm used: `classes` of them, their slabs of `slab` bytes at most.
+  void expect_all_home(size_t classes, size_t slab = 64 << 10) const {
+    const loft_stats_t s = stats_at_rest();
+    EXPECT_EQ(s.batch_objects, s.objects_received);
+    EXPECT_EQ(s.allocated_bytes, 0u);
+    EXPECT_EQ(s.large_bytes, 0u);
+    EXPECT_LE(s.slab_bytes, before_.slab_bytes + s.heaps * classes * slab);
+    EXPECT_EQ(s.dirty_bytes, 0u);
+  }
+
+  const loft_stats_t before_ = stats_at_rest();
+};
+
+}  // namespace storm
