@@ -1,0 +1,209 @@
+// The system floor: pages, errno, the lock, reports.
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "os/fault.h"
+#include "os/lock.h"
+#include "os/os.h"
+
+namespace loft {
+namespace {
+
+bool reads_zero(const char* bytes, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (bytes[i] != 0) return false;
+  }
+  return true;
+}
+
+TEST(Pages, SizeIsTheSystems) {
+  EXPECT_EQ(os::page_size(), static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+}
+
+TEST(Pages, CommitDiscardAndCommitAgain) {
+  const size_t bytes = 8 * os::page_size();
+  auto* at = static_cast<char*>(os::reserve(bytes));
+  ASSERT_NE(at, nullptr);
+  ASSERT_TRUE(os::commit(at, bytes, true));
+  EXPECT_TRUE(reads_zero(at, bytes));
+  memset(at, 1, bytes);
+  // A part gives its memory back, the rest keeps its bytes.
+  ASSERT_TRUE(os::discard(at + bytes / 4, bytes / 2));
+  EXPECT_TRUE(reads_zero(at + bytes / 4, bytes / 2));
+  EXPECT_EQ(at[bytes / 4 - 1], 1);
+  EXPECT_EQ(at[bytes * 3 / 4], 1);
+  ASSERT_TRUE(os::commit(at, bytes, true));
+  EXPECT_TRUE(reads_zero(at, bytes));
+  os::unreserve(at, bytes);
+}
+
+TEST(Pages, UnreservedCommitFailsWhereSomebodyIs) {
+  const size_t bytes = 4 * os::page_size();
+  void* at = os::reserve(bytes);
+  ASSERT_NE(at, nullptr);
+  errno = 4711;
+  EXPECT_FALSE(os::commit(at, bytes, false));
+  EXPECT_EQ(errno, 4711);
+  os::unreserve(at, bytes);
+  EXPECT_TRUE(os::commit(at, bytes, false));
+  os::unreserve(at, bytes);
+}
+
+TEST(Pages, ZerosAreReadable) {
+  const size_t bytes = 4 * os::page_size();
+  auto* at = static_cast<char*>(os::reserve(bytes));
+  ASSERT_TRUE(os::map_zeros(at, bytes, true));
+  EXPECT_TRUE(reads_zero(at, bytes));
+  os::unreserve(at, bytes);
+}
+
+TEST(Pages, MoveTakesTheBytesAlong) {
+  const size_t bytes = 4 * os::page_size();
+  auto* from = static_cast<char*>(os::reserve(2 * bytes));
+  char* to = from + bytes;
+  ASSERT_TRUE(os::commit(from, 2 * bytes, true));
+  memset(from, 7, bytes);
+  memset(to, 9, bytes);
+  if (!os::move_pages(from, to, bytes)) GTEST_SKIP() << "the kernel cannot move pages";
+  EXPECT_EQ(to[0], 7);
+  EXPECT_EQ(to[bytes - 1], 7);
+  // The source is still ours, and empty.
+  EXPECT_TRUE(reads_zero(from, bytes));
+  os::unreserve(from, 2 * bytes);
+}
+
+TEST(Pages, RefusalsKeepErrno) {
+  errno = 4711;
+  EXPECT_EQ(os::reserve(size_t{1} << 60), nullptr);
+  EXPECT_EQ(errno, 4711);
+  EXPECT_FALSE(os::discard(reinterpret_cast<void*>(1), 1));
+  EXPECT_EQ(errno, 4711);
+}
+
+TEST(Pages, CallsAreCounted) {
+  const os::Calls before = os::calls();
+  void* at = os::reserve(os::page_size());
+  os::commit(at, os::page_size(), true);
+  os::discard(at, os::page_size());
+  const os::Calls after = os::calls();
+  EXPECT_EQ(after.maps - before.maps, 2u);
+  EXPECT_EQ(after.discards - before.discards, 1u);
+  os::unreserve(at, os::page_size());
+}
+
+TEST(Errno, KeptAcrossAScope) {
+  errno = 12;
+  {
+    const os::KeepErrno keep;
+    errno = 34;
+  }
+  EXPECT_EQ(errno, 12);
+  EXPECT_EQ(os::out_of_memory(), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+}
+
+TEST(Environment, WholeNamesOnly) {
+  setenv("LOFT_TEST_NAME", "value=1", 1);
+  EXPECT_STREQ(os::environment("LOFT_TEST_NAME"), "value=1");
+  EXPECT_EQ(os::environment("LOFT_TEST_NAM"), nullptr);
+  EXPECT_EQ(os::environment("LOFT_TEST_NAMES"), nullptr);
+  unsetenv("LOFT_TEST_NAME");
+  EXPECT_EQ(os::environment("LOFT_TEST_NAME"), nullptr);
+}
+
+TEST(Lock, ZeroedMemoryIsUnlocked) {
+  alignas(os::Lock) unsigned char bytes[sizeof(os::Lock)] = {};
+  auto* lock = reinterpret_cast<os::Lock*>(bytes);
+  EXPECT_TRUE(lock->try_lock());
+  EXPECT_FALSE(lock->try_lock());
+  lock->unlock();
+  EXPECT_TRUE(lock->try_lock());
+}
+
+TEST(Lock, CountsAcquisitions) {
+  os::Lock lock;
+  EXPECT_EQ(lock.acquisitions(), 0u);
+  {
+    const os::Guard guard(lock);
+  }
+  EXPECT_EQ(lock.acquisitions(), 1u);
+  ASSERT_TRUE(lock.try_lock());
+  EXPECT_FALSE(lock.try_lock());
+  EXPECT_EQ(lock.acquisitions(), 2u);
+  lock.unlock();
+}
+
+TEST(Lock, ResetFreesIt) {
+  os::Lock lock;
+  lock.lock();
+  lock.reset();
+  EXPECT_TRUE(lock.try_lock());
+  lock.unlock();
+}
+
+// The counter is plain: two holders at once would lose a step, and the thread sanitizer would say
+// so.
+TEST(Lock, OneHolderAtATime) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 20'000;
+  os::Lock lock;
+  long counter = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kRounds; ++i) {
+        if (t % 2 == 0) {
+          lock.lock();
+        } else {
+          while (!lock.try_lock()) std::this_thread::yield();
+        }
+        ++counter;
+        // Now and then a holder that is descheduled, so that the others go to sleep.
+        if (i % 1000 == 0) std::this_thread::yield();
+        lock.unlock();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(counter, long{kThreads} * kRounds);
+  EXPECT_EQ(lock.acquisitions(), static_cast<unsigned long>(kThreads) * kRounds);
+}
+
+// Waiters sleep in the kernel while the holder keeps the lock; one unlock after the other wakes
+// them all.
+TEST(Lock, SleepersAreWoken) {
+  os::Lock lock;
+  int done = 0;
+  lock.lock();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      const os::Guard guard(lock);
+      ++done;
+    });
+  }
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+  lock.unlock();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(done, 4);
+}
+
+TEST(Report, OneLineInOnePiece) {
+  testing::internal::CaptureStderr();
+  os::report(Text() << "something at " << uint64_t{42});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "loft: something at 42\n");
+}
+
+TEST(ReportDeathTest, FaultStopsTheProgram) {
+  EXPECT_EXIT(os::fault(Text() << "the end"), testing::KilledBySignal(SIGABRT), "^loft: the end\n");
+}
+
+}  // namespace
+}  // namespace loft

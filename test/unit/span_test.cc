@@ -1,0 +1,348 @@
+// Spans against a shadow of the window: what is live, and of what is free, which part is resident.
+#include "space/span.h"
+
+#include <gtest/gtest.h>
+#include <string.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "os/os.h"
+#include "space/metadata.h"
+#include "space/pagemap.h"
+#include "space/span_bins.h"
+#include "space/window.h"
+#include "unit/support.h"
+
+namespace loft {
+namespace {
+
+using test::address;
+using test::reads_zero;
+
+constexpr Entry kMark(kNoHeap, kLarge, 1);
+
+class SpanTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(span::initialise());
+    // Spans are given back when the test says so.
+    options.dirty_bytes.store(SIZE_MAX);
+  }
+  // Everything is free again, so that the next test may count from zero.
+  void TearDown() override { span::purge(0); }
+
+  static uintptr_t acquire(size_t granules, size_t alignment = kGranule) {
+    const span::Range range = span::acquire(granules, alignment);
+    EXPECT_NE(range.base, 0u);
+    pagemap.fill(range.base, granules, kMark);
+    return range.base;
+  }
+
+ private:
+  test::DefaultOptions defaults_;
+};
+
+TEST_F(SpanTest, FreedNeighboursJoinInEveryOrder) {
+  std::vector<int> order = {0, 1, 2};
+  do {
+    const uintptr_t base = acquire(9);
+    for (const int part : order) {
+      span::release(base + static_cast<uintptr_t>(part) * 3 * kGranule, 3, true);
+    }
+    const span::Range again = span::acquire(9, kGranule);
+    EXPECT_EQ(again.base, base);
+    EXPECT_FALSE(again.zero);
+    pagemap.fill(again.base, 9, kMark);
+    span::release(again.base, 9, true);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_F(SpanTest, ResidentAndCleanNeighboursStayApart) {
+  const uintptr_t base = acquire(1000);
+  const span::Totals before = span::totals();
+  span::release(base, 500, true);
+  ASSERT_TRUE(os::discard(address(base + 500 * kGranule), 500 * kGranule));
+  span::release(base + 500 * kGranule, 500, false);
+  EXPECT_EQ(span::totals().dirty - before.dirty, 500 * kGranule);
+  EXPECT_EQ(span::totals().clean - before.clean, 500 * kGranule);
+  // Resident memory is used first.
+  const span::Range dirty = span::acquire(500, kGranule);
+  EXPECT_EQ(dirty.base, base);
+  EXPECT_FALSE(dirty.zero);
+  const span::Range clean = span::acquire(500, kGranule);
+  EXPECT_EQ(clean.base, base + 500 * kGranule);
+  EXPECT_TRUE(clean.zero);
+  span::release(base, 1000, true);
+}
+
+TEST_F(SpanTest, PurgeGivesTheLongestBackUntilItMay) {
+  span::purge(0);
+  const uintptr_t base = acquire(100);
+  memset(address(base), 1, 100 * kGranule);
+  // Pieces of 60 and 20, kept apart by granules in use.
+  span::release(base, 60, true);
+  span::release(base + 70 * kGranule, 20, true);
+  EXPECT_EQ(span::totals().dirty, 80 * kGranule);
+  EXPECT_EQ(span::purge(30 * kGranule), 60 * kGranule);
+  EXPECT_EQ(span::totals().dirty, 20 * kGranule);
+  EXPECT_TRUE(reads_zero(address(base), 60 * kGranule));
+  EXPECT_EQ(static_cast<char*>(address(base + 70 * kGranule))[0], 1);
+  EXPECT_EQ(span::purge(20 * kGranule), 0u);
+  EXPECT_EQ(span::purge(0), 20 * kGranule);
+  span::release(base + 60 * kGranule, 10, true);
+  span::release(base + 90 * kGranule, 10, true);
+}
+
+TEST_F(SpanTest, ReleaseKeepsToTheOption) {
+  span::purge(0);
+  options.dirty_bytes.store(10 * kGranule);
+  const uintptr_t base = acquire(64);
+  span::release(base, 8, true);
+  EXPECT_EQ(span::totals().dirty, 8 * kGranule);
+  span::release(base + 20 * kGranule, 8, true);
+  EXPECT_LE(span::totals().dirty, 10 * kGranule);
+  span::release(base + 8 * kGranule, 12, true);
+  span::release(base + 28 * kGranule, 36, true);
+  EXPECT_LE(span::totals().dirty, 10 * kGranule);
+}
+
+TEST_F(SpanTest, HugeRequestsAreRefused) {
+  const size_t whole = (window.heap.end - window.heap.base) >> kGranuleLog;
+  for (const size_t granules : {whole + 1, whole * 2, size_t{PTRDIFF_MAX} >> kGranuleLog}) {
+    EXPECT_EQ(span::acquire(granules, kGranule).base, 0u) << granules;
+  }
+  for (size_t alignment = whole << kGranuleLog; alignment <= size_t{1} << 62; alignment *= 2) {
+    EXPECT_EQ(span::acquire(whole / 2, alignment).base, 0u) << alignment;
+  }
+  const uintptr_t base = acquire(1);
+  bool zero = true;
+  EXPECT_FALSE(span::extend(base + kGranule, whole, zero));
+  span::release(base, 1, true);
+}
+
+// One byte for each granule of the window that was ever handed out.
+class Shadow {
+ public:
+  enum class State : char { kFree, kDirty, kLive };
+
+  size_t live() const { return live_; }
+  uintptr_t frontier() const {
+    const span::Totals totals = span::totals();
+    return window.heap.base + totals.dirty + totals.clean + live_;
+  }
+
+  State& at(uintptr_t base) {
+    const size_t i = (base - window.heap.base) >> kGranuleLog;
+    if (i >= states_.size()) states_.resize(i + 1, State::kFree);
+    return states_[i];
+  }
+
+  void take(uintptr_t base, size_t granules, bool zero) {
+    for (size_t i = 0; i < granules; ++i) {
+      State& state = at(base + i * kGranule);
+      ASSERT_EQ(state, zero ? State::kFree : State::kDirty) << i;
+      state = State::kLive;
+    }
+    live_ += granules * kGranule;
+  }
+
+  void give(uintptr_t base, size_t granules, bool dirty) {
+    for (size_t i = 0; i < granules; ++i) {
+      State& state = at(base + i * kGranule);
+      ASSERT_EQ(state, State::kLive);
+      state = dirty ? State::kDirty : State::kFree;
+    }
+    live_ -= granules * kGranule;
+  }
+
+  // Granules from `base` on that are free, of one kind, and below the frontier.
+  size_t run(uintptr_t base) {
+    const uintptr_t end = frontier();
+    if (base >= end) return 0;
+    const State kind = at(base);
+    if (kind == State::kLive) return 0;
+    size_t granules = 0;
+    while (base < end && at(base) == kind) {
+      base += kGranule;
+      ++granules;
+    }
+    return granules;
+  }
+
+  // Follows the free spans through the pagemap: each is one maximal run of the shadow.
+  void compare() {
+    const uintptr_t end = frontier();
+    size_t dirty = 0;
+    for (uintptr_t base = window.heap.base; base < end;) {
+      if (at(base) == State::kLive) {
+        base += kGranule;
+        continue;
+      }
+      const Entry entry = pagemap.of(address(base));
+      ASSERT_EQ(entry.bin(), kFreeSpan);
+      const Span* span = metadata::at_index<Span>(entry.index());
+      ASSERT_EQ(span->base, base);
+      ASSERT_EQ(span->granules, run(base));
+      ASSERT_EQ(span->dirty, at(base) == State::kDirty);
+      const uintptr_t last = base + (span->granules - 1) * kGranule;
+      ASSERT_EQ(pagemap.of(address(last)).index(), entry.index());
+      if (span->dirty) dirty += span->granules * kGranule;
+      base = last + kGranule;
+    }
+    ASSERT_EQ(span::totals().dirty, dirty);
+    ASSERT_LE(end, window.heap.committed);
+  }
+
+  // After a purge: which spans went is the allocator's choice.
+  void learn() {
+    const uintptr_t end = frontier();
+    for (uintptr_t base = window.heap.base; base < end;) {
+      if (at(base) == State::kLive) {
+        base += kGranule;
+        continue;
+      }
+      const Span* span = metadata::at_index<Span>(pagemap.of(address(base)).index());
+      for (size_t i = 0; i < span->granules; ++i) {
+        State& state = at(base + i * kGranule);
+        ASSERT_TRUE(!span->dirty || state == State::kDirty) << "a purge made nothing dirty";
+        state = span->dirty ? State::kDirty : State::kFree;
+      }
+      base += span->granules * kGranule;
+    }
+  }
+
+ private:
+  std::vector<State> states_;
+  size_t live_ = 0;
+};
+
+TEST_F(SpanTest, RandomAgainstAShadow) {
+  span::purge(0);
+  std::mt19937 random(3);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  Shadow shadow;
+  std::map<uintptr_t, size_t> live;
+  const auto write = [&](uintptr_t base, size_t granules) {
+    for (size_t i = 0; i < granules; ++i) {
+      memset(address(base + i * kGranule + below(16) * 4096), 0x5a, 4096);
+    }
+  };
+  const auto any = [&] { return std::next(live.begin(), static_cast<long>(below(live.size()))); };
+  for (int step = 0; step < 4000; ++step) {
+    switch (live.size() < 5 ? 0 : live.size() > 150 ? 3 : below(8)) {
+      case 0:
+      case 1:
+      case 2: {
+        const size_t granules = below(10) == 0 ? 1 + below(200) : 1 + below(6);
+        const size_t alignment = below(4) == 0 ? kGranule << below(6) : kGranule;
+        const uintptr_t frontier = shadow.frontier();
+        const span::Range range = span::acquire(granules, alignment);
+        ASSERT_NE(range.base, 0u);
+        ASSERT_EQ(range.base % alignment, 0u);
+        ASSERT_NO_FATAL_FAILURE(shadow.take(range.base, granules, range.zero));
+        ASSERT_GE(shadow.frontier(), frontier);
+        if (range.zero) {
+          ASSERT_TRUE(reads_zero(address(range.base), granules * kGranule));
+        }
+        pagemap.fill(range.base, granules, kMark);
+        write(range.base, granules);
+        live[range.base] = granules;
+        break;
+      }
+      case 3:
+      case 4: {  // a whole span, or its tail
+        const auto it = any();
+        const size_t keep = below(3) == 0 ? below(it->second) : 0;
+        const uintptr_t base = it->first + keep * kGranule;
+        const size_t granules = it->second - keep;
+        const bool dirty = below(4) != 0;
+        if (!dirty) {
+          ASSERT_TRUE(os::discard(address(base), granules * kGranule));
+        }
+        span::release(base, granules, dirty);
+        ASSERT_NO_FATAL_FAILURE(shadow.give(base, granules, dirty));
+        if (keep == 0) {
+          live.erase(it);
+        } else {
+          it->second = keep;
+        }
+        break;
+      }
+      case 5:
+      case 6: {
+        const auto it = any();
+        const uintptr_t end = it->first + it->second * kGranule;
+        const size_t granules = 1 + below(4);
+        const bool at_frontier = end == shadow.frontier();
+        const bool fits = at_frontier || shadow.run(end) >= granules;
+        bool zero = below(2) == 0;
+        const bool was_zero = zero;
+        ASSERT_EQ(span::extend(end, granules, zero), fits);
+        if (!fits) break;
+        const bool dirty = !at_frontier && shadow.at(end) == Shadow::State::kDirty;
+        ASSERT_EQ(zero, was_zero && !dirty);
+        ASSERT_NO_FATAL_FAILURE(shadow.take(end, granules, !dirty));
+        if (!dirty) {
+          ASSERT_TRUE(reads_zero(address(end), granules * kGranule));
+        }
+        pagemap.fill(end, granules, kMark);
+        write(end, granules);
+        it->second += granules;
+        break;
+      }
+      default: {
+        const size_t before = span::totals().dirty;
+        const size_t keep = below(3) * before / 2;
+        const size_t given_back = span::purge(keep);
+        ASSERT_LE(span::totals().dirty, keep);
+        ASSERT_EQ(before - span::totals().dirty, given_back);
+        ASSERT_NO_FATAL_FAILURE(shadow.learn());
+        break;
+      }
+    }
+    if (step % 16 == 0) {
+      ASSERT_NO_FATAL_FAILURE(shadow.compare()) << step;
+    }
+  }
+  for (const auto& [base, granules] : live) {
+    span::release(base, granules, true);
+    shadow.give(base, granules, true);
+  }
+  ASSERT_NO_FATAL_FAILURE(shadow.compare());
+  EXPECT_EQ(shadow.live(), 0u);
+}
+
+TEST(SpanBins, SmallestThatFits) {
+  SpanBins bins;
+  EXPECT_EQ(bins.find(1), nullptr);
+  EXPECT_EQ(bins.longest(), nullptr);
+  std::vector<Span> spans;
+  for (const size_t granules : {3, 5, 63, 64, 70, 200, 5000, 1 << 20}) {
+    spans.push_back(Span{0, granules, false, nullptr, nullptr});
+  }
+  for (Span& s : spans) bins.insert(&s);
+  for (size_t wanted = 1; wanted <= 1 << 20; wanted += wanted / 7 + 1) {
+    const Span* found = bins.find(wanted);
+    ASSERT_NE(found, nullptr) << wanted;
+    ASSERT_GE(found->granules, wanted);
+    for (const Span& s : spans) {
+      // Below 64 granules the fit is the best there is; above, within a quarter of it.
+      if (s.granules >= wanted) {
+        EXPECT_LE(found->granules, s.granules + s.granules / 4) << wanted;
+        if (s.granules < 64) {
+          EXPECT_LE(found->granules, s.granules);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(bins.find((1 << 20) + 1), nullptr);
+  EXPECT_EQ(bins.longest()->granules, size_t{1} << 20);
+  for (Span& s : spans) bins.remove(&s);
+  EXPECT_EQ(bins.longest(), nullptr);
+}
+
+}  // namespace
+}  // namespace loft

@@ -1,0 +1,47 @@
+// What several unit tests need.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <thread>
+
+#include "base/options.h"
+#include "space/pagemap.h"
+
+namespace loft::test {
+
+// Every option back to its default, before and after the scope.
+class DefaultOptions {
+ public:
+  DefaultOptions() { reset(); }
+  ~DefaultOptions() { reset(); }
+  DefaultOptions(const DefaultOptions&) = delete;
+  DefaultOptions& operator=(const DefaultOptions&) = delete;
+
+ private:
+  static void reset() {
+#define LOFT_RESET(kind, name, value, choices, help) options.name.store(value);
+    LOFT_OPTIONS(LOFT_RESET)
+#undef LOFT_RESET
+  }
+};
+
+// Runs something in a thread of its own, to its end.
+inline void in_thread(const std::function<void()>& work) {
+  std::thread thread(work);
+  thread.join();
+}
+
+inline void* address(uintptr_t at) { return reinterpret_cast<void*>(at); }
+inline uintptr_t number(const void* p) { return reinterpret_cast<uintptr_t>(p); }
+
+// Eight bytes at a time; `bytes` is a multiple of eight and `p` aligned to eight.
+inline bool reads_zero(const void* p, size_t bytes) {
+  const auto* words = static_cast<const uint64_t*>(p);
+  uint64_t seen = 0;
+  for (size_t i = 0; i < bytes / 8; ++i) seen |= words[i];
+  return seen == 0;
+}
+
+}  // namespace loft::test
