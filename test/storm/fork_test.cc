@@ -1,0 +1,151 @@
+// Forks of a program whose threads are all at work. The child has one thread and may allocate and
+// free at once, its parent's objects too.
+//
+// The thread sanitizer watches nothing in the child of such a fork, but sees what the parent does
+// around it.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "storm/support.h"
+
+namespace storm {
+namespace {
+
+constexpr size_t kSizes[] = {16, 48, 64, 320, 2'000, 9'000, 40'000, 300'000};
+
+size_t size_for(uint64_t id) { return kSizes[id % std::size(kSizes)]; }
+
+// Threads that allocate, free, exchange and end until they are told to stop.
+class Load {
+ public:
+  explicit Load(unsigned threads) {
+    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
+    threads_.emplace_back([this] {
+      while (!stop_) {
+        std::thread([this] { steps(99, 60); }).join();
+      }
+    });
+    while (working_ < threads) sched_yield();
+  }
+  ~Load() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    for (auto& place : table_) take_out(place.load());
+    EXPECT_EQ(bad_, 0u);
+  }
+
+ private:
+  void take_out(void* p) {
+    if (p != nullptr) bad_ += check_and_free(p, id_of(p), size_for(id_of(p)));
+  }
+  void steps(uint64_t random, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      const uint64_t id = random >> 40;
+      void* mine = make(id, size_for(id));
+      take_out(table_[(random >> 33) % std::size(table_)].exchange(mine));
+    }
+  }
+  void work(unsigned self) {
+    ++working_;
+    for (uint64_t round = 1; !stop_; ++round) steps(self + round * 64, 100);
+  }
+
+  std::atomic<bool> stop_{false};
+  std::atomic<unsigned> working_{0};
+  std::atomic<unsigned> bad_{0};
+  std::atomic<void*> table_[200] = {};
+  std::vector<std::thread> threads_;
+};
+
+// In the child. Returns its exit status: 0 if everything was as it should be.
+int child(const std::vector<void*>& inherited, bool threads) {
+  alarm(120);  // a child that hangs is counted as one that failed
+  unsigned faults = 0;
+  for (size_t i = 0; i < inherited.size(); ++i) {
+    faults += check_and_free(inherited[i], i, size_for(i));
+  }
+  const auto use = [](unsigned) {
+    unsigned bad = 0;
+    std::vector<void*> held;
+    for (unsigned i = 0; i < 200; ++i) held.push_back(make(i, size_for(i)));
+    for (unsigned i = 0; i < 200; i += 2) {
+      held[i] = loft_realloc(held[i], size_for(i + 1));
+      if (!intact(held[i], i, size_for(i), size_for(i + 1))) ++bad;
+      stamp(held[i], i, size_for(i + 1));
+    }
+    for (unsigned i = 0; i < 200; ++i) {
+      bad += check_and_free(held[i], i, size_for(i + (i % 2 == 0)));
+    }
+    return bad;
+  };
+  faults += use(0);
+  if (threads) {
+    std::atomic<unsigned> bad{0};
+    on_threads(3, [&](unsigned self) { bad += use(self); });
+    faults += bad;
+  }
+  loft_malloc_trim(0);
+  return faults == 0 ? 0 : 1;
+}
+
+// Forks `children` times; returns how many of them did not exit with 0.
+unsigned fork_children(unsigned children, bool threads) {
+  unsigned failed = 0;
+  std::vector<void*> mine;
+  for (unsigned i = 0; i < 100; ++i) mine.push_back(make(i, size_for(i)));
+  for (unsigned i = 0; i < children; ++i) {
+    const pid_t pid = fork();
+    if (pid == 0) _exit(child(mine, threads));
+    int status = -1;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) ++failed;
+  }
+  for (unsigned i = 0; i < 100; ++i) failed += check_and_free(mine[i], i, size_for(i));
+  return failed;
+}
+
+#if defined(STORM_THREAD_SANITIZER)
+constexpr bool kThreadsInChild = false;  // it cannot start threads after such a fork
+#else
+constexpr bool kThreadsInChild = true;
+#endif
+
+TEST(Fork, UnderLoad) {
+  const Load load(4);
+  EXPECT_EQ(fork_children(scaled(40), kThreadsInChild), 0u);
+}
+
+TEST(Fork, FromSeveralThreadsAtOnce) {
+  const Load load(2);
+  std::atomic<unsigned> failed{0};
+  on_threads(3, [&](unsigned) { failed += fork_children(scaled(16), false); });
+  EXPECT_EQ(failed, 0u);
+}
+
+// A child forks in turn, and so does its child.
+TEST(Fork, GrandchildrenUnderLoad) {
+  const Load load(3);
+  for (unsigned i = 0; i < scaled(12); ++i) {
+    void* p = make(i, 64);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      alarm(120);
+      unsigned failed = check_and_free(p, i, 64);
+      const auto in_grandchild = [&] { failed += fork_children(2, false); };
+      if (kThreadsInChild) {
+        std::thread(in_grandchild).join();
+      } else {
+        in_grandchild();
+      }
+      _exit(failed == 0 ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(check_and_free(p, i, 64), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace storm

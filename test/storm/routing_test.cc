@@ -1,0 +1,80 @@
+// More heaps than an outbox has buckets: messages are forwarded, and all of them arrive.
+#include <gtest/gtest.h>
+
+#include <barrier>
+
+#include "storm/support.h"
+
+namespace storm {
+namespace {
+
+class Routing : public Storm {};
+
+// Every thread holds objects for every other; then all free what the others hold for them.
+void exchange(unsigned threads, unsigned objects_each) {
+  const auto size = [](uint64_t id) { return size_t{16} << id % 4; };
+  std::vector<Street> streets;
+  for (unsigned i = 0; i < threads; ++i) streets.emplace_back(size_t{threads} * objects_each);
+  std::barrier all_hold(threads);
+  std::atomic<unsigned> bad{0};
+  on_threads(threads, [&](unsigned self) {
+    const uint64_t first = uint64_t{self} * threads * objects_each;
+    for (unsigned i = 0; i < threads * objects_each; ++i) {
+      streets[self].put(i, make(first + i, size(first + i)));
+    }
+    all_hold.arrive_and_wait();
+    unsigned faults = 0;
+    for (unsigned round = 0; round < objects_each; ++round) {
+      for (unsigned other = 0; other < threads; ++other) {
+        const unsigned i = self * objects_each + round;
+        const uint64_t id = uint64_t{other} * threads * objects_each + i;
+        faults += check_and_free(streets[other].take(i), id, size(id));
+      }
+    }
+    bad += faults;
+  });
+  EXPECT_EQ(bad, 0u);
+}
+
+TEST_F(Routing, SixtyHeapsNeedNoForwarding) {
+  exchange(60, scaled(30));
+  const loft_stats_t s = stats_at_rest();
+  if (s.heaps <= 64) {
+    EXPECT_EQ(s.forwards, before_.forwards);
+  }
+  expect_all_home(4);
+}
+
+TEST_F(Routing, AHundredAndFiftyHeaps) {
+  exchange(150, scaled(12));
+  const loft_stats_t s = stats_at_rest();
+  EXPECT_GE(s.heaps, 150u);
+  EXPECT_GT(s.forwards, before_.forwards);
+  // Up to 4096 heaps, two digits tell any two apart: a message is forwarded once at most.
+  EXPECT_LE(s.forwards - before_.forwards, s.messages_received - before_.messages_received);
+  expect_all_home(4);
+}
+
+// The same with small batches and posts: every object on its own way.
+TEST_F(Routing, AHundredAndFiftyHeapsObjectByObject) {
+  ASSERT_EQ(loft_option_set("batch_bytes", "1"), 0);
+  ASSERT_EQ(loft_option_set("outbox_bytes", "1K"), 0);
+  exchange(150, scaled(6));
+  EXPECT_EQ(loft_option_set("batch_bytes", "16K"), 0);
+  EXPECT_EQ(loft_option_set("outbox_bytes", "64K"), 0);
+  const loft_stats_t s = stats_at_rest();
+  EXPECT_GT(s.forwards, before_.forwards);
+  expect_all_home(4);
+}
+
+// Rounds over 100 heaps that change hands between them.
+TEST_F(Routing, HeapsThatAreAdoptedAndDrained) {
+  ASSERT_EQ(loft_option_set("drain_bytes", "4K"), 0);
+  for (unsigned round = 0; round < scaled(6); ++round) exchange(100, 2);
+  EXPECT_EQ(loft_option_set("drain_bytes", "1M"), 0);
+  EXPECT_GT(stats().adoptions, before_.adoptions);
+  expect_all_home(4);
+}
+
+}  // namespace
+}  // namespace storm
