@@ -33,10 +33,13 @@ void lay_out(uintptr_t base, size_t heap) {
   carve(window.heap, heap, 64 * kGranule, window.reserved);
 }
 
-bool commit_first_steps() {
+bool map_pagemap() {
   return os::map_zeros(reinterpret_cast<void*>(window.pagemap.base),
-                       window.pagemap.end - window.pagemap.base, window.reserved) &&
-         window.pagemap.grow(window.pagemap.base + 1) &&
+                       window.pagemap.end - window.pagemap.base, window.reserved);
+}
+
+bool commit_first_steps() {
+  return window.pagemap.grow(window.pagemap.base + 1) &&
          window.metadata.grow(window.metadata.base + 1) && window.heap.grow(window.heap.base + 1);
 }
 
@@ -47,11 +50,15 @@ bool open_reserved() {
     if (at == nullptr) continue;
     window.reserved = true;
     lay_out(round_up(reinterpret_cast<uintptr_t>(at), kGranule), heap);
-    if (commit_first_steps()) return true;
+    if (map_pagemap() && commit_first_steps()) return true;
     os::unreserve(at, total);
     return false;
   }
   return false;
+}
+
+void unmap(uintptr_t from, uintptr_t to) {
+  if (from != to) os::unreserve(reinterpret_cast<void*>(from), to - from);
 }
 
 bool open_planned(size_t limit) {
@@ -60,7 +67,12 @@ bool open_planned(size_t limit) {
   window.reserved = false;
   for (const uintptr_t base : kPlannedBases) {
     lay_out(round_up(base + os::entropy() % kPlannedSpread, kGranule), heap);
+    if (!map_pagemap()) continue;
     if (commit_first_steps()) return true;
+    // Whatever is left here would refuse the place to the next attempt, when there is memory again.
+    unmap(window.pagemap.base, window.pagemap.end);
+    unmap(window.metadata.base, window.metadata.committed);
+    unmap(window.heap.base, window.heap.committed);
   }
   return false;
 }
