@@ -31,9 +31,9 @@
 namespace storm {
 
 #if defined(STORM_THREAD_SANITIZER)
-inline constexpr unsigned kSlowdown = 20;
+inline constexpr unsigned kSlowdown = 4;
 #elif defined(STORM_ADDRESS_SANITIZER) || defined(LOFT_DEBUG)
-inline constexpr unsigned kSlowdown = 8;
+inline constexpr unsigned kSlowdown = 2;
 #else
 inline constexpr unsigned kSlowdown = 1;
 #endif
@@ -45,9 +45,11 @@ constexpr unsigned scaled(unsigned rounds) {
 
 // Objects say who they are and how long, and every further word of them depends on both and on its
 // place: an object handed out twice, cut short, or written to by the allocator does not pass.
-// Beyond a page's worth only some words are written.
+// Beyond a page only some words are written, beyond a mebibyte not even in every page.
 inline uint64_t word_of(uint64_t id, size_t i) { return (id + 1) * 0x9E3779B97F4A7C15u ^ i; }
-constexpr size_t stride_for(size_t size) { return size <= 4096 ? 1 : 61; }
+constexpr size_t stride_for(size_t size) {
+  return size <= 4096 ? 1 : size <= (1 << 20) ? 61 : 2053;
+}
 
 inline constexpr size_t kLeastSize = 16;
 
