@@ -1,0 +1,498 @@
+// Heaps: what they hand out and take back, directly and by message, and who owns them when.
+#include "heap/heap.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "heap/registry.h"
+#include "message/outbox.h"
+#include "message/pack.h"
+#include "space/span.h"
+#include "unit/support.h"
+
+namespace loft {
+namespace {
+
+using test::address;
+using test::number;
+
+Slab* slab_of(const void* p) { return slab::at(pagemap.of(p)); }
+unsigned index_of(const void* p) {
+  return static_cast<unsigned>((number(p) - slab_of(p)->base) / slab_of(p)->shape().size);
+}
+
+class HeapTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    testing::GTEST_FLAG(death_test_style) = "threadsafe";
+    ASSERT_TRUE(span::initialise());
+    heap_ = registry::adopt();
+    ASSERT_NE(heap_, nullptr);
+    held_at_start_ = held();
+  }
+  void TearDown() override {
+    heap_->check();
+    registry::park(heap_);
+  }
+
+  size_t held() const { return heap_->counters().allocated_bytes.get(); }
+  size_t held_here() const { return held() - held_at_start_; }
+  unsigned long received() const { return heap_->counters().objects_received.get(); }
+
+  std::vector<void*> take(SizeClass c, unsigned wanted) {
+    const os::Guard guard(heap_->lock());
+    std::vector<void*> slots(wanted);
+    unsigned taken = heap_->refill(c, &slots[wanted - 1], wanted);
+    while (taken < wanted) {
+      const unsigned more = heap_->refill_from_new(c, &slots[wanted - 1 - taken], wanted - taken);
+      EXPECT_NE(more, 0u);
+      if (more == 0) break;
+      taken += more;
+    }
+    std::reverse(slots.begin(), slots.end());
+    return slots;
+  }
+
+  void put(const std::vector<void*>& objects) {
+    const os::Guard guard(heap_->lock());
+    for (void* p : objects) {
+      heap_->put_word(slab_of(p), index_of(p) / 64, uint64_t{1} << index_of(p) % 64);
+    }
+  }
+
+  // The objects of one slab, as messages in the bitmap form.
+  static std::vector<Message*> packed(const std::vector<void*>& objects) {
+    Slab* slab = slab_of(objects.front());
+    uint64_t words[kMaxWords] = {};
+    for (void* p : objects) words[index_of(p) / 64] |= uint64_t{1} << index_of(p) % 64;
+    std::vector<Message*> messages;
+    pack(slab->base, slab->shape(), words, [&](Message* m) { messages.push_back(m); });
+    return messages;
+  }
+
+  // One message of records: the objects of several slabs, the carrier's slab first.
+  static Message* recorded(const std::vector<std::vector<void*>>& slabs) {
+    auto* message = static_cast<Message*>(slabs.front().front());
+    Record* to = message->records();
+    for (const std::vector<void*>& objects : slabs) {
+      Slab* slab = slab_of(objects.front());
+      uint64_t words[kMaxWords] = {};
+      for (void* p : objects) words[index_of(p) / 64] |= uint64_t{1} << index_of(p) % 64;
+      to = write_records(metadata::index_of(slab), slab->shape(), words, to);
+    }
+    const auto count = static_cast<unsigned>(to - message->records());
+    EXPECT_LE(count, record_capacity(slab_of(message)->shape().size));
+    message->link.store(end_link(records_tag(count)));
+    return message;
+  }
+
+  static void send(Message* message) { deliver({message, message}); }
+  void drain_all() {
+    const os::Guard guard(heap_->lock());
+    heap_->drain_all();
+  }
+  bool drain(size_t budget) {
+    const os::Guard guard(heap_->lock());
+    return heap_->drain(budget);
+  }
+
+  // A message that is drained with another behind it, so that it is consumed.
+  void receive(Message* message) {
+    send(message);
+    drain_all();
+  }
+
+  Heap* heap_ = nullptr;
+  size_t held_at_start_ = 0;
+};
+
+TEST_F(HeapTest, HandsOutEachObjectOnce) {
+  std::set<void*> all;
+  for (const unsigned wanted : {1u, 10u, 100u, 1000u, 5000u}) {
+    for (void* p : take(class_of(48), wanted)) {
+      ASSERT_TRUE(all.insert(p).second);
+      ASSERT_EQ(pagemap.of(p).owner(), heap_->id());
+    }
+  }
+  EXPECT_EQ(held_here(), all.size() * 48);
+  put({all.begin(), all.end()});
+  EXPECT_EQ(held_here(), 0u);
+}
+
+TEST_F(HeapTest, LowestAddressFirstWithinASlab) {
+  const std::vector<void*> objects = take(class_of(64), 1024);
+  EXPECT_TRUE(std::is_sorted(objects.begin(), objects.end()));
+  put({objects[900], objects[3], objects[500]});
+  EXPECT_EQ(take(class_of(64), 3), (std::vector<void*>{objects[3], objects[500], objects[900]}));
+  put(objects);
+}
+
+TEST_F(HeapTest, EmptySlabsGoBackButTheLastOfTheirClass) {
+  const SizeClass c = class_of(1024);
+  const size_t bytes_before = heap_->counters().slab_bytes.get();
+  const std::vector<void*> objects = take(c, 64 * 5);
+  EXPECT_EQ(heap_->counters().slab_bytes.get() - bytes_before, 5 * kGranule);
+  std::set<uintptr_t> bases;
+  for (void* p : objects) bases.insert(slab_of(p)->base);
+  ASSERT_EQ(bases.size(), 5u);
+  const unsigned long released = heap_->counters().slabs_released.get();
+  put(objects);
+  EXPECT_EQ(heap_->counters().slabs_released.get() - released, 4u);
+  EXPECT_EQ(heap_->counters().slab_bytes.get() - bytes_before, kGranule);
+  unsigned left = 0;
+  for (const uintptr_t base : bases) left += pagemap.of(address(base)).is_slab();
+  EXPECT_EQ(left, 1u);
+  // It serves the next refill.
+  const unsigned long created = heap_->counters().slabs_created.get();
+  put(take(c, 64));
+  EXPECT_EQ(heap_->counters().slabs_created.get(), created);
+}
+
+TEST_F(HeapTest, ReceivesBitmaps) {
+  std::mt19937 random(11);
+  for (const size_t size : {16, 48, 64, 1024, 8192, 32768}) {
+    const SizeClass c = class_of(size);
+    std::vector<void*> objects = take(c, geometry(c).objects * 2);
+    std::shuffle(objects.begin(), objects.end(), random);
+    std::vector<std::vector<void*>> by_slab(2);
+    for (void* p : objects) by_slab[slab_of(p) == slab_of(objects[0])].push_back(p);
+    for (const std::vector<void*>& batch : by_slab) {
+      const unsigned long before = received();
+      for (Message* message : packed(batch)) send(message);
+      drain_all();
+      EXPECT_EQ(received() - before, batch.size());
+    }
+    EXPECT_EQ(held_here(), 0u) << size;
+  }
+}
+
+TEST_F(HeapTest, ReceivesRecordsOfSeveralSlabs) {
+  // Three slabs of three classes, one carrier.
+  const std::vector<void*> large = take(class_of(256), 4);
+  const std::vector<void*> small = take(class_of(16), 130);
+  const std::vector<void*> middle = take(class_of(96), 5);
+  const unsigned long before = received();
+  const unsigned long messages = heap_->counters().messages_received.get();
+  receive(recorded({large, small, middle}));
+  EXPECT_EQ(received() - before, 139u);
+  EXPECT_EQ(heap_->counters().messages_received.get() - messages, 1u);
+  EXPECT_EQ(held_here(), 0u);
+}
+
+// The slab of the carrier becomes wholly free by its own message, and goes: nothing is read from
+// the carrier after that.
+TEST_F(HeapTest, RecordsMayFreeTheCarriersSlab) {
+  const SizeClass c = class_of(1024);
+  std::vector<void*> objects = take(c, 128);
+  std::vector<void*> carriers;
+  std::vector<void*> others;
+  for (void* p : objects) {
+    (slab_of(p) == slab_of(objects.front()) ? carriers : others).push_back(p);
+  }
+  const unsigned long released = heap_->counters().slabs_released.get();
+  receive(recorded({carriers, others}));
+  EXPECT_EQ(held_here(), 0u);
+  EXPECT_GE(heap_->counters().slabs_released.get() - released, 1u);
+}
+
+TEST_F(HeapTest, DrainsKeepToTheirBudget) {
+  const std::vector<void*> objects = take(class_of(1024), 64 * 20);
+  std::vector<std::vector<void*>> slabs;
+  for (void* p : objects) {
+    if (slabs.empty() || slab_of(slabs.back().front()) != slab_of(p)) slabs.emplace_back();
+    slabs.back().push_back(p);
+  }
+  for (const auto& slab : slabs) {
+    for (Message* message : packed(slab)) send(message);
+  }
+  // Each message is one slab; a drain stops at the first that reaches the budget.
+  const size_t before = held();
+  EXPECT_TRUE(drain(1));
+  EXPECT_EQ(before - held(), slabs[0].size() * 1024);
+  const size_t middle = held();
+  EXPECT_TRUE(drain(200 * 1024));
+  EXPECT_GE(middle - held(), 200u * 1024);
+  EXPECT_LT(middle - held(), (200u + 64) * 1024);
+  drain_all();
+  EXPECT_EQ(held_here(), 0u);
+}
+
+TEST_F(HeapTest, RefillTakesInAtMostDrainBytes) {
+  const test::DefaultOptions defaults;
+  options.drain_bytes.store(64 * 1024);
+  const std::vector<void*> objects = take(class_of(1024), 64 * 20);
+  for (size_t i = 0; i < objects.size(); i += 16) {
+    for (Message* message : packed({objects.begin() + static_cast<long>(i),
+                                    objects.begin() + static_cast<long>(i) + 16})) {
+      send(message);
+    }
+  }
+  const size_t before = held();
+  void* slot = nullptr;
+  const os::Guard guard(heap_->lock());
+  EXPECT_EQ(heap_->refill(class_of(1024), &slot, 1), 1u);
+  EXPECT_EQ(before - held(), 64u * 1024 - 1024);
+  heap_->drain_all();
+  heap_->put_word(slab_of(slot), index_of(slot) / 64, uint64_t{1} << index_of(slot) % 64);
+  EXPECT_EQ(held_here(), 0u);
+}
+
+// A bounded drain leaves messages behind; before it takes new memory, a heap looks at them.
+TEST_F(HeapTest, MessagesComeBeforeNewMemory) {
+  const SizeClass c = class_of(2048);
+  const std::vector<void*> objects = take(c, geometry(c).objects);
+  const unsigned long created = heap_->counters().slabs_created.get();
+  for (Message* message : packed({objects[7], objects[9]})) send(message);
+  const os::Guard guard(heap_->lock());
+  void* slots[2] = {};
+  ASSERT_EQ(heap_->refill(c, &slots[1], 2), 0u) << "the last message of a queue stays";
+  ASSERT_EQ(heap_->refill_from_new(c, &slots[1], 2), 2u);
+  EXPECT_EQ(slots[1], objects[7]);
+  EXPECT_EQ(slots[0], objects[9]);
+  EXPECT_EQ(heap_->counters().slabs_created.get(), created);
+  for (void* p : objects) {
+    heap_->put_word(slab_of(p), index_of(p) / 64, uint64_t{1} << index_of(p) % 64);
+  }
+}
+
+TEST_F(HeapTest, RandomMixOfAllWaysHome) {
+  std::mt19937 random(12);
+  std::vector<void*> live;
+  for (int step = 0; step < 2000; ++step) {
+    if (live.size() < 100 || random() % 2 == 0) {
+      const auto c = static_cast<SizeClass>(random() % 24);
+      for (void* p : take(c, 1 + static_cast<unsigned>(random() % 100))) live.push_back(p);
+      continue;
+    }
+    std::shuffle(live.end() - 100, live.end(), random);
+    std::vector<void*> some(live.end() - 50, live.end());
+    live.resize(live.size() - 50);
+    if (random() % 2 == 0) {
+      put(some);
+      continue;
+    }
+    while (!some.empty()) {
+      const Slab* slab = slab_of(some.back());
+      const auto others = std::stable_partition(some.begin(), some.end(),
+                                                [&](void* p) { return slab_of(p) != slab; });
+      const std::vector<void*> batch(others, some.end());
+      some.erase(others, some.end());
+      uint64_t words[kMaxWords] = {};
+      for (void* p : batch) words[index_of(p) / 64] |= uint64_t{1} << index_of(p) % 64;
+      if (records_needed(slab->shape(), words) <= record_capacity(slab->shape().size) &&
+          random() % 2 == 0) {
+        send(recorded({batch}));
+      } else {
+        for (Message* message : packed(batch)) send(message);
+      }
+    }
+    if (random() % 8 == 0) drain(random() % 100'000);
+  }
+  put(live);
+  drain_all();
+  EXPECT_EQ(held_here(), 0u);
+  heap_->check();
+}
+
+using HeapDeathTest = HeapTest;
+
+TEST_F(HeapDeathTest, DamagedBitmaps) {
+  const SizeClass c = class_of(48);
+  const std::vector<void*> objects = take(c, 200);
+  const std::string line = "write after free: damaged message in 0x[0-9a-f]+: slab 0x";
+  Message* message = packed({objects[0], objects[1]}).front();
+  // A word that the slab has not, no object at all, objects behind the last.
+  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(22))), receive(message)), line);
+  EXPECT_DEATH((message->words()[0] = 0, receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(21))),
+                message->words()[0] = uint64_t{1} << 63, receive(message)),
+               line);
+  EXPECT_DEATH((message->words()[0] = ~uint64_t{0} << 8, message->words()[3] = ~uint64_t{0},
+                receive(message)),
+               "double free of 0x[0-9a-f]+: slab 0x[0-9a-f]+, size class 48 bytes");
+  receive(message);
+  put({objects.begin() + 2, objects.end()});
+}
+
+TEST_F(HeapDeathTest, DamagedRecords) {
+  const std::vector<void*> objects = take(class_of(256), 4);
+  const std::string line = "write after free: a message of returned objects leads to 0x";
+  Message* message = recorded({objects});
+  Record& record = message->records()[0];
+  EXPECT_DEATH((record.slab = 0, receive(message)), line);
+  EXPECT_DEATH((record.slab = UINT32_MAX, receive(message)), line);
+  EXPECT_DEATH((record.slab += 1, receive(message)), line);
+  EXPECT_DEATH((record.word = 64, receive(message)), line);
+  EXPECT_DEATH((record.word = UINT32_MAX, receive(message)), line);
+  EXPECT_DEATH((record.freed = 0, receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(records_tag(0))), receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(records_tag(128))), receive(message)), line);
+  EXPECT_DEATH((record.freed |= uint64_t{1} << 60, receive(message)), "double free of 0x");
+  receive(message);
+}
+
+TEST_F(HeapDeathTest, RecordsOfAnotherHeap) {
+  Heap* other = registry::adopt();
+  const std::vector<void*> mine = take(class_of(256), 4);
+  void* theirs = nullptr;
+  ASSERT_EQ(other->refill_from_new(class_of(256), &theirs, 1), 1u);
+  Message* message = recorded({mine, {theirs}});
+  EXPECT_DEATH(receive(message), "leads to 0x");
+  receive(recorded({mine}));
+  other->put_word(slab_of(theirs), index_of(theirs) / 64, uint64_t{1} << index_of(theirs) % 64);
+  registry::park(other);
+}
+
+TEST_F(HeapDeathTest, LinksThatLeadAstray) {
+  const std::vector<void*> objects = take(class_of(64), 4);
+  Message* first = packed({objects[0]}).front();
+  Message* last = packed({objects[1]}).front();
+  // Not even in the window; and a place in it where nothing is.
+  alignas(64) uint64_t local[8] = {number(last)};
+  EXPECT_DEATH((first->link.store(first->link.load() | number(local)),
+                heap_->inbox().push({first, last}), drain_all()),
+               "leads to 0x");
+  const span::Range nothing = span::acquire(1, kGranule);
+  *static_cast<uint64_t*>(address(nothing.base)) = number(last);
+  EXPECT_DEATH((first->link.store(first->link.load() | nothing.base),
+                heap_->inbox().push({first, last}), drain_all()),
+               "leads to 0x");
+  span::release(nothing.base, 1, true);
+  put(objects);
+}
+
+class RegistryTest : public HeapTest {};
+
+TEST_F(RegistryTest, ParkAndAdoptKeepIdAndSlabs) {
+  const HeapId id = heap_->id();
+  const std::vector<void*> objects = take(class_of(80), 10);
+  EXPECT_FALSE(heap_->parked());
+  registry::park(heap_);
+  EXPECT_TRUE(heap_->parked());
+  const unsigned count = registry::count();
+  const unsigned adoptions = registry::adoptions();
+  Heap* again = registry::adopt();
+  EXPECT_EQ(again, heap_);
+  EXPECT_EQ(again->id(), id);
+  EXPECT_FALSE(again->parked());
+  EXPECT_EQ(registry::count(), count);
+  EXPECT_EQ(registry::adoptions(), adoptions + 1);
+  EXPECT_EQ(registry::at(id), again);
+  EXPECT_EQ(directory[id].load(), &again->inbox());
+  put(objects);
+  EXPECT_EQ(held_here(), 0u);
+}
+
+TEST_F(RegistryTest, EveryHeapHasAnIdOfItsOwn) {
+  std::set<Heap*> heaps;
+  std::set<unsigned> ids;
+  for (int i = 0; i < 100; ++i) {
+    Heap* heap = registry::adopt();
+    ASSERT_NE(heap, nullptr);
+    EXPECT_EQ(number(heap) % 64, 0u);
+    EXPECT_TRUE(heaps.insert(heap).second);
+    EXPECT_TRUE(ids.insert(heap->id()).second);
+    EXPECT_GE(heap->id(), 1);
+    EXPECT_LE(heap->id(), registry::count());
+  }
+  for (Heap* heap : heaps) registry::park(heap);
+}
+
+TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
+  const SizeClass c = class_of(4096);
+  const std::vector<void*> objects = take(c, geometry(c).objects * 2);
+  Heap* parked = heap_;
+  std::vector<std::vector<void*>> slabs(2);
+  for (void* p : objects) slabs[slab_of(p) == slab_of(objects[0])].push_back(p);
+  for (const auto& slab : slabs) {
+    for (Message* message : packed(slab)) send(message);
+  }
+  Heap* mine = registry::adopt();
+  registry::park(parked);
+  // Each looks at a few heaps; the cursor comes round.
+  for (unsigned i = 0; i <= registry::count() && parked->inbox().maybe_pending(); ++i) {
+    const os::Guard guard(mine->lock());
+    registry::drain_parked();
+  }
+  EXPECT_FALSE(parked->inbox().maybe_pending());
+  EXPECT_EQ(held_here(), 0u);
+  registry::park(mine);
+  heap_ = registry::adopt();
+}
+
+TEST_F(RegistryTest, OwnedAndLockedHeapsAreLeftAlone) {
+  const std::vector<void*> objects = take(class_of(4096), 2);
+  for (Message* message : packed({objects[0], objects[1]})) send(message);
+  const unsigned long before = received();
+  for (unsigned i = 0; i <= registry::count(); ++i) registry::drain_parked();
+  EXPECT_EQ(received(), before) << "this heap is owned";
+  Heap* heap = heap_;
+  registry::park(heap);
+  {
+    const os::Guard guard(heap->lock());
+    for (unsigned i = 0; i <= registry::count(); ++i) registry::drain_parked();
+    EXPECT_EQ(heap->counters().objects_received.get(), before) << "this heap is locked";
+  }
+  heap_ = registry::adopt();
+  ASSERT_EQ(heap_, heap);
+  drain_all();
+  EXPECT_EQ(held_here(), 0u);
+}
+
+// Real heaps, more than the outbox has buckets: every object is home after a few rounds.
+TEST_F(RegistryTest, AThousandHeapsGetTheirObjectsBack) {
+  std::vector<Heap*> heaps;
+  std::vector<void*> objects;
+  for (int i = 0; i < 1000; ++i) {
+    Heap* heap = registry::adopt();
+    ASSERT_NE(heap, nullptr);
+    heaps.push_back(heap);
+    void* slots[8] = {};
+    const os::Guard guard(heap->lock());
+    ASSERT_EQ(heap->refill_from_new(class_of(64), &slots[7], 8), 8u);
+    objects.insert(objects.end(), slots, slots + 8);
+  }
+  std::mt19937 random(13);
+  std::shuffle(objects.begin(), objects.end(), random);
+  auto outbox = std::make_unique<Outbox>();
+  for (void* p : objects) {
+    for (Message* message : packed({p})) outbox->add(slab_of(p)->owner, message);
+    if (outbox->add_bytes(64, 64 << 10)) outbox->post();
+  }
+  outbox->post();
+  for (unsigned round = 0; round < kMaxHops; ++round) {
+    for (Heap* heap : heaps) {
+      const os::Guard guard(heap->lock());
+      heap->drain_all();
+    }
+  }
+  unsigned long forwards = 0;
+  for (Heap* heap : heaps) {
+    EXPECT_EQ(heap->counters().allocated_bytes.get(), 0u) << heap->id();
+    forwards += heap->counters().forwards.get();
+    registry::park(heap);
+  }
+  EXPECT_GT(forwards, 0u);
+  EXPECT_LE(forwards, objects.size() * (kMaxHops - 1));
+}
+
+TEST_F(RegistryTest, ForkInTheChildRepairsAndFrees) {
+  registry::prepare_fork();
+  EXPECT_FALSE(heap_->lock().try_lock());
+  registry::finish_fork(true);
+  EXPECT_TRUE(heap_->lock().try_lock());
+  heap_->lock().unlock();
+  registry::prepare_fork();
+  registry::finish_fork(false);
+  EXPECT_TRUE(heap_->lock().try_lock());
+  heap_->lock().unlock();
+}
+
+}  // namespace
+}  // namespace loft
