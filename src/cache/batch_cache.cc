@@ -100,6 +100,13 @@ void send(Thread* thread, size_t place) {
   const Geometry& shape = geometry(thread->batch_classes[place]);
   const uint32_t slab = thread->batch_keys[place];
   const uint32_t objects = batch.count();
+  // The fast path believes that an object stands at every multiple of the size. Behind the last one
+  // a carrier would be written into the next slab.
+  const unsigned last = shape.words - 1u;
+  if (LOFT_UNLIKELY(beyond_last_object(shape, last, batch.words[last]))) {
+    report_bad_batch_add(
+        reinterpret_cast<const void*>(batch.base + shape.objects * size_t{shape.size}));
+  }
   close(thread, place);
   thread->counters.batches_sent.add(1);
   thread->counters.batch_objects.add(objects);

@@ -23,11 +23,6 @@ constexpr size_t kDrainAllBytes = size_t{1} << 30;
                    << static_cast<const void*>(message) << ", which is no object of loft");
 }
 
-bool beyond_last_object(const Geometry& shape, unsigned word, uint64_t bits) {
-  const unsigned tail = shape.objects % 64;
-  return word + 1u == shape.words && tail != 0 && bits >> tail != 0;
-}
-
 // The slab that a record names, if heap `owner` has it and it has the word; otherwise nullptr.
 Slab* slab_of(const Record& record, HeapId owner) {
   if (!metadata::contains(record.slab)) return nullptr;

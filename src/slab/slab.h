@@ -37,6 +37,12 @@ LOFT_ALWAYS_INLINE unsigned take_from_word(uint64_t& bits, uintptr_t first, size
   return taken;
 }
 
+// Whether bits of a bitmap word stand for places behind the slab's last object.
+constexpr bool beyond_last_object(const Geometry& shape, unsigned word, uint64_t bits) {
+  const unsigned tail = shape.objects % 64;
+  return word + 1u == shape.words && tail != 0 && bits >> tail != 0;
+}
+
 // Invariants:
 //   free == sum of count_bits(bits[w]), summary bit w set <=> bits[w] != 0
 //   no bit at or beyond geometry(size_class).objects is set
