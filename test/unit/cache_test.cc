@@ -1,0 +1,566 @@
+// A thread's cache: its bins, its open batches, its beginning and its end.
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cache/allocate.h"
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/lifecycle.h"
+#include "cache/object.h"
+#include "heap/registry.h"
+#include "unit/support.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LOFT_TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LOFT_TEST_SANITIZED 1
+#endif
+#endif
+
+namespace loft {
+namespace {
+
+using test::address;
+using test::in_thread;
+using test::number;
+
+uint32_t slab_index(const void* p) { return pagemap.of(p).index(); }
+Slab* slab_of(const void* p) { return slab::at(pagemap.of(p)); }
+
+void* inside(void* p, size_t offset) { return static_cast<char*>(p) + offset; }
+
+class CacheTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    testing::GTEST_FLAG(death_test_style) = "threadsafe";
+    // This thread has a heap, so that no other one adopts the heap of its objects.
+    deallocate(allocate(16));
+  }
+
+  // Whole slabs full of this thread's objects, by slab.
+  static std::vector<std::vector<void*>> slabs_of(size_t size, unsigned slabs) {
+    std::vector<std::vector<void*>> result;
+    const unsigned objects = geometry(class_of(size)).objects;
+    for (unsigned i = 0; i < slabs * objects; ++i) {
+      void* p = allocate(size);
+      const auto of_slab = std::find_if(result.begin(), result.end(), [&](const auto& slab) {
+        return slab_index(slab.front()) == slab_index(p);
+      });
+      if (of_slab == result.end()) {
+        result.push_back({p});
+      } else {
+        of_slab->push_back(p);
+      }
+    }
+    return result;
+  }
+
+  static void release(const std::vector<std::vector<void*>>& slabs) {
+    for (const auto& slab : slabs) {
+      for (void* p : slab) deallocate(p);
+    }
+  }
+
+  static bool has_batch(const void* p) {
+    const size_t set = batch_set(slab_index(p));
+    return self->batch_keys[set] == slab_index(p) ||
+           self->batch_keys[set + kBatchSets] == slab_index(p);
+  }
+
+ private:
+  test::DefaultOptions defaults_;
+};
+
+TEST_F(CacheTest, EachOfTheSixteenBatchesIsReached) {
+  std::vector<std::vector<void*>> slabs = slabs_of(1024, 100);
+  unsigned most_at_once = 0;
+  unsigned places = 0;
+  in_thread([&] {
+    for (auto& slab : slabs) {
+      deallocate(slab.back());
+      slab.pop_back();
+      places |= self->open_batches;
+      most_at_once = std::max(most_at_once, count_bits(self->open_batches));
+    }
+  });
+  EXPECT_EQ(places, 0xffffu);
+  EXPECT_EQ(most_at_once, kBatches);
+  release(slabs);
+}
+
+TEST_F(CacheTest, NeighbouringSlabsSpreadOverTheSets) {
+  unsigned sets = 0;
+  for (uint32_t index = 1000; index < 1016; ++index) sets |= 1u << batch_set(index);
+  EXPECT_EQ(sets, 0xffu);
+}
+
+TEST_F(CacheTest, TheFullerOfTwoWaysIsEvicted) {
+  std::vector<std::vector<void*>> slabs = slabs_of(1024, 60);
+  std::vector<std::vector<void*>*> same;
+  for (auto& slab : slabs) {
+    if (batch_set(slab_index(slab[0])) == batch_set(slab_index(slabs[0][0]))) same.push_back(&slab);
+  }
+  ASSERT_GE(same.size(), 3u);
+  const auto give = [](std::vector<void*>& slab, int objects) {
+    for (; objects != 0; --objects) {
+      deallocate(slab.back());
+      slab.pop_back();
+    }
+  };
+  for (const bool first_is_fuller : {false, true}) {
+    in_thread([&] {
+      give(*same[0], first_is_fuller ? 5 : 3);
+      give(*same[1], first_is_fuller ? 3 : 5);
+      EXPECT_EQ(self->counters.batches_sent.get(), 0u);
+      give(*same[2], 1);
+      EXPECT_EQ(self->counters.batches_sent.get(), 1u);
+      EXPECT_EQ(self->counters.batch_objects.get(), 5u);
+      EXPECT_EQ(has_batch(same[0]->front()), !first_is_fuller);
+      EXPECT_EQ(has_batch(same[1]->front()), first_is_fuller);
+      EXPECT_TRUE(has_batch(same[2]->front()));
+    });
+  }
+  release(slabs);
+}
+
+TEST_F(CacheTest, FullBatchIsSent) {
+  options.batch_bytes.store(10 * 1024);
+  std::vector<std::vector<void*>> slabs = slabs_of(1024, 2);
+  in_thread([&] {
+    for (int i = 0; i < 9; ++i) {
+      deallocate(slabs[0].back());
+      slabs[0].pop_back();
+    }
+    EXPECT_TRUE(has_batch(slabs[0].back()));
+    deallocate(slabs[0].back());
+    EXPECT_FALSE(has_batch(slabs[0].back()));
+    slabs[0].pop_back();
+    EXPECT_EQ(self->open_batches, 0u);
+    EXPECT_EQ(self->counters.batches_sent.get(), 1u);
+  });
+  release(slabs);
+}
+
+TEST_F(CacheTest, AThreadThatOnlyFreesHasNoHeapAndHoardsNothing) {
+  std::vector<std::vector<void*>> slabs = slabs_of(64, 3);
+  Heap* heap = self->heap;
+  const unsigned heaps = registry::count();
+  const unsigned adoptions = registry::adoptions();
+  const unsigned long before = heap->counters().objects_received.get();
+  unsigned long objects = 0;
+  in_thread([&] {
+    for (const auto& slab : slabs) {
+      for (void* p : slab) deallocate(p);
+      objects += slab.size();
+    }
+    EXPECT_EQ(self->heap, nullptr);
+    EXPECT_EQ(self->owner, kNeverOwner);
+    EXPECT_EQ(self->capacity_bytes, 0u);
+  });
+  EXPECT_EQ(registry::count(), heaps);
+  EXPECT_EQ(registry::adoptions(), adoptions);
+  const os::Guard guard(heap->lock());
+  heap->drain_all();
+  EXPECT_EQ(heap->counters().objects_received.get() - before, objects);
+}
+
+TEST_F(CacheTest, OutboxIsPostedWhenItHoldsEnough) {
+  options.batch_bytes.store(4 * 1024);
+  options.outbox_bytes.store(16 * 1024);
+  std::vector<std::vector<void*>> slabs = slabs_of(1024, 2);
+  in_thread([&] {
+    for (int i = 0; i < 15; ++i) {
+      deallocate(slabs[0].back());
+      slabs[0].pop_back();
+    }
+    EXPECT_EQ(self->counters.posts.get(), 0u);
+    deallocate(slabs[0].back());
+    slabs[0].pop_back();
+    EXPECT_EQ(self->counters.posts.get(), 1u);
+    EXPECT_TRUE(self->outbox.empty());
+  });
+  release(slabs);
+}
+
+TEST_F(CacheTest, BinsGrowWhenRefillsAndFlushesAlternate) {
+  in_thread([&] {
+    const SizeClass c = class_of(64);
+    std::vector<void*> objects;
+    unsigned capacity = 0;
+    for (int round = 0; round < 30; ++round) {
+      for (int i = 0; i < 1000; ++i) objects.push_back(allocate(64));
+      for (void* p : objects) deallocate(p);
+      objects.clear();
+      EXPECT_GE(self->states[c].capacity, capacity) << "no review comes by so soon";
+      capacity = self->states[c].capacity;
+      EXPECT_TRUE(is_power_of_two(capacity + 1u));
+    }
+    EXPECT_GE(capacity, 1000u);
+    // From here on the swing stays inside the cache.
+    const unsigned long refills = self->heap->counters().refills.get();
+    const unsigned long flushes = self->counters.flushes.get();
+    for (int round = 0; round < 10; ++round) {
+      for (int i = 0; i < 1000; ++i) objects.push_back(allocate(64));
+      for (void* p : objects) deallocate(p);
+      objects.clear();
+    }
+    EXPECT_EQ(self->heap->counters().refills.get(), refills);
+    EXPECT_EQ(self->counters.flushes.get(), flushes);
+  });
+}
+
+TEST_F(CacheTest, BinsRespectTheByteBudget) {
+  options.cache_bytes.store(100'000);
+  in_thread([&] {
+    size_t first_arrays = 0;
+    for (SizeClass c = 0; c < kSizeClasses; ++c) {
+      std::vector<void*> objects;
+      for (int round = 0; round < 20; ++round) {
+        for (int i = 0; i < 300; ++i) objects.push_back(allocate(class_size(c)));
+        for (void* p : objects) deallocate(p);
+        objects.clear();
+        if (round == 0) {
+          // A first array of at most 2 KiB or three objects is always allowed.
+          first_arrays += std::max<size_t>(2048, 3 * class_size(c));
+        }
+        ASSERT_LE(self->capacity_bytes, 100'000 + first_arrays);
+      }
+    }
+    size_t sum = 0;
+    for (SizeClass c = 0; c < kSizeClasses; ++c) {
+      sum += self->states[c].capacity * class_size(c);
+    }
+    EXPECT_EQ(self->capacity_bytes, sum);
+  });
+}
+
+TEST_F(CacheTest, UnusedBinsGiveTheirObjectsBack) {
+  in_thread([&] {
+    const SizeClass idle = class_of(4096);
+    void* p = allocate(4096);
+    deallocate(p);
+    ASSERT_NE(self->states[idle].slots, nullptr);
+    // Refills of another class, each of which counts towards the next review.
+    std::vector<void*> objects;
+    const unsigned long refills = self->heap->counters().refills.get();
+    while (self->heap->counters().refills.get() - refills < 64 * kSizeClasses * 2 + 64) {
+      objects.push_back(allocate(32768));
+    }
+    EXPECT_EQ(self->states[idle].slots, nullptr);
+    EXPECT_EQ(self->bins[idle].top, no_objects);
+    EXPECT_EQ(slab_of(p)->free, slab_of(p)->shape().objects) << "all objects of it are home";
+    EXPECT_NE(self->states[class_of(32768)].slots, nullptr) << "this one is in use";
+    for (void* object : objects) deallocate(object);
+    deallocate(allocate(4096));
+  });
+}
+
+TEST_F(CacheTest, WatchEndsAfterTheFirstFrees) {
+  in_thread([&] {
+    const SizeClass c = class_of(96);
+    std::vector<void*> objects;
+    for (int i = 0; i < 100; ++i) objects.push_back(allocate(96));
+    for (void* p : objects) deallocate(p);
+    EXPECT_EQ(self->bins[c].limit, self->states[c].slots + self->states[c].capacity);
+  });
+}
+
+TEST_F(CacheTest, ExitHandsEverythingToTheAdopter) {
+  HeapId first = 0;
+  std::vector<void*> kept;
+  size_t held = 0;
+  in_thread([&] {
+    std::vector<void*> objects;
+    for (int i = 0; i < 500; ++i) objects.push_back(allocate(200));
+    first = self->owner;
+    for (int i = 0; i < 500; ++i) {
+      if (i % 5 == 0) {
+        memset(objects[static_cast<size_t>(i)], 0x3c, 200);
+        kept.push_back(objects[static_cast<size_t>(i)]);
+      } else {
+        deallocate(objects[static_cast<size_t>(i)]);
+      }
+    }
+  });
+  Heap* heap = registry::at(first);
+  EXPECT_TRUE(heap->parked());
+  held = heap->counters().allocated_bytes.get();
+  EXPECT_GE(held, 100 * class_size(class_of(200)));
+  in_thread([&] {
+    deallocate(allocate(16));
+    EXPECT_EQ(self->owner, first);
+    EXPECT_FALSE(heap->parked());
+    for (void* p : kept) {
+      EXPECT_EQ(static_cast<char*>(p)[199], 0x3c);
+      deallocate(p);
+    }
+  });
+  EXPECT_LE(heap->counters().allocated_bytes.get() + 100 * class_size(class_of(200)), held);
+}
+
+TEST_F(CacheTest, BlocksAndHeapsAreUsedAgain) {
+  in_thread([] { deallocate(allocate(16)); });
+  const unsigned heaps = registry::count();
+  const size_t metadata = metadata::used_bytes();
+  const lifecycle::Totals before = lifecycle::totals();
+  for (int i = 0; i < 200; ++i) {
+    in_thread([] {
+      for (size_t size = 16; size < 2000; size += 16) deallocate(allocate(size));
+    });
+  }
+  EXPECT_EQ(registry::count(), heaps);
+  EXPECT_LT(metadata::used_bytes(), metadata + 64 * 1024);
+  const lifecycle::Totals after = lifecycle::totals();
+  EXPECT_EQ(after.attached, before.attached);
+  EXPECT_EQ(after.started - before.started, 200u);
+  EXPECT_EQ(after.exited - before.exited, 200u);
+}
+
+struct AfterExit {
+  pthread_key_t key;
+  int rounds = 0;
+  int rounds_without_block = 0;
+  void* remote = nullptr;  // an object of another thread
+  void* own = nullptr;     // an object of this thread, from before its end
+  bool failed = false;
+};
+
+void use_after_exit(void* value) {
+  auto* test = static_cast<AfterExit*>(value);
+  if (++test->rounds < 4) pthread_setspecific(test->key, test);
+  if (self != &exited_thread) return;
+  ++test->rounds_without_block;
+  deallocate(test->remote);
+  deallocate(test->own);
+  test->remote = test->own = nullptr;
+  for (const size_t size : {16, 100, 1024, 5000, 32768, 100'000}) {
+    void* p = allocate(size);
+    test->failed = test->failed || p == nullptr;
+    memset(p, 1, size);
+    void* larger = reallocate(p, size * 2);
+    test->failed = test->failed || larger == nullptr || static_cast<char*>(larger)[size - 1] != 1;
+    deallocate(larger);
+  }
+  test->failed = test->failed || self != &exited_thread;
+}
+
+TEST_F(CacheTest, CallsAfterTheThreadsEndWork) {
+  AfterExit test;
+  // Made after loft's own key: the system calls it after loft's in each round.
+  ASSERT_EQ(pthread_key_create(&test.key, use_after_exit), 0);
+  test.remote = allocate(64);
+  const lifecycle::Totals before = lifecycle::totals();
+  in_thread([&] {
+    test.own = allocate(64);
+    pthread_setspecific(test.key, &test);
+  });
+  EXPECT_GE(test.rounds_without_block, 1);
+  EXPECT_FALSE(test.failed);
+  EXPECT_EQ(lifecycle::totals().attached, before.attached);
+  pthread_key_delete(test.key);
+}
+
+TEST_F(CacheTest, TurnaroundTakesObjectsOutOfOpenBatches) {
+  std::vector<std::vector<void*>> slabs = slabs_of(64, 2);
+  in_thread([&] {
+    std::vector<void*> given;
+    for (int i = 0; i < 20; ++i) {
+      given.push_back(slabs[0].back());
+      deallocate(slabs[0].back());
+      slabs[0].pop_back();
+    }
+    std::vector<void*> slots(21, nullptr);
+    EXPECT_EQ(batch_cache::turn_around(self, class_of(128), &slots[20], 20), 0u);
+    EXPECT_EQ(batch_cache::turn_around(self, class_of(64), &slots[20], 5), 5u);
+    EXPECT_TRUE(has_batch(slabs[0].front()));
+    EXPECT_EQ(batch_cache::turn_around(self, class_of(64), &slots[15], 100), 15u);
+    EXPECT_FALSE(has_batch(slabs[0].front()));
+    EXPECT_EQ(self->open_batches, 0u);
+    EXPECT_EQ(self->counters.turnarounds.get(), 20u);
+    std::sort(given.begin(), given.end());
+    slots.erase(slots.begin());
+    std::sort(slots.begin(), slots.end());
+    EXPECT_EQ(slots, given);
+    for (void* p : given) deallocate(p);
+  });
+  release(slabs);
+}
+
+TEST_F(CacheTest, NoTurnaroundWhileThereIsMemory) {
+  std::vector<std::vector<void*>> slabs = slabs_of(64, 1);
+  in_thread([&] {
+    for (int i = 0; i < 100; ++i) {
+      deallocate(slabs[0].back());
+      slabs[0].pop_back();
+    }
+    std::vector<void*> mine;
+    for (int i = 0; i < 5000; ++i) mine.push_back(allocate(64));
+    EXPECT_EQ(self->counters.turnarounds.get(), 0u);
+    for (void* p : mine) {
+      EXPECT_EQ(pagemap.of(p).owner(), self->owner);
+      deallocate(p);
+    }
+  });
+  release(slabs);
+}
+
+#if !defined(LOFT_TEST_SANITIZED)
+
+// In a process of its own: with no memory left, every other way to an object is tried first.
+[[noreturn]] void exhaust_and_turn_around() {
+  std::vector<void*> lines;
+  std::vector<void*> smaller;
+  in_thread([&] {
+    for (int i = 0; i < 100; ++i) {
+      lines.push_back(allocate(64));
+      smaller.push_back(allocate(48));
+    }
+  });
+  for (void* p : lines) deallocate(p);
+  for (void* p : smaller) deallocate(p);
+  deallocate(allocate(48));
+  const rlimit nothing_more = {0, 0};
+  setrlimit(RLIMIT_DATA, &nothing_more);
+  for (const size_t size : {32768, 1024, 48}) {
+    while (allocate(size) != nullptr) {
+    }
+    if (errno != ENOMEM || self->counters.turnarounds.get() != 0) _exit(1);
+  }
+  while (allocate(64) != nullptr) {
+  }
+  _exit(self->counters.turnarounds.get() == 100 ? 0 : 2);
+}
+
+TEST_F(CacheTest, TurnaroundForWholeCacheLinesWhenThereIsNoMemory) {
+  EXPECT_EXIT(exhaust_and_turn_around(), testing::ExitedWithCode(0), "");
+}
+
+#endif
+
+TEST_F(CacheTest, ObjectsFromInteriorPointers) {
+  for (const size_t size : {16, 48, 1000, 20'000, 100'000, 3'000'000}) {
+    void* p = allocate(size);
+    const size_t usable = usable_size(p);
+    EXPECT_GE(usable, size);
+    for (const size_t offset : {size_t{0}, size_t{1}, size / 2, usable - 1}) {
+      const ObjectRange range = object_of(inside(p, offset));
+      EXPECT_EQ(range.start, p);
+      EXPECT_EQ(range.size, usable);
+    }
+    deallocate(p);
+  }
+  int local = 0;
+  EXPECT_EQ(object_of(&local).start, nullptr);
+  EXPECT_EQ(object_of(nullptr).start, nullptr);
+  // The slack behind the last object of a slab.
+  void* p = allocate(48);
+  const ObjectRange slack = object_of(address(slab_of(p)->base + kGranule - 1));
+  EXPECT_EQ(slack.start, nullptr);
+  deallocate(p);
+}
+
+using CacheDeathTest = CacheTest;
+
+constexpr char kDoubleFree[] = "loft: double free of 0x[0-9a-f]+: slab 0x[0-9a-f]+, size class";
+constexpr char kInterior[] =
+    "loft: free of an interior pointer 0x[0-9a-f]+: slab 0x[0-9a-f]+, size class";
+
+TEST_F(CacheDeathTest, FirstFreesAreWatched) {
+  void* p = allocate(200);
+  void* q = allocate(200);
+  deallocate(p);
+  EXPECT_DEATH(deallocate(p), kDoubleFree);
+  EXPECT_DEATH(deallocate(inside(q, 16)), kInterior);
+  // A place that was never handed out: it is free in its slab.
+  EXPECT_DEATH(deallocate(address(slab_of(q)->base + 290 * 224)), kDoubleFree);
+  deallocate(q);
+}
+
+TEST_F(CacheDeathTest, LaterMisuseIsSeenWhenItReachesTheSlab) {
+  std::vector<void*> objects;
+  for (int i = 0; i < 200; ++i) objects.push_back(allocate(96));
+  for (int i = 0; i < 100; ++i) deallocate(objects[static_cast<size_t>(i)]);
+  const auto misuse = [&](void* p) {
+    deallocate(p);
+    bins::flush_all(self);
+  };
+  EXPECT_DEATH((deallocate(objects[150]), misuse(objects[150])), kDoubleFree);
+  EXPECT_DEATH(misuse(inside(objects[150], 32)), kInterior);
+  for (size_t i = 100; i < 200; ++i) deallocate(objects[i]);
+}
+
+TEST_F(CacheDeathTest, MisuseInABatch) {
+  std::vector<std::vector<void*>> slabs = slabs_of(48, 1);
+  const std::vector<void*>& objects = slabs[0];
+  // The first object of a batch goes a way of its own.
+  EXPECT_DEATH(in_thread([&] { deallocate(inside(objects[0], 16)); }), kInterior);
+  EXPECT_DEATH(in_thread([&] {
+                 deallocate(objects[0]);
+                 deallocate(objects[0]);
+               }),
+               kDoubleFree);
+  EXPECT_DEATH(in_thread([&] {
+                 deallocate(objects[0]);
+                 deallocate(inside(objects[1], 32));
+               }),
+               kInterior);
+  // The place behind the last object, which would make a carrier that reaches into the next slab.
+  void* behind = address(slab_of(objects[0])->base + geometry(class_of(48)).objects * 48);
+  EXPECT_DEATH(in_thread([&] { deallocate(behind); }), kInterior);
+  EXPECT_DEATH(in_thread([&] {
+                 deallocate(objects[0]);
+                 deallocate(behind);
+               }),
+               kInterior);
+  release(slabs);
+}
+
+TEST_F(CacheDeathTest, AfterTheThreadsEnd) {
+  void* p = allocate(48);
+  EXPECT_DEATH(batch_cache::send_single(inside(p, 16), pagemap.of(p)), kInterior);
+  deallocate(p);
+}
+
+TEST_F(CacheDeathTest, PointersThatAreNotLofts) {
+  alignas(16) char local[64];
+  void* volatile hidden = local;
+  EXPECT_DEATH(deallocate(hidden), "free of a foreign pointer .*: 0x");
+  EXPECT_DEATH(deallocate(address(16)), "free of a foreign pointer .*: 0x10");
+  void* p = allocate(48);
+  EXPECT_DEATH(deallocate(inside(p, 1)), "misaligned pointer 0x[0-9a-f]+: slab 0x");
+  void* large = allocate(100'000);
+  EXPECT_DEATH(deallocate(inside(large, 4096)),
+               "free of an interior pointer 0x[0-9a-f]+: large object 0x[0-9a-f]+ of 102400 bytes");
+  EXPECT_DEATH((deallocate(large), deallocate(large)),
+               "free of a pointer to memory that is not allocated .*: 0x");
+  EXPECT_DEATH(usable_size(hidden), "malloc_usable_size of a foreign pointer");
+  EXPECT_DEATH((void)!reallocate(hidden, 100), "realloc of a foreign pointer");
+  deallocate(large);
+  deallocate(p);
+}
+
+TEST_F(CacheTest, ForeignPointersMayBeIgnored) {
+  options.foreign.store(1);
+  alignas(16) char local[64];
+  void* volatile hidden = local;
+  testing::internal::CaptureStderr();
+  deallocate(hidden);
+  EXPECT_EQ(usable_size(hidden), 0u);
+  errno = 0;
+  EXPECT_EQ(reallocate(hidden, 100), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;
+}
+
+}  // namespace
+}  // namespace loft
