@@ -279,8 +279,8 @@ TEST_F(HeapTest, RandomMixOfAllWaysHome) {
     }
     while (!some.empty()) {
       const Slab* slab = slab_of(some.back());
-      const auto others = std::stable_partition(some.begin(), some.end(),
-                                                [&](void* p) { return slab_of(p) != slab; });
+      const auto others =
+          std::partition(some.begin(), some.end(), [&](void* p) { return slab_of(p) != slab; });
       const std::vector<void*> batch(others, some.end());
       some.erase(others, some.end());
       uint64_t words[kMaxWords] = {};
