@@ -1,6 +1,9 @@
 #include "engine.h"
 
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +13,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <new>
 
 namespace model {
 
@@ -134,7 +138,25 @@ struct Plain {
 };
 std::map<const void*, Plain> plain;
 
-std::vector<Choice> choices;
+// In memory that a run in a child of its own shares with the explorer.
+enum class Outcome { kDone, kRedundant, kViolation };
+struct Shared {
+  Outcome outcome;
+  char violation[256];
+  size_t count;
+  Choice choices[4 * kMaxSteps];
+};
+Shared* shared;
+
+struct Choices {
+  size_t size() const { return shared->count; }
+  bool empty() const { return shared->count == 0; }
+  void clear() { shared->count = 0; }
+  void push_back(const Choice& choice) { shared->choices[shared->count++] = choice; }
+  void pop_back() { --shared->count; }
+  Choice& back() { return shared->choices[shared->count - 1]; }
+  Choice& operator[](size_t i) { return shared->choices[i]; }
+} choices;
 size_t position;  // in choices
 std::vector<Step> steps;
 
@@ -351,8 +373,6 @@ void print_steps() {
   }
 }
 
-enum class Outcome { kDone, kRedundant, kViolation };
-
 Outcome run_once() {
   current = -1;
   failed = false;
@@ -463,6 +483,24 @@ bool advance() {
   return false;
 }
 
+Outcome run() {
+  if (!scenario->own_process) return run_once();
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    shared->outcome = run_once();
+    std::snprintf(shared->violation, sizeof(shared->violation), "%s", violation.c_str());
+    if (shared->outcome == Outcome::kViolation) print_steps();
+    std::fflush(stdout);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  const bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  violation = ended ? shared->violation : "the program crashed";
+  return ended ? shared->outcome : Outcome::kViolation;
+}
+
 bool explore(const Scenario& s) {
   scenario = &s;
   task_count = static_cast<unsigned>(s.tasks.size());
@@ -471,10 +509,10 @@ bool explore(const Scenario& s) {
   unsigned long runs = 0, redundant = 0;
   bool all = false;
   while (runs + redundant < s.runs) {
-    const Outcome outcome = run_once();
+    const Outcome outcome = run();
     if (outcome == Outcome::kViolation) {
       std::printf("%s: VIOLATION after %lu runs: %s\n", s.name, runs + 1, violation.c_str());
-      print_steps();
+      if (!s.own_process) print_steps();
       return false;
     }
     ++(outcome == Outcome::kDone ? runs : redundant);
@@ -634,6 +672,10 @@ void declare_memory(const void* from, size_t bytes) {
 
 int explore_all(const std::vector<Scenario>& scenarios, int argc, char** argv) {
   const bool expected = argc > 1 && std::strcmp(argv[1], "--expect-violation") == 0;
+  void* memory_for_choices =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory_for_choices == MAP_FAILED) return 2;
+  shared = new (memory_for_choices) Shared;
   bool found = false;
   for (const Scenario& s : scenarios) {
     found = !explore(s) || found;

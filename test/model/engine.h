@@ -65,6 +65,7 @@ struct Scenario {
   std::function<void()> finish;  // after every run: drains and checks
   unsigned preemptions = ~0u;    // bound on switches away from a task that could go on
   unsigned long runs = 300000;   // bound on runs; reaching it is reported, and is no violation
+  bool own_process = false;  // each run in a child: for code with a state that nothing puts back
 };
 
 // Explores each scenario in turn. Exit status for main: 0 if no violation was found, 1 if one was;

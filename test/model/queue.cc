@@ -127,6 +127,7 @@ void drain_until_quiet() {
       if (world().inboxes[heap].maybe_pending()) drain_all(heap);
     }
   }
+  for (Inbox& inbox : world().inboxes) model::check(!inbox.maybe_pending(), "a queue has no end");
 }
 
 void expect(unsigned heap, unsigned first, unsigned count) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine.h"
+#include "os/os.h"
 
 namespace loft::os {
 

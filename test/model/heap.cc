@@ -1,0 +1,309 @@
+// Heaps under every interleaving of remote frees, refills, a thread's end, adoption, and drains by
+// others. The real heap, registry, slab and space floors run; only locks are one step each.
+//
+// Checked: no object is handed out while somebody holds it, and once all is drained every object
+// that was freed is free in its slab, none twice.
+#include "heap/heap.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "base/options.h"
+#include "engine.h"
+#include "heap/registry.h"
+#include "message/outbox.h"
+#include "message/pack.h"
+#include "os/fault.h"
+#include "space/span.h"
+
+namespace loft::os {
+
+void report(const Text&) {}
+void fault(const Text& what) { model::fail(std::string(what.data(), what.size())); }
+
+}  // namespace loft::os
+
+namespace {
+
+using namespace loft;
+
+// Few objects to a slab, in one word: slabs fill up and become empty within a few steps.
+constexpr SizeClass kClass = kSizeClasses - 1;
+constexpr unsigned kObjects = geometry(kClass).objects;
+static_assert(geometry(kClass).words == 1 && kObjects >= 16);
+
+Heap* owner;                  // of what the senders free
+void* objects[2 * kObjects];  // of two of its slabs
+std::map<void*, bool> held;
+std::map<HeapId, bool> owned;
+
+void hold(void* object) {
+  bool& is_held = held[object];
+  model::check(!is_held, "an object was handed out twice");
+  is_held = true;
+}
+void let_go(void* object) { held[object] = false; }
+
+unsigned refill(Heap* heap, unsigned wanted, bool from_new = true) {
+  void* slots[kObjects] = {};
+  const os::Guard guard(heap->lock());
+  unsigned taken = heap->refill(kClass, slots + wanted - 1, wanted);
+  if (taken == 0 && from_new) taken = heap->refill_from_new(kClass, slots + wanted - 1, wanted);
+  for (unsigned i = 0; i < taken; ++i) hold(slots[wanted - 1 - i]);
+  return taken;
+}
+
+Entry entry_of(unsigned object) { return pagemap.of(objects[object]); }
+
+// The batch of some objects of one slab.
+void collect(unsigned first, unsigned count, uint64_t* words) {
+  for (unsigned i = first; i < first + count; ++i) {
+    let_go(objects[i]);
+    const auto offset = reinterpret_cast<uintptr_t>(objects[i]) - slab::at(entry_of(i))->base;
+    words[0] |= uint64_t{1} << offset / geometry(kClass).size;
+  }
+}
+
+void add_bitmap(Outbox& outbox, unsigned first, unsigned count) {
+  uint64_t words[kMaxWords] = {};
+  collect(first, count, words);
+  pack(slab::at(entry_of(first))->base, geometry(kClass), words,
+       [&](Message* message) { outbox.add(destination(message), message); });
+}
+
+// As records, in an open carrier if the outbox has one.
+void add_records(Outbox& outbox, unsigned first, unsigned count) {
+  const Slab* slab = slab::at(entry_of(first));
+  uint64_t words[kMaxWords] = {};
+  collect(first, count, words);
+  if (Record* room = outbox.room_for(slab->owner, 1); room != nullptr) {
+    write_records(entry_of(first).index(), geometry(kClass), words, room);
+    return;
+  }
+  auto* carrier =
+      reinterpret_cast<Message*>(slab->base + highest_bit(words[0]) * geometry(kClass).size);
+  write_records(entry_of(first).index(), geometry(kClass), words, carrier->records());
+  outbox.add_open(slab->owner, carrier, 1, record_capacity(geometry(kClass).size));
+}
+
+std::function<void()> sender(unsigned first, unsigned count) {
+  return [=] {
+    Outbox outbox{};
+    add_bitmap(outbox, first, count);
+    outbox.post();
+  };
+}
+
+// One carrier for a few objects of each slab.
+void sender_of_records() {
+  Outbox outbox{};
+  add_records(outbox, 0, 3);
+  add_records(outbox, kObjects, 3);
+  add_records(outbox, 3, 2);
+  outbox.post();
+}
+
+Heap* start_of_thread() {
+  Heap* heap = registry::adopt();
+  model::check(!owned[heap->id()], "a heap has two owners");
+  owned[heap->id()] = true;
+  return heap;
+}
+
+void end_of_thread(Heap* heap) {
+  {
+    const os::Guard guard(heap->lock());
+    heap->drain_all();
+  }
+  owned[heap->id()] = false;
+  registry::park(heap);
+}
+
+void prepare(size_t drain_bytes) {
+  options.drain_bytes.store(drain_bytes, memory_order_relaxed);
+  owner = start_of_thread();
+  for (unsigned i = 0; i < 2; ++i) {
+    void** slots = objects + i * kObjects;
+    const os::Guard guard(owner->lock());
+    model::check(owner->refill_from_new(kClass, slots + kObjects - 1, kObjects) == kObjects,
+                 "no memory");
+  }
+  for (void* object : objects) hold(object);
+}
+
+void a_thread() {
+  Heap* heap = start_of_thread();
+  refill(heap, 2);
+  end_of_thread(heap);
+}
+
+void finish() {
+  for (unsigned round = 0; round < 2 * kMaxHops; ++round) {
+    for (unsigned id = 1; id <= registry::count(); ++id) {
+      if (registry::at(id)->inbox().maybe_pending()) registry::at(id)->drain_all();
+    }
+  }
+  // Who is not owned can be adopted, once.
+  const unsigned heaps = registry::count();
+  for (unsigned id = 1; id <= heaps; ++id) {
+    model::check(!registry::at(id)->inbox().maybe_pending(), "a queue has no end");
+  }
+  const auto unowned = heaps - std::count_if(owned.begin(), owned.end(),
+                                             [](const auto& entry) { return entry.second; });
+  for (long i = 0; i < unowned; ++i) {
+    model::check(start_of_thread()->id() <= heaps, "a parked heap was lost");
+  }
+
+  size_t allocated = 0;
+  for (unsigned id = 1; id <= registry::count(); ++id) {
+    Heap* heap = registry::at(id);
+    heap->check();
+    allocated += heap->counters().allocated_bytes.get();
+  }
+  size_t used = 0;
+  for (const auto& [object, is_held] : held) {
+    used += is_held ? class_size(kClass) : 0;
+    const Entry entry = pagemap.of(object);
+    if (!entry.is_slab()) {
+      model::check(!is_held, "a slab was let go with an object in use");
+      continue;
+    }
+    const Slab* slab = slab::at(entry);
+    const auto index = (reinterpret_cast<uintptr_t>(object) - slab->base) / slab->shape().size;
+    model::check((slab->bits[0] >> index & 1) == (is_held ? 0 : 1),
+                 is_held ? "an object in use is free in its slab" : "an object was lost");
+  }
+  model::check(allocated == used, "the sums are wrong");
+}
+
+constexpr size_t kOneObject = kSmallMax;
+constexpr size_t kNoLimit = size_t{1} << 30;
+
+std::vector<model::Scenario> scenarios() {
+  using model::Scenario;
+  std::vector<Scenario> all;
+  const auto with = [](size_t drain_bytes) { return [=] { prepare(drain_bytes); }; };
+
+  all.push_back(Scenario{"two senders empty a slab, the owner refills with a small budget",
+                         with(kOneObject),
+                         {sender(0, kObjects / 2), sender(kObjects / 2, kObjects / 2),
+                          [] {
+                            refill(owner, 4);
+                            refill(owner, 4);
+                          }},
+                         finish,
+                         ~0u,
+                         5000,
+                         true});
+
+  all.push_back(Scenario{"records of two slabs in one carrier, and a bitmap that empties one",
+                         with(kNoLimit),
+                         {sender_of_records, sender(5, kObjects - 5),
+                          [] {
+                            refill(owner, 4);
+                            end_of_thread(owner);
+                          }},
+                         finish,
+                         ~0u,
+                         5000,
+                         true});
+
+  all.push_back(Scenario{"a slab of which one object stays in use, beside another",
+                         with(kNoLimit),
+                         {sender(kObjects, 2), sender(0, kObjects - 1), [] { refill(owner, 1); }},
+                         finish,
+                         ~0u,
+                         5000,
+                         true});
+
+  all.push_back(Scenario{"the owner ends while others send, the next thread adopts",
+                         with(kOneObject),
+                         {sender(0, 8), sender(kObjects, 8),
+                          [] {
+                            refill(owner, 2);
+                            end_of_thread(owner);
+                          },
+                          [] { refill(start_of_thread(), 3); }},
+                         finish,
+                         2,
+                         5000,
+                         true});
+
+  all.push_back(Scenario{"a parked heap is drained by another owner and adopted meanwhile",
+                         [] {
+                           prepare(kNoLimit);
+                           end_of_thread(owner);
+                         },
+                         {sender(0, kObjects), [] { refill(registry::at(4), 2); }, a_thread},
+                         finish,
+                         3,
+                         5000,
+                         true});
+
+  all.push_back(Scenario{"three threads come and go",
+                         [] {
+                           prepare(kNoLimit);
+                           end_of_thread(owner);
+                         },
+                         {a_thread, a_thread, a_thread},
+                         finish,
+                         2,
+                         5000,
+                         true});
+
+  // Heaps 1 and 65 share a bucket: what goes to one of them may be the other's.
+  all.push_back(Scenario{"a bucket for two heaps is forwarded by one of them while both drain",
+                         [] {
+                           prepare(kNoLimit);
+                           Heap* far = nullptr;
+                           while (far == nullptr || far->id() < owner->id() + 64) {
+                             far = start_of_thread();
+                           }
+                           const os::Guard guard(far->lock());
+                           void** slots = objects + kObjects;
+                           for (unsigned i = 0; i < kObjects; ++i) let_go(slots[i]);
+                           for (unsigned i = 0; i < kObjects; ++i) {
+                             Slab* slab = slab::at(entry_of(kObjects + i));
+                             const auto offset = reinterpret_cast<uintptr_t>(slots[i]) - slab->base;
+                             owner->put_word(slab, 0, uint64_t{1} << offset / kSmallMax);
+                           }
+                           far->refill_from_new(kClass, slots + kObjects - 1, kObjects);
+                           for (unsigned i = 0; i < kObjects; ++i) hold(slots[i]);
+                         },
+                         {[] {
+                            Outbox outbox{};
+                            add_bitmap(outbox, 0, 4);
+                            add_bitmap(outbox, kObjects, 4);
+                            outbox.post();
+                          },
+                          [] {
+                            const os::Guard guard(owner->lock());
+                            owner->drain_all();
+                          },
+                          [] {
+                            Heap* far = registry::at(owner->id() + 64u);
+                            const os::Guard guard(far->lock());
+                            far->drain_all();
+                          }},
+                         finish,
+                         ~0u,
+                         5000,
+                         true});
+  return all;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  model::declare_constant(&options, sizeof(options));
+  model::declare_constant(directory, sizeof(directory));
+  if (!span::initialise()) return 2;
+  // Four heaps, of which a look for parked ones always sees all. The first will be the owner's, the
+  // last one stays somebody else's.
+  Heap* heaps[4];
+  for (Heap*& heap : heaps) heap = registry::adopt();
+  for (int i = 2; i >= 0; --i) registry::park(heaps[i]);
+  owned[heaps[3]->id()] = true;
+  return model::explore_all(scenarios(), argc, argv);
+}
