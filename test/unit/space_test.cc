@@ -191,6 +191,19 @@ class LargeTest : public SpaceTest {
     bool zero_ = true;
   };
 
+  // As reallocate does: by moving pages, or else by a copy. Something stands behind the object.
+  static void* grow(void* p, size_t bytes) {
+    const Wall wall(p);
+    if (void* moved = large::resize(of(p), bytes); moved != nullptr) {
+      EXPECT_NE(moved, p);
+      return moved;
+    }
+    void* fresh = allocate(bytes);
+    memcpy(fresh, p, of(p)->bytes);
+    release(p);
+    return fresh;
+  }
+
   // A different number in every eight bytes.
   static void fill(void* p, size_t bytes) {
     auto* words = static_cast<uint64_t*>(p);
@@ -303,18 +316,27 @@ TEST_F(LargeTest, ShrinksAndGivesGranulesBack) {
   release(p);
 }
 
-TEST_F(LargeTest, GrowsByMoving) {
+TEST_F(LargeTest, GrowsByMovingItsPages) {
+  const size_t page = os::page_size();
   void* p = allocate(300'000);
   fill(p, 300'000);
-  for (size_t bytes = 600'000; bytes <= size_t{40} << 20; bytes *= 2) {
+  {
     const Wall wall(p);
-    void* moved = large::resize(of(p), bytes);
+    void* moved = large::resize(of(p), 600'000);
     if (moved == nullptr) GTEST_SKIP() << "the kernel cannot move pages";
     ASSERT_NE(moved, p);
-    ASSERT_TRUE(holds(moved, 300'000));
     p = moved;
-    EXPECT_EQ(of(p)->bytes, round_up(bytes, os::page_size()));
-    memset(static_cast<char*>(p) + 300'000, 1, bytes - 300'000);
+  }
+  EXPECT_TRUE(holds(p, 300'000));
+  EXPECT_EQ(of(p)->bytes, round_up(600'000, page));
+  memset(static_cast<char*>(p) + 300'000, 1, 300'000);
+  for (size_t bytes = 1'200'000; bytes <= size_t{40} << 20; bytes *= 2) {
+    p = grow(p, bytes);
+    ASSERT_TRUE(holds(p, 300'000));
+    EXPECT_EQ(static_cast<char*>(p)[bytes / 2 - 1], 1);
+    EXPECT_EQ(of(p)->bytes, round_up(bytes, page));
+    EXPECT_EQ(of(static_cast<char*>(p) + bytes - 1), of(p));
+    memset(static_cast<char*>(p) + bytes / 2, 1, bytes / 2);
   }
   // Shrunk where it is.
   ASSERT_EQ(large::resize(of(p), 400'000), p);
@@ -326,11 +348,8 @@ TEST_F(LargeTest, MovingLosesNoAddressSpace) {
   for (int round = 0; round < 20; ++round) {
     void* p = allocate(300'000);
     for (size_t bytes = 600'000; bytes <= 5'000'000; bytes *= 2) {
-      const Wall wall(p);
-      void* moved = large::resize(of(p), bytes);
-      if (moved == nullptr) GTEST_SKIP() << "the kernel cannot move pages";
-      memset(moved, 1, bytes);
-      p = moved;
+      p = grow(p, bytes);
+      memset(p, 1, bytes);
     }
     release(p);
     // What was left behind reads as zero when it is called so.
@@ -340,9 +359,16 @@ TEST_F(LargeTest, MovingLosesNoAddressSpace) {
   }
   // No object lives: from its first granule on, the window is all free spans.
   span::purge(0);
-  const Entry entry = pagemap.of(address(window.heap.base));
-  ASSERT_EQ(entry.bin(), kFreeSpan);
-  EXPECT_EQ(metadata::at_index<Span>(entry.index())->granules << kGranuleLog, span::totals().clean);
+  size_t free_bytes = 0;
+  for (uintptr_t base = window.heap.base; free_bytes < span::totals().clean;) {
+    const Entry entry = pagemap.of(address(base));
+    ASSERT_EQ(entry.bin(), kFreeSpan);
+    const Span* span = metadata::at_index<Span>(entry.index());
+    ASSERT_EQ(span->base, base);
+    free_bytes += span->granules << kGranuleLog;
+    base += span->granules << kGranuleLog;
+  }
+  EXPECT_EQ(free_bytes, span::totals().clean);
 }
 
 TEST_F(LargeTest, SmallOnesAreLeftToBeCopied) {
