@@ -5,8 +5,8 @@
 
 namespace loft {
 
-// 101 is the first priority that is not the implementation's own.
-[[gnu::constructor(101)]] void process_starts() { load_options(); }
+// 101 is the first priority that is not the implementation's own; the system floor takes it.
+[[gnu::constructor(102)]] void process_starts() { load_options(); }
 
 namespace {
 

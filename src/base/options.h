@@ -25,7 +25,7 @@ enum class OptionKind { kBytes, kChoice };
   X(kBytes, outbox_bytes, 64 << 10, "",                                                          \
     "bytes of objects a thread keeps packed for other heaps before it posts them")               \
   X(kBytes, drain_bytes, 1 << 20, "", "bytes of returned objects that one refill takes in")      \
-  X(kBytes, dirty_bytes, 256 << 20, "",                                                           \
+  X(kBytes, dirty_bytes, 256 << 20, "",                                                          \
     "bytes of free spans that stay resident for reuse before the largest are given back")
 
 struct Options {

@@ -64,6 +64,7 @@ bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   const unsigned old_capacity = state.capacity;
   // In a fork between any two of these, the bin is not whole, and its arrays are given up.
   state.slots = slots;
+  compiler_fence();
   state.capacity = static_cast<uint16_t>(capacity);
   bin.top = slots + objects;
   set_limit(bin, state);
@@ -252,6 +253,7 @@ void* refill(Thread* thread, SizeClass size_class) {
 
   Bin& bin = thread->bins[size_class];
   if (LOFT_UNLIKELY(state.capacity == 0)) return take_one(thread->heap, size_class);
+  LOFT_CHECK(bin.top == state.slots);
   // A stream takes all it can hold; otherwise half, so that what is freed next finds room.
   const unsigned wanted = stream ? state.capacity : (state.capacity + 1u) / 2;
   void** const highest = bin.top + wanted;
@@ -274,7 +276,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p) {
     ++state.watched_pushes;
     set_limit(bin, state);
   }
-  if (count(bin, state) == state.capacity && !make_room(thread, size_class)) return false;
+  if (count(bin, state) >= state.capacity && !make_room(thread, size_class)) return false;
   bin.top[1] = p;
   compiler_fence();  // as in deallocate
   ++bin.top;

@@ -21,10 +21,6 @@ namespace lifecycle {
 
 namespace {
 
-// The thread-local destructors of a program may allocate and free. Ours asks for its turn again
-// until the round after which the system may stop asking (POSIX promises four).
-constexpr uint8_t kExitRounds = 3;
-
 constinit os::Lock lock;  // taken before any heap's
 constinit Thread* threads = nullptr;
 constinit Thread* unused = nullptr;
@@ -69,19 +65,20 @@ void retire(Thread* thread) {
   *link = thread->next;
   add_counters(gone, thread->counters);
   new (&thread->counters) ThreadCounters{};
-  thread->exit_rounds = 0;
+  // In a fork's child, the thread may have died between taking a heap and writing down all of it.
+  thread->heap = nullptr;
+  thread->owner = kNeverOwner;
   thread->next = unused;
   unused = thread;
   --attached_count;
   ++gone.exited;
 }
 
+// Runs after the thread-local destructors of C++, among those of the program's keys. Waiting for a
+// later round would serve those of them that come after it faster, but a thread that first
+// allocates in one of them would find no round left: its heap would never be parked.
 void on_exit(void* value) {
   auto* thread = static_cast<Thread*>(value);
-  if (++thread->exit_rounds < kExitRounds) {
-    os::set_thread_exit_value(thread);
-    return;
-  }
   self = &exited_thread;
   hand_over(thread);
   const os::Guard guard(lock);

@@ -19,6 +19,9 @@ namespace {
 void* allocate_class(SizeClass size_class) {
   void* object = nullptr;
   if (Thread* thread = lifecycle::attach_heap(); LOFT_LIKELY(thread != nullptr)) {
+    // Setting the block up may have allocated, through the system, and filled this very bin.
+    Bin& bin = thread->bins[size_class];
+    if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
     object = bins::refill(thread, size_class);
   } else if (Heap* heap = lifecycle::shared_heap(); heap != nullptr) {
     object = bins::take_one(heap, size_class);

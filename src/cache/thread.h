@@ -85,8 +85,7 @@ struct ThreadCounters {
 // batches stay untouched until they are needed. The fast paths of allocate.h rely on the first
 // fields.
 struct alignas(64) Thread {
-  HeapId owner{};  // id of `heap`, or kNeverOwner
-  uint8_t exit_rounds{};
+  HeapId owner{};           // id of `heap`, or kNeverOwner
   uint8_t slow_events{};    // since the last review of a bin
   uint8_t review_next{};    // the size class whose bin comes next
   Heap* heap{};             // nullptr until the thread first allocates
@@ -123,7 +122,10 @@ struct alignas(64) Thread {
     clear_keys();
     open_batches = 0;
     outbox = Outbox{};
-    for (Batch& batch : batches) batch = Batch{};
+    for (Batch& batch : batches) {
+      // Never opened: its pages need not be touched.
+      if (batch.inverse != 0) batch = Batch{};
+    }
   }
 
  private:

@@ -9,6 +9,9 @@ namespace loft {
 
 namespace {
 
+// What a message costs a drain's budget at least: many of one small object each are work as well.
+constexpr size_t kLeastCharge = 512;
+
 // Bounds even a full drain: senders that are faster than we are must not hold us for ever.
 constexpr size_t kDrainAllBytes = size_t{1} << 30;
 
@@ -158,7 +161,7 @@ bool Heap::drain(size_t budget) {
     } else {
       receive_bitmap(message, first_word_in(tag), slab::at(entry), received);
     }
-    return received.bytes - bytes_before;
+    return most(received.bytes - bytes_before, kLeastCharge);
   });
   counters_.drains.add(1);
   counters_.messages_received.add(received.messages);

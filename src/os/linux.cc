@@ -32,10 +32,18 @@ bool exit_key_made = false;  // written once, under the lock that every thread t
 constinit Atomic<unsigned long> map_calls{0};
 constinit Atomic<unsigned long> discard_calls{0};
 
-bool map_at(void* at, size_t bytes, int protection, bool reserved) {
+// libloft.so is initialised before all others, libc included, so that its fork handlers surround
+// everybody else's; `environ` is not set then, but glibc passes the environment to constructors.
+constinit char** first_environ = nullptr;
+#if defined(__GLIBC__)
+__attribute__((constructor(101))) void remember_environ(int, char**, char** entries) {
+  first_environ = entries;
+}
+#endif
+
+bool map_at(void* at, size_t bytes, int protection, int placement) {
   const KeepErrno keep;
   map_calls.fetch_add(1, memory_order_relaxed);
-  const int placement = reserved ? MAP_FIXED : MAP_FIXED_NOREPLACE;
   void* p =
       mmap(at, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | placement, -1, 0);
   if (p == at) return true;
@@ -72,13 +80,20 @@ void unreserve(void* at, size_t bytes) {
   munmap(at, bytes);
 }
 
+// A reserved range changes its protection and is never mapped over: a refused MAP_FIXED leaves a
+// hole on some kernels, and another thread's mapping may land in it.
 bool commit(void* at, size_t bytes, bool reserved) {
-  return map_at(at, bytes, PROT_READ | PROT_WRITE, reserved);
+  if (!reserved) return map_at(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+  const KeepErrno keep;
+  map_calls.fetch_add(1, memory_order_relaxed);
+  return mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0;
 }
+
+bool renew(void* at, size_t bytes) { return map_at(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED); }
 
 // The system counts writable private memory against its limit, readable memory not.
 bool map_zeros(void* at, size_t bytes, bool reserved) {
-  return map_at(at, bytes, PROT_READ, reserved);
+  return map_at(at, bytes, PROT_READ, reserved ? MAP_FIXED : MAP_FIXED_NOREPLACE);
 }
 
 bool discard(void* at, size_t bytes) {
@@ -110,8 +125,9 @@ uint64_t entropy() {
 }
 
 const char* environment(const char* name) {
-  if (environ == nullptr) return nullptr;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
+  char** const entries = environ != nullptr ? environ : first_environ;
+  if (entries == nullptr) return nullptr;
+  for (char** entry = entries; *entry != nullptr; ++entry) {
     const char* e = *entry;
     const char* n = name;
     while (*n != 0 && *e == *n) ++e, ++n;

@@ -15,9 +15,13 @@ void* reserve(size_t bytes);
 void unreserve(void* at, size_t bytes);
 
 // Puts zeroed, readable and writable memory at exactly [at, at + bytes), page-aligned. `reserved`
-// says that the range is ours already (from reserve, or mapped before); otherwise it must be
-// unused, and the call fails where somebody else is there. False when the system has no memory.
+// says that the range is ours, from reserve or map_zeros; otherwise it must be unused, and the call
+// fails where somebody else is there. False, and the range as it was, without memory.
 bool commit(void* at, size_t bytes, bool reserved);
+
+// Maps a committed range anew, empty, as one with its neighbours. False without memory: then the
+// range may be a hole, where others may be placed.
+bool renew(void* at, size_t bytes);
 
 // Makes [at, at + bytes) read as zero, without a claim on memory even where the system refuses to
 // promise more than it has. `reserved` as above.
@@ -30,7 +34,7 @@ bool discard(void* at, size_t bytes);
 
 // Moves the pages of [from, from + bytes) to [to, to + bytes), replacing what is mapped there. The
 // source range stays mapped and reads as zero: nobody else can be placed there. False, and nothing
-// moved, when the system refuses; then [to, to + bytes) may have been unmapped.
+// moved, when the system refuses; then [to, to + bytes) may be a hole.
 bool move_pages(void* from, void* to, size_t bytes);
 
 // Bytes of address space that this process may map (RLIMIT_AS), SIZE_MAX without a limit.

@@ -40,39 +40,38 @@ bool resize_in_place(Large* object, size_t bytes) {
     if (!span::extend(end, granules - object->granules, zero)) return false;
     object->granules = granules;
     enter(object);
-  } else if (granules < object->granules && !object->moved) {
-    // The tail of a moved mapping stays with it, so that the mapping can be replaced as one.
-    span::release(object->base + (granules << kGranuleLog), object->granules - granules, true);
+  } else if (granules < object->granules) {
+    const uintptr_t tail = object->base + (granules << kGranuleLog);
+    const size_t freed = object->granules - granules;
     object->granules = granules;
+    if (object->moved) {
+      span::release_moved(tail, freed);
+    } else {
+      span::release(tail, freed, true);
+    }
   }
   account(object->bytes, bytes);
   object->bytes = bytes;
   return true;
 }
 
-// Gives back granules whose mapping a move has set apart, as a fresh one that joins its neighbours.
-// Where it cannot be made they are lost to the window; their entries say that nothing is there.
-void abandon_moved(uintptr_t base, size_t granules) {
-  if (span::restore(base, granules)) {
-    span::release(base, granules, false);
-  } else {
-    pagemap.fill(base, granules, Entry{});
-  }
-}
-
+// Once only: a moved object lies in two mappings, and not every kernel moves two at once.
 bool resize_by_moving(Large* object, size_t bytes) {
+  if (object->moved) return false;
   const span::Range target = span::acquire(granules_for(bytes), kGranule);
   if (target.base == 0) return false;
   if (!os::move_pages(reinterpret_cast<void*>(object->base), reinterpret_cast<void*>(target.base),
                       object->bytes)) {
-    abandon_moved(target.base, granules_for(bytes));
+    span::release_target(target.base, granules_for(bytes));
     return false;
   }
   const Large old = *object;
   *object = Large{target.base, bytes, granules_for(bytes), true};
   enter(object);
   account(old.bytes, bytes);
-  abandon_moved(old.base, old.granules);
+  // A page behind the old end may hold memory still, from when the object was longer.
+  const bool clean = os::discard(reinterpret_cast<void*>(old.base), old.granules << kGranuleLog);
+  span::release(old.base, old.granules, !clean);
   return true;
 }
 
@@ -105,7 +104,7 @@ void release(Large* object) {
   account(old.bytes, 0);
   metadata::release(object, sizeof(Large));
   if (old.moved) {
-    abandon_moved(old.base, old.granules);
+    span::release_moved(old.base, old.granules);
   } else {
     span::release(old.base, old.granules, true);
   }

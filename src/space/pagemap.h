@@ -72,7 +72,9 @@ inline constexpr size_t kAlignment = size_t{1} << kAlignmentLog;
 // Set once, before the first object exists, and constant from then on. The table covers the whole
 // window; what is not committed of it reads as zero. A cache line of its own: every free reads it.
 struct alignas(64) Pagemap {
-  uintptr_t base = 0;
+  // Until it is set: an odd base leaves every pointer misaligned, whatever else a thread sees of a
+  // start that goes on beside it.
+  uintptr_t base = 1;
   uint64_t limit = 0;  // of the window, in units of kAlignment
   Entry* entries = nullptr;
 

@@ -151,12 +151,20 @@ Range acquire_locked(size_t granules) {
   }
   const uintptr_t base = frontier;
   if (advance_frontier(granules << kGranuleLog)) return {base, true};
-  // Clean and dirty spans do not join: once all are clean, what is free is in its largest pieces.
-  if (purge_locked(0) == 0) return {};
-  Span* s = bins[false].find(granules);
-  if (s == nullptr) return {};
-  const Range range{s->base, true};
-  take_front(s, granules);
+  // Clean and dirty spans do not join: once all are clean, what is free is in its largest pieces,
+  // and the last of them may need only a little more behind it.
+  purge_locked(0);
+  if (Span* s = bins[false].find(granules); s != nullptr) {
+    const Range range{s->base, true};
+    take_front(s, granules);
+    return range;
+  }
+  Span* last = free_span_at(frontier - kGranule);
+  if (last == nullptr || last->dirty) return {};
+  if (!advance_frontier((granules - last->granules) << kGranuleLog)) return {};
+  const Range range{last->base, true};
+  unlink(last);
+  discard_descriptor(last);
   return range;
 }
 
@@ -210,8 +218,20 @@ bool extend(uintptr_t end, size_t granules, bool& zero) {
   return true;
 }
 
-bool restore(uintptr_t base, size_t granules) {
-  return os::commit(reinterpret_cast<void*>(base), granules << kGranuleLog, window.reserved);
+void release_moved(uintptr_t base, size_t granules) {
+  if (os::renew(reinterpret_cast<void*>(base), granules << kGranuleLog)) {
+    release(base, granules, false);
+  } else {
+    pagemap.fill(base, granules, Entry{});
+  }
+}
+
+void release_target(uintptr_t base, size_t granules) {
+  if (os::commit(reinterpret_cast<void*>(base), granules << kGranuleLog, false)) {
+    release(base, granules, false);
+  } else {
+    pagemap.fill(base, granules, Entry{});
+  }
 }
 
 size_t purge(size_t keep) {

@@ -28,8 +28,13 @@ void release(uintptr_t base, size_t granules, bool dirty);
 // `zero` is cleared when they are not known to be zero.
 bool extend(uintptr_t end, size_t granules, bool& zero);
 
-// Maps committed granules anew, empty. False without memory: then they must not be released.
-bool restore(uintptr_t base, size_t granules);
+// Gives granules back that lie in a mapping of their own, as a fresh one. Where that cannot be had
+// they are lost to the window, and their entries say that nothing is there.
+void release_moved(uintptr_t base, size_t granules);
+
+// Gives granules back over which a move failed: they may be a hole by now, and another mapping in
+// it.
+void release_target(uintptr_t base, size_t granules);
 
 // Gives free resident spans back to the system until at most `keep` bytes of them stay. Returns the
 // bytes given back.
