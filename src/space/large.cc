@@ -55,9 +55,9 @@ bool resize_in_place(Large* object, size_t bytes) {
   return true;
 }
 
-// Once only: a moved object lies in two mappings, and not every kernel moves two at once.
+// A moved object lies in two mappings; where the kernel does not move two at once it says so, and
+// the caller copies.
 bool resize_by_moving(Large* object, size_t bytes) {
-  if (object->moved) return false;
   const span::Range target = span::acquire(granules_for(bytes), kGranule);
   if (target.base == 0) return false;
   if (!os::move_pages(reinterpret_cast<void*>(object->base), reinterpret_cast<void*>(target.base),
@@ -69,9 +69,13 @@ bool resize_by_moving(Large* object, size_t bytes) {
   *object = Large{target.base, bytes, granules_for(bytes), true};
   enter(object);
   account(old.bytes, bytes);
-  // A page behind the old end may hold memory still, from when the object was longer.
-  const bool clean = os::discard(reinterpret_cast<void*>(old.base), old.granules << kGranuleLog);
-  span::release(old.base, old.granules, !clean);
+  if (old.moved) {
+    span::release_moved(old.base, old.granules);
+  } else {
+    // A page behind the old end may hold memory still, from when the object was longer.
+    const bool clean = os::discard(reinterpret_cast<void*>(old.base), old.granules << kGranuleLog);
+    span::release(old.base, old.granules, !clean);
+  }
   return true;
 }
 
