@@ -217,41 +217,6 @@ std::vector<model::Scenario> scenarios() {
                          5000,
                          true});
 
-  all.push_back(Scenario{"the owner ends while others send, the next thread adopts",
-                         with(kOneObject),
-                         {sender(0, 8), sender(kObjects, 8),
-                          [] {
-                            refill(owner, 2);
-                            end_of_thread(owner);
-                          },
-                          [] { refill(start_of_thread(), 3); }},
-                         finish,
-                         2,
-                         5000,
-                         true});
-
-  all.push_back(Scenario{"a parked heap is drained by another owner and adopted meanwhile",
-                         [] {
-                           prepare(kNoLimit);
-                           end_of_thread(owner);
-                         },
-                         {sender(0, kObjects), [] { refill(registry::at(4), 2); }, a_thread},
-                         finish,
-                         3,
-                         5000,
-                         true});
-
-  all.push_back(Scenario{"three threads come and go",
-                         [] {
-                           prepare(kNoLimit);
-                           end_of_thread(owner);
-                         },
-                         {a_thread, a_thread, a_thread},
-                         finish,
-                         2,
-                         5000,
-                         true});
-
   // Heaps 1 and 65 share a bucket: what goes to one of them may be the other's.
   all.push_back(Scenario{"a bucket for two heaps is forwarded by one of them while both drain",
                          [] {
@@ -288,6 +253,41 @@ std::vector<model::Scenario> scenarios() {
                           }},
                          finish,
                          ~0u,
+                         5000,
+                         true});
+
+  all.push_back(Scenario{"the owner ends while others send, the next thread adopts",
+                         with(kOneObject),
+                         {sender(0, 8), sender(kObjects, 8),
+                          [] {
+                            refill(owner, 2);
+                            end_of_thread(owner);
+                          },
+                          [] { refill(start_of_thread(), 3); }},
+                         finish,
+                         2,
+                         5000,
+                         true});
+
+  all.push_back(Scenario{"a parked heap is drained by another owner and adopted meanwhile",
+                         [] {
+                           prepare(kNoLimit);
+                           end_of_thread(owner);
+                         },
+                         {sender(0, kObjects), [] { refill(registry::at(4), 2); }, a_thread},
+                         finish,
+                         3,
+                         5000,
+                         true});
+
+  all.push_back(Scenario{"three threads come and go",
+                         [] {
+                           prepare(kNoLimit);
+                           end_of_thread(owner);
+                         },
+                         {a_thread, a_thread, a_thread},
+                         finish,
+                         2,
                          5000,
                          true});
   return all;

@@ -272,7 +272,7 @@ std::vector<model::Scenario> scenarios() {
                           }),
                           under_lock([] { drain_all(0); })},
                          finish(6),
-                         3,
+                         2,
                          100000});
 
   // Two carriers, of which one leads to a part of the bitmap further on.

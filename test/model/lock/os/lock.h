@@ -8,14 +8,14 @@ namespace loft::os {
 
 class Lock {
  public:
-  void lock() { model::lock(this); }
-  bool try_lock() { return model::try_lock(this); }
-  void unlock() { model::unlock(this); }
+  void lock() { model::lock(&place_); }
+  bool try_lock() { return model::try_lock(&place_); }
+  void unlock() { model::unlock(&place_); }
   void reset() {}
   unsigned long acquisitions() const { return 0; }
 
  private:
-  char place_ = 0;
+  char place_ = 0;  // its address names the lock
 };
 
 class Guard {
