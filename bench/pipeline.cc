@@ -7,9 +7,9 @@
 // work on runs of elements; when the producer is slower the ring stays empty and every element
 // crosses between the CPUs alone. The result names the mode by counting on which side elements had
 // to wait; only runs of one mode compare. --producer-pause and --consumer-pause slow down a side by
-// that many spin-wait hints an element, to steer into a mode; below four the sides are near balance,
-// and which one waits depends on the allocator. --read=1 lets the consumer read every element, as a
-// pipeline's stage would, and not one in 64.
+// that many spin-wait hints an element, to steer into a mode; below four the sides are near
+// balance, and which one waits depends on the allocator. --read=1 lets the consumer read every
+// element, as a pipeline's stage would, and not one in 64.
 #include "common.h"
 
 int main(int argc, char** argv) {
@@ -69,7 +69,8 @@ int main(int argc, char** argv) {
         }
         uint64_t* p = ring[i & (capacity - 1)];
         head.store(i + 1, std::memory_order_release);
-        if ((read_all || i % 64 == 0) && *p != i) bench::fail("element %" PRIu64 " was overwritten", i);
+        if ((read_all || i % 64 == 0) && *p != i)
+          bench::fail("element %" PRIu64 " was overwritten", i);
         bench::release(p);
         for (uint64_t w = 0; w < consumer_pause; w++) bench::pause();
       }
