@@ -1,7 +1,7 @@
 """Makes a copy of one source file with one seeded bug of mutants.txt in it.
 
-If the text to be replaced is not there, the copy is the original: the explorer then finds nothing, and
-the test that expects the bug to be caught says so.
+If the text to be replaced is not there, the copy is the original: the explorer then finds nothing,
+and the test that expects the bug to be caught says so.
 """
 
 from __future__ import annotations
