@@ -32,6 +32,8 @@ bool exit_key_made = false;  // written once, under the lock that every thread t
 constinit Atomic<unsigned long> map_calls{0};
 constinit Atomic<unsigned long> discard_calls{0};
 
+constinit Atomic<bool> knows_moves{true};  // relaxed: who sees it late asks once more
+
 // libloft.so is initialised before all others, libc included, so that its fork handlers surround
 // everybody else's; `environ` is not set then, but glibc passes the environment to constructors.
 constinit char** first_environ = nullptr;
@@ -106,9 +108,15 @@ bool move_pages(void* from, void* to, size_t bytes) {
   const KeepErrno keep;
   map_calls.fetch_add(1, memory_order_relaxed);
   // Without the last flag the source would be a hole until it is mapped again, and a mapping that
-  // another thread makes in between could land in it. A kernel older than the flag refuses it.
-  return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
+  // another thread makes in between could land in it. A kernel older than the flag refuses it,
+  // before it has touched anything.
+  constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+  if (mremap(from, bytes, bytes, kFlags, to) == to) return true;
+  if (errno == EINVAL) knows_moves.store(false, memory_order_relaxed);
+  return false;
 }
+
+bool can_move_pages() { return knows_moves.load(memory_order_relaxed); }
 
 size_t address_space_limit() {
   const KeepErrno keep;

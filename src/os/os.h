@@ -36,6 +36,7 @@ bool discard(void* at, size_t bytes);
 // source range stays mapped and reads as zero: nobody else can be placed there. False, and nothing
 // moved, when the system refuses; then [to, to + bytes) may be a hole.
 bool move_pages(void* from, void* to, size_t bytes);
+bool can_move_pages();  // false once the system has said that it knows no such move; no hole then
 
 // Bytes of address space that this process may map (RLIMIT_AS), SIZE_MAX without a limit.
 size_t address_space_limit();

@@ -58,11 +58,16 @@ bool resize_in_place(Large* object, size_t bytes) {
 // A moved object lies in two mappings; where the kernel does not move two at once it says so, and
 // the caller copies.
 bool resize_by_moving(Large* object, size_t bytes) {
+  if (!os::can_move_pages()) return false;
   const span::Range target = span::acquire(granules_for(bytes), kGranule);
   if (target.base == 0) return false;
   if (!os::move_pages(reinterpret_cast<void*>(object->base), reinterpret_cast<void*>(target.base),
                       object->bytes)) {
-    span::release_target(target.base, granules_for(bytes));
+    if (os::can_move_pages()) {
+      span::release_target(target.base, granules_for(bytes));
+    } else {
+      span::release(target.base, granules_for(bytes), !target.zero);
+    }
     return false;
   }
   const Large old = *object;

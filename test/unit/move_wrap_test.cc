@@ -1,0 +1,55 @@
+// A kernel that knows no move which leaves its source mapped: large objects are copied, and asking
+// for the move costs no address space.
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "loft/loft.h"
+
+extern "C" {
+
+void* __real_mmap(void*, size_t, int, int, int, off_t);
+int __real_munmap(void*, size_t);
+int __real_madvise(void*, size_t, int);
+void* __wrap_mmap(void* at, size_t bytes, int protection, int flags, int file, off_t offset) {
+  return __real_mmap(at, bytes, protection, flags, file, offset);
+}
+int __wrap_munmap(void* at, size_t bytes) { return __real_munmap(at, bytes); }
+int __wrap_madvise(void* at, size_t bytes, int advice) { return __real_madvise(at, bytes, advice); }
+
+static int asked = 0;
+void* __wrap_mremap(void*, size_t, size_t, int, ...) {
+  ++asked;
+  errno = EINVAL;
+  return MAP_FAILED;
+}
+
+}  // extern "C"
+
+namespace {
+
+constexpr size_t kMegabyte = 1 << 20;
+
+TEST(UnknownMove, ObjectsAreCopiedAndNoAddressSpaceIsLost) {
+  auto* const highest = static_cast<char*>(loft_malloc(16 * kMegabyte));
+  loft_free(highest);
+  for (int i = 0; i < 200; ++i) {
+    auto* object = static_cast<char*>(loft_malloc(kMegabyte));
+    void* in_the_way = loft_malloc(kMegabyte);
+    std::memset(object, i, kMegabyte);
+    object = static_cast<char*>(loft_realloc(object, 3 * kMegabyte));
+    ASSERT_NE(object, nullptr);
+    ASSERT_EQ(object[0], static_cast<char>(i));
+    ASSERT_EQ(object[kMegabyte - 1], static_cast<char>(i));
+    // All of it fits into what was there before.
+    ASSERT_LT(object, highest + 16 * kMegabyte);
+    loft_free(object);
+    loft_free(in_the_way);
+  }
+  EXPECT_EQ(asked, 1);
+}
+
+}  // namespace
