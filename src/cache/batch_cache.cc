@@ -144,11 +144,8 @@ unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigne
 
 void send_single(void* p, Entry entry) {
   const Slab* slab = slab::at(entry);
-  const uint64_t product = (reinterpret_cast<uintptr_t>(p) - slab->base) * slab->shape().inverse;
-  const uint32_t index = index_in(product);
-  if (index >= slab->shape().objects || !is_start_in(product, slab->shape().inverse)) {
-    report_bad_batch_add(p);
-  }
+  const uint32_t index = slab->object_starting_at(p);
+  if (index == Slab::kNoObject) report_bad_batch_add(p);
   auto* message = static_cast<Message*>(p);
   const unsigned count =
       least<unsigned>(slab->shape().carrier_words, slab->shape().words - index / 64);

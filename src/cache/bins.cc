@@ -98,10 +98,8 @@ class Returner {
       index_ = entry.index();
       slab_ = slab::at(entry);
     }
-    const uint64_t inverse = slab_->shape().inverse;
-    const uint64_t product = (reinterpret_cast<uintptr_t>(p) - slab_->base) * inverse;
-    const uint32_t object = index_in(product);
-    if (LOFT_UNLIKELY(!is_start_in(product, inverse) || object >= slab_->shape().objects)) {
+    const uint32_t object = slab_->object_starting_at(p);
+    if (LOFT_UNLIKELY(object == Slab::kNoObject)) {
       slab::report_misuse("free of an interior pointer", p, slab_);
     }
     if (object / 64 != word_) {
@@ -183,10 +181,8 @@ bool make_room(Thread* thread, SizeClass size_class) {
 // free in its slab nor in the bin already. The heap is the thread's own, so its bitmaps hold still.
 void check_push(const Bin& bin, const BinState& state, void* p) {
   const Slab* slab = slab::at(pagemap.of(p));
-  const uint64_t inverse = slab->shape().inverse;
-  const uint64_t product = (reinterpret_cast<uintptr_t>(p) - slab->base) * inverse;
-  const uint32_t object = index_in(product);
-  if (!is_start_in(product, inverse) || object >= slab->shape().objects) {
+  const uint32_t object = slab->object_starting_at(p);
+  if (object == Slab::kNoObject) {
     slab::report_misuse("free of an interior pointer", p, slab);
   }
   bool twice = (slab->bits[object / 64] >> object % 64 & 1) != 0;

@@ -59,6 +59,15 @@ struct alignas(kMetadataUnit) Slab {
   __extension__ uint64_t bits[];  // bit set: object free
 
   const Geometry& shape() const { return geometry(size_class); }
+  // The index of the object that starts at p; kNoObject inside an object and behind the last one.
+  static constexpr uint32_t kNoObject = ~uint32_t{0};
+  uint32_t object_starting_at(const void* p) const {
+    const uint64_t product = (reinterpret_cast<uintptr_t>(p) - base) * shape().inverse;
+    const uint32_t index = index_in(product);
+    const bool starts = is_start_in(product, shape().inverse) && index < shape().objects;
+    return LOFT_LIKELY(starts) ? index : kNoObject;
+  }
+
   bool empty() const { return free == shape().objects; }
 
   // Hands out up to `wanted` free objects, lowest address first: slots[0], slots[-1], ... Lowest
