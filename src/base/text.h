@@ -43,10 +43,12 @@ class Text {
 
  private:
   void put(char c) {
-    if (size_ < sizeof(buffer_)) buffer_[size_++] = c;
+    if (size_ == kCapacity) return;
+    buffer_[size_++] = c;
+    buffer_[size_] = 0;
   }
 
-  char buffer_[kCapacity];
+  char buffer_[kCapacity + 1] = {};  // ends with a NUL
   size_t size_ = 0;
 };
 

@@ -36,6 +36,16 @@ void close(Thread* thread, size_t place) {
   thread->batches[place].capacity = thread->batches[place].room = 0;
 }
 
+// The fast path believes that an object stands at every multiple of the size. Behind the last one a
+// carrier would be written into the next slab.
+void check_end(const Batch& batch, const Geometry& shape) {
+  const unsigned last = shape.words - 1u;
+  if (LOFT_UNLIKELY(beyond_last_object(shape, last, batch.words[last]))) {
+    report_bad_batch_add(
+        reinterpret_cast<const void*>(batch.base + shape.objects * size_t{shape.size}));
+  }
+}
+
 // The place of a slab's batch: its own, an unused one, or the fuller one's after that is sent.
 size_t place_for(Thread* thread, Entry entry) {
   const size_t first = batch_set(entry.index());
@@ -100,13 +110,7 @@ void send(Thread* thread, size_t place) {
   const Geometry& shape = geometry(thread->batch_classes[place]);
   const uint32_t slab = thread->batch_keys[place];
   const uint32_t objects = batch.count();
-  // The fast path believes that an object stands at every multiple of the size. Behind the last one
-  // a carrier would be written into the next slab.
-  const unsigned last = shape.words - 1u;
-  if (LOFT_UNLIKELY(beyond_last_object(shape, last, batch.words[last]))) {
-    report_bad_batch_add(
-        reinterpret_cast<const void*>(batch.base + shape.objects * size_t{shape.size}));
-  }
+  check_end(batch, shape);
   close(thread, place);
   thread->counters.batches_sent.add(1);
   thread->counters.batch_objects.add(objects);
@@ -128,6 +132,7 @@ unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigne
     const size_t place = lowest_bit(open);
     if (thread->batch_classes[place] != size_class) continue;
     Batch& batch = thread->batches[place];
+    check_end(batch, shape);
     unsigned from_batch = 0;
     for (unsigned word = 0; word < shape.words && taken + from_batch < wanted; ++word) {
       const unsigned before = taken + from_batch;

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "base/list.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "heap/registry.h"
@@ -22,8 +23,8 @@ namespace lifecycle {
 namespace {
 
 constinit os::Lock lock;  // taken before any heap's
-constinit Thread* threads = nullptr;
-constinit Thread* unused = nullptr;
+constinit List<Thread> threads;
+constinit List<Thread> unused;
 constinit bool exit_hook_set = false;
 constinit Atomic<Heap*> shared{nullptr};
 constinit Totals gone{};  // of threads that have ended
@@ -60,16 +61,13 @@ void hand_over(Thread* thread) {
 
 // Under the lock.
 void retire(Thread* thread) {
-  Thread** link = &threads;
-  while (*link != thread) link = &(*link)->next;
-  *link = thread->next;
+  threads.remove(thread);
   add_counters(gone, thread->counters);
   new (&thread->counters) ThreadCounters{};
   // In a fork's child, the thread may have died between taking a heap and writing down all of it.
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
-  thread->next = unused;
-  unused = thread;
+  unused.push_front(thread);
   --attached_count;
   ++gone.exited;
 }
@@ -87,9 +85,9 @@ void on_exit(void* value) {
 
 // Under the lock.
 Thread* unused_or_new() {
-  Thread* thread = unused;
+  Thread* thread = unused.front();
   if (thread != nullptr) {
-    unused = thread->next;
+    unused.remove(thread);
   } else {
     if (!span::initialise()) return nullptr;
     if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
@@ -97,8 +95,7 @@ Thread* unused_or_new() {
     if (thread == nullptr) return nullptr;
     thread->set_up();
   }
-  thread->next = threads;
-  threads = thread;
+  threads.push_front(thread);
   ++attached_count;
   ++gone.started;
   return thread;
@@ -147,7 +144,7 @@ Totals totals() {
   Totals sum = gone;
   sum.attached = attached_count;
   sum.locks = lock.acquisitions();
-  for (const Thread* t = threads; t != nullptr; t = t->next) add_counters(sum, t->counters);
+  for (const Thread* t = threads.front(); t != nullptr; t = t->next) add_counters(sum, t->counters);
   return sum;
 }
 
@@ -185,7 +182,7 @@ void take_over_from_dead(Thread* thread) {
 
 void in_child() {
   finish_fork(true);
-  for (Thread* thread = threads; thread != nullptr;) {
+  for (Thread* thread = threads.front(); thread != nullptr;) {
     Thread* next = thread->next;
     if (thread != self) take_over_from_dead(thread);
     thread = next;

@@ -32,6 +32,19 @@ Entry checked_entry(const char* call, const void* p) {
   return Entry(kNoHeap, kNothing, 0);
 }
 
+void check_start(const char* call, const void* p, Entry entry) {
+  if (entry.bin() == kLarge) {
+    const Large* object = large::at(entry);
+    if (LOFT_LIKELY(reinterpret_cast<uintptr_t>(p) == object->base)) return;
+    os::fault(Text() << call << " of an interior pointer " << p << ": large object "
+                     << reinterpret_cast<const void*>(object->base) << " of "
+                     << uint64_t{object->bytes} << " bytes");
+  }
+  const Slab* slab = slab::at(entry);
+  if (LOFT_LIKELY(slab->object_starting_at(p) != Slab::kNoObject)) return;
+  slab::report_misuse((Text() << call << " of an interior pointer").data(), p, slab);
+}
+
 ObjectRange object_of(const void* p) {
   if (!pagemap.contains(p)) return {nullptr, 0};
   const Entry entry = pagemap.of(p);

@@ -22,4 +22,7 @@ ObjectRange object_of(const void* p);
 // entry of kind kNothing.
 Entry checked_entry(const char* call, const void* p);
 
+// Stops the program with one line if p, whose entry this is, is not the first byte of an object.
+void check_start(const char* call, const void* p, Entry entry);
+
 }  // namespace loft

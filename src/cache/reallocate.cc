@@ -25,12 +25,14 @@ size_t usable_size(const void* p) {
   if (p == nullptr) return 0;
   const Entry entry = checked_entry("malloc_usable_size", p);
   if (entry.bin() == kNothing) return 0;
+  check_start("malloc_usable_size", p, entry);
   return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
 }
 
 void* reallocate(void* p, size_t size) {
   const Entry entry = checked_entry("realloc", p);
   if (entry.bin() == kNothing) return os::out_of_memory();
+  check_start("realloc", p, entry);
   if (entry.bin() != kLarge) {
     const size_t usable = class_size(class_of_bin(entry.bin()));
     return stays(usable, size) ? p : reallocate_by_copy(p, usable, size);

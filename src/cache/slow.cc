@@ -47,13 +47,8 @@ void* pop_or_refill(SizeClass size_class) {
 }
 
 void free_large(void* p, Entry entry) {
-  Large* object = large::at(entry);
-  if (reinterpret_cast<uintptr_t>(p) != object->base) {
-    os::fault(Text() << "free of an interior pointer " << p << ": large object "
-                     << reinterpret_cast<const void*>(object->base) << " of "
-                     << uint64_t{object->bytes} << " bytes");
-  }
-  large::release(object);
+  check_start("free", p, entry);
+  large::release(large::at(entry));
 }
 
 }  // namespace

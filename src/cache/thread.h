@@ -90,7 +90,8 @@ struct alignas(64) Thread {
   uint8_t review_next{};    // the size class whose bin comes next
   Heap* heap{};             // nullptr until the thread first allocates
   size_t capacity_bytes{};  // sum over bins of capacity * size; bounded by the option cache_bytes
-  Thread* next{};           // all threads or the unused ones; guarded by the lock in lifecycle.cc
+  Thread* next{};           // in the list of all threads or of the unused ones; guarded by the
+  Thread* prev{};           // lock in lifecycle.cc
 
   alignas(64) Bin bins[kSizeClasses]{};
   uint16_t bin_of[kTableMax / kAlignment]{};  // offset of the bin for sizes 16i+1 .. 16i+16

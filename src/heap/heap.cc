@@ -26,6 +26,11 @@ constexpr size_t kDrainAllBytes = size_t{1} << 30;
                    << static_cast<const void*>(message) << ", which is no object of loft");
 }
 
+bool is_in_a_slab(const Message* message) {
+  const uint64_t position = pagemap.position(message);
+  return position < pagemap.limit && pagemap.at_position(position).is_slab();
+}
+
 // The slab that a record names, if heap `owner` has it and it has the word; otherwise nullptr.
 Slab* slab_of(const Record& record, HeapId owner) {
   if (!metadata::contains(record.slab)) return nullptr;
@@ -145,11 +150,12 @@ void Heap::receive_records(Message* message, unsigned count, Received& received)
 bool Heap::drain(size_t budget) {
   Forwarder forwarder(id_);
   Received received;
-  const bool more = inbox_.drain(budget, [&](Message* message, Tag tag) -> size_t {
-    if (LOFT_UNLIKELY(!pagemap.contains(message))) report_lost(message);
+  const auto check = [](const Message* next) {
+    if (LOFT_UNLIKELY(!is_in_a_slab(next))) report_lost(next);
+  };
+  const bool more = inbox_.drain(budget, check, [&](Message* message, Tag tag) -> size_t {
     const Entry entry = pagemap.of(message);
     if (LOFT_UNLIKELY(entry.owner() != id_)) {
-      if (!entry.is_slab()) report_lost(message);
       message->link.store(end_link(tag), memory_order_relaxed);
       forwarder.add(entry.owner(), message);
       return kGranule;  // forwarding is work too: a drain stays bounded

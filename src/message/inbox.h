@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "base/macros.h"
 #include "message/message.h"
 
 namespace loft {
@@ -37,9 +38,10 @@ class Inbox {
   // Consumer only, under the heap's lock. Calls consume(message, tag), which returns the
   // bytes it took in, for each message whose link is set, until `budget` bytes are reached, and for
   // one at least, so that who repeats it comes to an end. The message may be reused as soon as
-  // consume is called. True if it stopped for the budget.
-  template <class Consume>
-  bool drain(size_t budget, Consume&& consume) {
+  // consume is called. Links lie in freed memory: check(next) is called before one is followed, and
+  // does not return where no message can be. True if it stopped for the budget.
+  template <class Check, class Consume>
+  bool drain(size_t budget, Check&& check, Consume&& consume) {
     size_t taken = 0;
     Message* message = front_.load(memory_order_relaxed);
     bool more = false;
@@ -52,6 +54,7 @@ class Inbox {
         more = true;
         break;
       }
+      if (LOFT_LIKELY(next != &stub_)) check(next);
       __builtin_prefetch(next);
       if (message == &stub_) {
         stub_queued_ = false;

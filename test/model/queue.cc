@@ -92,23 +92,25 @@ void use_again(Message* message) {
 bool drain(unsigned heap, size_t budget) {
   Forwarder forwarder(kIds[heap]);
   size_t taken = 0;
-  const bool more = world().inboxes[heap].drain(budget, [&](Message* message, Tag tag) -> size_t {
-    const unsigned serial = serial_of(message);
-    model::plain_read(message->words());
-    model::check(message->words()[0] == serial, "a message arrived without its payload");
-    model::check(tag == tag_of(serial), "a message arrived without its tag");
-    model::check(++world().hops[serial] <= kMaxHops, "too many hops");
-    model::check(++taken <= (budget == 0 ? 1 : budget), "the budget was not kept");
-    const HeapId owner = destination(message);
-    if (owner != kIds[heap]) {
-      message->link.store(end_link(tag), memory_order_relaxed);
-      forwarder.add(owner, message);
-      return 1;
-    }
-    model::check(++world().received[serial] == 1, "a message arrived twice");
-    use_again(message);
-    return 1;
-  });
+  const bool more = world().inboxes[heap].drain(
+      budget, [](const Message*) {},
+      [&](Message* message, Tag tag) -> size_t {
+        const unsigned serial = serial_of(message);
+        model::plain_read(message->words());
+        model::check(message->words()[0] == serial, "a message arrived without its payload");
+        model::check(tag == tag_of(serial), "a message arrived without its tag");
+        model::check(++world().hops[serial] <= kMaxHops, "too many hops");
+        model::check(++taken <= (budget == 0 ? 1 : budget), "the budget was not kept");
+        const HeapId owner = destination(message);
+        if (owner != kIds[heap]) {
+          message->link.store(end_link(tag), memory_order_relaxed);
+          forwarder.add(owner, message);
+          return 1;
+        }
+        model::check(++world().received[serial] == 1, "a message arrived twice");
+        use_again(message);
+        return 1;
+      });
   model::check(!more || taken >= budget, "the drain stopped before its budget");
   forwarder.post();
   return more;
@@ -145,18 +147,20 @@ constexpr uint64_t kPacked[] = {0x8000000000000001, 0, 0, 2, 0, 0, 0, 0, 0, 0x30
 
 // Takes in what was packed, as Heap does.
 void take_words(size_t budget) {
-  world().inboxes[0].drain(budget, [](Message* message, Tag tag) -> size_t {
-    const Geometry& shape = geometry(class_of(64));
-    model::plain_read(message->words());
-    const unsigned first = first_word_in(tag);
-    const unsigned end = least<unsigned>(first + shape.carrier_words, shape.words);
-    for (unsigned word = first; word < end; ++word) {
-      const uint64_t freed = message->words()[word - first];
-      model::check((world().words[word] & freed) == 0, "an object came home twice");
-      world().words[word] |= freed;
-    }
-    return 1;
-  });
+  world().inboxes[0].drain(
+      budget, [](const Message*) {},
+      [](Message* message, Tag tag) -> size_t {
+        const Geometry& shape = geometry(class_of(64));
+        model::plain_read(message->words());
+        const unsigned first = first_word_in(tag);
+        const unsigned end = least<unsigned>(first + shape.carrier_words, shape.words);
+        for (unsigned word = first; word < end; ++word) {
+          const uint64_t freed = message->words()[word - first];
+          model::check((world().words[word] & freed) == 0, "an object came home twice");
+          world().words[word] |= freed;
+        }
+        return 1;
+      });
 }
 
 std::function<void()> finish(unsigned messages) {

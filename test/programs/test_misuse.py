@@ -16,6 +16,8 @@ OWN = [
     "misaligned-large",
     "interior-other-thread",
     "realloc-interior",
+    "realloc-interior-large",
+    "usable-size-interior",
     "never-allocated",
     "double",
     "double-other-thread",

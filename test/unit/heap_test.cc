@@ -358,6 +358,13 @@ TEST_F(HeapDeathTest, LinksThatLeadAstray) {
   EXPECT_DEATH((first->link.store(first->link.load() | number(local)),
                 heap_->inbox().push({first, last}), drain_all()),
                "leads to 0x");
+  // Where nothing is mapped, in the window and outside; and between two addresses of objects.
+  const uintptr_t inside = window.heap.end - kGranule;
+  for (const uintptr_t astray : {uintptr_t{0x1000}, inside, number(last) + 8}) {
+    EXPECT_DEATH(
+        (heap_->inbox().push({first, last}), first->link.store(end_link(0) | astray), drain_all()),
+        "leads to 0x");
+  }
   const span::Range nothing = span::acquire(1, kGranule);
   *static_cast<uint64_t*>(address(nothing.base)) = number(last);
   EXPECT_DEATH((first->link.store(first->link.load() | nothing.base),

@@ -205,14 +205,16 @@ struct Drained {
 
 Drained drain(Inbox& inbox, size_t budget = SIZE_MAX) {
   Drained drained{};
-  drained.more = inbox.drain(budget, [&](Message* message, Tag tag) -> size_t {
-    drained.numbers.push_back(message->words()[0]);
-    EXPECT_EQ(tag, Messages::tag_of(message->words()[0]));
-    // It may be reused at once.
-    message->link.store(~uint64_t{0});
-    message->words()[0] = ~uint64_t{0};
-    return 1;
-  });
+  drained.more = inbox.drain(
+      budget, [](const Message*) {},
+      [&](Message* message, Tag tag) -> size_t {
+        drained.numbers.push_back(message->words()[0]);
+        EXPECT_EQ(tag, Messages::tag_of(message->words()[0]));
+        // It may be reused at once.
+        message->link.store(~uint64_t{0});
+        message->words()[0] = ~uint64_t{0};
+        return 1;
+      });
   return drained;
 }
 
@@ -431,20 +433,22 @@ class RoutingTest : public testing::Test {
   void drain(size_t place, size_t budget) {
     const HeapId self = ids_[place];
     Forwarder forwarder(self);
-    inboxes_[place].drain(budget, [&](Message* message, Tag tag) -> size_t {
-      const uint64_t hops = ++message->words()[0];
-      EXPECT_LE(hops, kMaxHops);
-      EXPECT_EQ(tag, Messages::tag_of(message->words()[1]));
-      if (destination(message) != self) {
-        message->link.store(end_link(tag));
-        forwarder.add(destination(message), message);
-        ++forwards_;
-      } else {
-        EXPECT_EQ(arrived_[message->words()[1]]++, 0) << "a message came twice";
-        ++arrivals_;
-      }
-      return 1;
-    });
+    inboxes_[place].drain(
+        budget, [](const Message*) {},
+        [&](Message* message, Tag tag) -> size_t {
+          const uint64_t hops = ++message->words()[0];
+          EXPECT_LE(hops, kMaxHops);
+          EXPECT_EQ(tag, Messages::tag_of(message->words()[1]));
+          if (destination(message) != self) {
+            message->link.store(end_link(tag));
+            forwarder.add(destination(message), message);
+            ++forwards_;
+          } else {
+            EXPECT_EQ(arrived_[message->words()[1]]++, 0) << "a message came twice";
+            ++arrivals_;
+          }
+          return 1;
+        });
     forwarder.post();
     inboxes_[place].complete();
   }

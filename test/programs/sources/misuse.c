@@ -69,6 +69,10 @@ int main(int argc, char** argv) {
     in_thread(free_and_churn, mistaken(small + 32));
   } else if (strcmp(what, "realloc-interior") == 0) {
     free(realloc(mistaken(small + 16), 100000));
+  } else if (strcmp(what, "realloc-interior-large") == 0) {
+    free(realloc(mistaken(large + 65536), 4000000));
+  } else if (strcmp(what, "usable-size-interior") == 0) {
+    printf("%zu\n", malloc_usable_size(mistaken(small + 16)));
   } else if (strcmp(what, "stack") == 0) {
     free(mistaken(in_stack + 64));
   } else if (strcmp(what, "static") == 0) {
