@@ -2,6 +2,7 @@
 
 #include "base/options.h"
 #include "cache/batch_cache.h"
+#include "cache/large_cache.h"
 #include "slab/slab.h"
 #include "space/metadata.h"
 
@@ -196,6 +197,7 @@ void review_one(Thread* thread) {
   thread->slow_events = 0;
   const SizeClass c = thread->review_next;
   thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
+  if (c == 0) large_cache::review(thread);
   BinState& state = thread->states[c];
   if (state.slots == nullptr) return;
   void** const top = thread->bins[c].top;

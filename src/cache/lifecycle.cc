@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "cache/large_cache.h"
 #include "heap/registry.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -37,6 +38,8 @@ void add_counters(Totals& sum, const ThreadCounters& counters) {
   sum.batch_messages += counters.batch_messages.get();
   sum.posts += counters.posts.get();
   sum.turnarounds += counters.turnarounds.get();
+  sum.large_hits += counters.large_hits.get();
+  sum.large_kept_bytes += counters.large_kept_bytes.get();
 }
 
 // Everything that the thread holds goes home; its heap waits for the next thread.
@@ -44,6 +47,7 @@ void hand_over(Thread* thread) {
   if (thread->heap != nullptr) bins::flush_all(thread);
   batch_cache::send_all(thread);
   bins::release_arrays(thread);
+  large_cache::release_all(thread);
   Heap* const heap = thread->heap;
   if (heap == nullptr) return;
   {
@@ -64,6 +68,7 @@ void retire(Thread* thread) {
   threads.remove(thread);
   add_counters(gone, thread->counters);
   new (&thread->counters) ThreadCounters{};
+  thread->large = LargeCache{};
   // In a fork's child, the thread may have died between taking a heap and writing down all of it.
   thread->heap = nullptr;
   thread->owner = kNeverOwner;

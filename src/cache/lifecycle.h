@@ -20,6 +20,7 @@ Heap* shared_heap();
 struct Totals {
   unsigned long attached, started, exited, locks;
   unsigned long flushes, batches_sent, batch_objects, batch_messages, posts, turnarounds;
+  unsigned long large_hits, large_kept_bytes;
 };
 Totals totals();
 

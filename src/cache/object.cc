@@ -12,7 +12,7 @@ namespace {
 const char* what_is_wrong(const void* p) {
   if (!pagemap.contains(p)) return "foreign pointer (not from loft's heap)";
   const Entry entry = pagemap.of(p);
-  const bool in_use = entry.is_slab() || entry.bin() == kLarge;
+  const bool in_use = entry.is_slab() || (entry.bin() == kLarge && !large::at(entry)->kept);
   if (in_use && reinterpret_cast<uintptr_t>(p) % kAlignment != 0) return "misaligned pointer";
   return in_use ? nullptr : "pointer to memory that is not allocated (freed before, or never)";
 }
@@ -50,6 +50,7 @@ ObjectRange object_of(const void* p) {
   const Entry entry = pagemap.of(p);
   if (entry.bin() == kLarge) {
     const Large* object = large::at(entry);
+    if (object->kept) return {nullptr, 0};
     return {reinterpret_cast<void*>(object->base), object->bytes};
   }
   if (!entry.is_slab()) return {nullptr, 0};

@@ -3,6 +3,7 @@
 #include "cache/allocate.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "cache/large_cache.h"
 #include "cache/lifecycle.h"
 #include "cache/object.h"
 #include "heap/registry.h"
@@ -23,6 +24,10 @@ void* allocate_class(SizeClass size_class) {
     Bin& bin = thread->bins[size_class];
     if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
     object = bins::refill(thread, size_class);
+    if (LOFT_UNLIKELY(object == nullptr && thread->large.bytes != 0)) {
+      large_cache::release_all(thread);
+      object = bins::refill(thread, size_class);
+    }
   } else if (Heap* heap = lifecycle::shared_heap(); heap != nullptr) {
     object = bins::take_one(heap, size_class);
   }
@@ -34,7 +39,19 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
     return os::out_of_memory();
   }
+  size = round_up(size, os::page_size());
+  Thread* thread = lifecycle::attach();
+  if (LOFT_LIKELY(thread != nullptr && alignment == kGranule)) {
+    if (void* kept = large_cache::take(thread, size); kept != nullptr) {
+      if (zeroed) __builtin_memset(kept, 0, size);
+      return kept;
+    }
+  }
   void* object = large::allocate(size, alignment, zeroed);
+  if (LOFT_UNLIKELY(object == nullptr && thread != nullptr && thread->large.bytes != 0)) {
+    large_cache::release_all(thread);
+    object = large::allocate(size, alignment, zeroed);
+  }
   return object != nullptr ? object : os::out_of_memory();
 }
 
@@ -48,7 +65,9 @@ void* pop_or_refill(SizeClass size_class) {
 
 void free_large(void* p, Entry entry) {
   check_start("free", p, entry);
-  large::release(large::at(entry));
+  Large* object = large::at(entry);
+  const bool stand_in = self == &unattached_thread || self == &exited_thread;
+  if (stand_in || !large_cache::keep(self, object)) large::release(object);
 }
 
 }  // namespace
@@ -121,6 +140,7 @@ size_t trim(size_t pad) {
       thread->heap->drain_all();
     }
     batch_cache::send_all(thread);
+    large_cache::release_all(thread);
   }
   for (unsigned id = 1; id <= registry::count(); ++id) {
     Heap* heap = registry::at(id);

@@ -13,6 +13,7 @@
 #include "heap/heap.h"
 #include "message/outbox.h"
 #include "slab/geometry.h"
+#include "space/large.h"
 
 namespace loft {
 
@@ -79,6 +80,19 @@ struct ThreadCounters {
   Counter batch_messages;
   Counter posts;
   Counter turnarounds;
+  Counter large_hits;
+  Counter large_kept_bytes;  // now
+};
+
+// Invariant: each kept[i] is null or a large object marked as kept; `bytes` is the sum of their
+// lengths. cache/large_cache.cc.
+inline constexpr unsigned kLargePlaces = 4;
+struct LargeCache {
+  Large* kept[kLargePlaces];
+  size_t bytes;
+  unsigned last;    // the place that was filled last; the next one is filled next
+  unsigned credit;  // how many more may be kept: what the thread allocated, up to kLargePlaces
+  bool used;        // since the last review
 };
 
 // A block starts as zeroed memory, of which set_up fills in what is not zero: the pages of the
@@ -104,6 +118,7 @@ struct alignas(64) Thread {
 
   BinState states[kSizeClasses]{};
   ThreadCounters counters{};
+  LargeCache large{};
   Outbox outbox{};
   Batch batches[kBatches]{};
 

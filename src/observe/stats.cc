@@ -50,9 +50,9 @@ void collect(loft_stats_t& stats) {
   stats.turnarounds = threads.turnarounds;
 
   const large::Totals larges = large::totals();
-  stats.large_bytes = larges.bytes;
-  stats.large_allocations = larges.allocations;
-  stats.large_cache_hits = larges.cache_hits;
+  stats.large_bytes = larges.bytes - threads.large_kept_bytes;
+  stats.large_allocations = larges.allocations + threads.large_hits;
+  stats.large_cache_hits = larges.cache_hits + threads.large_hits;
   stats.allocated_bytes += larges.bytes;
 
   const span::Totals spans = span::totals();
@@ -60,7 +60,7 @@ void collect(loft_stats_t& stats) {
   stats.purged_bytes = spans.clean;
   stats.metadata_bytes = metadata::used_bytes();
   stats.committed_bytes =
-      stats.slab_bytes + stats.large_bytes + stats.dirty_bytes + stats.metadata_bytes;
+      stats.slab_bytes + larges.bytes + stats.dirty_bytes + stats.metadata_bytes;
   stats.locks_taken += threads.locks + spans.locks + metadata::locks();
 
   const os::Calls calls = os::calls();

@@ -22,9 +22,8 @@ constinit Atomic<size_t> live_bytes{0};
 constinit Atomic<size_t> allocation_count{0};
 constinit Atomic<size_t> cache_hit_count{0};
 
-size_t granules_for(size_t bytes) { return round_up(bytes, kGranule) >> kGranuleLog; }
-
 void account(size_t before, size_t after) {
+  if (before == after) return;
   live_bytes.fetch_add(after - before, memory_order_relaxed);
 }
 
@@ -71,7 +70,7 @@ bool resize_by_moving(Large* object, size_t bytes) {
     return false;
   }
   const Large old = *object;
-  *object = Large{target.base, bytes, granules_for(bytes), true};
+  *object = Large{target.base, bytes, granules_for(bytes), true, false};
   enter(object);
   account(old.bytes, bytes);
   if (old.moved) {
@@ -96,7 +95,7 @@ void* allocate(size_t bytes, size_t alignment, bool zeroed) {
     metadata::release(block, sizeof(Large));
     return nullptr;
   }
-  auto* object = new (block) Large{range.base, bytes, granules, false};
+  auto* object = new (block) Large{range.base, bytes, granules, false, false};
   enter(object);
   account(0, bytes);
   allocation_count.fetch_add(1, memory_order_relaxed);
@@ -117,6 +116,12 @@ void release(Large* object) {
   } else {
     span::release(old.base, old.granules, true);
   }
+}
+
+void use_again(Large* object, size_t bytes) {
+  account(object->bytes, bytes);
+  object->bytes = bytes;
+  object->kept = false;
 }
 
 void* resize(Large* object, size_t bytes) {

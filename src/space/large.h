@@ -16,6 +16,7 @@ struct Large {
   size_t bytes;  // usable, a multiple of the page size, <= granules << kGranuleLog
   size_t granules;
   bool moved;  // its pages came by os::move_pages and lie in a mapping of their own
+  bool kept;   // free, in the cache of a thread
 };
 
 namespace large {
@@ -28,12 +29,18 @@ void* allocate(size_t bytes, size_t alignment, bool zeroed);
 
 void release(Large* object);
 
+// How many granules an object of so many bytes takes.
+inline size_t granules_for(size_t bytes) { return round_up(bytes, kGranule) >> kGranuleLog; }
+
+// A kept object goes to the program again, with `bytes` bytes of the granules it has.
+void use_again(Large* object, size_t bytes);
+
 // Makes the object `bytes` long where it is, or by moving its pages. Returns its address, or
 // nullptr and leaves it as it was when the caller has to copy.
 void* resize(Large* object, size_t bytes);
 
 struct Totals {
-  size_t bytes;        // in use
+  size_t bytes;        // in use or kept
   size_t allocations;  // ever made
   size_t cache_hits;   // of these, on pages that were still resident
 };

@@ -1,0 +1,75 @@
+#include "cache/large_cache.h"
+
+#include "base/options.h"
+
+namespace loft::large_cache {
+
+namespace {
+
+// Longer ones are rare, and for them a lock is little beside the touching of their pages.
+constexpr size_t kLongest = size_t{1} << 20;
+
+// Each change of a place is one store: the heir of a thread that died in a fork finds in it what is
+// kept, or nothing.
+Large* empty(Thread* thread, unsigned place) {
+  LargeCache& cache = thread->large;
+  Large* object = cache.kept[place];
+  cache.kept[place] = nullptr;
+  compiler_fence();
+  cache.bytes -= object->bytes;
+  thread->counters.large_kept_bytes.add(-object->bytes);
+  return object;
+}
+
+// Moves on to the next place, and gives back what is kept there.
+unsigned next_place(Thread* thread) {
+  LargeCache& cache = thread->large;
+  cache.last = (cache.last + 1) % kLargePlaces;
+  if (cache.kept[cache.last] != nullptr) large::release(empty(thread, cache.last));
+  return cache.last;
+}
+
+}  // namespace
+
+void* take(Thread* thread, size_t bytes) {
+  LargeCache& cache = thread->large;
+  cache.credit = least(cache.credit + 1u, kLargePlaces);
+  for (unsigned place = 0; place < kLargePlaces; ++place) {
+    Large* object = cache.kept[place];
+    if (object == nullptr || object->granules != large::granules_for(bytes)) continue;
+    empty(thread, place);
+    // The next one kept comes here: a program with one buffer stays with one place.
+    cache.last = place + kLargePlaces - 1;
+    cache.used = true;
+    thread->counters.large_hits.add(1);
+    large::use_again(object, bytes);
+    return reinterpret_cast<void*>(object->base);
+  }
+  return nullptr;
+}
+
+bool keep(Thread* thread, Large* object) {
+  LargeCache& cache = thread->large;
+  const size_t budget = get(options.cache_bytes);
+  if (cache.credit == 0 || object->bytes > least(kLongest, budget)) return false;
+  --cache.credit;
+  unsigned place = next_place(thread);
+  while (cache.bytes + object->bytes > budget) place = next_place(thread);
+  object->kept = true;
+  compiler_fence();
+  cache.kept[place] = object;
+  cache.bytes += object->bytes;
+  thread->counters.large_kept_bytes.add(object->bytes);
+  return true;
+}
+
+void release_all(Thread* thread) {
+  for (unsigned i = 0; i < kLargePlaces; ++i) next_place(thread);
+}
+
+void review(Thread* thread) {
+  if (!thread->large.used) release_all(thread);
+  thread->large.used = false;
+}
+
+}  // namespace loft::large_cache

@@ -1,0 +1,133 @@
+// The large objects that a thread keeps for its next allocations.
+#include "cache/large_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cache/allocate.h"
+#include "cache/bins.h"
+#include "cache/object.h"
+#include "heap/registry.h"
+#include "space/span.h"
+#include "unit/support.h"
+
+namespace loft {
+namespace {
+
+using test::in_thread;
+
+constexpr size_t kSize = 800'000;
+
+class LargeCacheTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    deallocate(allocate(16));
+    large_cache::release_all(self);
+    self->large = LargeCache{};
+  }
+  void TearDown() override { large_cache::release_all(self); }
+
+  static size_t kept() { return self->counters.large_kept_bytes.get(); }
+
+  test::DefaultOptions defaults_;
+};
+
+TEST_F(LargeCacheTest, PairsTakeNoLock) {
+  void* p = allocate(kSize);
+  const uintptr_t base = test::number(p);
+  deallocate(p);
+  const unsigned long locks = span::totals().locks;
+  const unsigned long metadata_locks = metadata::locks();
+  for (int i = 0; i < 1000; ++i) {
+    p = allocate(kSize - static_cast<size_t>(i));
+    ASSERT_EQ(test::number(p), base);
+    ASSERT_GE(usable_size(p), kSize - static_cast<size_t>(i));
+    deallocate(p);
+  }
+  EXPECT_EQ(span::totals().locks, locks + 1) << "that of totals itself";
+  EXPECT_EQ(metadata::locks(), metadata_locks);
+}
+
+TEST_F(LargeCacheTest, KeptBytesAreZeroForCalloc) {
+  auto* p = static_cast<char*>(allocate(kSize));
+  __builtin_memset(p, 1, kSize);
+  deallocate(p);
+  void* zeroed = allocate_zeroed(kSize);
+  EXPECT_EQ(zeroed, p);
+  EXPECT_TRUE(test::reads_zero(zeroed, kSize));
+  deallocate(zeroed);
+}
+
+TEST_F(LargeCacheTest, AThreadThatOnlyFreesKeepsNothing) {
+  std::vector<void*> objects;
+  for (int i = 0; i < 8; ++i) objects.push_back(allocate(100'000));
+  in_thread([&] {
+    deallocate(allocate(16));
+    for (void* p : objects) deallocate(p);
+    EXPECT_EQ(kept(), 0u);
+  });
+}
+
+TEST_F(LargeCacheTest, KeepsNoMoreThanItsPlacesAndItsBudget) {
+  std::vector<void*> objects;
+  for (int i = 0; i < 16; ++i) objects.push_back(allocate(100'000));
+  const size_t usable = usable_size(objects[0]);
+  for (void* p : objects) deallocate(p);
+  EXPECT_EQ(kept(), kLargePlaces * usable);
+}
+
+TEST_F(LargeCacheTest, TheBudgetIsTheOption) {
+  options.cache_bytes.store(250'000);
+  std::vector<void*> objects;
+  for (int i = 0; i < 4; ++i) objects.push_back(allocate(100'000));
+  const size_t usable = usable_size(objects[0]);
+  for (void* p : objects) deallocate(p);
+  EXPECT_EQ(kept(), 2 * usable);
+  options.cache_bytes.store(0);
+  void* p = allocate(200'000);
+  deallocate(p);
+  EXPECT_EQ(kept(), 2 * usable) << "what is larger than the budget is not kept";
+}
+
+TEST_F(LargeCacheTest, VeryLongOnesAreNotKept) {
+  void* p = allocate((size_t{1} << 20) + 1);
+  deallocate(p);
+  EXPECT_EQ(kept(), 0u);
+}
+
+TEST_F(LargeCacheTest, AnUnusedOneGivesBackAtItsReview) {
+  void* p = allocate(kSize);
+  deallocate(p);
+  deallocate(allocate(kSize));
+  large_cache::review(self);
+  EXPECT_NE(kept(), 0u) << "used since";
+  large_cache::review(self);
+  EXPECT_EQ(kept(), 0u);
+}
+
+TEST_F(LargeCacheTest, TrimAndTheThreadsEndGiveBack) {
+  void* p = allocate(kSize);
+  deallocate(p);
+  EXPECT_NE(kept(), 0u);
+  trim(0);
+  EXPECT_EQ(kept(), 0u);
+  void* in_other = nullptr;
+  in_thread([&] {
+    in_other = allocate(kSize);
+    deallocate(in_other);
+    EXPECT_NE(kept(), 0u);
+  });
+  EXPECT_FALSE(object_of(in_other).start != nullptr);
+}
+
+TEST_F(LargeCacheTest, AKeptObjectIsNoObject) {
+  void* p = allocate(kSize);
+  EXPECT_EQ(object_of(p).start, p);
+  deallocate(p);
+  EXPECT_EQ(object_of(p).start, nullptr);
+  EXPECT_DEATH(deallocate(p), "free of a pointer to memory that is not allocated .*: 0x");
+}
+
+}  // namespace
+}  // namespace loft
