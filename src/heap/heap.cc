@@ -54,15 +54,14 @@ unsigned Heap::refill(SizeClass size_class, void** slots, unsigned wanted) {
 
 unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
   unsigned taken = 0;
-  List<Slab>& list = available_[size_class];
-  while (taken < wanted && !list.empty()) {
-    Slab* slab = list.front();
-    taken += slab->take(slots - taken, wanted - taken);
-    if (slab->free == 0) {
-      list.remove(slab);
-      slab->listed = false;
+  for (List<Slab>& candidates : available_[size_class].lists) {
+    // A slab stays in its list until it is full or gets objects back: neighbours go out together.
+    while (taken < wanted && !candidates.empty()) {
+      Slab* slab = candidates.front();
+      taken += slab->take(slots - taken, wanted - taken);
+      if (slab->free == 0) unlist(slab);
+      slab->check();
     }
-    slab->check();
   }
   counters_.allocated_bytes.add(taken * class_size(size_class));
   return taken;
@@ -81,25 +80,38 @@ unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned want
   if (slab == nullptr) return 0;
   counters_.slabs_created.add(1);
   counters_.slab_bytes.add(size_t{slab->shape().granules} << kGranuleLog);
-  slab->listed = true;
-  available_[size_class].push_front(slab);
+  list(slab, Fullness::kSparser);
   return take(size_class, slots, wanted);
+}
+
+void Heap::list(Slab* slab, Fullness fullness) {
+  Available& available = available_[slab->size_class];
+  available.lists[static_cast<unsigned>(fullness)].push_front(slab);
+  ++available.slabs;
+  slab->list = fullness;
+}
+
+void Heap::unlist(Slab* slab) {
+  Available& available = available_[slab->size_class];
+  available.lists[static_cast<unsigned>(slab->list)].remove(slab);
+  --available.slabs;
+  slab->list = Fullness::kFull;
 }
 
 // After objects came back to `slab`: lists it, or lets it go when it is wholly free and another
 // slab of its class can serve the next refill.
 LOFT_ALWAYS_INLINE void Heap::settle(Slab* slab) {
-  if (LOFT_UNLIKELY(!slab->listed)) {
-    slab->listed = true;
-    available_[slab->size_class].push_front(slab);
+  const Fullness fullness = fullness_of(slab->free, slab->shape().objects);
+  if (LOFT_UNLIKELY(fullness != slab->list)) {
+    if (slab->list != Fullness::kFull) unlist(slab);
+    list(slab, fullness);
   }
   slab->check();
-  if (LOFT_UNLIKELY(slab->empty()) && slab->next != slab->prev) release(slab);
+  if (LOFT_UNLIKELY(slab->empty()) && available_[slab->size_class].slabs > 1) release(slab);
 }
 
 void Heap::release(Slab* slab) {
-  available_[slab->size_class].remove(slab);
-  slab->listed = false;
+  unlist(slab);
   counters_.slabs_released.add(1);
   counters_.slab_bytes.add(-(size_t{slab->shape().granules} << kGranuleLog));
   slab::destroy(slab);
@@ -190,11 +202,16 @@ void Heap::drain_all() {
 
 void Heap::check() const {
   if (!kDebug) return;
-  for (const List<Slab>& list : available_) {
-    for (const Slab* slab = list.front(); slab != nullptr; slab = slab->next) {
-      LOFT_CHECK(slab->owner == id_ && slab->listed);
-      slab->check();
+  for (const Available& available : available_) {
+    uint32_t slabs = 0;
+    for (const List<Slab>& list : available.lists) {
+      for (const Slab* slab = list.front(); slab != nullptr; slab = slab->next, ++slabs) {
+        LOFT_CHECK(slab->owner == id_ &&
+                   &list == &available.lists[static_cast<unsigned>(slab->list)]);
+        slab->check();
+      }
     }
+    LOFT_CHECK(slabs == available.slabs);
   }
 }
 

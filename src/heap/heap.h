@@ -79,13 +79,20 @@ class alignas(64) Heap {
   void receive_bitmap(Message* message, unsigned first_word, Slab* slab, Received& received);
   void receive_records(Message* message, unsigned count, Received& received);
   void settle(Slab* slab);
+  void list(Slab* slab, Fullness fullness);
+  void unlist(Slab* slab);
   void release(Slab* slab);
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
 
   os::Lock lock_;
   HeapId id_;
   Atomic<bool> parked_{false};
-  List<Slab> available_[kSizeClasses];  // the slabs with a free object; full ones are in no list
+  // The slabs with a free object, by how much is free.
+  struct Available {
+    List<Slab> lists[kFullnessLists];
+    uint32_t slabs;
+  };
+  Available available_[kSizeClasses] = {};
   HeapCounters counters_;
   Inbox inbox_;
 };

@@ -43,7 +43,7 @@ void Slab::check() const {
   LOFT_CHECK(count == free);
   const unsigned last = shape().words - 1u;
   LOFT_CHECK((bits[last] & ~low_bits(shape().objects - last * 64)) == 0);
-  LOFT_CHECK(listed == (free > 0));
+  LOFT_CHECK((list == Fullness::kFull) == (free == 0));
 }
 
 void Slab::report_double_free(unsigned word, uint64_t twice) const {
@@ -69,7 +69,7 @@ Slab* create(SizeClass size_class, uint16_t owner) {
                                 shape.objects,
                                 owner,
                                 static_cast<uint8_t>(size_class),
-                                false};
+                                Fullness::kFull};
   for (unsigned word = 0; word < shape.words; ++word) {
     slab->bits[word] = low_bits(shape.objects - word * 64u);
   }
@@ -80,7 +80,7 @@ Slab* create(SizeClass size_class, uint16_t owner) {
 
 void destroy(Slab* slab) {
   const Geometry& shape = slab->shape();
-  LOFT_CHECK(slab->empty() && !slab->listed);
+  LOFT_CHECK(slab->empty() && slab->list == Fullness::kFull);
   span::release(slab->base, shape.granules, true);
   metadata::release(slab, metadata_bytes(shape));
 }

@@ -43,10 +43,22 @@ constexpr bool beyond_last_object(const Geometry& shape, unsigned word, uint64_t
   return word + 1u == shape.words && tail != 0 && bits >> tail != 0;
 }
 
+// How much of a slab is free, coarsely: the lists of a heap. In the order in which refills look:
+// from fuller slabs first, so that emptier ones drain, but from nearly full ones last, because a
+// visit to a slab should bring more than a few objects.
+enum class Fullness : uint8_t { kHalf, kSparse, kSparser, kNearlyFull, kFull };
+inline constexpr unsigned kFullnessLists = 4;  // slabs without a free object are in none
+
+constexpr Fullness fullness_of(uint32_t free, uint32_t objects) {
+  if (free * 2 > objects) return free * 4 > objects * 3 ? Fullness::kSparser : Fullness::kSparse;
+  if (free * 8 >= objects) return Fullness::kHalf;
+  return free != 0 ? Fullness::kNearlyFull : Fullness::kFull;
+}
+
 // Invariants:
 //   free == sum of count_bits(bits[w]), summary bit w set <=> bits[w] != 0
 //   no bit at or beyond geometry(size_class).objects is set
-//   listed <=> free > 0: a heap finds every slab with room, and no full one
+//   list == kFull <=> free == 0: a heap finds every slab with room, and no full one
 struct alignas(kMetadataUnit) Slab {
   uintptr_t base;
   uint64_t summary;
@@ -55,7 +67,7 @@ struct alignas(kMetadataUnit) Slab {
   uint32_t free;
   uint16_t owner;
   uint8_t size_class;
-  bool listed;
+  Fullness list;                  // the one it is in; as of the last objects that came back
   __extension__ uint64_t bits[];  // bit set: object free
 
   const Geometry& shape() const { return geometry(size_class); }

@@ -133,6 +133,24 @@ TEST_F(HeapTest, LowestAddressFirstWithinASlab) {
   put(objects);
 }
 
+TEST_F(HeapTest, RefillsFromFullerSlabsFirstAndFromNearlyFullOnesLast) {
+  const SizeClass c = class_of(1024);
+  const unsigned objects = geometry(c).objects;
+  std::vector<std::vector<void*>> slabs;
+  for (int i = 0; i < 4; ++i) slabs.push_back(take(c, objects));
+  // How many are free in each slab; and the order in which they are to be used.
+  const unsigned free[] = {objects / 8 - 1, objects - 1, objects / 4, objects * 5 / 8};
+  for (const unsigned slab : {1u, 0u, 3u, 2u}) {
+    put({slabs[slab].begin(), slabs[slab].begin() + free[slab]});
+  }
+  for (const unsigned slab : {2u, 3u, 1u, 0u}) {
+    for (void* p : take(c, free[slab])) {
+      ASSERT_EQ(slab_of(p), slab_of(slabs[slab].front())) << slab;
+    }
+  }
+  for (const std::vector<void*>& slab : slabs) put(slab);
+}
+
 TEST_F(HeapTest, EmptySlabsGoBackButTheLastOfTheirClass) {
   const SizeClass c = class_of(1024);
   const size_t bytes_before = heap_->counters().slab_bytes.get();
