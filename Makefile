@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run test bench results peers install format lint clean
+.PHONY: all run cli test bench results peers install format lint clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -16,6 +16,13 @@ all:
 # A real program under libc's malloc and under loft, side by side.
 run: all
 	@python3 tools/run_demo.py
+
+# The command that runs and compares programs, as build/venv/bin/loft.
+cli: all
+	@tools/setup.sh cli
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@cmake --build --preset release --target loft_launch loft_hold
+	@echo "loft: $(VENV)/bin/loft --help"
 
 # The whole gate; STAGES="release asan" runs some of it, and `tools/check.py --list` names the stages.
 test:
@@ -36,7 +43,6 @@ bench: all peers
 
 # docs/results.md and its picture, from what the last bench measured.
 results: $(VENV)/ready
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r tools/requirements-bench.txt
 	@$(PYTHON) tools/results.py
 	@$(PYTHON) tools/picture.py
 
@@ -61,4 +67,7 @@ $(VENV)/ready: tools/requirements.txt
 	@rm -rf $(VENV)
 	@python3 -m venv $(VENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt
+	@# The command runs from the checkout, and finds the library in build/.
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --config-settings=wheel.cmake=false --editable .
 	@touch $@

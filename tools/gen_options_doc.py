@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Write docs/options.md from the table LOFT_OPTIONS in src/base/options.h.
+"""Write what follows from the table LOFT_OPTIONS in src/base/options.h: docs/options.md, and the
+table that the `loft` command checks its --option against.
 
-tools/gen_options_doc.py            write the file
-tools/gen_options_doc.py --check    exit 1 if the file is not what would be written
+tools/gen_options_doc.py            write the files
+tools/gen_options_doc.py --check    exit 1 if a file is not what would be written
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "src" / "base" / "options.h"
 DOCUMENT = ROOT / "docs" / "options.md"
+LINE_LENGTH = 100
+MODULE = ROOT / "python" / "loft" / "option_table.py"
 
 INTRODUCTION = """\
 # Options
@@ -38,6 +42,24 @@ nothing. Byte counts take the suffixes K, M and G (powers of 1024).
 |---|---|---|---|---|
 """
 
+MODULE_INTRODUCTION = '''\
+"""loft's options. Written by `tools/gen_options_doc.py` from the table in `src/base/options.h`;
+edit that."""
+
+from typing import NamedTuple
+
+
+class Option(NamedTuple):
+    """One option; without choices its value is a number of bytes."""
+
+    choices: tuple[str, ...]
+    default: str
+    help: str
+
+
+OPTIONS = {
+'''
+
 
 @dataclass(frozen=True)
 class Option:
@@ -56,15 +78,30 @@ class Option:
 
     def default_text(self) -> str:
         if self.kind == "kBytes":
-            return f"`{short_bytes(self.default)}`"
-        return f"`{self.choices[self.default]}`"
+            return short_bytes(self.default)
+        return self.choices[self.default]
 
     def row(self) -> str:
         variable = f"LOFT_{self.name.upper()}"
         return (
-            f"| `{self.name}` | `{variable}` | {self.accepted()} | {self.default_text()}"
+            f"| `{self.name}` | `{variable}` | {self.accepted()} | `{self.default_text()}`"
             f" | {self.help} |\n"
         )
+
+    def entry(self) -> str:
+        choices = "" if self.kind == "kBytes" else ", ".join(f'"{c}"' for c in self.choices)
+        help_lines = "".join(f'        "{line}"\n' for line in wrapped(self.help))
+        return (
+            f'    "{self.name}": Option(\n        ({choices}),\n'
+            f'        "{self.default_text()}",\n{help_lines.rstrip()},\n    ),\n'
+        )
+
+
+def wrapped(text: str) -> list[str]:
+    """The text as literals of a line each, broken only where the formatter would not join them."""
+    fits = LINE_LENGTH - len('        "",')
+    lines = [text] if len(text) <= fits else textwrap.wrap(text, fits - 1)
+    return [f"{line} " for line in lines[:-1]] + lines[-1:]
 
 
 def short_bytes(count: int) -> str:
@@ -107,21 +144,26 @@ def read_table(source: str) -> list[Option]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write docs/options.md from src/base/options.h.")
-    parser.add_argument("--check", action="store_true", help="compare only; exit 1 if it differs")
+    parser = argparse.ArgumentParser(description="Write what src/base/options.h says elsewhere.")
+    parser.add_argument("--check", action="store_true", help="compare only; exit 1 if they differ")
     arguments = parser.parse_args()
 
     options = read_table(TABLE.read_text(encoding="utf-8"))
-    document = INTRODUCTION + "".join(option.row() for option in options)
-    if arguments.check:
-        if DOCUMENT.exists() and DOCUMENT.read_text(encoding="utf-8") == document:
-            return 0
-        name = DOCUMENT.relative_to(ROOT)
-        print(f"{name} is not what src/base/options.h says: run tools/gen_options_doc.py")
-        return 1
-    DOCUMENT.parent.mkdir(exist_ok=True)
-    DOCUMENT.write_text(document, encoding="utf-8")
-    return 0
+    written = {
+        DOCUMENT: INTRODUCTION + "".join(option.row() for option in options),
+        MODULE: MODULE_INTRODUCTION + "".join(option.entry() for option in options) + "}\n",
+    }
+    differ = 0
+    for path, text in written.items():
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        if arguments.check:
+            name = path.relative_to(ROOT)
+            print(f"{name} is not what src/base/options.h says: run tools/gen_options_doc.py")
+            differ = 1
+        else:
+            path.write_text(text, encoding="utf-8")
+    return differ
 
 
 if __name__ == "__main__":

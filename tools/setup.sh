@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a group of targets needs and this machine lacks: setup.sh build|test|bench
+# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|format|lint|bench
 # Looks first and installs only what is missing, so every make target can call it.
 set -eu
 
@@ -46,6 +46,9 @@ libgtest-dev            /usr/include/gtest/gtest.h              the test framewo
 libgmock-dev            /usr/include/gmock/gmock.h              the test framework
 python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
 '
+cli_group='
+python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
+'
 bench_group='
 python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
 '
@@ -58,9 +61,10 @@ present() {
   esac
 }
 
-group=${1:?usage: setup.sh build|test|format|lint|bench}
+group=${1:?usage: setup.sh build|cli|test|format|lint|bench}
 case $group in
   build) wanted=$build_group ;;
+  cli) wanted=$build_group$cli_group ;;
   test) wanted=$build_group$test_group ;;
   format) wanted=$format_group ;;
   lint) wanted=$build_group$lint_group ;;

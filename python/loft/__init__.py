@@ -1,0 +1,1 @@
+"""The `loft` command: runs programs under the loft allocator, and compares allocators."""

@@ -1,0 +1,3 @@
+from loft.main import main
+
+main()

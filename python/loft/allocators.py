@@ -1,0 +1,79 @@
+"""The allocators that can be compared on this machine."""
+
+from __future__ import annotations
+
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from loft import elf, places, preload
+from loft.errors import UserError
+
+# The file that replaces malloc, as distributions name it.
+INSTALLED = {
+    "mimalloc": "libmimalloc.so.*",
+    "jemalloc": "libjemalloc.so.*",
+    "tcmalloc": "libtcmalloc_minimal.so.*",
+    "tbbmalloc": "libtbbmalloc_proxy.so.*",
+}
+
+
+@dataclass(frozen=True)
+class Allocator:
+    name: str
+    # glibc's needs none.
+    library: Path | None
+
+
+def library_folders() -> list[Path]:
+    multiarch = sysconfig.get_config_var("MULTIARCH")
+    names = ["/usr/local/lib", f"/usr/lib/{multiarch}", "/usr/lib64", "/usr/lib"]
+    return [Path(name) for name in names]
+
+
+def found(folders: list[Path], peers: Path) -> list[Allocator]:
+    """glibc's, loft, what is installed in `folders`, and what `make peers` has built."""
+    by_name: dict[str, Path | None] = {"glibc": None, "loft": places.library()}
+    for name, pattern in INSTALLED.items():
+        files = [file for folder in folders for file in sorted(folder.glob(pattern))]
+        if usable := [file for file in files if elf.replaces_malloc(file)]:
+            by_name[name] = usable[0]
+    for file in sorted(peers.glob("*.so")):
+        if elf.replaces_malloc(file):
+            taken = file.stem in by_name
+            by_name[f"peers/{file.stem}" if taken else file.stem] = file
+    return [Allocator(name, library) for name, library in by_name.items()]
+
+
+def chosen(names: list[str], there: list[Allocator]) -> list[Allocator]:
+    """Those of these names, or all; a name that is a path is a library of the user's."""
+    if not names:
+        return there
+    by_name = {allocator.name: allocator for allocator in there}
+    picked: dict[str, Allocator] = {}
+    for name in names:
+        allocator = by_name.get(name) or _given(name, list(by_name))
+        if picked.setdefault(allocator.name, allocator) != allocator:
+            raise UserError(f"--with: two libraries are called {allocator.name}; rename one")
+    return list(picked.values())
+
+
+def _given(name: str, known: list[str]) -> Allocator:
+    path = Path(name)
+    if not path.is_file():
+        if "/" in name:
+            raise UserError(f"--with {name}: there is no such file")
+        raise UserError(
+            f"--with {name}: no allocator of that name is here, only {', '.join(known)}; "
+            "a library can be given by its path"
+        )
+    if not elf.replaces_malloc(path):
+        raise UserError(f"--with {name}: not a library that defines malloc")
+    return Allocator(path.stem, path.resolve())
+
+
+def preload_value(allocator: Allocator, extra: list[Path]) -> str:
+    """LD_PRELOAD for this allocator; one that the user has there would be measured in its place."""
+    others = [e for e in preload.inherited() if not elf.replaces_malloc(Path(e))]
+    libraries = [] if allocator.library is None else [allocator.library]
+    return preload.value([*libraries, *extra], others)

@@ -1,0 +1,99 @@
+"""`loft compare`: from what the user asked for to what is printed and written."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from loft import allocators, comparison, metrics, outcome, places, program, report_data, report_text
+from loft.comparison import Comparison, Plan
+from loft.errors import UserError
+
+# A table of three columns and names; a pipe has no width of its own.
+WIDTH_IN_PIPE = 120
+
+
+@dataclass(frozen=True)
+class Wanted:
+    command: list[str]
+    names: list[str]
+    runs: int
+    timeout_s: float | None
+    tail_s: float
+    show_output: bool
+
+
+@dataclass(frozen=True)
+class Files:
+    json: Path | None
+    csv: Path | None
+    html: Path | None
+
+    def check(self) -> None:
+        """Before anything is run: nobody wants to learn it after an hour of measuring."""
+        for path in (self.json, self.csv, self.html):
+            if path is None:
+                continue
+            if path.is_dir():
+                raise UserError(f"{path} is a folder; name a file to write")
+            try:
+                with path.open("a"):
+                    pass
+            except OSError as error:
+                raise UserError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def compare(wanted: Wanted, files: Files) -> int:
+    program.check(wanted.command)
+    there = allocators.found(allocators.library_folders(), places.PEERS)
+    picked = allocators.chosen(wanted.names, there)
+    files.check()
+    plan = Plan(
+        wanted.command, picked, wanted.runs, wanted.timeout_s, wanted.tail_s, wanted.show_output
+    )
+    measured = _measure(plan)
+    endings, exit_code = outcome.judge({m.allocator.name: m.outcomes for m in measured.measured})
+    rows = metrics.rows(measured)
+    remarks = [*measured.notes, *endings]
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_IN_PIPE)
+    report_text.show(console, measured, rows, remarks)
+    _write(files, measured, rows, remarks)
+    return exit_code
+
+
+def _measure(plan: Plan) -> Comparison:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    # It is drawn between runs only: a thread that draws now and then would disturb them.
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        auto_refresh=False,
+        disable=plan.show_output or not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("", total=None)
+        done = 0
+
+        def progress(what: str, left: int) -> None:
+            nonlocal done
+            bar.update(task, description=what, completed=done, total=done + left, refresh=True)
+            done += 1
+
+        return comparison.compare(plan, progress)
+
+
+def _write(files: Files, measured: Comparison, rows: list[metrics.Row], said: list[str]) -> None:
+    if files.json is not None:
+        report_data.write_json(files.json, measured, rows, said)
+    if files.csv is not None:
+        report_data.write_csv(files.csv, rows)
+    if files.html is not None:
+        # Here, because loading what draws takes longer than most of the commands.
+        from loft import report_html
+
+        report_html.write(files.html, measured, rows, said)

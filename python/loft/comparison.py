@@ -1,0 +1,150 @@
+"""The comparison itself: which runs are made in which order, and what they gave."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from loft import allocators, launch
+from loft.allocators import Allocator
+from loft.launch import Counts, Job, Usage
+from loft.memory import MemoryWatch
+from loft.outcome import Outcome
+
+# Instructions hardly vary from run to run.
+COUNTED_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    command: list[str]
+    allocators: list[Allocator]
+    runs: int
+    timeout_s: float | None
+    tail_s: float
+    show_output: bool
+
+
+@dataclass
+class Measured:
+    """All that is known of one allocator."""
+
+    allocator: Allocator
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    usages: list[Usage] = field(default_factory=list)
+    counts: list[Counts] = field(default_factory=list)
+    memory: MemoryWatch | None = None
+    left_behind: int = 0
+
+    @property
+    def usable(self) -> bool:
+        """It is out after one crash or one run without an end: what is left would mislead."""
+        return all(outcome.measurable for outcome in self.outcomes)
+
+    def take(self, result: launch.Result) -> None:
+        self.outcomes[result.outcome] += 1
+        if result.outcome.kind != "timeout":
+            self.left_behind = max(self.left_behind, result.left_behind)
+
+
+@dataclass
+class Comparison:
+    plan: Plan
+    measured: list[Measured]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def usable(self) -> list[Measured]:
+        return [each for each in self.measured if each.usable]
+
+
+# Told before each run: what is going on, and how many runs are still to come at most.
+Progress = Callable[[str, int], None]
+
+
+def compare(plan: Plan, progress: Progress) -> Comparison:
+    comparison = Comparison(plan, [Measured(each) for each in plan.allocators])
+    runner = _Runner(comparison, progress)
+    runner.warm_up()
+    runner.timed_rounds()
+    runner.counted_rounds()
+    runner.memory_runs()
+    _note_left_behind(comparison)
+    return comparison
+
+
+class _Runner:
+    def __init__(self, comparison: Comparison, progress: Progress) -> None:
+        self.comparison = comparison
+        self.plan = comparison.plan
+        self.progress = progress
+        # The warm-up, the timed rounds and the memory run. Whether the counted ones come, only the
+        # first of them tells.
+        self.left = len(self.plan.allocators) * (self.plan.runs + 2)
+
+    def run(
+        self, what: str, each: Measured, *, count: bool = False, watch: MemoryWatch | None = None
+    ) -> launch.Result:
+        self.progress(f"{what}: {each.allocator.name}", self.left)
+        self.left -= int(not count)
+        tail_s = 0.0 if watch is None else self.plan.tail_s
+        extra, variables = launch.hold_variables(tail_s)
+        limit = self.plan.timeout_s
+        job = Job(
+            self.plan.command,
+            allocators.preload_value(each.allocator, extra),
+            None if limit is None else limit + tail_s,
+            self.plan.show_output,
+            count,
+            variables,
+        )
+        result = launch.run(job, watch)
+        each.take(result)
+        return result
+
+    def warm_up(self) -> None:
+        for each in self.comparison.measured:
+            self.run("warm-up", each)
+            if not each.usable:
+                self.left -= self.plan.runs + 1
+
+    def timed_rounds(self) -> None:
+        for number in range(self.plan.runs):
+            for each in self.comparison.usable:
+                result = self.run(f"round {number + 1} of {self.plan.runs}", each)
+                if result.usage is not None:
+                    each.usages.append(result.usage)
+
+    def counted_rounds(self) -> None:
+        """Ends with the first run if nothing can be counted here."""
+        for _ in range(COUNTED_ROUNDS):
+            for each in self.comparison.usable:
+                counts = self.run("counting instructions", each, count=True).counts
+                if counts.missing:
+                    self.comparison.notes.append(why_not_counted(counts.missing))
+                    return
+                each.counts.append(counts)
+
+    def memory_runs(self) -> None:
+        for each in self.comparison.usable:
+            watch = MemoryWatch()
+            self.run("watching memory", each, watch=watch)
+            each.memory = watch
+
+
+def why_not_counted(error: int) -> str:
+    return (
+        "instructions and cycles are not counted here: the kernel offers no counters to this user "
+        f"on this machine ({os.strerror(error)}; kernel.perf_event_paranoid says who may)"
+    )
+
+
+def _note_left_behind(comparison: Comparison) -> None:
+    most = max(each.left_behind for each in comparison.measured)
+    if most:
+        processes = "process" if most == 1 else "processes"
+        comparison.notes.append(
+            f"the command left up to {most} {processes} running at its end; they were ended"
+        )

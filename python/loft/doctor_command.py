@@ -1,0 +1,2 @@
+def doctor(command: list[str], pid: int | None) -> int:
+    return 0

@@ -1,0 +1,67 @@
+"""What an executable or a library says about itself, as far as preloading is concerned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from elftools.elf.segments import InterpSegment
+
+
+@dataclass(frozen=True)
+class Elf:
+    machine: str
+    # The dynamic loader that the program asks for; None in what is statically linked, and in most
+    # libraries.
+    interpreter: str | None
+    # Of the names below: what others see, and what is only there (a statically linked allocator
+    # whose names the program does not export).
+    exported: frozenset[str]
+    defined: frozenset[str]
+
+
+NAMES = frozenset({"malloc", "loft_malloc"})
+
+
+@cache
+def read(path: Path) -> Elf | None:
+    """None if the file is no ELF file or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            elf = ELFFile(file)
+            machine = f"{elf.elfclass}-bit {elf.get_machine_arch()}"
+            interpreter = next(
+                (
+                    segment.get_interp_name()
+                    for segment in elf.iter_segments()
+                    if isinstance(segment, InterpSegment)
+                ),
+                None,
+            )
+            return Elf(
+                machine, interpreter, _defined_in(elf, ".dynsym"), _defined_in(elf, ".symtab")
+            )
+    except (ELFError, OSError):
+        return None
+
+
+def _defined_in(elf: ELFFile, section_name: str) -> frozenset[str]:
+    section = elf.get_section_by_name(section_name)
+    if not isinstance(section, SymbolTableSection):
+        return frozenset()
+    return frozenset(
+        name
+        for name in NAMES
+        if any(
+            symbol["st_shndx"] != "SHN_UNDEF" for symbol in section.get_symbol_by_name(name) or ()
+        )
+    )
+
+
+def replaces_malloc(path: Path) -> bool:
+    elf = read(path)
+    return elf is not None and "malloc" in elf.exported

@@ -1,0 +1,198 @@
+"""One run of a command: what it cost, how it ended, and nothing left of it afterwards."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from loft import places
+from loft.errors import NOT_EXECUTABLE, UserError
+from loft.outcome import Outcome
+
+# A process that the kernel does not let go (it waits for a disk) is not waited for longer.
+KILL_LIMIT_S = 10.0
+KILL_STEP_S = 0.005
+
+
+@dataclass(frozen=True)
+class Job:
+    command: list[str]
+    preload: str
+    timeout_s: float | None = None
+    show_output: bool = False
+    count: bool = False
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """From the kernel's own account of the command and the children it waited for."""
+
+    wall_s: float
+    user_s: float
+    system_s: float
+    # The largest of these processes, not their sum.
+    peak_rss_kib: int
+    minor_faults: int
+    major_faults: int
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counted by the processor, in user mode; or why not."""
+
+    instructions: int = 0
+    cycles: int = 0
+    missing: int = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    outcome: Outcome
+    # None if there was no end to account for.
+    usage: Usage | None
+    counts: Counts
+    # Processes that were still there when the command had ended.
+    left_behind: int
+
+
+# Called again and again while the command runs, with the process above all of the command's;
+# returns after how many seconds it wants to be called again.
+Watcher = Callable[[psutil.Process], float]
+
+
+def run(job: Job, watch: Watcher | None = None) -> Result:
+    report_in, report_out = os.pipe()
+    gate_in, gate_out = os.pipe()
+    launcher = None
+    try:
+        launcher = subprocess.Popen(
+            [
+                places.launcher(),
+                str(report_out),
+                str(gate_in),
+                job.preload,
+                str(int(job.count)),
+                *job.command,
+            ],
+            env=_environment(job),
+            pass_fds=(report_out, gate_in),
+            stdin=subprocess.DEVNULL,
+            stdout=None if job.show_output else subprocess.DEVNULL,
+            stderr=None if job.show_output else subprocess.DEVNULL,
+            # Ctrl-C at the terminal is ours to handle.
+            start_new_session=True,
+        )
+        os.close(report_out)
+        report_out = -1
+        process = psutil.Process(launcher.pid)
+        line = _read_line(report_in, process, job.timeout_s, watch)
+        return _result(line, end_all_below(process), job.command[0])
+    finally:
+        if launcher is not None:
+            end_all_below(psutil.Process(launcher.pid))
+            launcher.kill()
+            launcher.wait()
+        for descriptor in (report_in, report_out, gate_in, gate_out):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _environment(job: Job) -> dict[str, str]:
+    # The launcher sets LD_PRELOAD for the command, and is not to have it itself.
+    mine = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return mine | job.variables
+
+
+def _read_line(
+    report: int, process: psutil.Process, timeout_s: float | None, watch: Watcher | None
+) -> bytes:
+    """What the launcher reports; empty when the time is over."""
+    started = time.monotonic()
+    text = b""
+    while not text.endswith(b"\n"):
+        waits = [] if watch is None else [watch(process)]
+        if timeout_s is not None:
+            left = started + timeout_s - time.monotonic()
+            if left <= 0:
+                return b""
+            waits.append(left)
+        # Without a watcher or a limit this sleeps until the command ends: nobody disturbs it.
+        ready, _, _ = select.select([report], [], [], min(waits) if waits else None)
+        if ready:
+            part = os.read(report, 4096)
+            if not part:
+                raise UserError("loft-launch ended without a report", 1)
+            text += part
+    return text
+
+
+def _result(line: bytes, left_behind: int, name: str) -> Result:
+    if not line:
+        return Result(Outcome("timeout"), None, Counts(), left_behind)
+    word, *fields = line.decode().split()
+    numbers = [int(part) for part in fields]
+    if word == "exec":
+        raise UserError(f"{name} cannot be executed: {os.strerror(numbers[0])}", NOT_EXECUTABLE)
+    status, wall_ns, user_us, system_us, peak_kib, minor, major, instructions, cycles = numbers
+    usage = Usage(wall_ns / 1e9, user_us / 1e6, system_us / 1e6, peak_kib, minor, major)
+    if instructions < 0 or cycles < 0:
+        counts = Counts(missing=-min(instructions, cycles))
+    elif instructions == 0 or cycles == 0:
+        # The kernel had the counters, but not for us.
+        counts = Counts(missing=errno.EBUSY)
+    else:
+        counts = Counts(instructions, cycles)
+    outcome = Outcome.of_status(os.waitstatus_to_exitcode(status))
+    return Result(outcome, usage, counts, left_behind)
+
+
+def end_all_below(process: psutil.Process) -> int:
+    """Kills every process below this one, those started meanwhile too; how many there were."""
+    killed: set[int] = set()
+    empty_looks = 0
+    limit = time.monotonic() + KILL_LIMIT_S
+    # One look can miss a process whose parent ends meanwhile: it is just moving to the launcher.
+    while empty_looks < 2 and time.monotonic() < limit:
+        alive = living_below(process)
+        if not alive:
+            empty_looks += 1
+            continue
+        empty_looks = 0
+        for each in alive:
+            killed.add(each.pid)
+            try:
+                each.kill()
+            except psutil.NoSuchProcess:
+                continue
+        time.sleep(KILL_STEP_S)
+    return len(killed)
+
+
+def living_below(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [each for each in process.children(recursive=True) if _alive(each)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def hold_variables(seconds: float) -> tuple[list[Path], dict[str, str]]:
+    """What holds the command for a while at its end: a library and a variable."""
+    if seconds == 0:
+        return [], {}
+    return [places.hold_library()], {"LOFT_HOLD_SECONDS": f"{seconds:g}"}

@@ -1,0 +1,171 @@
+"""The command line of `loft`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from loft import compare_command, doctor_command, options, places
+from loft import run as run_command
+from loft.errors import UserError
+
+app = typer.Typer(
+    name="loft",
+    help="Run programs under the loft memory allocator, and compare allocators.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+# All that follows the command's name is the command's.
+COMMAND_LAST = {"allow_interspersed_args": False}
+Command = Annotated[list[str], typer.Argument(metavar="[--] CMD...", show_default=False)]
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"loft {importlib.metadata.version('loft')} ({places.library()})")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=show_version,
+            is_eager=True,
+            help="Show the version and where the library is.",
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(
+    context_settings=COMMAND_LAST,
+    epilog="Options of loft:\n\n\b\n" + options.table(),
+)
+def run(
+    command: Command,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Set an option of loft; may be given again."),
+    ] = None,
+) -> None:
+    """Run a command under loft.
+
+    The command takes this process's place: its signals and its exit code are its own. What
+    LD_PRELOAD names already stays, behind loft.
+    """
+    run_command.run(command, option or [])
+
+
+@app.command(context_settings=COMMAND_LAST)
+def compare(
+    command: Command,
+    with_: Annotated[
+        str,
+        typer.Option(
+            "--with",
+            metavar="NAME,...",
+            help="The allocators, by name or as paths of libraries. Default: all that are found.",
+            show_default=False,
+        ),
+    ] = "",
+    runs: Annotated[int, typer.Option(min=1, help="Timed runs under each allocator.")] = 10,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="End a run, and all that it started, after so long. Default: no limit.",
+            show_default=False,
+        ),
+    ] = None,
+    tail: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="Hold the command so long at its end while memory is watched, to see what an "
+            "idle process keeps.",
+        ),
+    ] = 0,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write everything measured as JSON."),
+    ] = None,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write the tables as CSV.")
+    ] = None,
+    html_file: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page with charts, one file."),
+    ] = None,
+    show_output: Annotated[
+        bool, typer.Option("--show-output", help="Let the command write to this terminal.")
+    ] = False,
+) -> None:
+    """Run a command under each allocator and compare.
+
+    After a warm-up the allocators take turns, so that a change of the machine's mood meets all of
+    them. Instructions, cycles and memory over time are taken in passes of their own, which do not
+    disturb the timed runs. The command reads nothing (/dev/null), and what it writes is dropped.
+
+    The exit code is the command's if it was the same under every allocator, else 1. What the
+    command leaves running at its end is ended.
+    """
+    if timeout is not None and timeout <= 0:
+        raise UserError(f"--timeout {timeout:g}: a number of seconds above 0 is needed")
+    files = compare_command.Files(json_file, csv_file, html_file)
+    names = [name for name in with_.split(",") if name]
+    wanted = compare_command.Wanted(command, names, runs, timeout, tail, show_output)
+    raise typer.Exit(compare_command.compare(wanted, files))
+
+
+@app.command(context_settings=COMMAND_LAST)
+def doctor(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[--] [CMD...]", show_default=False)
+    ] = None,
+    pid: Annotated[
+        int | None,
+        typer.Option(metavar="PID", help="Look at this running process too.", show_default=False),
+    ] = None,
+) -> None:
+    """Look at this machine, and at a command or a process, for what matters to loft.
+
+    Each line is ok, a note or a warning, with its value, why it matters and what to do about it.
+    The exit code is 1 if something keeps loft from working, else 0.
+    """
+    if command and pid is not None:
+        raise UserError("give a command or --pid, not both")
+    raise typer.Exit(doctor_command.doctor(command or [], pid))
+
+
+def end_with_cleanup(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def main() -> None:
+    # As an exception, so that whoever has started processes ends them.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # nohup ignores it, which is to stay.
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end_with_cleanup)
+    try:
+        sys.exit(app(standalone_mode=False))
+    except typer.TyperException as error:
+        complaint, code = error.format_message(), error.exit_code
+    except UserError as error:
+        complaint, code = str(error), error.exit_code
+    except KeyboardInterrupt:
+        complaint, code = "interrupted", 128 + signal.SIGINT
+    print(f"loft: {complaint}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,52 @@
+"""loft's options. Written by `tools/gen_options_doc.py` from the table in `src/base/options.h`;
+edit that."""
+
+from typing import NamedTuple
+
+
+class Option(NamedTuple):
+    """One option; without choices its value is a number of bytes."""
+
+    choices: tuple[str, ...]
+    default: str
+    help: str
+
+
+OPTIONS = {
+    "stats": Option(
+        ("0", "1", "json"),
+        "0",
+        "print statistics to standard error when the process exits",
+    ),
+    "foreign": Option(
+        ("abort", "ignore"),
+        "abort",
+        "what to do after reporting a pointer that loft did not allocate: stop the program, or "
+        "let the call do nothing",
+    ),
+    "cache_bytes": Option(
+        (),
+        "2M",
+        "bytes of free objects that one thread's cache may hold",
+    ),
+    "batch_bytes": Option(
+        (),
+        "16K",
+        "bytes of objects freed for one slab of another heap before they are sent home",
+    ),
+    "outbox_bytes": Option(
+        (),
+        "64K",
+        "bytes of objects a thread keeps packed for other heaps before it posts them",
+    ),
+    "drain_bytes": Option(
+        (),
+        "1M",
+        "bytes of returned objects that one refill takes in",
+    ),
+    "dirty_bytes": Option(
+        (),
+        "256M",
+        "bytes of free spans that stay resident for reuse before the largest are given back",
+    ),
+}

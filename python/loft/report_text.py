@@ -1,0 +1,65 @@
+"""A comparison on the terminal: tables, and what they say in words."""
+
+from __future__ import annotations
+
+import shlex
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from loft.comparison import Comparison
+from loft.metrics import Metric, Row
+from loft.noise import Summary
+
+STYLES = {"best": "bold green", "level": "", "behind": "yellow", "unknown": ""}
+
+
+def cell(metric: Metric, summary: Summary) -> str:
+    """The median, its spread, and the ratio to the best."""
+    parts = [metric.form(summary.median)]
+    if summary.spread is not None:
+        parts.append(f"±{summary.spread * 100:.0f}%")
+    if summary.ratio is not None:
+        parts.append(f"{summary.ratio:.2f}x")
+    return " ".join(parts)
+
+
+def heading(comparison: Comparison) -> str:
+    plan = comparison.plan
+    times = "one run" if plan.runs == 1 else f"{plan.runs} interleaved runs"
+    return f"{shlex.join(plan.command)}: {times} under each allocator after a warm-up"
+
+
+LEGEND = (
+    "median, ± half the range between the quartiles, ratio to the best; peak RSS is of the largest "
+    "process, that of all processes is sampled in one run"
+)
+
+
+def show(console: Console, comparison: Comparison, rows: list[Row], remarks: list[str]) -> None:
+    if rows:
+        console.print(escape(heading(comparison)), style="bold", soft_wrap=True)
+    for group in dict.fromkeys(row.metric.group for row in rows):
+        console.print(_table([row for row in rows if row.metric.group == group]))
+    if rows:
+        console.print(LEGEND, style="dim", soft_wrap=True)
+        console.print()
+    for row in rows:
+        if row.conclusion:
+            line = f"{row.metric.title}: {row.conclusion}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for remark in remarks:
+        console.print(remark, markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table("allocator", *(row.metric.title for row in rows), box=None, pad_edge=False)
+    for name in rows[0].summaries:
+        cells = []
+        for row in rows:
+            summary = row.summaries[name]
+            text, style = cell(row.metric, summary), STYLES[summary.verdict]
+            cells.append(f"[{style}]{text}[/{style}]" if style else text)
+        table.add_row(escape(name), *cells)
+    return table
