@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import matplotlib
 
 matplotlib.use("svg")
-from matplotlib import pyplot, ticker
+from matplotlib import pyplot
 
 from loft.comparison import Comparison
-from loft.metrics import Row, kibibytes
+from loft.metrics import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +87,7 @@ def _memory(axes: Axes, comparison: Comparison, colours: Colours) -> None:
         name = each.allocator.name
         axes.plot(
             [at for at, _ in samples],
-            [size for _, size in samples],
+            [size / 1024 for _, size in samples],
             drawstyle="steps-post",
             linewidth=1.2,
             color=colours[name],
@@ -97,7 +97,7 @@ def _memory(axes: Axes, comparison: Comparison, colours: Colours) -> None:
     axes.set_xlabel("seconds")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: kibibytes(value)))
+    axes.set_ylabel("MiB")
     axes.grid(axis="y", linewidth=0.3)
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 

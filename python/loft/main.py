@@ -18,13 +18,12 @@ from loft.errors import UserError
 app = typer.Typer(
     name="loft",
     help="Run programs under the loft memory allocator, and compare allocators.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
 )
 # All that follows the command's name is the command's.
 COMMAND_LAST = {"allow_interspersed_args": False}
-Command = Annotated[list[str], typer.Argument(metavar="[--] CMD...", show_default=False)]
+Command = Annotated[list[str], typer.Argument(metavar="CMD", show_default=False)]
 
 
 def show_version(wanted: bool) -> None:
@@ -79,7 +78,9 @@ def compare(
             show_default=False,
         ),
     ] = "",
-    runs: Annotated[int, typer.Option(min=1, help="Timed runs under each allocator.")] = 10,
+    runs: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Timed runs under each allocator.")
+    ] = 10,
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -131,9 +132,7 @@ def compare(
 
 @app.command(context_settings=COMMAND_LAST)
 def doctor(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[--] [CMD...]", show_default=False)
-    ] = None,
+    command: Annotated[list[str] | None, typer.Argument(metavar="CMD", show_default=False)] = None,
     pid: Annotated[
         int | None,
         typer.Option(metavar="PID", help="Look at this running process too.", show_default=False),
@@ -162,7 +161,8 @@ def main() -> None:
     try:
         sys.exit(app(standalone_mode=False))
     except typer.TyperException as error:
-        complaint, code = error.format_message(), error.exit_code
+        message = error.format_message().rstrip(".")
+        complaint, code = f"{message}; see loft --help", error.exit_code
     except UserError as error:
         complaint, code = str(error), error.exit_code
     except KeyboardInterrupt:

@@ -63,7 +63,15 @@ METRICS = [
     Metric("user_s", "user time", "s", "time", _of_usage("user_s"), seconds),
     Metric("system_s", "system time", "s", "time", _of_usage("system_s"), seconds),
     Metric("peak_rss_kib", "peak RSS", "KiB", "memory", _of_usage("peak_rss_kib"), kibibytes),
-    Metric("tree_peak_rss_kib", "of all processes", "KiB", "memory", _tree_peak, kibibytes, False),
+    Metric(
+        "tree_peak_rss_kib",
+        "peak RSS, all processes",
+        "KiB",
+        "memory",
+        _tree_peak,
+        kibibytes,
+        False,
+    ),
     Metric("minor_faults", "minor faults", "faults", "faults", _of_usage("minor_faults"), number),
     Metric("major_faults", "major faults", "faults", "faults", _of_usage("major_faults"), number),
     Metric(

@@ -1,10 +1,10 @@
 """Whether a difference between two allocators is one, or the noise of the machine.
 
 The runs are interleaved, so each round gives one difference, taken while the machine was in one
-state. If the two were alike, it would be above or below 0 with equal chances, however the times are
-distributed: the sign test. Its confidence interval for the median difference lies between two of the
-differences in order. A difference counts if that interval leaves 0 out, and if it is large enough to
-matter.
+state. If the two were alike, it would be above or below 0 with equal chances, however the times
+are distributed: the sign test. Its confidence interval for the median difference lies between two
+of the differences in order. A difference counts if that interval leaves 0 out, and if it is large
+enough to matter.
 """
 
 from __future__ import annotations
