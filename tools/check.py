@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
 JOBS = str(os.cpu_count() or 1)
-CXX_FOLDERS = ("src", "include", "test", "bench")
+CXX_FOLDERS = ("src", "include", "test", "bench", "python")
 LOG_TAIL_LINES = 120
 # Far above what any stage takes on two cores: it only ends one that hangs.
 STAGE_TIMEOUT_S = 1800
@@ -148,7 +148,7 @@ def formatting(stage: Stage) -> None:
 def python(stage: Stage) -> None:
     bin_folder = Path(sys.executable).parent
     stage.check(bin_folder / "ruff", "check", ".")
-    for folder in ("tools", "test/tools", "test/programs", "test/bench"):
+    for folder in ("tools", "test/tools", "test/programs", "test/bench", "python/loft", "test/cli"):
         scripts = sorted((ROOT / folder).glob("*.py"))
         if scripts:
             stage.check(bin_folder / "mypy", *scripts)
@@ -161,6 +161,13 @@ def pytest(stage: Stage, folder: str) -> None:
 
 def tools(stage: Stage) -> None:
     pytest(stage, "test/tools")
+
+
+def cli(stage: Stage) -> None:
+    stage.need("cmake", "--preset", "release")
+    targets = ("loft_shared", "loft_launch", "loft_hold")
+    stage.need("cmake", "--build", "--preset", "release", "--target", *targets)
+    pytest(stage, "test/cli")
 
 
 def bench(stage: Stage) -> None:
@@ -200,6 +207,7 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "python": ("the scripts are clean and typed", python),
     "release": ("g++, as shipped: unit, surface, model and storm tests", preset("release")),
     "tools": ("the scripts, the single file and the built library", tools),
+    "cli": ("the command: run, compare, doctor, and its wheel", cli),
     "bench": ("every benchmark program does what it says", bench),
     "debug": ("g++, every invariant checked", preset("debug")),
     "clang": ("clang, as shipped", preset("clang")),

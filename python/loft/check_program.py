@@ -121,7 +121,7 @@ def _libraries(path: Path) -> list[Path]:
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return []
-    found = re.findall(r"=> (/\S+) \(", listed)
+    found = re.findall(r"^\s(?:.* => )?(/\S+) \(", listed, re.MULTILINE)
     return [Path(name) for name in found if not LIBC.match(Path(name).name)]
 
 

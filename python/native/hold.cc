@@ -1,6 +1,6 @@
-// loft-hold.so: holds a process for a while at its end, for `loft compare --tail`, which preloads it
-// behind the allocator while it watches memory. By then the program's own destructors have run and
-// its other threads still do: what stays resident is what an idle process of this kind keeps.
+// loft-hold.so: holds a process for a while at its end, for `loft compare --tail`, which preloads
+// it behind the allocator while it watches memory. By then the program's own destructors have run
+// and its other threads still do: what stays resident is what an idle process of this kind keeps.
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>

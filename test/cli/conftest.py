@@ -1,0 +1,75 @@
+"""What the tests of the `loft` command share: the command as a user runs it, and small programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import FORWARDING_MALLOC, LOFT, ROOT, Compile, Loft
+
+
+@pytest.fixture(scope="session")
+def build() -> Path:
+    """The build folder, with the library and the command's own parts in it."""
+    targets = ["loft_shared", "loft_launch", "loft_hold"]
+    for command in (
+        ["cmake", "--preset", "release"],
+        ["cmake", "--build", "--preset", "release", "--target", *targets],
+    ):
+        subprocess.run(command, cwd=ROOT, check=True, timeout=900)
+    return ROOT / "build"
+
+
+@pytest.fixture
+def loft(build: Path) -> Loft:
+    """Runs the command; variables are added to the environment."""
+
+    def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        inherited = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+        return subprocess.run(
+            [LOFT, *arguments],
+            env={**inherited, **variables},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compile:
+    """Compiles a C program, or with -shared a library."""
+
+    def compile_source(name: str, source: str, *flags: str) -> Path:
+        folder = tmp_path_factory.mktemp("compiled")
+        (folder / "source.c").write_text(source)
+        out = folder / name
+        subprocess.run(["gcc", "-o", out, folder / "source.c", *flags], check=True, timeout=120)
+        return out
+
+    return compile_source
+
+
+@pytest.fixture(scope="session")
+def aborting(compiled: Compile) -> Path:
+    """An allocator under which every program crashes."""
+    return compiled(
+        "aborting.so",
+        FORWARDING_MALLOC + "__attribute__((constructor)) static void end(void) { abort(); }",
+        "-shared",
+        "-fPIC",
+    )
+
+
+@pytest.fixture(scope="session")
+def failing(compiled: Compile) -> Path:
+    """An allocator under which every program exits with 7."""
+    return compiled(
+        "failing.so",
+        FORWARDING_MALLOC + "__attribute__((constructor)) static void end(void) { _Exit(7); }",
+        "-shared",
+        "-fPIC",
+    )

@@ -1,0 +1,393 @@
+"""`loft compare`: what it prints and writes, and how commands may end under it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support import LOFT, Compile, Loft, one_line
+
+HERE = "glibc,loft"
+
+
+@pytest.fixture(scope="session")
+def busy(compiled: Compile) -> Path:
+    """Allocates and touches 32 MiB, in a child too, and says something."""
+    return compiled(
+        "busy",
+        """
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(void) {
+          pid_t child = fork();
+          char* p = malloc(32 << 20);
+          memset(p, 1, 32 << 20);
+          usleep(200000);
+          printf("%d\\n", p[12345]);
+          free(p);
+          if (child != 0) wait(NULL);
+          return 0;
+        }
+        """,
+    )
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="session")
+def compared(build: Path, busy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """One comparison with everything written: what was printed, and the folder."""
+    folder = tmp_path_factory.mktemp("compared")
+    files = [f"--{kind}={folder / f'out.{kind}'}" for kind in ("json", "csv", "html")]
+    ran = subprocess.run(
+        [LOFT, "compare", "--runs", "6", "--with", HERE, *files, "--", busy],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    # No bar and no output of the command where nobody watches.
+    assert ran.stderr == ""
+    assert "\n1\n" not in ran.stdout
+    return ran.stdout, folder
+
+
+TITLES = (
+    "wall time",
+    "user time",
+    "system time",
+    "peak RSS",
+    "peak RSS, all processes",
+    "minor faults",
+    "major faults",
+)
+
+
+def test_the_tables_hold_every_metric(compared: tuple[str, Path]) -> None:
+    printed, _ = compared
+    for title in TITLES:
+        assert title in printed
+    assert "6 interleaved runs under each allocator after a warm-up" in printed
+    assert len(re.findall(r"^glibc ", printed, re.MULTILINE)) == 3
+    assert len(re.findall(r"^loft ", printed, re.MULTILINE)) == 3
+    assert re.search(r"^wall time: ", printed, re.MULTILINE)
+
+
+def test_peak_memory_is_of_one_process_and_of_all(compared: tuple[str, Path]) -> None:
+    data = read(compared[1] / "out.json")
+    for allocator in data["allocators"]:
+        one = allocator["summary"]["peak_rss_kib"]["median"]
+        together = allocator["summary"]["tree_peak_rss_kib"]["median"]
+        assert 32 << 10 <= one < 60 << 10
+        assert 64 << 10 <= together < 120 << 10
+
+
+def test_json_holds_what_was_printed(compared: tuple[str, Path]) -> None:
+    from loft import metrics
+
+    printed, folder = compared
+    data = read(folder / "out.json")
+    assert [allocator["name"] for allocator in data["allocators"]] == ["glibc", "loft"]
+    assert data["allocators"][0]["library"] is None
+    assert data["allocators"][1]["library"].endswith("libloft.so")
+    for allocator in data["allocators"]:
+        assert len(allocator["runs"]) == 6
+        assert allocator["outcomes"][0]["text"] == "exit code 0"
+        assert len(allocator["memory"]) > 5
+        for metric in metrics.METRICS:
+            if metric.key in allocator["summary"]:
+                summary = allocator["summary"][metric.key]
+                assert metric.form(summary["median"]) in printed
+                if summary["ratio"] is not None:
+                    assert f"{summary['ratio']:.2f}x" in printed
+    for key, conclusion in data["conclusions"].items():
+        title = next(metric.title for metric in metrics.METRICS if metric.key == key)
+        assert f"{title}: {conclusion}\n" in printed
+
+
+def test_csv_holds_what_json_holds(compared: tuple[str, Path]) -> None:
+    _, folder = compared
+    data = read(folder / "out.json")
+    with (folder / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    by_key = {(row["allocator"], row["metric"]): row for row in rows}
+    for allocator in data["allocators"]:
+        for key, summary in allocator["summary"].items():
+            row = by_key.pop((allocator["name"], key))
+            assert float(row["median"]) == summary["median"]
+            assert row["verdict"] == summary["verdict"]
+            assert row["unit"]
+    assert by_key == {}
+
+
+def test_the_page_is_one_file(compared: tuple[str, Path]) -> None:
+    printed, folder = compared
+    page = (folder / "out.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "<svg" in page
+    assert "resident memory of all processes over time" in page
+    for title in TITLES:
+        assert title in page
+    # Namespaces have addresses too, but nobody loads them.
+    loading = (
+        r"""(?:src|href|data|action)\s*=\s*["']?\s*(?!\#)[a-z/]|url\((?!\#)|@import|<link|<script"""
+    )
+    assert re.search(loading, page, re.IGNORECASE) is None
+    for conclusion in read(folder / "out.json")["conclusions"].values():
+        assert conclusion in page
+    assert len(page) < 400_000
+    assert "wall time: " in printed
+
+
+def test_without_counters_one_line_says_so(compared: tuple[str, Path]) -> None:
+    printed, folder = compared
+    counted = any(allocator["counts"] for allocator in read(folder / "out.json")["allocators"])
+    said = [line for line in printed.splitlines() if "not counted here" in line]
+    assert len(said) == (0 if counted else 1)
+
+
+def test_the_page_names_the_tail_and_memory_shows_it(
+    loft: Loft, tmp_path: Path, compiled: Compile
+) -> None:
+    # Leaves its memory to the end of the process.
+    program = compiled(
+        "keeps",
+        """
+        #include <stdlib.h>
+        #include <string.h>
+        int main(void) { memset(malloc(16 << 20), 1, 16 << 20); return 0; }
+        """,
+        "-O0",
+    )
+    ran = loft(
+        "compare", "--runs", "1", "--tail", "1.5", "--with", "loft", "--json", tmp_path / "j",
+        "--html", tmp_path / "h", "--", program,
+    )  # fmt: skip
+    assert ran.returncode == 0
+    assert "held for 1.5 s: the quiet tail" in (tmp_path / "h").read_text()
+    allocator = read(tmp_path / "j")["allocators"][0]
+    held = [(at, size) for at, size in allocator["memory"] if size > 16 << 10]
+    assert held[-1][0] - held[0][0] > 1
+    # The timed runs are not held.
+    assert all(run["wall_s"] < 1.5 for run in allocator["runs"])
+
+
+def test_processes_of_a_held_command_are_not_held(loft: Loft, tmp_path: Path) -> None:
+    # Were each held, the ten would take 30 seconds and the limit would end them.
+    loop = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done"
+    ran = loft(
+        "compare", "--runs", "1", "--tail", "3", "--timeout", "10", "--with", "loft", "--",
+        "sh", "-c", loop,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_an_exit_code_that_all_share_is_the_exit_code(loft: Loft) -> None:
+    ran = loft("compare", "--runs", "1", "--with", HERE, "--", "sh", "-c", "exit 3")
+    assert ran.returncode == 3
+    assert "the command ends the same under every allocator: exit code 3" in ran.stdout
+    assert "wall time" in ran.stdout
+
+
+def test_exit_codes_that_differ_are_reported(loft: Loft, failing: Path) -> None:
+    ran = loft("compare", "--runs", "2", "--with", f"glibc,{failing}", "--", "true")
+    assert ran.returncode == 1
+    assert "the command does not end the same under all:" in ran.stdout
+    assert re.search(r"^under glibc: exit code 0 \(\d+ runs\)$", ran.stdout, re.MULTILINE)
+    assert re.search(r"^under failing: exit code 7 \(\d+ runs\)$", ran.stdout, re.MULTILINE)
+
+
+def test_a_crash_under_one_allocator_is_named(loft: Loft, aborting: Path, tmp_path: Path) -> None:
+    ran = loft(
+        "compare", "--runs", "1", "--with", f"{HERE},{aborting}", "--json", tmp_path / "j", "--",
+        "true",
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert "under aborting: ended by SIGABRT (1 run)" in ran.stdout
+    # The others are compared all the same, and it is not.
+    assert re.search(r"^loft .* ms", ran.stdout, re.MULTILINE)
+    assert not re.search(r"^aborting ", ran.stdout, re.MULTILINE)
+    usable = {each["name"]: each["usable"] for each in read(tmp_path / "j")["allocators"]}
+    assert usable == {"glibc": True, "loft": True, "aborting": False}
+
+
+def test_a_crash_under_all_is_the_commands(loft: Loft, tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    ran = loft(
+        "compare", "--runs", "1", "--with", HERE, "--html", page, "--", "sh", "-c", "kill -SEGV $$"
+    )
+    assert ran.returncode == 128 + signal.SIGSEGV
+    said = "the command ends the same under every allocator: ended by SIGSEGV"
+    assert said in ran.stdout
+    assert said in page.read_text()
+
+
+def test_a_crash_inside_a_shell_is_recognised(loft: Loft) -> None:
+    command = ["sh", "-c", "sh -c 'kill -ABRT $$'; exit $?"]
+    ran = loft("compare", "--runs", "1", "--with", HERE, "--", *command)
+    assert ran.returncode == 134
+    assert "exit code 134 (128 + SIGABRT)" in ran.stdout
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if mark in (process.info["cmdline"] or [])
+    ]
+
+
+# A process group, a session of its own, and an orphan.
+STUBBORN = "trap '' TERM INT; sleep {0} & setsid sleep {0} & (sleep {0} &); exec sleep {0}"
+
+
+def test_a_command_without_an_end_is_ended_with_all_it_started(loft: Loft) -> None:
+    mark = f"{4000 + os.getpid() / 1e7:.7f}"
+    ran = loft(
+        "compare", "--runs", "1", "--timeout", "0.5", "--with", HERE, "--", "sh", "-c",
+        STUBBORN.format(mark),
+    )  # fmt: skip
+    assert ran.returncode == 124
+    assert "ends the same under every allocator: no end in time" in ran.stdout
+    assert marked(mark) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_leaves_nothing(build: Path, number: signal.Signals, code: int) -> None:
+    mark = f"{5000 + number + os.getpid() / 1e7:.7f}"
+    command = [str(LOFT), "compare", "--with", "loft", "--", "sh", "-c", STUBBORN.format(mark)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        limit = time.monotonic() + 60
+        while len(marked(mark)) < 4 and time.monotonic() < limit:
+            time.sleep(0.02)
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "Traceback" not in out + errors
+    assert marked(mark) == []
+
+
+def test_a_killed_loft_takes_the_command_along(build: Path) -> None:
+    mark = f"{6000 + os.getpid() / 1e7:.7f}"
+    with subprocess.Popen([LOFT, "compare", "--with", "loft", "--", "sleep", mark]) as process:
+        limit = time.monotonic() + 60
+        while not marked(mark) and time.monotonic() < limit:
+            time.sleep(0.02)
+        assert marked(mark)
+        process.kill()
+    while marked(mark) and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert marked(mark) == []
+
+
+def test_what_a_command_leaves_behind_is_ended_and_said(loft: Loft) -> None:
+    mark = f"{7000 + os.getpid() / 1e7:.7f}"
+    ran = loft("compare", "--runs", "1", "--with", HERE, "--", "sh", "-c", f"setsid sleep {mark} &")
+    assert ran.returncode == 0
+    assert "left up to 1 process running at its end" in ran.stdout
+    assert marked(mark) == []
+
+
+def test_output_is_shown_on_request(loft: Loft) -> None:
+    command = ["compare", "--runs", "1", "--with", "loft"]
+    assert "said" not in loft(*command, "--", "printf", "%s\n", "sa\\id").stdout.replace("'", "")
+    shown = loft(*command, "--show-output", "--", "sh", "-c", "echo out; echo err >&2; cat")
+    assert shown.stdout.count("out\n") >= 3
+    assert "err" in shown.stderr
+
+
+def test_a_few_rounds_are_said_to_be_too_few(loft: Loft) -> None:
+    ran = loft("compare", "--runs", "2", "--with", HERE, "--", "true")
+    assert "wall time: 2 rounds are too few to tell a difference from noise" in ran.stdout
+
+
+def test_a_small_commands_memory_is_its_own(loft: Loft, tmp_path: Path) -> None:
+    """And not that of the Python process that started it."""
+    loft("compare", "--runs", "1", "--with", "glibc", "--json", tmp_path / "j", "--", "true")
+    peak = read(tmp_path / "j")["allocators"][0]["summary"]["peak_rss_kib"]["median"]
+    assert peak < 4 << 10
+
+
+def test_a_preloaded_library_stays_and_a_preloaded_allocator_does_not(
+    loft: Loft, build: Path, failing: Path, compiled: Compile
+) -> None:
+    harmless = compiled("harmless.so", "int nothing;", "-shared", "-fPIC")
+    ran = loft(
+        "compare", "--runs", "1", "--with", "glibc", "--show-output", "--", "sh", "-c",
+        'echo "[$LD_PRELOAD]"', LD_PRELOAD=f"{harmless}",
+    )  # fmt: skip
+    assert f"[{harmless}]\n" in ran.stdout
+    from loft import allocators
+
+    glibc = allocators.Allocator("glibc", None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_PRELOAD", f"{failing}:{harmless}")
+        assert allocators.preload_value(glibc, []) == str(harmless)
+
+
+def test_two_libraries_of_one_name_are_refused(loft: Loft, aborting: Path, tmp_path: Path) -> None:
+    other = tmp_path / aborting.name
+    other.write_bytes(aborting.read_bytes())
+    ran = loft("compare", "--with", f"{aborting},{other}", "--", "true")
+    assert ran.returncode == 2
+    assert "two libraries are called aborting" in one_line(ran.stderr)
+
+
+def test_allocators_are_found_where_they_are(build: Path, failing: Path, tmp_path: Path) -> None:
+    from loft import allocators
+
+    system, peers = tmp_path / "lib", tmp_path / "peers"
+    system.mkdir()
+    peers.mkdir()
+    for name in ("lib/libjemalloc.so.2", "peers/jemalloc.so", "peers/another.so"):
+        (tmp_path / name).write_bytes(failing.read_bytes())
+    (system / "libmimalloc.so.2").write_text("not a library")
+    found = {each.name: each.library for each in allocators.found([system], peers)}
+    assert list(found) == ["glibc", "loft", "jemalloc", "another", "peers/jemalloc"]
+    assert found["jemalloc"] == system / "libjemalloc.so.2"
+    assert found["peers/jemalloc"] == peers / "jemalloc.so"
+
+
+def test_a_script_without_a_first_line_runs_as_in_a_shell(loft: Loft, tmp_path: Path) -> None:
+    path = tmp_path / "script"
+    path.write_text("exit 4\n")
+    path.chmod(0o755)
+    assert loft("compare", "--runs", "1", "--with", "glibc", "--", path).returncode == 4
+
+
+def test_a_bar_is_drawn_on_a_terminal(build: Path) -> None:
+    ours, theirs = os.openpty()
+    ran = subprocess.Popen(
+        [LOFT, "compare", "--runs", "1", "--with", HERE, "--", "true"],
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(theirs)
+    drawn = b""
+    try:
+        while part := os.read(ours, 65536):
+            drawn += part
+    except OSError:
+        pass  # How a terminal says that its other end is closed.
+    finally:
+        os.close(ours)
+    assert ran.wait(timeout=60) == 0
+    assert b"warm-up: glibc" in drawn
+    assert b"round 1 of 1: loft" in drawn

@@ -1,0 +1,273 @@
+"""`loft doctor`, on this machine and on made-up ones."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import FORWARDING_MALLOC, Compile, Loft
+
+from loft import check_machine, check_program, doctor_command
+from loft.finding import Finding
+from loft.machine import Machine
+
+LIMITS = "Limit                     Soft Limit           Hard Limit           Units\n"
+
+
+class Made:
+    """A tree of /proc and /sys with the files a test puts there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.put("proc/self/limits", LIMITS + "Max address space  unlimited  unlimited  bytes\n")
+        self.put("proc/sys/vm/max_map_count", "65530\n")
+        self.put("proc/sys/vm/overcommit_memory", "0\n")
+        self.put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+
+    def put(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def machine(
+        self,
+        environment: dict[str, str] | None = None,
+        page_size: int = 4096,
+        rseq_size: int | None = 20,
+    ) -> Machine:
+        folders = self.folder / "proc", self.folder / "sys"
+        return Machine(*folders, "self", environment or {}, page_size, rseq_size)
+
+    def find(self, what: str, machine: Machine | None = None) -> Finding:
+        findings = check_machine.check(machine or self.machine())
+        return next(finding for finding in findings if finding.what == what)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return Made(tmp_path)
+
+
+def test_a_plain_machine_is_fine(made: Made) -> None:
+    assert {finding.level for finding in check_machine.check(made.machine())} == {"ok"}
+
+
+def test_a_machine_that_shows_nothing_is_fine(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, tmp_path, "self", {}, 4096, None)
+    assert {finding.level for finding in check_machine.check(machine)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "level"),
+    [
+        ("[always] madvise never", "always", "note"),
+        ("always [madvise] never", "madvise", "ok"),
+        ("always madvise [never]", "never", "ok"),
+    ],
+)
+def test_huge_pages(made: Made, text: str, value: str, level: str) -> None:
+    made.put("sys/kernel/mm/transparent_hugepage/enabled", text)
+    finding = made.find("transparent huge pages")
+    assert (finding.value, finding.level) == (value, level)
+
+
+def test_strict_overcommit(made: Made) -> None:
+    made.put("proc/sys/vm/overcommit_memory", "2\n")
+    made.put("proc/meminfo", "MemTotal: 8 kB\nCommitLimit:     4194304 kB\n")
+    finding = made.find("overcommit")
+    assert (finding.value, finding.level) == ("2 (strict, 4.0 GiB in all)", "note")
+    assert "dirty_bytes" in finding.do
+
+
+def test_few_mappings(made: Made) -> None:
+    made.put("proc/sys/vm/max_map_count", "1024\n")
+    finding = made.find("vm.max_map_count")
+    assert (finding.value, finding.level) == ("1024", "warning")
+    assert "sysctl" in finding.do
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "level"),
+    [(4 << 30, "4.0 GiB", "note"), (64 << 20, "64.0 MiB", "warning")],
+)
+def test_limited_address_space(made: Made, limit: int, value: str, level: str) -> None:
+    made.put("proc/self/limits", LIMITS + f"Max address space   {limit}   unlimited   bytes\n")
+    finding = made.find("limit of address space")
+    assert (finding.value, finding.level) == (value, level)
+
+
+GROUP = "memory limit of the control group"
+
+
+def test_a_limit_of_version_2(made: Made) -> None:
+    made.put("proc/self/cgroup", "0::/outer/inner\n")
+    made.put("sys/fs/cgroup/outer/memory.max", f"{512 << 20}\n")
+    made.put("sys/fs/cgroup/outer/inner/memory.max", "max\n")
+    made.put("sys/fs/cgroup/outer/inner/memory.high", f"{1 << 30}\n")
+    finding = made.find(GROUP)
+    assert finding.level == "note"
+    assert finding.value.startswith("512.0 MiB (")
+    assert finding.value.endswith("outer/memory.max)")
+    assert "dirty_bytes=32M" in finding.do
+
+
+def test_a_limit_of_version_1(made: Made) -> None:
+    made.put("proc/self/cgroup", "9:cpu,memory:/box\n0::/\n")
+    made.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n")
+    made.put("sys/fs/cgroup/memory/box/memory.limit_in_bytes", f"{256 << 20}\n")
+    finding = made.find(GROUP)
+    assert finding.level == "note"
+    assert finding.value.startswith("256.0 MiB (")
+
+
+def test_a_wide_limit_and_none(made: Made) -> None:
+    made.put("proc/self/cgroup", "0::/box\n")
+    assert made.find(GROUP).value == "none"
+    made.put("sys/fs/cgroup/unified/box/memory.max", f"{8 << 30}\n")
+    assert made.find(GROUP).level == "ok"
+    assert made.find(GROUP).value.startswith("8.0 GiB")
+
+
+def test_pages(made: Made) -> None:
+    assert made.find("page size", made.machine(page_size=65536)).level == "ok"
+    finding = made.find("page size", made.machine(page_size=262144))
+    assert finding.level == "warning"
+    assert finding.blocks
+
+
+def test_restartable_sequences(made: Made) -> None:
+    what = "restartable sequences"
+    assert "offered by the kernel" in made.find(what).value
+    assert "not offered" in made.find(what, made.machine(rseq_size=0)).value
+    tuned = made.machine({"GLIBC_TUNABLES": "a=1:glibc.pthread.rseq=0"}, rseq_size=0)
+    finding = made.find(what, tuned)
+    assert finding.level == "note"
+    assert "GLIBC_TUNABLES" in finding.value
+
+
+def test_what_is_preloaded_already(made: Made, failing: Path, compiled: Compile) -> None:
+    harmless = compiled("harmless.so", "int nothing;", "-shared", "-fPIC")
+    preloaded = f"{failing}:/no/such.so:{harmless}"
+    findings = list(check_program.check_environment(made.machine({"LD_PRELOAD": preloaded})))
+    assert [finding.level for finding in findings] == ["note", "warning", "ok"]
+    assert [finding.value for finding in findings] == [str(failing), "/no/such.so", str(harmless)]
+
+
+OWN_MALLOC = """
+#include <stddef.h>
+#include <stdlib.h>
+static char space[1000000];
+static size_t used;
+void* malloc(size_t n) { void* p = space + used; used += (n + 15) / 16 * 16; return p; }
+void free(void* p) {}
+int main(void) { free(malloc(1)); return 0; }
+"""
+
+
+@pytest.mark.parametrize("flags", [[], ["-rdynamic"]])
+def test_a_program_with_its_own_malloc(loft: Loft, compiled: Compile, flags: list[str]) -> None:
+    ran = loft("doctor", "--", compiled("own", OWN_MALLOC, "-fno-builtin", *flags))
+    assert ran.returncode == 1
+    assert "warning" in ran.stdout
+    assert "defines a malloc of its own" in ran.stdout
+
+
+def test_a_program_linked_with_an_allocator(loft: Loft, failing: Path, compiled: Compile) -> None:
+    folder = failing.parent
+    program = compiled(
+        "linked",
+        "int main(void) { return 0; }",
+        "-Wl,--no-as-needed",
+        str(failing),
+        f"-Wl,-rpath,{folder}",
+    )
+    ran = loft("doctor", "--", program)
+    assert ran.returncode == 0
+    assert f"linked library: {failing}" in ran.stdout
+    assert "brings a malloc of its own" in ran.stdout
+
+
+def test_a_program_linked_with_loft(loft: Loft, build: Path, compiled: Compile) -> None:
+    program = compiled(
+        "linked",
+        "int main(void) { return 0; }",
+        "-Wl,--no-as-needed",
+        f"-L{build}",
+        "-lloft",
+        f"-Wl,-rpath,{build}",
+    )
+    ran = loft("doctor", "--", program)
+    assert ran.returncode == 0
+    assert "the program is linked with loft" in ran.stdout
+
+
+def test_a_static_program_blocks(loft: Loft, compiled: Compile) -> None:
+    program = compiled("static", "int main(void) { return 0; }", "-static")
+    ran = loft("doctor", "--", program)
+    assert ran.returncode == 1
+    assert "is statically linked" in ran.stdout
+    assert "loft does not work here as things are" in ran.stdout
+
+
+def test_python_keeps_small_objects(loft: Loft) -> None:
+    ran = loft("doctor", "--", "/usr/bin/python3")
+    assert "PYTHONMALLOC: not set" in ran.stdout
+    ran = loft("doctor", "--", "/usr/bin/python3", PYTHONMALLOC="malloc")
+    assert "PYTHONMALLOC" not in ran.stdout
+
+
+def test_this_machine(loft: Loft) -> None:
+    ran = loft("doctor")
+    assert ran.returncode == 0
+    for what in (
+        "library",
+        "transparent huge pages",
+        "overcommit",
+        "vm.max_map_count",
+        "limit of address space",
+        "memory limit of the control group",
+        "page size",
+        "restartable sequences",
+    ):
+        assert f"{what}: " in ran.stdout
+
+
+def started(preloaded: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        ["sh", "-c", "echo ready; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"LD_PRELOAD": preloaded, "PATH": "/usr/bin:/bin"},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def test_a_process_with_loft(loft: Loft, build: Path) -> None:
+    with started(str(build / "libloft.so")) as process:
+        ran = loft("doctor", "--pid", str(process.pid))
+        process.communicate(b"\n")
+    assert ran.returncode == 0
+    assert f"process {process.pid}: loft is loaded" in ran.stdout
+    assert f"LD_PRELOAD: {build / 'libloft.so'}" in ran.stdout
+
+
+def test_a_process_with_another_allocator(loft: Loft, compiled: Compile) -> None:
+    other = compiled("other.so", FORWARDING_MALLOC, "-shared", "-fPIC")
+    with started(str(other)) as process:
+        ran = loft("doctor", "--pid", str(process.pid))
+        process.communicate(b"\n")
+    assert f"process {process.pid}: loft is not loaded" in ran.stdout
+    assert f"process {process.pid}: {other}" in ran.stdout
+
+
+def test_a_warning_that_does_not_block_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warning = Finding("warning", "this", "that", "why", "what to do")
+    monkeypatch.setattr(doctor_command, "examine", lambda *_: [warning])
+    assert doctor_command.doctor([], None) == 0
+    printed = capsys.readouterr().out
+    assert printed == "warning  this: that\n         why\n         do: what to do\n"

@@ -1,0 +1,154 @@
+"""`loft run` and what the commands say about bad input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import LOFT, Compile, Loft, one_line
+
+
+def test_the_command_runs_on_loft(loft: Loft, build: Path) -> None:
+    ran = loft("run", "--", "grep", "-c", "libloft", "/proc/self/maps")
+    assert ran.returncode == 0
+    assert int(ran.stdout) > 0
+
+
+def test_the_dashes_may_be_left_out(loft: Loft) -> None:
+    ran = loft("run", "sh", "-c", "echo $1", "name", "--option")
+    assert ran.stdout == "--option\n"
+
+
+def test_options_are_variables_of_the_command(loft: Loft, compiled: Compile) -> None:
+    program = compiled(
+        "variables",
+        """
+        #include <stdio.h>
+        #include <stdlib.h>
+        int main(void) {
+          return printf("%s %s", getenv("LOFT_STATS"), getenv("LOFT_CACHE_BYTES")) < 0;
+        }
+        """,
+    )
+    ran = loft("run", "--option", "stats=json", "--option", "cache_bytes=64K", "--", program)
+    assert ran.stdout == "json 64K"
+    assert '"heaps"' in ran.stderr
+
+
+def test_loft_goes_before_what_was_preloaded(loft: Loft, build: Path, compiled: Compile) -> None:
+    other = compiled("other.so", "int nothing;", "-shared", "-fPIC")
+    ran = loft("run", "--", "sh", "-c", "echo $LD_PRELOAD", LD_PRELOAD=str(other))
+    assert ran.stdout.strip() == f"{build / 'libloft.so'}:{other}"
+
+
+@pytest.mark.parametrize("code", [0, 1, 42])
+def test_the_exit_code_is_the_commands(loft: Loft, code: int) -> None:
+    assert loft("run", "--", "sh", "-c", f"exit {code}").returncode == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGPIPE, signal.SIGSEGV])
+def test_signals_are_the_commands(loft: Loft, number: signal.Signals) -> None:
+    assert loft("run", "--", "sh", "-c", f"kill -{number.value} $$").returncode == -number
+
+
+def test_a_signal_to_loft_reaches_the_command(build: Path) -> None:
+    command = ["sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done"]
+    with subprocess.Popen([LOFT, "run", "--", *command], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.terminate()
+        assert process.wait(timeout=60) == 9
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("nonsense=1", "no option is named 'nonsense'; there are stats, foreign, cache_bytes"),
+        ("stats=2", "stats=2: accepted is 0, 1, json"),
+        ("cache_bytes=many", "cache_bytes=many: accepted is a number of bytes"),
+        ("cache_bytes=18446744073709551616", "accepted is a number of bytes"),
+        ("cache_bytes=", "accepted is a number of bytes"),
+        ("stats", "write name=value"),
+    ],
+)
+def test_a_bad_option_is_named(loft: Loft, setting: str, said: str) -> None:
+    ran = loft("run", "--option", setting, "--", "true")
+    assert ran.returncode == 2
+    assert said in one_line(ran.stderr)
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "doctor"])
+def test_a_command_that_is_not_there(loft: Loft, tmp_path: Path, command: str) -> None:
+    ran = loft(command, "--", "no-such-program")
+    assert ran.returncode == 127
+    assert "no command is named 'no-such-program'" in one_line(ran.stderr)
+    ran = loft(command, "--", tmp_path / "nothing")
+    assert ran.returncode == 127
+    assert f"no file {tmp_path / 'nothing'}" in one_line(ran.stderr)
+    ran = loft(command, "--", tmp_path)
+    assert ran.returncode == 126
+    assert "is a folder" in one_line(ran.stderr)
+    (tmp_path / "data").write_text("data")
+    ran = loft(command, "--", tmp_path / "data")
+    assert ran.returncode == 126
+    assert "chmod +x" in one_line(ran.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Missing command"),
+        (["prepare"], "No such command 'prepare'"),
+        (["run"], "Missing argument 'CMD'"),
+        (["run", "--options", "x"], "No such option: --options"),
+        (["compare"], "Missing argument 'CMD'"),
+        (["compare", "--runs", "0", "--", "true"], "'--runs'"),
+        (["compare", "--runs", "few", "--", "true"], "'--runs'"),
+        (["compare", "--timeout", "-1", "--", "true"], "--timeout"),
+        (["compare", "--tail", "-1", "--", "true"], "'--tail'"),
+        (["compare", "--with", "nosuch", "--", "true"], "--with nosuch: no allocator"),
+        (["compare", "--with", "/no/such.so", "--", "true"], "there is no such file"),
+        (["compare", "--with", "/etc/passwd", "--", "true"], "not a library that defines malloc"),
+        (["compare", "--json", "/no/such/file", "--", "true"], "/no/such/file cannot be written"),
+        (["compare", "--html", "/tmp", "--", "true"], "/tmp is a folder"),
+        (["doctor", "--pid", "1", "--", "true"], "not both"),
+        (["doctor", "--pid", "999999999"], "no process has this number"),
+    ],
+)
+def test_bad_input_is_one_line(loft: Loft, arguments: list[str], said: str) -> None:
+    ran = loft(*arguments)
+    assert ran.returncode == 2
+    assert ran.stdout == ""
+    assert said in one_line(ran.stderr)
+
+
+def test_the_version_is_the_headers(loft: Loft, build: Path) -> None:
+    header = (build.parent / "include" / "loft" / "loft.h").read_text()
+    version = header.split('LOFT_VERSION_STRING "')[1].split('"')[0]
+    ran = loft("--version")
+    assert ran.stdout == f"loft {version} ({build / 'libloft.so'})\n"
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["compare"], ["doctor"]])
+def test_help(loft: Loft, command: list[str]) -> None:
+    ran = loft(*command, "--help")
+    assert ran.returncode == 0
+    assert "Usage: loft" in ran.stdout
+
+
+def test_a_path_that_cannot_be_preloaded_is_refused() -> None:
+    from loft import preload
+    from loft.errors import UserError
+
+    assert preload.value([Path("/a/b.so")], ["c.so"]) == f"{Path('/a/b.so')}:c.so"
+    with pytest.raises(UserError, match="space"):
+        preload.value([Path("/a b/c.so")], [])
+
+
+def test_nothing_of_ours_is_left_in_the_environment(loft: Loft) -> None:
+    entries = loft("run", "--", "env", "-0").stdout.split("\0")
+    names = {entry.partition("=")[0] for entry in entries if entry}
+    assert names - set(os.environ) == {"LD_PRELOAD"}
