@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import errno
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -135,10 +135,10 @@ class _Runner:
 
 
 def why_not_counted(error: int) -> str:
-    return (
-        "instructions and cycles are not counted here: the kernel offers no counters to this user "
-        f"on this machine ({os.strerror(error)}; kernel.perf_event_paranoid says who may)"
-    )
+    what = "instructions and cycles are not counted here: "
+    if error in (errno.EACCES, errno.EPERM):
+        return what + "the kernel forbids it; sysctl kernel.perf_event_paranoid=2 allows it"
+    return what + "this machine offers no counters, as is common for virtual ones"
 
 
 def _note_left_behind(comparison: Comparison) -> None:

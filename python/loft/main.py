@@ -148,15 +148,20 @@ def doctor(
     raise typer.Exit(doctor_command.doctor(command or [], pid))
 
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def end_with_cleanup(number: int, frame: FrameType | None) -> None:
+    """As an exception, so that whoever has started processes ends them, undisturbed by a second."""
+    for each in ENDING:
+        signal.signal(each, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
 def main() -> None:
-    # As an exception, so that whoever has started processes ends them.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # nohup ignores it, which is to stay.
-        if signal.getsignal(number) is signal.SIG_DFL:
+    for number in ENDING:
+        # What is ignored already, as under nohup, is to stay so.
+        if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, end_with_cleanup)
     try:
         sys.exit(app(standalone_mode=False))
@@ -165,7 +170,5 @@ def main() -> None:
         complaint, code = f"{message}; see loft --help", error.exit_code
     except UserError as error:
         complaint, code = str(error), error.exit_code
-    except KeyboardInterrupt:
-        complaint, code = "interrupted", 128 + signal.SIGINT
     print(f"loft: {complaint}", file=sys.stderr)
     sys.exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import re
@@ -15,6 +16,8 @@ from typing import Any
 import psutil
 import pytest
 from support import LOFT, Compile, Loft, one_line
+
+from loft import allocators, comparison, metrics
 
 HERE = "glibc,loft"
 
@@ -97,8 +100,6 @@ def test_peak_memory_is_of_one_process_and_of_all(compared: tuple[str, Path]) ->
 
 
 def test_json_holds_what_was_printed(compared: tuple[str, Path]) -> None:
-    from loft import metrics
-
     printed, folder = compared
     data = read(folder / "out.json")
     assert [allocator["name"] for allocator in data["allocators"]] == ["glibc", "loft"]
@@ -158,6 +159,13 @@ def test_without_counters_one_line_says_so(compared: tuple[str, Path]) -> None:
     counted = any(allocator["counts"] for allocator in read(folder / "out.json")["allocators"])
     said = [line for line in printed.splitlines() if "not counted here" in line]
     assert len(said) == (0 if counted else 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(errno.EACCES, "perf_event_paranoid"), (errno.ENOENT, "offers no counters")]
+)
+def test_why_nothing_is_counted(error: int, said: str) -> None:
+    assert said in comparison.why_not_counted(error)
 
 
 def test_the_page_names_the_tail_and_memory_shows_it(
@@ -276,6 +284,8 @@ def test_an_interrupt_leaves_nothing(build: Path, number: signal.Signals, code: 
         limit = time.monotonic() + 60
         while len(marked(mark)) < 4 and time.monotonic() < limit:
             time.sleep(0.02)
+        # An impatient user presses twice.
+        process.send_signal(number)
         process.send_signal(number)
         out, errors = process.communicate(timeout=60)
     assert process.returncode == code
@@ -333,8 +343,6 @@ def test_a_preloaded_library_stays_and_a_preloaded_allocator_does_not(
         'echo "[$LD_PRELOAD]"', LD_PRELOAD=f"{harmless}",
     )  # fmt: skip
     assert f"[{harmless}]\n" in ran.stdout
-    from loft import allocators
-
     glibc = allocators.Allocator("glibc", None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_PRELOAD", f"{failing}:{harmless}")
@@ -350,8 +358,6 @@ def test_two_libraries_of_one_name_are_refused(loft: Loft, aborting: Path, tmp_p
 
 
 def test_allocators_are_found_where_they_are(build: Path, failing: Path, tmp_path: Path) -> None:
-    from loft import allocators
-
     system, peers = tmp_path / "lib", tmp_path / "peers"
     system.mkdir()
     peers.mkdir()

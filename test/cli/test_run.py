@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from support import LOFT, Compile, Loft, one_line
 
+from loft import preload
+from loft.errors import UserError
+
 
 def test_the_command_runs_on_loft(loft: Loft, build: Path) -> None:
     ran = loft("run", "--", "grep", "-c", "libloft", "/proc/self/maps")
@@ -140,9 +143,6 @@ def test_help(loft: Loft, command: list[str]) -> None:
 
 
 def test_a_path_that_cannot_be_preloaded_is_refused() -> None:
-    from loft import preload
-    from loft.errors import UserError
-
     assert preload.value([Path("/a/b.so")], ["c.so"]) == f"{Path('/a/b.so')}:c.so"
     with pytest.raises(UserError, match="space"):
         preload.value([Path("/a b/c.so")], [])
