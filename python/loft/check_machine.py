@@ -9,13 +9,14 @@ from pathlib import Path
 from loft.finding import Finding
 from loft.machine import Machine
 from loft.metrics import kibibytes
+from loft.option_table import OPTIONS
 
 MIB = 1 << 20
 # The kernel's own default.
 USUAL_MAP_COUNT = 65530
 # What a small program under loft may need of address space, its code and stacks included.
 LEAST_ADDRESS_SPACE = 512 * MIB
-# Free memory that loft keeps (dirty_bytes, 256M) is to be a small part of what there is.
+# Free memory that loft keeps (dirty_bytes) is to be a small part of what there is.
 ROOMY = 2048 * MIB
 # loft's granule: the largest page that it serves (src/space/window.h).
 LARGEST_PAGE = 64 << 10
@@ -108,7 +109,8 @@ def group_limit(machine: Machine) -> Finding:
         return Finding("ok", what, "none", "memory is limited by the machine alone")
     least, path = min(limits)
     value = f"{size(least)} ({path})"
-    why = "free memory that loft keeps counts too, up to dirty_bytes (256M) for each process"
+    kept = OPTIONS["dirty_bytes"].default
+    why = f"free memory that loft keeps counts too, up to dirty_bytes ({kept}) for each process"
     if least >= ROOMY:
         return Finding("ok", what, value, why)
     fitting = max(least // 16 // MIB, 1)
