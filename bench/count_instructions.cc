@@ -23,13 +23,12 @@ namespace {
 constexpr size_t kSizes[] = {16, 64, 128, 512};
 constexpr int kPairs = 32;
 constexpr size_t kRemoteSize = 64;
-constexpr int kRemoteObjects = 4096;
 constexpr int kWarmUpRounds = 20;
 
 void stop_here() { asm volatile("int3" : : : "memory"); }
 
 // The child: every part to be counted stands between two stops.
-[[noreturn]] void child() {
+[[noreturn]] void child(size_t remote_objects) {
   ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
   for (size_t size : kSizes) {
     for (int i = 0; i < 10'000; i++) bench::release(bench::allocate(size));
@@ -38,7 +37,7 @@ void stop_here() { asm volatile("int3" : : : "memory"); }
     stop_here();
   }
 
-  bench::Table<void*> objects(kRemoteObjects);
+  bench::Table<void*> objects(remote_objects);
   std::atomic<int> turn{0};
   std::thread owner([&] {
     for (int round = 0; round <= kWarmUpRounds; round++) {
@@ -199,13 +198,14 @@ Call median(std::vector<Call> calls) {
 
 int main(int argc, char** argv) {
   bench::Arguments arguments(argc, argv);
+  uint64_t remote_objects = arguments.number("remote", 4096, 1, 1'000'000);
   arguments.finish();
 
   // Both processes on one CPU: a step is then a switch, not a wake-up of another CPU.
   bench::pin(bench::allowed_cpus().back());
   pid_t pid = fork();
   if (pid < 0) bench::fail("fork failed");
-  if (pid == 0) child();
+  if (pid == 0) child(remote_objects);
   int status;
   if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status)) bench::fail("ptrace is not allowed");
   Stepper stepper(pid);
@@ -238,18 +238,18 @@ int main(int argc, char** argv) {
   }
 
   std::vector<Call> remote = stepper.step_to_stop();
-  if (remote.size() != kRemoteObjects) bench::fail("%zu remote frees seen", remote.size());
+  if (remote.size() != remote_objects) bench::fail("%zu remote frees seen", remote.size());
   Call sum;
   for (const Call& call : remote) {
     sum.instructions += call.instructions;
     sum.locked += call.locked;
   }
   std::snprintf(text, sizeof text,
-                "], \"remote_free\": {\"size\": %zu, \"objects\": %d, \"median\": %" PRIu64
+                "], \"remote_free\": {\"size\": %zu, \"objects\": %" PRIu64 ", \"median\": %" PRIu64
                 ", \"mean\": %.2f, \"locked_per_object\": %.5f}}",
-                kRemoteSize, kRemoteObjects, median(remote).instructions,
-                static_cast<double>(sum.instructions) / kRemoteObjects,
-                static_cast<double>(sum.locked) / kRemoteObjects);
+                kRemoteSize, remote_objects, median(remote).instructions,
+                static_cast<double>(sum.instructions) / static_cast<double>(remote_objects),
+                static_cast<double>(sum.locked) / static_cast<double>(remote_objects));
   json += text;
   std::puts(json.c_str());
   ptrace(PTRACE_CONT, pid, nullptr, nullptr);

@@ -2,50 +2,57 @@
 """Measures loft against the peers: every workload under every allocator, interleaved.
 
     tools/bench.py                       the default set, under ten minutes on two cores
-    tools/bench.py full                  more rows and more runs
-    tools/bench.py --rows 'malloc-test*' --with loft,snmalloc,mimalloc3 --runs 9
+    tools/bench.py full                  more rows and more rounds
+    tools/bench.py --rows 'malloc-test*' --with loft,snmalloc,mimalloc3 --rounds 9
+    tools/bench.py --update --rows 'larson*'      these rows anew, the others as they were
+    tools/bench.py --resume              goes on with a set that was interrupted
 
-Elapsed times come from plain runs. Hardware counters, where the kernel offers them, come from a
-separate pass under perf, which slows down programs that switch often. Everything is written to
-build/bench.json, from which tools/results.py makes docs/results.md.
+A round runs each row once under each allocator, one right after the other; then comes the next
+round, so that a machine that changes meanwhile changes for all. Elapsed times come from plain runs;
+hardware counters, where the kernel offers them, and loft's own statistics from separate ones.
+build/bench.json is written after every row; tools/results.py makes docs/results.md from it.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
-import platform
-import re
-import shutil
-import subprocess
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from bench_counters import count_events, events
+from bench_machine import commit, differences, make_header, now
 from bench_programs import (
     BUILD,
     PEERS,
-    PEERS_DIR,
-    PROGRAMS,
-    ROOT,
     Failed,
     allocators,
+    command_of,
     count_instructions,
+    loft_statistics,
     pick,
     run_program,
     show,
 )
-from bench_report import Json, header_lines, invalid, remarks, tables
+from bench_report import Json, header_lines, invalid, remarks
+from bench_rows import ROWS, Kind, Row
+from bench_tables import tables
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
-EVENTS = ("instructions", "cycles", "cache-misses")
 # A run in which busy threads shared a CPU is done again this often before it is left out.
 RETRIES = 2
+# What a default run may take: past this, rows get no further rounds. The target is ten minutes.
+BUDGET_S = 530
+# Single steps take microseconds each; this many show the same numbers as more.
+REMOTE_FREES_STEPPED = 1024
 
 
 class Effort(StrEnum):
@@ -53,200 +60,166 @@ class Effort(StrEnum):
     FULL = "full"
 
 
-@dataclass(frozen=True)
-class Row:
-    name: str
-    group: str
-    threads: int
-    command: str
-    full_only: bool = False
+@dataclass
+class Store:
+    """The JSON on disk: replaced as a whole after every row, so that it is always complete."""
 
+    path: Path
+    data: Json
+    order: list[str] = field(default_factory=lambda: [row.name for row in ROWS])
 
-ONE = "one thread"
-PASSING = "producer/consumer"
-MANY = "several threads"
-SYSTEM = "large objects, start and end"
+    def entry(self, row: Row, mark: str) -> Json:
+        """The row's entry; a new one unless there is one of the same command and commit."""
+        known: list[Json] = self.data["rows"]
+        old = next((each for each in known if each["name"] == row.name), None)
+        if old is not None and (old["command"], old["commit"]) == (row.command, mark):
+            return old
+        new: Json = {
+            "name": row.name,
+            "group": row.group,
+            "threads": row.threads,
+            "kind": row.kind.value,
+            "command": row.command,
+            "date": now(),
+            "commit": mark,
+            "runs": {},
+            "failures": {},
+        }
+        self.drop([row.name])
+        self.data["rows"].append(new)
+        self.data["rows"].sort(key=lambda each: self.order.index(each["name"]))
+        return new
 
+    def drop(self, names: list[str]) -> None:
+        self.data["rows"] = [each for each in self.data["rows"] if each["name"] not in names]
 
-def message_passing(n: int) -> Row:
-    command = f"message_passing --producers={n} --consumers={n}"
-    return Row(f"message passing {n}:{n}", PASSING, 2 * n, command)
-
-
-def xmalloc(n: int, *, full_only: bool = False) -> Row:
-    command = f"malloc_test --producers={n} --consumers={n} --min=64 --max=64 --messages=8000"
-    return Row(f"xmalloc-test {n}:{n}", PASSING, 2 * n, command, full_only)
-
-
-ROWS = (
-    Row("hot loop 16..128 B", ONE, 1, "hot_loop"),
-    Row("LIFO of 1000", ONE, 1, "batch_order --order=lifo"),
-    Row("FIFO of 1000", ONE, 1, "batch_order --order=fifo"),
-    Row(
-        "random replacement, 1000 of 16..128 B",
-        ONE,
-        1,
-        "random_replacement --slots=1000 --min=16 --max=128",
-    ),
-    Row("random replacement, 20 000 of 8..507 B", ONE, 1, "random_replacement"),
-    Row("2 M built, shuffled, freed", ONE, 1, "build_shuffle_free"),
-    Row("malloc-test 1:1", PASSING, 2, "malloc_test"),
-    message_passing(1),
-    message_passing(2),
-    message_passing(4),
-    message_passing(8),
-    Row("strict alternation", PASSING, 2, "alternation"),
-    xmalloc(1),
-    xmalloc(2, full_only=True),
-    xmalloc(4, full_only=True),
-    xmalloc(100),
-    Row("pipeline", PASSING, 2, "pipeline --count=5000000"),
-    Row("pipeline, consumer reads", PASSING, 2, "pipeline --count=5000000 --read=1"),
-    Row("pipeline, full", PASSING, 2, "pipeline --count=5000000 --consumer-pause=4"),
-    Row("pipeline, empty", PASSING, 2, "pipeline --count=5000000 --producer-pause=4"),
-    Row("symmetric exchange", MANY, 2, "symmetric_exchange"),
-    Row("larson, 1 thread", MANY, 1, "larson --threads=1", True),
-    Row("larson, 2 threads", MANY, 2, "larson"),
-    Row("larson, 8 threads", MANY, 8, "larson --threads=8 --generations=5", True),
-    Row("cache-scratch, 2 threads", MANY, 2, "cache_scratch"),
-    Row("cache-thrash, 2 threads", MANY, 2, "cache_thrash"),
-    Row("800 kB ping-pong", SYSTEM, 1, "ping_pong_large"),
-    Row("realloc to 1 GiB", SYSTEM, 1, "realloc_vector"),
-    Row("thread churn", SYSTEM, 1, "thread_churn"),
-    Row("start-up", SYSTEM, 1, "startup"),
-)
-
-
-def command_of(row: Row) -> list[str]:
-    program, *arguments = row.command.split()
-    return [str(PROGRAMS / program), *arguments]
+    def write(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_suffix(".partial")
+        partial.write_text(json.dumps(self.data, indent=1) + "\n")
+        partial.replace(self.path)
 
 
 def run_valid(row: Row, library: Path | None, cores: int) -> Json:
-    result = run_program(command_of(row), library)
-    for _ in range(RETRIES):
-        if not invalid({"threads": row.threads}, result, cores):
+    for _ in range(1 + RETRIES):
+        result = run_program(command_of(row), library, row.environment)
+        if row.kind is not Kind.TIMED or not invalid({"threads": row.threads}, result, cores):
             break
-        result = run_program(command_of(row), library)
     return result
 
 
-def counters_available() -> str | None:
-    """None if perf can count; else why it cannot."""
-    if shutil.which("perf") is None:
-        return "perf is not installed"
-    events = ",".join(f"{event}:u" for event in EVENTS)
-    done = subprocess.run(
-        ["perf", "stat", "-x", ",", "-e", events, "true"], capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        return "perf is not allowed to count"
-    if "<not supported>" in done.stderr:
-        return "this (virtual) machine has no hardware counters"
-    return None
+@dataclass
+class Measurement:
+    store: Store
+    rows: list[Row]
+    chosen: dict[str, Path | None]
+    repeats: int
+    events: list[str]
+    budget: float
+    mark: str = field(default_factory=commit)
+    started: float = field(default_factory=time.monotonic)
+    # What a round of the row took.
+    cost: dict[str, float] = field(default_factory=dict)
+
+    def contestants(self, row: Row) -> dict[str, Path | None]:
+        return {
+            name: path for name, path in self.chosen.items() if not row.only or name in row.only
+        }
+
+    def passes(self) -> Iterator[tuple[int, Row]]:
+        for number in range(1, self.repeats + 1):
+            for row in self.rows:
+                if number == 1 or not row.once:
+                    yield number, row
+
+    def run(self, progress: Progress, task: TaskID) -> None:
+        for number, row in self.passes():
+            progress.update(task, description=f"round {number}: {row.name}")
+            spent = time.monotonic() - self.started
+            # The first round is for everybody; later ones as far as the time goes.
+            if number == 1 or spent + self.cost.get(row.name, 0) <= self.budget:
+                before = time.monotonic()
+                entry = self.store.entry(row, self.mark)
+                self.round(number, row, entry)
+                self.cost[row.name] = time.monotonic() - before
+                if number == 1:
+                    self.extras(row, entry)
+                self.store.write()
+            progress.advance(task)
+
+    def round(self, number: int, row: Row, entry: Json) -> None:
+        cores = len(os.sched_getaffinity(0))
+        contestants = self.contestants(row)
+        names = [
+            name
+            for name in contestants
+            if name not in entry["failures"]
+            and all(run["round"] != number for run in entry["runs"].get(name, []))
+        ]
+        # Nobody is always the first after another row.
+        turn = number % len(names) if names else 0
+
+        def attempt(name: str) -> None:
+            runs = entry["runs"].setdefault(name, [])
+            try:
+                runs.append({"round": number, **run_valid(row, contestants[name], cores)})
+            except Failed as error:
+                entry["failures"][name] = str(error)
+                runs.clear()
+
+        workers = max(1, len(names)) if row.kind is Kind.QUIET else 1
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(attempt, names[turn:] + names[:turn]))
+
+    def extras(self, row: Row, entry: Json) -> None:
+        """Counters and loft's statistics, once a row."""
+        if row.kind is Kind.QUIET:
+            return
+        for name, library in self.contestants(row).items():
+            if name in entry["failures"]:
+                continue
+            try:
+                if self.events and row.kind is Kind.TIMED and name not in entry.get("counters", {}):
+                    counted = count_events(row, library, self.events)
+                    entry.setdefault("counters", {})[name] = counted
+                if name == "loft" and library is not None and "statistics" not in entry:
+                    entry["statistics"] = loft_statistics(row, library)
+            except Failed as error:
+                entry["failures"][name] = f"in the separate pass: {error}"
 
 
-def count_events(row: Row, library: Path | None) -> dict[str, float]:
-    events = ",".join(f"{event}:u" for event in EVENTS)
-    report = BUILD / "bench.perf"
-    preload = [] if library is None else [f"LD_PRELOAD={library}"]
-    perf = ["perf", "stat", "-x", ",", "-o", str(report), "-e", events]
-    run_program([*perf, "--", "env", *preload, *command_of(row)], None)
-    counted = {}
-    for line in report.read_text().splitlines():
-        fields = line.split(",")
-        if len(fields) > 2 and fields[0].isdigit():
-            counted[fields[2].split(":")[0]] = float(fields[0])
-    report.unlink()
-    return counted
-
-
-def first_match(path: str, pattern: str) -> str:
-    found = re.search(pattern, Path(path).read_text(), re.MULTILINE)
-    return found.group(1).strip().strip('"') if found else "unknown"
-
-
-def versions(names: list[str]) -> dict[str, str]:
-    known: dict[str, str] = {"glibc": platform.libc_ver()[1]}
-    described = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--tags"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    known["loft"] = described.stdout.strip() or "of unknown commit"
-    path = PEERS_DIR / "versions.json"
-    if path.exists():
-        known |= json.loads(path.read_text())
-    return {name: known.get(name, "of unknown version") for name in names}
-
-
-def make_header(names: list[str], repeats: int, counters: str | None) -> Json:
-    memory = int(first_match("/proc/meminfo", r"^MemTotal:\s*(\d+)")) / 1024 / 1024
-    virtual = "hypervisor" in first_match("/proc/cpuinfo", r"^flags\s*:(.*)$").split()
-    return {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "cpu": first_match("/proc/cpuinfo", r"^model name\s*:(.*)$"),
-        "cores": len(os.sched_getaffinity(0)),
-        "virtual": " of a virtual machine" if virtual else "",
-        "memory_gib": memory,
-        "system": first_match("/etc/os-release", r"^PRETTY_NAME=(.*)$"),
-        "kernel": platform.release(),
-        "repeats": repeats,
-        "versions": versions(names),
-        "counters": "perf stat, user mode, in a separate pass"
-        if counters is None
-        else f"none, {counters}; elapsed and CPU time only",
-        "cpus_used": "",
+def open_store(out: Path, header: Json, names: list[str], keep: bool) -> Store:
+    fresh: Json = {
+        "header": header,
+        "allocators": names,
+        "peers": [name for name in PEERS if name in names],
+        "rows": [],
+        "instructions": {},
     }
+    if not keep or not out.exists():
+        return Store(out, fresh)
+    old: Json = json.loads(out.read_text())
+    if different := differences(old["header"], header):
+        print(f"bench: {out} is of another set: {'; '.join(different)}", file=sys.stderr)
+        raise typer.Exit(2)
+    old["header"]["versions"] |= header["versions"]
+    known = allocators()
+    old["allocators"] = [name for name in known if name in {*old["allocators"], *names}]
+    old["peers"] = [name for name in PEERS if name in old["allocators"]]
+    return Store(out, old)
 
 
-def measure(
-    rows: list[Row], chosen: dict[str, Path | None], repeats: int, *, counting: bool
-) -> list[Json]:
-    cores = len(os.sched_getaffinity(0))
-    results: list[Json] = []
-    passes = 1 + repeats + counting
-    with Progress(transient=True) as progress:
-        task = progress.add_task("", total=len(rows) * len(chosen) * passes)
-        for row in rows:
-            runs: dict[str, list[Json]] = {name: [] for name in chosen}
-            failures: dict[str, str] = {}
-
-            def attempt(name: str, number: int, row: Row, runs: dict[str, list[Json]]) -> None:
-                library = chosen[name]
-                if number <= repeats:
-                    result = run_valid(row, library, cores)
-                    if number > 0:
-                        runs[name].append({"round": number, **result})
-                elif runs[name] and row.name != "start-up":
-                    # The counters belong to the workload, not to one of its runs.
-                    counted = count_events(row, library)
-                    for run in runs[name]:
-                        run["counters"] = counted
-
-            # Round 0 warms up: page cache, frequency, what the kernel keeps of other programs.
-            for number in range(passes):
-                for name in chosen:
-                    progress.update(task, description=f"{row.name}: {name}")
-                    if name not in failures:
-                        try:
-                            attempt(name, number, row, runs)
-                        except Failed as error:
-                            failures[name] = str(error)
-                            runs[name] = []
-                    progress.advance(task)
-            results.append(
-                {
-                    "name": row.name,
-                    "group": row.group,
-                    "threads": row.threads,
-                    "command": row.command,
-                    "runs": runs,
-                    "failures": failures,
-                }
-            )
-    return results
+def choose_rows(effort: Effort, patterns: str) -> list[Row]:
+    candidates = [
+        row for row in ROWS if effort is Effort.FULL or patterns != "*" or not row.full_only
+    ]
+    wanted = pick([row.name for row in candidates], patterns, "row")
+    chosen = [row for row in candidates if row.name in wanted]
+    missing = sorted({row.program for row in chosen if not Path(command_of(row)[0]).exists()})
+    if missing:
+        print(f"bench: not built: {', '.join(missing)}; run make bench", file=sys.stderr)
+        raise typer.Exit(2)
+    return chosen
 
 
 def main(
@@ -255,60 +228,61 @@ def main(
     ] = Effort.QUICK,
     rows: Annotated[str, typer.Option(help="patterns of row names, comma-separated")] = "*",
     with_: Annotated[str, typer.Option("--with", help="patterns of allocator names")] = "*",
-    runs: Annotated[int, typer.Option(min=0, help="interleaved runs; 0: three, full nine")] = 0,
+    rounds: Annotated[int, typer.Option(min=0, help="0: three, full nine")] = 0,
+    budget: Annotated[
+        float, typer.Option(help="seconds after which no row gets another round; 0: no limit")
+    ] = -1,
+    update: Annotated[
+        bool, typer.Option("--update", help="measure these rows anew, keep the others")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="measure only what is missing so far")
+    ] = False,
     out: Annotated[Path, typer.Option(help="where the JSON goes")] = BUILD / "bench.json",
     list_: Annotated[bool, typer.Option("--list", help="list the rows and stop")] = False,
 ) -> None:
     """Measures loft against the peers."""
     console = Console(width=None if sys.stdout.isatty() else 200, soft_wrap=False)
-    candidates = [row for row in ROWS if effort is Effort.FULL or rows != "*" or not row.full_only]
     if list_:
         for row in ROWS:
             console.print(f"{row.name:42} {row.command}")
         return
-    wanted = pick([row.name for row in candidates], rows, "row")
-    chosen_rows = [row for row in candidates if row.name in wanted]
+    chosen_rows = choose_rows(effort, rows)
     there = allocators()
     names = pick(list(there), with_, "allocator")
-    chosen = {name: there[name] for name in names}
-    missing = sorted(
-        {row.command.split()[0] for row in chosen_rows if not Path(command_of(row)[0]).exists()}
+    repeats = rounds or (9 if effort is Effort.FULL else 3)
+    if budget < 0:
+        budget = 0 if effort is Effort.FULL else BUDGET_S
+    countable, no_counters = events()
+    store = open_store(out, make_header(names, repeats, no_counters), names, update or resume)
+    if update:
+        store.drop([row.name for row in chosen_rows])
+    measurement = Measurement(
+        store=store,
+        rows=chosen_rows,
+        chosen={name: there[name] for name in names},
+        repeats=repeats,
+        events=countable,
+        budget=budget or float("inf"),
     )
-    if missing:
-        print(f"bench: not built: {', '.join(missing)}; run make bench", file=sys.stderr)
-        raise typer.Exit(2)
+    # At the start, so that it is within the budget. The peers' counts do not change.
+    for name in names:
+        if name == "loft" or name not in store.data["instructions"]:
+            counted = count_instructions(there[name], REMOTE_FREES_STEPPED)
+            if counted is not None:
+                store.data["instructions"][name] = counted
+    with Progress(transient=True) as progress:
+        total = len(list(measurement.passes()))
+        measurement.run(progress, progress.add_task("", total=total))
 
-    repeats = runs or (9 if effort is Effort.FULL else 3)
-    no_counters = counters_available()
-    data: Json = {
-        "header": make_header(names, repeats, no_counters),
-        "allocators": names,
-        "peers": [name for name in PEERS if name in chosen],
-        "rows": measure(chosen_rows, chosen, repeats, counting=no_counters is None),
-        "instructions": {},
-    }
-    for name, library in chosen.items():
-        counted = count_instructions(library)
-        if counted is not None:
-            data["instructions"][name] = counted
-    used = {
-        cpu
-        for row in data["rows"]
-        for each in row["runs"].values()
-        for run in each
-        for cpu in run["cpus"]
-    }
-    data["header"]["cpus_used"] = ", ".join(map(str, sorted(used)))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(data, indent=1) + "\n")
-
-    for line in header_lines(data):
+    for line in header_lines(store.data):
         console.print(line)
-    for table in tables(data):
+    for table in tables(store.data):
         show(console, table)
-    for remark in remarks(data):
+    for remark in remarks(store.data):
         console.print(f"note: {remark}")
-    if any(row["failures"] for row in data["rows"]):
+    console.print(f"measured for {time.monotonic() - measurement.started:.0f} s")
+    if any(row["failures"] for row in store.data["rows"]):
         raise typer.Exit(1)
 
 

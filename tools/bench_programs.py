@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 from bench_report import Json, Table
+from bench_rows import Row
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -35,11 +36,17 @@ def allocators() -> dict[str, Path | None]:
     return found
 
 
-def run_program(command: list[str], library: Path | None) -> Json:
-    environment = dict(os.environ)
-    environment.pop("LD_PRELOAD", None)
+def command_of(row: Row) -> list[str]:
+    return [str(PROGRAMS / row.program), *row.arguments]
+
+
+def finish(
+    command: list[str], library: Path | None, extra: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LD_PRELOAD", "LOFT_"))}
     if library is not None:
         environment["LD_PRELOAD"] = str(library)
+    environment |= extra or {}
     try:
         done = subprocess.run(
             command,
@@ -53,6 +60,14 @@ def run_program(command: list[str], library: Path | None) -> Json:
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:] or ["no message"]
         raise Failed(f"exit {done.returncode}: {last[0]}")
+    return done
+
+
+def run_program(
+    command: list[str], library: Path | None, extra: dict[str, str] | None = None
+) -> Json:
+    """One run's result line; `extra` is added to the environment."""
+    done = finish(command, library, extra)
     try:
         result: Json = json.loads(done.stdout)
     except json.JSONDecodeError:
@@ -60,9 +75,21 @@ def run_program(command: list[str], library: Path | None) -> Json:
     return result
 
 
-def count_instructions(library: Path | None) -> Json | None:
+def loft_statistics(row: Row, library: Path) -> Json:
+    """What loft says of its own work in a run of the row."""
+    done = finish(command_of(row), library, {"LOFT_STATS": "json"} | row.environment)
+    # Programs that start others have a line from each; the longest-lived one's comes last.
+    lines = [line for line in done.stderr.splitlines() if line.startswith("{")]
+    if not lines:
+        raise Failed("no statistics on standard error")
+    statistics: Json = json.loads(lines[-1])
+    return statistics
+
+
+def count_instructions(library: Path | None, remote_frees: int = 4096) -> Json | None:
     try:
-        return run_program([str(PROGRAMS / "count_instructions")], library)
+        command = [str(PROGRAMS / "count_instructions"), f"--remote={remote_frees}"]
+        return run_program(command, library)
     except Failed:
         return None
 

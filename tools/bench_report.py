@@ -19,6 +19,8 @@ Verdict = Literal["ahead", "level", "behind", "none"]
 # Ratios nearer to 1 than this are called level: interleaved medians on a quiet machine move by
 # about as much.
 LEVEL = 0.03
+# Quartiles of fewer say nothing.
+ROUNDS_FOR_SPREAD = 3
 # A spinning thread that had its CPU for less than this part of the time shared it with something.
 DISTURBED_SHARE = 0.9
 
@@ -27,6 +29,8 @@ DISTURBED_SHARE = 0.9
 class Cell:
     text: str
     verdict: Verdict = "none"
+    # How often as good as the best peer; above 1 is ahead of it.
+    gain: float = 1.0
 
 
 @dataclass
@@ -47,6 +51,8 @@ class Metric:
     form: Callable[[float], str]
     # One-thread rows only; with more, waiting is part of the time.
     single: bool = False
+    # Its losses are listed; of figures that move together only the first is.
+    counts: bool = False
 
 
 def _rate(value: float) -> str:
@@ -66,6 +72,17 @@ def _per_operation(event: str) -> Callable[[Json], float | None]:
     return value
 
 
+# Below this much, what a process needs anyway is most of its memory.
+MUCH_LIVE = 8 << 20
+
+
+def _overhead(run: Json) -> float | None:
+    live = float(run.get("peak_live_bytes", 0))
+    if live < MUCH_LIVE:
+        return None
+    return (float(run["peak_rss_kib"]) - float(run["table_kib"])) * 1024 / live
+
+
 METRICS = [
     Metric(
         "Throughput",
@@ -73,6 +90,7 @@ METRICS = [
         True,
         lambda run: float(run["ops_per_second"]),
         _rate,
+        counts=True,
     ),
     Metric(
         "Peak memory",
@@ -81,6 +99,16 @@ METRICS = [
         False,
         lambda run: float(run["peak_rss_kib"]),
         lambda value: f"{value / 1024:.3g} MiB",
+        counts=True,
+    ),
+    Metric(
+        "Memory per live byte",
+        "Peak resident set without the program's own tables, divided by the most bytes that the "
+        "program had asked for at a time, as a ratio to the best peer's; below 1 is ahead of it. "
+        f"Rows with {MUCH_LIVE >> 20} MiB or more.",
+        False,
+        _overhead,
+        lambda value: f"{value:.3g}",
     ),
     Metric(
         "CPU time",
@@ -106,12 +134,21 @@ METRICS = [
         _per_operation("instructions"),
         lambda value: f"{value:.3g}",
     ),
-    Metric(
-        "Cache misses",
-        "User cache misses per operation as a ratio to the best peer's, from a separate pass.",
-        False,
-        _per_operation("cache-misses"),
-        lambda value: f"{value:.3g}",
+    *(
+        Metric(
+            title,
+            f"{title} per thousand operations in user mode as a ratio to the best peer's, from a "
+            "separate pass.",
+            False,
+            _per_operation(event),
+            lambda value: f"{value * 1e3:.3g}",
+        )
+        for title, event in (
+            ("Cache misses", "cache-misses"),
+            ("Last-level load misses", "LLC-load-misses"),
+            ("TLB load misses", "dTLB-load-misses"),
+            ("TLB store misses", "dTLB-store-misses"),
+        )
     ),
 ]
 
@@ -165,8 +202,9 @@ def split_by_mode(row: Json) -> list[tuple[str, Json]]:
 def _values(row: Json, name: str, metric: Metric, cores: int) -> dict[int, float]:
     """The metric's value in each round in which this allocator's run counts."""
     found = {}
+    counters = row.get("counters", {}).get(name, {})
     for run in row["runs"].get(name, []):
-        value = metric.value(run)
+        value = metric.value({**run, "counters": counters})
         if value is not None and not invalid(row, run, cores):
             found[int(run["round"])] = value
     return found
@@ -184,7 +222,7 @@ def _ratios(mine: dict[int, float], best: dict[int, float]) -> list[float]:
 def spread(values: list[float]) -> float:
     """Half the range between the quartiles, relative to the median."""
     middle = statistics.median(values)
-    if len(values) < 3 or middle == 0:
+    if len(values) < ROUNDS_FOR_SPREAD or middle == 0:
         return 0.0
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     return (high - low) / 2 / middle
@@ -201,11 +239,12 @@ def best_peer(
     return pick(measured, key=lambda entry: statistics.median(entry[1].values()))
 
 
-def judge(ratio: float, higher_is_better: bool) -> Verdict:
-    gain = ratio if higher_is_better else 1 / ratio
+def judged(text: str, ratio: float, higher_is_better: bool) -> Cell:
+    """The cell that shows a ratio to the best peer."""
+    gain = ratio if higher_is_better else 1 / max(ratio, 1e-9)
     if gain < 1 - LEVEL:
-        return "behind"
-    return "ahead" if gain > 1 + LEVEL else "level"
+        return Cell(text, "behind", gain)
+    return Cell(text, "ahead" if gain > 1 + LEVEL else "level", gain)
 
 
 def row_label(label: str, row: Json, cores: int) -> str:
@@ -221,8 +260,7 @@ def metric_table(data: Json, metric: Metric) -> Table | None:
     table = Table(metric.title, metric.note, ["workload", *names, "best peer"])
     means: dict[str, dict[str, list[float]]] = {}
     for original in data["rows"]:
-        # Start-up has a table of its own.
-        if original["name"] == "start-up" or (metric.single and original["threads"] != 1):
+        if original["kind"] != "timed" or (metric.single and original["threads"] != 1):
             continue
         for label, row in split_by_mode(original):
             best = best_peer(row, peers, metric, cores)
@@ -232,19 +270,17 @@ def metric_table(data: Json, metric: Metric) -> Table | None:
             for name in names:
                 values = _values(row, name, metric, cores)
                 if name in row.get("failures", {}):
-                    cells.append(Cell("failed", "behind"))
+                    cells.append(Cell("failed", "behind", 0.0))
                 elif values:
                     ratios = _ratios(values, best[1])
                     ratio = statistics.median(ratios)
                     if row is original:
                         group = means.setdefault(str(row["group"]), {})
                         group.setdefault(name, []).append(ratio)
-                    cells.append(
-                        Cell(
-                            f"{ratio:.2f} ±{spread(ratios) * 100:.0f}%",
-                            judge(ratio, metric.higher_is_better),
-                        )
-                    )
+                    text = f"{ratio:.2f}"
+                    if len(ratios) >= ROUNDS_FOR_SPREAD:
+                        text += f" ±{spread(ratios) * 100:.0f}%"
+                    cells.append(judged(text, ratio, metric.higher_is_better))
                 elif row["runs"].get(name):
                     cells.append(Cell("invalid"))
                 else:
@@ -263,88 +299,9 @@ def metric_table(data: Json, metric: Metric) -> Table | None:
                 cells.append(Cell("-"))
             else:
                 mean = math.exp(statistics.fmean(map(math.log, ratios)))
-                cells.append(Cell(f"{mean:.2f}", judge(mean, metric.higher_is_better)))
+                cells.append(judged(f"{mean:.2f}", mean, metric.higher_is_better))
         table.rows.append((f"geometric mean, {kind}", [*cells, Cell("")]))
     return table
-
-
-def startup_table(data: Json) -> Table | None:
-    row = next((row for row in data["rows"] if row["name"] == "start-up"), None)
-    if row is None or not any(row["runs"].values()):
-        return None
-    names: list[str] = data["allocators"]
-    table = Table(
-        "Hello, world",
-        "A program that does nothing: what loading the allocator costs. Absolute, and in "
-        "parentheses the difference from glibc.",
-        ["", *names],
-    )
-    for title, key, form in (
-        ("start to exit, ms (median)", "median_start_ms", "{:.2f}"),
-        ("peak RSS, KiB", "hello_peak_rss_kib", "{:.0f}"),
-        ("system calls", "hello_system_calls", "{:.0f}"),
-    ):
-        middle = {
-            name: statistics.median(float(run[key]) for run in runs)
-            for name, runs in row["runs"].items()
-            if runs
-        }
-        cells = []
-        for name in names:
-            if name not in middle:
-                cells.append(Cell("-"))
-                continue
-            text = form.format(middle[name])
-            if name != "glibc" and "glibc" in middle:
-                text += f" ({'{:+' + form[2:]})".format(middle[name] - middle["glibc"])
-            cells.append(Cell(text))
-        table.rows.append((title, cells))
-    return table
-
-
-def instruction_table(data: Json) -> Table | None:
-    counted: dict[str, Json] = data.get("instructions", {})
-    if not counted:
-        return None
-    names = [name for name in data["allocators"] if name in counted]
-    table = Table(
-        "Instructions of one call",
-        "Counted by single-stepping, the loop and the PLT left out: malloc + free of a cached "
-        "object, and a free of what another thread allocated, over 4096 such objects.",
-        ["", *names],
-    )
-    sizes = [pair["size"] for pair in counted[names[0]]["pairs"]]
-    for i, size in enumerate(sizes):
-        cells = []
-        for name in names:
-            pair = counted[name]["pairs"][i]
-            text = f"{pair['pair']} ({pair['malloc']} + {pair['free']})"
-            if pair["calls"]:
-                text += f", {pair['calls']} calls"
-            if pair["locked"]:
-                text += f", {pair['locked']} locked"
-            cells.append(Cell(text))
-        table.rows.append((f"malloc + free of {size} B", cells))
-    remote = {name: counted[name]["remote_free"] for name in names}
-    table.rows.append(
-        ("remote free of 64 B: median", [Cell(str(remote[n]["median"])) for n in names])
-    )
-    table.rows.append(
-        ("remote free of 64 B: mean", [Cell(f"{remote[n]['mean']:.1f}") for n in names])
-    )
-    table.rows.append(
-        (
-            "locked instructions per remote free",
-            [Cell(f"{remote[n]['locked_per_object']:.4f}") for n in names],
-        )
-    )
-    return table
-
-
-def tables(data: Json) -> list[Table]:
-    made = [metric_table(data, metric) for metric in METRICS]
-    made += [startup_table(data), instruction_table(data)]
-    return [table for table in made if table is not None]
 
 
 def remarks(data: Json) -> list[str]:
@@ -354,6 +311,8 @@ def remarks(data: Json) -> list[str]:
     for row in data["rows"]:
         for name, message in row.get("failures", {}).items():
             said.append(f"{row['name']} under {name} failed: {message}")
+        if row["kind"] != "timed":
+            continue
         runs = [(name, run) for name, runs in row["runs"].items() for run in runs]
         bad = sum(invalid(row, run, cores) for _, run in runs)
         if bad:
@@ -369,14 +328,38 @@ def remarks(data: Json) -> list[str]:
     return said
 
 
+def rounds_of(data: Json) -> str:
+    counts = [max(map(len, row["runs"].values()), default=0) for row in data["rows"]]
+    fewest, most = min(counts, default=0), max(counts, default=0)
+    return f"{most}" if fewest == most else f"{fewest} to {most}"
+
+
 def header_lines(data: Json) -> list[str]:
     header = data["header"]
     versions = ", ".join(f"{name} {text}" for name, text in header["versions"].items())
+    commits: dict[str, int] = {}
+    for row in data["rows"]:
+        commits[row["commit"]] = commits.get(row["commit"], 0) + 1
+    dates = sorted(row["date"] for row in data["rows"]) or [header["date"]]
+    measured = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    cpus = {
+        cpu
+        for row in data["rows"]
+        for runs in row["runs"].values()
+        for run in runs
+        for cpu in run["cpus"]
+    }
     return [
         f"{header['cpu']}, {header['cores']} CPUs{header['virtual']}, "
-        f"{header['memory_gib']:.0f} GiB, {header['system']}, kernel {header['kernel']}",
-        f"{header['date']}, {header['repeats']} interleaved runs of each after a warm-up",
-        f"allocators: {versions}",
+        f"{header['memory_gib']:.0f} GiB, {header['system']}, kernel {header['kernel']}, "
+        f"transparent huge pages: {header['huge_pages']}",
+        f"{measured}; {rounds_of(data)} interleaved rounds",
+        "loft "
+        + ", ".join(
+            mark if len(commits) == 1 else f"{mark} ({count} rows)"
+            for mark, count in commits.items()
+        ),
+        f"other allocators, preloaded like loft: {versions}",
         f"counters: {header['counters']}",
-        "CPUs the threads ran on: " + header["cpus_used"],
+        "CPUs the threads ran on: " + ", ".join(map(str, sorted(cpus))),
     ]

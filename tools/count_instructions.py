@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 from bench_programs import allocators, count_instructions, pick, show
-from bench_report import Json, instruction_table
+from bench_report import Json
+from bench_tables import instruction_table
 from rich.console import Console
 
 

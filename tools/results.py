@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from bench_report import Json, Table, header_lines, remarks, tables
+from bench_report import Json, Table, header_lines, remarks
+from bench_tables import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 
