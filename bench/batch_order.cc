@@ -2,7 +2,10 @@
 // the order of allocation (--order=fifo), again and again over sizes 16..128.
 //
 // Source: the LIFO and FIFO patterns of stack-like and queue-like programs; the measurements that
-// chose the thread cache's capacity used them with 1000 objects.
+// chose the thread cache's capacity used them with 1000 objects. In --order=fifo with several
+// threads and a single size it is linux-scalability (Lever and Boreham, "malloc() Performance in a
+// Multithreaded Linux Environment", USENIX 2000) as Hoard's suite and the a3alloc report (section
+// 2.4) run it: every thread calls malloc for a long while, then only free.
 #include "common.h"
 
 int main(int argc, char** argv) {
@@ -12,14 +15,17 @@ int main(int argc, char** argv) {
   uint64_t rounds = arguments.number("rounds", 40'000);
   uint64_t min = arguments.number("min", 16, 8, 1 << 20);
   uint64_t max = arguments.number("max", 128, min, 1 << 20);
+  uint64_t threads = arguments.number("threads", 1, 1, 1000);
   arguments.finish();
   if (order != "lifo" && order != "fifo") bench::fail("--order is lifo or fifo");
 
   bool lifo = order == "lifo";
-  bench::Table<uint64_t*> objects(count);
+  bench::Table<uint64_t*> tables(threads * count);
   bench::Team team;
   uint64_t sizes = (max - min) / 16 + 1;
-  double seconds = team.run_here([&] {
+  std::atomic<uint64_t> freed{0};
+  auto body = [&](size_t index) {
+    uint64_t** objects = &tables[index * count];
     for (uint64_t round = 0; round < rounds; round++) {
       // A few rounds of each size before the next, as a program's phases have.
       uint64_t size = min + round / 8 % sizes * 16;
@@ -32,7 +38,10 @@ int main(int argc, char** argv) {
         if (*objects[at] != round + at) bench::fail("object %" PRIu64 " was overwritten", at);
         bench::release(objects[at]);
       }
+      freed.fetch_add(count, std::memory_order_relaxed);
     }
-  });
-  bench::Result(lifo ? "lifo" : "fifo", seconds, rounds * count, team).print();
+  };
+  double seconds = threads == 1 ? team.run_here([&] { body(0); }) : team.run(threads, body);
+  if (freed != threads * rounds * count) bench::fail("%" PRIu64 " objects freed", freed.load());
+  bench::Result(lifo ? "lifo" : "fifo", seconds, freed, team).live(threads * count * max).print();
 }

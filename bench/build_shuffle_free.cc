@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
     }
   });
   bench::Result("build_shuffle_free", building + freeing, rounds * count, team, used)
+      .live(count * (min + max) / 2)
       .number("build_seconds", building)
       .number("free_seconds", freeing)
       .print();

@@ -97,6 +97,19 @@ class Random {
   uint64_t state_;
 };
 
+// The most that tables held at a time; the results name it, since it is no merit or fault of the
+// allocator.
+struct TableBytes {
+  static inline std::atomic<size_t> now{0};
+  static inline std::atomic<size_t> peak{0};
+  static void add(size_t bytes) {
+    size_t sum = now.fetch_add(bytes) + bytes;
+    size_t seen = peak.load();
+    while (seen < sum && !peak.compare_exchange_weak(seen, sum)) {
+    }
+  }
+};
+
 // Zeroed memory that does not come from the allocator under test.
 template <typename T>
 class Table {
@@ -106,8 +119,12 @@ class Table {
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (p == MAP_FAILED) fail("cannot map a table of %zu entries", count);
     data_ = static_cast<T*>(p);
+    TableBytes::add(count * sizeof(T));
   }
-  ~Table() { munmap(data_, count_ * sizeof(T)); }
+  ~Table() {
+    munmap(data_, count_ * sizeof(T));
+    TableBytes::now.fetch_sub(count_ * sizeof(T));
+  }
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
   T& operator[](size_t i) { return data_[i]; }
@@ -197,6 +214,11 @@ class Team {
 
   template <typename Body>
   double run(size_t threads, const Body& body) {
+    return run(threads, body, [](size_t) {});
+  }
+  // With what each thread does first, outside the time.
+  template <typename Body, typename Prepare>
+  double run(size_t threads, const Body& body, const Prepare& prepare) {
     ran_on_.assign(threads, -1);
     migrated_.assign(threads, 0);
     shares_.assign(threads, 0.0);
@@ -210,6 +232,7 @@ class Team {
     for (size_t i = 0; i < threads; i++) {
       team.emplace_back([&, i] {
         pin(cpu_of(i));
+        prepare(i);
         ready.fetch_add(1);
         while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
         double cpu_start = thread_cpu_time();
@@ -276,35 +299,43 @@ class Team {
   double cpu_seconds_ = 0;
 };
 
-// A field of /proc/self/status in KiB. Read from there because ru_maxrss is inherited from the
-// process that spawned this one.
-inline uint64_t status_kib(const char* field) {
-  char buffer[8192];
-  int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  ssize_t length = read(fd, buffer, sizeof buffer - 1);
-  close(fd);
-  if (length <= 0) return 0;
-  buffer[length] = '\0';
-  const char* line = std::strstr(buffer, field);
-  if (line == nullptr) return 0;
-  return std::strtoull(line + std::strlen(field) + 1, nullptr, 10);
-}
+// A file below /proc, read without the allocator under test; empty if that fails.
+class ProcFile {
+ public:
+  explicit ProcFile(const char* path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, text_, sizeof text_ - 1);
+    if (fd >= 0) close(fd);
+    text_[length > 0 ? length : 0] = '\0';
+  }
+  // The number after "field:", 0 if there is none.
+  uint64_t field(const char* name) const {
+    const char* line = std::strstr(text_, name);
+    return line == nullptr ? 0 : std::strtoull(line + std::strlen(name) + 1, nullptr, 10);
+  }
+
+ private:
+  char text_[8192];
+};
+
+// In KiB. Read from there because ru_maxrss is inherited from the process that spawned this one.
+inline uint64_t status_kib(const char* field) { return ProcFile("/proc/self/status").field(field); }
 
 // The result line. An operation is one object allocated and freed unless the program says else.
 class Result {
  public:
   Result(const char* name, double seconds, uint64_t operations, const Team& team)
       : Result(name, seconds, operations, team, team.cpu_seconds()) {}
-  // For a program whose threads also did what is not to be measured.
+  // For a program whose threads also did what is not to be measured, or that watches another
+  // process.
   Result(const char* name, double seconds, uint64_t operations, const Team& team,
-         double cpu_seconds) {
-    uint64_t peak = status_kib("VmHWM");
+         double cpu_seconds, uint64_t peak = status_kib("VmHWM")) {
     if (seconds <= 0) seconds = 1e-9;
     add("{\"bench\": \"%s\", \"seconds\": %.9f, \"cpu_seconds\": %.9f, \"operations\": %" PRIu64
-        ", \"ops_per_second\": %.1f, \"peak_rss_kib\": %" PRIu64 ", \"threads\": %zu, \"cpus\": [",
+        ", \"ops_per_second\": %.1f, \"peak_rss_kib\": %" PRIu64
+        ", \"table_kib\": %zu, \"threads\": %zu, \"cpus\": [",
         name, seconds, cpu_seconds, operations, static_cast<double>(operations) / seconds, peak,
-        team.ran_on().size());
+        TableBytes::peak.load() / 1024, team.ran_on().size());
     // One for each thread; with more threads than CPUs, which is no measure of parallel work
     // anyway, each CPU once.
     std::vector<int> cpus = team.ran_on();
@@ -318,6 +349,13 @@ class Result {
   }
   Result& number(const char* name, double value) {
     add(", \"%s\": %.9g", name, value);
+    return *this;
+  }
+  // The most bytes that the program had asked for and not yet freed; exact, or as expected of
+  // random sizes.
+  Result& live(uint64_t bytes) { return number("peak_live_bytes", static_cast<double>(bytes)); }
+  Result& json(const char* name, const std::string& value) {
+    text_ += std::string(", \"") + name + "\": " + value;
     return *this;
   }
   Result& word(const char* name, const char* value) {

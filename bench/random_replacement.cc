@@ -33,5 +33,7 @@ int main(int argc, char** argv) {
       bench::release(table[i]);
     }
   });
-  bench::Result("random_replacement", seconds, rounds + slots, team).print();
+  bench::Result("random_replacement", seconds, rounds + slots, team)
+      .live(slots * (min + max) / 2)
+      .print();
 }

@@ -38,5 +38,5 @@ int main(int argc, char** argv) {
       bench::release(data);
     }
   });
-  bench::Result("realloc_vector", seconds, grown, team).print();
+  bench::Result("realloc_vector", seconds, grown, team).live(limit).print();
 }

@@ -103,7 +103,8 @@ class Store:
 def run_valid(row: Row, library: Path | None, cores: int) -> Json:
     for _ in range(1 + RETRIES):
         result = run_program(command_of(row), library, row.environment)
-        if row.kind is not Kind.TIMED or not invalid({"threads": row.threads}, result, cores):
+        by_time = row.kind in (Kind.TIMED, Kind.SWEEP)
+        if not by_time or not invalid({"threads": row.threads}, result, cores):
             break
     return result
 

@@ -13,6 +13,7 @@ ONE = "one thread"
 PASSING = "producer/consumer"
 MANY = "several threads"
 SYSTEM = "large objects, start and end"
+MEMORY = "memory"
 
 
 class Kind(StrEnum):
@@ -20,6 +21,8 @@ class Kind(StrEnum):
     TIMED = "timed"
     # Has a table of its own; its elapsed time means nothing.
     OWN = "own"
+    # loft under one of its options; compared with its own default.
+    SWEEP = "sweep"
     # As OWN; and it mostly waits, so it runs under all allocators at once.
     QUIET = "quiet"
 
@@ -54,49 +57,187 @@ class Row:
 
 
 def message_passing(n: int) -> Row:
-    command = f"message_passing --producers={n} --consumers={n} --batches=300000"
+    command = f"message_passing --producers={n} --consumers={n} --batches=700000"
     return Row(f"message passing {n}:{n}", PASSING, 2 * n, command)
 
 
 def xmalloc(n: int, *, full_only: bool = False) -> Row:
-    command = f"malloc_test --producers={n} --consumers={n} --min=64 --max=64 --messages=2000"
+    command = f"malloc_test --producers={n} --consumers={n} --min=64 --max=64 --messages=1500"
     return Row(f"xmalloc-test {n}:{n}", PASSING, 2 * n, command, full_only)
 
 
+def malloc_test_of(size: int) -> Row:
+    messages = 2400 if size <= 64 else 800 if size <= 512 else 300
+    command = f"malloc_test --messages={messages} --min={size} --max={size}"
+    return Row(f"malloc-test of {size} B", PASSING, 2, command, size not in (16, 256, 2048))
+
+
+# The benchmarks of the a3alloc report, with the same work shared by more and more threads, and the
+# arguments that share it.
+def scaling(name: str, command: str, share: str = "", work: int = 0) -> list[Row]:
+    rows = []
+    for n in range(1, 9):
+        label = f"{name}, {n} thread{'s' if n > 1 else ''}"
+        shared = f" {share}={work // n}" if share else ""
+        full_only = n not in (1, 2, 8)
+        rows.append(Row(label, MANY, n, f"{command} --threads={n}{shared}", full_only))
+    return rows
+
+
+# What an option does to a workload; the first row is the default.
+def sweep(title: str, option: str, values: str, command: str) -> list[Row]:
+    settings = ["default", *values.split()]
+    return [
+        Row(
+            f"{title}: {value}",
+            title,
+            2,
+            command if value == "default" else f"{option}={value} {command}",
+            full_only=True,
+            kind=Kind.SWEEP,
+            only=("loft",),
+        )
+        for value in settings
+    ]
+
+
+MALLOC_TEST = "malloc_test --messages=600"
+UNBOUNDED = "malloc_test --messages=1500 --queue=5000 --touch=1"
+
 ROWS = (
     Row("hot loop 16..128 B", ONE, 1, "hot_loop --rounds=2000000"),
-    Row("LIFO of 1000", ONE, 1, "batch_order --order=lifo --rounds=20000"),
-    Row("FIFO of 1000", ONE, 1, "batch_order --order=fifo --rounds=20000"),
+    Row("LIFO of 1000", ONE, 1, "batch_order --order=lifo --rounds=15000"),
+    Row("FIFO of 1000", ONE, 1, "batch_order --order=fifo --rounds=15000"),
     Row(
         "random replacement, 1000 of 16..128 B",
         ONE,
         1,
-        "random_replacement --slots=1000 --min=16 --max=128 --rounds=10000000",
+        "random_replacement --rounds=10000000 --slots=1000 --min=16 --max=128",
     ),
     Row("random replacement, 20 000 of 8..507 B", ONE, 1, "random_replacement --rounds=10000000"),
     Row("2 M built, shuffled, freed", ONE, 1, "build_shuffle_free --rounds=1"),
-    Row("malloc-test 1:1", PASSING, 2, "malloc_test --messages=600"),
-    message_passing(1),
-    message_passing(2),
-    message_passing(4),
-    message_passing(8),
-    Row("strict alternation", PASSING, 2, "alternation --rounds=500"),
+    Row("xalan", ONE, 1, "xalan --records=8000"),
+    Row("malloc-test 1:1", PASSING, 2, MALLOC_TEST),
+    *map(malloc_test_of, (8, 16, 32, 64, 128, 256, 512, 1024, 2048)),
+    Row("malloc-test 4:4", PASSING, 8, f"{MALLOC_TEST} --producers=4 --consumers=4", True),
+    Row("malloc-test, queue without bound", PASSING, 2, UNBOUNDED, once=True),
+    Row(
+        "malloc-test, from the start",
+        PASSING,
+        2,
+        "malloc_test --messages=2000 --marks=40",
+        kind=Kind.OWN,
+        once=True,
+    ),
+    *map(message_passing, (1, 2, 4, 8)),
+    Row("strict alternation", PASSING, 2, "alternation --rounds=1200"),
     xmalloc(1),
     xmalloc(2, full_only=True),
     xmalloc(4, full_only=True),
+    xmalloc(8),
     xmalloc(100),
-    Row("pipeline", PASSING, 2, "pipeline --count=2000000"),
-    Row("pipeline, consumer reads", PASSING, 2, "pipeline --count=2000000 --read=1"),
-    Row("pipeline, full", PASSING, 2, "pipeline --count=2000000 --consumer-pause=4"),
-    Row("pipeline, empty", PASSING, 2, "pipeline --count=2000000 --producer-pause=4"),
-    Row("symmetric exchange", MANY, 2, "symmetric_exchange --count=2000000"),
-    Row("larson, 1 thread", MANY, 1, "larson --threads=1 --generations=5", full_only=True),
-    Row("larson, 2 threads", MANY, 2, "larson --generations=5"),
-    Row("larson, 8 threads", MANY, 8, "larson --threads=8 --generations=5", full_only=True),
-    Row("cache-scratch, 2 threads", MANY, 2, "cache_scratch"),
-    Row("cache-thrash, 2 threads", MANY, 2, "cache_thrash"),
-    Row("800 kB ping-pong", SYSTEM, 1, "ping_pong_large --rounds=200000"),
+    Row(
+        "16 producers, one thread that only frees",
+        PASSING,
+        17,
+        "malloc_test --producers=16 --consumers=1 --min=592 --max=592 --objects=64 --queue=256 "
+        "--messages=20000",
+    ),
+    Row("pipeline", PASSING, 2, "pipeline --count=1500000"),
+    Row("pipeline, consumer reads", PASSING, 2, "pipeline --count=1500000 --read=1"),
+    Row("pipeline, full", PASSING, 2, "pipeline --count=1500000 --consumer-pause=4"),
+    Row("pipeline, empty", PASSING, 2, "pipeline --count=1500000 --producer-pause=4"),
+    Row("symmetric exchange, 2 threads", MANY, 2, "symmetric_exchange --count=4000000"),
+    *(
+        Row(
+            f"symmetric exchange, {n} threads",
+            MANY,
+            n,
+            f"symmetric_exchange --threads={n} --count={8_000_000 // n}",
+            full_only=True,
+        )
+        for n in (4, 8)
+    ),
+    *scaling("larson", "larson --generations=4", "--rounds", 4_000_000),
+    Row(
+        "larson on a littered heap, 2 threads",
+        MANY,
+        2,
+        "larson --generations=4 --rounds=2000000 --litter=200000",
+    ),
+    *scaling(
+        "linux-scalability",
+        "batch_order --order=fifo --count=20000 --min=512 --max=512",
+        "--rounds",
+        160,
+    ),
+    *scaling("cache-scratch", "cache_scratch --writes=100000", "--rounds", 2000),
+    *scaling("cache-thrash", "cache_thrash --writes=100000", "--rounds", 2000),
+    *scaling("phong", "phong --steps=4000000"),
+    *scaling("threadtest", "threadtest --rounds=400"),
+    Row("800 kB ping-pong", SYSTEM, 1, "ping_pong_large --rounds=300000"),
     Row("realloc to 256 MiB", SYSTEM, 1, "realloc_vector --limit=268435456"),
-    Row("thread churn", SYSTEM, 1, "thread_churn --count=5000"),
-    Row("start-up", SYSTEM, 1, "startup --starts=100", kind=Kind.OWN),
+    Row("realloc to 4 GiB", SYSTEM, 1, "realloc_vector --limit=4294967296", True, once=True),
+    Row("thread churn", SYSTEM, 1, "thread_churn --count=4000"),
+    Row("fork under load", SYSTEM, 2, "fork_under_load --workers=1 --forks=100"),
+    Row("start-up", SYSTEM, 1, "startup --starts=60", kind=Kind.OWN),
+    Row("latency", MANY, 2, "latency --rounds=600000", kind=Kind.OWN),
+    Row("idle return", MEMORY, 1, "idle_return", kind=Kind.QUIET, once=True),
+    Row(
+        "holes of 256 B",
+        MEMORY,
+        1,
+        "idle_return --size=256 --count=400000 --keep=100 --quiet-ms=1000 --step-ms=1000",
+        kind=Kind.QUIET,
+        once=True,
+    ),
+    Row(
+        "holes of 64 B",
+        MEMORY,
+        1,
+        "idle_return --size=64 --count=1600000 --keep=100 --quiet-ms=1000 --step-ms=1000",
+        full_only=True,
+        kind=Kind.QUIET,
+        once=True,
+    ),
+    Row("2000 threads", MEMORY, 2000, "many_threads --threads=2000", kind=Kind.OWN, once=True),
+    Row(
+        "10 000 threads",
+        MEMORY,
+        10_000,
+        "many_threads --threads=10000",
+        full_only=True,
+        kind=Kind.OWN,
+        once=True,
+    ),
+    *sweep(
+        "malloc-test 1:1 by outbox_bytes",
+        "LOFT_OUTBOX_BYTES",
+        "1K 4K 16K 256K 1M 4M",
+        "malloc_test --messages=3000",
+    ),
+    *sweep(
+        "message passing 2:2 by outbox_bytes",
+        "LOFT_OUTBOX_BYTES",
+        "1K 4K 16K 256K 1M 4M",
+        "message_passing --producers=2 --consumers=2 --batches=1000000",
+    ),
+    *sweep(
+        "malloc-test 1:1 by batch_bytes",
+        "LOFT_BATCH_BYTES",
+        "1K 4K 8K 32K 64K 256K",
+        "malloc_test --messages=3000",
+    ),
+    *sweep(
+        "message passing 2:2 by batch_bytes",
+        "LOFT_BATCH_BYTES",
+        "1K 4K 8K 32K 64K 256K",
+        "message_passing --producers=2 --consumers=2 --batches=1000000",
+    ),
+    *sweep(
+        "malloc-test, queue without bound, by drain_bytes",
+        "LOFT_DRAIN_BYTES",
+        "16K 64K 256K 4M 64M",
+        "malloc_test --messages=3000 --queue=5000 --touch=1",
+    ),
 )

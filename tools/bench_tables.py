@@ -6,8 +6,39 @@ And all tables together, with the list of what loft loses.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 from bench_report import METRICS, Cell, Json, Table, judged, metric_table
+
+
+def compared(
+    data: Json,
+    table: Table,
+    label: str,
+    figures: dict[str, float],
+    form: Callable[[float], str],
+) -> None:
+    """Adds a row of absolute figures, of which less is better."""
+    best = min((figures[name] for name in data["peers"] if name in figures), default=None)
+    cells = []
+    for name in data["allocators"]:
+        if name not in figures:
+            cells.append(Cell("-"))
+        elif best:
+            cells.append(judged(form(figures[name]), figures[name] / best, False))
+        else:
+            cells.append(Cell(form(figures[name])))
+    table.rows.append((label, cells))
+
+
+def medians(row: Json, figure: Callable[[Json], float]) -> dict[str, float]:
+    return {
+        name: statistics.median(figure(run) for run in runs)
+        for name, runs in row["runs"].items()
+        if runs
+    }
 
 
 def startup_table(data: Json) -> Table | None:
@@ -31,17 +62,13 @@ def startup_table(data: Json) -> Table | None:
             for name, runs in row["runs"].items()
             if runs
         }
-        best = min((middle[name] for name in data["peers"] if name in middle), default=None)
-        cells = []
-        for name in names:
-            if name not in middle:
-                cells.append(Cell("-"))
-                continue
-            text = form.format(middle[name])
-            if name != "glibc" and "glibc" in middle:
-                text += f" ({'{:+' + form[2:]})".format(middle[name] - middle["glibc"])
-            cells.append(judged(text, middle[name] / best, False) if best else Cell(text))
-        table.rows.append((title, cells))
+        base = middle.get("glibc", 0.0)
+
+        def text(value: float, form: str = form, base: float = base) -> str:
+            added = f" ({'{:+' + form[2:]})".format(value - base) if base and value != base else ""
+            return form.format(value) + added
+
+        compared(data, table, title, middle, text)
     return table
 
 
@@ -85,7 +112,205 @@ def instruction_table(data: Json) -> Table | None:
     return table
 
 
+def mib(kib: float) -> str:
+    return f"{kib / 1024:.1f}"
+
+
+def memory_table(data: Json) -> Table | None:
+    """What programs keep once they have freed most: samples that they took of themselves."""
+    table = Table(
+        "Memory at rest",
+        "Resident MiB of the program when it had the most, and at the end, after some quiet time; "
+        "how much of that is only lent by the kernel (LazyFree), and how much stands in huge "
+        "pages. The pages that survivors stand on are the least that anybody can keep; the table "
+        "of the program's own pointers is left out of the ratio to them.",
+        ["", *data["allocators"]],
+    )
+    for row in data["rows"]:
+        with_samples = [run for runs in row["runs"].values() for run in runs if "memory" in run]
+        if not with_samples:
+            continue
+        name = row["name"]
+        # The last sample before the program cleaned up.
+        at_rest = {
+            allocator: next(s for s in reversed(runs[0]["memory"]) if s["label"] != "joined")
+            for allocator, runs in row["runs"].items()
+            if runs
+        }
+        peaks = medians(row, lambda run: float(max(s["rss_kib"] for s in run["memory"])))
+        compared(data, table, f"{name}: most", peaks, mib)
+        rest = {allocator: float(s["rss_kib"]) for allocator, s in at_rest.items()}
+        compared(data, table, f"{name}: at the end", rest, mib)
+        if "survivor_pages_kib" in with_samples[0]:
+            over = {
+                allocator: (rest[allocator] - float(runs[0]["table_kib"]))
+                / float(runs[0]["survivor_pages_kib"])
+                for allocator, runs in row["runs"].items()
+                if runs
+            }
+            compared(data, table, f"{name}: over the survivors' pages", over, "{:.2f}".format)
+        for label, key in (("LazyFree", "lazy_free_kib"), ("in huge pages", "huge_kib")):
+            cells = [
+                Cell(mib(at_rest[allocator][key]) if allocator in at_rest else "-")
+                for allocator in data["allocators"]
+            ]
+            table.rows.append((f"{name}: {label}", cells))
+    return table if table.rows else None
+
+
+QUANTILES = ("p50", "p99", "p99.9", "p99.99", "p99.999", "max")
+
+
+def quantile_of(call: str, quantile: str, run: Json) -> float:
+    return float(run[f"{call}_ns"][quantile])
+
+
+def latency_table(data: Json) -> Table | None:
+    row = next((row for row in data["rows"] if row["name"] == "latency"), None)
+    if row is None or not any(row["runs"].values()):
+        return None
+    clocks = [run["clock_ns"]["p50"] for runs in row["runs"].values() for run in runs]
+    table = Table(
+        "Latency",
+        "Nanoseconds of single calls, by two threads that replace objects of 16 to 1024 bytes in a "
+        "table of 20 000 that they share; the median over the rounds. "
+        f"{statistics.median(clocks):.0f} ns of each are the clock's. On a machine with other work "
+        "the far end is the scheduler's.",
+        ["", *data["allocators"]],
+    )
+    for call in ("malloc", "free"):
+        for quantile in QUANTILES:
+            figures = medians(row, partial(quantile_of, call, quantile))
+            compared(data, table, f"{call} {quantile}", figures, "{:.0f}".format)
+    return table
+
+
+def warm_up_table(data: Json) -> Table | None:
+    row = next((row for row in data["rows"] if row["name"] == "malloc-test, from the start"), None)
+    if row is None or not any(row["runs"].values()):
+        return None
+    table = Table(
+        "From the start",
+        "malloc-test 1:1: millions of objects a second in the first twentieth of the run, in its "
+        "second half, and the ratio.",
+        ["", *data["allocators"]],
+    )
+
+    def rates(run: Json) -> tuple[float, float]:
+        marks = run["marks"]
+        each = run["operations"] / len(marks) / 1e6
+        early, half = len(marks) // 20, len(marks) // 2
+        second = each * (len(marks) - half) / (marks[-1] - marks[half - 1])
+        return each * early / marks[early - 1], second
+
+    found = {name: rates(runs[0]) for name, runs in row["runs"].items() if runs}
+    lines: dict[str, list[Cell]] = {"first twentieth": [], "second half": [], "ratio": []}
+    for name in data["allocators"]:
+        early, late = found.get(name, (0.0, 0.0))
+        texts = (f"{early:.1f}", f"{late:.1f}", f"{early / late:.2f}" if late else "")
+        for cells, text in zip(lines.values(), texts, strict=True):
+            cells.append(Cell(text if name in found else "-"))
+    table.rows = list(lines.items())
+    return table
+
+
+def sweep_tables(data: Json) -> list[Table]:
+    """loft under one option; the default is the measure."""
+    made: dict[str, Table] = {}
+    base: dict[str, float] = {}
+    for row in data["rows"]:
+        runs = row["runs"].get("loft", [])
+        if row["kind"] != "sweep" or not runs:
+            continue
+        title = row["group"]
+        setting = row["name"].removeprefix(f"{title}: ")
+        speed = statistics.median(float(run["ops_per_second"]) for run in runs)
+        peak = statistics.median(float(run["peak_rss_kib"]) for run in runs)
+        base.setdefault(title, speed)
+        table = made.setdefault(
+            title,
+            Table(
+                title[0].upper() + title[1:],
+                "loft alone.",
+                ["", "million objects/s", "to the default", "peak MiB", "objects a batch"],
+            ),
+        )
+        counted = row.get("statistics", {})
+        batches = counted.get("batches_sent", 0)
+        cells = [
+            Cell(f"{speed / 1e6:.1f}"),
+            Cell(f"{speed / base[title]:.2f}"),
+            Cell(mib(peak)),
+            Cell(f"{counted['batch_objects'] / batches:.0f}" if batches else "-"),
+        ]
+        table.rows.append((setting, cells))
+    return list(made.values())
+
+
+def statistics_table(data: Json) -> Table | None:
+    """loft's own counters, by row."""
+    table = Table(
+        "What loft counted",
+        "loft's own statistics in a separate run of the whole program: how often it left its fast "
+        "paths, and what it asked of the system.",
+        [
+            "workload",
+            "refills",
+            "flushes",
+            "batches",
+            "objects a batch",
+            "posts",
+            "drains",
+            "slabs made",
+            "locks",
+            "maps",
+            "purges",
+        ],
+    )
+    for row in data["rows"]:
+        counted = row.get("statistics")
+        if counted is None or row["kind"] == "sweep":
+            continue
+        batches = counted["batches_sent"]
+        each = f"{counted['batch_objects'] / batches:.1f}" if batches else "-"
+        cells = [str(counted[key]) for key in ("refills", "flushes", "batches_sent")]
+        cells.append(each)
+        cells += [
+            str(counted[key])
+            for key in ("posts", "drains", "slabs_created", "locks_taken", "os_maps", "os_purges")
+        ]
+        table.rows.append((row["name"], [Cell(text) for text in cells]))
+    return table if table.rows else None
+
+
 def tables(data: Json) -> list[Table]:
     made = [metric_table(data, metric) for metric in METRICS]
+    made += [latency_table(data), memory_table(data), warm_up_table(data)]
     made += [startup_table(data), instruction_table(data)]
+    made += sweep_tables(data)
+    made.append(statistics_table(data))
     return [table for table in made if table is not None]
+
+
+@dataclass(frozen=True)
+class Loss:
+    row: str
+    table: str
+    # How often as good as the best peer.
+    gain: float
+
+
+def losses(data: Json) -> list[Loss]:
+    """Where loft is behind the best peer, the worst first; of tables that move together, one."""
+    counted = [metric_table(data, metric) for metric in METRICS if metric.counts]
+    counted += [latency_table(data), memory_table(data), startup_table(data)]
+    found = []
+    for table in counted:
+        if table is None or "loft" not in table.columns:
+            continue
+        column = table.columns.index("loft") - 1
+        for label, cells in table.rows:
+            cell = cells[column]
+            if cell.verdict == "behind" and not label.startswith("geometric mean"):
+                found.append(Loss(label, table.title, cell.gain))
+    return sorted(found, key=lambda loss: loss.gain)

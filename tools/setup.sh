@@ -33,6 +33,7 @@ findutils               find                                    a program to run
 tar                     tar                                     a program to run under loft
 xz-utils                xz                                      a program to run under loft
 strace                  strace                                  counts system calls at start-up
+xalan                   xalan                                   a program to run under loft
 '
 format_group='
 clang-format-19         clang-format-19                         formats the code
@@ -50,6 +51,8 @@ cli_group='
 python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
 '
 bench_group='
+xalan                   xalan                                   transforms documents under each allocator
+linux-perf              perf                                    counts cycles and misses where the machine can
 python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
 '
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,15 @@ PROGRAMS: list[tuple[str, str, int | None]] = [
     ("hot_loop", "--rounds=1000", 8000),
     ("batch_order", "--order=lifo --count=100 --rounds=20", 2000),
     ("batch_order", "--order=fifo --count=100 --rounds=20", 2000),
+    ("batch_order", "--order=fifo --threads=3 --count=100 --rounds=20 --min=512 --max=512", 6000),
     ("random_replacement", "--slots=1000 --rounds=5000", 6000),
     ("build_shuffle_free", "--count=5000 --rounds=2", 10000),
     ("malloc_test", "--messages=20 --objects=512", 20 * 512),
     ("malloc_test", "--producers=5 --consumers=5 --messages=23 --objects=100 --queue=3", 2300),
     ("malloc_test", "--producers=1 --consumers=3 --messages=20 --min=64 --max=64", 20 * 4096),
+    ("malloc_test", "--messages=20 --objects=100 --marks=7", 2000),
+    ("malloc_test", "--messages=20 --objects=100 --queue=50 --touch=1", 2000),
+    ("malloc_test", "--producers=16 --consumers=1 --messages=90 --objects=10 --queue=9", 900),
     ("message_passing", "--batches=2000", None),
     ("message_passing", "--batches=2000 --producers=3 --consumers=2 --limit=64", None),
     ("alternation", "--count=500 --rounds=10", 5000),
@@ -32,6 +37,15 @@ PROGRAMS: list[tuple[str, str, int | None]] = [
     ("symmetric_exchange", "--count=5000", 10000),
     ("symmetric_exchange", "--count=100 --threads=6 --window=8", 600),
     ("larson", "--threads=3 --slots=100 --generations=3 --rounds=1000", 9300),
+    ("larson", "--slots=100 --generations=2 --rounds=1000 --litter=3000", 4200),
+    ("threadtest", "--threads=3 --objects=300 --rounds=10", 3000),
+    ("phong", "--threads=3 --steps=30000 --life=500", 30000),
+    ("latency", "--rounds=20000 --slots=100", 40000),
+    ("latency", "--rounds=1000 --threads=5 --slots=10", 5000),
+    ("fork_under_load", "--forks=5 --workers=2", 5),
+    ("idle_return", "--size=256 --count=10000 --keep=100 --quiet-ms=30 --step-ms=10", 10000),
+    ("idle_return", "--quiet-ms=1", 300_000),
+    ("many_threads", "--threads=40 --quiet-ms=1", 40),
     ("cache_scratch", "--threads=3 --rounds=5 --writes=1000", 15000),
     ("cache_thrash", "--threads=3 --rounds=5 --writes=1000", 15000),
     ("startup", "--starts=3", 3),
@@ -91,6 +105,138 @@ def test_does_what_it_says(
     if "most_alive" in result:
         limit = 64 if "--limit=64" in arguments else 4096
         assert 0 < result["most_alive"] <= limit
+
+
+def test_malloc_test_says_its_peak_and_its_progress(programs: Path) -> None:
+    arguments = "--messages=50 --objects=100 --min=64 --max=64 --queue=4 --marks=10"
+    result = run(programs / "malloc_test", arguments)
+    assert 6400 <= result["peak_live_bytes"] <= 4 * 6400
+    assert len(result["marks"]) == 10
+    assert result["marks"] == sorted(result["marks"])
+    assert result["marks"][0] > 0
+
+
+def test_idle_return_follows_its_memory(programs: Path) -> None:
+    arguments = "--size=512 --count=20000 --keep=100 --quiet-ms=30 --step-ms=10"
+    result = run(programs / "idle_return", arguments)
+    labels = [sample["label"] for sample in result["memory"]]
+    assert labels == ["start", "peak", "freed", "quiet", "quiet", "quiet"]
+    start, peak = result["memory"][0], result["memory"][1]
+    # Ten megabytes, every byte of them written.
+    assert peak["rss_kib"] - start["rss_kib"] >= 9900
+    assert result["survivor_bytes"] == 200 * 512
+    # Two hundred objects that stand far apart: on one page each, or two.
+    assert 200 * 4 <= result["survivor_pages_kib"] <= 400 * 4
+    assert result["table_kib"] == pytest.approx(20000 * 12 / 1024, abs=16)
+
+
+def test_many_threads_exist_at_once(programs: Path) -> None:
+    result = run(programs / "many_threads", "--threads=50 --bytes=65536 --quiet-ms=1")
+    samples = {sample["label"]: sample["rss_kib"] for sample in result["memory"]}
+    assert list(samples) == ["start", "freed", "quiet", "joined"]
+    # Each needs at least a page of stack.
+    assert samples["quiet"] - samples["start"] >= 50 * 4
+    assert result["objects"] % 50 == 0
+
+
+def test_latency_is_ordered_and_bounded_by_the_time_it_took(programs: Path) -> None:
+    result = run(programs / "latency", "--rounds=30000")
+    for key in ("malloc_ns", "free_ns", "clock_ns"):
+        values = [result[key][q] for q in ("p50", "p99", "p99.9", "p99.99", "p99.999", "max")]
+        assert values == sorted(values)
+        assert values[-1] <= result["seconds"] * 1e9 * 1.1
+    assert result["malloc_ns"]["max"] > 0
+
+
+# Sleeps for 20 ms in every two thousandth malloc.
+SLOW = r"""
+#include <dlfcn.h>
+#include <stddef.h>
+#include <unistd.h>
+static _Thread_local int count;
+void* malloc(size_t n) {
+  static void* (*real)(size_t);
+  if (real == NULL) real = (void* (*)(size_t))dlsym(RTLD_NEXT, "malloc");
+  if (++count % 2000 == 0) usleep(20000);
+  return real(n);
+}
+"""
+
+# A lock that every fork leaves locked in the child.
+HANGS = r"""
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stddef.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+int fork(void) {
+  static int (*real)(void);
+  if (real == NULL) real = (int (*)(void))dlsym(RTLD_NEXT, "fork");
+  pthread_mutex_lock(&lock);
+  int pid = real();
+  if (pid != 0) pthread_mutex_unlock(&lock);
+  return pid;
+}
+void* malloc(size_t n) {
+  static void* (*real)(size_t);
+  if (real == NULL) real = (void* (*)(size_t))dlsym(RTLD_NEXT, "malloc");
+  pthread_mutex_lock(&lock);
+  void* p = real(n);
+  pthread_mutex_unlock(&lock);
+  return p;
+}
+"""
+
+
+def compiled(tmp_path: Path, source: str) -> Path:
+    library = tmp_path / "seeded.so"
+    (tmp_path / "seeded.c").write_text(source)
+    subprocess.run(
+        ["gcc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-O1", tmp_path / "seeded.c", "-o", library],
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    return library
+
+
+def failure(program: Path, arguments: str, preload: Path | None = None) -> str:
+    """What a program says that must fail without a result."""
+    done = subprocess.run(
+        [program, *arguments.split()],
+        env=environment(preload),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 1, done.stdout
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_latency_sees_a_slow_call(programs: Path, tmp_path: Path) -> None:
+    library = compiled(tmp_path, SLOW)
+    result = run(programs / "latency", "--rounds=20000 --threads=1", library)
+    assert result["malloc_ns"]["p99.99"] > 19_000_000
+    assert result["malloc_ns"]["p50"] < 10_000_000
+
+
+def test_notices_a_child_that_hangs(programs: Path, tmp_path: Path) -> None:
+    library = compiled(tmp_path, HANGS)
+    arguments = "--forks=1 --workers=1 --child-limit=1"
+    assert "a child hung" in failure(programs / "fork_under_load", arguments, library)
+
+
+@pytest.mark.skipif(shutil.which("xalan") is None, reason="xalan is not installed")
+@pytest.mark.parametrize("preload", libraries(), ids=lambda path: path.stem if path else "glibc")
+def test_xalan_transforms_every_record(programs: Path, preload: Path | None) -> None:
+    result = run(programs / "xalan", "--records=200", preload)
+    assert result["operations"] == 200
+    assert result["cpu_seconds"] > 0
+    # xalan's own, far above that of the program that started it.
+    assert result["peak_rss_kib"] > 8000
+
+
+def test_xalan_notices_a_program_that_does_nothing(programs: Path) -> None:
+    assert "left no" in failure(programs / "xalan", "--records=10 --program=true")
 
 
 def test_pipeline_names_its_mode(programs: Path) -> None:
@@ -167,25 +313,16 @@ void free(void* p) {
         ("random_replacement", "--min=64 --max=64 --slots=100 --rounds=10000"),
         ("malloc_test", "--min=64 --max=64 --messages=1"),
         ("alternation", "--size=64 --rounds=1"),
+        ("threadtest", "--size=64 --threads=1 --rounds=1"),
+        ("phong", "--min=64 --max=64 --threads=1"),
+        ("latency", "--min=64 --max=64 --threads=1"),
+        ("idle_return", "--size=64 --count=1000 --quiet-ms=1"),
+        ("larson", "--min=64 --max=64 --generations=1 --rounds=100"),
+        ("many_threads", "--threads=1 --bytes=1000000 --quiet-ms=1"),
     ],
 )
 def test_notices_an_object_with_two_owners(
     programs: Path, tmp_path: Path, program: str, arguments: str
 ) -> None:
-    library = tmp_path / "broken.so"
-    (tmp_path / "broken.c").write_text(BROKEN)
-    subprocess.run(
-        ["gcc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-O1", tmp_path / "broken.c", "-o", library],
-        check=True,
-        timeout=TIMEOUT_S,
-    )
-    done = subprocess.run(
-        [programs / program, *arguments.split()],
-        env=environment(library),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 1, done.stdout
-    assert "overwritten" in done.stderr
-    assert done.stdout == ""
+    library = compiled(tmp_path, BROKEN)
+    assert "overwritten" in failure(programs / program, arguments, library)

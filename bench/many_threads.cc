@@ -1,0 +1,104 @@
+// Very many threads, each of which allocates 64 KiB in objects of mixed sizes, frees them and
+// sleeps: what does the allocator keep for each?
+//
+// Source: servers with pools of thousands of threads, whose users find the memory again in the
+// caches of threads that sleep (mimalloc issue 333, jemalloc issue 2688). The sample before the
+// first thread starts is the base; stacks are small, and the same under every allocator. All
+// threads exist at the same time. An operation is one thread; the time means nothing.
+#include <condition_variable>
+#include <mutex>
+
+#include "memory.h"
+
+namespace {
+
+// Mixed, up to where most programs' objects end.
+constexpr uint64_t kSizes[] = {16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048};
+constexpr size_t kStack = 128 << 10;
+
+struct Shared {
+  uint64_t bytes;
+  std::atomic<uint64_t> finished{0};
+  std::atomic<uint64_t> freed{0};
+  std::mutex lock;
+  std::condition_variable end;
+  bool ended = false;
+};
+
+// On the stack only what is needed: what lies there counts as memory of the thread.
+void work(Shared& shared) {
+  struct Link {
+    Link* next;
+    uint64_t number;
+  };
+  Link* first = nullptr;
+  uint64_t count = 0;
+  for (uint64_t held = 0; held < shared.bytes; count++) {
+    uint64_t size = kSizes[count % std::size(kSizes)];
+    auto* link = static_cast<Link*>(bench::allocate(size));
+    *link = {first, count};
+    first = link;
+    held += size;
+  }
+  for (uint64_t left = count; left > 0; left--) {
+    Link* link = first;
+    if (link == nullptr || link->number != left - 1) bench::fail("an object was overwritten");
+    first = link->next;
+    bench::release(link);
+  }
+  shared.freed.fetch_add(count);
+}
+
+void* thread_main(void* argument) {
+  Shared& shared = *static_cast<Shared*>(argument);
+  work(shared);
+  shared.finished.fetch_add(1);
+  std::unique_lock<std::mutex> guard(shared.lock);
+  shared.end.wait(guard, [&] { return shared.ended; });
+  return nullptr;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Arguments arguments(argc, argv);
+  uint64_t count = arguments.number("threads", 10'000, 1, 1'000'000);
+  Shared shared;
+  shared.bytes = arguments.number("bytes", 64 << 10, 16, 1 << 30);
+  uint64_t quiet_ms = arguments.number("quiet-ms", 1000, 1, 3'600'000);
+  arguments.finish();
+
+  bench::Team team;
+  bench::MemoryLog memory;
+  bench::Table<pthread_t> threads(count);
+  memory.sample("start");
+  double seconds = team.run_here([&] {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, kStack);
+    for (uint64_t i = 0; i < count; i++) {
+      if (pthread_create(&threads[i], &attributes, thread_main, &shared) != 0) {
+        bench::fail("thread %" PRIu64 " did not start: this system allows fewer", i);
+      }
+    }
+    pthread_attr_destroy(&attributes);
+    while (shared.finished.load() != count) bench::sleep_ms(1);
+  });
+  memory.sample("freed");
+  bench::sleep_ms(quiet_ms);
+  memory.sample("quiet");
+  {
+    std::lock_guard<std::mutex> guard(shared.lock);
+    shared.ended = true;
+  }
+  shared.end.notify_all();
+  for (pthread_t thread : threads) pthread_join(thread, nullptr);
+  memory.sample("joined");
+  if (shared.freed.load() % count != 0 || shared.freed.load() == 0)
+    bench::fail("objects were lost");
+  bench::Result("many_threads", seconds, count, team)
+      .number("objects", static_cast<double>(shared.freed.load()))
+      .json("memory", memory.json())
+      .word("mode", "waiting")
+      .print();
+}
