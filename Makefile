@@ -34,6 +34,7 @@ test:
 peers:
 	@tools/peers.sh
 
+# BENCH=full for the long set, or any of tools/bench.py's arguments: BENCH="--update --rows 'larson*'".
 bench: all peers
 	@tools/setup.sh bench
 	@$(MAKE) --no-print-directory $(VENV)/ready
@@ -41,10 +42,10 @@ bench: all peers
 	@$(PYTHON) tools/bench.py $(BENCH)
 	@$(MAKE) --no-print-directory results
 
-# docs/results.md and its picture, from what the last bench measured.
+# docs/results.md and its pictures, from what the last bench measured.
 results: $(VENV)/ready
-	@$(PYTHON) tools/results.py
 	@$(PYTHON) tools/picture.py
+	@$(PYTHON) tools/results.py
 
 install: all
 	@DESTDIR=$(DESTDIR) cmake --install build

@@ -1,19 +1,33 @@
 #!/usr/bin/env python3
-"""Draws docs/images/results.svg from build/bench.json: a line a workload, a mark an allocator."""
+"""Draws the pictures of docs/results.md and the README from build/bench.json."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import matplotlib
 import typer
-from bench_report import METRICS, Json, metric_table
+from bench_pictures import (
+    PICTURES,
+    Field,
+    idle,
+    latency,
+    overview,
+    scaling,
+    sizes,
+    start,
+    sweeps,
+)
+from bench_report import Json
+from matplotlib import pyplot
 
 matplotlib.use("svg")
-from matplotlib import pyplot
+# Letters as letters: a fifth of the size, and the text can be searched.
+matplotlib.rcParams["svg.fonttype"] = "none"
+matplotlib.rcParams["svg.hashsalt"] = "loft"
 
 ROOT = Path(__file__).resolve().parent.parent
 COLOURS = {
@@ -26,33 +40,31 @@ COLOURS = {
     "tbbmalloc": "#8c564b",
     "glibc": "#7f7f7f",
 }
+FIELDS_IN_A_ROW = 3
 
 
-def ratio_in(text: str) -> float | None:
-    try:
-        return float(text.split()[0])
-    except ValueError:
-        return None
+def save(data: Json, figure: Any, out: Path) -> None:
+    header = data["header"]
+    figure.suptitle(f"{header['cpu']}, {header['cores']} CPUs, {header['date']}", fontsize=8)
+    figure.tight_layout()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    # No creation date inside: the same figures draw the same file.
+    figure.savefig(out, metadata={"Date": None})
+    pyplot.close(figure)
 
 
-def draw(data: Json, out: Path) -> None:
-    table = metric_table(data, METRICS[0])
-    if table is None:
-        raise ValueError("no row of the first metric")
-    names = table.columns[1:-1]
-    rows = [(label, cells) for label, cells in table.rows if not label.startswith("geometric")]
-    figure, axes = pyplot.subplots(figsize=(9, 0.27 * len(rows) + 1.4))
-    for name in [n for n in names if n in COLOURS]:
-        column = names.index(name)
-        points = [
-            (ratio, position)
-            for position, (_, cells) in enumerate(rows)
-            if (ratio := ratio_in(cells[column].text)) is not None
-        ]
+def draw_overview(data: Json, out: Path) -> bool:
+    title, rows, points = overview(data)
+    if not rows:
+        return False
+    figure, axes = pyplot.subplots(figsize=(9, 0.2 * len(rows) + 1.4))
+    for name, found in points.items():
+        if name not in COLOURS:
+            continue
         axes.scatter(
-            [x for x, _ in points],
-            [y for _, y in points],
-            s=70 if name == "loft" else 22,
+            [x for x, _ in found],
+            [y for _, y in found],
+            s=60 if name == "loft" else 18,
             color=COLOURS[name],
             label=name,
             zorder=3 if name == "loft" else 2,
@@ -62,28 +74,86 @@ def draw(data: Json, out: Path) -> None:
     ticks = [0.1, 0.2, 0.5, 1, 2, 3]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=7)
-    axes.invert_yaxis()
+    axes.set_yticks(range(len(rows)), rows, fontsize=7)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(axis="y", linewidth=0.3)
-    axes.set_xlabel(f"{table.title}: ratio to the best peer of the row (right is better)")
-    header = data["header"]
-    axes.set_title(f"{header['cpu']}, {header['cores']} cores, {header['date']}", fontsize=8)
+    axes.set_xlabel(f"{title}: ratio to the best peer of the row (right is better)")
     axes.legend(fontsize=7, loc="lower left")
-    figure.tight_layout()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    # No creation date inside: the same figures draw the same file.
-    figure.savefig(out, metadata={"Date": None})
+    save(data, figure, out)
+    return True
+
+
+def draw_field(axes: Any, shown: Field) -> None:
+    for name, line in shown.lines.items():
+        if name in COLOURS:
+            points = sorted(line)
+            axes.plot(
+                [x for x, _ in points],
+                [y for _, y in points],
+                color=COLOURS[name],
+                label=name,
+                linewidth=2.2 if name == "loft" else 1,
+                marker="o" if len(points) < 12 else None,
+                markersize=3,
+                zorder=3 if name == "loft" else 2,
+            )
+    if shown.log_x:
+        axes.set_xscale("log", base=2)
+    if shown.log_y:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    if shown.ticks:
+        axes.set_xticks(range(len(shown.ticks)), shown.ticks)
+    axes.set_title(shown.title, fontsize=8)
+    axes.set_xlabel(shown.x, fontsize=7)
+    axes.set_ylabel(shown.y, fontsize=7)
+    axes.tick_params(labelsize=7)
+    axes.grid(linewidth=0.3)
+
+
+def draw_fields(data: Json, fields: list[Field], out: Path) -> bool:
+    if not fields:
+        return False
+    wide = min(len(fields), FIELDS_IN_A_ROW)
+    high = (len(fields) + wide - 1) // wide
+    size = (9, 3.2 * high) if wide > 1 else (7, 3.6)
+    figure, grid = pyplot.subplots(high, wide, figsize=size, squeeze=False)
+    places = list(grid.flat)
+    for axes, shown in zip(places, fields, strict=False):
+        draw_field(axes, shown)
+    for axes in places[len(fields) :]:
+        axes.set_axis_off()
+    places[0].legend(fontsize=6)
+    save(data, figure, out)
+    return True
 
 
 def main(
     source: Annotated[Path, typer.Option(help="what bench.py wrote")] = ROOT / "build/bench.json",
-    out: Annotated[Path, typer.Option(help="the drawing")] = ROOT / "docs/images/results.svg",
+    out: Annotated[Path, typer.Option(help="the folder")] = ROOT / "docs/images",
 ) -> None:
-    """Draws docs/images/results.svg from build/bench.json."""
+    """Draws the pictures of docs/results.md and the README from build/bench.json."""
     if not source.exists():
         print(f"picture: no {source}; run make bench first", file=sys.stderr)
         raise typer.Exit(2)
-    draw(json.loads(source.read_text()), out)
+    data: Json = json.loads(source.read_text())
+    fields = {
+        "scaling.svg": scaling(data),
+        "sizes.svg": sizes(data),
+        "start.svg": start(data),
+        "idle.svg": idle(data),
+        "latency.svg": latency(data),
+        "sweeps.svg": sweeps(data),
+    }
+    for name in PICTURES:
+        if name in fields:
+            drawn = draw_fields(data, fields[name], out / name)
+        else:
+            drawn = draw_overview(data, out / name)
+        # What an earlier set of runs had shown must not stand beside this one.
+        if not drawn:
+            (out / name).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

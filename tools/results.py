@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""Writes docs/results.md from build/bench.json, as tools/bench.py left it."""
+"""Writes docs/results.md from build/bench.json, as tools/bench.py left it.
+
+The pictures it links are drawn by tools/picture.py, before.
+"""
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import sys
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from bench_pictures import PICTURES
 from bench_report import Json, Table, header_lines, remarks
-from bench_tables import tables
+from bench_tables import losses, tables
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,7 +34,49 @@ def markdown_table(table: Table) -> list[str]:
     return [*lines, ""]
 
 
-def page(data: Json) -> str:
+# Patterns of row and table, and why loft is behind there.
+Reason = tuple[str, str, str]
+
+
+def read_reasons(path: Path) -> list[Reason]:
+    if not path.exists():
+        return []
+    given = tomllib.loads(path.read_text())["loss"]
+    return [(each["row"], each.get("table", "*"), each["reason"]) for each in given]
+
+
+def loss_lines(data: Json, reasons: list[Reason]) -> list[str]:
+    lines = [
+        "## Where loft is behind",
+        "",
+        "Every row of throughput, peak memory, latency, memory at rest and start-up in which the "
+        "best peer is ahead by more than the tables call level, the worst first. The reasons are "
+        "from `docs/losses.toml`.",
+        "",
+    ]
+    found = losses(data)
+    if not found:
+        return [*lines, "Nowhere.", ""]
+    lines += [
+        "| workload | of what | as good as the best peer | why |",
+        "| --- | --- | --- | --- |",
+    ]
+    for loss in found:
+        why = [
+            reason
+            for row, table, reason in reasons
+            if fnmatch.fnmatchcase(loss.row, row) and fnmatch.fnmatchcase(loss.table, table)
+        ]
+        lines.append(f"| {loss.row} | {loss.table} | {loss.gain:.2f} | {' '.join(why)} |")
+    return [*lines, ""]
+
+
+def picture_lines(images: Path) -> list[str]:
+    there = [(name, text) for name, text in PICTURES.items() if (images / name).exists()]
+    return [line for name, text in there for line in (f"![{text}](images/{name})", "")]
+
+
+def page(data: Json, reasons: list[Reason], images: Path) -> str:
     lines = [
         "# Results",
         "",
@@ -36,11 +84,13 @@ def page(data: Json) -> str:
         "by hand. A ratio compares with the best of the peers "
         f"({', '.join(data['peers'])}) on the same row: the median over the interleaved rounds of "
         "the ratio within each round, with half the range between the quartiles as its spread. "
-        "A loss of loft is **bold** with ▼.",
+        "A loss of loft is **bold** with ▼. [benchmarks.md](benchmarks.md) says how to read this.",
         "",
     ]
     lines += [f"- {line}" for line in header_lines(data)]
     lines.append("")
+    lines += picture_lines(images)
+    lines += loss_lines(data, reasons)
     for table in tables(data):
         lines += markdown_table(table)
     said = remarks(data)
@@ -52,19 +102,24 @@ def page(data: Json) -> str:
         "Each under `LD_PRELOAD` of the allocator, from `build/bench`:",
         "",
     ]
-    lines += [f"- {row['name']}: `{row['command']}`" for row in data["rows"]]
+    lines += [
+        f"- {row['name']}: `{row['command']}`, {row['date']}, loft {row['commit']}"
+        for row in data["rows"]
+    ]
     return "\n".join(lines) + "\n"
 
 
 def main(
     source: Annotated[Path, typer.Option(help="what bench.py wrote")] = ROOT / "build/bench.json",
     out: Annotated[Path, typer.Option(help="the page")] = ROOT / "docs/results.md",
+    why: Annotated[Path, typer.Option(help="reasons of losses")] = ROOT / "docs/losses.toml",
 ) -> None:
     """Writes docs/results.md from build/bench.json."""
     if not source.exists():
         print(f"results: no {source}; run make bench first", file=sys.stderr)
         raise typer.Exit(2)
-    out.write_text(page(json.loads(source.read_text())))
+    data: Json = json.loads(source.read_text())
+    out.write_text(page(data, read_reasons(why), out.parent / "images"))
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def test_an_interrupted_set_goes_on(
     out = tmp_path / "out.json"
     working: Any = vars(bench)["run_program"]
 
-    def stop(command: list[str], library: Path | None, extra: object) -> Json:
+    def stop(command: list[str], library: Path | None, extra: object) -> Any:
         if len(programs) == 2:
             raise KeyboardInterrupt
         return working(command, library, extra)
