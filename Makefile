@@ -38,7 +38,7 @@ peers:
 bench: all peers
 	@tools/setup.sh bench
 	@$(MAKE) --no-print-directory $(VENV)/ready
-	@cmake --build --preset release
+	@cmake --build --preset release --target loft_bench
 	@$(PYTHON) tools/bench.py $(BENCH)
 	@$(MAKE) --no-print-directory results
 

@@ -54,7 +54,8 @@ inline void sleep_ms(uint64_t ms) {
   }
 }
 
-// The pages that objects stand on, in KiB. `object(i)` gives a pointer and a size of a page at most.
+// The pages that objects stand on, in KiB. `object(i)` gives a pointer and a size of a page at
+// most.
 template <typename Object>
 uint64_t pages_kib(size_t count, const Object& object) {
   constexpr uintptr_t kPage = 4096;

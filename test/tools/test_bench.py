@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import bench
 import bench_counters
 import bench_machine
 import bench_rows
@@ -15,8 +16,6 @@ from bench_programs import Failed
 from bench_report import METRICS, Json, header_lines, metric_table
 from bench_rows import Kind, Row
 from rich.progress import Progress
-
-import bench
 
 ROW = Row("a row", bench_rows.ONE, 1, "program --count=1")
 OTHER = Row("another", bench_rows.ONE, 1, "program --count=2")
