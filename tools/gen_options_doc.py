@@ -46,12 +46,13 @@ MODULE_INTRODUCTION = '''\
 """loft's options. Written by `tools/gen_options_doc.py` from the table in `src/base/options.h`;
 edit that."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Option(NamedTuple):
-    """One option; without choices its value is a number of bytes."""
+    """One option; without choices its value is a number of `unit`s."""
 
+    unit: Literal["", "bytes", "milliseconds"]
     choices: tuple[str, ...]
     default: str
     help: str
@@ -59,6 +60,9 @@ class Option(NamedTuple):
 
 OPTIONS = {
 '''
+
+
+UNITS = {"kBytes": "bytes", "kMilliseconds": "milliseconds"}
 
 
 @dataclass(frozen=True)
@@ -72,13 +76,15 @@ class Option:
     help: str
 
     def accepted(self) -> str:
-        if self.kind == "kBytes":
-            return "bytes"
+        if self.kind in UNITS:
+            return UNITS[self.kind]
         return ", ".join(f"`{choice}`" for choice in self.choices)
 
     def default_text(self) -> str:
         if self.kind == "kBytes":
             return short_bytes(self.default)
+        if self.kind == "kMilliseconds":
+            return str(self.default)
         return self.choices[self.default]
 
     def row(self) -> str:
@@ -89,10 +95,11 @@ class Option:
         )
 
     def entry(self) -> str:
-        choices = "" if self.kind == "kBytes" else ", ".join(f'"{c}"' for c in self.choices)
+        choices = "" if self.kind in UNITS else ", ".join(f'"{c}"' for c in self.choices)
         help_lines = "".join(f'        "{line}"\n' for line in wrapped(self.help))
+        unit = UNITS.get(self.kind, "")
         return (
-            f'    "{self.name}": Option(\n        ({choices}),\n'
+            f'    "{self.name}": Option(\n        "{unit}",\n        ({choices}),\n'
             f'        "{self.default_text()}",\n{help_lines.rstrip()},\n    ),\n'
         )
 

@@ -98,6 +98,23 @@ LOFT_API size_t loft_malloc_usable_size(const void* object) LOFT_NOEXCEPT;
 // back, else 0.
 LOFT_API int loft_malloc_trim(size_t pad) LOFT_NOEXCEPT;
 
+// What loft_purge could not reach.
+typedef struct loft_unreached_t {
+  uint64_t threads;  // that were running, so that nobody could act for them
+  uint64_t bytes;    // about what their caches held
+} loft_unreached_t;
+
+// Gives back to the system all memory that is free: of this thread, of threads that wait in the
+// kernel, of threads that have ended, and what no thread holds. Threads that run keep their caches;
+// `*unreached` tells how much that is (NULL: not wanted). Returns the bytes that were given back.
+LOFT_API uint64_t loft_purge(loft_unreached_t* unreached) LOFT_NOEXCEPT;
+
+// For event loops, before and after a wait that may be long: from begin on, what the calling thread
+// caches is at the disposal of others, and what is sent to it is taken in for it. Its next call of
+// loft ends that, too.
+LOFT_API void loft_idle_begin(void) LOFT_NOEXCEPT;
+LOFT_API void loft_idle_end(void) LOFT_NOEXCEPT;
+
 // C23: loft_free for a caller that knows the size (and alignment) it asked for. Wrong values are
 // undefined behaviour.
 LOFT_API void loft_free_sized(void* object, size_t size) LOFT_NOEXCEPT;

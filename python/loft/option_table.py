@@ -1,12 +1,13 @@
 """loft's options. Written by `tools/gen_options_doc.py` from the table in `src/base/options.h`;
 edit that."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Option(NamedTuple):
-    """One option; without choices its value is a number of bytes."""
+    """One option; without choices its value is a number of `unit`s."""
 
+    unit: Literal["", "bytes", "milliseconds"]
     choices: tuple[str, ...]
     default: str
     help: str
@@ -14,39 +15,65 @@ class Option(NamedTuple):
 
 OPTIONS = {
     "stats": Option(
+        "",
         ("0", "1", "json"),
         "0",
         "print statistics to standard error when the process exits",
     ),
     "foreign": Option(
+        "",
         ("abort", "ignore"),
         "abort",
         "what to do after reporting a pointer that loft did not allocate: stop the program, or "
         "let the call do nothing",
     ),
     "cache_bytes": Option(
+        "bytes",
         (),
         "2M",
         "bytes of free objects that one thread's cache may hold",
     ),
     "batch_bytes": Option(
+        "bytes",
         (),
         "16K",
         "bytes of objects freed for one slab of another heap before they are sent home",
     ),
     "outbox_bytes": Option(
+        "bytes",
         (),
         "64K",
         "bytes of objects a thread keeps packed for other heaps before it posts them",
     ),
     "drain_bytes": Option(
+        "bytes",
         (),
         "1M",
         "bytes of returned objects that one refill takes in",
     ),
     "dirty_bytes": Option(
+        "bytes",
         (),
         "256M",
         "bytes of free spans that stay resident for reuse before the largest are given back",
+    ),
+    "decay_ms": Option(
+        "milliseconds",
+        (),
+        "500",
+        "how long memory that nobody needed stays resident before it is given back; 0 keeps it",
+    ),
+    "thp": Option(
+        "",
+        ("auto", "never", "prefer"),
+        "auto",
+        "huge pages: whether the system may back the heap with them; auto keeps them out, so that "
+        "no process grows by them, prefer asks for them and gives back nothing smaller",
+    ),
+    "keeper": Option(
+        "",
+        ("off", "on"),
+        "on",
+        "whether a thread of loft's own may give memory back while the program does nothing",
     ),
 }

@@ -21,10 +21,12 @@ def _checked(setting: str) -> tuple[str, str]:
         raise UserError(f"--option {setting}: write name=value, such as stats=1")
     if name not in OPTIONS:
         raise UserError(f"no option is named {name!r}; there are {', '.join(OPTIONS)}")
-    choices = OPTIONS[name].choices
-    if choices and value not in choices:
-        raise UserError(f"{name}={value}: accepted is {', '.join(choices)}")
-    if not choices and not _is_byte_count(value):
+    option = OPTIONS[name]
+    if option.choices and value not in option.choices:
+        raise UserError(f"{name}={value}: accepted is {', '.join(option.choices)}")
+    if option.unit == "milliseconds" and not re.fullmatch(r"[0-9]{1,19}", value):
+        raise UserError(f"{name}={value}: accepted is a number of milliseconds, such as 500")
+    if option.unit == "bytes" and not _is_byte_count(value):
         raise UserError(f"{name}={value}: accepted is a number of bytes, such as 4096, 64K or 2M")
     return name, value
 
@@ -38,6 +40,6 @@ def table() -> str:
     """The options for a help text, one a line."""
     width = max(map(len, OPTIONS))
     return "\n".join(
-        f"{name:{width}}  {'|'.join(option.choices) or 'bytes'}, default {option.default}"
+        f"{name:{width}}  {'|'.join(option.choices) or option.unit}, default {option.default}"
         for name, option in OPTIONS.items()
     )

@@ -8,7 +8,9 @@
 #include "api/process.h"  // for keep_process_hooks
 #include "api/surface.h"
 #include "cache/allocate.h"
+#include "cache/lifecycle.h"
 #include "cache/object.h"
+#include "cache/quiet.h"
 #include "observe/stats.h"
 
 void* loft_malloc(size_t size) noexcept { return loft::allocate(size); }
@@ -42,6 +44,18 @@ void* loft_pvalloc(size_t size) noexcept { return loft::allocate_whole_pages(siz
 size_t loft_malloc_usable_size(const void* object) noexcept { return loft::usable_size(object); }
 
 int loft_malloc_trim(size_t pad) noexcept { return loft::trim(pad) != 0 ? 1 : 0; }
+
+uint64_t loft_purge(loft_unreached_t* unreached) noexcept {
+  size_t threads = 0;
+  size_t bytes = 0;
+  const size_t given_back = loft::purge_everything(&threads, &bytes);
+  if (unreached != nullptr) *unreached = {threads, bytes};
+  return given_back;
+}
+
+void loft_idle_begin() noexcept { loft::quiet::begin_wait(); }
+
+void loft_idle_end() noexcept { loft::lifecycle::attach(); }
 
 void loft_free_sized(void* object, size_t) noexcept { loft::deallocate(object); }
 

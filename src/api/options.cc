@@ -44,6 +44,17 @@ const Option* find(std::string_view name) {
   return nullptr;
 }
 
+bool parse_number(std::string_view text, uint64_t& number) {
+  if (text.empty()) return false;
+  number = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return false;
+    if (__builtin_mul_overflow(number, 10u, &number)) return false;
+    if (__builtin_add_overflow(number, static_cast<unsigned>(c - '0'), &number)) return false;
+  }
+  return true;
+}
+
 bool parse_bytes(std::string_view text, uint64_t& bytes) {
   unsigned shift = 0;
   if (!text.empty()) {
@@ -65,14 +76,7 @@ bool parse_bytes(std::string_view text, uint64_t& bytes) {
     }
     if (shift != 0) text = head(text, text.size() - 1);
   }
-  if (text.empty()) return false;
-  uint64_t n = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return false;
-    if (__builtin_mul_overflow(n, 10u, &n)) return false;
-    if (__builtin_add_overflow(n, static_cast<unsigned>(c - '0'), &n)) return false;
-  }
-  return !__builtin_mul_overflow(n, uint64_t{1} << shift, &bytes);
+  return parse_number(text, bytes) && !__builtin_mul_overflow(bytes, uint64_t{1} << shift, &bytes);
 }
 
 // Calls `visit(position, word)` for the words of "word|word" until it returns true.
@@ -88,6 +92,7 @@ bool any_choice(std::string_view choices, Visit visit) {
 
 bool parse(const Option& option, std::string_view text, uint64_t& value) {
   if (option.kind == OptionKind::kBytes) return parse_bytes(text, value);
+  if (option.kind == OptionKind::kMilliseconds) return parse_number(text, value);
   return any_choice(option.choices, [&](uint64_t position, std::string_view word) {
     if (word == text) value = position;
     return word == text;
@@ -117,6 +122,8 @@ void warn_bad_value(std::string_view source, const Option& option, std::string_v
   append_quoted(line, value) << " is ignored: accepted is ";
   if (option.kind == OptionKind::kBytes) {
     line << "a number of bytes, with K, M or G behind it if wanted";
+  } else if (option.kind == OptionKind::kMilliseconds) {
+    line << "a number of milliseconds";
   } else {
     line << option.choices;
   }
@@ -156,7 +163,7 @@ size_t option_text(std::string_view name, char* text, size_t size) {
   if (option == nullptr) return 0;
   const uint64_t value = loft::get(*option->value);
   Text whole;
-  if (option->kind == OptionKind::kBytes) {
+  if (option->kind != OptionKind::kChoice) {
     whole << value;
   } else {
     any_choice(option->choices, [&](uint64_t position, std::string_view word) {

@@ -2,11 +2,15 @@
 
 #include "api/info.h"
 #include "api/options.h"
+#include "keeper/keeper.h"
 
 namespace loft {
 
 // 101 is the first priority that is not the implementation's own; the system floor takes it.
-[[gnu::constructor(102)]] void process_starts() { load_options(); }
+[[gnu::constructor(102)]] void process_starts() {
+  load_options();
+  keeper::enable();
+}
 
 namespace {
 

@@ -19,6 +19,9 @@ constexpr unsigned highest_bit(uint64_t n) {
   return 63u - static_cast<unsigned>(__builtin_clzll(n));
 }
 
+// How many ones there are below the lowest zero.
+constexpr unsigned trailing_ones(uint64_t n) { return ~n == 0 ? 64 : lowest_bit(~n); }
+
 // Population count by parallel sums: the baseline instruction set has none, and the library routine
 // that the compiler would call instead walks a table.
 constexpr unsigned count_bits(uint64_t n) {

@@ -22,6 +22,15 @@
 // loader keeps for libraries that arrive by dlopen.
 #define LOFT_TLS_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
+// Whether this is a build for the thread sanitizer, in either compiler's words.
+#if defined(__SANITIZE_THREAD__)
+#define LOFT_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define LOFT_THREAD_SANITIZER 1
+#endif
+#endif
+
 namespace loft {
 
 // Debug builds verify the invariants written beside each struct; release builds compile them away.

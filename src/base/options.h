@@ -10,9 +10,10 @@
 
 namespace loft {
 
-enum class OptionKind { kBytes, kChoice };
+enum class OptionKind { kBytes, kMilliseconds, kChoice };
 
-// X(kind, name, default, choices, help). Byte values take the suffixes K, M and G. `choices` names
+// X(kind, name, default, choices, help). Byte values take the suffixes K, M and G. Milliseconds are
+// a plain number. `choices` names
 // the accepted words, the value is the position of the word.
 #define LOFT_OPTIONS(X)                                                                          \
   X(kChoice, stats, 0, "0|1|json", "print statistics to standard error when the process exits")  \
@@ -26,7 +27,17 @@ enum class OptionKind { kBytes, kChoice };
     "bytes of objects a thread keeps packed for other heaps before it posts them")               \
   X(kBytes, drain_bytes, 1 << 20, "", "bytes of returned objects that one refill takes in")      \
   X(kBytes, dirty_bytes, 256 << 20, "",                                                          \
-    "bytes of free spans that stay resident for reuse before the largest are given back")
+    "bytes of free spans that stay resident for reuse before the largest are given back")        \
+  X(kMilliseconds, decay_ms, 500, "",                                                            \
+    "how long memory that nobody needed stays resident before it is given back; 0 keeps it")     \
+  X(kChoice, thp, 0, "auto|never|prefer",                                                        \
+    "huge pages: whether the system may back the heap with them; auto keeps them out, so that "  \
+    "no process grows by them, prefer asks for them and gives back nothing smaller")             \
+  X(kChoice, keeper, 1, "off|on",                                                                \
+    "whether a thread of loft's own may give memory back while the program does nothing")
+
+// The choices of `thp`.
+enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };
 
 struct Options {
 #define LOFT_OPTION_FIELD(kind, name, value, choices, help) Atomic<uint64_t> name{value};

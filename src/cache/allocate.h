@@ -20,8 +20,8 @@ namespace loft {
 LOFT_NOINLINE void* allocate_beyond_table(size_t size);
 LOFT_NOINLINE void* allocate_from_empty(size_t size);
 LOFT_NOINLINE void deallocate_slow(void* p);
-LOFT_NOINLINE void deallocate_unbatched(Thread* thread, void* p);
-LOFT_NOINLINE void send_full_batch(Thread* thread, size_t place);
+LOFT_NOINLINE void deallocate_unbatched(void* p);
+LOFT_NOINLINE void send_full_batch(size_t place);
 LOFT_NOINLINE void report_bad_batch_add(const void* p);  // does not return
 
 // A field of the thread's block by its offset. LOFT_FORGET between two uses keeps base and offset
@@ -40,7 +40,7 @@ template <AllocateSlow kBeyondTable = allocate_beyond_table,
 LOFT_ALWAYS_INLINE void* allocate(size_t size) {
   const size_t last = size - 1;  // zero wraps and leaves with the large ones
   if (LOFT_LIKELY(last < kTableMax)) {
-    Thread* thread = self;
+    Thread* thread = this_thread();
     size_t bin = thread->bin_of[last / kAlignment];
     void** top = field<void**>(thread, bin + offsetof(Bin, top));
     void* object = *top;
@@ -56,8 +56,11 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
 // The remote half of free: sets the object's bit in the open batch of its slab. No lock, no atomic,
 // and the object itself is not touched.
 LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
-  const size_t place = batch_set(slab);
-  if (LOFT_UNLIKELY(thread->batch_keys[place] != slab)) return deallocate_unbatched(thread, p);
+  size_t place = batch_set(slab);
+  if (LOFT_UNLIKELY(thread->batch_keys[place] != slab)) {
+    place += kBatchSets;
+    if (LOFT_UNLIKELY(thread->batch_keys[place] != slab)) return deallocate_unbatched(p);
+  }
   Batch* batch = &thread->batches[place];
   LOFT_FORGET(batch);
   const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch->base) * batch->inverse;
@@ -69,7 +72,7 @@ LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
     return report_bad_batch_add(p);
   }
   word = after;
-  if (LOFT_UNLIKELY(--batch->room == 0)) return send_full_batch(thread, place);
+  if (LOFT_UNLIKELY(--batch->room == 0)) return send_full_batch(place);
 }
 
 // free: keeps errno. Misuse that is seen stops the program with one line.
@@ -77,7 +80,7 @@ LOFT_ALWAYS_INLINE void deallocate(void* p) {
   const uint64_t position = pagemap.position(p);
   if (LOFT_UNLIKELY(position >= pagemap.limit)) return deallocate_slow(p);
   const Entry entry = pagemap.at_position(position);
-  Thread* thread = self;
+  Thread* thread = this_thread();
   if (LOFT_UNLIKELY(entry.owner() != thread->owner)) {
     return add_to_batch(thread, p, entry.index());
   }
@@ -102,5 +105,9 @@ size_t usable_size(const void* p);       // 0 for nullptr
 // Sends home and gives back what can be reached from this thread. Bytes given to the system,
 // keeping about `pad` bytes of free spans.
 size_t trim(size_t pad);
+
+// The same for every thread that can be reached. *unreached_threads and *unreached_bytes tell of
+// the others.
+size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes);
 
 }  // namespace loft

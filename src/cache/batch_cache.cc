@@ -61,6 +61,8 @@ size_t place_for(Thread* thread, Entry entry) {
   return place;
 }
 
+void send_words(Thread* thread, size_t place, Batch& batch);
+
 // Puts the batch's words into messages, in the form that needs fewer of them. Returns how many
 // carriers it took.
 unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geometry& shape) {
@@ -105,8 +107,12 @@ void add(Thread* thread, void* p, Entry entry) {
   if (--batch.room == 0) send(thread, place);
 }
 
-void send(Thread* thread, size_t place) {
-  Batch& batch = thread->batches[place];
+void send(Thread* thread, size_t place) { send_words(thread, place, thread->batches[place]); }
+
+namespace {
+
+// `batch`: the thread's own, or a copy of it.
+void send_words(Thread* thread, size_t place, Batch& batch) {
   const Geometry& shape = geometry(thread->batch_classes[place]);
   const uint32_t slab = thread->batch_keys[place];
   const uint32_t objects = batch.count();
@@ -120,9 +126,37 @@ void send(Thread* thread, size_t place) {
   }
 }
 
+}  // namespace
+
+void send_all_hidden(Thread* thread) {
+  while (thread->open_batches != 0) {
+    const size_t place = lowest_bit(thread->open_batches);
+    Batch copy = thread->batches[place];
+    unsigned objects = 0;
+    for (const uint64_t word : copy.words) objects += count_bits(word);
+    copy.room = copy.capacity - objects;
+    if (objects != 0) {
+      send_words(thread, place, copy);
+    } else {
+      close(thread, place);
+    }
+  }
+  if (!thread->outbox.empty()) thread->counters.posts.add(thread->outbox.post());
+}
+
 void send_all(Thread* thread) {
   while (thread->open_batches != 0) send(thread, lowest_bit(thread->open_batches));
   if (!thread->outbox.empty()) thread->counters.posts.add(thread->outbox.post());
+}
+
+void forget_late(Thread* thread) {
+  for (size_t place = 0; place < kBatches; ++place) {
+    Batch& batch = thread->batches[place];
+    // Never opened: its pages need not be touched.
+    if (batch.inverse == 0) continue;
+    batch = Batch{};
+    close(thread, place);
+  }
 }
 
 unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigned wanted) {

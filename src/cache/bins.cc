@@ -14,7 +14,7 @@ namespace {
 // room for more than that, because a refill brings more than was wanted: with 1023 slots each swing
 // met one flush and one refill and took 1.3 times as long; with 64 entries, 1.5 times.
 constexpr size_t kClassBytes = 256 * 1024;
-constexpr unsigned kMaxCapacity = 2047;
+constexpr unsigned kMaxCapacity = kMostSlots - 1;
 constexpr unsigned kMinCapacity = 3;
 constexpr size_t kFirstBytes = 2048;        // a small process keeps its arrays within a few lines
 constexpr size_t kStreamBytes = 64 * 1024;  // what a stream of allocations may grow a bin to
@@ -85,70 +85,27 @@ bool grow(Thread* thread, SizeClass size_class) {
   return set_capacity(thread, size_class, wanted);
 }
 
-// Collects neighbouring objects of the thread's own heap into one bitmap word per visit to a slab.
-class Returner {
- public:
-  explicit Returner(Heap* heap) : heap_(heap) {}
-  ~Returner() { put(); }
-  Returner(const Returner&) = delete;
-  Returner& operator=(const Returner&) = delete;
-
-  void add(void* p, Entry entry) {
-    if (slab_ == nullptr || entry.index() != index_) {
-      put();
-      index_ = entry.index();
-      slab_ = slab::at(entry);
+// Gives objects back: its own heap's to their slabs, others' (which came by turnaround) to their
+// batches. Under the heap's lock.
+void give_back(Thread* thread, void** objects, void** end) {
+  while (objects != end) {
+    const Entry entry = pagemap.of(*objects);
+    if (LOFT_LIKELY(entry.owner() == thread->owner)) {
+      objects = thread->heap->put_run(slab::at(entry), objects, end);
+    } else {
+      batch_cache::add(thread, *objects++, entry);
     }
-    const uint32_t object = slab_->object_starting_at(p);
-    if (LOFT_UNLIKELY(object == Slab::kNoObject)) {
-      slab::report_misuse("free of an interior pointer", p, slab_);
-    }
-    if (object / 64 != word_) {
-      put_bits();
-      word_ = object / 64;
-    }
-    const uint64_t bit = uint64_t{1} << object % 64;
-    if (LOFT_UNLIKELY((freed_ & bit) != 0)) slab::report_misuse("double free of", p, slab_);
-    freed_ |= bit;
   }
+}
 
- private:
-  void put_bits() {
-    if (freed_ != 0) heap_->put_word(slab_, word_, freed_);
-    freed_ = 0;
-  }
-  void put() {
-    if (slab_ != nullptr) put_bits();
-    slab_ = nullptr;
-  }
-
-  Heap* heap_;
-  Slab* slab_ = nullptr;
-  uint32_t index_ = 0;
-  unsigned word_ = 0;
-  uint64_t freed_ = 0;
-};
-
-// Gives the `objects` oldest objects of a bin back: its own heap's to their slabs, others' (which
-// came by turnaround) to their batches.
+// Gives the `objects` oldest objects of a bin back.
 void flush(Thread* thread, SizeClass size_class, unsigned objects) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   thread->counters.flushes.add(1);
   // A fork waits for the lock: in its child, objects are either in the bin or in their slabs.
   const os::Guard guard(thread->heap->lock());
-  {
-    Returner returner(thread->heap);
-    for (unsigned i = 1; i <= objects; ++i) {
-      void* p = state.slots[i];
-      const Entry entry = pagemap.of(p);
-      if (LOFT_LIKELY(entry.owner() == thread->owner)) {
-        returner.add(p, entry);
-      } else {
-        batch_cache::add(thread, p, entry);
-      }
-    }
-  }
+  give_back(thread, state.slots + 1, state.slots + 1 + objects);
   const unsigned rest = count(bin, state) - objects;
   __builtin_memmove(state.slots + 1, state.slots + 1 + objects, rest * sizeof(void*));
   bin.top = state.slots + rest;
@@ -179,8 +136,9 @@ bool make_room(Thread* thread, SizeClass size_class) {
 }
 
 // What the fast path has no instructions for: that p is the start of an object which is neither
-// free in its slab nor in the bin already. The heap is the thread's own, so its bitmaps hold still.
-void check_push(const Bin& bin, const BinState& state, void* p) {
+// free in its slab nor in the bin already.
+void check_push(Heap* heap, const Bin& bin, const BinState& state, void* p) {
+  const os::Guard guard(heap->lock());
   const Slab* slab = slab::at(pagemap.of(p));
   const uint32_t object = slab->object_starting_at(p);
   if (object == Slab::kNoObject) {
@@ -270,7 +228,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   if (state.watched_pushes < kWatchedPushes) {
-    check_push(bin, state, p);
+    check_push(thread->heap, bin, state, p);
     ++state.watched_pushes;
     set_limit(bin, state);
   }
@@ -288,6 +246,44 @@ void flush_all(Thread* thread) {
     if (const unsigned objects = count(thread->bins[c], state); objects != 0) {
       flush(thread, c, objects);
     }
+  }
+}
+
+void withdraw(Thread* thread) {
+  const os::Guard guard(thread->heap->lock());
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    const BinState& state = thread->states[c];
+    void** const top = thread->bins[c].top;
+    // Larger sizes are popped on a path that counts as a slow one: nobody is in the midst of it.
+    void** const end = class_size(c) > kTableMax ? top + 1 : top;
+    // Nothing below the end, or nothing any more: the thread was emptied before and sleeps still.
+    if (state.slots == nullptr || end <= state.slots + 1 || state.slots[1] == nullptr) continue;
+    for (void** slot = state.slots + 1; slot < end;) {
+      const Entry entry = pagemap.of(*slot);
+      if (LOFT_LIKELY(entry.owner() == thread->owner)) {
+        slot = thread->heap->put_run(slab::at(entry), slot, end);
+      } else {
+        batch_cache::send_single(*slot++, entry);
+      }
+    }
+    for (void** slot = state.slots + 1; slot < end; ++slot) *slot = nullptr;
+  }
+}
+
+void settle(Thread* thread) {
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    const BinState& state = thread->states[c];
+    if (state.slots == nullptr) continue;
+    Bin& bin = thread->bins[c];
+    // One object, or two if the thread was in the midst of a free, or none, of a malloc.
+    unsigned objects = 0;
+    while (bin.top - objects > state.slots &&
+           bin.top[-static_cast<ptrdiff_t>(objects)] != nullptr) {
+      ++objects;
+    }
+    if (bin.top - objects == state.slots) continue;
+    __builtin_memmove(state.slots + 1, bin.top - objects + 1, objects * sizeof(void*));
+    bin.top = state.slots + objects;
   }
 }
 

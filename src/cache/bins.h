@@ -26,6 +26,15 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p);
 // Gives all objects of all bins back.
 void flush_all(Thread* thread);
 
+// For a thread that is hidden, under its quiet lock: gives back all objects but the topmost of each
+// bin that malloc pops on its fast path, and leaves the tops where they are, so that a call which
+// the thread was in the midst of ends as if nothing had happened. Their places are null, as below a
+// first object.
+void withdraw(Thread* thread);
+
+// After withdraw: closes the gaps.
+void settle(Thread* thread);
+
 // Gives the arrays of empty bins back.
 void release_arrays(Thread* thread);
 

@@ -3,9 +3,11 @@
 #include <new>
 
 #include "base/list.h"
+#include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/large_cache.h"
+#include "cache/quiet.h"
 #include "heap/registry.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -19,6 +21,11 @@ constinit Thread unattached_thread;
 constinit Thread exited_thread;
 constinit __thread Thread* self = &unattached_thread;
 
+namespace attention {
+constinit Atomic<uint32_t> state{kNobody};
+constinit Atomic<void (*)()> unattended{nullptr};
+}  // namespace attention
+
 namespace lifecycle {
 
 namespace {
@@ -26,6 +33,7 @@ namespace {
 constinit os::Lock lock;  // taken before any heap's
 constinit List<Thread> threads;
 constinit List<Thread> unused;
+constinit Thread* next_visited = nullptr;  // the first one, if null
 constinit bool exit_hook_set = false;
 constinit Atomic<Heap*> shared{nullptr};
 constinit Totals gone{};  // of threads that have ended
@@ -65,10 +73,12 @@ void hand_over(Thread* thread) {
 
 // Under the lock.
 void retire(Thread* thread) {
+  if (next_visited == thread) next_visited = thread->next;
   threads.remove(thread);
   add_counters(gone, thread->counters);
   new (&thread->counters) ThreadCounters{};
   thread->large = LargeCache{};
+  new (&thread->quiet) Quiet{};
   // In a fork's child, the thread may have died between taking a heap and writing down all of it.
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
@@ -82,10 +92,14 @@ void retire(Thread* thread) {
 // allocates in one of them would find no round left: its heap would never be parked.
 void on_exit(void* value) {
   auto* thread = static_cast<Thread*>(value);
+  quiet::retire(thread);
   self = &exited_thread;
   hand_over(thread);
-  const os::Guard guard(lock);
-  retire(thread);
+  {
+    const os::Guard guard(lock);
+    retire(thread);
+  }
+  attention::raise();  // there is a heap to look after
 }
 
 // Under the lock.
@@ -109,9 +123,14 @@ Thread* unused_or_new() {
 }  // namespace
 
 Thread* attach() {
-  Thread* thread = self;
+  Thread* thread = this_thread();
   if (LOFT_LIKELY(thread != &unattached_thread)) {
     return thread == &exited_thread ? nullptr : thread;
+  }
+  if (void* mine = os::thread_exit_value(); mine != nullptr) {
+    thread = static_cast<Thread*>(mine);
+    quiet::wake(thread);
+    return thread;
   }
   {
     const os::Guard guard(lock);
@@ -119,18 +138,57 @@ Thread* attach() {
   }
   if (thread == nullptr) return nullptr;
   self = thread;  // before the call below, which may allocate
-  os::set_thread_exit_value(thread);
+  if (os::set_thread_exit_value(thread)) {
+    const os::Guard guard(thread->quiet.lock);
+    thread->quiet.number = os::thread_number();
+    thread->quiet.place_of_self = &self;
+  }
+  attention::raise();
   return thread;
 }
 
-Thread* attach_heap() {
-  Thread* thread = attach();
-  if (thread == nullptr || thread->heap != nullptr) return thread;
+// Asked again once it is marked: the thread may have been hidden in between, if it was interrupted.
+SlowPath::SlowPath() : thread_(attach()) {
+  while (thread_ != nullptr) {
+    ++thread_->quiet.busy;
+    compiler_fence();
+    if (LOFT_LIKELY(this_thread() == thread_)) return;
+    --thread_->quiet.busy;
+    thread_ = attach();
+  }
+}
+
+SlowPath::~SlowPath() {
+  compiler_fence();
+  if (thread_ != nullptr) --thread_->quiet.busy;
+}
+
+void start_over() {
+  const os::Guard guard(lock);
+  next_visited = nullptr;
+}
+
+bool visit_threads(bool (*visit)(void*, Thread*), void* context) {
+  constexpr unsigned kMost = 512;
+  const os::Guard guard(lock);
+  Thread* thread = next_visited != nullptr ? next_visited : threads.front();
+  bool more = true;
+  for (unsigned looks = 0; more && looks < kMost && thread != nullptr; ++looks) {
+    more = visit(context, thread);
+    thread = thread->next;
+  }
+  next_visited = thread;
+  return thread == nullptr;
+}
+
+bool give_heap(Thread* thread) {
+  if (LOFT_UNLIKELY(thread == nullptr)) return false;
+  if (LOFT_LIKELY(thread->heap != nullptr)) return true;
   Heap* heap = registry::adopt();
-  if (heap == nullptr) return nullptr;
+  if (heap == nullptr) return false;
   thread->heap = heap;
   thread->owner = heap->id();
-  return thread;
+  return true;
 }
 
 Heap* shared_heap() {
@@ -158,7 +216,15 @@ Totals totals() {
 
 namespace {
 
+// The forking thread may wait for locks here, and must not be taken for a quiet one: nor may
+// anybody be acting for it at the moment of the fork.
 void prepare_fork() {
+  if (void* mine = os::thread_exit_value(); mine != nullptr) {
+    auto* thread = static_cast<Thread*>(mine);
+    const os::Guard guard(thread->quiet.lock);
+    ++thread->quiet.busy;
+  }
+  quiet::prepare_fork();
   lock.lock();
   registry::prepare_fork();
   span::prepare_fork();
@@ -172,6 +238,15 @@ void finish_fork(bool child) {
   } else {
     lock.unlock();
   }
+  quiet::finish_fork(child);
+  if (void* mine = os::thread_exit_value(); mine != nullptr) {
+    auto* thread = static_cast<Thread*>(mine);
+    if (child) {
+      thread->quiet.lock.reset();
+      thread->quiet.number = os::thread_number();
+    }
+    --thread->quiet.busy;
+  }
 }
 
 void in_parent() { finish_fork(false); }
@@ -180,6 +255,8 @@ void in_parent() { finish_fork(false); }
 // those threads had collected for other heaps is given up, because a thread may have died between
 // any two stores to a batch or to its outbox.
 void take_over_from_dead(Thread* thread) {
+  thread->quiet.lock.reset();
+  quiet::retire(thread);
   thread->forget_batches();
   hand_over(thread);
   retire(thread);
@@ -187,9 +264,12 @@ void take_over_from_dead(Thread* thread) {
 
 void in_child() {
   finish_fork(true);
+  const Thread* mine = static_cast<Thread*>(os::thread_exit_value());
   for (Thread* thread = threads.front(); thread != nullptr;) {
     Thread* next = thread->next;
-    if (thread != self) take_over_from_dead(thread);
+    // Without a place for it at the system, a thread is known by its `self` alone, and never
+    // hidden.
+    if (thread != mine && thread != this_thread()) take_over_from_dead(thread);
     thread = next;
   }
 }

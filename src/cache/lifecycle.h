@@ -10,8 +10,28 @@ namespace loft::lifecycle {
 // destructors have run, or without memory: then the caller serves itself without a block.
 Thread* attach();
 
-// As above, and the thread has a heap. nullptr without memory or heap ids.
-Thread* attach_heap();
+// A slow path of the calling thread: while one of these lives, nobody may act for the thread.
+class SlowPath {
+ public:
+  SlowPath();
+  ~SlowPath();
+  SlowPath(const SlowPath&) = delete;
+  SlowPath& operator=(const SlowPath&) = delete;
+
+  Thread* thread() const { return thread_; }  // as of attach
+
+ private:
+  Thread* thread_;
+};
+
+// Calls visit(context, thread) for some of the threads there are, the next ones at the next call,
+// until it returns false. They cannot end meanwhile. True if the last thread was among them.
+bool visit_threads(bool (*visit)(void*, Thread*), void* context);
+void start_over();  // the next call begins with the first
+
+// Gives the thread, as attach or a SlowPath found it, a heap if it has none. False without memory
+// or heap ids, and for nullptr.
+bool give_heap(Thread* thread);
 
 // The heap that threads without a block share, under its lock. nullptr without memory.
 Heap* shared_heap();

@@ -1,11 +1,13 @@
 // The slow paths of allocate.h.
 #include "base/options.h"
 #include "cache/allocate.h"
+#include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/large_cache.h"
 #include "cache/lifecycle.h"
 #include "cache/object.h"
+#include "cache/quiet.h"
 #include "heap/registry.h"
 #include "os/fault.h"
 #include "os/os.h"
@@ -17,15 +19,30 @@ namespace loft {
 
 namespace {
 
+// Lets go of all that the thread holds of its own heap and does not use: it may be in the way of
+// what it wants. The bytes of holes that were given back.
+size_t let_go(Thread* thread) {
+  large_cache::release_all(thread);
+  size_t given_back = 0;
+  if (thread->heap != nullptr) {
+    bins::flush_all(thread);
+    const os::Guard guard(thread->heap->lock());
+    given_back = thread->heap->rest(nullptr, Heap::Walk::kNow);
+  }
+  return given_back;
+}
+
 void* allocate_class(SizeClass size_class) {
+  attention::look_after();
+  const lifecycle::SlowPath slow;
   void* object = nullptr;
-  if (Thread* thread = lifecycle::attach_heap(); LOFT_LIKELY(thread != nullptr)) {
+  if (Thread* thread = slow.thread(); LOFT_LIKELY(lifecycle::give_heap(thread))) {
     // Setting the block up may have allocated, through the system, and filled this very bin.
     Bin& bin = thread->bins[size_class];
     if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
     object = bins::refill(thread, size_class);
-    if (LOFT_UNLIKELY(object == nullptr && thread->large.bytes != 0)) {
-      large_cache::release_all(thread);
+    if (LOFT_UNLIKELY(object == nullptr)) {
+      let_go(thread);
       object = bins::refill(thread, size_class);
     }
   } else if (Heap* heap = lifecycle::shared_heap(); heap != nullptr) {
@@ -40,7 +57,9 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
     return os::out_of_memory();
   }
   size = round_up(size, os::page_size());
-  Thread* thread = lifecycle::attach();
+  attention::look_after();
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
   if (LOFT_LIKELY(thread != nullptr && alignment == kGranule)) {
     if (void* kept = large_cache::take(thread, size); kept != nullptr) {
       if (zeroed) __builtin_memset(kept, 0, size);
@@ -48,26 +67,28 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
     }
   }
   void* object = large::allocate(size, alignment, zeroed);
-  if (LOFT_UNLIKELY(object == nullptr && thread != nullptr && thread->large.bytes != 0)) {
-    large_cache::release_all(thread);
+  if (LOFT_UNLIKELY(object == nullptr && thread != nullptr)) {
+    let_go(thread);
     object = large::allocate(size, alignment, zeroed);
   }
   return object != nullptr ? object : os::out_of_memory();
 }
 
 void* pop_or_refill(SizeClass size_class) {
-  Bin& bin = self->bins[size_class];
+  // A slow path also where it pops: bins::withdraw takes these bins' last objects, too.
+  const lifecycle::SlowPath slow;
+  if (LOFT_UNLIKELY(slow.thread() == nullptr)) return allocate_class(size_class);
+  Bin& bin = slow.thread()->bins[size_class];
   void* object = *bin.top;
   if (LOFT_UNLIKELY(object == nullptr)) return allocate_class(size_class);
   --bin.top;
   return object;
 }
 
-void free_large(void* p, Entry entry) {
+void free_large(Thread* thread, void* p, Entry entry) {
   check_start("free", p, entry);
   Large* object = large::at(entry);
-  const bool stand_in = self == &unattached_thread || self == &exited_thread;
-  if (stand_in || !large_cache::keep(self, object)) large::release(object);
+  if (thread == nullptr || !large_cache::keep(thread, object)) large::release(object);
 }
 
 }  // namespace
@@ -100,10 +121,14 @@ void* allocate_aligned(size_t alignment, size_t size) {
 }
 
 // Not the owner's, and no open batch in the first way: mostly another heap's object all the same.
-void deallocate_unbatched(Thread* thread, void* p) {
+void deallocate_unbatched(void* p) {
   const Entry entry = pagemap.of(p);
-  const bool stand_in = thread == &unattached_thread || thread == &exited_thread;
-  if (LOFT_UNLIKELY(!entry.is_slab() || stand_in)) return deallocate_slow(p);
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
+  // It may be its own: a hidden thread has taken its block back just now.
+  if (LOFT_UNLIKELY(!entry.is_slab() || thread == nullptr || entry.owner() == thread->owner)) {
+    return deallocate_slow(p);
+  }
   batch_cache::add(thread, p, entry);
 }
 
@@ -112,15 +137,21 @@ void deallocate_slow(void* p) {
   if (p == nullptr) return;
   const Entry entry = checked_entry("free", p);
   if (entry.bin() == kNothing) return;  // reported, and the option says to go on
-  if (entry.bin() == kLarge) return free_large(p, entry);
-
-  Thread* thread = lifecycle::attach();
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
+  if (entry.bin() == kLarge) return free_large(thread, p, entry);
   if (LOFT_UNLIKELY(thread == nullptr)) return batch_cache::send_single(p, entry);
   if (LOFT_LIKELY(entry.owner() != thread->owner)) return batch_cache::add(thread, p, entry);
   if (!bins::push_slow(thread, class_of_bin(entry.bin()), p)) batch_cache::send_single(p, entry);
 }
 
-void send_full_batch(Thread* thread, size_t place) { batch_cache::send(thread, place); }
+void send_full_batch(size_t place) {
+  const lifecycle::SlowPath slow;
+  // Unless it was sent meanwhile, because the thread had been hidden.
+  if (LOFT_LIKELY((slow.thread()->open_batches >> place & 1) != 0)) {
+    batch_cache::send(slow.thread(), place);
+  }
+}
 
 void report_bad_batch_add(const void* p) {
   const Slab* slab = slab::at(pagemap.of(p));
@@ -132,23 +163,27 @@ void report_bad_batch_add(const void* p) {
       p, slab);
 }
 
+size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
+  const quiet::Unreached unreached = quiet::empty_all();
+  *unreached_threads = unreached.threads;
+  *unreached_bytes = unreached.bytes;
+  return trim(0);
+}
+
 size_t trim(size_t pad) {
-  if (Thread* thread = lifecycle::attach(); thread != nullptr) {
-    if (thread->heap != nullptr) {
-      bins::flush_all(thread);
-      const os::Guard guard(thread->heap->lock());
-      thread->heap->drain_all();
-    }
+  size_t given_back = 0;
+  const lifecycle::SlowPath slow;
+  if (Thread* thread = slow.thread(); thread != nullptr) {
+    given_back += let_go(thread);
     batch_cache::send_all(thread);
-    large_cache::release_all(thread);
   }
   for (unsigned id = 1; id <= registry::count(); ++id) {
     Heap* heap = registry::at(id);
     if (!heap->parked() || !heap->lock().try_lock()) continue;
-    if (heap->parked()) heap->drain_all();  // asked again, as in drain_parked
+    if (heap->parked()) given_back += heap->rest(nullptr, Heap::Walk::kNow);
     heap->lock().unlock();
   }
-  return span::purge(pad);
+  return given_back + span::purge(pad);
 }
 
 }  // namespace loft

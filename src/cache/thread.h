@@ -12,10 +12,13 @@
 #include "base/size_class.h"
 #include "heap/heap.h"
 #include "message/outbox.h"
+#include "os/lock.h"
 #include "slab/geometry.h"
 #include "space/large.h"
 
 namespace loft {
+
+struct Thread;
 
 // One stack of free objects, an array of pointers: popping never waits for an object's cache line.
 // The slot below the first object is null, so that one load both pops and finds the stack empty.
@@ -30,6 +33,8 @@ extern LOFT_HIDDEN void* no_objects[1];
 inline constexpr Bin kEmptyBin{no_objects, no_objects};
 
 enum class SlowEvent : uint8_t { kNone, kRefill, kFlush };
+
+inline constexpr size_t kMostSlots = 2048;  // of a bin's array, with the null slot
 
 struct BinState {
   void** slots;       // capacity + 1 of them, slots[0] is null; nullptr while the capacity is zero
@@ -95,6 +100,19 @@ struct LargeCache {
   bool used;        // since the last review
 };
 
+// What it takes to act for a thread that sleeps. cache/quiet.cc.
+struct Quiet {
+  os::Lock lock;           // whoever acts for the thread; itself, when it finds itself hidden
+  Thread** place_of_self;  // where its `self` is; nullptr while it cannot be hidden. Under the lock
+  bool hidden;             // `self` names a stand-in. Under the lock
+  int number;              // the system's
+  // Above zero while the thread is on a slow path. Plain stores of the thread alone: it is read
+  // only where the system has said that the thread waits, which puts them in order.
+  uint32_t busy;
+  uint32_t looks;     // in a row at which nothing had moved; under the lock
+  uint64_t activity;  // at the last of them
+};
+
 // A block starts as zeroed memory, of which set_up fills in what is not zero: the pages of the
 // batches stay untouched until they are needed. The fast paths of allocate.h rely on the first
 // fields.
@@ -117,6 +135,7 @@ struct alignas(64) Thread {
   uint16_t open_batches{};  // a bit for each place that has a key
 
   BinState states[kSizeClasses]{};
+  Quiet quiet{};
   ThreadCounters counters{};
   LargeCache large{};
   Outbox outbox{};
@@ -156,7 +175,11 @@ static_assert(offsetof(Thread, bins) == kFirstBinOffset);
 // matches nothing, send each call to its slow path: no fast path tests whether a thread is set up
 // or gone.
 extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread Thread* self;
-extern LOFT_HIDDEN Thread unattached_thread;  // before its first call
+extern LOFT_HIDDEN Thread unattached_thread;  // before its first call, and while it is hidden
 extern LOFT_HIDDEN Thread exited_thread;      // after its destructors have run
+
+// Relaxed: another thread writes it only while this one waits in the kernel, or takes back what it
+// wrote; quiet::hide says why that is enough.
+LOFT_ALWAYS_INLINE Thread* this_thread() { return __atomic_load_n(&self, __ATOMIC_RELAXED); }
 
 }  // namespace loft

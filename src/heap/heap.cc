@@ -4,6 +4,8 @@
 #include "heap/registry.h"
 #include "message/outbox.h"
 #include "os/fault.h"
+#include "slab/holes.h"
+#include "space/span.h"
 
 namespace loft {
 
@@ -48,11 +50,15 @@ Slab* slab_of(const Record& record, HeapId owner) {
 
 unsigned Heap::refill(SizeClass size_class, void** slots, unsigned wanted) {
   counters_.refills.add(1);
+  if (LOFT_UNLIKELY(span::ticks() - last_trim_ >= span::kDecayTicks)) {
+    trim_spares(spare_count_ - spares_unused_);
+  }
   if (inbox_.maybe_pending()) drain(get(options.drain_bytes));
   return take(size_class, slots, wanted);
 }
 
 unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
+  rested_.store(false, memory_order_relaxed);
   unsigned taken = 0;
   for (List<Slab>& candidates : available_[size_class].lists) {
     // A slab stays in its list until it is full or gets objects back: neighbours go out together.
@@ -67,16 +73,16 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
   return taken;
 }
 
-// Looks for messages that the bounded drain left behind, then asks heaps that nobody owns to let go
-// of what they hold, then takes new memory.
+// Looks for messages that the bounded drain left behind, then for those of heaps whose threads are
+// gone or do not run, then takes new memory.
 unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned wanted) {
   if (inbox_.maybe_pending()) {
     inbox_.complete();  // the refill has drained before
     drain(get(options.drain_bytes));
     if (const unsigned taken = take(size_class, slots, wanted); taken != 0) return taken;
   }
-  registry::drain_parked();
-  Slab* slab = slab::create(size_class, id_);
+  registry::drain_others();
+  Slab* slab = create(size_class);
   if (slab == nullptr) return 0;
   counters_.slabs_created.add(1);
   counters_.slab_bytes.add(size_t{slab->shape().granules} << kGranuleLog);
@@ -101,6 +107,7 @@ void Heap::unlist(Slab* slab) {
 // After objects came back to `slab`: lists it, or lets it go when it is wholly free and another
 // slab of its class can serve the next refill.
 LOFT_ALWAYS_INLINE void Heap::settle(Slab* slab) {
+  rested_.store(false, memory_order_relaxed);
   const Fullness fullness = fullness_of(slab->free, slab->shape().objects);
   if (LOFT_UNLIKELY(fullness != slab->list)) {
     if (slab->list != Fullness::kFull) unlist(slab);
@@ -114,7 +121,46 @@ void Heap::release(Slab* slab) {
   unlist(slab);
   counters_.slabs_released.add(1);
   counters_.slab_bytes.add(-(size_t{slab->shape().granules} << kGranuleLog));
-  slab::destroy(slab);
+  if (slab->shape().granules != 1) return slab::destroy(slab);
+  --granules_;
+  const unsigned most = least(kMostSpares, most_granules_ / 2);
+  if (spare_count_ >= most) return slab::destroy(slab);
+  spares_[spare_count_++] = {slab->base, slab->gone};
+  counters_.spare_bytes.add(kGranule);
+  slab::destroy_but_span(slab);
+}
+
+Slab* Heap::create(SizeClass size_class) {
+  if (geometry(size_class).granules != 1) {
+    Slab* slab = slab::create(size_class, id_);
+    if (slab != nullptr || spare_count_ == 0) return slab;
+    trim_spares(0);
+    return slab::create(size_class, id_);
+  }
+  Slab* slab = nullptr;
+  if (spare_count_ != 0) {
+    const Spare& spare = spares_[spare_count_ - 1];
+    slab = slab::create_on(size_class, id_, spare.base, spare.gone);
+    if (slab == nullptr) return nullptr;
+    counters_.spare_bytes.add(-kGranule);
+    spares_unused_ = least(spares_unused_, --spare_count_);
+  } else {
+    slab = slab::create(size_class, id_);
+    if (slab == nullptr) return nullptr;
+  }
+  most_granules_ = most(most_granules_, ++granules_);
+  return slab;
+}
+
+void Heap::trim_spares(unsigned keep) {
+  while (spare_count_ > keep) {
+    const Spare& spare = spares_[--spare_count_];
+    counters_.spare_bytes.add(-kGranule);
+    span::release(spare.base, 1, spare.gone.count() * os::page_size() != kGranule);
+  }
+  spares_unused_ = spare_count_;
+  most_granules_ = granules_ + spare_count_;
+  last_trim_ = span::ticks();
 }
 
 void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
@@ -122,6 +168,43 @@ void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
   slab->put_word(word, freed, objects);
   counters_.allocated_bytes.add(-(objects * size_t{slab->shape().size}));
   settle(slab);
+}
+
+void** Heap::put_run(Slab* slab, void** objects, void** end) {
+  const Geometry& shape = slab->shape();
+  const uintptr_t base = slab->base;
+  const uint64_t inverse = shape.inverse;
+  const size_t bytes = size_t{shape.granules} << kGranuleLog;
+  const uint32_t places = shape.objects;
+  const uint32_t free_before = slab->free;
+  unsigned word = 0;
+  uint64_t freed = 0;
+  const auto put = [&] {
+    if (freed != 0) slab->put_word(word, freed, count_bits(freed));
+  };
+  for (; objects != end; ++objects) {
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(*objects) - base;
+    if (offset >= bytes) break;
+    const uint64_t product = offset * inverse;
+    const uint32_t object = index_in(product);
+    if (LOFT_UNLIKELY(!is_start_in(product, inverse) || object >= places)) {
+      slab::report_misuse("free of an interior pointer", *objects, slab);
+    }
+    if (object / 64 != word) {
+      put();
+      word = object / 64;
+      freed = 0;
+    }
+    const uint64_t bit = uint64_t{1} << object % 64;
+    if (LOFT_UNLIKELY((freed & bit) != 0)) {
+      slab::report_misuse("double free of", *objects, slab);
+    }
+    freed |= bit;
+  }
+  put();
+  counters_.allocated_bytes.add(-((slab->free - free_before) * size_t{shape.size}));
+  settle(slab);
+  return objects;
 }
 
 void Heap::receive_bitmap(Message* message, unsigned first_word, Slab* slab, Received& received) {
@@ -198,6 +281,47 @@ void Heap::drain_all() {
   drain(kDrainAllBytes);
   inbox_.complete();
   drain(kDrainAllBytes);
+}
+
+// As drain_all, in steps. False if somebody waits.
+bool Heap::take_in(const os::Lock* awaited) {
+  constexpr size_t kStep = size_t{1} << 20;
+  for (int round = 0; round < 2; ++round) {
+    while (drain(kStep)) {
+      if (lock_.has_sleepers() || (awaited != nullptr && awaited->has_sleepers())) return false;
+    }
+    inbox_.complete();
+  }
+  return true;
+}
+
+size_t Heap::rest(const os::Lock* awaited, Walk walk) {
+  if (!take_in(awaited)) return 0;
+  const uint32_t now = span::ticks();
+  if (walk == Walk::kNowAndThen && walked_ && now - last_walk_ < span::kDecayTicks) return 0;
+  walked_ = true;
+  last_walk_ = now;
+  trim_spares(0);
+  Holes holes;
+  for (Available& available : available_) {
+    for (List<Slab>& list : available.lists) {
+      for (Slab* slab = list.front(); slab != nullptr;) {
+        Slab* next = slab->next;
+        if (slab->empty()) {
+          release(slab);
+        } else if (get(options.thp) != kHugePrefer) {
+          holes.add(slab);
+        }
+        slab = next;
+        if (lock_.has_sleepers() || (awaited != nullptr && awaited->has_sleepers())) {
+          return holes.give_back();
+        }
+      }
+    }
+  }
+  trim_spares(0);
+  rested_.store(true, memory_order_relaxed);
+  return holes.give_back();
 }
 
 void Heap::check() const {

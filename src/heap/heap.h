@@ -28,6 +28,7 @@ struct HeapCounters {
   Counter slabs_created;
   Counter slabs_released;
   Counter slab_bytes;       // held now
+  Counter spare_bytes;      // of spans that wait for the next slab
   Counter allocated_bytes;  // of these, in objects that are not free in their slab
 };
 
@@ -45,6 +46,13 @@ class alignas(64) Heap {
   void set_parked(bool parked) { parked_.store(parked, memory_order_relaxed); }
   bool parked() const { return parked_.load(memory_order_relaxed); }
 
+  // Whether the heap served no refill since somebody last asked. Relaxed: a hint, of which a wrong
+  // answer costs a drain in the wrong place.
+  bool idle_since_last_look() {
+    const unsigned long refills = counters_.refills.get();
+    return seen_refills_.exchange(refills, memory_order_relaxed) == refills;
+  }
+
   // --- All below: under the lock. ---
 
   // Takes returned objects in (bounded by the option drain_bytes), then hands out up to `wanted`
@@ -60,11 +68,29 @@ class alignas(64) Heap {
   // run of neighbours costs one visit.
   void put_word(Slab* slab, unsigned word, uint64_t freed);
 
+  // The same for a run of objects that begins in `slab`: the first one that is of another slab, or
+  // `end`. Stops the program at one that is free already or no object's start.
+  void** put_run(Slab* slab, void** objects, void** end);
+
   // Takes messages in until `budget` bytes. True if it stopped for the budget.
   bool drain(size_t budget);
 
   // Takes in every message that has arrived (up to a gibibyte of objects).
   void drain_all();
+
+  // For a heap whose thread is hidden or gone: takes in what has arrived, lets go of every empty
+  // slab and gives the holes of the others back; for the latter it walks over all slabs, so that a
+  // heap to which something comes again and again does that only now and then. Stops early, within
+  // a slab or a mebibyte of messages, once somebody sleeps on `awaited` or on the heap's own lock.
+  // Returns the bytes of the holes.
+  enum class Walk : uint8_t { kNow, kNowAndThen };
+  size_t rest(const os::Lock* awaited, Walk walk);
+
+  // Gives spans kept for the next slabs back, but for `keep` of them.
+  void trim_spares(unsigned keep);
+
+  // Nothing has changed since rest() last came to its end.
+  bool rested() const { return rested_.load(memory_order_relaxed); }
 
   void check() const;  // invariants; debug builds
 
@@ -79,14 +105,35 @@ class alignas(64) Heap {
   void receive_bitmap(Message* message, unsigned first_word, Slab* slab, Received& received);
   void receive_records(Message* message, unsigned count, Received& received);
   void settle(Slab* slab);
+  bool take_in(const os::Lock* awaited);
   void list(Slab* slab, Fullness fullness);
   void unlist(Slab* slab);
   void release(Slab* slab);
+  Slab* create(SizeClass size_class);
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
 
   os::Lock lock_;
   HeapId id_;
   Atomic<bool> parked_{false};
+  Atomic<unsigned long> seen_refills_{0};
+  Atomic<bool> rested_{false};  // relaxed: a hint for those who look for something to do
+  bool walked_ = false;
+  uint32_t last_walk_ = 0;  // in ticks of span
+
+  // Spans of emptied slabs, the last one first: a thread that fills and empties slabs gets its own
+  // pages back, still in its core's cache, without a lock that others wait for. At most half of
+  // what the heap once had, and what was not used for a while goes back.
+  static constexpr unsigned kMostSpares = 128;
+  struct Spare {
+    uintptr_t base;  // of one granule
+    PageSet gone;
+  };
+  Spare spares_[kMostSpares] = {};
+  unsigned spare_count_ = 0;
+  unsigned spares_unused_ = 0;  // the least that there were since the last trim
+  uint32_t last_trim_ = 0;      // in ticks of span
+  unsigned granules_ = 0;       // of slabs of one granule
+  unsigned most_granules_ = 0;  // at a time
   // The slabs with a free object, by how much is free.
   struct Available {
     List<Slab> lists[kFullnessLists];

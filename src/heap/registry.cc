@@ -9,13 +9,12 @@ namespace loft::registry {
 
 namespace {
 
-constexpr unsigned kParkedLooks = 4;            // heaps that one refill looks at
-constexpr size_t kParkedBytes = 16 * kGranule;  // and bytes it takes in from each, twice
+constexpr unsigned kOthersLooks = 4;            // heaps that one refill looks at
+constexpr size_t kOthersBytes = 16 * kGranule;  // and bytes it takes in for each, twice
 
 constinit os::Lock lock;
 constinit Atomic<Heap*> heaps[kMaxHeaps];
 constinit Heap* parked = nullptr;
-constinit Atomic<unsigned> parked_count{0};
 constinit Atomic<unsigned> heap_count{0};
 constinit Counter adoption_count;
 constinit Atomic<unsigned> next_look{0};
@@ -40,7 +39,6 @@ Heap* adopt() {
   Heap* heap = parked;
   if (heap == nullptr) return create();
   parked = heap->next_parked;
-  parked_count.store(parked_count.load(memory_order_relaxed) - 1, memory_order_relaxed);
   adoption_count.add(1);
   heap->next_parked = nullptr;
   heap->set_parked(false);
@@ -52,24 +50,36 @@ void park(Heap* heap) {
   heap->set_parked(true);
   heap->next_parked = parked;
   parked = heap;
-  parked_count.store(parked_count.load(memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
-void drain_parked() {
-  if (parked_count.load(memory_order_relaxed) == 0) return;
+void drain_others() {
   const unsigned existing = count();
-  for (unsigned looks = 0; looks < kParkedLooks; ++looks) {
+  if (existing < 2) return;
+  for (unsigned looks = 0; looks < kOthersLooks; ++looks) {
     // A shared cursor: callers spread over the heaps. Relaxed: any distribution will do.
     Heap* heap = at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
-    if (!heap->parked() || !heap->inbox().maybe_pending() || !heap->lock().try_lock()) continue;
-    // Asked again: an owner that has had the lock since may look at its bitmaps without it.
-    if (heap->parked()) {
-      heap->drain(kParkedBytes);
-      heap->inbox().complete();
-      heap->drain(kParkedBytes);
-    }
+    if (!heap->inbox().maybe_pending() || !heap->idle_since_last_look()) continue;
+    if (!heap->lock().try_lock()) continue;
+    heap->drain(kOthersBytes);
+    heap->inbox().complete();
+    heap->drain(kOthersBytes);
+    heap->trim_spares(0);
     heap->lock().unlock();
   }
+}
+
+bool rest_parked() {
+  bool all_rest = true;
+  const unsigned existing = count();
+  for (unsigned id = 1; id <= existing; ++id) {
+    Heap* heap = at(id);
+    if (!heap->parked() || (heap->rested() && !heap->inbox().maybe_pending())) continue;
+    all_rest = false;
+    if (!heap->lock().try_lock()) continue;
+    if (heap->parked()) heap->rest(nullptr, Heap::Walk::kNowAndThen);
+    heap->lock().unlock();
+  }
+  return all_rest;
 }
 
 unsigned count() { return heap_count.load(memory_order_acquire); }

@@ -12,9 +12,13 @@ Heap* adopt();
 // The caller no longer uses the heap; it holds no lock of it.
 void park(Heap* heap);
 
-// Takes in the messages of a few heaps that nobody owns, so that the slabs they free can be used
-// again. Called under another heap's lock; never waits for one.
-void drain_parked();
+// Takes in the messages of a few heaps that nobody owns, or whose threads do not come to it, so
+// that the slabs they free can be used again. Called under another heap's lock; never waits for
+// one.
+void drain_others();
+
+// Lets heaps that nobody owns rest (Heap::rest). True if all of them have come to rest.
+bool rest_parked();
 
 // Heaps have ids 1 .. count().
 unsigned count();

@@ -15,6 +15,7 @@ void add_heap(loft_stats_t& stats, Heap& heap) {
   const HeapCounters& counters = heap.counters();
   stats.heaps_parked += heap.parked() ? 1u : 0u;
   stats.slab_bytes += counters.slab_bytes.get();
+  stats.dirty_bytes += counters.spare_bytes.get();
   stats.allocated_bytes += counters.allocated_bytes.get();
   stats.slabs_created += counters.slabs_created.get();
   stats.slabs_released += counters.slabs_released.get();
@@ -56,7 +57,7 @@ void collect(loft_stats_t& stats) {
   stats.allocated_bytes += larges.bytes;
 
   const span::Totals spans = span::totals();
-  stats.dirty_bytes = spans.dirty;
+  stats.dirty_bytes += spans.dirty;
   stats.purged_bytes = spans.clean;
   stats.metadata_bytes = metadata::used_bytes();
   stats.committed_bytes =

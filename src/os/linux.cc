@@ -1,15 +1,21 @@
 // The system floor on Linux, with any C library that has POSIX threads.
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "os/os.h"
 
 #if !defined(MAP_FIXED_NOREPLACE)
@@ -26,7 +32,8 @@ namespace loft::os {
 namespace {
 
 pthread_key_t exit_key;
-bool exit_key_made = false;  // written once, under the lock that every thread takes to start
+// Release and acquire: whoever sees that it was made sees which key it is.
+constinit Atomic<bool> exit_key_made{false};
 
 // Relaxed sums: statistics, nothing is ordered by them.
 constinit Atomic<unsigned long> map_calls{0};
@@ -98,10 +105,43 @@ bool map_zeros(void* at, size_t bytes, bool reserved) {
   return map_at(at, bytes, PROT_READ, reserved ? MAP_FIXED : MAP_FIXED_NOREPLACE);
 }
 
+void allow_huge_pages(void* at, size_t bytes, bool allow) {
+  const KeepErrno keep;
+  madvise(at, bytes, allow ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
 bool discard(void* at, size_t bytes) {
   const KeepErrno keep;
   discard_calls.fetch_add(1, memory_order_relaxed);
   return madvise(at, bytes, MADV_DONTNEED) == 0;
+}
+
+uint64_t discard_ranges(const Range* ranges, size_t count) {
+  const KeepErrno keep;
+  // A process may advise itself about many ranges at once since Linux 6.13. Relaxed: whoever learns
+  // late that it may not asks once more.
+  static constinit Atomic<bool> many_at_once{true};
+  constexpr int kThisProcess = -10001;  // PIDFD_SELF_THREAD_GROUP
+  const uint64_t all = ~uint64_t{0} >> (kMostRanges - count);
+  const bool tried = many_at_once.load(memory_order_relaxed);
+  if (tried) {
+    struct iovec vectors[kMostRanges];
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; ++i) {
+      vectors[i] = {ranges[i].at, ranges[i].bytes};
+      bytes += ranges[i].bytes;
+    }
+    discard_calls.fetch_add(1, memory_order_relaxed);
+    const long done = syscall(SYS_process_madvise, kThisProcess, vectors, count, MADV_DONTNEED, 0);
+    if (done >= 0 && static_cast<size_t>(done) == bytes) return all;
+  }
+  // Not known, or one of them is locked: one by one, beyond those that are refused.
+  uint64_t gone = 0;
+  for (size_t i = 0; i < count; ++i) {
+    gone |= uint64_t{discard(ranges[i].at, ranges[i].bytes)} << i;
+  }
+  if (tried && gone == all) many_at_once.store(false, memory_order_relaxed);
+  return gone;
 }
 
 bool move_pages(void* from, void* to, size_t bytes) {
@@ -146,9 +186,16 @@ const char* environment(const char* name) {
 
 void write_error(const char* text, size_t bytes) {
   const KeepErrno keep;
+  long file = STDERR_FILENO;
   while (bytes != 0) {
-    const ssize_t written = write(STDERR_FILENO, text, bytes);
+    const ssize_t written = write(static_cast<int>(file), text, bytes);
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EBADF && file == STDERR_FILENO) {
+      // After leave_files. /proc/self is the process, with the files of its first thread.
+      file = syscall(SYS_openat, AT_FDCWD, "/proc/self/fd/2", O_WRONLY | O_APPEND | O_CLOEXEC);
+      if (file < 0) return;
+      continue;
+    }
     if (written <= 0) return;
     text += written;
     bytes -= static_cast<size_t>(written);
@@ -157,13 +204,93 @@ void write_error(const char* text, size_t bytes) {
 
 void abort_process() { abort(); }
 
-bool on_thread_exit(void (*hook)(void*)) {
-  exit_key_made = pthread_key_create(&exit_key, hook) == 0;
-  return exit_key_made;
+uint64_t now_ns() {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
-void set_thread_exit_value(void* value) {
+
+int thread_number() { return static_cast<int>(syscall(SYS_gettid)); }
+
+uint64_t thread_time_ns(int number) {
   const KeepErrno keep;
-  if (exit_key_made) pthread_setspecific(exit_key, value);  // else the key is somebody else's
+  // The clock that pthread_getcpuclockid makes of the same number: scheduler's time, one thread.
+  const auto clock = static_cast<clockid_t>(~static_cast<unsigned>(number) << 3 | 6u);
+  struct timespec time;
+  if (clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+bool thread_waits(int number) {
+  const KeepErrno keep;
+  char path[64] = "/proc/self/task/";
+  size_t end = sizeof("/proc/self/task/") - 1;
+  char digits[12];
+  size_t count = 0;
+  for (auto n = static_cast<unsigned>(number); n != 0; n /= 10) {
+    digits[count++] = static_cast<char>('0' + n % 10);
+  }
+  while (count != 0) path[end++] = digits[--count];
+  __builtin_memcpy(path + end, "/stat", sizeof("/stat"));
+  // Not through libc: there these are places where a thread may be cancelled.
+  const long file = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  char text[128];
+  const long size = syscall(SYS_read, file, text, sizeof(text));
+  syscall(SYS_close, file);
+  // "NUMBER (NAME) STATE ...", and NAME, at most 15 bytes, may hold anything.
+  for (long i = size - 3; i > 0; --i) {
+    if (text[i] == ')') return text[i + 2] == 'S';
+  }
+  return false;
+}
+
+bool start_thread(const char* name, void (*run)()) {
+  const KeepErrno keep;
+  constexpr size_t kStackBytes = 256 * 1024;  // the program's thread-local variables are in it
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, most(kStackBytes, static_cast<size_t>(PTHREAD_STACK_MIN)));
+  // Not with the priority of a thread that happens to come by here.
+  pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+  pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  // The new thread inherits the mask: no signal of the program is ever delivered to it.
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  const auto start = [](void* function) -> void* {
+    reinterpret_cast<void (*)()>(function)();
+    return nullptr;
+  };
+  const bool started =
+      pthread_create(&thread, &attributes, start, reinterpret_cast<void*>(run)) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  if (started) pthread_setname_np(thread, name);
+  return started;
+}
+
+bool leave_files() {
+  const KeepErrno keep;
+  constexpr unsigned kUnshare = 1u << 1;  // CLOSE_RANGE_UNSHARE
+  return syscall(SYS_close_range, 0u, ~0u, kUnshare) == 0;
+}
+
+bool on_thread_exit(void (*hook)(void*)) {
+  const bool made = pthread_key_create(&exit_key, hook) == 0;
+  exit_key_made.store(made, memory_order_release);
+  return made;
+}
+bool set_thread_exit_value(void* value) {
+  const KeepErrno keep;
+  // Without the check the key would be somebody else's.
+  return exit_key_made.load(memory_order_acquire) && pthread_setspecific(exit_key, value) == 0;
+}
+void* thread_exit_value() {
+  return exit_key_made.load(memory_order_acquire) ? pthread_getspecific(exit_key) : nullptr;
 }
 
 void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {
@@ -173,6 +300,13 @@ void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {
 void wait_on_word(const void* word, uint32_t expected) {
   const KeepErrno keep;
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+}
+
+void wait_on_word_for(const void* word, uint32_t expected, uint64_t nanoseconds) {
+  const KeepErrno keep;
+  const struct timespec time = {static_cast<time_t>(nanoseconds / 1'000'000'000),
+                                static_cast<long>(nanoseconds % 1'000'000'000)};
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &time, nullptr, 0);
 }
 
 void wake_one(const void* word) {
@@ -187,6 +321,8 @@ void pause_briefly() {
   __asm__ volatile("yield");
 #endif
 }
+
+void yield() { syscall(SYS_sched_yield); }
 
 Calls calls() {
   return {map_calls.load(memory_order_relaxed), discard_calls.load(memory_order_relaxed)};

@@ -31,6 +31,9 @@ class Lock {
     return taken;
   }
 
+  // Somebody waits, or has waited, for the present holder. A hint.
+  bool has_sleepers() const { return word_.load(memory_order_relaxed) == kHeldWithSleepers; }
+
   unsigned long acquisitions() const { return acquisitions_.get(); }
 
   // Release publishes the holder's writes to the next one. The exchange also learns whether anybody

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/macros.h"
+
 namespace loft::os {
 
 // Bytes in a page; read at run time, the same binary serves 4, 16 and 64 KiB pages.
@@ -27,10 +29,22 @@ bool renew(void* at, size_t bytes);
 // promise more than it has. `reserved` as above.
 bool map_zeros(void* at, size_t bytes, bool reserved);
 
+// Whether the system may (or shall) put huge pages behind a range; a wish that it may ignore.
+void allow_huge_pages(void* at, size_t bytes, bool allow);
+
 // Gives the memory behind committed pages back at once; they stay mapped and read as zero.
 // MADV_DONTNEED rather than MADV_FREE: resident size then says what is true. False, and the memory
 // as it was, where the system refuses, as it does for locked pages.
 bool discard(void* at, size_t bytes);
+
+// The same for several ranges, in as few calls as the system allows. A bit for each that was given
+// back.
+struct Range {
+  void* at;
+  size_t bytes;
+};
+inline constexpr size_t kMostRanges = 64;
+uint64_t discard_ranges(const Range* ranges, size_t count);  // count <= kMostRanges == 64
 
 // Moves the pages of [from, from + bytes) to [to, to + bytes), replacing what is mapped there. The
 // source range stays mapped and reads as zero: nobody else can be placed there. False, and nothing
@@ -48,17 +62,46 @@ const char* environment(const char* name);  // nullptr when unset or before the 
 void write_error(const char* text, size_t bytes);
 [[noreturn]] void abort_process();
 
+// Nanoseconds of a clock that never goes back.
+uint64_t now_ns();
+
+// Threads of this process by the system's number for them.
+int thread_number();  // the caller's
+// Processor time that a thread has had so far; 0 if the system does not say.
+uint64_t thread_time_ns(int number);
+// Whether a thread waits in the kernel for something, of its own accord: it is neither running nor
+// put aside in the middle of its work. False where that cannot be known.
+bool thread_waits(int number);
+// Whether the above may be relied upon in this build. The thread sanitizer cannot see that a thread
+// that waits runs nothing: what others do meanwhile would be races to it.
+#if defined(LOFT_THREAD_SANITIZER)
+inline constexpr bool kSeesWaitingThreads = false;
+#else
+inline constexpr bool kSeesWaitingThreads = true;
+#endif
+
+// Starts a thread of loft's own: detached, all signals blocked, with a small stack. False if the
+// process may have no more threads.
+bool start_thread(const char* name, void (*run)());
+
+// For such a thread: gives it a table of file descriptors of its own, empty, so that neither what
+// it opens nor what the program closes disturbs the other. False where the system cannot do that.
+bool leave_files();
+
 // `hook` runs when a thread that has called set_thread_exit_value(non-null) ends, after the
 // thread-local destructors of the program as far as the system lets us choose. False: no more keys.
 bool on_thread_exit(void (*hook)(void*));
-void set_thread_exit_value(void* value);
+bool set_thread_exit_value(void* value);  // false: the hook will not run for this thread
+void* thread_exit_value();                // nullptr if none was set
 
 void on_fork(void (*prepare)(), void (*parent)(), void (*child)());
 
 // Sleep while *word == expected / wake one sleeper. Spurious returns are allowed.
 void wait_on_word(const void* word, uint32_t expected);
 void wake_one(const void* word);
+void wait_on_word_for(const void* word, uint32_t expected, uint64_t nanoseconds);
 void pause_briefly();  // inside a spin
+void yield();          // lets others run
 
 // Calls made so far, for statistics.
 struct Calls {

@@ -12,24 +12,65 @@ size_t metadata_bytes(const Geometry& shape) {
   return offsetof(Slab, bits) + shape.words * sizeof(uint64_t);
 }
 
+unsigned pages_in(const Geometry& shape) {
+  return static_cast<unsigned>((size_t{shape.granules} << kGranuleLog) / os::page_size());
+}
+
 constexpr uint64_t low_bits(unsigned count) {
   return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
 }
 
 }  // namespace
 
-unsigned Slab::take(void** slots, unsigned wanted) {
+// Takes from the objects of one word that `candidates` names.
+LOFT_ALWAYS_INLINE unsigned Slab::take_word(unsigned word, uint64_t candidates, void** slots,
+                                            unsigned wanted) {
   const size_t size = shape().size;
+  uint64_t left = candidates;
+  const unsigned taken = take_from_word(left, base + size_t{word} * 64 * size, size, slots, wanted);
+  const uint64_t handed_out = candidates & ~left;
+  bits[word] &= ~handed_out;
+  // What lies between two of them is in use: its pages are there.
+  if (LOFT_UNLIKELY(!gone.empty())) {
+    gone.remove(pages_of(word * 64 + lowest_bit(handed_out), word * 64 + highest_bit(handed_out)));
+  }
+  return taken;
+}
+
+// Objects that lie on no page that is gone.
+unsigned Slab::take_resident(void** slots, unsigned wanted) {
   unsigned taken = 0;
+  for (uint64_t words = summary; words != 0 && taken < wanted; words &= words - 1) {
+    const unsigned word = lowest_bit(words);
+    uint64_t resident = 0;
+    for (uint64_t left = bits[word]; left != 0; left &= left - 1) {
+      const uint32_t object = word * 64 + lowest_bit(left);
+      if (!gone.meets(pages_of(object, object))) resident |= left & -left;
+    }
+    if (resident == 0) continue;
+    taken += take_word(word, resident, slots - taken, wanted - taken);
+    if (bits[word] == 0) summary &= ~(uint64_t{1} << word);
+  }
+  free -= taken;
+  return taken;
+}
+
+unsigned Slab::take(void** slots, unsigned wanted) {
+  unsigned resident = 0;
+  if (LOFT_UNLIKELY(holed)) {
+    resident = take_resident(slots, wanted);
+    if (resident == wanted) return resident;
+  }
+  unsigned taken = resident;
   uint64_t words = summary;
   while (words != 0 && taken < wanted) {
     const unsigned word = lowest_bit(words);
-    taken += take_from_word(bits[word], base + size_t{word} * 64 * size, size, slots - taken,
-                            wanted - taken);
+    taken += take_word(word, bits[word], slots - taken, wanted - taken);
     if (bits[word] == 0) words &= words - 1;
   }
   summary = words;
-  free -= taken;
+  free -= taken - resident;
+  if (LOFT_UNLIKELY(holed)) holed = !gone.empty();
   return taken;
 }
 
@@ -42,7 +83,7 @@ void Slab::check() const {
   }
   LOFT_CHECK(count == free);
   const unsigned last = shape().words - 1u;
-  LOFT_CHECK((bits[last] & ~low_bits(shape().objects - last * 64)) == 0);
+  LOFT_CHECK((bits[last] & ~places_in(last)) == 0);
   LOFT_CHECK((list == Fullness::kFull) == (free == 0));
 }
 
@@ -55,33 +96,47 @@ namespace slab {
 
 Slab* create(SizeClass size_class, uint16_t owner) {
   const Geometry& shape = geometry(size_class);
+  const span::Range range = span::acquire(shape.granules, kGranule);
+  if (range.base == 0) return nullptr;
+  PageSet gone{};
+  if (range.zero) gone.add({0, pages_in(shape) - 1});
+  Slab* slab = create_on(size_class, owner, range.base, gone);
+  if (slab == nullptr) span::release(range.base, shape.granules, !range.zero);
+  return slab;
+}
+
+Slab* create_on(SizeClass size_class, uint16_t owner, uintptr_t base, PageSet gone) {
+  const Geometry& shape = geometry(size_class);
   void* block = metadata::allocate(metadata_bytes(shape));
   if (block == nullptr) return nullptr;
-  const span::Range range = span::acquire(shape.granules, kGranule);
-  if (range.base == 0) {
-    metadata::release(block, metadata_bytes(shape));
-    return nullptr;
-  }
-  auto* slab = new (block) Slab{range.base,
+  auto* slab = new (block) Slab{base,
                                 low_bits(shape.words),
                                 nullptr,
                                 nullptr,
                                 shape.objects,
                                 owner,
                                 static_cast<uint8_t>(size_class),
-                                Fullness::kFull};
-  for (unsigned word = 0; word < shape.words; ++word) {
-    slab->bits[word] = low_bits(shape.objects - word * 64u);
-  }
-  pagemap.fill(range.base, shape.granules,
+                                Fullness::kFull,
+                                false,
+                                gone};
+  for (unsigned word = 0; word < shape.words; ++word) slab->bits[word] = slab->places_in(word);
+  pagemap.fill(base, shape.granules,
                Entry(owner, bin_offset(size_class), metadata::index_of(slab)));
   return slab;
 }
 
 void destroy(Slab* slab) {
+  const uintptr_t base = slab->base;
+  const unsigned granules = slab->shape().granules;
+  const bool dirty = slab->gone.count() != slab->pages();
+  destroy_but_span(slab);
+  span::release(base, granules, dirty);
+}
+
+void destroy_but_span(Slab* slab) {
   const Geometry& shape = slab->shape();
   LOFT_CHECK(slab->empty() && slab->list == Fullness::kFull);
-  span::release(slab->base, shape.granules, true);
+  pagemap.fill(slab->base, shape.granules, Entry{});
   metadata::release(slab, metadata_bytes(shape));
 }
 

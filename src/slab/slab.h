@@ -9,7 +9,9 @@
 #include "base/bits.h"
 #include "base/macros.h"
 #include "os/fault.h"
+#include "os/os.h"
 #include "slab/geometry.h"
+#include "slab/page_set.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 
@@ -67,7 +69,9 @@ struct alignas(kMetadataUnit) Slab {
   uint32_t free;
   uint16_t owner;
   uint8_t size_class;
-  Fullness list;                  // the one it is in; as of the last objects that came back
+  Fullness list;  // the one it is in; as of the last objects that came back
+  bool holed;     // pages were given back since the slab was made
+  PageSet gone;   // pages without memory, which read as zero: given back, or never used
   __extension__ uint64_t bits[];  // bit set: object free
 
   const Geometry& shape() const { return geometry(size_class); }
@@ -78,6 +82,21 @@ struct alignas(kMetadataUnit) Slab {
     const uint32_t index = index_in(product);
     const bool starts = is_start_in(product, shape().inverse) && index < shape().objects;
     return LOFT_LIKELY(starts) ? index : kNoObject;
+  }
+
+  unsigned pages() const {
+    return static_cast<unsigned>((size_t{shape().granules} << kGranuleLog) / os::page_size());
+  }
+  // The pages on which the objects first .. last lie.
+  Pages pages_of(uint32_t first, uint32_t last) const {
+    const size_t page = os::page_size();
+    return {static_cast<unsigned>(size_t{first} * shape().size / page),
+            static_cast<unsigned>(((size_t{last} + 1) * shape().size - 1) / page)};
+  }
+  // The bits of a bitmap word that stand for objects.
+  uint64_t places_in(unsigned word) const {
+    const unsigned behind = shape().objects - word * 64u;
+    return behind >= 64 ? ~uint64_t{0} : (uint64_t{1} << behind) - 1;
   }
 
   bool empty() const { return free == shape().objects; }
@@ -99,6 +118,9 @@ struct alignas(kMetadataUnit) Slab {
   void check() const;  // stops the program where an invariant does not hold
 
   [[noreturn]] void report_double_free(unsigned word, uint64_t twice) const;
+
+  unsigned take_word(unsigned word, uint64_t candidates, void** slots, unsigned wanted);
+  unsigned take_resident(void** slots, unsigned wanted);
 };
 static_assert(offsetof(Slab, bits) <= kMetadataUnit);
 
@@ -107,8 +129,13 @@ namespace slab {
 // A slab of new memory owned by heap `owner`, all objects free. nullptr without memory.
 Slab* create(SizeClass size_class, uint16_t owner);
 
-// Gives an empty slab's span and metadata back.
+// The same on a granule that the caller has; `gone`: its pages without memory.
+Slab* create_on(SizeClass size_class, uint16_t owner, uintptr_t base, PageSet gone);
+
+// Gives an empty slab's span and metadata back; or its metadata alone, and the span is the
+// caller's.
 void destroy(Slab* slab);
+void destroy_but_span(Slab* slab);
 
 LOFT_ALWAYS_INLINE Slab* at(Entry entry) { return metadata::at_index<Slab>(entry.index()); }
 

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "os/lock.h"
 
 namespace loft::metadata {
@@ -61,6 +62,14 @@ void release(void* block, size_t bytes) {
   const os::Guard guard(lock);
   free_blocks[units] = new (block) FreeBlock{free_blocks[units]};
   used.add(-(units * kMetadataUnit));
+}
+
+bool keep_room_for(size_t heap_bytes) {
+  constexpr size_t kThreads = 4 * kGranule;
+  const os::Guard guard(lock);
+  const size_t bytes = heap_bytes / kMetadataShare + kThreads;
+  return window.metadata.grow(window.metadata.base +
+                              least(bytes, window.metadata.end - window.metadata.base));
 }
 
 size_t used_bytes() { return used.get(); }

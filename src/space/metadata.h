@@ -20,6 +20,12 @@ namespace metadata {
 void* allocate(size_t bytes);
 void release(void* block, size_t bytes);
 
+// Makes sure that there is address space for what describes a window of so many bytes, in whichever
+// classes it is cut one after another (blocks of different sizes do not join), and for a few more
+// threads. The window grows only with it: when the process may map no more, what it has can still
+// be used. False without address space.
+bool keep_room_for(size_t heap_bytes);
+
 size_t used_bytes();
 unsigned long locks();
 void prepare_fork();

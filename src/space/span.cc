@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "base/list.h"
 #include "base/macros.h"
 #include "base/options.h"
 #include "os/fault.h"
@@ -28,6 +29,17 @@ constinit uintptr_t frontier = 0;
 // Invariant: no two free spans of one kind touch; free_bytes[k] is the sum over bins[k].
 constinit SpanBins bins[2];  // clean, dirty
 constinit Counter free_bytes[2];
+
+// Between two steps of a purge, without the lock; in no bin. Counted as resident.
+constexpr size_t kLongestStep = size_t{64} << 20;  // acquire may wait for one
+constinit List<Span> in_transit;
+constinit Counter in_transit_bytes;
+
+// The least that free_bytes[true] was since the last tick, and in each of those before it.
+constinit size_t least_dirty = 0;
+constinit size_t least_dirty_in[kDecayTicks] = {};
+constinit unsigned this_tick = 0;
+constinit Atomic<uint32_t> tick_count{0};
 
 size_t bytes_of(const Span* s) { return s->granules << kGranuleLog; }
 
@@ -79,6 +91,7 @@ void insert(uintptr_t base, size_t granules, bool dirty) {
   if (Span* before = free_span_at(base - kGranule); before != nullptr && before->dirty == dirty) {
     unlink(before);
     before->granules += granules;
+    before->refused = false;
     joined = before;
   }
   if (Span* after = free_span_at(end); after != nullptr && after->dirty == dirty) {
@@ -86,6 +99,7 @@ void insert(uintptr_t base, size_t granules, bool dirty) {
     if (joined == nullptr) {
       after->base = base;
       after->granules += granules;
+      after->refused = false;
       joined = after;
     } else {
       joined->granules += after->granules;
@@ -98,7 +112,7 @@ void insert(uintptr_t base, size_t granules, bool dirty) {
       if (dirty) os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
       return;
     }
-    joined = new (block) Span{base, granules, dirty, nullptr, nullptr};
+    joined = new (block) Span{base, granules, dirty, nullptr, nullptr, false};
   }
   link(joined);
 }
@@ -108,19 +122,23 @@ void take_front(Span* s, size_t granules) {
   unlink(s);
   if (s->granules == granules) {
     discard_descriptor(s);
-    return;
+  } else {
+    s->base += granules << kGranuleLog;
+    s->granules -= granules;
+    link(s);
   }
-  s->base += granules << kGranuleLog;
-  s->granules -= granules;
-  link(s);
+  least_dirty = least(least_dirty, size_t{free_bytes[true].get()});
 }
 
 bool advance_frontier(size_t bytes) {
   const uintptr_t target = frontier + bytes;
-  if (target < frontier || !window.heap.grow(target)) return false;
+  if (target < frontier || !metadata::keep_room_for(target - window.heap.base) ||
+      !window.heap.grow(target)) {
+    return false;
+  }
   const size_t entries = (window.heap.committed - window.heap.base) >> kGranuleLog;
   if (!window.pagemap.grow(window.pagemap.base + entries * sizeof(Entry))) return false;
-  frontier = target;
+  __atomic_store_n(&frontier, target, __ATOMIC_RELAXED);  // used_bytes
   return true;
 }
 
@@ -128,10 +146,12 @@ size_t purge_locked(size_t keep) {
   size_t given_back = 0;
   while (free_bytes[true].get() > keep) {
     Span* s = bins[true].longest();
+    if (s == nullptr) break;
     const uintptr_t base = s->base;
     const size_t granules = s->granules;
     // Refused where the program has locked its memory: it asked for the pages to stay.
-    if (!os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog)) break;
+    s->refused = !os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
+    if (s->refused) continue;
     unlink(s);
     discard_descriptor(s);
     insert(base, granules, false);
@@ -170,6 +190,22 @@ Range acquire_locked(size_t granules) {
 
 }  // namespace
 
+namespace {
+
+// As above; what is on its way to the system comes back before anybody is told that there is no
+// memory. Whoever sent it needs nothing but this lock for that.
+Range acquire_patiently(size_t granules) {
+  for (;;) {
+    const Range range = acquire_locked(granules);
+    if (range.base != 0 || in_transit.empty()) return range;
+    lock.unlock();
+    os::yield();
+    lock.lock();
+  }
+}
+
+}  // namespace
+
 bool initialise() {
   // Acquire pairs with the release below: the pagemap is laid out.
   if (LOFT_LIKELY(initialised.load(memory_order_acquire))) return true;
@@ -179,7 +215,7 @@ bool initialise() {
   pagemap.base = window.heap.base;
   pagemap.entries = reinterpret_cast<Entry*>(window.pagemap.base);
   pagemap.limit = (window.heap.end - window.heap.base) >> kAlignmentLog;
-  frontier = window.heap.base;
+  __atomic_store_n(&frontier, window.heap.base, __ATOMIC_RELAXED);  // used_bytes
   initialised.store(true, memory_order_release);
   return true;
 }
@@ -188,8 +224,8 @@ Range acquire(size_t granules, size_t alignment) {
   const os::Guard guard(lock);
   const size_t slack = alignment <= kGranule ? 0 : (alignment >> kGranuleLog) - 1;
   if (granules + slack > (window.heap.end - window.heap.base) >> kGranuleLog) return {};
-  if (slack == 0) return acquire_locked(granules);
-  const Range wide = acquire_locked(granules + slack);
+  if (slack == 0) return acquire_patiently(granules);
+  const Range wide = acquire_patiently(granules + slack);
   if (wide.base == 0) return {};
   const uintptr_t base = round_up(wide.base, alignment);
   const size_t head = (base - wide.base) >> kGranuleLog;
@@ -234,15 +270,131 @@ void release_target(uintptr_t base, size_t granules) {
   }
 }
 
-size_t purge(size_t keep) {
+uint32_t ticks() { return tick_count.load(memory_order_relaxed); }
+
+size_t idle_bytes() {
   const os::Guard guard(lock);
-  return purge_locked(keep);
+  // Relaxed: who sees a tick late acts at the next one.
+  tick_count.store(ticks() + 1, memory_order_relaxed);
+  least_dirty_in[this_tick] = least_dirty;
+  this_tick = (this_tick + 1) % kDecayTicks;
+  least_dirty = free_bytes[true].get();
+  size_t idle = least_dirty;
+  for (const size_t bytes : least_dirty_in) idle = least(idle, bytes);
+  return idle;
+}
+
+namespace {
+
+// Cuts the span, which is in no bin, behind its first `granules`; the rest is returned, or nullptr
+// without memory.
+Span* cut(Span* s, size_t granules) {
+  void* block = new_descriptor();
+  if (block == nullptr) return nullptr;
+  const uintptr_t base = s->base + (granules << kGranuleLog);
+  auto* rest = new (block) Span{base, s->granules - granules, s->dirty, nullptr, nullptr, false};
+  s->granules = granules;
+  return rest;
+}
+
+// The part of a span, taken from its bin, that a purge of up to `most` granules gives back: its
+// end, because the beginnings of spans are used first; in whole units. The rest stays in the bins.
+// nullptr if it has no whole unit.
+Span* part_to_purge(Span* s, size_t most_granules, size_t unit) {
+  const uintptr_t end = round_down(s->base + bytes_of(s), unit);
+  const uintptr_t first = round_up(s->base, unit);
+  if (first >= end) return nullptr;
+  const uintptr_t begin = most(first, end - round_up(most_granules << kGranuleLog, unit));
+  unlink(s);
+  if (end != s->base + bytes_of(s)) {
+    Span* behind = cut(s, (end - s->base) >> kGranuleLog);
+    if (behind != nullptr) link(behind);
+  }
+  if (begin == s->base) return s;
+  Span* part = cut(s, (begin - s->base) >> kGranuleLog);
+  if (part == nullptr) return s;
+  link(s);
+  return part;
+}
+
+// Takes up to `wanted` bytes of long dirty spans out of the bins, as at most `most` spans.
+size_t send_into_transit(size_t wanted, Span** chosen, size_t most_spans) {
+  const os::Guard guard(lock);
+  const size_t unit = get(options.thp) == kHugePrefer ? kHugePage : kGranule;
+  const size_t dirty_before = free_bytes[true].get();
+  size_t count = 0;
+  for (size_t left = round_up(wanted, kGranule) >> kGranuleLog; left != 0 && count < most_spans;) {
+    Span* longest = bins[true].longest();
+    Span* s = longest == nullptr ? nullptr : part_to_purge(longest, left, unit);
+    if (s == nullptr) break;
+    in_transit.push_front(s);
+    in_transit_bytes.add(bytes_of(s));
+    left -= least(left, s->granules);
+    chosen[count++] = s;
+  }
+  // What goes was the idle part.
+  const size_t taken = dirty_before - free_bytes[true].get();
+  for (size_t& bytes : least_dirty_in) bytes -= least(bytes, taken);
+  least_dirty -= least(least_dirty, taken);
+  return count;
+}
+
+// Refused where the program has locked its memory: it asked for the pages to stay. Such a span is
+// not joined with its neighbours, which may go another time.
+void arrive(Span* s, bool refused) {
+  in_transit.remove(s);
+  in_transit_bytes.add(-bytes_of(s));
+  if (refused) {
+    s->refused = true;
+    return link(s);
+  }
+  const Span was = *s;
+  discard_descriptor(s);
+  insert(was.base, was.granules, false);
+}
+
+}  // namespace
+
+size_t purge_step(size_t wanted) {
+  Span* chosen[os::kMostRanges];
+  os::Range ranges[os::kMostRanges];
+  size_t bytes = 0;
+  size_t count = 0;
+  // Again if all of them were refused: others may not be.
+  do {
+    count = send_into_transit(least(wanted, kLongestStep), chosen, os::kMostRanges);
+    if (count == 0) break;
+    // Nobody else changes a span in transit.
+    for (size_t i = 0; i < count; ++i) {
+      ranges[i] = {reinterpret_cast<void*>(chosen[i]->base), bytes_of(chosen[i])};
+    }
+    const uint64_t gone = os::discard_ranges(ranges, count);
+    const os::Guard guard(lock);
+    for (size_t i = 0; i < count; ++i) {
+      const bool is_gone = (gone >> i & 1) != 0;
+      if (is_gone) bytes += ranges[i].bytes;
+      arrive(chosen[i], !is_gone);
+    }
+  } while (bytes == 0);
+  return bytes;
+}
+
+size_t used_bytes() { return __atomic_load_n(&frontier, __ATOMIC_RELAXED) - window.heap.base; }
+
+size_t purge(size_t keep) {
+  size_t given_back = 0;
+  for (;;) {
+    const size_t dirty = free_bytes[true].get();
+    const size_t step = dirty <= keep ? 0 : purge_step(dirty - keep);
+    if (step == 0) return given_back;
+    given_back += step;
+  }
 }
 
 Totals totals() {
   const os::Guard guard(lock);
-  return {window.heap.committed - window.heap.base, free_bytes[true].get(), free_bytes[false].get(),
-          lock.acquisitions()};
+  return {window.heap.committed - window.heap.base, free_bytes[true].get() + in_transit_bytes.get(),
+          free_bytes[false].get(), lock.acquisitions()};
 }
 
 void prepare_fork() {
@@ -253,6 +405,13 @@ void prepare_fork() {
 void finish_fork(bool child) {
   metadata::finish_fork(child);
   if (child) {
+    // Who was purging is not here to go on.
+    while (!in_transit.empty()) {
+      Span* s = in_transit.front();
+      in_transit.remove(s);
+      in_transit_bytes.add(-bytes_of(s));
+      link(s);
+    }
     lock.reset();
   } else {
     lock.unlock();

@@ -40,6 +40,20 @@ void release_target(uintptr_t base, size_t granules);
 // bytes given back.
 size_t purge(size_t keep);
 
+// How many bytes of free resident spans nobody has needed for some time: the least that there were
+// of them at any moment of the last kDecayTicks ticks. A tick is a call of this; one thread at a
+// time makes them.
+inline constexpr unsigned kDecayTicks = 5;
+size_t idle_bytes();
+uint32_t ticks();  // so far
+
+// Gives up to `wanted` bytes of free resident spans back, the longest first, a bounded number of
+// them, without holding the lock meanwhile. Returns the bytes that were given back.
+size_t purge_step(size_t wanted);
+
+// Bytes of the window that were ever handed out.
+size_t used_bytes();
+
 struct Totals {
   size_t committed;  // bytes of the window that are mapped
   size_t dirty;      // bytes of free spans that may be resident

@@ -18,6 +18,7 @@ struct Span {
   bool dirty;  // resident as far as we know; a clean span reads as zero
   Span* next;
   Span* prev;
+  bool refused;  // the system did not take its pages back
 };
 
 class SpanBins {
@@ -46,10 +47,19 @@ class SpanBins {
     return bin == kBins ? nullptr : bins_[bin].front();
   }
 
-  // A span from the list of the longest; nullptr if there is none.
+  // A span from the list of the longest, beyond those that the system refused to take; nullptr if
+  // there is none. Of each list a bounded number is looked at.
   Span* longest() const {
     for (unsigned word = kWords; word-- != 0;) {
-      if (present_[word] != 0) return bins_[word * 64 + highest_bit(present_[word])].front();
+      for (uint64_t bits = present_[word]; bits != 0;) {
+        const unsigned bit = highest_bit(bits);
+        int looks = kLooks;
+        for (Span* s = bins_[word * 64 + bit].front(); s != nullptr && looks != 0; s = s->next) {
+          if (!s->refused) return s;
+          --looks;
+        }
+        bits &= ~(uint64_t{1} << bit);
+      }
     }
     return nullptr;
   }

@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 
+#include "base/options.h"
 #include "os/os.h"
 
 namespace loft {
@@ -20,8 +21,7 @@ constexpr size_t kPlannedSpread = size_t{1} << 35;
 
 constexpr size_t pagemap_bytes(size_t heap) { return round_up(heap / kGranule * 8, kGranule); }
 
-// A sixteen-byte class needs most: 576 bytes for each 64 KiB, less than a hundredth.
-constexpr size_t metadata_bytes(size_t heap) { return heap / 32; }
+constexpr size_t metadata_bytes(size_t heap) { return heap / kMetadataShare; }
 
 void lay_out(uintptr_t base, size_t heap) {
   auto carve = [&base](Region& region, size_t bytes, size_t step, bool ours) {
@@ -50,7 +50,12 @@ bool open_reserved() {
     if (at == nullptr) continue;
     window.reserved = true;
     lay_out(round_up(reinterpret_cast<uintptr_t>(at), kGranule), heap);
-    if (map_pagemap() && commit_first_steps()) return true;
+    if (map_pagemap() && commit_first_steps()) {
+      // Where the system would give huge pages to everybody, the first object of each of a few
+      // classes would cost 2 MiB of memory. Region::grow takes it back for the heap.
+      os::allow_huge_pages(at, total, false);
+      return true;
+    }
     os::unreserve(at, total);
     return false;
   }
@@ -87,6 +92,11 @@ bool Region::grow(uintptr_t target) {
   const uintptr_t wanted = least(end, round_up(most(needed, committed + ahead), kGranule));
   for (const uintptr_t to : {wanted, needed}) {
     if (os::commit(reinterpret_cast<void*>(committed), to - committed, ours)) {
+      if (this == &window.heap && get(options.thp) == kHugePrefer) {
+        os::allow_huge_pages(reinterpret_cast<void*>(committed), to - committed, true);
+      } else if (!window.reserved) {
+        os::allow_huge_pages(reinterpret_cast<void*>(committed), to - committed, false);
+      }
       __atomic_store_n(&committed, to, __ATOMIC_RELAXED);  // metadata::contains
       return true;
     }

@@ -21,6 +21,11 @@ namespace loft {
 
 inline constexpr unsigned kGranuleLog = 16;
 inline constexpr size_t kGranule = size_t{1} << kGranuleLog;  // also the largest page size served
+inline constexpr size_t kHugePage = size_t{2} << 20;
+
+// Of the window. A sixteen-byte class needs most, 576 bytes for each 64 KiB; all classes in turn, 2
+// KiB.
+inline constexpr size_t kMetadataShare = 32;
 
 // A range that is committed from its base upwards. Guarded by the lock of whoever grows it.
 struct Region {

@@ -72,6 +72,7 @@ def test_a_signal_to_loft_reaches_the_command(build: Path) -> None:
         ("nonsense=1", "no option is named 'nonsense'; there are stats, foreign, cache_bytes"),
         ("stats=2", "stats=2: accepted is 0, 1, json"),
         ("cache_bytes=many", "cache_bytes=many: accepted is a number of bytes"),
+        ("decay_ms=soon", "decay_ms=soon: accepted is a number of milliseconds"),
         ("cache_bytes=18446744073709551616", "accepted is a number of bytes"),
         ("cache_bytes=", "accepted is a number of bytes"),
         ("stats", "write name=value"),

@@ -273,12 +273,25 @@ std::vector<model::Scenario> scenarios() {
                          [] {
                            prepare(kNoLimit);
                            end_of_thread(owner);
+                           owner->idle_since_last_look();  // the next look finds it idle
                          },
                          {sender(0, kObjects), [] { refill(registry::at(4), 2); }, a_thread},
                          finish,
                          3,
                          5000,
                          true});
+
+  all.push_back(
+      Scenario{"a heap whose thread seems not to run is drained by another while it does",
+               [] {
+                 prepare(kNoLimit);
+                 owner->idle_since_last_look();
+               },
+               {sender(0, kObjects), [] { refill(registry::at(4), 2); }, [] { refill(owner, 4); }},
+               finish,
+               3,
+               5000,
+               true});
 
   all.push_back(Scenario{"three threads come and go",
                          [] {

@@ -2,6 +2,7 @@
 #include "heap/heap.h"
 
 #include <gtest/gtest.h>
+#include <string.h>
 
 #include <algorithm>
 #include <memory>
@@ -34,6 +35,10 @@ class HeapTest : public testing::Test {
     ASSERT_TRUE(span::initialise());
     heap_ = registry::adopt();
     ASSERT_NE(heap_, nullptr);
+    {
+      const os::Guard guard(heap_->lock());
+      heap_->rest(nullptr, Heap::Walk::kNow);
+    }
     held_at_start_ = held();
   }
   void TearDown() override {
@@ -149,6 +154,60 @@ TEST_F(HeapTest, RefillsFromFullerSlabsFirstAndFromNearlyFullOnesLast) {
     }
   }
   for (const std::vector<void*>& slab : slabs) put(slab);
+}
+
+TEST_F(HeapTest, SpansOfEmptySlabsServeTheNextSlabsOfAnyClass) {
+  const SizeClass c = class_of(1024);
+  const unsigned objects = geometry(c).objects;
+  const size_t spares = heap_->counters().spare_bytes.get();
+  EXPECT_EQ(spares, 0u);
+  const std::vector<void*> first = take(c, 16 * objects);
+  std::set<uintptr_t> bases;
+  for (void* p : first) bases.insert(slab_of(p)->base);
+  put(first);
+  // At most half of what it had; one slab stays as it is.
+  EXPECT_EQ(heap_->counters().spare_bytes.get(), 8 * kGranule);
+  for (const uintptr_t base : bases) {
+    EXPECT_TRUE(pagemap.of(address(base)).bin() != kLarge);
+  }
+  const std::vector<void*> second = take(class_of(512), 8 * geometry(class_of(512)).objects);
+  EXPECT_EQ(heap_->counters().spare_bytes.get(), 0u);
+  for (void* p : second) EXPECT_TRUE(bases.count(slab_of(p)->base) == 1);
+  put(second);
+  // What nobody needs for a while goes back.
+  EXPECT_NE(heap_->counters().spare_bytes.get(), 0u);
+  for (int i = 0; i < 2; ++i) {
+    for (unsigned tick = 0; tick < span::kDecayTicks; ++tick) span::idle_bytes();
+    put(take(c, 1));
+  }
+  EXPECT_EQ(heap_->counters().spare_bytes.get(), 0u);
+}
+
+TEST_F(HeapTest, RestLetsGoOfEverythingThatIsFree) {
+  const SizeClass c = class_of(1024);
+  const unsigned objects = geometry(c).objects;
+  std::vector<void*> held = take(c, 20 * objects);
+  for (void* p : held) memset(p, 1, 1024);
+  std::vector<void*> kept = {held[5], held[7 * objects]};
+  std::vector<void*> rest;
+  for (void* p : held) {
+    if (p != kept[0] && p != kept[1]) rest.push_back(p);
+  }
+  put(rest);
+  EXPECT_FALSE(heap_->rested());
+  {
+    const os::Guard guard(heap_->lock());
+    heap_->rest(nullptr, Heap::Walk::kNow);
+  }
+  EXPECT_TRUE(heap_->rested());
+  EXPECT_EQ(heap_->counters().spare_bytes.get(), 0u);
+  EXPECT_EQ(heap_->counters().slab_bytes.get(), 2 * kGranule);
+  for (void* p : kept) EXPECT_EQ(slab_of(p)->gone.count(), slab_of(p)->pages() - 1);
+  put(kept);
+  EXPECT_FALSE(heap_->rested());
+  const os::Guard guard(heap_->lock());
+  heap_->rest(nullptr, Heap::Walk::kNow);
+  EXPECT_EQ(heap_->counters().slab_bytes.get(), 0u);
 }
 
 TEST_F(HeapTest, EmptySlabsGoBackButTheLastOfTheirClass) {
@@ -443,7 +502,7 @@ TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
   // Each looks at a few heaps; the cursor comes round.
   for (unsigned i = 0; i <= registry::count() && parked->inbox().maybe_pending(); ++i) {
     const os::Guard guard(mine->lock());
-    registry::drain_parked();
+    registry::drain_others();
   }
   EXPECT_FALSE(parked->inbox().maybe_pending());
   EXPECT_EQ(held_here(), 0u);
@@ -451,23 +510,22 @@ TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
   heap_ = registry::adopt();
 }
 
-TEST_F(RegistryTest, OwnedAndLockedHeapsAreLeftAlone) {
+TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
+  Heap* other = registry::adopt();
   const std::vector<void*> objects = take(class_of(4096), 2);
   for (Message* message : packed({objects[0], objects[1]})) send(message);
   const unsigned long before = received();
-  for (unsigned i = 0; i <= registry::count(); ++i) registry::drain_parked();
-  EXPECT_EQ(received(), before) << "this heap is owned";
-  Heap* heap = heap_;
-  registry::park(heap);
+  EXPECT_FALSE(heap_->idle_since_last_look()) << "it has served a refill";
+  EXPECT_TRUE(heap_->idle_since_last_look());
   {
-    const os::Guard guard(heap->lock());
-    for (unsigned i = 0; i <= registry::count(); ++i) registry::drain_parked();
-    EXPECT_EQ(heap->counters().objects_received.get(), before) << "this heap is locked";
+    const os::Guard guard(heap_->lock());
+    for (unsigned i = 0; i <= registry::count(); ++i) registry::drain_others();
+    EXPECT_EQ(received(), before) << "this heap is locked";
   }
-  heap_ = registry::adopt();
-  ASSERT_EQ(heap_, heap);
-  drain_all();
+  for (unsigned i = 0; i <= registry::count(); ++i) registry::drain_others();
+  EXPECT_EQ(received(), before + 2);
   EXPECT_EQ(held_here(), 0u);
+  registry::park(other);
 }
 
 // Real heaps, more than the outbox has buckets: every object is home after a few rounds.

@@ -86,14 +86,60 @@ TEST_F(SpanTest, PurgeGivesTheLongestBackUntilItMay) {
   span::release(base, 60, true);
   span::release(base + 70 * kGranule, 20, true);
   EXPECT_EQ(span::totals().dirty, 80 * kGranule);
-  EXPECT_EQ(span::purge(30 * kGranule), 60 * kGranule);
-  EXPECT_EQ(span::totals().dirty, 20 * kGranule);
-  EXPECT_TRUE(reads_zero(address(base), 60 * kGranule));
+  EXPECT_EQ(span::purge(30 * kGranule), 50 * kGranule);
+  EXPECT_EQ(span::totals().dirty, 30 * kGranule);
+  // The end of the longest went.
+  EXPECT_EQ(static_cast<char*>(address(base))[0], 1);
+  EXPECT_TRUE(reads_zero(address(base + 10 * kGranule), 50 * kGranule));
   EXPECT_EQ(static_cast<char*>(address(base + 70 * kGranule))[0], 1);
-  EXPECT_EQ(span::purge(20 * kGranule), 0u);
-  EXPECT_EQ(span::purge(0), 20 * kGranule);
+  EXPECT_EQ(span::purge(30 * kGranule), 0u);
+  EXPECT_EQ(span::purge(0), 30 * kGranule);
   span::release(base + 60 * kGranule, 10, true);
   span::release(base + 90 * kGranule, 10, true);
+}
+
+TEST_F(SpanTest, OnlyWhatNobodyNeededForAWhileIsIdle) {
+  span::purge(0);
+  const auto tick = [] {
+    size_t idle = 0;
+    for (unsigned i = 0; i <= span::kDecayTicks; ++i) idle = span::idle_bytes();
+    return idle;
+  };
+  EXPECT_EQ(tick(), 0u);
+  const uintptr_t base = acquire(100);
+  span::release(base, 100, true);
+  EXPECT_EQ(span::idle_bytes(), 0u) << "there for a moment only";
+  EXPECT_EQ(tick(), 100 * kGranule);
+  // Sixty are used now and then: forty are idle.
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(acquire(60), base);
+    EXPECT_EQ(span::idle_bytes(), 40 * kGranule);
+    span::release(base, 60, true);
+    EXPECT_EQ(span::idle_bytes(), 40 * kGranule);
+  }
+  EXPECT_EQ(span::purge_step(40 * kGranule), 40 * kGranule);
+  EXPECT_EQ(span::totals().dirty, 60 * kGranule);
+  EXPECT_EQ(span::idle_bytes(), 0u) << "what was given back is idle no longer";
+  const uint32_t ticks = span::ticks();
+  EXPECT_EQ(tick(), 60 * kGranule);
+  EXPECT_EQ(span::ticks(), ticks + span::kDecayTicks + 1);
+}
+
+TEST_F(SpanTest, APurgeTakesManySpansAtOnceAndNoMoreThanItMay) {
+  span::purge(0);
+  const uintptr_t base = acquire(400);
+  for (uintptr_t i = 0; i < 400; i += 2) span::release(base + i * kGranule, 1, true);
+  const unsigned long calls = os::calls().discards;
+  size_t given_back = 0;
+  while (const size_t step = span::purge_step(150 * kGranule - given_back)) {
+    EXPECT_LE(step, os::kMostRanges * kGranule);
+    given_back += step;
+    if (given_back == 150 * kGranule) break;
+  }
+  EXPECT_EQ(given_back, 150 * kGranule);
+  EXPECT_EQ(span::totals().dirty, 50 * kGranule);
+  EXPECT_LE(os::calls().discards - calls, 150u + 3u);
+  for (uintptr_t i = 1; i < 400; i += 2) span::release(base + i * kGranule, 1, true);
 }
 
 TEST_F(SpanTest, ReleaseKeepsToTheOption) {
@@ -321,7 +367,7 @@ TEST(SpanBins, SmallestThatFits) {
   EXPECT_EQ(bins.longest(), nullptr);
   std::vector<Span> spans;
   for (const size_t granules : {3, 5, 63, 64, 70, 200, 5000, 1 << 20}) {
-    spans.push_back(Span{0, granules, false, nullptr, nullptr});
+    spans.push_back(Span{0, granules, false, nullptr, nullptr, false});
   }
   for (Span& s : spans) bins.insert(&s);
   for (size_t wanted = 1; wanted <= 1 << 20; wanted += wanted / 7 + 1) {

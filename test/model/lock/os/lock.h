@@ -12,6 +12,7 @@ class Lock {
   bool try_lock() { return model::try_lock(&place_); }
   void unlock() { model::unlock(&place_); }
   void reset() {}
+  bool has_sleepers() const { return false; }
   unsigned long acquisitions() const { return 0; }
 
  private:

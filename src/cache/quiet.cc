@@ -1,0 +1,250 @@
+#include "cache/quiet.h"
+
+#include "cache/attention.h"
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/large_cache.h"
+#include "cache/lifecycle.h"
+#include "os/os.h"
+
+namespace loft::quiet {
+
+namespace {
+
+// One thread at a time goes round: lifecycle::visit_threads goes on where the last call ended.
+// Taken before the lock of the list, and before a fork, so that nobody is found half emptied in its
+// child.
+constinit os::Lock round;
+
+constexpr unsigned kLooks = 3;  // without a movement, before a thread is taken to be quiet
+
+// What changes with every call that is not the exact undoing of another. A hint, read beside the
+// running thread, with relaxed loads: if it misses something, a cache is emptied too early.
+uint64_t activity_of(const Thread* thread) {
+  uint64_t sum = 0;
+  for (const Bin& bin : thread->bins) {
+    const auto top = reinterpret_cast<uint64_t>(__atomic_load_n(&bin.top, __ATOMIC_RELAXED));
+    sum = (sum ^ top) * 0x9E3779B97F4A7C15u;
+  }
+  for (unsigned place = 0; place < kBatches; ++place) {
+    const uint64_t key = __atomic_load_n(&thread->batch_keys[place], __ATOMIC_RELAXED);
+    if (key == kNoSlab) continue;
+    sum = (sum ^ key ^
+           uint64_t{__atomic_load_n(&thread->batches[place].room, __ATOMIC_RELAXED)} << 32) *
+          0x9E3779B97F4A7C15u;
+  }
+  return sum + thread->counters.flushes.get() + thread->counters.batches_sent.get() +
+         thread->counters.large_hits.get();
+}
+
+void set_self(Thread* thread, Thread* to) {
+  __atomic_store_n(thread->quiet.place_of_self, to, __ATOMIC_RELAXED);
+}
+
+// Under the thread's quiet lock. Makes the thread's next call fail on a stand-in. Then, if it ran
+// at all since before that, or is anywhere but in a wait of its own, it may have loaded its `self`
+// before, and is left alone. Otherwise
+//   - the fence has made the stand-in visible before the second look at the clock, and the thread
+//     has not run until then: whatever it does later sees the stand-in, waits for the quiet lock in
+//     wake(), and so for the end of what we do;
+//   - what it wrote before it fell asleep is visible to us: it has passed through the scheduler.
+// A thread may wait inside a signal handler that interrupted a call on its fast path. Of such a
+// call it holds the block, and one object or place: the tops of the bins are therefore left alone
+// (bins::withdraw), and an object on its way into a batch that we sent stays where it is for ever.
+bool hide(Thread* thread) {
+  Quiet& quiet = thread->quiet;
+  const uint64_t time = os::thread_time_ns(quiet.number);
+  if (time == 0) {
+    // The thread is past its end, and its `self` may be gone: never looked at again.
+    quiet.place_of_self = nullptr;
+    return false;
+  }
+  set_self(thread, &unattached_thread);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (os::thread_waits(quiet.number) && os::thread_time_ns(quiet.number) == time &&
+      __atomic_load_n(&quiet.busy, __ATOMIC_RELAXED) == 0) {
+    quiet.hidden = true;
+    return true;
+  }
+  set_self(thread, thread);
+  return false;
+}
+
+// Under the quiet lock of a hidden thread.
+void empty(Thread* thread, Heap::Walk walk) {
+  if (thread->heap != nullptr) bins::withdraw(thread);
+  batch_cache::send_all_hidden(thread);
+  large_cache::release_all(thread);
+  if (thread->heap == nullptr) return;
+  const os::Guard guard(thread->heap->lock());
+  thread->heap->rest(&thread->quiet.lock, walk);
+}
+
+// The next thread to be emptied, with its quiet lock held: one at a time, so that none waits for
+// the emptying of another.
+struct Chosen {
+  Thread* thread = nullptr;
+  bool all_hidden = true;
+};
+
+bool wants_emptying(Thread* thread) {
+  Quiet& quiet = thread->quiet;
+  if (quiet.hidden) {
+    Heap* heap = thread->heap;
+    return heap != nullptr && (heap->inbox().maybe_pending() || !heap->rested());
+  }
+  const uint64_t activity = activity_of(thread);
+  quiet.looks = activity == quiet.activity ? quiet.looks + 1 : 0;
+  quiet.activity = activity;
+  return quiet.looks >= kLooks;
+}
+
+// Reads beside the running thread, as activity_of.
+size_t bytes_in_bins(const Thread* thread) {
+  size_t bytes = 0;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    void** const slots = __atomic_load_n(&thread->states[c].slots, __ATOMIC_RELAXED);
+    void** const top = __atomic_load_n(&thread->bins[c].top, __ATOMIC_RELAXED);
+    // Of two different arrays, if the bin changes just now.
+    const auto objects = static_cast<size_t>(top - slots);
+    if (slots != nullptr && top >= slots && objects <= kMostSlots) bytes += objects * class_size(c);
+  }
+  return bytes;
+}
+
+struct Sweep {
+  Thread* thread = nullptr;  // as in Chosen
+  Unreached unreached{};
+};
+
+bool choose_any(void* context, Thread* thread) {
+  Sweep& sweep = *static_cast<Sweep*>(context);
+  if (thread == this_thread()) return true;
+  if (!thread->quiet.lock.try_lock()) {
+    ++sweep.unreached.threads;
+    return true;
+  }
+  // It is ending: its block may be another's at any time.
+  if (thread->quiet.place_of_self == nullptr) {
+    ++sweep.unreached.threads;
+    thread->quiet.lock.unlock();
+    return true;
+  }
+  sweep.thread = thread;
+  return false;
+}
+
+bool choose(void* context, Thread* thread) {
+  Chosen& chosen = *static_cast<Chosen*>(context);
+  Quiet& quiet = thread->quiet;
+  // Held by the thread itself if by anybody: it is waking up.
+  if (!quiet.lock.try_lock()) {
+    chosen.all_hidden = false;
+    return true;
+  }
+  const bool wanted = quiet.place_of_self != nullptr && wants_emptying(thread);
+  if (!quiet.hidden && quiet.place_of_self != nullptr) chosen.all_hidden = false;
+  if (!wanted) {
+    quiet.lock.unlock();
+    return true;
+  }
+  // What it sends may be for threads that were looked at before it.
+  chosen.all_hidden = false;
+  chosen.thread = thread;
+  return false;
+}
+
+}  // namespace
+
+bool look() {
+  if (!os::kSeesWaitingThreads) return true;
+  // Somebody is at it: then there will be something to look at again.
+  if (!round.try_lock()) return false;
+  bool all_hidden = true;
+  lifecycle::start_over();
+  for (bool round_ends = false; !round_ends;) {
+    Chosen chosen;
+    round_ends = lifecycle::visit_threads(choose, &chosen);
+    all_hidden = all_hidden && chosen.all_hidden;
+    if (Thread* thread = chosen.thread; thread != nullptr) {
+      if (thread->quiet.hidden || hide(thread)) empty(thread, Heap::Walk::kNowAndThen);
+      thread->quiet.lock.unlock();
+    }
+  }
+  round.unlock();
+  return all_hidden;
+}
+
+Unreached empty_all() {
+  Unreached unreached{};
+  if (!os::kSeesWaitingThreads) return unreached;
+  const os::Guard guard(round);
+  lifecycle::start_over();
+  for (bool round_ends = false; !round_ends;) {
+    Sweep sweep;
+    round_ends = lifecycle::visit_threads(choose_any, &sweep);
+    unreached.threads += sweep.unreached.threads;
+    if (Thread* thread = sweep.thread; thread != nullptr) {
+      if (thread->quiet.hidden || hide(thread)) {
+        empty(thread, Heap::Walk::kNow);
+      } else {
+        ++unreached.threads;
+        unreached.bytes += bytes_in_bins(thread);
+      }
+      thread->quiet.lock.unlock();
+    }
+  }
+  return unreached;
+}
+
+void prepare_fork() { round.lock(); }
+void finish_fork(bool child) {
+  if (child) {
+    round.reset();
+  } else {
+    round.unlock();
+  }
+}
+
+void begin_wait() {
+  Thread* thread = lifecycle::attach();
+  if (thread == nullptr || thread->quiet.place_of_self == nullptr) return;
+  const os::Guard guard(thread->quiet.lock);
+  // Marked first: in the child of a fork in between, gaps in the bins are closed by who is marked.
+  thread->quiet.hidden = true;
+  compiler_fence();
+  empty(thread, Heap::Walk::kNowAndThen);
+  set_self(thread, &unattached_thread);
+}
+
+namespace {
+
+// Under the quiet lock. The mark goes last: in the child of a fork in between, this is done again,
+// which it bears.
+void become_visible(Thread* thread) {
+  if (!thread->quiet.hidden) return;
+  thread->quiet.looks = 0;
+  bins::settle(thread);
+  batch_cache::forget_late(thread);
+  compiler_fence();
+  thread->quiet.hidden = false;
+}
+
+}  // namespace
+
+void wake(Thread* thread) {
+  {
+    const os::Guard guard(thread->quiet.lock);
+    set_self(thread, thread);
+    become_visible(thread);
+  }
+  attention::raise();
+}
+
+void retire(Thread* thread) {
+  const os::Guard guard(thread->quiet.lock);
+  thread->quiet.place_of_self = nullptr;
+  become_visible(thread);
+}
+
+}  // namespace loft::quiet

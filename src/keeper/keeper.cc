@@ -1,0 +1,117 @@
+#include "keeper/keeper.h"
+
+#include "base/bits.h"
+#include "base/options.h"
+#include "cache/attention.h"
+#include "cache/quiet.h"
+#include "heap/registry.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/span.h"
+
+namespace loft::keeper {
+
+namespace {
+
+using attention::state;
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+// A program that never grows beyond this has not much to give back, and starting a thread would be
+// a good part of what it costs.
+constexpr size_t kWorthwhile = size_t{8} << 20;
+
+uint64_t tick_ns() {
+  const uint64_t decay = get(options.decay_ms);
+  return (decay == 0 ? 1000 : most<uint64_t>(decay / span::kDecayTicks, 10)) * kMillisecond;
+}
+
+// Gives back up to `wanted` bytes of free spans. True if any went.
+bool purge(size_t wanted) {
+  const size_t before = wanted;
+  while (wanted != 0) {
+    const size_t given_back = span::purge_step(wanted);
+    if (given_back == 0) break;
+    wanted -= least(wanted, given_back);
+  }
+  return wanted != before;
+}
+
+// One tick. True if nothing is left to watch. Quiet threads are the keeper's alone: looking at them
+// takes a file of the system, and the program's own threads have no table to open one in.
+bool look_around(bool at_threads) {
+  const size_t dirty_before = span::totals().dirty;
+  const bool all_quiet = at_threads && quiet::look();
+  const bool all_rest = registry::rest_parked();
+  const size_t dirty = span::totals().dirty;
+  // What quiet threads and heaps let go of has waited long enough.
+  const size_t let_go = dirty > dirty_before ? dirty - dirty_before : 0;
+  const size_t idle = span::idle_bytes();
+  const bool gave = purge(least(idle + let_go, dirty));
+  // What the system does not take back is no reason to stay awake.
+  return all_quiet && all_rest && !gave && idle == span::totals().dirty;
+}
+
+[[noreturn]] void run() {
+  const bool at_threads = os::leave_files();
+  for (;;) {
+    os::wait_on_word_for(&state, attention::kTicking, tick_ns());
+    if (get(options.decay_ms) == 0 || !look_around(at_threads)) continue;
+    // Asleep only if nobody was awake between two looks: who wakes up after the first, and found us
+    // ticking, is seen by the second.
+    state.store(attention::kAsleep, memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!look_around(at_threads)) state.store(attention::kTicking, memory_order_relaxed);
+    while (state.load(memory_order_relaxed) == attention::kAsleep) {
+      os::wait_on_word(&state, attention::kAsleep);
+    }
+  }
+}
+
+constinit os::Lock slow_path_lock;
+
+// Without a keeper: at most one tick at a time, by whoever comes first.
+void tick_on_a_slow_path() {
+  static constinit uint64_t last = 0;
+  if (!slow_path_lock.try_lock()) return;
+  const uint64_t now = os::now_ns();
+  if (now - last >= tick_ns()) {
+    last = now;
+    look_around(false);
+  }
+  slow_path_lock.unlock();
+}
+
+// The child of a fork mostly runs another program soon, or does what only a process of one thread
+// may: it gets no keeper before it has lived for a while.
+constexpr uint64_t kChildhood = 1000 * kMillisecond;
+constinit Atomic<uint64_t> forked_at{0};
+
+void unattended() {
+  if (get(options.decay_ms) == 0 || span::used_bytes() < kWorthwhile) return;
+  uint32_t expected = attention::kNobody;
+  const uint64_t forked = forked_at.load(memory_order_relaxed);
+  const bool young = forked != 0 && os::now_ns() - forked < kChildhood;
+  if (get(options.keeper) != 0 && !young &&
+      state.compare_exchange_strong(expected, attention::kTicking, memory_order_relaxed)) {
+    if (os::start_thread("loft-keeper", run)) return;
+    state.store(attention::kRefused, memory_order_relaxed);
+  }
+  if (state.load(memory_order_relaxed) != attention::kTicking) tick_on_a_slow_path();
+}
+
+// The keeper is not among the threads that a child has; the next slow path may start one there.
+void in_child() {
+  slow_path_lock.reset();
+  forked_at.store(os::now_ns(), memory_order_relaxed);
+  state.store(attention::kNobody, memory_order_relaxed);
+}
+
+}  // namespace
+
+void enable() {
+  os::on_fork(nullptr, nullptr, in_child);
+  attention::unattended.store(unattended, memory_order_relaxed);
+}
+
+}  // namespace loft::keeper

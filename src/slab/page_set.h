@@ -1,0 +1,49 @@
+// A set of pages of one slab, by number.
+#pragma once
+
+#include <cstdint>
+
+#include "base/bits.h"
+#include "slab/geometry.h"
+
+namespace loft {
+
+inline constexpr unsigned kMostPages = kMaxSlabBytes / 4096;  // 4 KiB is the smallest page there is
+
+struct Pages {
+  unsigned first;
+  unsigned last;
+};
+
+class PageSet {
+ public:
+  bool has(unsigned page) const { return (words_[page / 64] >> page % 64 & 1) != 0; }
+  bool empty() const { return (words_[0] | words_[1]) == 0; }
+  unsigned count() const { return count_bits(words_[0]) + count_bits(words_[1]); }
+
+  void add(Pages pages) {
+    words_[0] |= bits(pages, 0);
+    words_[1] |= bits(pages, 64);
+  }
+  void remove(Pages pages) {
+    words_[0] &= ~bits(pages, 0);
+    words_[1] &= ~bits(pages, 64);
+  }
+  bool meets(Pages pages) const {
+    return ((words_[0] & bits(pages, 0)) | (words_[1] & bits(pages, 64))) != 0;
+  }
+
+ private:
+  // Of [first, last], those in [from, from + 64), as bits.
+  static constexpr uint64_t bits(Pages pages, unsigned from) {
+    if (pages.last < from || pages.first >= from + 64) return 0;
+    const unsigned low = pages.first < from ? 0 : pages.first - from;
+    const unsigned high = least(pages.last - from, 63u);
+    return ~uint64_t{0} >> (63 - high) & ~uint64_t{0} << low;
+  }
+
+  uint64_t words_[2];
+};
+static_assert(kMostPages == 128);
+
+}  // namespace loft

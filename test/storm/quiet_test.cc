@@ -1,0 +1,146 @@
+// Threads that fall asleep are emptied by the keeper, and wake up in the midst of it.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include <mutex>
+#include <random>
+#include <set>
+
+#include "base/options.h"
+#include "cache/attention.h"
+#include "cache/thread.h"
+#include "keeper/keeper.h"
+#include "storm/support.h"
+
+namespace storm {
+namespace {
+
+void sleep_ms(unsigned milliseconds) {
+  const struct timespec time = {milliseconds / 1000, long{milliseconds % 1000} * 1'000'000};
+  nanosleep(&time, nullptr);
+}
+
+class QuietStorm : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    loft::keeper::enable();
+    // Grown enough for a keeper.
+    void* p = loft_malloc(32 << 20);
+    loft_free(p);
+    loft_free(loft_malloc(100'000));
+  }
+  void SetUp() override {
+    if (!loft::os::kSeesWaitingThreads) GTEST_SKIP() << "the thread sanitizer sees races in it";
+    ASSERT_EQ(loft_option_set("decay_ms", "50"), 0);
+  }
+  void TearDown() override { loft_option_set("decay_ms", "500"); }
+};
+
+// Each thread works for a moment and sleeps for about as long as it takes to be found quiet, so
+// that it wakes before, while and after it is hidden. Objects are freed by their maker or by
+// others.
+TEST_F(QuietStorm, NothingIsLostOrHandedOutTwice) {
+  constexpr unsigned kThreads = 12;
+  constexpr size_t kSizes[] = {16, 24, 48, 64, 100, 256, 1000, 4096, 9000, 30'000, 100'000};
+  struct Item {
+    void* p;
+    uint64_t id;
+    size_t size;
+  };
+  std::mutex lock;
+  std::vector<Item> passed;
+  std::atomic<unsigned> broken{0};
+  std::atomic<unsigned> found_hidden{0};
+  on_threads(kThreads, [&](unsigned me) {
+    std::mt19937 random(me);
+    std::vector<Item> mine;
+    for (unsigned round = 0; round < scaled(40); ++round) {
+      for (unsigned i = 0; i < 400; ++i) {
+        const size_t size = kSizes[random() % std::size(kSizes)];
+        const uint64_t id = uint64_t{me} << 32 | round << 16 | i;
+        mine.push_back({make(id, size), id, size});
+        if (random() % 3 == 0) {
+          std::swap(mine.back(), mine[random() % mine.size()]);
+          broken += check_and_free(mine.back().p, mine.back().id, mine.back().size) != 0;
+          mine.pop_back();
+        }
+      }
+      {
+        const std::lock_guard guard(lock);
+        for (unsigned i = 0; i < 100; ++i) {
+          passed.push_back(mine.back());
+          mine.pop_back();
+        }
+      }
+      std::vector<Item> theirs;
+      {
+        const std::lock_guard guard(lock);
+        const size_t count = std::min<size_t>(passed.size(), 100);
+        theirs.assign(passed.begin(), passed.begin() + static_cast<ptrdiff_t>(count));
+        passed.erase(passed.begin(), passed.begin() + static_cast<ptrdiff_t>(count));
+      }
+      for (const Item& item : theirs) broken += check_and_free(item.p, item.id, item.size) != 0;
+      sleep_ms(random() % 90);
+      found_hidden += loft::self == &loft::unattached_thread;
+    }
+    for (const Item& item : mine) broken += check_and_free(item.p, item.id, item.size) != 0;
+  });
+  for (const Item& item : passed) broken += check_and_free(item.p, item.id, item.size) != 0;
+  EXPECT_EQ(broken, 0u);
+  EXPECT_GT(found_hidden, 0u) << "the storm met no keeper";
+}
+
+void nap(int) { sleep_ms(60); }
+
+// Signal handlers that sleep may have interrupted a call anywhere on its fast path.
+TEST_F(QuietStorm, AThreadMayBeAsleepInTheMidstOfACall) {
+  struct sigaction action = {};
+  action.sa_handler = nap;
+  action.sa_flags = SA_RESTART;
+  struct sigaction before;
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  std::atomic<bool> stop{false};
+  std::atomic<unsigned> broken{0};
+  std::atomic<void*> slot{nullptr};
+  // Two that allocate, check and free; the second also frees what the first one made.
+  const auto work = [&](unsigned me) {
+    void* held[64] = {};
+    uint64_t ids[64] = {};
+    uint64_t id = me;
+    while (!stop.load(std::memory_order_relaxed)) {
+      const size_t i = (id * 7919 >> 3) % 64;
+      if (held[i] != nullptr) broken += check_and_free(held[i], ids[i], 64) != 0;
+      held[i] = make(ids[i] = id, 64);
+      id += 2;
+      if (me == 0) {
+        void* expected = nullptr;
+        void* gift = make(1 << 20, 48);
+        if (!slot.compare_exchange_strong(expected, gift)) loft_free(gift);
+      } else if (void* gift = slot.exchange(nullptr); gift != nullptr) {
+        broken += check_and_free(gift, 1 << 20, 48) != 0;
+      }
+    }
+    for (size_t i = 0; i < 64; ++i) {
+      if (held[i] != nullptr) broken += check_and_free(held[i], ids[i], 64) != 0;
+    }
+  };
+  std::thread first(work, 0);
+  std::thread second(work, 1);
+  for (unsigned i = 0; i < 30; ++i) {
+    sleep_ms(5 + i % 7);
+    pthread_kill(first.native_handle(), SIGUSR1);
+    if (i % 2 == 0) pthread_kill(second.native_handle(), SIGUSR1);
+    sleep_ms(65);
+  }
+  stop = true;
+  first.join();
+  second.join();
+  loft_free(slot.exchange(nullptr));
+  sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_EQ(broken, 0u);
+}
+
+}  // namespace
+}  // namespace storm

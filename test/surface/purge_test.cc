@@ -1,0 +1,107 @@
+// What loft_purge reaches, and threads that say that they wait.
+#include <gtest/gtest.h>
+#include <string.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "loft/loft.h"
+
+namespace {
+
+loft_stats_t stats() {
+  loft_stats_t s = {};
+  s.struct_size = sizeof(s);
+  EXPECT_EQ(loft_stats(&s), 0);
+  return s;
+}
+
+constexpr size_t kObjects = 20'000;
+constexpr size_t kSize = 1000;
+
+// Allocates and frees 20 MB, which leaves a cache full of them and whole slabs.
+void fill_and_free() {
+  std::vector<void*> objects(kObjects);
+  for (void*& p : objects) {
+    p = malloc(kSize);
+    memset(p, 1, kSize);
+  }
+  for (void* p : objects) free(p);
+}
+
+TEST(Purge, ReachesThreadsThatWaitAndThreadsThatEnded) {
+  std::atomic<int> state{0};
+  std::thread waiting([&] {
+    fill_and_free();
+    state.store(1);
+    state.notify_one();
+    state.wait(1);
+  });
+  std::thread(fill_and_free).join();
+  fill_and_free();
+  state.wait(0);
+  // The other thread is on its way into its wait.
+  loft_unreached_t unreached = {};
+  uint64_t given_back = 0;
+  do {
+    given_back += loft_purge(&unreached);
+  } while (unreached.threads != 0);
+  EXPECT_EQ(unreached.bytes, 0u);
+  EXPECT_GT(given_back, kObjects * kSize);
+  const loft_stats_t s = stats();
+  EXPECT_EQ(s.dirty_bytes, 0u);
+  EXPECT_LT(s.slab_bytes, 8u << 20);
+  state.store(2);
+  state.notify_one();
+  waiting.join();
+}
+
+TEST(Purge, TellsOfThreadsThatRun) {
+  std::atomic<bool> stop{false};
+  std::atomic<bool> running{false};
+  std::thread busy([&] {
+    fill_and_free();
+    running.store(true);
+    while (!stop.load()) {
+    }
+  });
+  while (!running.load()) {
+  }
+  loft_unreached_t unreached = {};
+  loft_purge(&unreached);
+  EXPECT_GE(unreached.threads, 1u);
+  EXPECT_GE(unreached.bytes, kSize);
+  loft_purge(nullptr);
+  stop.store(true);
+  busy.join();
+}
+
+TEST(Idle, WhatAWaitingThreadHasIsOthers) {
+  std::atomic<int> state{0};
+  std::thread thread([&] {
+    std::vector<void*> objects(kObjects);
+    for (void*& p : objects) p = malloc(kSize);
+    for (void* p : objects) free(p);
+    loft_idle_begin();
+    state.store(1);
+    state.notify_one();
+    state.wait(1);
+    loft_idle_end();
+    void* p = malloc(kSize);
+    memset(p, 2, kSize);
+    free(p);
+    loft_idle_begin();  // and a call of loft ends it
+    free(malloc(kSize));
+    loft_idle_end();
+    loft_idle_end();
+  });
+  state.wait(0);
+  // All but one object of each class that it used.
+  EXPECT_LT(stats().allocated_bytes, kObjects * kSize / 4);
+  state.store(2);
+  state.notify_one();
+  thread.join();
+}
+
+}  // namespace

@@ -1,0 +1,164 @@
+// Pages of partly used slabs: which are gone, and that none goes on which an object lives.
+#include "slab/holes.h"
+
+#include <gtest/gtest.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "space/span.h"
+#include "unit/support.h"
+
+namespace loft {
+namespace {
+
+TEST(PageSet, AgainstAShadow) {
+  std::mt19937 random(3);
+  PageSet set{};
+  std::vector<bool> shadow(kMostPages, false);
+  for (int round = 0; round < 20'000; ++round) {
+    unsigned first = random() % kMostPages;
+    unsigned last = random() % kMostPages;
+    if (first > last) std::swap(first, last);
+    const bool meets = std::find(shadow.begin() + first, shadow.begin() + last + 1, true) !=
+                       shadow.begin() + last + 1;
+    ASSERT_EQ(set.meets({first, last}), meets);
+    if (random() % 2 == 0) {
+      set.add({first, last});
+      std::fill(shadow.begin() + first, shadow.begin() + last + 1, true);
+    } else {
+      set.remove({first, last});
+      std::fill(shadow.begin() + first, shadow.begin() + last + 1, false);
+    }
+    ASSERT_EQ(set.count(), std::count(shadow.begin(), shadow.end(), true));
+    ASSERT_EQ(set.empty(), set.count() == 0);
+    const unsigned page = random() % kMostPages;
+    ASSERT_EQ(set.has(page), shadow[page]);
+  }
+}
+
+class HolesTest : public testing::TestWithParam<SizeClass> {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(span::initialise());
+    slab_ = slab::create(GetParam(), 1);
+    ASSERT_NE(slab_, nullptr);
+    objects_ = take(shape().objects);
+    for (char* p : objects_) memset(p, 0x5a, shape().size);
+  }
+  void TearDown() override {
+    for (char* p : objects_) put(p);
+    slab_->list = Fullness::kFull;
+    slab::destroy(slab_);
+  }
+
+  const Geometry& shape() const { return slab_->shape(); }
+
+  std::vector<char*> take(unsigned wanted) {
+    std::vector<void*> slots(wanted);
+    const unsigned taken = slab_->take(&slots[wanted - 1], wanted);
+    std::vector<char*> result;
+    for (unsigned i = 0; i < taken; ++i) {
+      result.push_back(static_cast<char*>(slots[wanted - 1 - i]));
+    }
+    return result;
+  }
+  void put(const char* p) {
+    const uint32_t index = slab_->object_starting_at(p);
+    slab_->put_word(index / 64, uint64_t{1} << index % 64, 1);
+  }
+  // As the kernel sees it.
+  bool resident(unsigned page) const {
+    unsigned char state = 0;
+    EXPECT_EQ(mincore(reinterpret_cast<void*>(slab_->base + page * os::page_size()), 1, &state), 0);
+    return (state & 1) != 0;
+  }
+  bool lives_on(const char* p, unsigned page) const {
+    const auto offset = static_cast<size_t>(p - reinterpret_cast<char*>(slab_->base));
+    return offset / os::page_size() <= page &&
+           page <= (offset + shape().size - 1) / os::page_size();
+  }
+
+  Slab* slab_ = nullptr;
+  std::vector<char*> objects_;
+};
+
+TEST_P(HolesTest, PagesWithoutAnObjectGoAndNoOthers) {
+  EXPECT_TRUE(slab_->gone.empty() || !slab_->gone.has(0)) << "all objects were handed out";
+  std::mt19937 random(GetParam());
+  for (const unsigned keep_of : {2u, 10u, 100u}) {
+    std::shuffle(objects_.begin(), objects_.end(), random);
+    const size_t kept = (objects_.size() + keep_of - 1) / keep_of;
+    for (size_t i = kept; i < objects_.size(); ++i) put(objects_[i]);
+    objects_.resize(kept);
+    {
+      Holes().add(slab_);
+    }
+    for (unsigned page = 0; page < slab_->pages(); ++page) {
+      const bool used = std::any_of(objects_.begin(), objects_.end(),
+                                    [&](const char* p) { return lives_on(p, page); });
+      ASSERT_EQ(slab_->gone.has(page), !used) << page;
+      ASSERT_EQ(resident(page), used) << page;
+    }
+    for (const char* p : objects_) {
+      ASSERT_EQ(std::count(p, p + shape().size, 0x5a), shape().size);
+    }
+  }
+}
+
+TEST_P(HolesTest, ResidentPagesAreUsedFirst) {
+  // The upper half of the pages goes, and an object on the lowest page comes back last of all.
+  const size_t half = objects_.size() / 2;
+  std::sort(objects_.begin(), objects_.end());
+  for (size_t i = half; i < objects_.size(); ++i) put(objects_[i]);
+  objects_.resize(half);
+  {
+    Holes().add(slab_);
+  }
+  put(objects_.front());
+  char* const lowest = objects_.front();
+  objects_.erase(objects_.begin());
+  if (slab_->gone.empty()) GTEST_SKIP() << "half of this slab is no page";
+  const std::vector<char*> first = take(1);
+  EXPECT_EQ(first.front(), lowest);
+  objects_.push_back(first.front());
+  const size_t missing = shape().objects - objects_.size();
+  for (char* p : take(static_cast<unsigned>(missing))) {
+    memset(p, 0x5a, shape().size);
+    objects_.push_back(p);
+  }
+  EXPECT_EQ(objects_.size(), shape().objects);
+  for (unsigned page = 0; page < slab_->pages(); ++page) {
+    const bool used = std::any_of(objects_.begin(), objects_.end(),
+                                  [&](const char* p) { return lives_on(p, page); });
+    ASSERT_TRUE(!used || !slab_->gone.has(page)) << page;
+  }
+}
+
+TEST_P(HolesTest, LockedPagesStayAndAreNotCalledGone) {
+  const size_t bytes = size_t{shape().granules} << kGranuleLog;
+  // The sanitizers' own mlock does nothing.
+  if (syscall(SYS_mlock, slab_->base, bytes) != 0) GTEST_SKIP() << "may not lock";
+  while (objects_.size() > 1) {
+    put(objects_.back());
+    objects_.pop_back();
+  }
+  {
+    Holes().add(slab_);
+  }
+  for (unsigned page = 0; page < slab_->pages(); ++page) EXPECT_TRUE(resident(page));
+  EXPECT_TRUE(slab_->gone.empty());
+  syscall(SYS_munlock, slab_->base, bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(SizeClasses, HolesTest,
+                         testing::Values(0u, 2u, 3u, 7u, 8u, 20u, 25u, 31u, kSizeClasses - 1),
+                         [](const auto& of) { return std::to_string(class_size(of.param)); });
+
+}  // namespace
+}  // namespace loft
