@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <mutex>
 #include <random>
@@ -90,6 +92,81 @@ TEST_F(QuietStorm, NothingIsLostOrHandedOutTwice) {
   for (const Item& item : passed) broken += check_and_free(item.p, item.id, item.size) != 0;
   EXPECT_EQ(broken, 0u);
   EXPECT_GT(found_hidden, 0u) << "the storm met no keeper";
+}
+
+// Some objects of several sizes, written and checked.
+unsigned work_a_little(unsigned seed) {
+  void* held[100];
+  for (unsigned i = 0; i < std::size(held); ++i)
+    held[i] = make(seed + i, 48 + (seed + i) % 40 * 16);
+  unsigned broken = 0;
+  for (unsigned i = 0; i < std::size(held); ++i) {
+    broken += check_and_free(held[i], seed + i, 48 + (seed + i) % 40 * 16);
+  }
+  return broken;
+}
+
+// Forks meet threads that are being hidden, are hidden, and are waking up.
+TEST_F(QuietStorm, ForksBesideThreadsThatSleepAndWake) {
+  std::atomic<bool> stop{false};
+  std::atomic<unsigned> broken{0};
+  std::vector<std::thread> threads;
+  for (unsigned me = 0; me < 4; ++me) {
+    threads.emplace_back([&, me] {
+      for (unsigned round = 0; !stop; ++round) {
+        broken += work_a_little(me * 1000 + round % 500);
+        if (round % 2 == 0) loft_idle_begin();
+        if (round % 16 == 0) sleep_ms(30);
+      }
+    });
+  }
+  unsigned bad_children = 0;
+  for (unsigned i = 0; i < scaled(200); ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      // gtest's own memory is libc's: only loft is used here.
+      unsigned faults = 0;
+      for (unsigned round = 0; round < 4; ++round) faults += work_a_little(round);
+      loft_malloc_trim(0);
+      _exit(faults == 0 ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    bad_children += status != 0;
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(bad_children, 0u);
+  EXPECT_EQ(broken, 0u);
+}
+
+// A purge must not act for a thread that is ending, nor for the next one in its block.
+TEST_F(QuietStorm, PurgesBesideThreadsThatBeginAndEnd) {
+  std::atomic<bool> stop{false};
+  std::atomic<unsigned> broken{0};
+  std::atomic<unsigned> ended{0};
+  std::vector<std::thread> makers;
+  for (unsigned me = 0; me < 3; ++me) {
+    makers.emplace_back([&, me] {
+      for (unsigned round = 0; !stop; ++round) {
+        std::thread([&] {
+          broken += work_a_little(me * 1000 + round % 500);
+          sleep_ms(round % 2);
+          broken += work_a_little(round % 500);
+        }).join();
+        ++ended;
+      }
+    });
+  }
+  while (ended < scaled(600)) {
+    loft_unreached_t unreached = {};
+    loft_purge(&unreached);
+    EXPECT_LE(unreached.threads, 16u);
+  }
+  stop = true;
+  for (std::thread& maker : makers) maker.join();
+  EXPECT_EQ(broken, 0u);
 }
 
 void nap(int) { sleep_ms(60); }
