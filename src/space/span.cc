@@ -379,7 +379,11 @@ size_t purge_step(size_t wanted) {
   return bytes;
 }
 
-size_t used_bytes() { return __atomic_load_n(&frontier, __ATOMIC_RELAXED) - window.heap.base; }
+size_t used_bytes() {
+  // Acquire, as in initialise: another thread may be laying the window out.
+  if (!initialised.load(memory_order_acquire)) return 0;
+  return __atomic_load_n(&frontier, __ATOMIC_RELAXED) - window.heap.base;
+}
 
 size_t purge(size_t keep) {
   size_t given_back = 0;
