@@ -85,15 +85,16 @@ bool grow(Thread* thread, SizeClass size_class) {
   return set_capacity(thread, size_class, wanted);
 }
 
-// Gives objects back: its own heap's to their slabs, others' (which came by turnaround) to their
-// batches. Under the heap's lock.
-void give_back(Thread* thread, void** objects, void** end) {
+// Gives objects back: its own heap's to their slabs, others' (which came by turnaround) by
+// give_foreign(object, entry). Under the heap's lock.
+template <class GiveForeign>
+void give_back(Thread* thread, void** objects, void** end, GiveForeign&& give_foreign) {
   while (objects != end) {
     const Entry entry = pagemap.of(*objects);
     if (LOFT_LIKELY(entry.owner() == thread->owner)) {
       objects = thread->heap->put_run(slab::at(entry), objects, end);
     } else {
-      batch_cache::add(thread, *objects++, entry);
+      give_foreign(*objects++, entry);
     }
   }
 }
@@ -105,7 +106,8 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
   thread->counters.flushes.add(1);
   // A fork waits for the lock: in its child, objects are either in the bin or in their slabs.
   const os::Guard guard(thread->heap->lock());
-  give_back(thread, state.slots + 1, state.slots + 1 + objects);
+  give_back(thread, state.slots + 1, state.slots + 1 + objects,
+            [&](void* p, Entry entry) { batch_cache::add(thread, p, entry); });
   const unsigned rest = count(bin, state) - objects;
   __builtin_memmove(state.slots + 1, state.slots + 1 + objects, rest * sizeof(void*));
   bin.top = state.slots + rest;
@@ -258,14 +260,8 @@ void withdraw(Thread* thread) {
     void** const end = class_size(c) > kTableMax ? top + 1 : top;
     // Nothing below the end, or nothing any more: the thread was emptied before and sleeps still.
     if (state.slots == nullptr || end <= state.slots + 1 || state.slots[1] == nullptr) continue;
-    for (void** slot = state.slots + 1; slot < end;) {
-      const Entry entry = pagemap.of(*slot);
-      if (LOFT_LIKELY(entry.owner() == thread->owner)) {
-        slot = thread->heap->put_run(slab::at(entry), slot, end);
-      } else {
-        batch_cache::send_single(*slot++, entry);
-      }
-    }
+    // Not by a batch: the thread may be in the midst of adding to the one that would be opened.
+    give_back(thread, state.slots + 1, end, batch_cache::send_single);
     for (void** slot = state.slots + 1; slot < end; ++slot) *slot = nullptr;
   }
 }

@@ -12,10 +12,6 @@ size_t metadata_bytes(const Geometry& shape) {
   return offsetof(Slab, bits) + shape.words * sizeof(uint64_t);
 }
 
-unsigned pages_in(const Geometry& shape) {
-  return static_cast<unsigned>((size_t{shape.granules} << kGranuleLog) / os::page_size());
-}
-
 constexpr uint64_t low_bits(unsigned count) {
   return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
 }

@@ -57,6 +57,10 @@ constexpr Fullness fullness_of(uint32_t free, uint32_t objects) {
   return free != 0 ? Fullness::kNearlyFull : Fullness::kFull;
 }
 
+inline unsigned pages_in(const Geometry& shape) {
+  return static_cast<unsigned>((size_t{shape.granules} << kGranuleLog) / os::page_size());
+}
+
 // Invariants:
 //   free == sum of count_bits(bits[w]), summary bit w set <=> bits[w] != 0
 //   no bit at or beyond geometry(size_class).objects is set
@@ -84,9 +88,7 @@ struct alignas(kMetadataUnit) Slab {
     return LOFT_LIKELY(starts) ? index : kNoObject;
   }
 
-  unsigned pages() const {
-    return static_cast<unsigned>((size_t{shape().granules} << kGranuleLog) / os::page_size());
-  }
+  unsigned pages() const { return pages_in(shape()); }
   // The pages on which the objects first .. last lie.
   Pages pages_of(uint32_t first, uint32_t last) const {
     const size_t page = os::page_size();

@@ -62,8 +62,8 @@ def environment(preload: Path | None) -> dict[str, str]:
     return variables
 
 
-def run(program: Path, arguments: str, preload: Path | None = None) -> Any:
-    done = subprocess.run(
+def ended(program: Path, arguments: str, preload: Path | None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [program, *arguments.split()],
         env=environment(preload),
         capture_output=True,
@@ -71,6 +71,10 @@ def run(program: Path, arguments: str, preload: Path | None = None) -> Any:
         timeout=TIMEOUT_S,
         check=False,
     )
+
+
+def run(program: Path, arguments: str, preload: Path | None = None) -> Any:
+    done = ended(program, arguments, preload)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
@@ -200,13 +204,7 @@ def compiled(tmp_path: Path, source: str) -> Path:
 
 def failure(program: Path, arguments: str, preload: Path | None = None) -> str:
     """What a program says that must fail without a result."""
-    done = subprocess.run(
-        [program, *arguments.split()],
-        env=environment(preload),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    done = ended(program, arguments, preload)
     assert done.returncode == 1, done.stdout
     assert done.stdout == ""
     return done.stderr

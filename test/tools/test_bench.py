@@ -12,6 +12,7 @@ import bench_machine
 import bench_rows
 import pytest
 import typer
+from bench_data import header
 from bench_programs import Failed
 from bench_report import METRICS, Json, header_lines, metric_table
 from bench_rows import Kind, Row
@@ -50,22 +51,6 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(bench, "run_program", run)
     monkeypatch.setattr(bench, "loft_statistics", lambda row, library: {"heaps": 1})
     return ran
-
-
-def header(**changed: Any) -> Json:
-    base: Json = {
-        "date": "now",
-        "cpu": "a CPU",
-        "cores": 2,
-        "virtual": "",
-        "memory_gib": 8.0,
-        "system": "Debian",
-        "kernel": "6",
-        "huge_pages": "madvise",
-        "versions": {"snmalloc": "1"},
-        "counters": "none",
-    }
-    return base | changed
 
 
 def measure(out: Path, rows: list[Row], rounds: int, *, keep: bool, mark: str = "c1") -> Json:

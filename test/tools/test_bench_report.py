@@ -7,6 +7,7 @@ from typing import Any
 
 import bench_pictures
 import pytest
+from bench_data import header
 from bench_report import METRICS, Json, Table, metric_table, remarks
 from bench_tables import losses, tables
 from results import loss_lines, markdown_table, page, read_reasons
@@ -48,20 +49,8 @@ def row(name: str, runs: dict[str, list[Json]], **more: Any) -> Json:
 
 
 def data(*rows: Json) -> Json:
-    header = {
-        "date": "2026-01-01 00:00 UTC",
-        "cpu": "a CPU",
-        "cores": 2,
-        "virtual": "",
-        "memory_gib": 8.0,
-        "system": "Debian",
-        "kernel": "6",
-        "huge_pages": "madvise",
-        "versions": {"snmalloc": "1"},
-        "counters": "none",
-    }
     return {
-        "header": header,
+        "header": header(),
         "allocators": NAMES,
         "peers": ["snmalloc", "jemalloc"],
         "rows": list(rows),
