@@ -241,7 +241,7 @@ def test_a_crash_under_one_allocator_is_named(loft: Loft, aborting: Path, tmp_pa
     assert ran.returncode == 1
     assert "under aborting: ended by SIGABRT (1 run)" in ran.stdout
     # The others are compared all the same, and it is not.
-    assert re.search(r"^loft .* ms", ran.stdout, re.MULTILINE)
+    assert re.search(r"^loft .* (ms|µs)", ran.stdout, re.MULTILINE)
     assert not re.search(r"^aborting ", ran.stdout, re.MULTILINE)
     usable = {each["name"]: each["usable"] for each in read(tmp_path / "j")["allocators"]}
     assert usable == {"glibc": True, "loft": True, "aborting": False}
