@@ -147,22 +147,6 @@ Thread* attach() {
   return thread;
 }
 
-// Asked again once it is marked: the thread may have been hidden in between, if it was interrupted.
-SlowPath::SlowPath() : thread_(attach()) {
-  while (thread_ != nullptr) {
-    ++thread_->quiet.busy;
-    compiler_fence();
-    if (LOFT_LIKELY(this_thread() == thread_)) return;
-    --thread_->quiet.busy;
-    thread_ = attach();
-  }
-}
-
-SlowPath::~SlowPath() {
-  compiler_fence();
-  if (thread_ != nullptr) --thread_->quiet.busy;
-}
-
 void start_over() {
   const os::Guard guard(lock);
   next_visited = nullptr;

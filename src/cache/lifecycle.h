@@ -13,14 +13,32 @@ Thread* attach();
 // A slow path of the calling thread: while one of these lives, nobody may act for the thread.
 class SlowPath {
  public:
-  SlowPath();
-  ~SlowPath();
+  // Asked again once it is marked: the thread may have been hidden in between, if it was
+  // interrupted.
+  SlowPath() : thread_(this_thread()) {
+    if (LOFT_UNLIKELY(is_stand_in(thread_))) thread_ = attach();
+    while (LOFT_LIKELY(thread_ != nullptr)) {
+      ++thread_->quiet.busy;
+      compiler_fence();
+      if (LOFT_LIKELY(this_thread() == thread_)) return;
+      --thread_->quiet.busy;
+      thread_ = attach();
+    }
+  }
+  ~SlowPath() {
+    compiler_fence();
+    if (LOFT_LIKELY(thread_ != nullptr)) --thread_->quiet.busy;
+  }
   SlowPath(const SlowPath&) = delete;
   SlowPath& operator=(const SlowPath&) = delete;
 
   Thread* thread() const { return thread_; }  // as of attach
 
  private:
+  static bool is_stand_in(const Thread* thread) {
+    return thread == &unattached_thread || thread == &exited_thread;
+  }
+
   Thread* thread_;
 };
 

@@ -28,7 +28,7 @@ struct HeapCounters {
   Counter slabs_created;
   Counter slabs_released;
   Counter slab_bytes;       // held now
-  Counter spare_bytes;      // of spans that wait for the next slab
+  Counter spare_bytes;      // of spare slabs
   Counter allocated_bytes;  // of these, in objects that are not free in their slab
 };
 
@@ -68,9 +68,9 @@ class alignas(64) Heap {
   // run of neighbours costs one visit.
   void put_word(Slab* slab, unsigned word, uint64_t freed);
 
-  // The same for a run of objects that begins in `slab`: the first one that is of another slab, or
-  // `end`. Stops the program at one that is free already or no object's start.
-  void** put_run(Slab* slab, void** objects, void** end);
+  // The same for objects of one class: up to the first one that is another heap's, or `end`, which
+  // is returned. Stops the program at one that is free already or no object's start.
+  void** put_back(SizeClass size_class, void** objects, void** end);
 
   // Takes messages in until `budget` bytes. True if it stopped for the budget.
   bool drain(size_t budget);
@@ -86,7 +86,7 @@ class alignas(64) Heap {
   enum class Walk : uint8_t { kNow, kNowAndThen };
   size_t rest(const os::Lock* awaited, Walk walk);
 
-  // Gives spans kept for the next slabs back, but for `keep` of them.
+  // Gives spare slabs back, but for `keep` of them.
   void trim_spares(unsigned keep);
 
   // Nothing has changed since rest() last came to its end.
@@ -105,11 +105,13 @@ class alignas(64) Heap {
   void receive_bitmap(Message* message, unsigned first_word, Slab* slab, Received& received);
   void receive_records(Message* message, unsigned count, Received& received);
   void settle(Slab* slab);
+  void relist(Slab* slab);
   bool take_in(const os::Lock* awaited);
   void list(Slab* slab, Fullness fullness);
   void unlist(Slab* slab);
   void release(Slab* slab);
   Slab* create(SizeClass size_class);
+  Slab* take_spare(SizeClass size_class);
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
 
   os::Lock lock_;
@@ -120,13 +122,14 @@ class alignas(64) Heap {
   bool walked_ = false;
   uint32_t last_walk_ = 0;  // in ticks of span
 
-  // Spans of emptied slabs, the last one first: a thread that fills and empties slabs gets its own
-  // pages back, still in its core's cache, without a lock that others wait for. At most half of
-  // what the heap once had, and what was not used for a while goes back.
+  // Emptied slabs of one granule, the last one first: a thread that fills and empties slabs gets
+  // its own pages back, still in its core's cache, and mostly cut into objects of the size that it
+  // wants, without a lock that others wait for. At most half of what the heap once had, and what
+  // was not used for a while goes back.
   static constexpr unsigned kMostSpares = 128;
   struct Spare {
-    uintptr_t base;  // of one granule
-    PageSet gone;
+    Slab* slab;
+    SizeClass size_class;  // the slab's own
   };
   Spare spares_[kMostSpares] = {};
   unsigned spare_count_ = 0;

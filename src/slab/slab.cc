@@ -70,8 +70,7 @@ unsigned Slab::take(void** slots, unsigned wanted) {
   return taken;
 }
 
-void Slab::check() const {
-  if (!kDebug) return;
+void Slab::check_invariants() const {
   unsigned count = 0;
   for (unsigned word = 0; word < shape().words; ++word) {
     count += count_bits(bits[word]);
@@ -81,6 +80,9 @@ void Slab::check() const {
   const unsigned last = shape().words - 1u;
   LOFT_CHECK((bits[last] & ~places_in(last)) == 0);
   LOFT_CHECK((list == Fullness::kFull) == (free == 0));
+  LOFT_CHECK(list != Fullness::kSpare || empty());
+  LOFT_CHECK(stays.first == range_of(list, shape().objects).first &&
+             stays.count == range_of(list, shape().objects).count);
 }
 
 void Slab::report_double_free(unsigned word, uint64_t twice) const {
@@ -90,21 +92,16 @@ void Slab::report_double_free(unsigned word, uint64_t twice) const {
 
 namespace slab {
 
-Slab* create(SizeClass size_class, uint16_t owner) {
-  const Geometry& shape = geometry(size_class);
-  const span::Range range = span::acquire(shape.granules, kGranule);
-  if (range.base == 0) return nullptr;
-  PageSet gone{};
-  if (range.zero) gone.add({0, pages_in(shape) - 1});
-  Slab* slab = create_on(size_class, owner, range.base, gone);
-  if (slab == nullptr) span::release(range.base, shape.granules, !range.zero);
-  return slab;
-}
+namespace {
 
+// Without memory, the span goes back.
 Slab* create_on(SizeClass size_class, uint16_t owner, uintptr_t base, PageSet gone) {
   const Geometry& shape = geometry(size_class);
   void* block = metadata::allocate(metadata_bytes(shape));
-  if (block == nullptr) return nullptr;
+  if (block == nullptr) {
+    span::release(base, shape.granules, gone.count() != pages_in(shape));
+    return nullptr;
+  }
   auto* slab = new (block) Slab{base,
                                 low_bits(shape.words),
                                 nullptr,
@@ -112,7 +109,8 @@ Slab* create_on(SizeClass size_class, uint16_t owner, uintptr_t base, PageSet go
                                 shape.objects,
                                 owner,
                                 static_cast<uint8_t>(size_class),
-                                Fullness::kFull,
+                                Fullness::kSpare,
+                                range_of(Fullness::kSpare, shape.objects),
                                 false,
                                 gone};
   for (unsigned word = 0; word < shape.words; ++word) slab->bits[word] = slab->places_in(word);
@@ -121,19 +119,38 @@ Slab* create_on(SizeClass size_class, uint16_t owner, uintptr_t base, PageSet go
   return slab;
 }
 
+void destroy_but_span(Slab* slab) {
+  const Geometry& shape = slab->shape();
+  LOFT_CHECK(slab->empty() && slab->list == Fullness::kSpare);
+  pagemap.fill(slab->base, shape.granules, Entry{});
+  metadata::release(slab, metadata_bytes(shape));
+}
+
+}  // namespace
+
+Slab* create(SizeClass size_class, uint16_t owner) {
+  const Geometry& shape = geometry(size_class);
+  const span::Range range = span::acquire(shape.granules, kGranule);
+  if (range.base == 0) return nullptr;
+  PageSet gone{};
+  if (range.zero) gone.add({0, pages_in(shape) - 1});
+  return create_on(size_class, owner, range.base, gone);
+}
+
+Slab* recut(Slab* slab, SizeClass size_class) {
+  const uintptr_t base = slab->base;
+  const uint16_t owner = slab->owner;
+  const PageSet gone = slab->gone;
+  destroy_but_span(slab);
+  return create_on(size_class, owner, base, gone);
+}
+
 void destroy(Slab* slab) {
   const uintptr_t base = slab->base;
   const unsigned granules = slab->shape().granules;
   const bool dirty = slab->gone.count() != slab->pages();
   destroy_but_span(slab);
   span::release(base, granules, dirty);
-}
-
-void destroy_but_span(Slab* slab) {
-  const Geometry& shape = slab->shape();
-  LOFT_CHECK(slab->empty() && slab->list == Fullness::kFull);
-  pagemap.fill(slab->base, shape.granules, Entry{});
-  metadata::release(slab, metadata_bytes(shape));
 }
 
 void report_misuse(const char* what, const void* p, const Slab* slab) {

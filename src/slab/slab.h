@@ -48,13 +48,29 @@ constexpr bool beyond_last_object(const Geometry& shape, unsigned word, uint64_t
 // How much of a slab is free, coarsely: the lists of a heap. In the order in which refills look:
 // from fuller slabs first, so that emptier ones drain, but from nearly full ones last, because a
 // visit to a slab should bring more than a few objects.
-enum class Fullness : uint8_t { kHalf, kSparse, kSparser, kNearlyFull, kFull };
-inline constexpr unsigned kFullnessLists = 4;  // slabs without a free object are in none
+enum class Fullness : uint8_t { kHalf, kSparse, kSparser, kNearlyFull, kFull, kSpare };
+inline constexpr unsigned kFullnessLists =
+    4;  // slabs without a free object, and spare ones, are in none
 
 constexpr Fullness fullness_of(uint32_t free, uint32_t objects) {
   if (free * 2 > objects) return free * 4 > objects * 3 ? Fullness::kSparser : Fullness::kSparse;
   if (free * 8 >= objects) return Fullness::kHalf;
   return free != 0 ? Fullness::kNearlyFull : Fullness::kFull;
+}
+
+// How many free objects a slab has that stays in its list when some come back. A wholly free one is
+// to be looked at in any list.
+struct FreeRange {
+  uint16_t first;
+  uint16_t count;
+
+  bool has(uint32_t free) const { return free - first < count; }
+};
+constexpr FreeRange range_of(Fullness fullness, uint32_t objects) {
+  const uint32_t first[] = {(objects + 7) / 8, objects / 2 + 1, objects * 3 / 4 + 1, 1, 0, objects};
+  const uint32_t end[] = {first[1], first[2], objects, first[0], 1, objects + 1};
+  const auto i = static_cast<unsigned>(fullness);
+  return {static_cast<uint16_t>(first[i]), static_cast<uint16_t>(end[i] - first[i])};
 }
 
 inline unsigned pages_in(const Geometry& shape) {
@@ -65,6 +81,8 @@ inline unsigned pages_in(const Geometry& shape) {
 //   free == sum of count_bits(bits[w]), summary bit w set <=> bits[w] != 0
 //   no bit at or beyond geometry(size_class).objects is set
 //   list == kFull <=> free == 0: a heap finds every slab with room, and no full one
+//   list == kSpare => all objects are free: the heap keeps the slab for the next that it needs
+//   stays == range_of(list, geometry(size_class).objects)
 struct alignas(kMetadataUnit) Slab {
   uintptr_t base;
   uint64_t summary;
@@ -73,9 +91,10 @@ struct alignas(kMetadataUnit) Slab {
   uint32_t free;
   uint16_t owner;
   uint8_t size_class;
-  Fullness list;  // the one it is in; as of the last objects that came back
-  bool holed;     // pages were given back since the slab was made
-  PageSet gone;   // pages without memory, which read as zero: given back, or never used
+  Fullness list;    // the one it is in; as of the last objects that came back
+  FreeRange stays;  // in it, as long as this has `free`
+  bool holed;       // pages were given back since the slab was made
+  PageSet gone;     // pages without memory, which read as zero: given back, or never used
   __extension__ uint64_t bits[];  // bit set: object free
 
   const Geometry& shape() const { return geometry(size_class); }
@@ -103,6 +122,11 @@ struct alignas(kMetadataUnit) Slab {
 
   bool empty() const { return free == shape().objects; }
 
+  void set_list(Fullness fullness) {
+    list = fullness;
+    stays = range_of(fullness, shape().objects);
+  }
+
   // Hands out up to `wanted` free objects, lowest address first: slots[0], slots[-1], ... Lowest
   // first keeps the sparse end of a slab untouched and lets the prefetcher see a run. Returns how
   // many.
@@ -117,12 +141,16 @@ struct alignas(kMetadataUnit) Slab {
     free += count;
   }
 
-  void check() const;  // stops the program where an invariant does not hold
+  // Stops the program where an invariant does not hold.
+  void check() const {
+    if (kDebug) check_invariants();
+  }
 
   [[noreturn]] void report_double_free(unsigned word, uint64_t twice) const;
 
   unsigned take_word(unsigned word, uint64_t candidates, void** slots, unsigned wanted);
   unsigned take_resident(void** slots, unsigned wanted);
+  void check_invariants() const;
 };
 static_assert(offsetof(Slab, bits) <= kMetadataUnit);
 
@@ -131,13 +159,12 @@ namespace slab {
 // A slab of new memory owned by heap `owner`, all objects free. nullptr without memory.
 Slab* create(SizeClass size_class, uint16_t owner);
 
-// The same on a granule that the caller has; `gone`: its pages without memory.
-Slab* create_on(SizeClass size_class, uint16_t owner, uintptr_t base, PageSet gone);
+// An empty slab of one granule, made into one of another class of the kind. nullptr without memory:
+// then the old one is gone, too.
+Slab* recut(Slab* slab, SizeClass size_class);
 
-// Gives an empty slab's span and metadata back; or its metadata alone, and the span is the
-// caller's.
+// Gives an empty slab's span and metadata back.
 void destroy(Slab* slab);
-void destroy_but_span(Slab* slab);
 
 LOFT_ALWAYS_INLINE Slab* at(Entry entry) { return metadata::at_index<Slab>(entry.index()); }
 

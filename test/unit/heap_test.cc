@@ -222,6 +222,11 @@ TEST_F(HeapTest, EmptySlabsGoBackButTheLastOfTheirClass) {
   put(objects);
   EXPECT_EQ(heap_->counters().slabs_released.get() - released, 4u);
   EXPECT_EQ(heap_->counters().slab_bytes.get() - bytes_before, kGranule);
+  {
+    const os::Guard guard(heap_->lock());
+    heap_->check();
+    heap_->trim_spares(0);
+  }
   unsigned left = 0;
   for (const uintptr_t base : bases) left += pagemap.of(address(base)).is_slab();
   EXPECT_EQ(left, 1u);
@@ -229,6 +234,31 @@ TEST_F(HeapTest, EmptySlabsGoBackButTheLastOfTheirClass) {
   const unsigned long created = heap_->counters().slabs_created.get();
   put(take(c, 64));
   EXPECT_EQ(heap_->counters().slabs_created.get(), created);
+}
+
+TEST_F(HeapTest, SpareSlabsServeTheirOwnClassAsTheyAreAndOthersCutAnew) {
+  const SizeClass own = class_of(1024);
+  const SizeClass other = class_of(512);
+  const std::vector<void*> many = take(own, 64 * 8);
+  std::set<const Slab*> slabs;
+  for (void* p : many) slabs.insert(slab_of(p));
+  put(many);
+  // Four spare slabs, and one that is listed.
+  EXPECT_EQ(heap_->counters().spare_bytes.get(), 4 * kGranule);
+  const std::vector<void*> again = take(own, 64 * 3);
+  for (void* p : again) EXPECT_TRUE(slabs.contains(slab_of(p)));
+  EXPECT_EQ(heap_->counters().spare_bytes.get(), 2 * kGranule);
+  const std::vector<void*> others = take(other, 128);
+  EXPECT_EQ(heap_->counters().spare_bytes.get(), kGranule);
+  for (void* p : others) EXPECT_EQ(slab_of(p)->size_class, other);
+  // A slab of the class wanted is found below one of another class.
+  put(others);
+  const std::vector<void*> last = take(own, 64);
+  for (void* p : last) EXPECT_TRUE(slabs.contains(slab_of(p)));
+  put(last);
+  put(again);
+  const os::Guard guard(heap_->lock());
+  heap_->check();
 }
 
 TEST_F(HeapTest, ReceivesBitmaps) {

@@ -53,7 +53,7 @@ class HolesTest : public testing::TestWithParam<SizeClass> {
   }
   void TearDown() override {
     for (char* p : objects_) put(p);
-    slab_->list = Fullness::kFull;
+    slab_->set_list(Fullness::kSpare);
     slab::destroy(slab_);
   }
 

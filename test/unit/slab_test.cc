@@ -76,7 +76,7 @@ class SlabTest : public testing::TestWithParam<SizeClass> {
     ASSERT_TRUE(span::initialise());
     slab_ = slab::create(GetParam(), kOwner);
     ASSERT_NE(slab_, nullptr);
-    slab_->list = Fullness::kSparser;
+    slab_->set_list(Fullness::kSparser);
     free_.assign(shape().objects, true);
   }
 
@@ -85,7 +85,7 @@ class SlabTest : public testing::TestWithParam<SizeClass> {
     for (unsigned i = 0; i < free_.size(); ++i) {
       if (!free_[i]) put(i);
     }
-    slab_->list = Fullness::kFull;
+    slab_->set_list(Fullness::kSpare);
     const uintptr_t base = slab_->base;
     const uint16_t granules = shape().granules;
     slab::destroy(slab_);
@@ -134,7 +134,7 @@ class SlabTest : public testing::TestWithParam<SizeClass> {
       ASSERT_EQ(slab_->bits[word], bits) << word;
       ASSERT_EQ(slab_->summary >> word & 1, bits != 0) << word;
     }
-    slab_->list = fullness_of(slab_->free, slab_->shape().objects);
+    slab_->set_list(fullness_of(slab_->free, slab_->shape().objects));
     slab_->check();
   }
 
@@ -241,11 +241,11 @@ TEST(SlabDeathTest, BrokenInvariants) {
   if (!kDebug) GTEST_SKIP() << "checked in debug builds";
   ASSERT_TRUE(span::initialise());
   Slab* slab = slab::create(class_of(48), kOwner);
-  slab->list = Fullness::kSparser;
+  slab->set_list(Fullness::kSparser);
   slab->check();
   EXPECT_DEATH((slab->free -= 1, slab->check()), "broken invariant");
   EXPECT_DEATH((slab->summary = 0, slab->check()), "broken invariant");
-  EXPECT_DEATH((slab->list = Fullness::kFull, slab->check()), "broken invariant");
+  EXPECT_DEATH((slab->set_list(Fullness::kFull), slab->check()), "broken invariant");
   EXPECT_DEATH((slab->bits[slab->shape().words - 1] = ~uint64_t{0}, slab->check()),
                "broken invariant");
 }
