@@ -179,9 +179,10 @@ size_t trim(size_t pad) {
   }
   for (unsigned id = 1; id <= registry::count(); ++id) {
     Heap* heap = registry::at(id);
-    if (!heap->parked() || !heap->lock().try_lock()) continue;
+    if (!heap->parked()) continue;
+    // Waits: the keeper may be at it, and lets go within a step of whoever sleeps on the lock.
+    const os::Guard guard(heap->lock());
     if (heap->parked()) given_back += heap->rest(nullptr, Heap::Walk::kNow);
-    heap->lock().unlock();
   }
   return given_back + span::purge(pad);
 }

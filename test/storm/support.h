@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -124,8 +125,13 @@ inline loft_stats_t stats() {
 
 // With this thread alone left: every message has arrived. A message takes three hops at most, and
 // one trim may pass a heap before another one has forwarded to it.
+// The keeper may have pages in its hands, which nobody else can give back meanwhile.
 inline loft_stats_t stats_at_rest() {
   for (int hop = 0; hop < 4; ++hop) loft_malloc_trim(0);
+  for (int wait = 0; stats().dirty_bytes != 0 && wait < 1000; ++wait) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    loft_malloc_trim(0);
+  }
   return stats();
 }
 
