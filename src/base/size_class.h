@@ -14,7 +14,7 @@ using SizeClass = unsigned;
 
 inline constexpr size_t kMinObject = 16;        // a carrier needs a link and one bitmap word
 inline constexpr size_t kSmallMax = 32 * 1024;  // larger objects are spans of their own
-inline constexpr size_t kTableMax = 1024;       // sizes whose bin a table of one byte step answers
+inline constexpr size_t kTableMax = 1024;  // sizes whose bin a table with a place for each answers
 inline constexpr SizeClass kSizeClasses = 40;
 inline constexpr size_t kCacheLine = 64;
 

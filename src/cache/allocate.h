@@ -1,9 +1,8 @@
 // malloc and free. The two fast paths, on one screen; everything else is a tail call away.
 //
-//   allocate    size -> bin (a table of 64 offsets) -> pop; an empty bin's top is a null slot
+//   allocate    size -> bin (a table of offsets) -> pop; an empty bin's top is a null slot
 //   deallocate  address -> pagemap entry; owner == mine -> push; another heap's -> set its bit in
-//   the
-//               slab's open batch. A full bin, a full batch, a large object, a pointer that is
+//               the slab's open batch. A full bin, a full batch, a large object, a pointer that is
 //               foreign, misaligned or null, and a thread without a block all fail one of these
 //               comparisons
 #pragma once
@@ -24,13 +23,6 @@ LOFT_NOINLINE void deallocate_unbatched(void* p);
 LOFT_NOINLINE void send_full_batch(size_t place);
 LOFT_NOINLINE void report_bad_batch_add(const void* p);  // does not return
 
-// A field of the thread's block by its offset. LOFT_FORGET between two uses keeps base and offset
-// apart: each access folds the sum into its address, where GCC would spend an instruction on it.
-template <class T>
-LOFT_ALWAYS_INLINE T& field(Thread* thread, size_t offset) {
-  return *reinterpret_cast<T*>(reinterpret_cast<char*>(thread) + offset);
-}
-
 // malloc: 16-byte aligned; nullptr and ENOMEM without memory. Any thread, any time. operator new,
 // for which nullptr is no answer, puts slow sides of its own in: looking at the result costs it
 // nothing.
@@ -38,15 +30,13 @@ using AllocateSlow = void* (*)(size_t);
 template <AllocateSlow kBeyondTable = allocate_beyond_table,
           AllocateSlow kFromEmpty = allocate_from_empty>
 LOFT_ALWAYS_INLINE void* allocate(size_t size) {
-  const size_t last = size - 1;  // zero wraps and leaves with the large ones
-  if (LOFT_LIKELY(last < kTableMax)) {
+  if (LOFT_LIKELY(size <= kTableMax)) {
     Thread* thread = this_thread();
-    size_t bin = thread->bin_of[last / kAlignment];
-    void** top = field<void**>(thread, bin + offsetof(Bin, top));
+    Bin* bin = thread->bin_at(thread->bin_of[size]);
+    void** top = bin->top;
     void* object = *top;
     if (LOFT_UNLIKELY(object == nullptr)) return kFromEmpty(size);
-    LOFT_FORGET(bin);
-    field<void**>(thread, bin + offsetof(Bin, top)) = top - 1;
+    bin->top = top - 1;
     LOFT_FORGET(object);
     return object;
   }
@@ -84,16 +74,12 @@ LOFT_ALWAYS_INLINE void deallocate(void* p) {
   if (LOFT_UNLIKELY(entry.owner() != thread->owner)) {
     return add_to_batch(thread, p, entry.index());
   }
-  size_t bin = entry.bin();
-  void** top = field<void**>(thread, bin + offsetof(Bin, top));
-  LOFT_FORGET(bin);
-  if (LOFT_UNLIKELY(top >= field<void**>(thread, bin + offsetof(Bin, limit)))) {
-    return deallocate_slow(p);
-  }
+  Bin* bin = thread->bin_at(entry.bin());
+  void** top = bin->top;
+  if (LOFT_UNLIKELY(top >= bin->limit)) return deallocate_slow(p);
   top[1] = p;
   compiler_fence();  // the heir of a thread that died in a fork never sees a slot before its object
-  LOFT_FORGET(bin);
-  field<void**>(thread, bin + offsetof(Bin, top)) = top + 1;
+  bin->top = top + 1;
 }
 
 // The rest of the surface (cache/slow.cc, cache/reallocate.cc). `alignment` is a power of two.

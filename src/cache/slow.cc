@@ -93,10 +93,9 @@ void free_large(Thread* thread, void* p, Entry entry) {
 
 }  // namespace
 
-void* allocate_from_empty(size_t size) { return allocate_class(class_of(size)); }
+void* allocate_from_empty(size_t size) { return allocate_class(class_of(most<size_t>(size, 1))); }
 
 void* allocate_beyond_table(size_t size) {
-  if (size == 0) size = 1;
   if (LOFT_LIKELY(size <= kSmallMax)) return pop_or_refill(class_of(size));
   return allocate_large(size, kGranule, false);
 }

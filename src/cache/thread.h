@@ -126,7 +126,7 @@ struct alignas(64) Thread {
   Thread* prev{};           // lock in lifecycle.cc
 
   alignas(64) Bin bins[kSizeClasses]{};
-  uint16_t bin_of[kTableMax / kAlignment]{};  // offset of the bin for sizes 16i+1 .. 16i+16
+  uint16_t bin_of[kTableMax + 1]{};  // the offset of each size's bin
 
   // The batch cache (ISMM'24 2): which slab each of the batches is for, by metadata index. The two
   // places of a set are kBatchSets apart; each slab has one set, so each of the 16 is reachable.
@@ -147,9 +147,13 @@ struct alignas(64) Thread {
     owner = kNeverOwner;
     clear_keys();
     for (Bin& bin : bins) bin = kEmptyBin;
-    for (size_t i = 0; i < kTableMax / kAlignment; ++i) {
-      bin_of[i] = bin_offset(class_of((i + 1) * kAlignment));
+    for (size_t size = 0; size <= kTableMax; ++size) {
+      bin_of[size] = bin_offset(class_of(most<size_t>(size, 1)));
     }
+  }
+
+  Bin* bin_at(size_t offset) {
+    return reinterpret_cast<Bin*>(reinterpret_cast<char*>(this) + offset);
   }
 
   // Gives up what is collected for other heaps.
