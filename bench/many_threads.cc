@@ -4,7 +4,9 @@
 // Source: servers with pools of thousands of threads, whose users find the memory again in the
 // caches of threads that sleep (mimalloc issue 333, jemalloc issue 2688). The sample before the
 // first thread starts is the base; stacks are small, and the same under every allocator. All
-// threads exist at the same time. An operation is one thread; the time means nothing.
+// threads exist at the same time. With --every-class=1 each also has one object, written in full,
+// of every size from 16 bytes to 32 KiB that an allocator may have a class for: four to a doubling.
+// An operation is one thread; the time means nothing.
 #include <condition_variable>
 #include <mutex>
 
@@ -18,6 +20,7 @@ constexpr size_t kStack = 128 << 10;
 
 struct Shared {
   uint64_t bytes;
+  bool every_class;
   std::atomic<uint64_t> finished{0};
   std::atomic<uint64_t> freed{0};
   std::mutex lock;
@@ -25,12 +28,32 @@ struct Shared {
   bool ended = false;
 };
 
+constexpr uint64_t kLargestClass = 32 << 10;
+
+// Sizes four to a doubling, 16 bytes apart at least.
+uint64_t next_class(uint64_t size) {
+  uint64_t power = 64;
+  while (2 * power <= size) power *= 2;
+  return size + power / 4;
+}
+
+void touch_every_class() {
+  void* objects[64];
+  size_t count = 0;
+  for (uint64_t size = 16; size <= kLargestClass; size = next_class(size)) {
+    objects[count] = bench::allocate(size);
+    std::memset(objects[count++], 0x5A, size);
+  }
+  while (count != 0) bench::release(objects[--count]);
+}
+
 // On the stack only what is needed: what lies there counts as memory of the thread.
 void work(Shared& shared) {
   struct Link {
     Link* next;
     uint64_t number;
   };
+  if (shared.every_class) touch_every_class();
   Link* first = nullptr;
   uint64_t count = 0;
   for (uint64_t held = 0; held < shared.bytes; count++) {
@@ -65,6 +88,7 @@ int main(int argc, char** argv) {
   uint64_t count = arguments.number("threads", 10'000, 1, 1'000'000);
   Shared shared;
   shared.bytes = arguments.number("bytes", 64 << 10, 16, 1 << 30);
+  shared.every_class = arguments.number("every-class", 0, 0, 1) != 0;
   uint64_t quiet_ms = arguments.number("quiet-ms", 1000, 1, 3'600'000);
   arguments.finish();
 

@@ -1,5 +1,5 @@
 // What the programs about memory share: samples of the kernel's account of this process, in the
-// order in which they were taken.
+// order in which they were taken, and threads that work and then sleep.
 //
 // VmRSS alone counts memory that was given back with MADV_FREE and not yet taken: LazyFree says how
 // much. Taking a sample walks the page tables, so it is never done inside a timed part.
@@ -7,19 +7,33 @@
 #define LOFT_BENCH_MEMORY_H_
 
 #include <array>
+#include <condition_variable>
+#include <mutex>
 
 #include "common.h"
 
 namespace bench {
 
+// One look at the account. Allocates nothing: an allocator that works only when called must stay
+// idle.
+struct Residence {
+  uint64_t rss;  // all in KiB
+  uint64_t lazy_free;
+  uint64_t huge;
+
+  static Residence now() {
+    ProcFile smaps("/proc/self/smaps_rollup");
+    return {smaps.field("\nRss"), smaps.field("LazyFree"), smaps.field("AnonHugePages")};
+  }
+};
+
 class MemoryLog {
  public:
-  // Allocates nothing: an allocator that works only when called must stay idle.
-  void sample(const char* label) {
+  // The resident KiB, which are now in the log.
+  uint64_t sample(const char* label) {
     if (count_ == samples_.size()) fail("more than %zu samples", samples_.size());
-    ProcFile smaps("/proc/self/smaps_rollup");
-    samples_[count_++] = {label, now() - start_, smaps.field("\nRss"), smaps.field("LazyFree"),
-                          smaps.field("AnonHugePages")};
+    samples_[count_++] = {label, now() - start_, Residence::now()};
+    return samples_[count_ - 1].memory.rss;
   }
   std::string json() const {
     std::string text = "[";
@@ -29,7 +43,8 @@ class MemoryLog {
       std::snprintf(line, sizeof line,
                     "%s{\"label\": \"%s\", \"at\": %.3f, \"rss_kib\": %" PRIu64
                     ", \"lazy_free_kib\": %" PRIu64 ", \"huge_kib\": %" PRIu64 "}",
-                    i == 0 ? "" : ", ", s.label, s.at, s.rss, s.lazy_free, s.huge);
+                    i == 0 ? "" : ", ", s.label, s.at, s.memory.rss, s.memory.lazy_free,
+                    s.memory.huge);
       text += line;
     }
     return text + "]";
@@ -39,9 +54,7 @@ class MemoryLog {
   struct Sample {
     const char* label;
     double at;
-    uint64_t rss;
-    uint64_t lazy_free;
-    uint64_t huge;
+    Residence memory;
   };
   std::array<Sample, 1024> samples_;
   size_t count_ = 0;
@@ -53,6 +66,75 @@ inline void sleep_ms(uint64_t ms) {
   while (nanosleep(&left, &left) != 0) {
   }
 }
+
+// Threads that do a job each, whenever they are given one, and sleep before, between and after.
+// They start with the crew, so that their stacks are there before a first sample; start them before
+// the tables are filled.
+class Crew {
+ public:
+  explicit Crew(size_t threads) : doing_(threads) {
+    team_.reserve(threads);
+    for (size_t i = 0; i < threads; i++) {
+      team_.emplace_back([this, i] { work(i); });
+    }
+    wait_until_idle();
+  }
+  ~Crew() { dismiss(); }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  // Each thread runs job(its index); returns once all of them have.
+  template <typename Job>
+  void run(const Job& job) {
+    {
+      std::lock_guard<std::mutex> guard(lock_);
+      call_ = [](const void* context, size_t index) { (*static_cast<const Job*>(context))(index); };
+      context_ = &job;
+      number_++;
+      doing_ = team_.size();
+    }
+    change_.notify_all();
+    wait_until_idle();
+  }
+
+  // Ends the threads.
+  void dismiss() {
+    {
+      std::lock_guard<std::mutex> guard(lock_);
+      dismissed_ = true;
+    }
+    change_.notify_all();
+    for (auto& thread : team_) thread.join();
+    team_.clear();
+  }
+
+ private:
+  void work(size_t index) {
+    std::unique_lock<std::mutex> guard(lock_);
+    for (uint64_t done = 0;;) {
+      if (--doing_ == 0) change_.notify_all();
+      change_.wait(guard, [&] { return dismissed_ || number_ != done; });
+      if (dismissed_) return;
+      done = number_;
+      guard.unlock();
+      call_(context_, index);
+      guard.lock();
+    }
+  }
+  void wait_until_idle() {
+    std::unique_lock<std::mutex> guard(lock_);
+    change_.wait(guard, [&] { return doing_ == 0; });
+  }
+
+  std::mutex lock_;
+  std::condition_variable change_;
+  void (*call_)(const void*, size_t) = nullptr;
+  const void* context_ = nullptr;
+  uint64_t number_ = 0;  // of jobs so far
+  size_t doing_;         // threads that are not waiting for a job
+  bool dismissed_ = false;
+  std::vector<std::thread> team_;
+};
 
 // The pages that objects stand on, in KiB. `object(i)` gives a pointer and a size of a page at
 // most.

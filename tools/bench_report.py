@@ -247,6 +247,34 @@ def judged(text: str, ratio: float, higher_is_better: bool) -> Cell:
     return Cell(text, "ahead" if gain > 1 + LEVEL else "level", gain)
 
 
+def compared(
+    data: Json,
+    table: Table,
+    label: str,
+    figures: dict[str, float],
+    form: Callable[[float], str],
+) -> None:
+    """Adds a row of absolute figures, of which less is better."""
+    best = min((figures[name] for name in data["peers"] if name in figures), default=None)
+    cells = []
+    for name in data["allocators"]:
+        if name not in figures:
+            cells.append(Cell("-"))
+        elif best:
+            cells.append(judged(form(figures[name]), figures[name] / best, False))
+        else:
+            cells.append(Cell(form(figures[name])))
+    table.rows.append((label, cells))
+
+
+def medians(row: Json, figure: Callable[[Json], float]) -> dict[str, float]:
+    return {
+        name: statistics.median(figure(run) for run in runs)
+        for name, runs in row["runs"].items()
+        if runs
+    }
+
+
 def row_label(label: str, row: Json, cores: int) -> str:
     if fits(row, cores):
         return label

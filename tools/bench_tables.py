@@ -1,4 +1,4 @@
-"""The tables of rows that are not about time: start-up, instructions, memory, latencies, sweeps.
+"""The tables of rows that are not about throughput: start-up, instructions, latencies, sweeps.
 
 And all tables together, with the list of what loft loses.
 """
@@ -6,39 +6,11 @@ And all tables together, with the list of what loft loses.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench_report import METRICS, Cell, Json, Table, judged, metric_table
-
-
-def compared(
-    data: Json,
-    table: Table,
-    label: str,
-    figures: dict[str, float],
-    form: Callable[[float], str],
-) -> None:
-    """Adds a row of absolute figures, of which less is better."""
-    best = min((figures[name] for name in data["peers"] if name in figures), default=None)
-    cells = []
-    for name in data["allocators"]:
-        if name not in figures:
-            cells.append(Cell("-"))
-        elif best:
-            cells.append(judged(form(figures[name]), figures[name] / best, False))
-        else:
-            cells.append(Cell(form(figures[name])))
-    table.rows.append((label, cells))
-
-
-def medians(row: Json, figure: Callable[[Json], float]) -> dict[str, float]:
-    return {
-        name: statistics.median(figure(run) for run in runs)
-        for name, runs in row["runs"].items()
-        if runs
-    }
+from bench_memory import memory_table, mib, return_table
+from bench_report import METRICS, Cell, Json, Table, compared, medians, metric_table
 
 
 def startup_table(data: Json) -> Table | None:
@@ -110,52 +82,6 @@ def instruction_table(data: Json) -> Table | None:
         )
     )
     return table
-
-
-def mib(kib: float) -> str:
-    return f"{kib / 1024:.1f}"
-
-
-def memory_table(data: Json) -> Table | None:
-    """What programs keep once they have freed most: samples that they took of themselves."""
-    table = Table(
-        "Memory at rest",
-        "Resident MiB of the program when it had the most, and at the end, after some quiet time; "
-        "how much of that is only lent by the kernel (LazyFree), and how much stands in huge "
-        "pages. The pages that survivors stand on are the least that anybody can keep; the table "
-        "of the program's own pointers is left out of the ratio to them.",
-        ["", *data["allocators"]],
-    )
-    for row in data["rows"]:
-        with_samples = [run for runs in row["runs"].values() for run in runs if "memory" in run]
-        if not with_samples:
-            continue
-        name = row["name"]
-        # The last sample before the program cleaned up.
-        at_rest = {
-            allocator: next(s for s in reversed(runs[0]["memory"]) if s["label"] != "joined")
-            for allocator, runs in row["runs"].items()
-            if runs
-        }
-        peaks = medians(row, lambda run: float(max(s["rss_kib"] for s in run["memory"])))
-        compared(data, table, f"{name}: most", peaks, mib)
-        rest = {allocator: float(s["rss_kib"]) for allocator, s in at_rest.items()}
-        compared(data, table, f"{name}: at the end", rest, mib)
-        if "survivor_pages_kib" in with_samples[0]:
-            over = {
-                allocator: (rest[allocator] - float(runs[0]["table_kib"]))
-                / float(runs[0]["survivor_pages_kib"])
-                for allocator, runs in row["runs"].items()
-                if runs
-            }
-            compared(data, table, f"{name}: over the survivors' pages", over, "{:.2f}".format)
-        for label, key in (("LazyFree", "lazy_free_kib"), ("in huge pages", "huge_kib")):
-            cells = [
-                Cell(mib(at_rest[allocator][key]) if allocator in at_rest else "-")
-                for allocator in data["allocators"]
-            ]
-            table.rows.append((f"{name}: {label}", cells))
-    return table if table.rows else None
 
 
 QUANTILES = ("p50", "p99", "p99.9", "p99.99", "p99.999", "max")
@@ -285,7 +211,7 @@ def statistics_table(data: Json) -> Table | None:
 
 def tables(data: Json) -> list[Table]:
     made = [metric_table(data, metric) for metric in METRICS]
-    made += [latency_table(data), memory_table(data), warm_up_table(data)]
+    made += [latency_table(data), return_table(data), memory_table(data), warm_up_table(data)]
     made += [startup_table(data), instruction_table(data)]
     made += sweep_tables(data)
     made.append(statistics_table(data))
@@ -303,7 +229,7 @@ class Loss:
 def losses(data: Json) -> list[Loss]:
     """Where loft is behind the best peer, the worst first; of tables that move together, one."""
     counted = [metric_table(data, metric) for metric in METRICS if metric.counts]
-    counted += [latency_table(data), memory_table(data), startup_table(data)]
+    counted += [latency_table(data), return_table(data), memory_table(data), startup_table(data)]
     found = []
     for table in counted:
         if table is None or "loft" not in table.columns:

@@ -45,7 +45,15 @@ PROGRAMS: list[tuple[str, str, int | None]] = [
     ("fork_under_load", "--forks=5 --workers=2", 5),
     ("idle_return", "--size=256 --count=10000 --keep=100 --quiet-ms=30 --step-ms=10", 10000),
     ("idle_return", "--quiet-ms=1", 300_000),
+    ("idle_return", "--by=others --size=64 --count=9000 --quiet-ms=1", 9000),
+    ("idle_return", "--by=ended --threads=3 --size=64 --count=9000 --quiet-ms=1", 9000),
     ("many_threads", "--threads=40 --quiet-ms=1", 40),
+    ("many_threads", "--threads=5 --quiet-ms=1 --every-class=1", 5),
+    ("sleeping_producer", "--bytes=3000000 --quiet-ms=0", 11538),
+    ("reclaimer", "--producers=3 --slots=1000 --rounds=5000", 18000),
+    ("phases", "--count=20000", 7 * 20000),
+    ("phases", "--count=2001 --threads=3", 7 * 2001),
+    ("mappings", "--mib=512 --rounds=5000", 5000),
     ("cache_scratch", "--threads=3 --rounds=5 --writes=1000", 15000),
     ("cache_thrash", "--threads=3 --rounds=5 --writes=1000", 15000),
     ("startup", "--starts=3", 3),
@@ -191,13 +199,36 @@ void* malloc(size_t n) {
 """
 
 
+# Tells, at the end, how many objects of 256 bytes the first thread freed, and how many others did.
+COUNTS = r"""
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+static atomic_int freed[2];
+void free(void* p) {
+  static void (*real)(void*);
+  if (real == NULL) real = (void (*)(void*))dlsym(RTLD_NEXT, "free");
+  if (p != NULL && malloc_usable_size(p) == 264) freed[gettid() != getpid()]++;
+  real(p);
+}
+__attribute__((destructor)) static void tell(void) {
+  FILE* out = fopen(OUT, "w");
+  fprintf(out, "%d %d", freed[0], freed[1]);
+  fclose(out);
+}
+"""
+
+
 def compiled(tmp_path: Path, source: str) -> Path:
     library = tmp_path / "seeded.so"
     (tmp_path / "seeded.c").write_text(source)
+    out = f'-DOUT="{tmp_path / "out"}"'
+    flags = ["-D_GNU_SOURCE", "-shared", "-fPIC", "-O1", out]
     subprocess.run(
-        ["gcc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-O1", tmp_path / "seeded.c", "-o", library],
-        check=True,
-        timeout=TIMEOUT_S,
+        ["gcc", *flags, tmp_path / "seeded.c", "-o", library], check=True, timeout=TIMEOUT_S
     )
     return library
 
@@ -215,6 +246,89 @@ def test_latency_sees_a_slow_call(programs: Path, tmp_path: Path) -> None:
     result = run(programs / "latency", "--rounds=20000 --threads=1", library)
     assert result["malloc_ns"]["p99.99"] > 19_000_000
     assert result["malloc_ns"]["p50"] < 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("by", "counts"), [("self", "20000 0"), ("others", "200 19800"), ("ended", "200 19800")]
+)
+def test_idle_return_is_freed_by_whom_it_says(
+    programs: Path, tmp_path: Path, by: str, counts: str
+) -> None:
+    library = compiled(tmp_path, COUNTS)
+    arguments = f"--by={by} --size=256 --count=20000 --keep=100 --quiet-ms=1"
+    result = run(programs / "idle_return", arguments, library)
+    # The survivors are freed at the end, by the thread that made them.
+    assert result["survivor_bytes"] == 200 * 256
+    assert (tmp_path / "out").read_text() == counts
+
+
+# Nothing is freed: all that is allocated is new memory.
+KEEPS = "void free(void* p) {}"
+
+
+def test_sleeping_producer_sees_that_nothing_is_used_again(programs: Path, tmp_path: Path) -> None:
+    library = compiled(tmp_path, KEEPS)
+    result = run(programs / "sleeping_producer", "--bytes=20000000 --quiet-ms=0", library)
+    assert result["first_kib"] >= 19000
+    assert result["grown_kib"] >= 0.95 * result["first_kib"]
+
+
+def test_phases_see_what_is_kept(programs: Path, tmp_path: Path) -> None:
+    library = compiled(tmp_path, KEEPS)
+    result = run(programs / "phases", "--count=20000", library)
+    residents = [phase["rss_kib"] for phase in result["phases"]]
+    assert residents == sorted(residents)
+    # In so few steps the fifth phase frees about half of what the fourth, of larger sizes, had.
+    fourth, fifth = result["phases"][3:5]
+    assert fifth["live_kib"] < 0.7 * fourth["live_kib"]
+    assert max(phase["live_kib"] for phase in result["phases"]) * 1024 <= result["peak_live_bytes"]
+
+
+# Every large object gets a mapping of its own, which joins with no other.
+MAPS = r"""
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+void* malloc(size_t n) {
+  static void* (*real)(size_t);
+  if (real == NULL) real = (void* (*)(size_t))dlsym(RTLD_NEXT, "malloc");
+  if (n < 1 << 20) return real(n);
+  char* p = mmap(NULL, n + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(p + (n + 4095) / 4096 * 4096, 4096, PROT_NONE);
+  return p;
+}
+void free(void* p) {}
+void* realloc(void* p, size_t n) {
+  void* q = malloc(n);
+  return p == NULL ? q : memcpy(q, p, 16);
+}
+"""
+
+
+def test_mappings_counts_them(programs: Path, tmp_path: Path) -> None:
+    few = run(programs / "mappings", "--mib=512 --rounds=2000 --threads=1")
+    many = run(
+        programs / "mappings", "--mib=512 --rounds=2000 --threads=1", compiled(tmp_path, MAPS)
+    )
+    assert few["most_mappings"] < 200
+    # Half of 125 large ones are large enough, with two lines each.
+    assert many["most_mappings"] > 80
+
+
+def test_mappings_does_not_fill_the_machine(programs: Path) -> None:
+    arguments = "--mib=16384 --rounds=100000 --limit-mib=64"
+    assert "MiB resident" in failure(programs / "mappings", arguments)
+
+
+def test_many_threads_touch_every_size(programs: Path, tmp_path: Path) -> None:
+    arguments = "--threads=20 --bytes=16 --quiet-ms=1"
+    library = compiled(tmp_path, KEEPS)
+    few = run(programs / "many_threads", arguments, library)
+    all_sizes = run(programs / "many_threads", f"{arguments} --every-class=1", library)
+    # About 36 sizes up to 32 KiB, each written in full.
+    more = all_sizes["memory"][1]["rss_kib"] - few["memory"][1]["rss_kib"]
+    assert more > 20 * 200
 
 
 def test_notices_a_child_that_hangs(programs: Path, tmp_path: Path) -> None:
@@ -268,6 +382,7 @@ def test_counts_instructions(programs: Path) -> None:
         ("hot_loop", "--rounds=many", "--rounds: not a number: many"),
         ("hot_loop", "--rounds=0", "--rounds: 0 is not within"),
         ("batch_order", "--order=random", "--order is lifo or fifo"),
+        ("idle_return", "--by=nobody", "--by is self, others or ended"),
     ],
 )
 def test_refuses_what_it_does_not_know(
@@ -317,6 +432,8 @@ void free(void* p) {
         ("idle_return", "--size=64 --count=1000 --quiet-ms=1"),
         ("larson", "--min=64 --max=64 --generations=1 --rounds=100"),
         ("many_threads", "--threads=1 --bytes=1000000 --quiet-ms=1"),
+        ("sleeping_producer", "--min=64 --max=64 --bytes=1048576 --threads=1 --quiet-ms=0"),
+        ("reclaimer", "--size=64 --producers=1 --slots=1000 --rounds=1000"),
     ],
 )
 def test_notices_an_object_with_two_owners(
