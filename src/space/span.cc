@@ -256,6 +256,7 @@ bool extend(uintptr_t end, size_t granules, bool& zero) {
 
 void release_moved(uintptr_t base, size_t granules) {
   if (os::renew(reinterpret_cast<void*>(base), granules << kGranuleLog)) {
+    advise_huge_pages(base, granules << kGranuleLog);
     release(base, granules, false);
   } else {
     pagemap.fill(base, granules, Entry{});
@@ -264,6 +265,7 @@ void release_moved(uintptr_t base, size_t granules) {
 
 void release_target(uintptr_t base, size_t granules) {
   if (os::commit(reinterpret_cast<void*>(base), granules << kGranuleLog, false)) {
+    advise_huge_pages(base, granules << kGranuleLog);
     release(base, granules, false);
   } else {
     pagemap.fill(base, granules, Entry{});

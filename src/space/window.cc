@@ -84,6 +84,10 @@ bool open_planned(size_t limit) {
 
 }  // namespace
 
+void advise_huge_pages(uintptr_t at, size_t bytes) {
+  os::allow_huge_pages(reinterpret_cast<void*>(at), bytes, get(options.thp) == kHugePrefer);
+}
+
 bool Region::grow(uintptr_t target) {
   if (target <= committed) return true;
   if (target > end) return false;

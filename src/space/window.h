@@ -55,4 +55,8 @@ extern LOFT_HIDDEN Window window;
 // called again.
 bool open_window();
 
+// Asks the system for what it was asked for the rest of the heap: a part that was mapped anew is
+// then one mapping with its neighbours again, of which the system allows a process only so many.
+void advise_huge_pages(uintptr_t at, size_t bytes);
+
 }  // namespace loft

@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include <algorithm>
+#include <fstream>
 #include <random>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "os/os.h"
@@ -369,6 +371,59 @@ TEST_F(LargeTest, MovingLosesNoAddressSpace) {
     base += span->granules << kGranuleLog;
   }
   EXPECT_EQ(free_bytes, span::totals().clean);
+}
+
+// The kernel's mappings that the heap is made of.
+size_t heap_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    const uintptr_t base = std::stoull(line, nullptr, 16);
+    count += base >= window.heap.base && base < window.heap.committed ? 1 : 0;
+  }
+  return count;
+}
+
+// Objects that were moved into places which other objects stand between.
+class MovedTest : public LargeTest {
+ protected:
+  static constexpr size_t kPlace = size_t{1} << 20;
+
+  void move_into_places(size_t count) {
+    std::vector<void*> places;
+    for (size_t i = 0; i < count; ++i) {
+      places.push_back(allocate(kPlace));
+      between_.push_back(allocate(kPlace));
+    }
+    for (void* place : places) release(place);
+    for (size_t i = 0; i < count; ++i) {
+      void* p = allocate(300'000);
+      fill(p, 300'000);
+      moved_.push_back(grow(p, kPlace));
+    }
+  }
+  void release_moved() {
+    for (void* p : moved_) release(p);  // and those that were copied
+    moved_.clear();
+  }
+  void TearDown() override {
+    release_moved();
+    for (void* p : between_) release(p);
+  }
+
+  std::vector<void*> moved_;
+
+ private:
+  std::vector<void*> between_;
+};
+
+TEST_F(MovedTest, NoMappingIsLeftBehind) {
+  const size_t before = heap_mappings();
+  move_into_places(40);
+  if (!os::can_move_pages()) GTEST_SKIP() << "the kernel cannot move pages";
+  EXPECT_GT(heap_mappings(), before + 40);
+  release_moved();
+  EXPECT_LE(heap_mappings(), before + 1);
 }
 
 TEST_F(LargeTest, SmallOnesAreLeftToBeCopied) {
