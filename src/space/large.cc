@@ -13,6 +13,12 @@ namespace {
 // From this size on, moving page table entries is cheaper than copying bytes into fresh pages.
 constexpr size_t kMoveMin = 256 * 1024;
 
+// A moved object is a mapping of its own and cuts another in two, and the system allows a process
+// some 65 000. Once so many objects are moved, others are copied, but for those that are so long
+// that there are never many.
+constexpr unsigned kMostMoved = 256;
+constexpr size_t kAlwaysMoved = size_t{64} << 20;
+
 // From this size on, taking new zero pages is cheaper than clearing used ones, of which the program
 // may never touch most.
 constexpr size_t kDiscardMin = 1 << 20;
@@ -21,6 +27,9 @@ constexpr size_t kDiscardMin = 1 << 20;
 constinit Atomic<size_t> live_bytes{0};
 constinit Atomic<size_t> allocation_count{0};
 constinit Atomic<size_t> cache_hit_count{0};
+
+// Relaxed: a few more than kMostMoved do no harm.
+constinit Atomic<unsigned> moved_count{0};
 
 void account(size_t before, size_t after) {
   if (before == after) return;
@@ -58,6 +67,10 @@ bool resize_in_place(Large* object, size_t bytes) {
 // the caller copies.
 bool resize_by_moving(Large* object, size_t bytes) {
   if (!os::can_move_pages()) return false;
+  if (!object->moved && bytes < kAlwaysMoved &&
+      moved_count.load(memory_order_relaxed) >= kMostMoved) {
+    return false;
+  }
   const span::Range target = span::acquire(granules_for(bytes), kGranule);
   if (target.base == 0) return false;
   if (!os::move_pages(reinterpret_cast<void*>(object->base), reinterpret_cast<void*>(target.base),
@@ -76,6 +89,7 @@ bool resize_by_moving(Large* object, size_t bytes) {
   if (old.moved) {
     span::release_moved(old.base, old.granules);
   } else {
+    moved_count.fetch_add(1, memory_order_relaxed);
     // A page behind the old end may hold memory still, from when the object was longer.
     const bool clean = os::discard(reinterpret_cast<void*>(old.base), old.granules << kGranuleLog);
     span::release(old.base, old.granules, !clean);
@@ -112,6 +126,7 @@ void release(Large* object) {
   account(old.bytes, 0);
   metadata::release(object, sizeof(Large));
   if (old.moved) {
+    moved_count.fetch_sub(1, memory_order_relaxed);
     span::release_moved(old.base, old.granules);
   } else {
     span::release(old.base, old.granules, true);

@@ -426,6 +426,40 @@ TEST_F(MovedTest, NoMappingIsLeftBehind) {
   EXPECT_LE(heap_mappings(), before + 1);
 }
 
+TEST_F(MovedTest, SoManyThatMappingsStayFew) {
+  move_into_places(400);
+  if (!os::can_move_pages()) GTEST_SKIP() << "the kernel cannot move pages";
+  EXPECT_GT(heap_mappings(), 200u);
+  EXPECT_LT(heap_mappings(), 600u);
+  // One that is very long goes on being moved, and so does one that was.
+  constexpr size_t kLong = size_t{65} << 20;
+  moved_.push_back(allocate(300'000));
+  fill(moved_.back(), 300'000);
+  {
+    const Wall wall(moved_.back());
+    void* p = large::resize(of(moved_.back()), kLong);
+    ASSERT_NE(p, nullptr);
+    moved_.back() = p;
+  }
+  {
+    const Wall wall(moved_.front());
+    void* p = large::resize(of(moved_.front()), 2 * kPlace);
+    ASSERT_NE(p, nullptr);
+    moved_.front() = p;
+  }
+  for (void* p : moved_) EXPECT_TRUE(holds(p, 300'000));
+  release_moved();
+  // Others have their turn again.
+  void* p = allocate(300'000);
+  {
+    const Wall wall(p);
+    void* q = large::resize(of(p), kPlace);
+    EXPECT_NE(q, nullptr);
+    if (q != nullptr) p = q;
+  }
+  release(p);
+}
+
 TEST_F(LargeTest, SmallOnesAreLeftToBeCopied) {
   void* p = allocate(70'000);
   const Wall wall(p);
