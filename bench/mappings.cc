@@ -124,11 +124,8 @@ int main(int argc, char** argv) {
       } else {
         replace(small, 0);
       }
-      if (index != 0 || i % (share / looks + 1) != 0) continue;
-      most = std::max(most, anonymous_mappings());
-      if (bench::Residence::now().rss >> 10 > limit_mib) {
-        bench::fail("more than %" PRIu64 " MiB resident", limit_mib);
-      }
+      if (index == 0 && i % 1024 == 0) bench::fail_above(limit_mib);
+      if (index == 0 && i % (share / looks + 1) == 0) most = std::max(most, anonymous_mappings());
     }
   });
   most = std::max(most, anonymous_mappings());

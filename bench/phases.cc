@@ -86,6 +86,8 @@ uint32_t drop(Object* object, uint32_t slot) {
   return size;
 }
 
+constexpr uint64_t kStep = 1000;  // operations that a thread takes at a time
+
 struct AtEnd {
   int64_t live;
   bench::Residence memory;
@@ -97,12 +99,14 @@ int main(int argc, char** argv) {
   bench::Arguments arguments(argc, argv);
   uint64_t threads = arguments.number("threads", 2, 1, 1000);
   uint64_t count = arguments.number("count", 1'000'000, threads);
+  uint64_t limit_mib = arguments.number("limit-mib", 4 << 10, 64);
   arguments.finish();
 
   uint32_t most = 0;
   for (const Phase& phase : kPhases) most = std::max(most, slots_of(phase));
   bench::Table<std::atomic<Object*>> table(most);
   std::vector<AtEnd> ends(std::size(kPhases));
+  std::vector<std::atomic<uint64_t>> taken(std::size(kPhases));
   std::atomic<int64_t> live{0};
   std::barrier barrier(static_cast<ptrdiff_t>(threads));
   bench::Team team;
@@ -122,12 +126,15 @@ int main(int argc, char** argv) {
       clear(slots_of(phase));
       // Each thread's turn comes where the one before it has been.
       uint64_t turn = index * slots_of(phase) / threads;
-      uint64_t share = count / threads + (index < count % threads ? 1 : 0);
-      for (uint64_t i = 0; i < share; i++) {
-        uint32_t size = draw_size(random, phase);
-        uint32_t slot = draw_slot(random, phase, turn++);
-        change += size;
-        change -= drop(table[slot].exchange(make(slot, size)), slot);
+      // All are at it until the phase ends, however fast each is.
+      for (uint64_t first; (first = taken[number].fetch_add(kStep)) < count;) {
+        if (index == 0) bench::fail_above(limit_mib);
+        for (uint64_t left = std::min(kStep, count - first); left != 0; left--) {
+          uint32_t size = draw_size(random, phase);
+          uint32_t slot = draw_slot(random, phase, turn++);
+          change += size;
+          change -= drop(table[slot].exchange(make(slot, size)), slot);
+        }
       }
       live.fetch_add(change);
       change = 0;

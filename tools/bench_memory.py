@@ -114,7 +114,6 @@ TARGETS = (
     Target("holes of 256 B", "over the survivors' pages", over_survivors, "{:.2f}", 1.3),
     Target("holes of 64 B", "over the survivors' pages", over_survivors, "{:.2f}", 1.3),
     Target("reclaimer", "peak over live", over_live, "{:.2f}", 1.15),
-    Target("sleeping producer, at once", "used again, %", reused_percent, "{:.1f}", 99, True),
     Target("sleeping producer", "used again, %", reused_percent, "{:.1f}", 99, True),
     Target("100 threads, every size", "KiB each", kib_a_thread, "{:.0f}", 64),
     Target("mappings", "most lines", lambda run: float(run["most_mappings"]), "{:.0f}", 999),
@@ -154,7 +153,7 @@ def return_table(data: Json) -> Table | None:
             for name in data["allocators"]
         ]
         table.rows.append((f"{target.row}: {target.label}", [Cell(bound), *cells]))
-    for name in ("phases", "phases, long"):
+    for name in ("phases", "long phases"):
         row = rows.get(name, {"runs": {}})
         runs = [run for some in row["runs"].values() for run in some]
         for number in range(len(runs[0]["phases"]) if runs else 0):

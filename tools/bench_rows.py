@@ -219,14 +219,6 @@ ROWS = (
     Row("reclaimer", MEMORY, 17, "reclaimer", kind=Kind.OWN, once=True),
     Row("sleeping producer", MEMORY, 1, "sleeping_producer", kind=Kind.QUIET, once=True),
     Row(
-        "sleeping producer, at once",
-        MEMORY,
-        1,
-        "sleeping_producer --quiet-ms=0",
-        kind=Kind.OWN,
-        once=True,
-    ),
-    Row(
         "100 threads, every size",
         MEMORY,
         100,
@@ -236,7 +228,7 @@ ROWS = (
     ),
     Row("phases", MEMORY, 2, "phases --count=1000000", kind=Kind.OWN, once=True),
     Row(
-        "phases, long",
+        "long phases",
         MEMORY,
         2,
         "phases --count=10000000",

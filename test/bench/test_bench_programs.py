@@ -316,9 +316,15 @@ def test_mappings_counts_them(programs: Path, tmp_path: Path) -> None:
     assert many["most_mappings"] > 80
 
 
-def test_mappings_does_not_fill_the_machine(programs: Path) -> None:
-    arguments = "--mib=16384 --rounds=100000 --limit-mib=64"
-    assert "MiB resident" in failure(programs / "mappings", arguments)
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        ("mappings", "--mib=65536 --rounds=100000 --limit-mib=64"),
+        ("phases", "--count=100000 --limit-mib=64"),
+    ],
+)
+def test_does_not_fill_the_machine(programs: Path, program: str, arguments: str) -> None:
+    assert "more than 64 MiB resident" in failure(programs / program, arguments)
 
 
 def test_many_threads_touch_every_size(programs: Path, tmp_path: Path) -> None:
