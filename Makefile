@@ -38,7 +38,7 @@ peers:
 bench: all peers
 	@tools/setup.sh bench
 	@$(MAKE) --no-print-directory $(VENV)/ready
-	@cmake --build --preset release --target loft_bench
+	@cmake --build --preset release --target loft_bench $(if $(filter full,$(BENCH)),loft_variants)
 	@$(PYTHON) tools/bench.py $(BENCH)
 	@$(MAKE) --no-print-directory results
 

@@ -40,6 +40,7 @@ from bench_programs import (
     pick,
     run_program,
     show,
+    variant_library,
 )
 from bench_report import Json, header_lines, invalid, remarks
 from bench_rows import ROWS, Kind, Row
@@ -80,6 +81,7 @@ class Store:
             "threads": row.threads,
             "kind": row.kind.value,
             "command": row.command,
+            "variant": row.variant,
             "date": now(),
             "commit": mark,
             "runs": {},
@@ -123,9 +125,12 @@ class Measurement:
     cost: dict[str, float] = field(default_factory=dict)
 
     def contestants(self, row: Row) -> dict[str, Path | None]:
-        return {
+        chosen = {
             name: path for name, path in self.chosen.items() if not row.only or name in row.only
         }
+        if row.variant and "loft" in chosen:
+            chosen["loft"] = variant_library(row)
+        return chosen
 
     def passes(self) -> Iterator[tuple[int, Row]]:
         for number in range(1, self.repeats + 1):
@@ -180,7 +185,8 @@ class Measurement:
             if name in entry["failures"]:
                 continue
             try:
-                if self.events and row.kind is Kind.TIMED and name not in entry.get("counters", {}):
+                by_time = row.kind in (Kind.TIMED, Kind.SWEEP)
+                if self.events and by_time and name not in entry.get("counters", {}):
                     counted = count_events(row, library, self.events)
                     entry.setdefault("counters", {})[name] = counted
                 if name == "loft" and library is not None and "statistics" not in entry:
@@ -216,9 +222,11 @@ def choose_rows(effort: Effort, patterns: str) -> list[Row]:
     ]
     wanted = pick([row.name for row in candidates], patterns, "row")
     chosen = [row for row in candidates if row.name in wanted]
-    missing = sorted({row.program for row in chosen if not Path(command_of(row)[0]).exists()})
+    missing = {row.program for row in chosen if not Path(command_of(row)[0]).exists()}
+    missing |= {row.variant for row in chosen if row.variant and not variant_library(row).exists()}
     if missing:
-        print(f"bench: not built: {', '.join(missing)}; run make bench", file=sys.stderr)
+        said = f"not built: {', '.join(sorted(missing))}"
+        print(f"bench: {said}; build the targets loft_bench, loft_variants", file=sys.stderr)
         raise typer.Exit(2)
     return chosen
 

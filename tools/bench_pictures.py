@@ -20,7 +20,7 @@ PICTURES = {
     "start.svg": "Throughput of malloc-test from its start on",
     "idle.svg": "Resident memory over time: allocate, free nineteen in twenty, do nothing",
     "latency.svg": "Latency of malloc and free by quantile",
-    "sweeps.svg": "loft under its own options",
+    "sweeps.svg": "loft under its own options, and with other batch caches",
 }
 
 
@@ -136,6 +136,24 @@ def sweeps(data: Json) -> list[Field]:
             row["group"], Field(row["group"], "bytes", "million objects/s", log_x=True)
         )
         shown.lines.setdefault("loft", []).append((bytes_of(setting[1]), speed(runs)))
+    return [*fields.values(), *batch_cache(data)]
+
+
+def batch_cache(data: Json) -> list[Field]:
+    """Objects a message, which no other program disturbs, over the number of open batches."""
+    fields: dict[str, Field] = {}
+    for row in data["rows"]:
+        counted = row.get("statistics", {})
+        variant = re.fullmatch(r"(\d+)x(\d+)(?:-(.*))?", row.get("variant", ""))
+        if variant is None or not counted.get("batch_messages"):
+            continue
+        shown = fields.setdefault(
+            row["group"], Field(row["group"], "open batches", "objects a message", log_x=True)
+        )
+        ways, sets = int(variant[1]), int(variant[2])
+        name = variant[3] or ("1 way" if ways == 1 else f"{ways} ways")
+        each = counted["batch_objects"] / counted["batch_messages"]
+        shown.lines.setdefault(name, []).append((ways * sets, each))
     return list(fields.values())
 
 

@@ -36,6 +36,10 @@ def allocators() -> dict[str, Path | None]:
     return found
 
 
+def variant_library(row: Row) -> Path:
+    return BUILD / "variants" / f"{row.variant}.so"
+
+
 def command_of(row: Row) -> list[str]:
     return [str(PROGRAMS / row.program), *row.arguments]
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from variants import VARIANTS
+
 ONE = "one thread"
 PASSING = "producer/consumer"
 MANY = "several threads"
@@ -40,6 +42,8 @@ class Row:
     once: bool = False
     # The only allocators that this row is for.
     only: tuple[str, ...] = ()
+    # The library that stands for loft in this row, one of tools/variants.py's.
+    variant: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -98,6 +102,24 @@ def sweep(title: str, option: str, values: str, command: str) -> list[Row]:
             only=("loft",),
         )
         for value in settings
+    ]
+
+
+# What the shape of the batch cache, and how it evicts, do to a workload; the first row is loft's
+# own choice, built like the others.
+def batch_cache_sweep(title: str, command: str) -> list[Row]:
+    return [
+        Row(
+            f"{title}: {'default' if number == 0 else variant}",
+            title,
+            2,
+            command,
+            full_only=True,
+            kind=Kind.SWEEP,
+            only=("loft",),
+            variant=variant,
+        )
+        for number, variant in enumerate(VARIANTS)
     ]
 
 
@@ -237,6 +259,15 @@ ROWS = (
         once=True,
     ),
     Row("mappings", MEMORY, 2, "mappings --rounds=300000", kind=Kind.OWN, once=True),
+    Row(
+        "long mappings",
+        MEMORY,
+        2,
+        "mappings --rounds=3000000",
+        full_only=True,
+        kind=Kind.OWN,
+        once=True,
+    ),
     Row("2000 threads", MEMORY, 2000, "many_threads --threads=2000", kind=Kind.OWN, once=True),
     Row(
         "10 000 threads",
@@ -277,4 +308,17 @@ ROWS = (
         "16K 64K 256K 4M 64M",
         "malloc_test --messages=3000 --queue=5000 --touch=1",
     ),
+    *batch_cache_sweep(
+        "message passing 2:2 by batch cache",
+        "message_passing --producers=2 --consumers=2 --batches=1000000",
+    ),
+    *batch_cache_sweep(
+        "message passing 8:8 by batch cache",
+        "message_passing --producers=8 --consumers=8 --batches=1000000",
+    ),
+    *batch_cache_sweep(
+        "xmalloc-test 2:2 by batch cache",
+        "malloc_test --producers=2 --consumers=2 --min=64 --max=64 --messages=3000",
+    ),
+    *sweep("phases by thp", "LOFT_THP", "never prefer", "phases --count=3000000"),
 )

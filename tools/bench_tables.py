@@ -6,6 +6,7 @@ And all tables together, with the list of what loft loses.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -140,37 +141,63 @@ def warm_up_table(data: Json) -> Table | None:
     return table
 
 
+def middle(row: Json, key: str) -> float:
+    return statistics.median(float(run[key]) for run in row["runs"]["loft"])
+
+
+def counted_per(row: Json, what: str, each: str, scale: int = 1) -> str | None:
+    counted = row.get("statistics", {})
+    return f"{scale * counted[what] / counted[each]:.1f}" if counted.get(each) else None
+
+
+def most_in_huge_pages(row: Json) -> str | None:
+    runs = [run["phases"] for run in row["runs"]["loft"] if "phases" in run]
+    most = [max(phase["huge_kib"] for phase in phases) for phases in runs]
+    return mib(statistics.median(most)) if most else None
+
+
+def misses(row: Json, event: str) -> str | None:
+    counted = row.get("counters", {}).get("loft", {})
+    if event not in counted:
+        return None
+    return f"{1000 * counted[event] / middle(row, 'operations'):.3g}"
+
+
+# What a sweep shows, where its rows have it.
+SWEEP_COLUMNS: tuple[tuple[str, Callable[[Json], str | None]], ...] = (
+    ("peak MiB", lambda row: mib(middle(row, "peak_rss_kib"))),
+    ("objects a batch", lambda row: counted_per(row, "batch_objects", "batches_sent")),
+    ("objects a message", lambda row: counted_per(row, "batch_objects", "batch_messages")),
+    (
+        "messages a thousand objects",
+        lambda row: counted_per(row, "batch_messages", "batch_objects", 1000),
+    ),
+    ("most MiB in huge pages", most_in_huge_pages),
+    ("TLB load misses a thousand operations", lambda row: misses(row, "dTLB-load-misses")),
+    ("TLB store misses a thousand operations", lambda row: misses(row, "dTLB-store-misses")),
+)
+
+
 def sweep_tables(data: Json) -> list[Table]:
-    """loft under one option; the default is the measure."""
-    made: dict[str, Table] = {}
-    base: dict[str, float] = {}
+    """loft under one option, or built otherwise; the default is the measure."""
+    groups: dict[str, list[Json]] = {}
     for row in data["rows"]:
-        runs = row["runs"].get("loft", [])
-        if row["kind"] != "sweep" or not runs:
-            continue
-        title = row["group"]
-        setting = row["name"].removeprefix(f"{title}: ")
-        speed = statistics.median(float(run["ops_per_second"]) for run in runs)
-        peak = statistics.median(float(run["peak_rss_kib"]) for run in runs)
-        base.setdefault(title, speed)
-        table = made.setdefault(
-            title,
-            Table(
-                title[0].upper() + title[1:],
-                "loft alone.",
-                ["", "million objects/s", "to the default", "peak MiB", "objects a batch"],
-            ),
-        )
-        counted = row.get("statistics", {})
-        batches = counted.get("batches_sent", 0)
-        cells = [
-            Cell(f"{speed / 1e6:.1f}"),
-            Cell(f"{speed / base[title]:.2f}"),
-            Cell(mib(peak)),
-            Cell(f"{counted['batch_objects'] / batches:.0f}" if batches else "-"),
-        ]
-        table.rows.append((setting, cells))
-    return list(made.values())
+        if row["kind"] == "sweep" and row["runs"].get("loft"):
+            groups.setdefault(row["group"], []).append(row)
+    made = []
+    for title, rows in groups.items():
+        base = middle(rows[0], "ops_per_second")
+        texts = {name: [text(row) for row in rows] for name, text in SWEEP_COLUMNS}
+        shown = {name: column for name, column in texts.items() if any(column)}
+        head = ["", "million operations/s", "to the default", *shown]
+        table = Table(title[0].upper() + title[1:], "loft alone.", head)
+        for number, row in enumerate(rows):
+            speed = middle(row, "ops_per_second")
+            cells = [Cell(f"{speed / 1e6:.1f}"), Cell(f"{speed / base:.2f}")]
+            cells += [Cell(column[number] or "-") for column in shown.values()]
+            table.rows.append((row["name"].removeprefix(f"{title}: "), cells))
+        made.append(table)
+    return made
 
 
 def statistics_table(data: Json) -> Table | None:

@@ -39,6 +39,12 @@ COLOURS = {
     "tcmalloc": "#ff7f0e",
     "tbbmalloc": "#8c564b",
     "glibc": "#7f7f7f",
+    # Batch caches; the last ones are of as many batches as loft's own.
+    "1 way": "#1f77b4",
+    "2 ways": "#c8102e",
+    "emptier": "#2ca02c",
+    "in-turn": "#9467bd",
+    "newest": "#8c564b",
 }
 FIELDS_IN_A_ROW = 3
 
@@ -124,7 +130,12 @@ def draw_fields(data: Json, fields: list[Field], out: Path) -> bool:
         draw_field(axes, shown)
     for axes in places[len(fields) :]:
         axes.set_axis_off()
-    places[0].legend(fontsize=6)
+    named: list[str] = []
+    for axes, shown in zip(places, fields, strict=False):
+        # A legend for all fields of the same lines.
+        if sorted(shown.lines) != named:
+            axes.legend(fontsize=6)
+            named = sorted(shown.lines)
     save(data, figure, out)
     return True
 

@@ -76,6 +76,12 @@ def picture_lines(images: Path) -> list[str]:
     return [line for name, text in there for line in (f"![{text}](images/{name})", "")]
 
 
+def library(row: Json) -> str:
+    """Which one, if it is not the allocator's own."""
+    variant = row.get("variant")
+    return f" under `build/variants/{variant}.so`" if variant else ""
+
+
 def page(data: Json, reasons: list[Reason], images: Path) -> str:
     lines = [
         "# Results",
@@ -103,7 +109,7 @@ def page(data: Json, reasons: list[Reason], images: Path) -> str:
         "",
     ]
     lines += [
-        f"- {row['name']}: `{row['command']}`, {row['date']}, loft {row['commit']}"
+        f"- {row['name']}: `{row['command']}`{library(row)}, {row['date']}, loft {row['commit']}"
         for row in data["rows"]
     ]
     return "\n".join(lines) + "\n"

@@ -49,7 +49,9 @@ LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
   size_t place = batch_set(slab);
   if (LOFT_UNLIKELY(thread->batch_keys[place] != slab)) {
     place += kBatchSets;
-    if (LOFT_UNLIKELY(thread->batch_keys[place] != slab)) return deallocate_unbatched(p);
+    if (LOFT_UNLIKELY(kBatchWays == 1 || thread->batch_keys[place] != slab)) {
+      return deallocate_unbatched(p);
+    }
   }
   Batch* batch = &thread->batches[place];
   LOFT_FORGET(batch);

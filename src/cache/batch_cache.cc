@@ -25,14 +25,14 @@ void open(Thread* thread, size_t place, Entry entry) {
   batch.owner = slab->owner;
   thread->batch_classes[place] = slab->size_class;
   thread->batch_keys[place] = entry.index();
-  thread->open_batches = static_cast<uint16_t>(thread->open_batches | 1u << place);
+  thread->open_batches = static_cast<BatchPlaces>(thread->open_batches | 1u << place);
 }
 
 // A batch that holds nothing names no slab: once its objects are home the slab may be gone, and its
 // metadata another slab's.
 void close(Thread* thread, size_t place) {
   thread->batch_keys[place] = kNoSlab;
-  thread->open_batches = static_cast<uint16_t>(thread->open_batches & ~(1u << place));
+  thread->open_batches = static_cast<BatchPlaces>(thread->open_batches & ~(1u << place));
   thread->batches[place].capacity = thread->batches[place].room = 0;
 }
 
@@ -46,17 +46,17 @@ void check_end(const Batch& batch, const Geometry& shape) {
   }
 }
 
-// The place of a slab's batch: its own, an unused one, or the fuller one's after that is sent.
+// The place of a slab's batch: its own, or one that is unused or becomes so.
 size_t place_for(Thread* thread, Entry entry) {
   const size_t first = batch_set(entry.index());
-  const size_t second = first + kBatchSets;
+  const size_t second = kBatchWays == 1 ? first : first + kBatchSets;
   if (thread->batch_keys[first] == entry.index()) return first;
   if (thread->batch_keys[second] == entry.index()) return second;
   const uint32_t in_first = thread->batches[first].count();
   const uint32_t in_second = thread->batches[second].count();
-  const bool both_used = in_first != 0 && in_second != 0;
-  const size_t place = (both_used ? in_second > in_first : in_first != 0) ? second : first;
-  if (both_used) send(thread, place);
+  const bool second_it_is = Profile::Eviction::second(first, in_first, in_second);
+  const size_t place = second_it_is ? second : first;
+  if (in_first != 0 && in_second != 0) send(thread, place);
   open(thread, place, entry);
   return place;
 }

@@ -7,8 +7,8 @@
 
 namespace loft::batch_cache {
 
-// Adds an object of another heap, whose batch may not be open. Evicts the fuller of the two batches
-// of its set when both are taken: it has gathered most, and costs least per object to send.
+// Adds an object of another heap, whose batch may not be open. Where its set has no place for one
+// more, the profile says which batch is sent.
 void add(Thread* thread, void* p, Entry entry);
 
 // Sends one batch to the outbox, and the outbox on its way once it holds enough.

@@ -6,10 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "base/macros.h"
 #include "base/size_class.h"
+#include "cache/profile.h"
 #include "heap/heap.h"
 #include "message/outbox.h"
 #include "os/lock.h"
@@ -45,18 +48,22 @@ struct BinState {
   void** seen_at;          // where the last review found `top`
 };
 
-inline constexpr unsigned kBatchWays = 2;
-inline constexpr unsigned kBatchSets = 8;
+inline constexpr unsigned kBatchWays = Profile::kBatchWays;
+inline constexpr unsigned kBatchSets = Profile::kBatchSets;
 inline constexpr unsigned kBatches = kBatchWays * kBatchSets;
+static_assert(kBatchWays - 1 <= 1 && is_power_of_two(kBatchSets));
+
+// A bit for each place.
+using BatchPlaces = std::conditional_t<kBatches <= 16, uint16_t, uint32_t>;
+static_assert(kBatches <= 8 * sizeof(BatchPlaces));
 
 // Multiplicative hash: slabs are numbered in the order in which they were made, and neighbours must
 // not crowd one set.
 inline constexpr uint32_t kBatchHash = 0x9E3779B1u;
 inline constexpr uint32_t kNoSlab = ~uint32_t{0};
 constexpr size_t batch_set(uint32_t slab_index) {
-  return size_t{slab_index * kBatchHash} >> (32 - 3);
+  return size_t{slab_index * kBatchHash} >> (32 - highest_bit(kBatchSets));
 }
-static_assert(kBatchSets == 1u << 3);
 
 // An open batch: objects of one slab of another heap, as a bitmap like the slab's own. Invariant:
 // count() == sum of count_bits(words[w]), and the batch has a key exactly while that is not 0: then
@@ -128,11 +135,11 @@ struct alignas(64) Thread {
   alignas(64) Bin bins[kSizeClasses]{};
   uint16_t bin_of[kTableMax + 1]{};  // the offset of each size's bin
 
-  // The batch cache (ISMM'24 2): which slab each of the batches is for, by metadata index. The two
-  // places of a set are kBatchSets apart; each slab has one set, so each of the 16 is reachable.
+  // The batch cache (ISMM'24 2): which slab each of the batches is for, by metadata index. The
+  // places of a set are kBatchSets apart; each slab has one set, so each place is reachable.
   alignas(64) uint32_t batch_keys[kBatches]{};
   uint8_t batch_classes[kBatches]{};
-  uint16_t open_batches{};  // a bit for each place that has a key
+  BatchPlaces open_batches{};  // those that have a key
 
   BinState states[kSizeClasses]{};
   Quiet quiet{};

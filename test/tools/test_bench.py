@@ -9,6 +9,7 @@ from typing import Any
 import bench
 import bench_counters
 import bench_machine
+import bench_programs
 import bench_rows
 import pytest
 import typer
@@ -166,6 +167,37 @@ def test_quiet_rows_and_rows_for_one(tmp_path: Path, programs: list[str]) -> Non
     assert quiet.environment == {"A": "1"}
     assert quiet.program == "program"
     assert quiet.arguments == ["--count=1"]
+
+
+def test_a_variant_stands_for_loft(
+    tmp_path: Path, programs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+
+    def statistics(row: Row, library: Path) -> Json:
+        asked.append(library)
+        return {"heaps": 1}
+
+    monkeypatch.setattr(bench, "loft_statistics", statistics)
+    sweep = Row("a row", bench_rows.ONE, 1, "p --count=1", kind=Kind.SWEEP, variant="1x4")
+    data = measure(tmp_path / "out.json", [sweep, OTHER], 1, keep=False)
+    assert sorted(programs[:2]) == ["1x4 --count=1", "snmalloc --count=1"]
+    assert sorted(programs[2:]) == ["loft --count=2", "snmalloc --count=2"]
+    assert [path.name for path in asked] == ["1x4.so", "loft.so"]
+    assert [row["variant"] for row in data["rows"]] == ["1x4", ""]
+
+
+def test_a_variant_that_is_not_built_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = Row("a row", bench_rows.ONE, 1, "program", kind=Kind.SWEEP, variant="1x4")
+    monkeypatch.setattr(bench, "ROWS", (sweep,))
+    monkeypatch.setattr(bench_programs, "BUILD", tmp_path)
+    monkeypatch.setattr(bench_programs, "PROGRAMS", tmp_path)
+    (tmp_path / "program").write_text("")
+    with pytest.raises(typer.Exit):
+        bench.choose_rows(bench.Effort.QUICK, "*")
+    assert "not built: 1x4; build the targets" in capsys.readouterr().err
 
 
 def test_reads_what_perf_counted() -> None:

@@ -13,6 +13,7 @@ from bench_report import METRICS, Json, Table, metric_table, remarks
 from bench_rows import ROWS
 from bench_tables import losses, tables
 from results import loss_lines, markdown_table, page, read_reasons
+from variants import VARIANTS
 
 NAMES = ["glibc", "loft", "snmalloc", "jemalloc"]
 LATENCIES = ("p50", "p99", "p99.9", "p99.99", "p99.999", "max")
@@ -265,16 +266,52 @@ def test_speed_from_the_start() -> None:
 
 
 def test_sweeps_compare_with_the_default() -> None:
-    counted = {"batches_sent": 2, "batch_objects": 30}
+    counted = {"batches_sent": 2, "batch_objects": 30, "batch_messages": 4}
     rows = [
         row("s: default", {"loft": [run(100)]}, group="s", kind="sweep", statistics=counted),
         row("s: 4K", {"loft": [run(50)]}, group="s", kind="sweep", command="LOFT_X=4K program"),
     ]
     table = found(tables(data(*rows)), "S")
-    assert texts(table, "default")[1:] == ["1.00", "1.0", "15"]
-    assert texts(table, "4K")[1] == "0.50"
+    assert table.columns[-2:] == ["objects a message", "messages a thousand objects"]
+    assert texts(table, "default")[1:] == ["1.00", "1.0", "15.0", "7.5", "133.3"]
+    assert texts(table, "4K")[1:] == ["0.50", "1.0", "-", "-", "-"]
     (shown,) = bench_pictures.sweeps(data(*rows))
     assert shown.lines == {"loft": [(4096.0, 50 / 1e6)]}
+
+
+def test_huge_pages_stand_in_the_sweep_that_has_them() -> None:
+    phases = [{"rss_kib": 1, "live_kib": 1, "huge_kib": kib} for kib in (1024, 4096, 2048)]
+    entry = row(
+        "h: default",
+        {"loft": [run(100, phases=phases)]},
+        group="h",
+        kind="sweep",
+        counters={"loft": {"dTLB-load-misses": 5}},
+    )
+    table = found(tables(data(entry)), "H")
+    assert table.columns[-2:] == ["most MiB in huge pages", "TLB load misses a thousand operations"]
+    assert texts(table, "default")[-2:] == ["4.0", "50"]
+
+
+def test_batch_caches_are_drawn_by_objects_a_message() -> None:
+    def one(variant: str, objects: int) -> Json:
+        counted = {"batches_sent": 1, "batch_objects": objects, "batch_messages": 1}
+        runs = {"loft": [run(100)]}
+        more = {"group": "c", "kind": "sweep", "variant": variant, "statistics": counted}
+        return row(f"c: {variant}", runs, **more)
+
+    rows = [one("2x8", 16), one("1x16", 10), one("2x4", 8), one("2x8-newest", 9)]
+    (shown,) = bench_pictures.sweeps(data(*rows))
+    assert shown.lines == {"2 ways": [(16, 16), (8, 8)], "1 way": [(16, 10)], "newest": [(16, 9)]}
+    commands = page(data(*rows), [], Path("/nowhere"))
+    assert "`program` under `build/variants/2x8-newest.so`" in commands
+
+
+def test_every_line_of_the_batch_caches_has_a_colour() -> None:
+    picture = Path(__file__).parents[2] / "tools" / "picture.py"
+    for name in VARIANTS:
+        line = name.partition("-")[2] or ("1 way" if name.startswith("1x") else "2 ways")
+        assert f'"{line}": "#' in picture.read_text()
 
 
 def test_misses_come_from_the_row() -> None:

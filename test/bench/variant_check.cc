@@ -1,0 +1,123 @@
+// Whether a variant of the library (tools/variants.py) has the batch cache that its name says:
+// frees objects of many slabs in a random order, and compares after each what is open, and what was
+// sent, with a model. VARIANT is the single file of the variant.
+#include VARIANT
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using loft::kNoSlab;
+
+constexpr size_t kSize = 1024;
+constexpr unsigned kMostInBatch = (16 << 10) / kSize;  // the default of batch_bytes
+
+struct Model {
+  unsigned ways;
+  unsigned sets;
+  std::string eviction;
+
+  struct Batch {
+    uint32_t slab = kNoSlab;
+    unsigned count = 0;
+    unsigned opened = 0;
+  };
+  std::vector<Batch> batches{size_t{ways} * sets};
+  std::vector<unsigned> turn{std::vector<unsigned>(sets)};
+  unsigned time = 0;
+  unsigned long sent = 0;
+  unsigned long sent_objects = 0;
+
+  void send(Batch& batch) {
+    ++sent;
+    sent_objects += batch.count;
+    batch = Batch{};
+  }
+
+  Batch& choose(unsigned set, Batch& first, Batch& second) {
+    if (ways == 1) return first;
+    if (eviction == "FullerGoes") return second.count > first.count ? second : first;
+    if (eviction == "EmptierGoes") return second.count < first.count ? second : first;
+    if (eviction == "NewestGoes") return second.opened > first.opened ? second : first;
+    if (eviction == "EachInTurn") return turn[set]++ % 2 == 0 ? first : second;
+    std::fprintf(stderr, "no eviction %s\n", eviction.c_str());
+    std::exit(2);
+  }
+
+  void add(uint32_t slab) {
+    const auto set = static_cast<unsigned>(uint64_t{slab * 0x9E3779B1u} * sets >> 32);
+    Batch& first = batches[set];
+    Batch& second = batches[(ways - 1) * sets + set];
+    Batch* own = first.slab == slab ? &first : second.slab == slab ? &second : nullptr;
+    if (own == nullptr) {
+      own = first.count == 0 ? &first : second.count == 0 ? &second : nullptr;
+      if (own == nullptr) {
+        own = &choose(set, first, second);
+        send(*own);
+      }
+      *own = {slab, 0, ++time};
+    }
+    if (++own->count == kMostInBatch) send(*own);
+  }
+};
+
+uint32_t slab_of(const void* p) { return loft::pagemap.of(p).index(); }
+
+// 0 if all was as in the model.
+int check(Model& model) {
+  std::map<uint32_t, std::vector<void*>> objects_of;
+  for (int i = 0; i < 4000; ++i) {
+    void* p = loft::allocate(kSize);
+    objects_of[slab_of(p)].push_back(p);
+  }
+  std::vector<std::vector<void*>> slabs;
+  for (auto& entry : objects_of) slabs.push_back(entry.second);
+  int wrong = 0;
+  std::thread([&] {
+    std::mt19937 random(1);
+    // Nothing else of the first thread's may be freed here: emptied slabs move to the end.
+    for (size_t left = slabs.size(); left != 0 && wrong == 0;) {
+      // Some slabs more often than others, so that batches differ in what they hold.
+      const size_t chosen = std::min(random() % left, random() % left);
+      void* p = slabs[chosen].back();
+      slabs[chosen].pop_back();
+      if (slabs[chosen].empty()) std::swap(slabs[chosen], slabs[--left]);
+      model.add(slab_of(p));
+      loft::deallocate(p);
+      const loft::Thread* self = loft::this_thread();
+      std::set<uint32_t> open;
+      for (const uint32_t key : self->batch_keys) {
+        if (key != kNoSlab) open.insert(key);
+      }
+      std::set<uint32_t> expected;
+      for (const Model::Batch& batch : model.batches) {
+        if (batch.slab != kNoSlab) expected.insert(batch.slab);
+      }
+      wrong = open != expected || self->counters.batches_sent.get() != model.sent ||
+              self->counters.batch_objects.get() != model.sent_objects;
+    }
+  }).join();
+  if (wrong != 0) {
+    std::fprintf(stderr, "not as in the model after %lu batches\n", model.sent);
+  } else {
+    std::printf("%zu slabs, %lu batches\n", objects_of.size(), model.sent);
+  }
+  return wrong;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  Model model{static_cast<unsigned>(std::atoi(argv[1])), static_cast<unsigned>(std::atoi(argv[2])),
+              argv[3]};
+  return check(model);
+}
