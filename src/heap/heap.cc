@@ -50,9 +50,7 @@ Slab* slab_of(const Record& record, HeapId owner) {
 
 unsigned Heap::refill(SizeClass size_class, void** slots, unsigned wanted) {
   counters_.refills.add(1);
-  if (LOFT_UNLIKELY(span::ticks() - last_trim_ >= span::kDecayTicks)) {
-    trim_spares(spare_count_ - spares_unused_);
-  }
+  if (LOFT_UNLIKELY(span::ticks() != last_tick_)) tick();
   if (inbox_.maybe_pending()) drain(get(options.drain_bytes));
   return take(size_class, slots, wanted);
 }
@@ -163,6 +161,19 @@ Slab* Heap::create(SizeClass size_class) {
   Slab* slab = spare_count_ != 0 ? take_spare(size_class) : slab::create(size_class, id_);
   if (slab != nullptr) most_granules_ = most(most_granules_, ++granules_);
   return slab;
+}
+
+// The last slab of a class stays although it is wholly free, for the next refill. But there are
+// forty classes, and slabs of half a mebibyte: what a program has stopped using must not stay
+// because of what it still uses. A class that is in use pays with a new slab, once in a tick.
+void Heap::tick() {
+  last_tick_ = span::ticks();
+  for (Available& available : available_) {
+    if (available.slabs != 1) continue;
+    Slab* slab = available.lists[static_cast<unsigned>(Fullness::kSparser)].front();
+    if (slab != nullptr && slab->empty()) release(slab);
+  }
+  if (last_tick_ - last_trim_ >= span::kDecayTicks) trim_spares(spare_count_ - spares_unused_);
 }
 
 void Heap::trim_spares(unsigned keep) {

@@ -110,6 +110,7 @@ class alignas(64) Heap {
   void list(Slab* slab, Fullness fullness);
   void unlist(Slab* slab);
   void release(Slab* slab);
+  void tick();
   Slab* create(SizeClass size_class);
   Slab* take_spare(SizeClass size_class);
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
@@ -135,6 +136,7 @@ class alignas(64) Heap {
   unsigned spare_count_ = 0;
   unsigned spares_unused_ = 0;  // the least that there were since the last trim
   uint32_t last_trim_ = 0;      // in ticks of span
+  uint32_t last_tick_ = 0;      // that a refill has seen
   unsigned granules_ = 0;       // of slabs of one granule
   unsigned most_granules_ = 0;  // at a time
   // The slabs with a free object, by how much is free.

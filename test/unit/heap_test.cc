@@ -236,6 +236,31 @@ TEST_F(HeapTest, EmptySlabsGoBackButTheLastOfTheirClass) {
   EXPECT_EQ(heap_->counters().slabs_created.get(), created);
 }
 
+TEST_F(HeapTest, TheLastSlabOfAClassGoesWithTheNextTick) {
+  const SizeClass used = class_of(64);
+  const std::vector<void*> kept = take(used, 1);
+  size_t long_bytes = 0;
+  for (SizeClass c = class_of(1024); c < kSizeClasses; ++c) {
+    put(take(c, 1));
+    if (geometry(c).granules != 1) long_bytes += size_t{geometry(c).granules} << kGranuleLog;
+  }
+  const size_t before = heap_->counters().slab_bytes.get();
+  put(take(used, 1));
+  EXPECT_EQ(heap_->counters().slab_bytes.get(), before);
+  span::idle_bytes();  // a tick
+  put(take(used, 1));
+  // All but the slab that has an object.
+  EXPECT_EQ(heap_->counters().slab_bytes.get(), kGranule);
+  EXPECT_GE(before, long_bytes + kGranule);
+  // Those of one granule serve other classes; the others are free spans.
+  EXPECT_LE(heap_->counters().spare_bytes.get(), before - long_bytes - kGranule);
+  // One that is in use has a slab again at once.
+  put(take(class_of(32 << 10), 1));
+  put(kept);
+  const os::Guard guard(heap_->lock());
+  heap_->check();
+}
+
 TEST_F(HeapTest, SpareSlabsServeTheirOwnClassAsTheyAreAndOthersCutAnew) {
   const SizeClass own = class_of(1024);
   const SizeClass other = class_of(512);
