@@ -1,5 +1,6 @@
-// Free spans by length, for best fit: one list for each length below 64 granules, then four for
-// each doubling, and a bit for each list that is not empty.
+// Free runs of something by length, for best fit: one list for each length below 64, then four for
+// each doubling, and a bit for each list that is not empty. The spans of the window are such runs,
+// of granules, and so are the blocks of a heap of the program's own (heap/blocks.h).
 #pragma once
 
 #include <cstddef>
@@ -19,43 +20,62 @@ struct Span {
   Span* next;
   Span* prev;
   bool refused;  // the system did not take its pages back
+
+  size_t length() const { return granules; }
 };
 
-class SpanBins {
+// `Run` has a length(), below 2^40, and the members of a List.
+template <class Run>
+class RunBins {
  public:
-  void insert(Span* span) {
-    const unsigned bin = bin_of(span->granules);
-    bins_[bin].push_front(span);
+  void insert(Run* run) {
+    const unsigned bin = bin_of(run->length());
+    bins_[bin].push_front(run);
     present_[bin / 64] |= uint64_t{1} << bin % 64;
   }
 
-  void remove(Span* span) {
-    const unsigned bin = bin_of(span->granules);
-    bins_[bin].remove(span);
+  void remove(Run* run) {
+    const unsigned bin = bin_of(run->length());
+    bins_[bin].remove(run);
     if (bins_[bin].empty()) present_[bin / 64] &= ~(uint64_t{1} << bin % 64);
   }
 
-  // A span of at least `granules`, from the smallest list that has one; nullptr if none. Only the
-  // first list may hold spans that are too short, and of it a bounded number is looked at.
-  Span* find(size_t granules) const {
-    unsigned bin = bin_of(granules);
+  // A run of at least `length`, from the smallest list that has one; nullptr if none. Only the
+  // first list may hold runs that are too short, and of it a bounded number is looked at.
+  Run* find(size_t length) const {
+    if (length >> kLongestLog != 0) return nullptr;
+    unsigned bin = bin_of(length);
     int looks = kLooks;
-    for (Span* s = bins_[bin].front(); s != nullptr && looks != 0; s = s->next, --looks) {
-      if (s->granules >= granules) return s;
+    for (Run* run = bins_[bin].front(); run != nullptr && looks != 0; run = run->next, --looks) {
+      if (run->length() >= length) return run;
     }
     bin = next_present(bin + 1);
     return bin == kBins ? nullptr : bins_[bin].front();
   }
 
-  // A span from the list of the longest, beyond those that the system refused to take; nullptr if
+  // The first run that fits(run), of all whose list may hold runs of `length`; nullptr if none
+  // does.
+  template <class Fits>
+  Run* find_any(size_t length, Fits&& fits) const {
+    if (length >> kLongestLog != 0) return nullptr;
+    for (unsigned bin = next_present(bin_of(length)); bin != kBins; bin = next_present(bin + 1)) {
+      for (Run* run = bins_[bin].front(); run != nullptr; run = run->next) {
+        if (fits(run)) return run;
+      }
+    }
+    return nullptr;
+  }
+
+  // A run from the list of the longest, beyond those that the system refused to take; nullptr if
   // there is none. Of each list a bounded number is looked at.
-  Span* longest() const {
+  Run* longest() const {
     for (unsigned word = kWords; word-- != 0;) {
       for (uint64_t bits = present_[word]; bits != 0;) {
         const unsigned bit = highest_bit(bits);
         int looks = kLooks;
-        for (Span* s = bins_[word * 64 + bit].front(); s != nullptr && looks != 0; s = s->next) {
-          if (!s->refused) return s;
+        for (Run* run = bins_[word * 64 + bit].front(); run != nullptr && looks != 0;
+             run = run->next) {
+          if (!run->refused) return run;
           --looks;
         }
         bits &= ~(uint64_t{1} << bit);
@@ -71,10 +91,10 @@ class SpanBins {
   static constexpr unsigned kWords = (kBins + 63) / 64;
   static constexpr int kLooks = 32;
 
-  static unsigned bin_of(size_t granules) {
-    if (granules < kExact) return static_cast<unsigned>(granules);
-    const unsigned log = highest_bit(granules);
-    return kExact + 4 * (log - 6) + static_cast<unsigned>(granules >> (log - 2) & 3);
+  static unsigned bin_of(size_t length) {
+    if (length < kExact) return static_cast<unsigned>(length);
+    const unsigned log = highest_bit(length);
+    return kExact + 4 * (log - 6) + static_cast<unsigned>(length >> (log - 2) & 3);
   }
 
   unsigned next_present(unsigned bin) const {
@@ -86,8 +106,10 @@ class SpanBins {
     return kBins;
   }
 
-  List<Span> bins_[kBins];
+  List<Run> bins_[kBins];
   uint64_t present_[kWords] = {};
 };
+
+using SpanBins = RunBins<Span>;
 
 }  // namespace loft
