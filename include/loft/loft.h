@@ -129,6 +129,67 @@ LOFT_API void loft_free_aligned_sized(void* object, size_t alignment, size_t siz
 LOFT_API void* loft_object_start(const void* interior) LOFT_NOEXCEPT;
 LOFT_API size_t loft_object_size(const void* interior) LOFT_NOEXCEPT;
 
+// ---- Heaps of one's own -------------------------------------------------------------------------
+
+// A heap that the program makes, gives its objects out of, and destroys whole. Over ordinary memory
+// it grows as it needs to, and gives back what it no longer needs. Over a region of the caller's
+// (shared memory, memory of a device, or pinned for one) it hands out addresses in that region and
+// keeps all it knows about them elsewhere: loft itself never reads or writes a byte of the region,
+// nor asks the system to do anything with it. (What must touch it: loft_heap_calloc, which clears
+// the object, and loft_heap_realloc where it has to move one.)
+//
+// Any thread may use a heap, and free what others allocated there; destroying it comes after
+// everything else. Each call takes a lock; a heap over ordinary memory comes by several locks when
+// threads meet at them. After a fork both processes have the heap, each its own from then on: over
+// memory that they share, one of them must leave it alone.
+//
+// `free`, `realloc`, `malloc_usable_size`, `operator delete` and the functions above know objects
+// of heaps over ordinary memory; objects in a region belong to the loft_heap_ functions alone, and
+// so does whatever lies in a region that was itself allocated from loft.
+typedef struct loft_heap_t loft_heap_t;
+
+// NULL and ENOMEM without memory for it.
+LOFT_OBJECT() loft_heap_t* loft_heap_create(void) LOFT_NOEXCEPT;
+
+// Over [region, region + bytes), of which multiples of 256 bytes, in place and length, are used.
+// The region is the caller's: it outlives the heap, and two heaps must not share any of it. To
+// describe it costs a 64th of its length in address space, and of memory what objects need. EINVAL
+// if `region` is NULL, if it wraps around, or if not even 256 bytes of it can be used.
+LOFT_OBJECT() loft_heap_t* loft_heap_create_over(void* region, size_t bytes) LOFT_NOEXCEPT;
+
+// Frees all objects of the heap at once, and the heap. A region is the caller's again, untouched.
+// NULL is allowed and does nothing.
+LOFT_API void loft_heap_destroy(loft_heap_t* heap) LOFT_NOEXCEPT;
+
+// As loft_malloc, loft_calloc, loft_aligned_alloc, loft_realloc, loft_free and
+// loft_malloc_usable_size, for objects of this heap; another heap's stop the program. In a region,
+// ENOMEM says that there is no room. loft_heap_realloc grows and shrinks objects above 1 KiB where
+// they are if it can, and does not move any that shrinks in a region.
+LOFT_FRESH(alloc_size(2)) void* loft_heap_malloc(loft_heap_t* heap, size_t size) LOFT_NOEXCEPT;
+LOFT_FRESH(alloc_size(2, 3))
+void* loft_heap_calloc(loft_heap_t* heap, size_t count, size_t size) LOFT_NOEXCEPT;
+LOFT_FRESH(alloc_size(3))
+void* loft_heap_aligned_alloc(loft_heap_t* heap, size_t alignment, size_t size) LOFT_NOEXCEPT;
+LOFT_OBJECT(alloc_size(3))
+void* loft_heap_realloc(loft_heap_t* heap, void* object, size_t size) LOFT_NOEXCEPT;
+LOFT_API void loft_heap_free(loft_heap_t* heap, void* object) LOFT_NOEXCEPT;
+LOFT_API size_t loft_heap_usable_size(const loft_heap_t* heap, const void* object) LOFT_NOEXCEPT;
+
+// 1 if `address`, which may be any, lies in memory that the heap has at the moment, in an object or
+// not; else 0.
+LOFT_API int loft_heap_contains(const loft_heap_t* heap, const void* address) LOFT_NOEXCEPT;
+
+typedef struct loft_heap_stats_t {
+  uint64_t struct_size;     // as in loft_stats_t
+  uint64_t live_objects;    // allocated and not freed
+  uint64_t live_bytes;      // usable bytes of these
+  uint64_t capacity_bytes;  // of the region, or of what the heap has taken from the system
+  uint64_t metadata_bytes;  // loft's own tables about it; those of a long region mostly untouched
+} loft_heap_stats_t;
+
+// As loft_stats, for one heap.
+LOFT_API int loft_heap_stats(const loft_heap_t* heap, loft_heap_stats_t* stats) LOFT_NOEXCEPT;
+
 // ---- Version, options --------------------------------------------------------------------------
 
 // LOFT_VERSION of the library that runs, for comparison with the header's.
@@ -168,7 +229,8 @@ typedef struct loft_stats_t {
   uint64_t large_bytes;      // large objects handed out
   uint64_t slab_bytes;       // slabs, whatever their objects do
   uint64_t metadata_bytes;   // loft's own tables
-  uint64_t committed_bytes;  // what may be resident: slabs, large objects, dirty spans, metadata
+  uint64_t committed_bytes;  // what may be resident: slabs, large objects, dirty spans, metadata,
+                             // and what heaps of the program's own have, but for regions
   uint64_t dirty_bytes;      // free spans that are still resident
   uint64_t purged_bytes;     // free spans given back to the system, kept as address space
 
@@ -197,6 +259,9 @@ typedef struct loft_stats_t {
   uint64_t threads_started;  // threads that got a thread cache
   uint64_t threads_exited;   // threads that gave it back
   uint64_t adoptions;        // parked heaps taken over by a new thread
+
+  uint64_t user_heaps;       // heaps of the program's own (loft_heap_create) that exist now
+  uint64_t user_heap_bytes;  // objects in them now
 } loft_stats_t;
 
 // Fills `*stats`, in which the caller has set `struct_size`, up to that size: a program built

@@ -58,6 +58,8 @@ constexpr Field kFields[] = {
     LOFT_FIRST("threads", threads_started),
     LOFT_NEXT(threads_exited),
     LOFT_NEXT(adoptions),
+    LOFT_FIRST("heaps of the program's own", user_heaps),
+    LOFT_NEXT(user_heap_bytes),
 };
 #undef LOFT_FIRST
 #undef LOFT_NEXT

@@ -9,6 +9,7 @@
 #include "cache/large_cache.h"
 #include "cache/quiet.h"
 #include "heap/registry.h"
+#include "heap/user_heap.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/metadata.h"
@@ -211,11 +212,13 @@ void prepare_fork() {
   quiet::prepare_fork();
   lock.lock();
   registry::prepare_fork();
+  UserHeap::prepare_fork();
   span::prepare_fork();
 }
 
 void finish_fork(bool child) {
   span::finish_fork(child);
+  UserHeap::finish_fork(child);
   registry::finish_fork(child);
   if (child) {
     lock.reset();

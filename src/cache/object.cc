@@ -1,6 +1,7 @@
 #include "cache/object.h"
 
 #include "base/options.h"
+#include "heap/user_heap.h"
 #include "os/fault.h"
 #include "slab/slab.h"
 #include "space/large.h"
@@ -10,9 +11,13 @@ namespace loft {
 namespace {
 
 const char* what_is_wrong(const void* p) {
-  if (!pagemap.contains(p)) return "foreign pointer (not from loft's heap)";
+  if (!pagemap.contains(p)) {
+    return UserHeap::in_a_region(p) ? "pointer into a region, whose objects loft_heap_free takes"
+                                    : "foreign pointer (not from loft's heap)";
+  }
   const Entry entry = pagemap.of(p);
-  const bool in_use = entry.is_slab() || (entry.bin() == kLarge && !large::at(entry)->kept);
+  const bool in_use = entry.is_slab() || entry.bin() == kExtent ||
+                      (entry.bin() == kLarge && !large::at(entry)->kept);
   if (in_use && reinterpret_cast<uintptr_t>(p) % kAlignment != 0) return "misaligned pointer";
   return in_use ? nullptr : "pointer to memory that is not allocated (freed before, or never)";
 }
@@ -52,6 +57,10 @@ ObjectRange object_of(const void* p) {
     const Large* object = large::at(entry);
     if (object->kept) return {nullptr, 0};
     return {reinterpret_cast<void*>(object->base), object->bytes};
+  }
+  if (entry.bin() == kExtent) {
+    const ObjectAt object = UserHeap::object_at(Shard::extent_at(entry), p);
+    return {reinterpret_cast<void*>(object.start), object.bytes};
   }
   if (!entry.is_slab()) return {nullptr, 0};
   const Slab* slab = slab::at(entry);

@@ -17,12 +17,13 @@ struct ObjectRange {
 // the object is allocated at the moment is the caller's to know.
 ObjectRange object_of(const void* p);
 
-// The pagemap entry of a pointer that `call` was given: a slab's or a large object's. Anything else
-// is reported in one line, which stops the program, or, by the option foreign=ignore, gives an
-// entry of kind kNothing.
+// The pagemap entry of a pointer that `call` was given: a slab's, a large object's or an extent's.
+// Anything else is reported in one line, which stops the program, or, by the option foreign=ignore,
+// gives an entry of kind kNothing.
 Entry checked_entry(const char* call, const void* p);
 
-// Stops the program with one line if p, whose entry this is, is not the first byte of an object.
+// Stops the program with one line if p, whose entry is a slab's or a large object's, is not the
+// first byte of an object.
 void check_start(const char* call, const void* p, Entry entry);
 
 }  // namespace loft

@@ -1,6 +1,8 @@
 // realloc and malloc_usable_size.
 #include "cache/allocate.h"
+#include "cache/attention.h"
 #include "cache/object.h"
+#include "heap/user_heap.h"
 #include "os/os.h"
 #include "space/large.h"
 
@@ -25,6 +27,9 @@ size_t usable_size(const void* p) {
   if (p == nullptr) return 0;
   const Entry entry = checked_entry("malloc_usable_size", p);
   if (entry.bin() == kNothing) return 0;
+  if (entry.bin() == kExtent) {
+    return UserHeap::object_starting_at("malloc_usable_size", Shard::extent_at(entry), p).bytes;
+  }
   check_start("malloc_usable_size", p, entry);
   return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
 }
@@ -32,6 +37,11 @@ size_t usable_size(const void* p) {
 void* reallocate(void* p, size_t size) {
   const Entry entry = checked_entry("realloc", p);
   if (entry.bin() == kNothing) return os::out_of_memory();
+  if (entry.bin() == kExtent) {
+    void* resized = UserHeap::reallocate("realloc", Shard::extent_at(entry), p, size);
+    attention::raise();
+    return resized != nullptr ? resized : os::out_of_memory();
+  }
   check_start("realloc", p, entry);
   if (entry.bin() != kLarge) {
     const size_t usable = class_size(class_of_bin(entry.bin()));

@@ -9,6 +9,7 @@
 #include "cache/object.h"
 #include "cache/quiet.h"
 #include "heap/registry.h"
+#include "heap/user_heap.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "slab/slab.h"
@@ -136,6 +137,10 @@ void deallocate_slow(void* p) {
   if (p == nullptr) return;
   const Entry entry = checked_entry("free", p);
   if (entry.bin() == kNothing) return;  // reported, and the option says to go on
+  if (entry.bin() == kExtent) {
+    UserHeap::free("free", Shard::extent_at(entry), p);
+    return attention::raise();
+  }
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
   if (entry.bin() == kLarge) return free_large(thread, p, entry);
@@ -183,6 +188,7 @@ size_t trim(size_t pad) {
     const os::Guard guard(heap->lock());
     if (heap->parked()) given_back += heap->rest(nullptr, Heap::Walk::kNow);
   }
+  given_back += UserHeap::give_back_all();
   return given_back + span::purge(pad);
 }
 

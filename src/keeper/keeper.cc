@@ -5,6 +5,7 @@
 #include "cache/attention.h"
 #include "cache/quiet.h"
 #include "heap/registry.h"
+#include "heap/user_heap.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/span.h"
@@ -42,14 +43,15 @@ bool purge(size_t wanted) {
 bool look_around(bool at_threads) {
   const size_t dirty_before = span::totals().dirty;
   const bool all_quiet = at_threads && quiet::look();
-  const bool all_rest = registry::rest_parked();
+  const bool parked_rest = registry::rest_parked();
+  const bool users_rest = UserHeap::rest_all();
   const size_t dirty = span::totals().dirty;
   // What quiet threads and heaps let go of has waited long enough.
   const size_t let_go = dirty > dirty_before ? dirty - dirty_before : 0;
   const size_t idle = span::idle_bytes();
   const bool gave = purge(least(idle + let_go, dirty));
   // What the system does not take back is no reason to stay awake.
-  return all_quiet && all_rest && !gave && idle == span::totals().dirty;
+  return all_quiet && parked_rest && users_rest && !gave && idle == span::totals().dirty;
 }
 
 [[noreturn]] void run() {

@@ -2,6 +2,7 @@
 
 #include "cache/lifecycle.h"
 #include "heap/registry.h"
+#include "heap/user_heap.h"
 #include "os/os.h"
 #include "space/large.h"
 #include "space/metadata.h"
@@ -60,9 +61,12 @@ void collect(loft_stats_t& stats) {
   stats.dirty_bytes += spans.dirty;
   stats.purged_bytes = spans.clean;
   stats.metadata_bytes = metadata::used_bytes();
-  stats.committed_bytes =
-      stats.slab_bytes + larges.bytes + stats.dirty_bytes + stats.metadata_bytes;
-  stats.locks_taken += threads.locks + spans.locks + metadata::locks();
+  const UserHeap::Totals users = UserHeap::totals_of_all();
+  stats.user_heaps = users.heaps;
+  stats.user_heap_bytes = users.live_bytes;
+  stats.committed_bytes = stats.slab_bytes + larges.bytes + users.window_bytes + stats.dirty_bytes +
+                          stats.metadata_bytes;
+  stats.locks_taken += threads.locks + spans.locks + metadata::locks() + users.locks;
 
   const os::Calls calls = os::calls();
   stats.os_maps = calls.maps;

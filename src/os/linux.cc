@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -208,6 +209,12 @@ uint64_t now_ns() {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+unsigned processor() {
+  const KeepErrno keep;
+  const int number = sched_getcpu();
+  return number < 0 ? 0 : static_cast<unsigned>(number);
 }
 
 int thread_number() { return static_cast<int>(syscall(SYS_gettid)); }

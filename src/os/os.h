@@ -65,6 +65,9 @@ void write_error(const char* text, size_t bytes);
 // Nanoseconds of a clock that never goes back.
 uint64_t now_ns();
 
+// The processor that the caller runs on: a small number, and only a hint.
+unsigned processor();
+
 // Threads of this process by the system's number for them.
 int thread_number();  // the caller's
 // Processor time that a thread has had so far; 0 if the system does not say.

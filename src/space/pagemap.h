@@ -20,7 +20,8 @@ using HeapId = uint16_t;
 inline constexpr HeapId kNoHeap = 0;          // owner of what no heap owns
 inline constexpr HeapId kNeverOwner = 65535;  // id of a thread without a heap; no entry has it
 
-enum Kind : uint16_t { kNothing = 0, kLarge = 1, kFreeSpan = 2, kFirstBinOffset = 64 };
+// kExtent: a part of a heap of the program's own (heap/user_heap.h).
+enum Kind : uint16_t { kNothing = 0, kLarge = 1, kFreeSpan = 2, kExtent = 3, kFirstBinOffset = 64 };
 
 inline constexpr size_t kBinBytes = 16;
 constexpr uint16_t bin_offset(SizeClass c) {

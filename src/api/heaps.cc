@@ -1,0 +1,126 @@
+// First-class heaps: the loft_heap_ functions of include/loft/loft.h, where their contracts are.
+#include <errno.h>
+#include <string.h>
+
+#include "api/surface.h"
+#include "cache/attention.h"
+#include "heap/user_heap.h"
+#include "loft/loft.h"
+#include "os/fault.h"
+#include "os/os.h"
+
+namespace loft {
+
+namespace {
+
+UserHeap& checked_heap(const char* call, const loft_heap_t* handle) {
+  auto* heap = reinterpret_cast<UserHeap*>(const_cast<loft_heap_t*>(handle));
+  if (LOFT_UNLIKELY(heap == nullptr || !heap->exists())) {
+    os::fault(Text() << call << " with a heap that was destroyed, or is none: " << handle);
+  }
+  return *heap;
+}
+
+loft_heap_t* handle_of(UserHeap* heap) {
+  if (heap == nullptr) os::out_of_memory();
+  return reinterpret_cast<loft_heap_t*>(heap);
+}
+
+void* allocate_in(const char* call, loft_heap_t* handle, size_t size, size_t alignment,
+                  bool zeroed) {
+  UserHeap& heap = checked_heap(call, handle);
+  attention::look_after();
+  void* p = heap.allocate(size, alignment, zeroed);
+  return LOFT_LIKELY(p != nullptr) ? p : os::out_of_memory();
+}
+
+// Whatever is free may have to go back some time: the keeper must be awake for it.
+void free_in(const char* call, loft_heap_t* handle, void* p) {
+  UserHeap& heap = checked_heap(call, handle);
+  if (p == nullptr) return;
+  heap.free(call, p);
+  attention::raise();
+}
+
+}  // namespace
+
+}  // namespace loft
+
+loft_heap_t* loft_heap_create() noexcept {
+  loft::attention::look_after();
+  return loft::handle_of(loft::UserHeap::create());
+}
+
+loft_heap_t* loft_heap_create_over(void* region, size_t bytes) noexcept {
+  const auto base = reinterpret_cast<uintptr_t>(region);
+  if (region == nullptr || base + bytes < base || loft::UserHeap::units_in(base, bytes) == 0) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return loft::handle_of(loft::UserHeap::create_over(base, bytes));
+}
+
+void loft_heap_destroy(loft_heap_t* heap) noexcept {
+  if (heap == nullptr) return;
+  loft::checked_heap("loft_heap_destroy", heap).destroy();
+  loft::attention::raise();
+}
+
+void* loft_heap_malloc(loft_heap_t* heap, size_t size) noexcept {
+  return loft::allocate_in("loft_heap_malloc", heap, size, loft::kAlignment, false);
+}
+
+void* loft_heap_calloc(loft_heap_t* heap, size_t count, size_t size) noexcept {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, size, &bytes)) return loft::os::out_of_memory();
+  return loft::allocate_in("loft_heap_calloc", heap, bytes, loft::kAlignment, true);
+}
+
+void* loft_heap_aligned_alloc(loft_heap_t* heap, size_t alignment, size_t size) noexcept {
+  if (!loft::is_power_of_two(alignment)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return loft::allocate_in("loft_heap_aligned_alloc", heap, size,
+                           loft::most(alignment, loft::kAlignment), false);
+}
+
+void* loft_heap_realloc(loft_heap_t* heap, void* object, size_t size) noexcept {
+  constexpr const char* kCall = "loft_heap_realloc";
+  if (object == nullptr) return loft::allocate_in(kCall, heap, size, loft::kAlignment, false);
+  if (size == 0) {
+    loft::free_in(kCall, heap, object);
+    return nullptr;
+  }
+  void* p = loft::checked_heap(kCall, heap).reallocate(kCall, object, size);
+  loft::attention::raise();
+  return p != nullptr ? p : loft::os::out_of_memory();
+}
+
+void loft_heap_free(loft_heap_t* heap, void* object) noexcept {
+  loft::free_in("loft_heap_free", heap, object);
+}
+
+size_t loft_heap_usable_size(const loft_heap_t* heap, const void* object) noexcept {
+  constexpr const char* kCall = "loft_heap_usable_size";
+  const loft::UserHeap& checked = loft::checked_heap(kCall, heap);
+  return object == nullptr ? 0 : checked.usable_size(kCall, object);
+}
+
+int loft_heap_contains(const loft_heap_t* heap, const void* address) noexcept {
+  return loft::checked_heap("loft_heap_contains", heap).contains(address) ? 1 : 0;
+}
+
+int loft_heap_stats(const loft_heap_t* heap, loft_heap_stats_t* stats) noexcept {
+  const uint64_t asked = stats->struct_size;
+  if (asked < 2 * sizeof(uint64_t)) return EINVAL;
+  const loft::UserHeap::Totals totals = loft::checked_heap("loft_heap_stats", heap).totals();
+  loft_heap_stats_t all = {};
+  all.struct_size = asked < sizeof(all) ? asked : sizeof(all);
+  all.live_objects = totals.live_objects;
+  all.live_bytes = totals.live_bytes;
+  all.capacity_bytes = totals.capacity_bytes;
+  all.metadata_bytes = totals.metadata_bytes;
+  memcpy(stats, &all, all.struct_size);
+  return 0;
+}

@@ -1,0 +1,353 @@
+#include "heap/user_heap.h"
+
+#include <new>
+
+#include "base/options.h"
+#include "os/fault.h"
+#include "os/os.h"
+#include "space/span.h"
+
+namespace loft {
+
+namespace {
+
+// From this size on, taking new zero pages is cheaper than clearing used ones.
+constexpr size_t kClearByDiscarding = 1 << 20;
+
+constinit os::Lock user_heaps_lock;  // taken before any shard's
+constinit List<UserHeap> user_heaps;
+constinit UserHeap* next_to_rest = nullptr;  // the first one, if null
+
+[[noreturn]] void report_object(const char* what, const void* p, const ObjectAt& object) {
+  os::fault(Text() << what << " " << p << ": object " << reinterpret_cast<const void*>(object.start)
+                   << " of " << uint64_t{object.bytes} << " bytes in a heap of the program's own");
+}
+
+}  // namespace
+
+// --- Making and destroying. ---
+
+UserHeap* UserHeap::make() {
+  if (!span::initialise()) return nullptr;
+  void* memory = metadata::allocate(sizeof(UserHeap));
+  if (memory == nullptr) return nullptr;
+  auto* heap = new (memory) UserHeap;
+  if (heap->add_shard() != nullptr) return heap;
+  metadata::release(heap, sizeof(UserHeap));
+  return nullptr;
+}
+
+// Under the lock of the list, or before the heap is in it.
+Shard* UserHeap::add_shard() {
+  const unsigned count = shard_count();
+  if (count == kMostShards) return nullptr;
+  void* memory = metadata::allocate(sizeof(Shard));
+  if (memory == nullptr) return nullptr;
+  shards_[count] = new (memory) Shard(this);
+  shard_count_.store(count + 1, memory_order_release);
+  return shards_[count];
+}
+
+void UserHeap::enlist() {
+  const os::Guard guard(user_heaps_lock);
+  user_heaps.push_front(this);
+}
+
+UserHeap* UserHeap::create() {
+  UserHeap* heap = make();
+  if (heap != nullptr) heap->enlist();
+  return heap;
+}
+
+size_t UserHeap::units_in(uintptr_t region, size_t bytes) {
+  const uintptr_t base = round_up(region, kUnit);
+  const uintptr_t end = round_down(region + bytes, kUnit);
+  return base >= region && end > base ? (end - base) >> kUnitLog : 0;
+}
+
+UserHeap* UserHeap::create_over(uintptr_t region, size_t bytes) {
+  UserHeap* heap = make();
+  if (heap == nullptr) return nullptr;
+  heap->region_ = heap->shards_[0]->cover(round_up(region, kUnit), units_in(region, bytes));
+  if (heap->region_ == nullptr) {
+    heap->give_up();
+    return nullptr;
+  }
+  heap->enlist();
+  return heap;
+}
+
+void UserHeap::give_up() {
+  mark_ = 0;
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    shards_[i]->give_up();
+    metadata::release(shards_[i], sizeof(Shard));
+  }
+  metadata::release(this, sizeof(UserHeap));
+}
+
+void UserHeap::destroy() {
+  {
+    const os::Guard guard(user_heaps_lock);
+    if (next_to_rest == this) next_to_rest = next;
+    user_heaps.remove(this);
+  }
+  give_up();
+}
+
+// --- Objects. ---
+
+// With its lock held: the processor's own, or one that nobody holds. Where threads meet there is
+// one more, and again if they go on meeting.
+Shard& UserHeap::lock_one() {
+  unsigned count = shard_count();
+  const unsigned first = count == 1 ? 0 : os::processor() % count;
+  if (LOFT_LIKELY(shards_[first]->lock().try_lock())) return *shards_[first];
+  if (region_ == nullptr && count != kMostShards &&
+      meetings_.fetch_add(1, memory_order_relaxed) % kMeetings == 0 && user_heaps_lock.try_lock()) {
+    add_shard();
+    user_heaps_lock.unlock();
+    count = shard_count();
+  }
+  for (unsigned i = first + 1; i < first + count; ++i) {
+    Shard& shard = *shards_[i < count ? i : i - count];
+    if (shard.lock().try_lock()) return shard;
+  }
+  shards_[first]->lock().lock();
+  return *shards_[first];
+}
+
+void* UserHeap::allocate(size_t size, size_t alignment, bool zeroed) {
+  // PTRDIFF_MAX: the difference of two pointers into one object has to be representable.
+  if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX) return nullptr;
+  if (size == 0) size = 1;
+  void* p = nullptr;
+  bool zero = false;
+  if (region_ == nullptr && Shard::stands_alone(size, alignment)) {
+    p = shards_[0]->allocate_alone(size, alignment, zero);
+    if (p != nullptr && zeroed && !zero && size >= kClearByDiscarding) {
+      zero = os::discard(p, round_up(size, os::page_size()));
+    }
+  } else {
+    Shard& shard = lock_one();
+    p = shard.allocate(size, alignment);
+    shard.lock().unlock();
+  }
+  if (p != nullptr && zeroed && !zero) __builtin_memset(p, 0, size);
+  return p;
+}
+
+ObjectAt UserHeap::object_at(const Extent* extent, const void* p) {
+  if (extent->map != nullptr) return Blocks::object_at(extent, p);
+  const bool inside = reinterpret_cast<uintptr_t>(p) - extent->base < extent->bytes;
+  return inside ? ObjectAt{extent->base, extent->bytes, nullptr, 0} : ObjectAt{};
+}
+
+ObjectAt UserHeap::object_starting_at(const char* call, const Extent* extent, const void* p) {
+  const ObjectAt object = object_at(extent, p);
+  if (LOFT_UNLIKELY(object.start == 0)) {
+    os::fault(Text() << call << " of a pointer to memory that is not allocated (freed before, or "
+                     << "never): " << p);
+  }
+  if (LOFT_UNLIKELY(object.start != reinterpret_cast<uintptr_t>(p))) {
+    report_object((Text() << call << " of an interior pointer").data(), p, object);
+  }
+  return object;
+}
+
+// What the entry of another heap's extent leads to may be changing just now, and is not followed.
+// Relaxed: whatever is read, it is none of this heap's shards.
+Extent* UserHeap::extent_of(const void* p) const {
+  if (region_ != nullptr) return region_->covers(p) ? region_ : nullptr;
+  if (!pagemap.contains(p)) return nullptr;
+  const Entry entry = pagemap.of(p).shared_load();
+  if (entry.bin() != kExtent) return nullptr;
+  Extent* extent = Shard::extent_at(entry);
+  const Shard* owner = __atomic_load_n(&extent->owner, __ATOMIC_RELAXED);
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    if (shards_[i] == owner) return extent;
+  }
+  return nullptr;
+}
+
+// As extent_of, for what `call` was given. Where that is none of this heap's it is reported, which
+// stops the program, or, by the option foreign=ignore, gives nullptr.
+Extent* UserHeap::checked_extent(const char* call, const void* p) const {
+  Extent* extent = extent_of(p);
+  if (LOFT_LIKELY(extent != nullptr)) return extent;
+  Text line;
+  line << call << " of a foreign pointer (not from this heap): " << p;
+  if (get(options.foreign) == 0) os::fault(line);
+  os::report(line);
+  return nullptr;
+}
+
+void UserHeap::free(const char* call, void* p) {
+  Extent* extent = checked_extent(call, p);
+  if (extent != nullptr) free(call, extent, p);
+}
+
+void UserHeap::free(const char* call, Extent* extent, void* p) {
+  Shard& shard = *Shard::of(extent);
+  Shard::Leftover leftover{};
+  {
+    const os::Guard guard(shard.lock());
+    const ObjectAt object = object_starting_at(call, extent, p);
+    if (LOFT_UNLIKELY(object.block == nullptr)) {
+      leftover = shard.free_alone(extent);
+    } else {
+      if (LOFT_UNLIKELY(Blocks::is_free(object))) report_object("double free of", p, object);
+      leftover = shard.free(object);
+    }
+  }
+  Shard::finish(leftover);
+}
+
+size_t UserHeap::usable_size(const char* call, const void* p) const {
+  const Extent* extent = checked_extent(call, p);
+  return extent == nullptr ? 0 : object_starting_at(call, extent, p).bytes;
+}
+
+void* UserHeap::reallocate(const char* call, void* p, size_t size) {
+  Extent* extent = checked_extent(call, p);
+  return extent == nullptr ? nullptr : reallocate(call, extent, p, size);
+}
+
+// An object in a row stays where it fits, and one with an extent to itself where it fills half of
+// that; what lies in a block of its own is cut, or grows into what is free behind it.
+void* UserHeap::reallocate(const char* call, Extent* extent, void* p, size_t size) {
+  const ObjectAt object = object_starting_at(call, extent, p);
+  if (size > PTRDIFF_MAX - kGranule) return nullptr;
+  if (object.block != nullptr && object.block->use == Use::kObject) {
+    Shard& shard = *Shard::of(extent);
+    const os::Guard guard(shard.lock());
+    if (shard.resize(object.block, size)) return p;
+  } else if (size <= object.bytes && (object.block != nullptr || size >= object.bytes / 2)) {
+    return p;
+  }
+  UserHeap* heap = of(extent);
+  void* fresh = heap->allocate(size, kAlignment, false);
+  if (fresh == nullptr) return nullptr;
+  __builtin_memcpy(fresh, p, least(size, object.bytes));
+  free(call, extent, p);
+  return fresh;
+}
+
+bool UserHeap::in_a_region(const void* p) {
+  const os::Guard guard(user_heaps_lock);
+  for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
+    if (heap->region_ != nullptr && heap->region_->covers(p)) return true;
+  }
+  return false;
+}
+
+// --- All of them. ---
+
+void UserHeap::add_to(Totals& totals) const {
+  ++totals.heaps;
+  totals.metadata_bytes += sizeof(UserHeap);
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    Shard& shard = *shards_[i];
+    const Shard::Counters& counters = shard.counters();
+    const size_t bytes = counters.extent_bytes.get();
+    totals.live_objects += shard.blocks().live_objects() + counters.alone.get();
+    totals.live_bytes += shard.blocks().live_bytes() + counters.alone_bytes.get();
+    totals.capacity_bytes += bytes;
+    totals.window_bytes += region_ == nullptr ? bytes : 0;
+    totals.metadata_bytes +=
+        sizeof(Shard) + counters.metadata_bytes.get() + shard.blocks().metadata_bytes();
+    totals.locks += shard.lock().acquisitions();
+  }
+}
+
+UserHeap::Totals UserHeap::totals() const {
+  Totals totals{};
+  add_to(totals);
+  return totals;
+}
+
+UserHeap::Totals UserHeap::totals_of_all() {
+  Totals totals{};
+  const os::Guard guard(user_heaps_lock);
+  for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
+    heap->add_to(totals);
+  }
+  totals.locks += user_heaps_lock.acquisitions();
+  return totals;
+}
+
+size_t UserHeap::give_back_all() {
+  size_t given_back = 0;
+  const os::Guard guard(user_heaps_lock);
+  for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
+    for (unsigned i = 0; i < heap->shard_count(); ++i) {
+      const os::Guard shard_guard(heap->shards_[i]->lock());
+      heap->shards_[i]->rest(true, user_heaps_lock, given_back);
+    }
+  }
+  return given_back;
+}
+
+// Of each shard without waiting for it. False if there is more to be done.
+bool UserHeap::rest() {
+  bool all_rest = true;
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    Shard& shard = *shards_[i];
+    if (!shard.restless()) continue;
+    bool rests = false;
+    if (shard.lock().try_lock()) {
+      size_t given_back = 0;
+      if (span::ticks() - shard.last_rest() >= span::kDecayTicks) {
+        rests = shard.rest(false, user_heaps_lock, given_back);
+      }
+      shard.lock().unlock();
+    }
+    all_rest = all_rest && rests;
+  }
+  return all_rest;
+}
+
+bool UserHeap::rest_all() {
+  bool all_rest = true;
+  const os::Guard guard(user_heaps_lock);
+  UserHeap* heap = next_to_rest != nullptr ? next_to_rest : user_heaps.front();
+  const bool from_first = heap == user_heaps.front();
+  for (next_to_rest = nullptr; heap != nullptr; heap = heap->next) {
+    all_rest = heap->rest() && all_rest;
+    if (user_heaps_lock.has_sleepers()) {
+      next_to_rest = heap->next;
+      return false;
+    }
+  }
+  return all_rest && from_first;
+}
+
+void UserHeap::check() const {
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    const os::Guard guard(shards_[i]->lock());
+    shards_[i]->check();
+  }
+}
+
+void UserHeap::prepare_fork() {
+  user_heaps_lock.lock();
+  for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
+    for (unsigned i = 0; i < heap->shard_count(); ++i) heap->shards_[i]->lock().lock();
+  }
+}
+
+void UserHeap::finish_fork(bool child) {
+  const auto let_go = [child](os::Lock& lock) {
+    if (child) {
+      lock.reset();
+    } else {
+      lock.unlock();
+    }
+  };
+  for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
+    for (unsigned i = 0; i < heap->shard_count(); ++i) let_go(heap->shards_[i]->lock());
+  }
+  let_go(user_heaps_lock);
+}
+
+}  // namespace loft
