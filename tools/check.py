@@ -138,7 +138,7 @@ def options(stage: Stage) -> None:
 
 def formatting(stage: Stage) -> None:
     mode = ["-i"] if stage.fix else ["--dry-run", "--Werror"]
-    stage.check("clang-format-19", *mode, *sources((".cc", ".h")))
+    stage.check("clang-format-19", *mode, *sources((".cc", ".h", ".hpp")))
     ruff = Path(sys.executable).parent / "ruff"
     if stage.fix:
         stage.run(ruff, "check", "--fix", ".")

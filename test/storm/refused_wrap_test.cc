@@ -88,6 +88,8 @@ constexpr size_t kMiB = 1 << 20;
 constexpr size_t kSmall[] = {16, 40, 64, 200, 512, 1'000};
 constexpr size_t kBig[] = {3'000, 9'000, 30'000, 40'000, 300'000, 1'300'000};
 
+alignas(4096) char region[8 * kMiB];
+
 struct Object {
   void* p;
   uint64_t id;
@@ -112,6 +114,8 @@ class Workload {
     grow(100'000, 24 * kMiB);
     grow(64, 2 * kMiB);
     free_some();
+    use_heap(loft_heap_create());
+    use_heap(loft_heap_create_over(region, sizeof(region)));
     for (unsigned i = 0; i < 600; ++i) allocate(kSmall[i % std::size(kSmall)]);
     allocate_zeroed(3 * kMiB);
     loft_malloc_trim(0);
@@ -190,6 +194,35 @@ class Workload {
     stamp(shrunk, object.id, from);
   }
 
+  // A heap that lives for a moment; of a region, the map takes pages of its own.
+  void use_heap(loft_heap_t* heap) {
+    if (heap == nullptr) {
+      STORM_EXPECT(errno == ENOMEM);
+      ++refused_;
+      errno = 0;
+      return;
+    }
+    std::vector<Object> objects;
+    for (uint64_t i = 0; i < 200; ++i) {
+      const size_t size =
+          i % 20 == 0 ? kBig[i / 20 % std::size(kBig)] : kSmall[i % std::size(kSmall)];
+      void* p = loft_heap_malloc(heap, size);
+      if (p == nullptr) {
+        STORM_EXPECT(errno == ENOMEM);
+        ++refused_;
+        errno = 0;
+        continue;
+      }
+      stamp(p, i, size);
+      objects.push_back({p, i, size});
+    }
+    for (const Object& object : objects) {
+      STORM_EXPECT(intact(object.p, object.id, object.size));
+      if (object.id % 3 == 0) loft_heap_free(heap, object.p);
+    }
+    loft_heap_destroy(heap);
+  }
+
   Object& find(void* p) {
     for (Object& object : objects_) {
       if (object.p == p) return object;
@@ -244,6 +277,7 @@ void run_refused() {
   others.free_all();
   const loft_stats_t s = stats_at_rest();
   STORM_EXPECT(s.large_bytes == 0);
+  STORM_EXPECT(s.user_heaps == 0);
 }
 
 struct Result {

@@ -144,6 +144,14 @@ def test_the_header_is_plain_c_and_cxx(root: Path, tmp_path: Path, standard: str
     output_of(compiler, "-x", language, f"-std={standard}", *flags, headers, source)
 
 
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+def test_the_header_for_cxx_alone(root: Path, tmp_path: Path, standard: str) -> None:
+    source = tmp_path / "use.cc"
+    source.write_text("#include <loft/heap.hpp>\nloft::heap_resource heap;\n")
+    flags = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
+    output_of("g++", f"-std={standard}", *flags, f"-I{root / 'include'}", source)
+
+
 @pytest.mark.parametrize("how", ["shared", "static"])
 def test_a_c_program_links_with_what_was_installed(
     installed: Path, tmp_path: Path, how: str
@@ -157,6 +165,31 @@ def test_a_c_program_links_with_what_was_installed(
     )
     output_of("gcc", "-o", program, source, "-I", installed / "include", *link)
     assert output_of(program, LD_LIBRARY_PATH=str(folder)) == "ran on loft\n"
+
+
+PMR_PROGRAM = """\
+#include <loft/heap.hpp>
+#include <cstdio>
+#include <string>
+#include <vector>
+int main() {
+  loft::heap_resource heap;
+  std::pmr::vector<std::pmr::string> texts(&heap);
+  for (int i = 0; i < 100; ++i) texts.emplace_back(50, 'x');
+  if (loft_heap_contains(heap.get(), texts[99].data()) != 1) return 1;
+  std::puts("ran in a heap");
+}
+"""
+
+
+def test_a_cxx_program_uses_the_installed_heap_header(installed: Path, tmp_path: Path) -> None:
+    source = tmp_path / "program.cc"
+    source.write_text(PMR_PROGRAM)
+    program = tmp_path / "program"
+    folder = library_folder(installed)
+    include = installed / "include"
+    output_of("g++", "-o", program, source, "-std=c++17", "-I", include, f"-L{folder}", "-lloft")
+    assert output_of(program, LD_LIBRARY_PATH=str(folder)) == "ran in a heap\n"
 
 
 def test_the_cmake_package_is_found(installed: Path, tmp_path: Path) -> None:
