@@ -55,6 +55,44 @@ bool can_move_pages();  // false once the system has said that it knows no such 
 // Bytes of address space that this process may map (RLIMIT_AS), SIZE_MAX without a limit.
 size_t address_space_limit();
 
+// Of bytes or processors.
+inline constexpr size_t kNoLimit = SIZE_MAX;
+
+// The group of processes that this one is in, where the system limits groups as a whole (Linux:
+// control groups of version 2), and the groups around it, whose limits bind it too.
+struct Group {
+  size_t high = kNoLimit;  // bytes above which the system takes memory from the group, and slows it
+  size_t max = kNoLimit;   // bytes that the group cannot have: it is stopped instead
+  // Of all limits of bytes, the one that is nearest to being met, and what counts against it. What
+  // the system drops without a loss when it needs to, as it does with files that it has read, is
+  // left out as soon as half of the limit is used.
+  size_t limit = kNoLimit;
+  size_t used = 0;
+  size_t processors = kNoLimit;  // as many as the group's share of time would keep busy, rounded up
+};
+
+// Finds out about the group. Opens files: not for a thread that shares its table of them with a
+// program that runs. `root` stands before every path, for tests.
+class GroupReader {
+ public:
+  explicit GroupReader(const char* root = "") : root_(root) {}
+
+  Group read();
+
+ private:
+  static constexpr size_t kLongestPath = 1024;
+
+  bool find_mount();
+
+  const char* root_;
+  bool mounted_ = false;
+  char mount_[kLongestPath];          // where the groups are to be seen, with the root
+  char mounted_group_[kLongestPath];  // the group that is to be seen there itself
+};
+
+// Processors that the process's first thread may run on; 0 if the system does not say.
+size_t processors();
+
 // A number that differs from process to process, for places that an attacker should not know.
 uint64_t entropy();
 

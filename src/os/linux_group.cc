@@ -1,0 +1,273 @@
+// Control groups of version 2, as files. Read through system calls of our own: libc's are places
+// where a thread may be cancelled, and some allocate.
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <initializer_list>
+
+#include "base/bits.h"
+#include "os/os.h"
+
+namespace loft::os {
+
+namespace {
+
+// A path, put together in place. One that does not fit is empty, and names no file.
+class Path {
+ public:
+  Path& add(const char* text) {
+    for (; *text != 0 && size_ < sizeof(text_) - 1; ++text) text_[size_++] = *text;
+    cut(*text == 0 ? size_ : 0);
+    return *this;
+  }
+  void cut(size_t size) {
+    size_ = size;
+    text_[size_] = 0;
+  }
+  // Without its last name, down to `least` bytes. False if there was none.
+  bool cut_name(size_t least) {
+    if (size_ <= least) return false;
+    size_t size = size_ - 1;
+    while (size > least && text_[size] != '/') --size;
+    cut(size);
+    return true;
+  }
+  size_t size() const { return size_; }
+  const char* text() const { return text_; }
+
+ private:
+  char text_[2048] = {};
+  size_t size_ = 0;
+};
+
+// A file, byte by byte.
+class File {
+ public:
+  explicit File(const char* path)
+      : file_(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC)) {}
+  ~File() {
+    if (file_ >= 0) syscall(SYS_close, file_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  // The next one, -1 at the end.
+  int get() {
+    if (next_ == end_ && !fill()) return -1;
+    return static_cast<unsigned char>(bytes_[next_++]);
+  }
+
+  // The next word of the line, or with `end` '\n' all that is left of it; one that does not fit is
+  // read as an empty one. False if nothing was left.
+  bool word(char* text, size_t size, char end = ' ') {
+    size_t length = 0;
+    bool any = false;
+    while (!line_ended_) {
+      const int c = get();
+      line_ended_ = c == '\n' || c < 0;
+      if (line_ended_ || c == end) break;
+      any = true;
+      if (length < size) text[length++] = static_cast<char>(c);
+    }
+    if (length == size) length = 0;
+    text[length] = 0;
+    return any;
+  }
+
+  // On to the next line. False at the end of the file.
+  bool next_line() {
+    for (int c = 0; !line_ended_;) {
+      c = get();
+      line_ended_ = c == '\n' || c < 0;
+    }
+    line_ended_ = false;
+    return next_ != end_ || fill();
+  }
+
+ private:
+  bool fill() {
+    const long got = file_ < 0 ? 0 : syscall(SYS_read, file_, bytes_, sizeof(bytes_));
+    next_ = 0;
+    end_ = got <= 0 ? 0 : static_cast<size_t>(got);
+    return end_ != 0;
+  }
+
+  long file_;
+  size_t next_ = 0;
+  size_t end_ = 0;
+  bool line_ended_ = false;
+  char bytes_[512];
+};
+
+bool equal(const char* a, const char* b) {
+  while (*a != 0 && *a == *b) ++a, ++b;
+  return *a == *b;
+}
+
+// What follows `start` in `text`, nullptr if it does not begin so.
+const char* after(const char* start, const char* text) {
+  while (*start != 0 && *start == *text) ++start, ++text;
+  return *start == 0 ? text : nullptr;
+}
+
+// "\040" is a space.
+void undo_escapes(char* text) {
+  char* to = text;
+  for (const char* from = text; *from != 0; ++from) {
+    const bool escape = *from == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
+                        from[2] <= '7' && from[3] >= '0' && from[3] <= '7';
+    if (!escape) {
+      *to++ = *from;
+      continue;
+    }
+    *to++ = static_cast<char>((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
+    from += 3;
+  }
+  *to = 0;
+}
+
+// kNoLimit for what is no number, as "max" is none.
+size_t number(const char* text) {
+  if (*text == 0) return kNoLimit;
+  size_t n = 0;
+  for (; *text != 0; ++text) {
+    if (*text < '0' || *text > '9' || __builtin_mul_overflow(n, 10u, &n) ||
+        __builtin_add_overflow(n, static_cast<size_t>(*text - '0'), &n)) {
+      return kNoLimit;
+    }
+  }
+  return n;
+}
+
+constexpr size_t kWord = 32;  // numbers and names of counters
+
+// The number in a file of the folder.
+size_t number_in(Path& folder, const char* name) {
+  const size_t size = folder.size();
+  File file(folder.add(name).text());
+  folder.cut(size);
+  char text[kWord];
+  return file.word(text, sizeof(text)) ? number(text) : kNoLimit;
+}
+
+// What the system can drop of the group's memory.
+size_t droppable(Path& folder) {
+  const size_t size = folder.size();
+  File file(folder.add("/memory.stat").text());
+  folder.cut(size);
+  size_t bytes = 0;
+  do {
+    char text[kWord];
+    if (!file.word(text, sizeof(text))) break;
+    for (const char* name : {"active_file", "inactive_file", "slab_reclaimable"}) {
+      if (equal(text, name) && file.word(text, sizeof(text))) bytes += number(text);
+    }
+  } while (file.next_line());
+  return bytes;
+}
+
+size_t used_of(Path& folder, size_t limit) {
+  const size_t current = number_in(folder, "/memory.current");
+  if (current == kNoLimit || current <= limit / 2) return current == kNoLimit ? 0 : current;
+  return current - least(current, droppable(folder));
+}
+
+// "QUOTA PERIOD", in microseconds of processor time; the quota may be "max".
+size_t processors_of(Path& folder) {
+  const size_t size = folder.size();
+  File file(folder.add("/cpu.max").text());
+  folder.cut(size);
+  char quota[kWord];
+  char period[kWord];
+  if (!file.word(quota, sizeof(quota)) || !file.word(period, sizeof(period))) return kNoLimit;
+  const size_t time = number(quota);
+  const size_t each = number(period);
+  return time == kNoLimit || each == 0 || each == kNoLimit ? kNoLimit : (time + each - 1) / each;
+}
+
+void look_at(Path& folder, Group& group) {
+  group.processors = least(group.processors, processors_of(folder));
+  const size_t high = number_in(folder, "/memory.high");
+  const size_t max = number_in(folder, "/memory.max");
+  group.high = least(group.high, high);
+  group.max = least(group.max, max);
+  const size_t limit = least(high, max);
+  if (limit == kNoLimit) return;
+  const size_t used = used_of(folder, limit);
+  const auto share = [](size_t part, size_t whole) {
+    return static_cast<double>(part) / static_cast<double>(most<size_t>(whole, 1));
+  };
+  if (group.limit != kNoLimit && share(used, limit) <= share(group.used, group.limit)) return;
+  group.limit = limit;
+  group.used = used;
+}
+
+}  // namespace
+
+// "ID PARENT DEVICE ROOT POINT OPTIONS... - TYPE SOURCE OPTIONS"
+bool GroupReader::find_mount() {
+  File file(Path().add(root_).add("/proc/self/mountinfo").text());
+  do {
+    char text[kWord];
+    for (int i = 0; i < 3; ++i) file.word(text, sizeof(text));
+    char point[kLongestPath];
+    file.word(mounted_group_, sizeof(mounted_group_));
+    file.word(point, sizeof(point));
+    bool more = true;
+    do {
+      more = file.word(text, sizeof(text));
+    } while (more && !equal(text, "-"));
+    if (!more || !file.word(text, sizeof(text)) || !equal(text, "cgroup2")) continue;
+    undo_escapes(mounted_group_);
+    undo_escapes(point);
+    // Above what the process may see of the groups, or too long.
+    if (mounted_group_[0] == 0 || after("/..", mounted_group_) != nullptr || point[0] == 0)
+      continue;
+    if (equal(mounted_group_, "/")) mounted_group_[0] = 0;
+    Path mount;
+    mount.add(root_).add(point);
+    if (mount.size() >= sizeof(mount_)) continue;
+    __builtin_memcpy(mount_, mount.text(), mount.size() + 1);
+    return true;
+  } while (file.next_line());
+  return false;
+}
+
+Group GroupReader::read() {
+  const KeepErrno keep;
+  Group group;
+  mounted_ = mounted_ || find_mount();
+  if (!mounted_) return group;
+  File file(Path().add(root_).add("/proc/self/cgroup").text());
+  do {
+    // "0::PATH"; other numbers are of version 1.
+    char line[kLongestPath];
+    file.word(line, sizeof(line), '\n');
+    const char* path = after("0::", line);
+    if (path == nullptr) continue;
+    path = after(mounted_group_, path);
+    if (path == nullptr || (*path != 0 && *path != '/') || after("/..", path) != nullptr) break;
+    Path folder;
+    folder.add(mount_);
+    const size_t mount = folder.size();
+    if (!equal(path, "/")) folder.add(path);
+    do {
+      look_at(folder, group);
+    } while (folder.cut_name(mount));
+    break;
+  } while (file.next_line());
+  return group;
+}
+
+size_t processors() {
+  const KeepErrno keep;
+  unsigned long mask[128];
+  const long bytes = syscall(SYS_sched_getaffinity, getpid(), sizeof(mask), mask);
+  size_t count = 0;
+  for (long i = 0; i < bytes / static_cast<long>(sizeof(mask[0])); ++i)
+    count += count_bits(mask[i]);
+  return count;
+}
+
+}  // namespace loft::os
