@@ -262,6 +262,15 @@ typedef struct loft_stats_t {
 
   uint64_t user_heaps;       // heaps of the program's own (loft_heap_create) that exist now
   uint64_t user_heap_bytes;  // objects in them now
+  // What counts against the first two is committed_bytes. Of the control group, what was known when
+  // it was last looked at.
+  uint64_t soft_limit_bytes;     // in force now, 0 for none
+  uint64_t hard_limit_bytes;     // in force now, 0 for none
+  uint64_t group_limit_bytes;    // of the group's limits, the one nearest to being met; 0 for none
+  uint64_t group_used_bytes;     // what counts against it, of all the group's processes
+  uint64_t group_processors;     // processors that the process may use at a time; 0 if not known
+  uint64_t soft_limit_hits;      // times that a soft limit, or one of the group, was met
+  uint64_t hard_limit_refusals;  // requests that got NULL because of the hard limit
 } loft_stats_t;
 
 // Fills `*stats`, in which the caller has set `struct_size`, up to that size: a program built

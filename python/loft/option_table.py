@@ -76,4 +76,26 @@ OPTIONS = {
         "on",
         "whether a thread of loft's own may give memory back while the program does nothing",
     ),
+    "soft_limit": Option(
+        "bytes",
+        (),
+        "0",
+        "bytes from the system above which loft keeps little: free memory goes back at once, and "
+        "caches stay small; 0 is no limit",
+    ),
+    "hard_limit": Option(
+        "bytes",
+        (),
+        "0",
+        "bytes from the system that loft does not exceed: a request that would is refused, with "
+        "NULL and ENOMEM; 0 is no limit",
+    ),
+    "cgroup": Option(
+        "",
+        ("off", "soft", "hard"),
+        "soft",
+        "what follows from the limits of the control group (version 2) that the process is in: "
+        "nothing; a soft limit, also while the group as a whole is near one of its own; or, "
+        "besides, a hard limit of fifteen sixteenths of its memory.max",
+    ),
 }

@@ -60,6 +60,13 @@ constexpr Field kFields[] = {
     LOFT_NEXT(adoptions),
     LOFT_FIRST("heaps of the program's own", user_heaps),
     LOFT_NEXT(user_heap_bytes),
+    LOFT_FIRST("limits", soft_limit_bytes),
+    LOFT_NEXT(hard_limit_bytes),
+    LOFT_NEXT(group_limit_bytes),
+    LOFT_NEXT(group_used_bytes),
+    LOFT_NEXT(group_processors),
+    LOFT_NEXT(soft_limit_hits),
+    LOFT_NEXT(hard_limit_refusals),
 };
 #undef LOFT_FIRST
 #undef LOFT_NEXT

@@ -11,6 +11,7 @@
 #include "cache/lifecycle.h"
 #include "cache/object.h"
 #include "cache/quiet.h"
+#include "keeper/keeper.h"
 #include "observe/stats.h"
 
 void* loft_malloc(size_t size) noexcept { return loft::allocate(size); }
@@ -70,6 +71,7 @@ int loft_version() noexcept { return LOFT_VERSION; }
 int loft_option_set(const char* name, const char* value) noexcept {
   switch (loft::set_option(name, value)) {
     case loft::OptionError::kNone:
+      loft::keeper::options_changed();
       return 0;
     case loft::OptionError::kUnknownName:
       return ENOENT;

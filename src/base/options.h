@@ -34,10 +34,23 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice };
     "huge pages: whether the system may back the heap with them; auto keeps them out, so that "  \
     "no process grows by them, prefer asks for them and gives back nothing smaller")             \
   X(kChoice, keeper, 1, "off|on",                                                                \
-    "whether a thread of loft's own may give memory back while the program does nothing")
+    "whether a thread of loft's own may give memory back while the program does nothing")        \
+  X(kBytes, soft_limit, 0, "",                                                                   \
+    "bytes from the system above which loft keeps little: free memory goes back at once, and "   \
+    "caches stay small; 0 is no limit")                                                          \
+  X(kBytes, hard_limit, 0, "",                                                                   \
+    "bytes from the system that loft does not exceed: a request that would is refused, with "    \
+    "NULL and ENOMEM; 0 is no limit")                                                            \
+  X(kChoice, cgroup, 1, "off|soft|hard",                                                         \
+    "what follows from the limits of the control group (version 2) that the process is in: "     \
+    "nothing; a soft limit, also while the group as a whole is near one of its own; or, "        \
+    "besides, a hard limit of fifteen sixteenths of its memory.max")
 
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };
+
+// The choices of `cgroup`.
+enum GroupUse : uint64_t { kGroupOff, kGroupSoft, kGroupHard };
 
 struct Options {
 #define LOFT_OPTION_FIELD(kind, name, value, choices, help) Atomic<uint64_t> name{value};

@@ -5,6 +5,7 @@
 #include "cache/large_cache.h"
 #include "os/fault.h"
 #include "slab/slab.h"
+#include "space/limits.h"
 #include "space/metadata.h"
 
 namespace loft::bins {
@@ -26,6 +27,8 @@ constexpr size_t kStreamBytes = 8 * 1024;
 constexpr unsigned kStreak = 2;         // refills in a row that make a stream
 constexpr uint8_t kWatchedPushes = 32;  // a bin's first pushes are checked one by one
 constexpr uint8_t kReviewEvery = 64;  // refills; a round of all bins takes kSizeClasses times that
+constexpr uint8_t kTightReviewEvery = 8;  // where memory is tight (space/limits.h)
+constexpr size_t kTightShare = 16;        // and then this part of the budget is all there is
 
 // 2^k - 1 for some k: with the null slot, the array fills whole cache lines.
 constexpr unsigned capacity_below(size_t objects) {
@@ -35,6 +38,12 @@ constexpr unsigned capacity_below(size_t objects) {
 constexpr unsigned max_capacity(SizeClass c) { return capacity_below(kClassBytes / class_size(c)); }
 constexpr unsigned first_capacity(SizeClass c) {
   return least(capacity_below(kFirstBytes / class_size(c)), 31u);
+}
+
+// What all bins of a thread may hold.
+size_t budget() {
+  const size_t bytes = get(options.cache_bytes);
+  return LOFT_UNLIKELY(limits::tight()) ? bytes / kTightShare : bytes;
 }
 
 size_t array_bytes(unsigned capacity) { return (capacity + 1) * sizeof(void*); }
@@ -86,7 +95,7 @@ bool grow(Thread* thread, SizeClass size_class) {
   if (wanted > max_capacity(size_class)) return false;
   const size_t more = (wanted - capacity) * class_size(size_class);
   // A first array is always allowed: a thread over its budget still needs one slot to free into.
-  if (capacity != 0 && thread->capacity_bytes + more > get(options.cache_bytes)) return false;
+  if (capacity != 0 && thread->capacity_bytes + more > budget()) return false;
   return set_capacity(thread, size_class, wanted);
 }
 
@@ -132,11 +141,24 @@ void release_array(Thread* thread, SizeClass size_class) {
   if (in_order) metadata::release(state.slots, array_bytes(state.capacity));
 }
 
+// Where memory is tight: a bin that has grown, of a thread that is over its budget, starts over.
+// One at a time, on its own slow paths, so that nothing is emptied only to be filled again at once.
+void shrink(Thread* thread, SizeClass size_class) {
+  if (thread->capacity_bytes <= budget()) return;
+  const BinState& state = thread->states[size_class];
+  if (state.capacity <= first_capacity(size_class)) return;
+  if (const unsigned objects = count(thread->bins[size_class], state); objects != 0) {
+    flush(thread, size_class, objects);
+  }
+  release_array(thread, size_class);
+}
+
 // Room for one more object in a full bin: by growing it if it was refilled since it was last full,
 // otherwise by giving the older half back. False if there is no memory for a first array.
 bool make_room(Thread* thread, SizeClass size_class) {
   BinState& state = thread->states[size_class];
   const bool alternating = state.last == SlowEvent::kRefill;
+  if (LOFT_UNLIKELY(limits::tight())) shrink(thread, size_class);
   state.last = SlowEvent::kFlush;
   if ((state.capacity == 0 || alternating) && grow(thread, size_class)) return true;
   if (state.capacity == 0) return false;
@@ -206,7 +228,11 @@ void* take_one(Heap* heap, SizeClass size_class) {
 }
 
 void* refill(Thread* thread, SizeClass size_class) {
-  if (LOFT_UNLIKELY(++thread->slow_events == kReviewEvery)) review_one(thread);
+  const bool tight = limits::tight();
+  if (LOFT_UNLIKELY(++thread->slow_events >= (tight ? kTightReviewEvery : kReviewEvery))) {
+    review_one(thread);
+  }
+  if (LOFT_UNLIKELY(tight)) shrink(thread, size_class);
   BinState& state = thread->states[size_class];
   state.streak = state.last == SlowEvent::kFlush
                      ? 0

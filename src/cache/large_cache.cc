@@ -1,6 +1,7 @@
 #include "cache/large_cache.h"
 
 #include "base/options.h"
+#include "space/limits.h"
 
 namespace loft::large_cache {
 
@@ -33,6 +34,8 @@ unsigned next_place(Thread* thread) {
 
 void* take(Thread* thread, size_t bytes) {
   LargeCache& cache = thread->large;
+  // What was kept while there was plenty may be in the way.
+  if (LOFT_UNLIKELY(limits::tight())) release_all(thread);
   cache.credit = least(cache.credit + 1u, kLargePlaces);
   for (unsigned place = 0; place < kLargePlaces; ++place) {
     Large* object = cache.kept[place];
@@ -51,7 +54,8 @@ void* take(Thread* thread, size_t bytes) {
 bool keep(Thread* thread, Large* object) {
   LargeCache& cache = thread->large;
   const size_t budget = get(options.cache_bytes);
-  if (cache.credit == 0 || object->bytes > least(kLongest, budget)) return false;
+  if (LOFT_UNLIKELY(limits::tight())) release_all(thread);
+  if (limits::tight() || cache.credit == 0 || object->bytes > least(kLongest, budget)) return false;
   --cache.credit;
   unsigned place = next_place(thread);
   while (cache.bytes + object->bytes > budget) place = next_place(thread);

@@ -14,14 +14,15 @@
 #include "os/os.h"
 #include "slab/slab.h"
 #include "space/large.h"
+#include "space/limits.h"
 #include "space/span.h"
 
 namespace loft {
 
 namespace {
 
-// Lets go of all that the thread holds of its own heap and does not use: it may be in the way of
-// what it wants. The bytes of holes that were given back.
+// Lets go of all that the thread holds of its own heap and does not use. The bytes of holes that
+// were given back.
 size_t let_go(Thread* thread) {
   large_cache::release_all(thread);
   size_t given_back = 0;
@@ -31,6 +32,37 @@ size_t let_go(Thread* thread) {
     given_back = thread->heap->rest(nullptr, Heap::Walk::kNow);
   }
   return given_back;
+}
+
+// The same for the heaps that nobody owns; for those of other threads, takes in what was freed for
+// them.
+size_t let_go_others() {
+  size_t given_back = 0;
+  for (unsigned id = 1; id <= registry::count(); ++id) {
+    Heap* heap = registry::at(id);
+    if (heap->parked()) {
+      // Waits: the keeper may be at it, and lets go within a step of whoever sleeps on the lock.
+      const os::Guard guard(heap->lock());
+      if (heap->parked()) given_back += heap->rest(nullptr, Heap::Walk::kNow);
+    } else if (heap->inbox().maybe_pending() && heap->lock().try_lock()) {
+      heap->drain_all();
+      heap->trim_spares(0);
+      heap->lock().unlock();
+    }
+  }
+  return given_back;
+}
+
+// What nobody uses may be in the way of what the thread wants.
+void make_way(Thread* thread) {
+  let_go(thread);
+  let_go_others();
+}
+
+// There is no memory for `bytes` bytes.
+LOFT_COLD void* refuse(size_t bytes) {
+  limits::note_refusal(span::committed(), bytes);
+  return os::out_of_memory();
 }
 
 void* allocate_class(SizeClass size_class) {
@@ -43,13 +75,14 @@ void* allocate_class(SizeClass size_class) {
     if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
     object = bins::refill(thread, size_class);
     if (LOFT_UNLIKELY(object == nullptr)) {
-      let_go(thread);
+      make_way(thread);
       object = bins::refill(thread, size_class);
     }
   } else if (Heap* heap = lifecycle::shared_heap(); heap != nullptr) {
     object = bins::take_one(heap, size_class);
   }
-  return LOFT_LIKELY(object != nullptr) ? object : os::out_of_memory();
+  if (LOFT_LIKELY(object != nullptr)) return object;
+  return refuse(size_t{geometry(size_class).granules} << kGranuleLog);
 }
 
 void* allocate_large(size_t size, size_t alignment, bool zeroed) {
@@ -69,10 +102,10 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   }
   void* object = large::allocate(size, alignment, zeroed);
   if (LOFT_UNLIKELY(object == nullptr && thread != nullptr)) {
-    let_go(thread);
+    make_way(thread);
     object = large::allocate(size, alignment, zeroed);
   }
-  return object != nullptr ? object : os::out_of_memory();
+  return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
 }
 
 void* pop_or_refill(SizeClass size_class) {
@@ -181,15 +214,7 @@ size_t trim(size_t pad) {
     given_back += let_go(thread);
     batch_cache::send_all(thread);
   }
-  for (unsigned id = 1; id <= registry::count(); ++id) {
-    Heap* heap = registry::at(id);
-    if (!heap->parked()) continue;
-    // Waits: the keeper may be at it, and lets go within a step of whoever sleeps on the lock.
-    const os::Guard guard(heap->lock());
-    if (heap->parked()) given_back += heap->rest(nullptr, Heap::Walk::kNow);
-  }
-  given_back += UserHeap::give_back_all();
-  return given_back + span::purge(pad);
+  return given_back + let_go_others() + UserHeap::give_back_all() + span::purge(pad);
 }
 
 }  // namespace loft

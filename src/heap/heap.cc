@@ -5,6 +5,7 @@
 #include "message/outbox.h"
 #include "os/fault.h"
 #include "slab/holes.h"
+#include "space/limits.h"
 #include "space/span.h"
 
 namespace loft {
@@ -56,7 +57,6 @@ unsigned Heap::refill(SizeClass size_class, void** slots, unsigned wanted) {
 }
 
 unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
-  rested_.store(false, memory_order_relaxed);
   unsigned taken = 0;
   for (List<Slab>& candidates : available_[size_class].lists) {
     // A slab stays in its list until it is full or gets objects back: neighbours go out together.
@@ -68,6 +68,7 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
     }
   }
   counters_.allocated_bytes.add(taken * class_size(size_class));
+  if (taken != 0) rested_.store(false, memory_order_relaxed);
   return taken;
 }
 
@@ -127,6 +128,10 @@ void Heap::release(Slab* slab) {
   counters_.slab_bytes.add(-(size_t{slab->shape().granules} << kGranuleLog));
   if (slab->shape().granules != 1) return slab::destroy(slab);
   --granules_;
+  if (LOFT_UNLIKELY(limits::tight())) {
+    trim_spares(0);
+    return slab::destroy(slab);
+  }
   const unsigned most = least(kMostSpares, most_granules_ / 2);
   if (spare_count_ >= most) return slab::destroy(slab);
   spares_[spare_count_++] = {slab, slab->size_class};
@@ -323,6 +328,8 @@ bool Heap::take_in(const os::Lock* awaited) {
 }
 
 size_t Heap::rest(const os::Lock* awaited, Walk walk) {
+  // Whoever has no memory comes here with every request.
+  if (rested() && !inbox_.maybe_pending()) return 0;
   if (!take_in(awaited)) return 0;
   const uint32_t now = span::ticks();
   if (walk == Walk::kNowAndThen && walked_ && now - last_walk_ < span::kDecayTicks) return 0;

@@ -8,6 +8,7 @@
 #include "heap/user_heap.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "space/limits.h"
 #include "space/span.h"
 
 namespace loft::keeper {
@@ -22,9 +23,24 @@ constexpr uint64_t kMillisecond = 1'000'000;
 // a good part of what it costs.
 constexpr size_t kWorthwhile = size_t{8} << 20;
 
+// How often the group's limits are looked at, and so the longest that a keeper waits while anybody
+// is awake.
+constexpr uint64_t kWatch = 1000 * kMillisecond;
+
+// Where memory is tight, what nobody needed for a fifth of the time goes, or for half a second.
 uint64_t tick_ns() {
   const uint64_t decay = get(options.decay_ms);
-  return (decay == 0 ? 1000 : most<uint64_t>(decay / span::kDecayTicks, 10)) * kMillisecond;
+  if (decay == 0) return kWatch;
+  const uint64_t tick = decay / span::kDecayTicks;
+  return most<uint64_t>(limits::tight() ? least<uint64_t>(tick / 5, 100) : tick, 10) * kMillisecond;
+}
+
+void look_at_group(os::GroupReader& reader) {
+  os::Group group = reader.read();
+  if (const size_t here = os::processors(); here != 0) {
+    group.processors = least(group.processors, here);
+  }
+  limits::set_group(group);
 }
 
 // Gives back up to `wanted` bytes of free spans. True if any went.
@@ -55,15 +71,25 @@ bool look_around(bool at_threads) {
 }
 
 [[noreturn]] void run() {
-  const bool at_threads = os::leave_files();
+  const bool own_files = os::leave_files();
+  os::GroupReader group;
+  uint64_t watched = 0;
+  uint64_t ticked = os::now_ns();
   for (;;) {
-    os::wait_on_word_for(&state, attention::kTicking, tick_ns());
-    if (get(options.decay_ms) == 0 || !look_around(at_threads)) continue;
+    if (own_files && get(options.cgroup) != kGroupOff && os::now_ns() - watched >= kWatch) {
+      watched = os::now_ns();
+      look_at_group(group);
+    }
+    os::wait_on_word_for(&state, attention::kTicking, least(tick_ns(), kWatch));
+    const uint64_t now = os::now_ns();
+    if (get(options.decay_ms) == 0 || now - ticked < tick_ns()) continue;
+    ticked = now;
+    if (!look_around(own_files)) continue;
     // Asleep only if nobody was awake between two looks: who wakes up after the first, and found us
     // ticking, is seen by the second.
     state.store(attention::kAsleep, memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!look_around(at_threads)) state.store(attention::kTicking, memory_order_relaxed);
+    if (!look_around(own_files)) state.store(attention::kTicking, memory_order_relaxed);
     while (state.load(memory_order_relaxed) == attention::kAsleep) {
       os::wait_on_word(&state, attention::kAsleep);
     }
@@ -102,11 +128,22 @@ void unattended() {
   if (state.load(memory_order_relaxed) != attention::kTicking) tick_on_a_slow_path();
 }
 
+// A keeper reads of the group as soon as it is there, which is soon enough for a soft limit. Nobody
+// else may open files while the program runs: so here, where that would be too late, or never.
+void look_at_group_now() {
+  const uint64_t use = get(options.cgroup);
+  const bool kept = get(options.keeper) != 0 && get(options.decay_ms) != 0;
+  if (use == kGroupOff || (use == kGroupSoft && kept)) return;
+  os::GroupReader reader;
+  look_at_group(reader);
+}
+
 // The keeper is not among the threads that a child has; the next slow path may start one there.
 void in_child() {
   slow_path_lock.reset();
   forked_at.store(os::now_ns(), memory_order_relaxed);
   state.store(attention::kNobody, memory_order_relaxed);
+  look_at_group_now();
 }
 
 }  // namespace
@@ -114,6 +151,9 @@ void in_child() {
 void enable() {
   os::on_fork(nullptr, nullptr, in_child);
   attention::unattended.store(unattended, memory_order_relaxed);
+  look_at_group_now();
 }
+
+void options_changed() { look_at_group_now(); }
 
 }  // namespace loft::keeper

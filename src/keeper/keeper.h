@@ -10,4 +10,8 @@ namespace loft::keeper {
 // path that finds the program grown enough.
 void enable();
 
+// The program has changed an option: what was done for them when the library was loaded is done
+// anew.
+void options_changed();
+
 }  // namespace loft::keeper

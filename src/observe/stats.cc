@@ -5,6 +5,7 @@
 #include "heap/user_heap.h"
 #include "os/os.h"
 #include "space/large.h"
+#include "space/limits.h"
 #include "space/metadata.h"
 #include "space/span.h"
 
@@ -27,6 +28,20 @@ void add_heap(loft_stats_t& stats, Heap& heap) {
   stats.forwards += counters.forwards.get();
   stats.posts += counters.posts.get();
   stats.locks_taken += heap.lock().acquisitions();
+}
+
+// A limit as it is shown: 0 for none.
+uint64_t shown(size_t limit) { return limit == limits::kNone ? 0 : limit; }
+
+void add_limits(loft_stats_t& stats) {
+  const limits::Totals totals = limits::totals();
+  stats.soft_limit_bytes = shown(limits::soft());
+  stats.hard_limit_bytes = shown(limits::hard());
+  stats.group_limit_bytes = shown(totals.group_limit);
+  stats.group_used_bytes = totals.group_used;
+  stats.group_processors = shown(totals.processors);
+  stats.soft_limit_hits = totals.soft_hits;
+  stats.hard_limit_refusals = totals.hard_refusals;
 }
 
 }  // namespace
@@ -71,6 +86,7 @@ void collect(loft_stats_t& stats) {
   const os::Calls calls = os::calls();
   stats.os_maps = calls.maps;
   stats.os_purges = calls.discards;
+  add_limits(stats);
 }
 
 }  // namespace loft

@@ -1,5 +1,5 @@
-// What loft asks of a system, and all of it: a port is one file beside linux.cc. No function here
-// allocates through malloc, and none of them changes errno unless it says so.
+// What loft asks of a system, and all of it: a port is as many files beside linux*.cc. No function
+// here allocates through malloc, and none of them changes errno unless it says so.
 #pragma once
 
 #include <cstddef>

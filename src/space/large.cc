@@ -45,7 +45,7 @@ bool resize_in_place(Large* object, size_t bytes) {
   const uintptr_t end = object->base + (object->granules << kGranuleLog);
   if (granules > object->granules) {
     bool zero = false;
-    if (!span::extend(end, granules - object->granules, zero)) return false;
+    if (!span::extend(end, granules - object->granules, zero, bytes - object->bytes)) return false;
     object->granules = granules;
     enter(object);
   } else if (granules < object->granules) {
@@ -53,10 +53,12 @@ bool resize_in_place(Large* object, size_t bytes) {
     const size_t freed = object->granules - granules;
     object->granules = granules;
     if (object->moved) {
-      span::release_moved(tail, freed);
+      span::release_moved(tail, freed, object->bytes - bytes);
     } else {
-      span::release(tail, freed, true);
+      span::release(tail, freed, true, object->bytes - bytes);
     }
+  } else if (!span::recount(object->bytes, bytes)) {
+    return false;
   }
   account(object->bytes, bytes);
   object->bytes = bytes;
@@ -71,14 +73,16 @@ bool resize_by_moving(Large* object, size_t bytes) {
       moved_count.load(memory_order_relaxed) >= kMostMoved) {
     return false;
   }
-  const span::Range target = span::acquire(granules_for(bytes), kGranule);
+  // The pages of the object do not come twice.
+  const size_t more = bytes - object->bytes;
+  const span::Range target = span::acquire(granules_for(bytes), kGranule, more);
   if (target.base == 0) return false;
   if (!os::move_pages(reinterpret_cast<void*>(object->base), reinterpret_cast<void*>(target.base),
                       object->bytes)) {
     if (os::can_move_pages()) {
-      span::release_target(target.base, granules_for(bytes));
+      span::release_target(target.base, granules_for(bytes), more);
     } else {
-      span::release(target.base, granules_for(bytes), !target.zero);
+      span::release(target.base, granules_for(bytes), !target.zero, more);
     }
     return false;
   }
@@ -87,12 +91,12 @@ bool resize_by_moving(Large* object, size_t bytes) {
   enter(object);
   account(old.bytes, bytes);
   if (old.moved) {
-    span::release_moved(old.base, old.granules);
+    span::release_moved(old.base, old.granules, 0);
   } else {
     moved_count.fetch_add(1, memory_order_relaxed);
     // A page behind the old end may hold memory still, from when the object was longer.
     const bool clean = os::discard(reinterpret_cast<void*>(old.base), old.granules << kGranuleLog);
-    span::release(old.base, old.granules, !clean);
+    span::release(old.base, old.granules, !clean, 0);
   }
   return true;
 }
@@ -104,7 +108,7 @@ void* allocate(size_t bytes, size_t alignment, bool zeroed) {
   void* block = metadata::allocate(sizeof(Large));
   if (block == nullptr) return nullptr;
   const size_t granules = granules_for(bytes);
-  const span::Range range = span::acquire(granules, alignment);
+  const span::Range range = span::acquire(granules, alignment, bytes);
   if (range.base == 0) {
     metadata::release(block, sizeof(Large));
     return nullptr;
@@ -127,13 +131,14 @@ void release(Large* object) {
   metadata::release(object, sizeof(Large));
   if (old.moved) {
     moved_count.fetch_sub(1, memory_order_relaxed);
-    span::release_moved(old.base, old.granules);
+    span::release_moved(old.base, old.granules, old.bytes);
   } else {
-    span::release(old.base, old.granules, true);
+    span::release(old.base, old.granules, true, old.bytes);
   }
 }
 
 void use_again(Large* object, size_t bytes) {
+  span::recount(object->bytes, bytes);
   account(object->bytes, bytes);
   object->bytes = bytes;
   object->kept = false;

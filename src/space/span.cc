@@ -8,6 +8,7 @@
 #include "os/fault.h"
 #include "os/lock.h"
 #include "space/free_spans.h"
+#include "space/limits.h"
 #include "space/low_water.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
@@ -31,6 +32,11 @@ constinit uintptr_t frontier = 0;
 constexpr size_t kLongestStep = size_t{64} << 20;  // acquire may wait for one
 constinit List<Span> in_transit;
 constinit Counter in_transit_bytes;
+
+// What counts of the granules in use is the sum of the two: the second is what was added without
+// the lock. Relaxed: whoever gives granules back under the lock has recounted them before.
+constinit Counter in_use;
+constinit Atomic<size_t> recounted{0};
 
 constinit LowWater<kDecayTicks> least_dirty;
 constinit Atomic<uint32_t> tick_count{0};
@@ -66,6 +72,26 @@ size_t purge_locked(size_t keep) {
   return given_back;
 }
 
+size_t committed_locked() {
+  return in_use.get() + recounted.load(memory_order_relaxed) + dirty_bytes() +
+         in_transit_bytes.get() + metadata::used_bytes();
+}
+
+// Whether `bytes` more may count. Free spans that are resident give way.
+bool admit(size_t bytes) {
+  const size_t limit = limits::hard();
+  if (LOFT_LIKELY(limit == limits::kNone)) return true;
+  if (bytes > limit) return false;
+  const auto excess = [=] {
+    const size_t now = committed_locked();
+    return now > limit - bytes ? now - (limit - bytes) : 0;
+  };
+  const size_t dirty = dirty_bytes();
+  // Where that would not do, they are of more use as they are.
+  if (const size_t most = excess(); most != 0 && most <= dirty) purge_locked(dirty - most);
+  return excess() == 0;
+}
+
 Range take_from(bool dirty, size_t granules) {
   Span* s = free_spans::find(dirty, granules);
   if (s == nullptr) return {};
@@ -75,11 +101,13 @@ Range take_from(bool dirty, size_t granules) {
   return range;
 }
 
-Range acquire_locked(size_t granules) {
+Range acquire_locked(size_t granules, size_t bytes) {
   // Resident spans first: a page that is there costs no fault and no growth.
-  for (const bool dirty : {true, false}) {
-    if (const Range range = take_from(dirty, granules); range.base != 0) return range;
+  if (LOFT_LIKELY(committed_locked() <= limits::hard())) {
+    if (const Range range = take_from(true, granules); range.base != 0) return range;
   }
+  if (!admit(bytes)) return {};
+  if (const Range range = take_from(false, granules); range.base != 0) return range;
   const uintptr_t base = frontier;
   if (advance_frontier(granules << kGranuleLog)) return {base, true};
   // Clean and dirty spans do not join: once all are clean, what is free is in its largest pieces,
@@ -94,20 +122,61 @@ Range acquire_locked(size_t granules) {
   return range;
 }
 
-}  // namespace
-
-namespace {
-
 // As above; what is on its way to the system comes back before anybody is told that there is no
 // memory. Whoever sent it needs nothing but this lock for that.
-Range acquire_patiently(size_t granules) {
+Range acquire_patiently(size_t granules, size_t bytes) {
   for (;;) {
-    const Range range = acquire_locked(granules);
+    const Range range = acquire_locked(granules, bytes);
     if (range.base != 0 || in_transit.empty()) return range;
     lock.unlock();
     os::yield();
     lock.lock();
   }
+}
+
+Range acquire_aligned(size_t granules, size_t alignment, size_t bytes) {
+  const size_t slack = alignment <= kGranule ? 0 : (alignment >> kGranuleLog) - 1;
+  if (granules + slack > (window.heap.end - window.heap.base) >> kGranuleLog) return {};
+  if (slack == 0) return acquire_patiently(granules, bytes);
+  const Range wide = acquire_patiently(granules + slack, bytes);
+  if (wide.base == 0) return {};
+  const uintptr_t base = round_up(wide.base, alignment);
+  const size_t head = (base - wide.base) >> kGranuleLog;
+  if (head != 0) free_spans::insert(wide.base, head, !wide.zero);
+  if (slack != head) free_spans::insert(base + (granules << kGranuleLog), slack - head, !wide.zero);
+  return {base, wide.zero};
+}
+
+// Where memory is tight, without the lock: what is too much of resident spans goes at once, and
+// then for a while nothing. A page that comes back costs some ten times what it took to give it, so
+// that a program that frees and allocates the same again and again loses a part of its time to it,
+// and not nearly all.
+void relieve() {
+  constexpr uint64_t kPause = 64;             // times what the purge took
+  static constinit Atomic<uint64_t> next{0};  // relaxed: two at a time do no harm
+  if (LOFT_LIKELY(!limits::tight())) return;
+  const size_t kept = limits::dirty_kept();
+  if (dirty_bytes() <= kept) return;
+  const uint64_t begin = os::now_ns();
+  if (begin < next.load(memory_order_relaxed)) return;
+  purge(kept / 2);
+  const uint64_t end = os::now_ns();
+  next.store(end + kPause * (end - begin), memory_order_relaxed);
+}
+
+bool extend_locked(uintptr_t end, size_t granules, bool& zero) {
+  if (end == frontier) return advance_frontier(granules << kGranuleLog);
+  Span* next = free_spans::at(end);
+  if (next == nullptr || next->granules < granules) return false;
+  zero = zero && !next->dirty;
+  free_spans::take_front(next, granules);
+  least_dirty.see(dirty_bytes());
+  return true;
+}
+
+void lose(uintptr_t base, size_t granules, size_t bytes) {
+  pagemap.fill(base, granules, Entry{});
+  recounted.fetch_add(-bytes, memory_order_relaxed);
 }
 
 }  // namespace
@@ -126,56 +195,67 @@ bool initialise() {
   return true;
 }
 
-Range acquire(size_t granules, size_t alignment) {
-  const os::Guard guard(lock);
-  const size_t slack = alignment <= kGranule ? 0 : (alignment >> kGranuleLog) - 1;
-  if (granules + slack > (window.heap.end - window.heap.base) >> kGranuleLog) return {};
-  if (slack == 0) return acquire_patiently(granules);
-  const Range wide = acquire_patiently(granules + slack);
-  if (wide.base == 0) return {};
-  const uintptr_t base = round_up(wide.base, alignment);
-  const size_t head = (base - wide.base) >> kGranuleLog;
-  if (head != 0) free_spans::insert(wide.base, head, !wide.zero);
-  if (slack != head) free_spans::insert(base + (granules << kGranuleLog), slack - head, !wide.zero);
-  return {base, wide.zero};
-}
-
-void release(uintptr_t base, size_t granules, bool dirty) {
-  const os::Guard guard(lock);
-  pagemap.fill(base, granules, Entry{});
-  free_spans::insert(base, granules, dirty);
-  const size_t keep = get(options.dirty_bytes);
-  if (LOFT_UNLIKELY(dirty_bytes() > keep)) purge_locked(keep);
-}
-
-bool extend(uintptr_t end, size_t granules, bool& zero) {
-  const os::Guard guard(lock);
-  if (end == frontier) {
-    return advance_frontier(granules << kGranuleLog);
+Range acquire(size_t granules, size_t alignment, size_t bytes) {
+  Range range;
+  {
+    const os::Guard guard(lock);
+    range = acquire_aligned(granules, alignment, bytes);
+    if (range.base != 0) in_use.add(bytes);
+    limits::weigh(committed_locked());
   }
-  Span* next = free_spans::at(end);
-  if (next == nullptr || next->granules < granules) return false;
-  zero = zero && !next->dirty;
-  free_spans::take_front(next, granules);
-  least_dirty.see(dirty_bytes());
+  relieve();
+  return range;
+}
+
+void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
+  {
+    const os::Guard guard(lock);
+    pagemap.fill(base, granules, Entry{});
+    free_spans::insert(base, granules, dirty);
+    in_use.add(-bytes);
+    limits::weigh(committed_locked());
+    const size_t keep = get(options.dirty_bytes);
+    if (LOFT_UNLIKELY(dirty_bytes() > keep)) purge_locked(keep);
+  }
+  relieve();
+}
+
+bool extend(uintptr_t end, size_t granules, bool& zero, size_t bytes) {
+  bool done = false;
+  {
+    const os::Guard guard(lock);
+    done = admit(bytes) && extend_locked(end, granules, zero);
+    if (done) in_use.add(bytes);
+    limits::weigh(committed_locked());
+  }
+  relieve();
+  return done;
+}
+
+bool recount(size_t from, size_t to) {
+  if (to > from && limits::hard() != limits::kNone) {
+    const os::Guard guard(lock);
+    if (!admit(to - from)) return false;
+  }
+  recounted.fetch_add(to - from, memory_order_relaxed);
   return true;
 }
 
-void release_moved(uintptr_t base, size_t granules) {
+void release_moved(uintptr_t base, size_t granules, size_t bytes) {
   if (os::renew(reinterpret_cast<void*>(base), granules << kGranuleLog)) {
     advise_huge_pages(base, granules << kGranuleLog);
-    release(base, granules, false);
+    release(base, granules, false, bytes);
   } else {
-    pagemap.fill(base, granules, Entry{});
+    lose(base, granules, bytes);
   }
 }
 
-void release_target(uintptr_t base, size_t granules) {
+void release_target(uintptr_t base, size_t granules, size_t bytes) {
   if (os::commit(reinterpret_cast<void*>(base), granules << kGranuleLog, false)) {
     advise_huge_pages(base, granules << kGranuleLog);
-    release(base, granules, false);
+    release(base, granules, false, bytes);
   } else {
-    pagemap.fill(base, granules, Entry{});
+    lose(base, granules, bytes);
   }
 }
 
@@ -185,6 +265,7 @@ size_t idle_bytes() {
   const os::Guard guard(lock);
   // Relaxed: who sees a tick late acts at the next one.
   tick_count.store(ticks() + 1, memory_order_relaxed);
+  limits::weigh(committed_locked());  // they may have changed
   return least_dirty.tick(dirty_bytes());
 }
 
@@ -246,6 +327,7 @@ size_t purge_step(size_t wanted) {
       if (is_gone) bytes += ranges[i].bytes;
       arrive(chosen[i], !is_gone);
     }
+    limits::weigh(committed_locked());
   } while (bytes == 0);
   return bytes;
 }
@@ -254,6 +336,11 @@ size_t used_bytes() {
   // Acquire, as in initialise: another thread may be laying the window out.
   if (!initialised.load(memory_order_acquire)) return 0;
   return __atomic_load_n(&frontier, __ATOMIC_RELAXED) - window.heap.base;
+}
+
+size_t committed() {
+  const os::Guard guard(lock);
+  return committed_locked();
 }
 
 size_t purge(size_t keep) {

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "space/window.h"
+
 namespace loft::span {
 
 struct Range {
@@ -18,23 +20,38 @@ struct Range {
 bool initialise();
 
 // `granules` granules whose base is a multiple of `alignment` bytes (a power of two, at least
-// kGranule). Their pagemap entries are the caller's to fill.
-Range acquire(size_t granules, size_t alignment);
+// kGranule). Their pagemap entries are the caller's to fill. `bytes` of them count against the
+// limits (space/limits.h): less than all where the rest will hold no memory, or that of other
+// granules. No memory also where the hard limit forbids it.
+Range acquire(size_t granules, size_t alignment, size_t bytes);
 
-// Takes granules back, with their entries. `dirty`: they were written and still hold memory.
-void release(uintptr_t base, size_t granules, bool dirty);
+// Takes granules back, with their entries, and the bytes that counted. `dirty`: they were written
+// and still hold memory.
+void release(uintptr_t base, size_t granules, bool dirty, size_t bytes);
 
-// Adds the `granules` right after `end` to the span that ends there. False if they are in use.
-// `zero` is cleared when they are not known to be zero.
-bool extend(uintptr_t end, size_t granules, bool& zero);
+// Both for granules that count in whole.
+inline Range acquire(size_t granules, size_t alignment) {
+  return acquire(granules, alignment, granules << kGranuleLog);
+}
+inline void release(uintptr_t base, size_t granules, bool dirty) {
+  release(base, granules, dirty, granules << kGranuleLog);
+}
+
+// Adds the `granules` right after `end` to the span that ends there, of which `bytes` more count.
+// False if they are in use, or not allowed. `zero` is cleared when they are not known to be zero.
+bool extend(uintptr_t end, size_t granules, bool& zero, size_t bytes);
+
+// Of granules in use, `to` bytes count instead of `from`. False, and nothing changed, where the
+// hard limit forbids it.
+bool recount(size_t from, size_t to);
 
 // Gives granules back that lie in a mapping of their own, as a fresh one. Where that cannot be had
 // they are lost to the window, and their entries say that nothing is there.
-void release_moved(uintptr_t base, size_t granules);
+void release_moved(uintptr_t base, size_t granules, size_t bytes);
 
 // Gives granules back over which a move failed: they may be a hole by now, and another mapping in
 // it.
-void release_target(uintptr_t base, size_t granules);
+void release_target(uintptr_t base, size_t granules, size_t bytes);
 
 // Gives free resident spans back to the system until at most `keep` bytes of them stay. Returns the
 // bytes given back.
@@ -53,6 +70,9 @@ size_t purge_step(size_t wanted);
 
 // Bytes of the window that were ever handed out.
 size_t used_bytes();
+
+// What may be resident of the heap and of loft's own tables: what counts against the limits.
+size_t committed();
 
 struct Totals {
   size_t committed;  // bytes of the window that are mapped

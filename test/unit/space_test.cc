@@ -178,7 +178,7 @@ class LargeTest : public SpaceTest {
    public:
     explicit Wall(void* p) {
       const uintptr_t end = of(p)->base + (of(p)->granules << kGranuleLog);
-      if (!span::extend(end, 1, zero_)) return;  // it is in use
+      if (!span::extend(end, 1, zero_, kGranule)) return;  // it is in use
       pagemap.fill(end, 1, Entry(kNoHeap, kLarge, 1));
       at_ = end;
     }

@@ -165,7 +165,7 @@ TEST_F(SpanTest, HugeRequestsAreRefused) {
   }
   const uintptr_t base = acquire(1);
   bool zero = true;
-  EXPECT_FALSE(span::extend(base + kGranule, whole, zero));
+  EXPECT_FALSE(span::extend(base + kGranule, whole, zero, whole << kGranuleLog));
   span::release(base, 1, true);
 }
 
@@ -326,7 +326,7 @@ TEST_F(SpanTest, RandomAgainstAShadow) {
         const bool fits = at_frontier || shadow.run(end) >= granules;
         bool zero = below(2) == 0;
         const bool was_zero = zero;
-        ASSERT_EQ(span::extend(end, granules, zero), fits);
+        ASSERT_EQ(span::extend(end, granules, zero, granules << kGranuleLog), fits);
         if (!fits) break;
         const bool dirty = !at_frontier && shadow.at(end) == Shadow::State::kDirty;
         ASSERT_EQ(zero, was_zero && !dirty);

@@ -1,0 +1,94 @@
+#include "space/limits.h"
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "base/options.h"
+
+namespace loft::limits {
+
+namespace {
+
+constexpr size_t kLeastDirty = 256 * 1024;  // under any limit: a few spans, for use again
+
+// All relaxed: each is a number on its own.
+constinit Atomic<bool> own_tight{false};  // our own bytes are above the soft limit
+constinit Atomic<bool> group_tight{false};
+constinit Atomic<size_t> group_high{kNone};
+constinit Atomic<size_t> group_max{kNone};
+constinit Atomic<size_t> group_limit{kNone};
+constinit Atomic<size_t> group_used{0};
+constinit Atomic<size_t> processors{kNone};
+constinit Atomic<unsigned long> soft_hits{0};
+constinit Atomic<unsigned long> hard_refusals{0};
+
+size_t option_limit(const Atomic<uint64_t>& option) {
+  const uint64_t bytes = get(option);
+  return bytes == 0 ? kNone : bytes;
+}
+
+// Left only well below: what keeps little as soon as it is above, and much as soon as it is not,
+// would do nothing but change over.
+bool above(size_t bytes, size_t limit, bool was_above) {
+  return limit != kNone && bytes > (was_above ? near(limit) : limit);
+}
+
+void set_tight(Atomic<bool>& tight, bool is) {
+  if (tight.load(memory_order_relaxed) == is) return;
+  tight.store(is, memory_order_relaxed);
+  if (is) soft_hits.fetch_add(1, memory_order_relaxed);
+}
+
+}  // namespace
+
+size_t hard() {
+  const size_t own = option_limit(options.hard_limit);
+  if (get(options.cgroup) != kGroupHard) return own;
+  // The rest is for what else counts: the system's tables, stacks, what others of the group have.
+  return least(own, near(group_max.load(memory_order_relaxed)));
+}
+
+size_t soft() {
+  const size_t own = least(option_limit(options.soft_limit), near(hard()));
+  if (get(options.cgroup) == kGroupOff) return own;
+  return least(own, least(group_high.load(memory_order_relaxed),
+                          near(group_max.load(memory_order_relaxed))));
+}
+
+bool tight() {
+  return own_tight.load(memory_order_relaxed) ||
+         (group_tight.load(memory_order_relaxed) && get(options.cgroup) != kGroupOff);
+}
+
+size_t dirty_kept() {
+  const size_t kept = get(options.dirty_bytes);
+  return LOFT_UNLIKELY(tight()) ? least(kept, most(soft() / 64, kLeastDirty)) : kept;
+}
+
+void weigh(size_t committed) {
+  set_tight(own_tight, above(committed, soft(), own_tight.load(memory_order_relaxed)));
+}
+
+void set_group(const os::Group& group) {
+  group_high.store(group.high, memory_order_relaxed);
+  group_max.store(group.max, memory_order_relaxed);
+  group_limit.store(group.limit, memory_order_relaxed);
+  group_used.store(group.used, memory_order_relaxed);
+  processors.store(group.processors, memory_order_relaxed);
+  set_tight(group_tight,
+            above(group.used, near(group.limit), group_tight.load(memory_order_relaxed)));
+}
+
+void note_refusal(size_t committed, size_t bytes) {
+  const size_t limit = hard();
+  if (bytes > limit || committed > limit - bytes) {
+    hard_refusals.fetch_add(1, memory_order_relaxed);
+  }
+}
+
+Totals totals() {
+  return {group_limit.load(memory_order_relaxed), group_used.load(memory_order_relaxed),
+          processors.load(memory_order_relaxed), soft_hits.load(memory_order_relaxed),
+          hard_refusals.load(memory_order_relaxed)};
+}
+
+}  // namespace loft::limits

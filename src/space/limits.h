@@ -1,0 +1,57 @@
+// The limits of what loft has from the system, from the options and from the group of processes
+// that this one is in. What counts is span::committed(): what may be resident, free spans that are
+// still there and loft's own tables included.
+//
+//   hard   never exceeded by a span: the request is refused. The tables count and are never
+//          refused, because giving memory back needs them.
+//   soft   exceeded, but then loft is `tight`: little free memory stays, caches are small. So it
+//   is,
+//          too, while the group as a whole is near a limit, whoever of it has the memory, and
+//          before the hard limit is met.
+//
+// Nothing here is locked: numbers on their own, read on slow paths, of which a late one does no
+// harm.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "os/os.h"
+
+namespace loft::limits {
+
+inline constexpr size_t kNone = os::kNoLimit;
+
+// In force now, kNone without one.
+size_t soft();
+size_t hard();
+
+// What `limit` is near from: a sixteenth before it, so that little is kept before it is met.
+constexpr size_t near(size_t limit) { return limit == kNone ? kNone : limit - limit / 16; }
+
+// Whether to keep little.
+bool tight();
+
+// How many bytes of free spans may stay resident. Where it is tight, a 64th of the soft limit:
+// small beside it, and enough for what is freed and allocated again at once.
+size_t dirty_kept();
+
+// Called with what loft has now whenever that has changed, under the lock of the spans.
+void weigh(size_t committed);
+
+// What was found out about the group. Any thread, one at a time.
+void set_group(const os::Group& group);
+
+// A request was refused. Counts if the hard limit is the reason: it is met by `bytes` more.
+void note_refusal(size_t committed, size_t bytes);
+
+struct Totals {
+  size_t group_limit;  // of the limits of the group, the one that is nearest to being met; kNone
+  size_t group_used;   // what counts against it, of all the group's processes
+  size_t processors;   // kNone: not known
+  unsigned long soft_hits;
+  unsigned long hard_refusals;
+};
+Totals totals();
+
+}  // namespace loft::limits
