@@ -22,6 +22,8 @@ ROOMY = 2048 * MIB
 LARGEST_PAGE = 64 << 10
 # Version 1 of the control groups says "no limit" with the largest number of whole pages.
 NO_LIMIT = 1 << 60
+# The limits of version 2.
+MEMORY_FILES = ("memory.max", "memory.high")
 
 
 def size(count: int) -> str:
@@ -29,7 +31,17 @@ def size(count: int) -> str:
 
 
 def check(machine: Machine) -> list[Finding]:
-    checks = (huge_pages, overcommit, map_count, address_space, group_limit, page_size, rseq)
+    checks = (
+        huge_pages,
+        overcommit,
+        map_count,
+        address_space,
+        group_limit,
+        processors,
+        own_limits,
+        page_size,
+        rseq,
+    )
     return [check(machine) for check in checks]
 
 
@@ -109,35 +121,82 @@ def group_limit(machine: Machine) -> Finding:
         return Finding("ok", what, "none", "memory is limited by the machine alone")
     least, path = min(limits)
     value = f"{size(least)} ({path})"
+    if path.name in MEMORY_FILES and machine.environment.get("LOFT_CGROUP") != "off":
+        why = "loft keeps little while the group is near it; with LOFT_CGROUP=hard it also refuses "
+        why += "memory, where the system would end a process"
+        return Finding("ok", what, value, why)
     kept = OPTIONS["dirty_bytes"].default
     why = f"free memory that loft keeps counts too, up to dirty_bytes ({kept}) for each process"
     if least >= ROOMY:
         return Finding("ok", what, value, why)
+    if path.name in MEMORY_FILES:
+        return Finding("note", what, value, why, "unset LOFT_CGROUP, which is off")
     fitting = max(least // 16 // MIB, 1)
     return Finding("note", what, value, why, f"loft run --option dirty_bytes={fitting}M ...")
 
 
-def _group_limits(machine: Machine) -> Iterator[tuple[int, Path]]:
-    groups = machine.sys / "fs/cgroup"
+def processors(machine: Machine) -> Finding:
+    what = "processor limit of the control group"
+    shares = []
+    for folder in _groups(machine):
+        words = (machine.text(folder / "cpu.max") or "").split()
+        if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]) != 0:
+            shares.append((int(words[0]) / int(words[1]), folder / "cpu.max"))
+    if not shares:
+        return Finding("ok", what, "none", "processors are limited by the machine alone")
+    least, path = min(shares)
+    return Finding(
+        "note",
+        what,
+        f"{least:g} processors ({path})",
+        "a process that has used its share stands still until the next period, under every "
+        "allocator; short times that are measured here vary by that",
+    )
+
+
+def own_limits(machine: Machine) -> Finding:
+    what = "limits of loft's own"
+    limits = [
+        f"{name} {machine.environment[variable]}"
+        for name, variable in (("soft", "LOFT_SOFT_LIMIT"), ("hard", "LOFT_HARD_LIMIT"))
+        if machine.environment.get(variable)
+    ]
+    if not limits:
+        return Finding("ok", what, "none", "LOFT_SOFT_LIMIT and LOFT_HARD_LIMIT are not set")
+    why = "bytes from the system: above the soft one loft keeps little, at the hard one it refuses"
+    return Finding("ok", what, ", ".join(limits), why)
+
+
+def _groups(machine: Machine) -> Iterator[Path]:
+    """The control groups of version 2 that the process is in, from the innermost one up."""
     for line in machine.of_process("cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             # Beside version 1, version 2 has a folder of its own.
-            roots, names = [groups / "unified", groups], ["memory.max", "memory.high"]
-        elif "memory" in controllers.split(","):
-            roots, names = [groups / "memory"], ["memory.limit_in_bytes"]
-        else:
-            continue
-        for root in roots:
-            folder = root / path.lstrip("/")
-            # A group's limit binds the groups in it.
-            for each in (folder, *folder.parents):
-                for name in names:
-                    limit = machine.number(each / name)
-                    if limit is not None and limit < NO_LIMIT:
-                        yield limit, each / name
-                if each == root:
-                    break
+            for root in (machine.sys / "fs/cgroup/unified", machine.sys / "fs/cgroup"):
+                yield from _upwards(root, path)
+
+
+def _upwards(root: Path, path: str) -> Iterator[Path]:
+    folder = root / path.lstrip("/")
+    for each in (folder, *folder.parents):
+        yield each
+        if each == root:
+            break
+
+
+def _group_limits(machine: Machine) -> Iterator[tuple[int, Path]]:
+    """A group's limit binds the groups in it."""
+    files = [folder / name for folder in _groups(machine) for name in MEMORY_FILES]
+    for line in machine.of_process("cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            folders = _upwards(machine.sys / "fs/cgroup/memory", path)
+            files += [folder / "memory.limit_in_bytes" for folder in folders]
+    for file in files:
+        limit = machine.number(file)
+        if limit is not None and limit < NO_LIMIT:
+            yield limit, file
 
 
 def page_size(machine: Machine) -> Finding:

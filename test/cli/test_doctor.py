@@ -106,10 +106,13 @@ def test_a_limit_of_version_2(made: Made) -> None:
     made.put("sys/fs/cgroup/outer/inner/memory.max", "max\n")
     made.put("sys/fs/cgroup/outer/inner/memory.high", f"{1 << 30}\n")
     finding = made.find(GROUP)
-    assert finding.level == "note"
+    assert finding.level == "ok"
     assert finding.value.startswith("512.0 MiB (")
     assert finding.value.endswith("outer/memory.max)")
-    assert "dirty_bytes=32M" in finding.do
+    assert "LOFT_CGROUP=hard" in finding.why
+    finding = made.find(GROUP, made.machine({"LOFT_CGROUP": "off"}))
+    assert finding.level == "note"
+    assert "LOFT_CGROUP" in finding.do
 
 
 def test_a_limit_of_version_1(made: Made) -> None:
@@ -119,6 +122,25 @@ def test_a_limit_of_version_1(made: Made) -> None:
     finding = made.find(GROUP)
     assert finding.level == "note"
     assert finding.value.startswith("256.0 MiB (")
+    assert "dirty_bytes=16M" in finding.do
+
+
+def test_processors(made: Made) -> None:
+    what = "processor limit of the control group"
+    made.put("proc/self/cgroup", "0::/outer/inner\n")
+    made.put("sys/fs/cgroup/outer/inner/cpu.max", "max 100000\n")
+    assert made.find(what).value == "none"
+    made.put("sys/fs/cgroup/outer/cpu.max", "150000 100000\n")
+    finding = made.find(what)
+    assert finding.level == "note"
+    assert finding.value.startswith("1.5 processors (")
+
+
+def test_limits_of_lofts_own(made: Made) -> None:
+    what = "limits of loft's own"
+    assert made.find(what).value == "none"
+    machine = made.machine({"LOFT_SOFT_LIMIT": "1G", "LOFT_HARD_LIMIT": "2G"})
+    assert made.find(what, machine).value == "soft 1G, hard 2G"
 
 
 def test_a_wide_limit_and_none(made: Made) -> None:
@@ -227,6 +249,8 @@ def test_this_machine(loft: Loft) -> None:
         "vm.max_map_count",
         "limit of address space",
         "memory limit of the control group",
+        "processor limit of the control group",
+        "limits of loft's own",
         "page size",
         "restartable sequences",
     ):
