@@ -215,9 +215,10 @@ LOFT_API int loft_option_get(const char* name, char* value, size_t size) LOFT_NO
 
 // ---- Statistics --------------------------------------------------------------------------------
 
-// The first groups tell how things are now; from slabs_created on, fields count events since the
-// process started. They are gathered without stopping other threads: each number is right for some
-// moment of the call, and threads that run meanwhile may make sums differ a little.
+// Reading them stops nobody, takes no lock and allocates nothing. Each number is right for some
+// moment of the call, and threads that run meanwhile may make sums differ a little. Fields from
+// slabs_created to adoptions, and from checked_frees on, count events since the process started;
+// all others tell how things are now. docs/accounting.md says how to read them.
 typedef struct loft_stats_t {
   uint64_t struct_size;  // in: sizeof(loft_stats_t); out: how many bytes the library filled
 
@@ -271,13 +272,111 @@ typedef struct loft_stats_t {
   uint64_t group_processors;     // processors that the process may use at a time; 0 if not known
   uint64_t soft_limit_hits;      // times that a soft limit, or one of the group, was met
   uint64_t hard_limit_refusals;  // requests that got NULL because of the hard limit
+  // The accounting identity: where the resident memory of the heap is. Always, to the byte,
+  //
+  //   resident_bytes == live_bytes + rounding_bytes + free_in_slabs_bytes + cached_bytes
+  //                     + in_flight_bytes + large_cached_bytes + free_span_bytes
+  //                     + metadata_resident_bytes + purged_charged_bytes
+  //                     + user_heap_resident_bytes + huge_slack_bytes - untouched_bytes
+  //
+  // The left side is what the system says of the addresses below. The parts are what loft's own
+  // books say, and the last two are by how much the one exceeds the other. The library's static
+  // data and the keeper's stack are not among it. Asking the system takes about a millisecond for
+  // each GiB that is resident; a caller whose struct ends before these fields is spared that.
+  uint64_t resident_bytes;
+  uint64_t live_bytes;                // asked for by the program, and not freed
+  uint64_t rounding_bytes;            // what objects have beyond that. Exact for large ones; of
+                                      // small ones the sum of the two is, and how it is divided is
+                                      // estimated from one request in each refill
+  uint64_t free_in_slabs_bytes;       // on pages of slabs that hold an object, or did
+  uint64_t cached_bytes;              // small objects in thread caches
+  uint64_t in_flight_bytes;           // small objects in batches, outboxes and inboxes
+  uint64_t large_cached_bytes;        // large objects in thread caches
+  uint64_t free_span_bytes;           // free spans that keep their memory for now
+  uint64_t metadata_resident_bytes;   // loft's own tables, the pagemap among them
+  uint64_t purged_charged_bytes;      // free spans that the system did not take back: locked memory
+  uint64_t user_heap_resident_bytes;  // heaps of the program's own, but for regions
+  uint64_t huge_slack_bytes;          // resident because the rest of a huge page is in use
+  uint64_t untouched_bytes;           // in the parts above, but not resident: never written by the
+                                      // program, or swapped out
+
+  uint64_t huge_page_bytes;  // of resident_bytes, in huge pages; 0 where the system does not say
+  uint64_t live_objects;     // handed out and not freed; large ones included
+  uint64_t address_begin;    // all that is counted here lies in [address_begin, address_end),
+  uint64_t address_end;      // most of which is reserved and not in use
+
+  uint64_t checked_frees;        // frees into a young bin, each of which is checked
+  uint64_t bins_grown;           // bins of thread caches that got more room
+  uint64_t bins_released;        // and that lost all of it, unused
+  uint64_t batches_evicted;      // batches sent before they were full, for want of a place
+  uint64_t objects_sent_singly;  // objects sent without a batch
+  uint64_t heaps_helped;         // inboxes emptied by a refill of another heap
+  uint64_t hole_bytes;           // given back of partly used slabs
+  uint64_t spans_acquired;       // spans taken, by slabs and large objects
+  uint64_t spans_released;       // spans that came back
+  uint64_t large_resizes;        // large objects that realloc resized without a copy
+  uint64_t large_moves;          // of these, by moving their pages
+  uint64_t threads_hidden;       // times that a thread's cache was emptied while it slept
+  uint64_t keeper_ticks;         // looks of the keeper, or of who stands in for it
+  uint64_t locks_waited_for;     // of locks_taken, that were found held
 } loft_stats_t;
 
 // Fills `*stats`, in which the caller has set `struct_size`, up to that size: a program built
 // against a smaller struct than the library's gets the fields it knows, and one with a larger
 // struct learns from `struct_size` where the filled part ends. 0; or EINVAL if `struct_size` leaves
-// no room for any field. Allocates nothing.
+// no room for any field.
 LOFT_API int loft_stats(loft_stats_t* stats) LOFT_NOEXCEPT;
+
+// The identity of one size class, and its events. The fields of loft_stats_t are the sums of these
+// over all classes, where there are fields of the same name; free_bytes is part of
+// free_in_slabs_bytes, and what thread caches hold of large objects is large_cached_bytes there.
+//
+//   resident_bytes == live_bytes + rounding_bytes + free_bytes + cached_bytes + in_flight_bytes
+//                     + huge_slack_bytes - untouched_bytes
+typedef struct loft_class_stats_t {
+  uint64_t object_bytes;  // of an object of the class; 0: large objects
+
+  uint64_t live_objects;
+  uint64_t resident_bytes;
+  uint64_t live_bytes;
+  uint64_t rounding_bytes;
+  uint64_t free_bytes;
+  uint64_t cached_bytes;
+  uint64_t in_flight_bytes;
+  uint64_t huge_slack_bytes;
+  uint64_t untouched_bytes;
+  uint64_t slabs;
+
+  // Events; 0 for large objects.
+  uint64_t slabs_created;
+  uint64_t slabs_released;
+  uint64_t refills;
+  uint64_t objects_refilled;  // handed out by slabs
+  uint64_t objects_flushed;   // given back by the threads that own the slabs
+  uint64_t objects_sent;      // freed by others, and on their way or
+  uint64_t objects_received;  // come home
+} loft_class_stats_t;
+
+// Fills up to `count` elements of `classes`, each `size` bytes long, the caller's
+// sizeof(loft_class_stats_t): the size classes, smallest first, and last the large objects. What a
+// larger struct has beyond the library's is zero. Returns how many classes there are. Costs as
+// loft_stats does.
+LOFT_API size_t loft_stats_classes(loft_class_stats_t* classes, size_t count,
+                                   size_t size) LOFT_NOEXCEPT;
+
+typedef enum loft_stats_format_t {
+  LOFT_STATS_TEXT,        // tables for people
+  LOFT_STATS_JSON,        // one line: the fields of loft_stats_t, and those of each class
+  LOFT_STATS_PROMETHEUS,  // text exposition, version 0.0.4
+} loft_stats_format_t;
+
+// Writes both structs to a file descriptor, as text, but for the addresses. Allocates nothing. 0,
+// or the error that writing met; EINVAL for no format.
+LOFT_API int loft_stats_write(int file, loft_stats_format_t format) LOFT_NOEXCEPT;
+
+// The same into memory, as snprintf does: at most `size` bytes, the last of them a NUL. Returns how
+// many the whole text takes without it; 0 for no format.
+LOFT_API size_t loft_stats_print(char* text, size_t size, loft_stats_format_t format) LOFT_NOEXCEPT;
 
 #ifdef __cplusplus
 }

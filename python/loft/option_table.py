@@ -16,7 +16,7 @@ class Option(NamedTuple):
 OPTIONS = {
     "stats": Option(
         "",
-        ("0", "1", "json"),
+        ("0", "1", "json", "prometheus"),
         "0",
         "print statistics to standard error when the process exits",
     ),

@@ -1,16 +1,20 @@
-// Statistics in the shapes that users know: glibc's mallinfo and malloc_info, a text table, a line
-// of JSON. All from one loft_stats_t; nothing here allocates.
+// Statistics in the shapes that users know, glibc's mallinfo and malloc_info, and where they go by
+// themselves. Nothing here allocates.
 #pragma once
 
 #include <malloc.h>
 #include <stdio.h>
 
+#include "loft/loft.h"
+
 namespace loft {
 
-enum class StatsFormat { kText, kJson };
+// To standard error, as tables.
+void print_stats();
 
-// To standard error, in one write.
-void print_stats(StatsFormat format);
+// The same when the process ends, in one write, so that processes that share a standard error do
+// not mix their lines.
+void print_last_stats(loft_stats_format_t format);
 
 #if defined(__GLIBC__)
 // loft has one arena and counts bytes, not chunks; fields that tell chunks are zero. arena is what

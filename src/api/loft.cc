@@ -2,6 +2,7 @@
 #include "loft/loft.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "api/options.h"
@@ -12,6 +13,7 @@
 #include "cache/object.h"
 #include "cache/quiet.h"
 #include "keeper/keeper.h"
+#include "observe/report.h"
 #include "observe/stats.h"
 
 void* loft_malloc(size_t size) noexcept { return loft::allocate(size); }
@@ -90,9 +92,30 @@ int loft_option_get(const char* name, char* value, size_t size) noexcept {
 int loft_stats(loft_stats_t* stats) noexcept {
   const uint64_t asked = stats->struct_size;
   if (asked < 2 * sizeof(uint64_t)) return EINVAL;
-  loft_stats_t all = {};
-  loft::collect(all);
+  const bool counters_alone = asked <= offsetof(loft_stats_t, resident_bytes);
+  loft_stats_t all = counters_alone ? loft::counted_stats() : loft::Stats().all();
   all.struct_size = asked < sizeof(all) ? asked : sizeof(all);
   memcpy(stats, &all, all.struct_size);
   return 0;
+}
+
+size_t loft_stats_classes(loft_class_stats_t* classes, size_t count, size_t size) noexcept {
+  const loft::Stats stats;
+  auto* to = reinterpret_cast<char*>(classes);
+  for (size_t i = 0; i < loft::least(count, loft::kStatsRows); ++i, to += size) {
+    const loft_class_stats_t row = stats.row(i);
+    memset(to, 0, size);
+    memcpy(to, &row, loft::least(size, sizeof(row)));
+  }
+  return loft::kStatsRows;
+}
+
+int loft_stats_write(int file, loft_stats_format_t format) noexcept {
+  loft::Output output = loft::Output::to_file(file);
+  return loft::write_stats(output, loft::Stats(), format) ? output.error() : EINVAL;
+}
+
+size_t loft_stats_print(char* text, size_t size, loft_stats_format_t format) noexcept {
+  loft::Output output = loft::Output::to_memory(text, size);
+  return loft::write_stats(output, loft::Stats(), format) ? output.size() : 0;
 }

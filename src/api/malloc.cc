@@ -81,7 +81,7 @@ LOFT_EXPORT int malloc_info(int options, FILE* stream) noexcept {
   return loft::write_info_xml(options, stream);
 }
 
-LOFT_EXPORT void malloc_stats() noexcept { loft::print_stats(loft::StatsFormat::kText); }
+LOFT_EXPORT void malloc_stats() noexcept { loft::print_stats(); }
 
 // The names under which glibc exports the same functions to those who wrap malloc. Weak, because a
 // static link may bring in glibc's own.

@@ -18,10 +18,13 @@ namespace {
 [[gnu::destructor(101)]] void process_ends() {
   switch (get(options.stats)) {
     case 1:
-      print_stats(StatsFormat::kText);
+      print_last_stats(LOFT_STATS_TEXT);
       break;
     case 2:
-      print_stats(StatsFormat::kJson);
+      print_last_stats(LOFT_STATS_JSON);
+      break;
+    case 3:
+      print_last_stats(LOFT_STATS_PROMETHEUS);
       break;
     default:
       break;

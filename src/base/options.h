@@ -16,7 +16,8 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice };
 // a plain number. `choices` names
 // the accepted words, the value is the position of the word.
 #define LOFT_OPTIONS(X)                                                                          \
-  X(kChoice, stats, 0, "0|1|json", "print statistics to standard error when the process exits")  \
+  X(kChoice, stats, 0, "0|1|json|prometheus",                                                    \
+    "print statistics to standard error when the process exits")                                 \
   X(kChoice, foreign, 0, "abort|ignore",                                                         \
     "what to do after reporting a pointer that loft did not allocate: stop the program, or let " \
     "the call do nothing")                                                                       \

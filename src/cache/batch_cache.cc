@@ -1,6 +1,7 @@
 #include "cache/batch_cache.h"
 
 #include "base/options.h"
+#include "base/peek.h"
 #include "cache/allocate.h"
 #include "message/pack.h"
 #include "slab/slab.h"
@@ -8,6 +9,9 @@
 namespace loft::batch_cache {
 
 namespace {
+
+// Relaxed sums of many writers: statistics, nothing is ordered by them.
+constinit Atomic<unsigned long> singles[kSizeClasses];
 
 constexpr uint64_t start_limit_for(const Geometry& shape) {
   return shape.inverse << (64 - kInverseShift);
@@ -56,7 +60,10 @@ size_t place_for(Thread* thread, Entry entry) {
   const uint32_t in_second = thread->batches[second].count();
   const bool second_it_is = Profile::Eviction::second(first, in_first, in_second);
   const size_t place = second_it_is ? second : first;
-  if (in_first != 0 && in_second != 0) send(thread, place);
+  if (in_first != 0 && in_second != 0) {
+    send(thread, place);
+    thread->counters.batches_evicted.add(1);
+  }
   open(thread, place, entry);
   return place;
 }
@@ -113,13 +120,14 @@ namespace {
 
 // `batch`: the thread's own, or a copy of it.
 void send_words(Thread* thread, size_t place, Batch& batch) {
-  const Geometry& shape = geometry(thread->batch_classes[place]);
+  const SizeClass size_class = thread->batch_classes[place];
+  const Geometry& shape = geometry(size_class);
   const uint32_t slab = thread->batch_keys[place];
   const uint32_t objects = batch.count();
   check_end(batch, shape);
   close(thread, place);
   thread->counters.batches_sent.add(1);
-  thread->counters.batch_objects.add(objects);
+  thread->counters.batch_objects[size_class].add(objects);
   thread->counters.batch_messages.add(put_into_outbox(thread->outbox, batch, slab, shape));
   if (thread->outbox.add_bytes(size_t{objects} * shape.size, get(options.outbox_bytes))) {
     thread->counters.posts.add(thread->outbox.post());
@@ -191,7 +199,21 @@ void send_single(void* p, Entry entry) {
   for (unsigned i = 0; i < count; ++i) message->words()[i] = 0;
   message->words()[0] = uint64_t{1} << index % 64;
   message->link.store(end_link(bitmap_tag(index / 64)), memory_order_relaxed);
+  singles[slab->size_class].fetch_add(1, memory_order_relaxed);
   deliver({message, message});
+}
+
+unsigned long sent_singly(SizeClass size_class) {
+  return singles[size_class].load(memory_order_relaxed);
+}
+
+void count_open(const Thread* thread, unsigned long* objects) {
+  for (unsigned open = peek(thread->open_batches); open != 0; open &= open - 1) {
+    const size_t place = lowest_bit(open);
+    const uint32_t capacity = peek(thread->batches[place].capacity);
+    const uint32_t room = peek(thread->batches[place].room);
+    if (room < capacity) objects[peek(thread->batch_classes[place])] += capacity - room;
+  }
 }
 
 }  // namespace loft::batch_cache

@@ -32,5 +32,10 @@ unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigne
 
 // Sends one object without a thread's block: for threads that have none any more.
 void send_single(void* p, Entry entry);
+unsigned long sent_singly(SizeClass size_class);  // objects, so far
+
+// Adds the objects of each class in open batches to objects[class], read beside the running thread:
+// about right.
+void count_open(const Thread* thread, unsigned long* objects);
 
 }  // namespace loft::batch_cache

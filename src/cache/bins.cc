@@ -1,6 +1,7 @@
 #include "cache/bins.h"
 
 #include "base/options.h"
+#include "base/peek.h"
 #include "cache/batch_cache.h"
 #include "cache/large_cache.h"
 #include "os/fault.h"
@@ -96,7 +97,9 @@ bool grow(Thread* thread, SizeClass size_class) {
   const size_t more = (wanted - capacity) * class_size(size_class);
   // A first array is always allowed: a thread over its budget still needs one slot to free into.
   if (capacity != 0 && thread->capacity_bytes + more > budget()) return false;
-  return set_capacity(thread, size_class, wanted);
+  if (!set_capacity(thread, size_class, wanted)) return false;
+  thread->counters.bins_grown.add(1);
+  return true;
 }
 
 // Gives objects back: its own heap's to their slabs, others' (which came by turnaround) by
@@ -198,6 +201,7 @@ void review_one(Thread* thread) {
     flush(thread, c, objects);
   }
   release_array(thread, c);
+  thread->counters.bins_released.add(1);
 }
 
 // Objects for slots[0], slots[-1], ...: from the heap's slabs, and from a new slab when these have
@@ -205,13 +209,15 @@ void review_one(Thread* thread) {
 // home, cost more than they save. The thread's own open batches come last, when there is no memory:
 // an object of another heap, used here, pulls its cache lines over from the core that wrote them,
 // and taking those first made the symmetric exchange 1.8 times as long.
-unsigned fill(Thread* thread, SizeClass size_class, void** slots, unsigned wanted) {
+unsigned fill(Thread* thread, Request request, void** slots, unsigned wanted) {
+  const SizeClass size_class = request.size_class;
   Heap* heap = thread->heap;
   const os::Guard guard(heap->lock());
   unsigned taken = heap->refill(size_class, slots, wanted);
   if (taken < (wanted + 1) / 2) {
     taken += heap->refill_from_new(size_class, slots - taken, wanted - taken);
   }
+  heap->note_request(size_class, request.asked, taken);
   if (taken == 0 && fills_cache_lines(size_class)) {
     taken = batch_cache::turn_around(thread, size_class, slots, wanted);
   }
@@ -220,14 +226,18 @@ unsigned fill(Thread* thread, SizeClass size_class, void** slots, unsigned wante
 
 }  // namespace
 
-void* take_one(Heap* heap, SizeClass size_class) {
+void* take_one(Heap* heap, Request request) {
+  const SizeClass size_class = request.size_class;
   void* object = nullptr;
   const os::Guard guard(heap->lock());
-  if (heap->refill(size_class, &object, 1) == 0) heap->refill_from_new(size_class, &object, 1);
+  unsigned taken = heap->refill(size_class, &object, 1);
+  if (taken == 0) taken = heap->refill_from_new(size_class, &object, 1);
+  heap->note_request(size_class, request.asked, taken);
   return object;
 }
 
-void* refill(Thread* thread, SizeClass size_class) {
+void* refill(Thread* thread, Request request) {
+  const SizeClass size_class = request.size_class;
   const bool tight = limits::tight();
   if (LOFT_UNLIKELY(++thread->slow_events >= (tight ? kTightReviewEvery : kReviewEvery))) {
     review_one(thread);
@@ -244,12 +254,12 @@ void* refill(Thread* thread, SizeClass size_class) {
   state.last = SlowEvent::kRefill;
 
   Bin& bin = thread->bins[size_class];
-  if (LOFT_UNLIKELY(state.capacity == 0)) return take_one(thread->heap, size_class);
+  if (LOFT_UNLIKELY(state.capacity == 0)) return take_one(thread->heap, request);
   LOFT_CHECK(bin.top == state.slots);
   // A stream takes all it can hold; otherwise half, so that what is freed next finds room.
   const unsigned wanted = stream ? state.capacity : (state.capacity + 1u) / 2;
   void** const highest = bin.top + wanted;
-  const unsigned taken = fill(thread, size_class, highest, wanted);
+  const unsigned taken = fill(thread, request, highest, wanted);
   if (taken == 0) return nullptr;
   // Fewer than wanted: close the gap above the null slot.
   if (taken < wanted) {
@@ -265,6 +275,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p) {
   BinState& state = thread->states[size_class];
   if (state.watched_pushes < kWatchedPushes) {
     check_push(thread->heap, bin, state, p);
+    thread->counters.checked_frees.add(1);
     ++state.watched_pushes;
     set_limit(bin, state);
   }
@@ -297,13 +308,15 @@ void withdraw(Thread* thread) {
     // Not by a batch: the thread may be in the midst of adding to the one that would be opened.
     give_back(thread, c, state.slots + 1, end, batch_cache::send_single);
     for (void** slot = state.slots + 1; slot < end; ++slot) *slot = nullptr;
+    thread->states[c].withdrawn = static_cast<uint16_t>(end - (state.slots + 1));
   }
 }
 
 void settle(Thread* thread) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    const BinState& state = thread->states[c];
+    BinState& state = thread->states[c];
     if (state.slots == nullptr) continue;
+    state.withdrawn = 0;
     Bin& bin = thread->bins[c];
     // One object, or two if the thread was in the midst of a free, or none, of a malloc.
     unsigned objects = 0;
@@ -315,6 +328,16 @@ void settle(Thread* thread) {
     __builtin_memmove(state.slots + 1, bin.top - objects + 1, objects * sizeof(void*));
     bin.top = state.slots + objects;
   }
+}
+
+unsigned held(const Thread* thread, SizeClass size_class) {
+  const BinState& state = thread->states[size_class];
+  void** const slots = peek(state.slots);
+  void** const top = peek(thread->bins[size_class].top);
+  // Of two different arrays, if the bin changes just now.
+  if (slots == nullptr || top < slots || top >= slots + kMostSlots) return 0;
+  const auto objects = static_cast<unsigned>(top - slots);
+  return objects - least<unsigned>(objects, peek(state.withdrawn));
 }
 
 void release_arrays(Thread* thread) {

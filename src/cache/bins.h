@@ -8,14 +8,22 @@
 
 #include "cache/thread.h"
 
-namespace loft::bins {
+namespace loft {
+
+// What a call of malloc for a small object wants, in one register.
+struct Request {
+  SizeClass size_class;
+  uint32_t asked;  // bytes
+};
+
+namespace bins {
 
 // Called when a bin is empty. Refills it and pops one object; nullptr without memory. The thread
 // has a heap.
-void* refill(Thread* thread, SizeClass size_class);
+void* refill(Thread* thread, Request request);
 
 // One object, straight from a heap that the caller shares or whose bin has no array.
-void* take_one(Heap* heap, SizeClass size_class);
+void* take_one(Heap* heap, Request request);
 
 // Called when the fast path cannot push: the bin is full, has no capacity yet, or is under watch,
 // as every bin is for its first pushes, which are checked one by one. So a program that frees an
@@ -35,7 +43,11 @@ void withdraw(Thread* thread);
 // After withdraw: closes the gaps.
 void settle(Thread* thread);
 
+// How many objects a bin holds, read beside the running thread: about right.
+unsigned held(const Thread* thread, SizeClass size_class);
+
 // Gives the arrays of empty bins back.
 void release_arrays(Thread* thread);
 
-}  // namespace loft::bins
+}  // namespace bins
+}  // namespace loft

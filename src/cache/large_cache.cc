@@ -32,7 +32,7 @@ unsigned next_place(Thread* thread) {
 
 }  // namespace
 
-void* take(Thread* thread, size_t bytes) {
+void* take(Thread* thread, size_t bytes, size_t asked) {
   LargeCache& cache = thread->large;
   // What was kept while there was plenty may be in the way.
   if (LOFT_UNLIKELY(limits::tight())) release_all(thread);
@@ -45,7 +45,7 @@ void* take(Thread* thread, size_t bytes) {
     cache.last = place + kLargePlaces - 1;
     cache.used = true;
     thread->counters.large_hits.add(1);
-    large::use_again(object, bytes);
+    large::use_again(object, bytes, asked);
     return reinterpret_cast<void*>(object->base);
   }
   return nullptr;

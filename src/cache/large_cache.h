@@ -9,9 +9,9 @@
 namespace loft::large_cache {
 
 // A kept object of as many granules as `bytes` takes, now `bytes` long (a multiple of the page
-// size); nullptr if there is none. Its contents are what they were. Counts the allocation either
-// way.
-void* take(Thread* thread, size_t bytes);
+// size), for a request of `asked` bytes; nullptr if there is none. Its contents are what they were.
+// Counts the allocation either way.
+void* take(Thread* thread, size_t bytes, size_t asked);
 
 // Keeps an object that the program gave up, for which an older one may have to go. False if it is
 // too long or the thread has no use for it.

@@ -37,19 +37,9 @@ constinit List<Thread> unused;
 constinit Thread* next_visited = nullptr;  // the first one, if null
 constinit bool exit_hook_set = false;
 constinit Atomic<Heap*> shared{nullptr};
-constinit Totals gone{};  // of threads that have ended
-constinit unsigned long attached_count = 0;
-
-void add_counters(Totals& sum, const ThreadCounters& counters) {
-  sum.flushes += counters.flushes.get();
-  sum.batches_sent += counters.batches_sent.get();
-  sum.batch_objects += counters.batch_objects.get();
-  sum.batch_messages += counters.batch_messages.get();
-  sum.posts += counters.posts.get();
-  sum.turnarounds += counters.turnarounds.get();
-  sum.large_hits += counters.large_hits.get();
-  sum.large_kept_bytes += counters.large_kept_bytes.get();
-}
+constinit Atomic<const Thread*> newest{nullptr};
+constinit Counter started_count;
+constinit Counter exited_count;
 
 // Everything that the thread holds goes home; its heap waits for the next thread.
 void hand_over(Thread* thread) {
@@ -76,16 +66,13 @@ void hand_over(Thread* thread) {
 void retire(Thread* thread) {
   if (next_visited == thread) next_visited = thread->next;
   threads.remove(thread);
-  add_counters(gone, thread->counters);
-  new (&thread->counters) ThreadCounters{};
   thread->large = LargeCache{};
   new (&thread->quiet) Quiet{};
   // In a fork's child, the thread may have died between taking a heap and writing down all of it.
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
   unused.push_front(thread);
-  --attached_count;
-  ++gone.exited;
+  exited_count.add(1);
 }
 
 // Runs after the thread-local destructors of C++, among those of the program's keys. Waiting for a
@@ -114,10 +101,12 @@ Thread* unused_or_new() {
     thread = static_cast<Thread*>(metadata::allocate(sizeof(Thread)));
     if (thread == nullptr) return nullptr;
     thread->set_up();
+    thread->older = newest.load(memory_order_relaxed);
+    // Release: pairs with the acquire in newest_block; the block is set up.
+    newest.store(thread, memory_order_release);
   }
   threads.push_front(thread);
-  ++attached_count;
-  ++gone.started;
+  started_count.add(1);
   return thread;
 }
 
@@ -187,13 +176,12 @@ Heap* shared_heap() {
   return heap;
 }
 
+const Thread* newest_block() { return newest.load(memory_order_acquire); }
+
 Totals totals() {
-  const os::Guard guard(lock);
-  Totals sum = gone;
-  sum.attached = attached_count;
-  sum.locks = lock.acquisitions();
-  for (const Thread* t = threads.front(); t != nullptr; t = t->next) add_counters(sum, t->counters);
-  return sum;
+  const unsigned long exited = exited_count.get();
+  const unsigned long started = started_count.get();
+  return {started - exited, started, exited, lock.acquisitions(), lock.waits()};
 }
 
 // --- fork: all locks are taken before it, so that every structure under a lock is whole in the

@@ -54,11 +54,12 @@ bool give_heap(Thread* thread);
 // The heap that threads without a block share, under its lock. nullptr without memory.
 Heap* shared_heap();
 
-// Sums over the threads there are and have been.
+// Every block that was ever made, from the newest on by `older`: blocks are used again and never
+// given back, so that anybody may walk along them without a lock.
+const Thread* newest_block();
+
 struct Totals {
-  unsigned long attached, started, exited, locks;
-  unsigned long flushes, batches_sent, batch_objects, batch_messages, posts, turnarounds;
-  unsigned long large_hits, large_kept_bytes;
+  unsigned long attached, started, exited, locks, waits;
 };
 Totals totals();
 

@@ -64,6 +64,7 @@ bool hide(Thread* thread) {
   if (os::thread_waits(quiet.number) && os::thread_time_ns(quiet.number) == time &&
       __atomic_load_n(&quiet.busy, __ATOMIC_RELAXED) == 0) {
     quiet.hidden = true;
+    thread->counters.hidden.add(1);
     return true;
   }
   set_self(thread, thread);
@@ -99,16 +100,9 @@ bool wants_emptying(Thread* thread) {
   return quiet.looks >= kLooks;
 }
 
-// Reads beside the running thread, as activity_of.
 size_t bytes_in_bins(const Thread* thread) {
   size_t bytes = 0;
-  for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    void** const slots = __atomic_load_n(&thread->states[c].slots, __ATOMIC_RELAXED);
-    void** const top = __atomic_load_n(&thread->bins[c].top, __ATOMIC_RELAXED);
-    // Of two different arrays, if the bin changes just now.
-    const auto objects = static_cast<size_t>(top - slots);
-    if (slots != nullptr && top >= slots && objects <= kMostSlots) bytes += objects * class_size(c);
-  }
+  for (SizeClass c = 0; c < kSizeClasses; ++c) bytes += bins::held(thread, c) * class_size(c);
   return bytes;
 }
 
@@ -212,6 +206,7 @@ void begin_wait() {
   const os::Guard guard(thread->quiet.lock);
   // Marked first: in the child of a fork in between, gaps in the bins are closed by who is marked.
   thread->quiet.hidden = true;
+  thread->counters.hidden.add(1);
   compiler_fence();
   empty(thread, Heap::Walk::kNowAndThen);
   set_self(thread, &unattached_thread);

@@ -65,24 +65,26 @@ LOFT_COLD void* refuse(size_t bytes) {
   return os::out_of_memory();
 }
 
-void* allocate_class(SizeClass size_class) {
+Request request_of(size_t size) { return {class_of(size), static_cast<uint32_t>(size)}; }
+
+void* allocate_class(Request request) {
   attention::look_after();
   const lifecycle::SlowPath slow;
   void* object = nullptr;
   if (Thread* thread = slow.thread(); LOFT_LIKELY(lifecycle::give_heap(thread))) {
     // Setting the block up may have allocated, through the system, and filled this very bin.
-    Bin& bin = thread->bins[size_class];
+    Bin& bin = thread->bins[request.size_class];
     if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
-    object = bins::refill(thread, size_class);
+    object = bins::refill(thread, request);
     if (LOFT_UNLIKELY(object == nullptr)) {
       make_way(thread);
-      object = bins::refill(thread, size_class);
+      object = bins::refill(thread, request);
     }
   } else if (Heap* heap = lifecycle::shared_heap(); heap != nullptr) {
-    object = bins::take_one(heap, size_class);
+    object = bins::take_one(heap, request);
   }
   if (LOFT_LIKELY(object != nullptr)) return object;
-  return refuse(size_t{geometry(size_class).granules} << kGranuleLog);
+  return refuse(size_t{geometry(request.size_class).granules} << kGranuleLog);
 }
 
 void* allocate_large(size_t size, size_t alignment, bool zeroed) {
@@ -90,13 +92,13 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
     return os::out_of_memory();
   }
-  size = round_up(size, os::page_size());
+  const size_t bytes = round_up(size, os::page_size());
   attention::look_after();
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
   if (LOFT_LIKELY(thread != nullptr && alignment == kGranule)) {
-    if (void* kept = large_cache::take(thread, size); kept != nullptr) {
-      if (zeroed) __builtin_memset(kept, 0, size);
+    if (void* kept = large_cache::take(thread, bytes, size); kept != nullptr) {
+      if (zeroed) __builtin_memset(kept, 0, bytes);
       return kept;
     }
   }
@@ -108,13 +110,13 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
 }
 
-void* pop_or_refill(SizeClass size_class) {
+void* pop_or_refill(Request request) {
   // A slow path also where it pops: bins::withdraw takes these bins' last objects, too.
   const lifecycle::SlowPath slow;
-  if (LOFT_UNLIKELY(slow.thread() == nullptr)) return allocate_class(size_class);
-  Bin& bin = slow.thread()->bins[size_class];
+  if (LOFT_UNLIKELY(slow.thread() == nullptr)) return allocate_class(request);
+  Bin& bin = slow.thread()->bins[request.size_class];
   void* object = *bin.top;
-  if (LOFT_UNLIKELY(object == nullptr)) return allocate_class(size_class);
+  if (LOFT_UNLIKELY(object == nullptr)) return allocate_class(request);
   --bin.top;
   return object;
 }
@@ -127,10 +129,10 @@ void free_large(Thread* thread, void* p, Entry entry) {
 
 }  // namespace
 
-void* allocate_from_empty(size_t size) { return allocate_class(class_of(most<size_t>(size, 1))); }
+void* allocate_from_empty(size_t size) { return allocate_class(request_of(most<size_t>(size, 1))); }
 
 void* allocate_beyond_table(size_t size) {
-  if (LOFT_LIKELY(size <= kSmallMax)) return pop_or_refill(class_of(size));
+  if (LOFT_LIKELY(size <= kSmallMax)) return pop_or_refill(request_of(size));
   return allocate_large(size, kGranule, false);
 }
 
@@ -148,7 +150,7 @@ void* allocate_aligned(size_t alignment, size_t size) {
     // multiple of the alignment will do, and the next power of two always is one.
     SizeClass c = class_of(most(size, alignment));
     while (class_size(c) % alignment != 0) ++c;
-    return pop_or_refill(c);
+    return pop_or_refill({c, static_cast<uint32_t>(size)});
   }
   return allocate_large(most<size_t>(size, 1), most(alignment, kGranule), false);
 }

@@ -45,6 +45,7 @@ struct BinState {
   SlowEvent last;
   uint8_t streak;          // refills since the last flush, saturating
   uint8_t watched_pushes;  // so far, of this array's first ones
+  uint16_t withdrawn;      // of the objects below the top; while the thread is hidden
   void** seen_at;          // where the last review found `top`
 };
 
@@ -84,16 +85,22 @@ struct Batch {
   uint32_t count() const { return capacity - room; }
 };
 
-// Written by the thread, read by anybody.
+// Written by the thread, or by who acts for it; read by anybody. Those that tell no present state
+// count on when the block goes to the next thread: sums over all blocks are right without a lock.
 struct ThreadCounters {
   Counter flushes;
+  Counter checked_frees;  // of a bin's first ones
+  Counter bins_grown;
+  Counter bins_released;  // because nobody used them
   Counter batches_sent;
-  Counter batch_objects;
+  Counter batches_evicted;              // of these, before they were full
+  Counter batch_objects[kSizeClasses];  // sent
   Counter batch_messages;
   Counter posts;
   Counter turnarounds;
   Counter large_hits;
   Counter large_kept_bytes;  // now
+  Counter hidden;            // times; under the quiet lock
 };
 
 // Invariant: each kept[i] is null or a large object marked as kept; `bytes` is the sum of their
@@ -131,6 +138,7 @@ struct alignas(64) Thread {
   size_t capacity_bytes{};  // sum over bins of capacity * size; bounded by the option cache_bytes
   Thread* next{};           // in the list of all threads or of the unused ones; guarded by the
   Thread* prev{};           // lock in lifecycle.cc
+  const Thread* older{};    // the block made before this one; never changes
 
   alignas(64) Bin bins[kSizeClasses]{};
   uint16_t bin_of[kTableMax + 1]{};  // the offset of each size's bin
@@ -163,8 +171,12 @@ struct alignas(64) Thread {
     return reinterpret_cast<Bin*>(reinterpret_cast<char*>(this) + offset);
   }
 
-  // Gives up what is collected for other heaps.
+  // Gives up what is collected for other heaps: it counts as sent, and will never arrive.
   void forget_batches() {
+    for (unsigned open = open_batches; open != 0; open &= open - 1) {
+      const size_t place = lowest_bit(open);
+      counters.batch_objects[batch_classes[place]].add(batches[place].count());
+    }
     clear_keys();
     open_batches = 0;
     outbox = Outbox{};

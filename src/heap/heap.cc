@@ -4,7 +4,6 @@
 #include "heap/registry.h"
 #include "message/outbox.h"
 #include "os/fault.h"
-#include "slab/holes.h"
 #include "space/limits.h"
 #include "space/span.h"
 
@@ -51,23 +50,27 @@ Slab* slab_of(const Record& record, HeapId owner) {
 
 unsigned Heap::refill(SizeClass size_class, void** slots, unsigned wanted) {
   counters_.refills.add(1);
+  counters_.classes[size_class].refills.add(1);
   if (LOFT_UNLIKELY(span::ticks() != last_tick_)) tick();
   if (inbox_.maybe_pending()) drain(get(options.drain_bytes));
   return take(size_class, slots, wanted);
 }
 
 unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
+  ClassCounters& counters = counters_.classes[size_class];
   unsigned taken = 0;
   for (List<Slab>& candidates : available_[size_class].lists) {
     // A slab stays in its list until it is full or gets objects back: neighbours go out together.
     while (taken < wanted && !candidates.empty()) {
       Slab* slab = candidates.front();
+      const PageSet gone = slab->gone;
       taken += slab->take(slots - taken, wanted - taken);
+      if (LOFT_UNLIKELY(!gone.empty())) counters.charged.add(gone.count_lost(slab->gone));
       if (slab->free == 0) unlist(slab);
       slab->check();
     }
   }
-  counters_.allocated_bytes.add(taken * class_size(size_class));
+  counters.taken.add(taken);
   if (taken != 0) rested_.store(false, memory_order_relaxed);
   return taken;
 }
@@ -80,11 +83,10 @@ unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned want
     drain(get(options.drain_bytes));
     if (const unsigned taken = take(size_class, slots, wanted); taken != 0) return taken;
   }
-  registry::drain_others();
+  counters_.helped.add(registry::drain_others());
   Slab* slab = create(size_class);
   if (slab == nullptr) return 0;
-  counters_.slabs_created.add(1);
-  counters_.slab_bytes.add(size_t{slab->shape().granules} << kGranuleLog);
+  counters_.classes[size_class].slabs_created.add(1);
   list(slab, Fullness::kSparser);
   return take(size_class, slots, wanted);
 }
@@ -124,18 +126,23 @@ LOFT_NOINLINE void Heap::relist(Slab* slab) {
 void Heap::release(Slab* slab) {
   unlist(slab);
   slab->set_list(Fullness::kSpare);
-  counters_.slabs_released.add(1);
-  counters_.slab_bytes.add(-(size_t{slab->shape().granules} << kGranuleLog));
-  if (slab->shape().granules != 1) return slab::destroy(slab);
+  counters_.classes[slab->size_class].slabs_released.add(1);
+  if (slab->shape().granules != 1) return destroy(slab);
   --granules_;
   if (LOFT_UNLIKELY(limits::tight())) {
     trim_spares(0);
-    return slab::destroy(slab);
+    return destroy(slab);
   }
   const unsigned most = least(kMostSpares, most_granules_ / 2);
-  if (spare_count_ >= most) return slab::destroy(slab);
+  if (spare_count_ >= most) return destroy(slab);
   spares_[spare_count_++] = {slab, slab->size_class};
   counters_.spare_bytes.add(kGranule);
+}
+
+void Heap::destroy(Slab* slab) {
+  counters_.classes[slab->size_class].charged.add(
+      -static_cast<unsigned long>(slab->charged_pages()));
+  slab::destroy(slab);
 }
 
 // A spare slab, as it is if one of the last ones is of this class; or the last one's span, cut
@@ -153,17 +160,28 @@ Slab* Heap::take_spare(SizeClass size_class) {
   spares_unused_ = least(spares_unused_, spare_count_);
   counters_.spare_bytes.add(-kGranule);
   if (slab->size_class == size_class) return slab;
-  return slab::recut(slab, size_class);
+  const unsigned long charged = slab->charged_pages();
+  counters_.classes[slab->size_class].charged.add(-charged);
+  Slab* const recut = slab::recut(slab, size_class);
+  if (recut != nullptr) counters_.classes[size_class].charged.add(charged);
+  return recut;
+}
+
+// On new memory.
+Slab* Heap::create_fresh(SizeClass size_class) {
+  Slab* slab = slab::create(size_class, id_);
+  if (slab != nullptr) counters_.classes[size_class].charged.add(slab->charged_pages());
+  return slab;
 }
 
 Slab* Heap::create(SizeClass size_class) {
   if (geometry(size_class).granules != 1) {
-    Slab* slab = slab::create(size_class, id_);
+    Slab* slab = create_fresh(size_class);
     if (slab != nullptr || spare_count_ == 0) return slab;
     trim_spares(0);
-    return slab::create(size_class, id_);
+    return create_fresh(size_class);
   }
-  Slab* slab = spare_count_ != 0 ? take_spare(size_class) : slab::create(size_class, id_);
+  Slab* slab = spare_count_ != 0 ? take_spare(size_class) : create_fresh(size_class);
   if (slab != nullptr) most_granules_ = most(most_granules_, ++granules_);
   return slab;
 }
@@ -184,7 +202,7 @@ void Heap::tick() {
 void Heap::trim_spares(unsigned keep) {
   while (spare_count_ > keep) {
     counters_.spare_bytes.add(-kGranule);
-    slab::destroy(spares_[--spare_count_].slab);
+    destroy(spares_[--spare_count_].slab);
   }
   spares_unused_ = spare_count_;
   most_granules_ = granules_ + spare_count_;
@@ -195,7 +213,7 @@ void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
   const unsigned objects = count_bits(freed);
   rested_.store(false, memory_order_relaxed);
   slab->put_word(word, freed, objects);
-  counters_.allocated_bytes.add(-(objects * size_t{slab->shape().size}));
+  counters_.classes[slab->size_class].put.add(objects);
   settle(slab);
 }
 
@@ -234,7 +252,7 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
     slab->free += static_cast<uint32_t>(objects - first_of_slab);
     settle(slab);
   }
-  counters_.allocated_bytes.add(-(static_cast<size_t>(objects - first) * shape.size));
+  counters_.classes[size_class].put.add(static_cast<unsigned long>(objects - first));
   return objects;
 }
 
@@ -252,7 +270,7 @@ void Heap::receive_bitmap(Message* message, unsigned first_word, Slab* slab, Rec
     objects += count;
   }
   if (LOFT_UNLIKELY(objects == 0)) report_damaged(message, slab);
-  received.objects += objects;
+  counters_.classes[slab->size_class].received.add(objects);
   received.bytes += objects * size_t{shape.size};
   settle(slab);
 }
@@ -267,7 +285,7 @@ void Heap::receive_records(Message* message, unsigned count, Received& received)
     if (LOFT_UNLIKELY(slab == nullptr)) report_lost(message);
     const unsigned objects = count_bits(record.freed);
     slab->put_word(record.word, record.freed, objects);
-    received.objects += objects;
+    counters_.classes[slab->size_class].received.add(objects);
     received.bytes += objects * size_t{slab->shape().size};
     settle(slab);
   }
@@ -298,8 +316,6 @@ bool Heap::drain(size_t budget) {
   if (received.messages != 0) rested_.store(false, memory_order_relaxed);
   counters_.drains.add(1);
   counters_.messages_received.add(received.messages);
-  counters_.objects_received.add(received.objects);
-  counters_.allocated_bytes.add(-received.bytes);
   if (LOFT_UNLIKELY(forwarder.messages() != 0)) {
     counters_.forwards.add(forwarder.messages());
     counters_.posts.add(forwarder.post());
@@ -336,7 +352,7 @@ size_t Heap::rest(const os::Lock* awaited, Walk walk) {
   walked_ = true;
   last_walk_ = now;
   trim_spares(0);
-  Holes holes;
+  Holes holes(counters_.classes);
   for (Available& available : available_) {
     for (List<Slab>& list : available.lists) {
       for (Slab* slab = list.front(); slab != nullptr;) {
@@ -348,14 +364,20 @@ size_t Heap::rest(const os::Lock* awaited, Walk walk) {
         }
         slab = next;
         if (lock_.has_sleepers() || (awaited != nullptr && awaited->has_sleepers())) {
-          return holes.give_back();
+          return give_back(holes);
         }
       }
     }
   }
   trim_spares(0);
   rested_.store(true, memory_order_relaxed);
-  return holes.give_back();
+  return give_back(holes);
+}
+
+size_t Heap::give_back(Holes& holes) {
+  const size_t bytes = holes.give_back();
+  counters_.hole_bytes.add(bytes);
+  return bytes;
 }
 
 void Heap::check() const {
@@ -377,6 +399,51 @@ void Heap::check() const {
                slab->size_class == spares_[i].size_class);
     slab->check();
   }
+  check_counters();
+}
+
+// Against the bitmaps of all slabs that the heap has. Full ones are in no list: the pagemap knows
+// them.
+void Heap::check_counters() const {
+  struct {
+    unsigned long out, charged, slabs;
+  } found[kSizeClasses] = {};
+  const uintptr_t end = pagemap.base + span::used_bytes();
+  for (uintptr_t at = pagemap.base; at < end; at += kGranule) {
+    const Entry entry = pagemap.of(reinterpret_cast<const void*>(at)).shared_load();
+    if (entry.owner() != id_ || slab::at(entry)->base != at) continue;
+    const Slab* slab = slab::at(entry);
+    auto& of_class = found[slab->size_class];
+    of_class.out += slab->shape().objects - slab->free;
+    of_class.charged += slab->charged_pages();
+    of_class.slabs += slab->list == Fullness::kSpare ? 0 : 1;
+  }
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    const ClassCounters& counters = counters_.classes[c];
+    LOFT_CHECK(counters.out() == found[c].out);
+    LOFT_CHECK(counters.charged.get() == found[c].charged);
+    LOFT_CHECK(counters.slabs() == found[c].slabs);
+  }
+}
+
+size_t HeapCounters::slab_bytes() const {
+  size_t sum = 0;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    sum += classes[c].slabs() * size_t{geometry(c).granules} << kGranuleLog;
+  }
+  return sum;
+}
+
+size_t HeapCounters::allocated_bytes() const {
+  size_t sum = 0;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) sum += classes[c].out() * geometry(c).size;
+  return sum;
+}
+
+unsigned long HeapCounters::objects_received() const {
+  unsigned long sum = 0;
+  for (const ClassCounters& counters : classes) sum += counters.received.get();
+  return sum;
 }
 
 }  // namespace loft

@@ -13,23 +13,28 @@
 #include "message/directory.h"
 #include "message/inbox.h"
 #include "os/lock.h"
+#include "slab/counters.h"
+#include "slab/holes.h"
 #include "slab/slab.h"
 
 namespace loft {
 
 // Written under the heap's lock, read by anybody.
 struct HeapCounters {
-  Counter refills;
+  ClassCounters classes[kSizeClasses];
+  Counter refills;  // the sum over the classes
   Counter drains;
+  Counter helped;  // other heaps that were drained for a refill of this one
   Counter messages_received;
-  Counter objects_received;
   Counter forwards;
   Counter posts;
-  Counter slabs_created;
-  Counter slabs_released;
-  Counter slab_bytes;       // held now
-  Counter spare_bytes;      // of spare slabs
-  Counter allocated_bytes;  // of these, in objects that are not free in their slab
+  Counter hole_bytes;   // given back so far
+  Counter spare_bytes;  // of spare slabs, now
+
+  // Over all classes.
+  size_t slab_bytes() const;       // held now
+  size_t allocated_bytes() const;  // of these, in objects that are not free in their slab
+  unsigned long objects_received() const;
 };
 
 class alignas(64) Heap {
@@ -63,6 +68,11 @@ class alignas(64) Heap {
   // As refill, from messages that the bounded drain left behind, or from a new slab. 0 without
   // memory.
   unsigned refill_from_new(SizeClass size_class, void** slots, unsigned wanted);
+
+  // After a refill that brought `taken` objects, for a request of `asked` bytes.
+  void note_request(SizeClass size_class, size_t asked, unsigned taken) {
+    counters_.classes[size_class].asked.add(asked * taken);
+  }
 
   // Takes back objects that were this heap's: the caller collects the bits of one word, so that a
   // run of neighbours costs one visit.
@@ -99,7 +109,6 @@ class alignas(64) Heap {
  private:
   struct Received {
     unsigned long messages = 0;
-    unsigned long objects = 0;
     size_t bytes = 0;
   };
   void receive_bitmap(Message* message, unsigned first_word, Slab* slab, Received& received);
@@ -112,7 +121,11 @@ class alignas(64) Heap {
   void release(Slab* slab);
   void tick();
   Slab* create(SizeClass size_class);
+  Slab* create_fresh(SizeClass size_class);
   Slab* take_spare(SizeClass size_class);
+  void destroy(Slab* slab);
+  size_t give_back(Holes& holes);
+  void check_counters() const;
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
 
   os::Lock lock_;

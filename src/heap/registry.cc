@@ -52,9 +52,10 @@ void park(Heap* heap) {
   parked = heap;
 }
 
-void drain_others() {
+unsigned drain_others() {
+  unsigned drained = 0;
   const unsigned existing = count();
-  if (existing < 2) return;
+  if (existing < 2) return drained;
   for (unsigned looks = 0; looks < kOthersLooks; ++looks) {
     // A shared cursor: callers spread over the heaps. Relaxed: any distribution will do.
     Heap* heap = at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
@@ -65,7 +66,9 @@ void drain_others() {
     heap->drain(kOthersBytes);
     heap->trim_spares(0);
     heap->lock().unlock();
+    ++drained;
   }
+  return drained;
 }
 
 bool rest_parked() {

@@ -14,8 +14,8 @@ void park(Heap* heap);
 
 // Takes in the messages of a few heaps that nobody owns, or whose threads do not come to it, so
 // that the slabs they free can be used again. Called under another heap's lock; never waits for
-// one.
-void drain_others();
+// one. Returns how many it drained.
+unsigned drain_others();
 
 // Lets heaps that nobody owns rest (Heap::rest). True if all of them have come to rest.
 bool rest_parked();

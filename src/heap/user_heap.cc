@@ -268,6 +268,8 @@ UserHeap::Totals UserHeap::totals() const {
 
 UserHeap::Totals UserHeap::totals_of_all() {
   Totals totals{};
+  // No heap was ever made: read without a lock, like all that is counted.
+  if (user_heaps_lock.acquisitions() == 0) return totals;
   const os::Guard guard(user_heaps_lock);
   for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
     heap->add_to(totals);

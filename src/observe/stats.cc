@@ -1,92 +1,110 @@
 #include "observe/stats.h"
 
-#include "cache/lifecycle.h"
-#include "heap/registry.h"
-#include "heap/user_heap.h"
-#include "os/os.h"
-#include "space/large.h"
-#include "space/limits.h"
-#include "space/metadata.h"
-#include "space/span.h"
+#include "base/options.h"
+#include "slab/geometry.h"
+#include "space/window.h"
 
 namespace loft {
 
-namespace {
-
-void add_heap(loft_stats_t& stats, Heap& heap) {
-  const HeapCounters& counters = heap.counters();
-  stats.heaps_parked += heap.parked() ? 1u : 0u;
-  stats.slab_bytes += counters.slab_bytes.get();
-  stats.dirty_bytes += counters.spare_bytes.get();
-  stats.allocated_bytes += counters.allocated_bytes.get();
-  stats.slabs_created += counters.slabs_created.get();
-  stats.slabs_released += counters.slabs_released.get();
-  stats.refills += counters.refills.get();
-  stats.drains += counters.drains.get();
-  stats.messages_received += counters.messages_received.get();
-  stats.objects_received += counters.objects_received.get();
-  stats.forwards += counters.forwards.get();
-  stats.posts += counters.posts.get();
-  stats.locks_taken += heap.lock().acquisitions();
+loft_stats_t counted_stats() {
+  loft_stats_t stats = {};
+  Books books;
+  read_books(books, stats);
+  return stats;
 }
 
-// A limit as it is shown: 0 for none.
-uint64_t shown(size_t limit) { return limit == limits::kNone ? 0 : limit; }
-
-void add_limits(loft_stats_t& stats) {
-  const limits::Totals totals = limits::totals();
-  stats.soft_limit_bytes = shown(limits::soft());
-  stats.hard_limit_bytes = shown(limits::hard());
-  stats.group_limit_bytes = shown(totals.group_limit);
-  stats.group_used_bytes = totals.group_used;
-  stats.group_processors = shown(totals.processors);
-  stats.soft_limit_hits = totals.soft_hits;
-  stats.hard_limit_refusals = totals.hard_refusals;
+Stats::Stats() {
+  read_books(books_, all_);
+  residents_ = look_at_residents();
+  huge_pages_ = residents_.huge != 0 || get(options.thp) == kHugePrefer;
+  for (size_t i = 0; i < kStatsRows; ++i) add_row(row(i));
+  add_free_spans();
+  all_.user_heap_resident_bytes = residents_.user_heaps;
+  all_.resident_bytes += residents_.user_heaps;
+  all_.metadata_resident_bytes = residents_.metadata;
+  all_.resident_bytes += residents_.metadata;
+  all_.huge_page_bytes = residents_.huge;
+  if (all_.resident_bytes != 0) {
+    all_.address_begin = window.pagemap.base;
+    all_.address_end = window.heap.end;
+  }
 }
 
-}  // namespace
+loft_class_stats_t Stats::row(size_t i) const {
+  return i < kSizeClasses ? row_of_class(static_cast<SizeClass>(i)) : row_of_large();
+}
 
-void collect(loft_stats_t& stats) {
-  const uint64_t struct_size = stats.struct_size;
-  stats = loft_stats_t{};
-  stats.struct_size = struct_size;
+loft_class_stats_t Stats::row_of_class(SizeClass c) const {
+  const ClassBooks& books = books_.classes[c];
+  const size_t size = geometry(c).size;
+  loft_class_stats_t row = {};
+  row.object_bytes = size;
+  row.slabs_created = books.slabs_created;
+  row.slabs_released = books.slabs_released;
+  row.slabs = books.slabs_created - books.slabs_released;
+  row.refills = books.refills;
+  row.objects_refilled = books.taken;
+  row.objects_flushed = books.put;
+  row.objects_sent = books.sent;
+  row.objects_received = books.received;
 
-  stats.heaps = registry::count();
-  for (unsigned id = 1; id <= stats.heaps; ++id) add_heap(stats, *registry::at(id));
-  stats.adoptions = registry::adoptions();
+  const unsigned long held = least(books.held, books.out);
+  const unsigned long flying = least(books.flying, books.out - held);
+  row.live_objects = books.out - held - flying;
+  row.cached_bytes = held * size;
+  row.in_flight_bytes = flying * size;
+  const size_t live = row.live_objects * size;
+  if (row.live_objects != 0) {
+    // As the average request. In floating point: a product of the two may need more than 64 bits.
+    const double share = static_cast<double>(row.live_objects) / static_cast<double>(books.taken);
+    const double asked = share * static_cast<double>(books.asked);
+    row.live_bytes = least(live, static_cast<size_t>(asked + 0.5));
+  }
+  row.rounding_bytes = live - row.live_bytes;
 
-  const lifecycle::Totals threads = lifecycle::totals();
-  stats.threads_attached = threads.attached;
-  stats.threads_started = threads.started;
-  stats.threads_exited = threads.exited;
-  stats.flushes = threads.flushes;
-  stats.batches_sent = threads.batches_sent;
-  stats.batch_objects = threads.batch_objects;
-  stats.batch_messages = threads.batch_messages;
-  stats.posts += threads.posts;
-  stats.turnarounds = threads.turnarounds;
+  const size_t charged = most(books.charged, books.out * size);
+  row.free_bytes = charged - books.out * size;
+  row.resident_bytes = residents_.classes[c];
+  if (row.resident_bytes <= charged) {
+    row.untouched_bytes = charged - row.resident_bytes;
+  } else {
+    // Without huge pages it was charged after the counter was read.
+    (huge_pages_ ? row.huge_slack_bytes : row.free_bytes) += row.resident_bytes - charged;
+  }
+  return row;
+}
 
-  const large::Totals larges = large::totals();
-  stats.large_bytes = larges.bytes - threads.large_kept_bytes;
-  stats.large_allocations = larges.allocations + threads.large_hits;
-  stats.large_cache_hits = larges.cache_hits + threads.large_hits;
-  stats.allocated_bytes += larges.bytes;
+loft_class_stats_t Stats::row_of_large() const {
+  loft_class_stats_t row = {};
+  row.live_objects = residents_.live_objects;
+  row.live_bytes = residents_.asked;
+  row.rounding_bytes = residents_.live - residents_.asked + residents_.tails;
+  row.cached_bytes = residents_.kept;
+  row.untouched_bytes = residents_.live + residents_.kept - residents_.touched;
+  row.resident_bytes = residents_.touched + residents_.tails;
+  return row;
+}
 
-  const span::Totals spans = span::totals();
-  stats.dirty_bytes += spans.dirty;
-  stats.purged_bytes = spans.clean;
-  stats.metadata_bytes = metadata::used_bytes();
-  const UserHeap::Totals users = UserHeap::totals_of_all();
-  stats.user_heaps = users.heaps;
-  stats.user_heap_bytes = users.live_bytes;
-  stats.committed_bytes = stats.slab_bytes + larges.bytes + users.window_bytes + stats.dirty_bytes +
-                          stats.metadata_bytes;
-  stats.locks_taken += threads.locks + spans.locks + metadata::locks() + users.locks;
+void Stats::add_row(const loft_class_stats_t& row) {
+  all_.resident_bytes += row.resident_bytes;
+  all_.live_objects += row.live_objects;
+  all_.live_bytes += row.live_bytes;
+  all_.rounding_bytes += row.rounding_bytes;
+  all_.free_in_slabs_bytes += row.free_bytes;
+  (row.object_bytes == 0 ? all_.large_cached_bytes : all_.cached_bytes) += row.cached_bytes;
+  all_.in_flight_bytes += row.in_flight_bytes;
+  all_.huge_slack_bytes += row.huge_slack_bytes;
+  all_.untouched_bytes += row.untouched_bytes;
+}
 
-  const os::Calls calls = os::calls();
-  stats.os_maps = calls.maps;
-  stats.os_purges = calls.discards;
-  add_limits(stats);
+// What of the free spans was never written is not told apart: only what is resident counts.
+void Stats::add_free_spans() {
+  const size_t resident = residents_.free;
+  const size_t charged = huge_pages_ ? least(resident, books_.dirty_bytes) : resident;
+  all_.resident_bytes += resident;
+  all_.huge_slack_bytes += resident - charged;
+  all_.purged_charged_bytes = least(charged, books_.refused_bytes);
+  all_.free_span_bytes = charged - all_.purged_charged_bytes;
 }
 
 }  // namespace loft

@@ -1,12 +1,38 @@
-// Statistics: reads the floors below, never steers them, and allocates nothing.
+// Statistics: reads the floors below, never steers them, takes no lock and allocates nothing.
 #pragma once
 
 #include "loft/loft.h"
+#include "observe/books.h"
+#include "observe/residents.h"
 
 namespace loft {
 
-// Fills every field but struct_size. Counters are read without stopping anybody: each is right for
-// some moment of the call, sums may differ a little while other threads run.
-void collect(loft_stats_t& stats);
+// One row for each size class, and the last one for large objects.
+inline constexpr size_t kStatsRows = kSizeClasses + 1;
+
+// One reading of everything. Threads that run meanwhile cannot break the identity: where what is
+// read of them does not fit together, parts are cut to what does.
+class Stats {
+ public:
+  Stats();
+
+  const loft_stats_t& all() const { return all_; }  // but struct_size
+  loft_class_stats_t row(size_t i) const;           // i < kStatsRows
+
+ private:
+  loft_class_stats_t row_of_class(SizeClass c) const;
+  loft_class_stats_t row_of_large() const;
+  void add_row(const loft_class_stats_t& row);
+  void add_free_spans();
+
+  loft_stats_t all_ = {};
+  Books books_;
+  Residents residents_;
+  bool huge_pages_;  // there are some, or there may be
+};
+
+// The fields that counters tell; those of the identity, for which the system has to be asked, are
+// zero.
+loft_stats_t counted_stats();
 
 }  // namespace loft

@@ -185,22 +185,27 @@ const char* environment(const char* name) {
   return nullptr;
 }
 
-void write_error(const char* text, size_t bytes) {
+int write_all(int file, const char* text, size_t bytes) {
   const KeepErrno keep;
-  long file = STDERR_FILENO;
   while (bytes != 0) {
-    const ssize_t written = write(static_cast<int>(file), text, bytes);
+    const ssize_t written = write(file, text, bytes);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EBADF && file == STDERR_FILENO) {
-      // After leave_files. /proc/self is the process, with the files of its first thread.
-      file = syscall(SYS_openat, AT_FDCWD, "/proc/self/fd/2", O_WRONLY | O_APPEND | O_CLOEXEC);
-      if (file < 0) return;
-      continue;
-    }
-    if (written <= 0) return;
+    if (written <= 0) return written < 0 ? errno : EIO;
     text += written;
     bytes -= static_cast<size_t>(written);
   }
+  return 0;
+}
+
+void write_error(const char* text, size_t bytes) {
+  if (write_all(STDERR_FILENO, text, bytes) != EBADF) return;
+  // After leave_files. /proc/self is the process, with the files of its first thread.
+  const KeepErrno keep;
+  const long file =
+      syscall(SYS_openat, AT_FDCWD, "/proc/self/fd/2", O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file < 0) return;
+  write_all(static_cast<int>(file), text, bytes);
+  syscall(SYS_close, file);
 }
 
 void abort_process() { abort(); }

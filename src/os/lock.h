@@ -21,6 +21,7 @@ class Lock {
     }
     lock_contended();
     acquisitions_.add(1);
+    waits_.add(1);
   }
 
   bool try_lock() {
@@ -35,6 +36,7 @@ class Lock {
   bool has_sleepers() const { return word_.load(memory_order_relaxed) == kHeldWithSleepers; }
 
   unsigned long acquisitions() const { return acquisitions_.get(); }
+  unsigned long waits() const { return waits_.get(); }  // of these, that found it held
 
   // Release publishes the holder's writes to the next one. The exchange also learns whether anybody
   // sleeps, in the same step in which the lock becomes free, so that no sleeper is forgotten.
@@ -69,7 +71,8 @@ class Lock {
   }
 
   Atomic<uint32_t> word_{kFree};
-  Counter acquisitions_;  // written by the holder
+  Counter acquisitions_;  // these are written by the holder
+  Counter waits_;
 };
 
 class Guard {

@@ -98,6 +98,7 @@ uint64_t entropy();
 
 const char* environment(const char* name);  // nullptr when unset or before the C library is up
 void write_error(const char* text, size_t bytes);
+int write_all(int file, const char* text, size_t bytes);  // 0, or the error it met
 [[noreturn]] void abort_process();
 
 // Nanoseconds of a clock that never goes back.

@@ -39,6 +39,7 @@ size_t Holes::give_back() {
     if ((gone >> i & 1) == 0) continue;
     run.slab->gone.add({run.first, run.first + run.count - 1});
     run.slab->holed = true;
+    classes_[run.slab->size_class].charged.add(-static_cast<unsigned long>(run.count));
     given_back_ += ranges_[i].bytes;
   }
   count_ = 0;

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "os/os.h"
+#include "slab/counters.h"
 #include "slab/slab.h"
 
 namespace loft {
@@ -13,7 +14,8 @@ namespace loft {
 // goes. Under the lock of the slabs' heap.
 class Holes {
  public:
-  Holes() = default;
+  // Takes the pages that go off what is `charged` in the counters of their slab's class.
+  explicit Holes(ClassCounters* classes) : classes_(classes) {}
   ~Holes() { give_back(); }
   Holes(const Holes&) = delete;
   Holes& operator=(const Holes&) = delete;
@@ -30,6 +32,7 @@ class Holes {
     unsigned count;
   };
   void add_run(Slab* slab, unsigned first, unsigned count);
+  ClassCounters* classes_;
   os::Range ranges_[os::kMostRanges];
   Run runs_[os::kMostRanges];
   size_t count_ = 0;

@@ -20,6 +20,14 @@ class PageSet {
   bool has(unsigned page) const { return (words_[page / 64] >> page % 64 & 1) != 0; }
   bool empty() const { return (words_[0] | words_[1]) == 0; }
   unsigned count() const { return count_bits(words_[0]) + count_bits(words_[1]); }
+  // How many pages were here that are not in what the set has become. Mostly none.
+  unsigned count_lost(const PageSet& now) const {
+    unsigned lost = 0;
+    for (unsigned i = 0; i < 2; ++i) {
+      if (words_[i] != now.words_[i]) lost += count_bits(words_[i] & ~now.words_[i]);
+    }
+    return lost;
+  }
 
   void add(Pages pages) {
     words_[0] |= bits(pages, 0);

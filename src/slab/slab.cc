@@ -24,12 +24,7 @@ LOFT_ALWAYS_INLINE unsigned Slab::take_word(unsigned word, uint64_t candidates, 
   const size_t size = shape().size;
   uint64_t left = candidates;
   const unsigned taken = take_from_word(left, base + size_t{word} * 64 * size, size, slots, wanted);
-  const uint64_t handed_out = candidates & ~left;
-  bits[word] &= ~handed_out;
-  // What lies between two of them is in use: its pages are there.
-  if (LOFT_UNLIKELY(!gone.empty())) {
-    gone.remove(pages_of(word * 64 + lowest_bit(handed_out), word * 64 + highest_bit(handed_out)));
-  }
+  bits[word] &= ~(candidates & ~left);
   return taken;
 }
 
@@ -61,7 +56,13 @@ unsigned Slab::take(void** slots, unsigned wanted) {
   uint64_t words = summary;
   while (words != 0 && taken < wanted) {
     const unsigned word = lowest_bit(words);
-    taken += take_word(word, bits[word], slots - taken, wanted - taken);
+    const uint64_t before = bits[word];
+    taken += take_word(word, before, slots - taken, wanted - taken);
+    // What lies between two of those that went is in use: its pages are there.
+    if (LOFT_UNLIKELY(!gone.empty())) {
+      const uint64_t went = before & ~bits[word];
+      gone.remove(pages_of(word * 64 + lowest_bit(went), word * 64 + highest_bit(went)));
+    }
     if (bits[word] == 0) words &= words - 1;
   }
   summary = words;

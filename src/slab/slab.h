@@ -108,6 +108,7 @@ struct alignas(kMetadataUnit) Slab {
   }
 
   unsigned pages() const { return pages_in(shape()); }
+  unsigned charged_pages() const { return pages() - gone.count(); }
   // The pages on which the objects first .. last lie.
   Pages pages_of(uint32_t first, uint32_t last) const {
     const size_t page = os::page_size();

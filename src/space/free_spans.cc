@@ -11,6 +11,7 @@
 namespace loft::free_spans {
 
 constinit Counter bytes[2];
+constinit Counter refused_bytes;
 
 namespace {
 
@@ -24,6 +25,7 @@ void name_ends(const Span* s, Entry entry) {
 void unlink(Span* s) {
   bins[s->dirty].remove(s);
   bytes[s->dirty].add(-bytes_of(s));
+  if (s->refused) refused_bytes.add(-bytes_of(s));
   name_ends(s, Entry{});
 }
 
@@ -65,6 +67,7 @@ Span* longest_dirty() { return bins[kDirty].longest(); }
 void link(Span* s) {
   bins[s->dirty].insert(s);
   bytes[s->dirty].add(bytes_of(s));
+  if (s->refused) refused_bytes.add(bytes_of(s));
   name_ends(s, Entry(kNoHeap, kFreeSpan, metadata::index_of(s)));
 }
 

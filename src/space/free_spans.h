@@ -15,6 +15,7 @@ namespace loft::free_spans {
 // Invariant: no two listed spans of one kind touch; bytes[kind] is the sum over those of the kind.
 enum : bool { kClean = false, kDirty = true };
 extern LOFT_HIDDEN Counter bytes[2];
+extern LOFT_HIDDEN Counter refused_bytes;  // of listed spans that are marked as refused
 
 inline size_t bytes_of(const Span* s) { return s->granules << kGranuleLog; }
 

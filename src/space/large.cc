@@ -27,6 +27,8 @@ constexpr size_t kDiscardMin = 1 << 20;
 constinit Atomic<size_t> live_bytes{0};
 constinit Atomic<size_t> allocation_count{0};
 constinit Atomic<size_t> cache_hit_count{0};
+constinit Atomic<size_t> resize_count{0};
+constinit Atomic<size_t> move_count{0};
 
 // Relaxed: a few more than kMostMoved do no harm.
 constinit Atomic<unsigned> moved_count{0};
@@ -87,7 +89,7 @@ bool resize_by_moving(Large* object, size_t bytes) {
     return false;
   }
   const Large old = *object;
-  *object = Large{target.base, bytes, granules_for(bytes), true, false};
+  *object = Large{target.base, bytes, granules_for(bytes), old.asked, true, false};
   enter(object);
   account(old.bytes, bytes);
   if (old.moved) {
@@ -103,8 +105,8 @@ bool resize_by_moving(Large* object, size_t bytes) {
 
 }  // namespace
 
-void* allocate(size_t bytes, size_t alignment, bool zeroed) {
-  bytes = round_up(bytes, os::page_size());
+void* allocate(size_t asked, size_t alignment, bool zeroed) {
+  const size_t bytes = round_up(asked, os::page_size());
   void* block = metadata::allocate(sizeof(Large));
   if (block == nullptr) return nullptr;
   const size_t granules = granules_for(bytes);
@@ -113,7 +115,7 @@ void* allocate(size_t bytes, size_t alignment, bool zeroed) {
     metadata::release(block, sizeof(Large));
     return nullptr;
   }
-  auto* object = new (block) Large{range.base, bytes, granules, false, false};
+  auto* object = new (block) Large{range.base, bytes, granules, asked, false, false};
   enter(object);
   account(0, bytes);
   allocation_count.fetch_add(1, memory_order_relaxed);
@@ -137,23 +139,29 @@ void release(Large* object) {
   }
 }
 
-void use_again(Large* object, size_t bytes) {
+void use_again(Large* object, size_t bytes, size_t asked) {
   span::recount(object->bytes, bytes);
   account(object->bytes, bytes);
   object->bytes = bytes;
+  object->asked = asked;
   object->kept = false;
 }
 
-void* resize(Large* object, size_t bytes) {
-  bytes = round_up(bytes, os::page_size());
-  const bool done =
-      resize_in_place(object, bytes) || (bytes >= kMoveMin && resize_by_moving(object, bytes));
-  return done ? reinterpret_cast<void*>(object->base) : nullptr;
+void* resize(Large* object, size_t asked) {
+  const size_t bytes = round_up(asked, os::page_size());
+  if (!resize_in_place(object, bytes)) {
+    if (bytes < kMoveMin || !resize_by_moving(object, bytes)) return nullptr;
+    move_count.fetch_add(1, memory_order_relaxed);
+  }
+  resize_count.fetch_add(1, memory_order_relaxed);
+  object->asked = asked;
+  return reinterpret_cast<void*>(object->base);
 }
 
 Totals totals() {
   return {live_bytes.load(memory_order_relaxed), allocation_count.load(memory_order_relaxed),
-          cache_hit_count.load(memory_order_relaxed)};
+          cache_hit_count.load(memory_order_relaxed), resize_count.load(memory_order_relaxed),
+          move_count.load(memory_order_relaxed)};
 }
 
 }  // namespace loft::large

@@ -15,17 +15,18 @@ struct Large {
   uintptr_t base;
   size_t bytes;  // usable, a multiple of the page size, <= granules << kGranuleLog
   size_t granules;
-  bool moved;  // its pages came by os::move_pages and lie in a mapping of their own
-  bool kept;   // free, in the cache of a thread
+  size_t asked;  // bytes; what the program wanted of them
+  bool moved;    // its pages came by os::move_pages and lie in a mapping of their own
+  bool kept;     // free, in the cache of a thread
 };
 
 namespace large {
 
 inline Large* at(Entry entry) { return metadata::at_index<Large>(entry.index()); }
 
-// `alignment`: a power of two. nullptr without memory. `zeroed`: every byte reads as zero; fresh
-// and purged pages are not touched for it.
-void* allocate(size_t bytes, size_t alignment, bool zeroed);
+// For `asked` bytes. `alignment`: a power of two. nullptr without memory. `zeroed`: every byte
+// reads as zero; fresh and purged pages are not touched for it.
+void* allocate(size_t asked, size_t alignment, bool zeroed);
 
 void release(Large* object);
 
@@ -33,16 +34,18 @@ void release(Large* object);
 inline size_t granules_for(size_t bytes) { return round_up(bytes, kGranule) >> kGranuleLog; }
 
 // A kept object goes to the program again, with `bytes` bytes of the granules it has.
-void use_again(Large* object, size_t bytes);
+void use_again(Large* object, size_t bytes, size_t asked);
 
-// Makes the object `bytes` long where it is, or by moving its pages. Returns its address, or
-// nullptr and leaves it as it was when the caller has to copy.
-void* resize(Large* object, size_t bytes);
+// Makes the object long enough for `asked` bytes where it is, or by moving its pages. Returns its
+// address, or nullptr and leaves it as it was when the caller has to copy.
+void* resize(Large* object, size_t asked);
 
 struct Totals {
   size_t bytes;        // in use or kept
   size_t allocations;  // ever made
   size_t cache_hits;   // of these, on pages that were still resident
+  size_t resizes;      // without a copy
+  size_t moves;        // of these, to another place
 };
 Totals totals();
 

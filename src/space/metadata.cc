@@ -16,8 +16,9 @@ struct FreeBlock {
 
 constinit os::Lock lock;
 constinit FreeBlock* free_blocks[kMetadataMaxBlock / kMetadataUnit + 1];
-// Unit 0 is never handed out: index 0 means nothing.
-constinit uintptr_t frontier = 0;
+// Unit 0 is never handed out: index 0 means nothing. Relaxed: written under the lock, read for
+// statistics.
+constinit Atomic<uintptr_t> frontier{0};
 constinit Counter used;
 
 // Out of address space: the smallest free block that is larger, its rest listed under its own size.
@@ -44,10 +45,11 @@ void* allocate(size_t bytes) {
     free_blocks[units] = free_blocks[units]->next;
     __builtin_memset(block, 0, units * kMetadataUnit);
   } else {
-    if (frontier == 0) frontier = window.metadata.base + kMetadataUnit;
-    if (window.metadata.grow(frontier + units * kMetadataUnit)) {
-      block = reinterpret_cast<void*>(frontier);
-      frontier += units * kMetadataUnit;
+    uintptr_t at = end();
+    if (at == 0) at = window.metadata.base + kMetadataUnit;
+    if (window.metadata.grow(at + units * kMetadataUnit)) {
+      block = reinterpret_cast<void*>(at);
+      frontier.store(at + units * kMetadataUnit, memory_order_relaxed);
     } else {
       block = split_larger(units);
       if (block == nullptr) return nullptr;
@@ -73,7 +75,9 @@ bool keep_room_for(size_t heap_bytes) {
 }
 
 size_t used_bytes() { return used.get(); }
+uintptr_t end() { return frontier.load(memory_order_relaxed); }
 unsigned long locks() { return lock.acquisitions(); }
+unsigned long waits() { return lock.waits(); }
 
 void prepare_fork() { lock.lock(); }
 void finish_fork(bool child) {

@@ -28,6 +28,9 @@ constinit Atomic<bool> initialised{false};
 // Granules at and above the frontier were never handed out.
 constinit uintptr_t frontier = 0;
 
+constinit Counter acquired_count;
+constinit Counter released_count;
+
 // Between two steps of a purge, without the lock; in no bin. Counted as resident.
 constexpr size_t kLongestStep = size_t{64} << 20;  // acquire may wait for one
 constinit List<Span> in_transit;
@@ -64,7 +67,10 @@ size_t purge_locked(size_t keep) {
     const size_t granules = s->granules;
     // Refused where the program has locked its memory: it asked for the pages to stay.
     s->refused = !os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
-    if (s->refused) continue;
+    if (s->refused) {
+      free_spans::refused_bytes.add(free_spans::bytes_of(s));
+      continue;
+    }
     free_spans::remove(s);
     free_spans::insert(base, granules, false);
     given_back += granules << kGranuleLog;
@@ -199,6 +205,7 @@ Range acquire(size_t granules, size_t alignment, size_t bytes) {
   Range range;
   {
     const os::Guard guard(lock);
+    acquired_count.add(1);
     range = acquire_aligned(granules, alignment, bytes);
     if (range.base != 0) in_use.add(bytes);
     limits::weigh(committed_locked());
@@ -210,6 +217,7 @@ Range acquire(size_t granules, size_t alignment, size_t bytes) {
 void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
   {
     const os::Guard guard(lock);
+    released_count.add(1);
     pagemap.fill(base, granules, Entry{});
     free_spans::insert(base, granules, dirty);
     in_use.add(-bytes);
@@ -354,9 +362,13 @@ size_t purge(size_t keep) {
 }
 
 Totals totals() {
-  const os::Guard guard(lock);
-  return {window.heap.committed - window.heap.base, dirty_bytes() + in_transit_bytes.get(),
-          free_spans::bytes[free_spans::kClean].get(), lock.acquisitions()};
+  return {dirty_bytes() + in_transit_bytes.get(),
+          free_spans::refused_bytes.get(),
+          free_spans::bytes[free_spans::kClean].get(),
+          acquired_count.get(),
+          released_count.get(),
+          lock.acquisitions(),
+          lock.waits()};
 }
 
 void prepare_fork() {

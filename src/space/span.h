@@ -74,11 +74,13 @@ size_t used_bytes();
 // What may be resident of the heap and of loft's own tables: what counts against the limits.
 size_t committed();
 
+// Read without the lock.
 struct Totals {
-  size_t committed;  // bytes of the window that are mapped
-  size_t dirty;      // bytes of free spans that may be resident
-  size_t clean;      // bytes of free spans that are not
-  unsigned long locks;
+  size_t dirty;                      // bytes of free spans that may be resident
+  size_t refused;                    // of these, in spans that the system did not take back
+  size_t clean;                      // bytes of free spans that are not resident
+  unsigned long acquired, released;  // spans, so far
+  unsigned long locks, waits;
 };
 Totals totals();
 

@@ -159,7 +159,7 @@ void finish() {
   for (unsigned id = 1; id <= registry::count(); ++id) {
     Heap* heap = registry::at(id);
     heap->check();
-    allocated += heap->counters().allocated_bytes.get();
+    allocated += heap->counters().allocated_bytes();
   }
   size_t used = 0;
   for (const auto& [object, is_held] : held) {

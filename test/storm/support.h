@@ -142,8 +142,11 @@ class Storm : public testing::Test {
   // that the storm used: `classes` of them, their slabs of `slab` bytes at most.
   void expect_all_home(size_t classes, size_t slab = 64 << 10) const {
     const loft_stats_t s = stats_at_rest();
-    EXPECT_EQ(s.batch_objects, s.objects_received);
+    EXPECT_EQ(s.batch_objects + s.objects_sent_singly, s.objects_received);
     EXPECT_EQ(s.allocated_bytes, 0u);
+    EXPECT_EQ(s.live_objects, 0u);
+    EXPECT_EQ(s.cached_bytes, 0u);
+    EXPECT_EQ(s.in_flight_bytes, 0u);
     EXPECT_EQ(s.large_bytes, 0u);
     EXPECT_LE(s.slab_bytes, before_.slab_bytes + s.heaps * classes * slab);
     EXPECT_EQ(s.dirty_bytes, 0u);

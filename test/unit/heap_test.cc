@@ -46,9 +46,9 @@ class HeapTest : public testing::Test {
     registry::park(heap_);
   }
 
-  size_t held() const { return heap_->counters().allocated_bytes.get(); }
+  size_t held() const { return heap_->counters().allocated_bytes(); }
   size_t held_here() const { return held() - held_at_start_; }
-  unsigned long received() const { return heap_->counters().objects_received.get(); }
+  unsigned long received() const { return heap_->counters().objects_received(); }
 
   std::vector<void*> take(SizeClass c, unsigned wanted) {
     const os::Guard guard(heap_->lock());
@@ -201,27 +201,27 @@ TEST_F(HeapTest, RestLetsGoOfEverythingThatIsFree) {
   }
   EXPECT_TRUE(heap_->rested());
   EXPECT_EQ(heap_->counters().spare_bytes.get(), 0u);
-  EXPECT_EQ(heap_->counters().slab_bytes.get(), 2 * kGranule);
+  EXPECT_EQ(heap_->counters().slab_bytes(), 2 * kGranule);
   for (void* p : kept) EXPECT_EQ(slab_of(p)->gone.count(), slab_of(p)->pages() - 1);
   put(kept);
   EXPECT_FALSE(heap_->rested());
   const os::Guard guard(heap_->lock());
   heap_->rest(nullptr, Heap::Walk::kNow);
-  EXPECT_EQ(heap_->counters().slab_bytes.get(), 0u);
+  EXPECT_EQ(heap_->counters().slab_bytes(), 0u);
 }
 
 TEST_F(HeapTest, EmptySlabsGoBackButTheLastOfTheirClass) {
   const SizeClass c = class_of(1024);
-  const size_t bytes_before = heap_->counters().slab_bytes.get();
+  const size_t bytes_before = heap_->counters().slab_bytes();
   const std::vector<void*> objects = take(c, 64 * 5);
-  EXPECT_EQ(heap_->counters().slab_bytes.get() - bytes_before, 5 * kGranule);
+  EXPECT_EQ(heap_->counters().slab_bytes() - bytes_before, 5 * kGranule);
   std::set<uintptr_t> bases;
   for (void* p : objects) bases.insert(slab_of(p)->base);
   ASSERT_EQ(bases.size(), 5u);
-  const unsigned long released = heap_->counters().slabs_released.get();
+  const unsigned long released = heap_->counters().classes[c].slabs_released.get();
   put(objects);
-  EXPECT_EQ(heap_->counters().slabs_released.get() - released, 4u);
-  EXPECT_EQ(heap_->counters().slab_bytes.get() - bytes_before, kGranule);
+  EXPECT_EQ(heap_->counters().classes[c].slabs_released.get() - released, 4u);
+  EXPECT_EQ(heap_->counters().slab_bytes() - bytes_before, kGranule);
   {
     const os::Guard guard(heap_->lock());
     heap_->check();
@@ -231,9 +231,9 @@ TEST_F(HeapTest, EmptySlabsGoBackButTheLastOfTheirClass) {
   for (const uintptr_t base : bases) left += pagemap.of(address(base)).is_slab();
   EXPECT_EQ(left, 1u);
   // It serves the next refill.
-  const unsigned long created = heap_->counters().slabs_created.get();
+  const unsigned long created = heap_->counters().classes[c].slabs_created.get();
   put(take(c, 64));
-  EXPECT_EQ(heap_->counters().slabs_created.get(), created);
+  EXPECT_EQ(heap_->counters().classes[c].slabs_created.get(), created);
 }
 
 TEST_F(HeapTest, TheLastSlabOfAClassGoesWithTheNextTick) {
@@ -244,13 +244,13 @@ TEST_F(HeapTest, TheLastSlabOfAClassGoesWithTheNextTick) {
     put(take(c, 1));
     if (geometry(c).granules != 1) long_bytes += size_t{geometry(c).granules} << kGranuleLog;
   }
-  const size_t before = heap_->counters().slab_bytes.get();
+  const size_t before = heap_->counters().slab_bytes();
   put(take(used, 1));
-  EXPECT_EQ(heap_->counters().slab_bytes.get(), before);
+  EXPECT_EQ(heap_->counters().slab_bytes(), before);
   span::idle_bytes();  // a tick
   put(take(used, 1));
   // All but the slab that has an object.
-  EXPECT_EQ(heap_->counters().slab_bytes.get(), kGranule);
+  EXPECT_EQ(heap_->counters().slab_bytes(), kGranule);
   EXPECT_GE(before, long_bytes + kGranule);
   // Those of one granule serve other classes; the others are free spans.
   EXPECT_LE(heap_->counters().spare_bytes.get(), before - long_bytes - kGranule);
@@ -327,10 +327,10 @@ TEST_F(HeapTest, RecordsMayFreeTheCarriersSlab) {
   for (void* p : objects) {
     (slab_of(p) == slab_of(objects.front()) ? carriers : others).push_back(p);
   }
-  const unsigned long released = heap_->counters().slabs_released.get();
+  const unsigned long released = heap_->counters().classes[c].slabs_released.get();
   receive(recorded({carriers, others}));
   EXPECT_EQ(held_here(), 0u);
-  EXPECT_GE(heap_->counters().slabs_released.get() - released, 1u);
+  EXPECT_GE(heap_->counters().classes[c].slabs_released.get() - released, 1u);
 }
 
 TEST_F(HeapTest, DrainsKeepToTheirBudget) {
@@ -379,7 +379,7 @@ TEST_F(HeapTest, RefillTakesInAtMostDrainBytes) {
 TEST_F(HeapTest, MessagesComeBeforeNewMemory) {
   const SizeClass c = class_of(2048);
   const std::vector<void*> objects = take(c, geometry(c).objects);
-  const unsigned long created = heap_->counters().slabs_created.get();
+  const unsigned long created = heap_->counters().classes[c].slabs_created.get();
   for (Message* message : packed({objects[7], objects[9]})) send(message);
   const os::Guard guard(heap_->lock());
   void* slots[2] = {};
@@ -387,7 +387,7 @@ TEST_F(HeapTest, MessagesComeBeforeNewMemory) {
   ASSERT_EQ(heap_->refill_from_new(c, &slots[1], 2), 2u);
   EXPECT_EQ(slots[1], objects[7]);
   EXPECT_EQ(slots[0], objects[9]);
-  EXPECT_EQ(heap_->counters().slabs_created.get(), created);
+  EXPECT_EQ(heap_->counters().classes[c].slabs_created.get(), created);
   for (void* p : objects) {
     heap_->put_word(slab_of(p), index_of(p) / 64, uint64_t{1} << index_of(p) % 64);
   }
@@ -612,7 +612,7 @@ TEST_F(RegistryTest, AThousandHeapsGetTheirObjectsBack) {
   }
   unsigned long forwards = 0;
   for (Heap* heap : heaps) {
-    EXPECT_EQ(heap->counters().allocated_bytes.get(), 0u) << heap->id();
+    EXPECT_EQ(heap->counters().allocated_bytes(), 0u) << heap->id();
     forwards += heap->counters().forwards.get();
     registry::park(heap);
   }

@@ -86,6 +86,7 @@ class HolesTest : public testing::TestWithParam<SizeClass> {
 
   Slab* slab_ = nullptr;
   std::vector<char*> objects_;
+  ClassCounters classes_[kSizeClasses];
 };
 
 TEST_P(HolesTest, PagesWithoutAnObjectGoAndNoOthers) {
@@ -97,7 +98,7 @@ TEST_P(HolesTest, PagesWithoutAnObjectGoAndNoOthers) {
     for (size_t i = kept; i < objects_.size(); ++i) put(objects_[i]);
     objects_.resize(kept);
     {
-      Holes().add(slab_);
+      Holes(classes_).add(slab_);
     }
     for (unsigned page = 0; page < slab_->pages(); ++page) {
       const bool used = std::any_of(objects_.begin(), objects_.end(),
@@ -118,7 +119,7 @@ TEST_P(HolesTest, ResidentPagesAreUsedFirst) {
   for (size_t i = half; i < objects_.size(); ++i) put(objects_[i]);
   objects_.resize(half);
   {
-    Holes().add(slab_);
+    Holes(classes_).add(slab_);
   }
   put(objects_.front());
   char* const lowest = objects_.front();
@@ -149,7 +150,7 @@ TEST_P(HolesTest, LockedPagesStayAndAreNotCalledGone) {
     objects_.pop_back();
   }
   {
-    Holes().add(slab_);
+    Holes(classes_).add(slab_);
   }
   for (unsigned page = 0; page < slab_->pages(); ++page) EXPECT_TRUE(resident(page));
   EXPECT_TRUE(slab_->gone.empty());

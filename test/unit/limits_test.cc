@@ -114,8 +114,7 @@ TEST_F(LimitsTest, LittleIsKeptWhereItIsTight) {
 
 // What counts is what the statistics call committed.
 size_t committed() {
-  loft_stats_t stats = {};
-  collect(stats);
+  const loft_stats_t stats = counted_stats();
   EXPECT_EQ(stats.committed_bytes, span::committed());
   return stats.committed_bytes;
 }

@@ -128,7 +128,7 @@ TEST_F(OptionsTest, BadListItemsAreReportedAndSkipped) {
       "loft: a list: cache_bytes='' is ignored: accepted is a number of bytes, with K, M or G "
       "behind it if wanted\n"
       "loft: a list: 'colour' is no option of loft; see docs/options.md\n"
-      "loft: a list: stats='loud' is ignored: accepted is 0|1|json\n");
+      "loft: a list: stats='loud' is ignored: accepted is 0|1|json|prometheus\n");
   EXPECT_EQ(get(options.batch_bytes), 4u << 10);
 }
 
@@ -180,7 +180,7 @@ TEST_F(EnvironmentTest, BadValueNamesVariableValueAndWhatIsAccepted) {
   setenv("LOFT_STATS", "yes", 1);
   setenv("LOFT_CACHE_BYTES", "12Q", 1);
   const std::string said = load();
-  EXPECT_NE(said.find("loft: LOFT_STATS='yes' is ignored: accepted is 0|1|json\n"),
+  EXPECT_NE(said.find("loft: LOFT_STATS='yes' is ignored: accepted is 0|1|json|prometheus\n"),
             std::string::npos)
       << said;
   EXPECT_NE(said.find("loft: LOFT_CACHE_BYTES='12Q' is ignored: accepted is a number of bytes"),
@@ -193,7 +193,8 @@ TEST_F(EnvironmentTest, LongValueIsCut) {
   setenv("LOFT_STATS", std::string(10'000, 'v').c_str(), 1);
   const std::string said = load();
   EXPECT_LT(said.size(), 200u);
-  EXPECT_NE(said.find("vvv...' is ignored: accepted is 0|1|json\n"), std::string::npos) << said;
+  EXPECT_NE(said.find("vvv...' is ignored: accepted is 0|1|json|prometheus\n"), std::string::npos)
+      << said;
 }
 
 TEST_F(EnvironmentTest, OutranksTheSymbol) {

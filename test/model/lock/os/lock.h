@@ -14,6 +14,7 @@ class Lock {
   void reset() {}
   bool has_sleepers() const { return false; }
   unsigned long acquisitions() const { return 0; }
+  unsigned long waits() const { return 0; }
 
  private:
   char place_ = 0;  // its address names the lock

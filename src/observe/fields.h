@@ -1,0 +1,137 @@
+// The fields of the two structs of loft.h, with what they are called and mean: once for all
+// formats, in the order in which people read them.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+
+#include "loft/loft.h"
+
+namespace loft {
+
+enum class FieldKind : uint8_t { kNow, kEvents };
+
+struct Field {
+  const char* group;  // a heading; set on the first field of a group
+  const char* name;
+  uint64_t loft_stats_t::* value;
+  FieldKind kind;
+  const char* help;
+};
+
+struct ClassField {
+  const char* name;
+  uint64_t loft_class_stats_t::* value;
+  FieldKind kind;
+  const char* help;
+};
+
+#define LOFT_FIRST(group, name, kind, help) \
+  {group, #name, &loft_stats_t::name, FieldKind::kind, help}
+#define LOFT_NEXT(name, kind, help) LOFT_FIRST(nullptr, name, kind, help)
+inline constexpr Field kFields[] = {
+    LOFT_FIRST("resident memory of the heap", resident_bytes, kNow,
+               "Resident memory of the heap: the sum of the next eleven, less the untouched bytes"),
+    LOFT_NEXT(live_bytes, kNow, "Asked for by the program and not freed; in part an estimate"),
+    LOFT_NEXT(rounding_bytes, kNow, "What live objects have beyond that; in part an estimate"),
+    LOFT_NEXT(free_in_slabs_bytes, kNow, "Free, on pages of slabs that have memory"),
+    LOFT_NEXT(cached_bytes, kNow, "Small objects in thread caches"),
+    LOFT_NEXT(in_flight_bytes, kNow, "Small objects on their way home in batches and messages"),
+    LOFT_NEXT(large_cached_bytes, kNow, "Large objects in thread caches"),
+    LOFT_NEXT(free_span_bytes, kNow, "Free spans that keep their memory for now"),
+    LOFT_NEXT(metadata_resident_bytes, kNow, "Tables of the allocator"),
+    LOFT_NEXT(purged_charged_bytes, kNow, "Free spans that the system did not take back"),
+    LOFT_NEXT(user_heap_resident_bytes, kNow, "Heaps of the program's own, but for regions"),
+    LOFT_NEXT(huge_slack_bytes, kNow, "Resident because the rest of a huge page is in use"),
+    LOFT_NEXT(untouched_bytes, kNow, "In the parts, but not resident: never written, or swapped"),
+    LOFT_NEXT(huge_page_bytes, kNow, "Of the resident memory, in huge pages"),
+    LOFT_NEXT(live_objects, kNow, "Objects handed out and not freed"),
+    LOFT_FIRST("heaps and threads", heaps, kNow, "Heaps that exist"),
+    LOFT_NEXT(heaps_parked, kNow, "Heaps that wait for a next thread"),
+    LOFT_NEXT(threads_attached, kNow, "Threads that have a thread cache"),
+    LOFT_NEXT(threads_started, kEvents, "Threads that got a thread cache"),
+    LOFT_NEXT(threads_exited, kEvents, "Threads that gave it back"),
+    LOFT_NEXT(threads_hidden, kEvents, "Times that a thread's cache was emptied while it slept"),
+    LOFT_NEXT(adoptions, kEvents, "Parked heaps taken over by a new thread"),
+    LOFT_NEXT(keeper_ticks, kEvents, "Looks of the keeper, or of who stands in for it"),
+    LOFT_FIRST("memory by its use", allocated_bytes, kNow,
+               "Objects handed out, in caches and on their way home"),
+    LOFT_NEXT(large_bytes, kNow, "Large objects handed out"),
+    LOFT_NEXT(slab_bytes, kNow, "Slabs, whatever their objects do"),
+    LOFT_NEXT(metadata_bytes, kNow, "Tables of the allocator, in use"),
+    LOFT_NEXT(committed_bytes, kNow, "What may be resident"),
+    LOFT_NEXT(dirty_bytes, kNow, "Free spans that may be resident"),
+    LOFT_NEXT(purged_bytes, kNow, "Free spans given back, kept as address space"),
+    LOFT_FIRST("slabs and caches", slabs_created, kEvents, "Slabs cut from spans"),
+    LOFT_NEXT(slabs_released, kEvents, "Slabs that became empty and went back"),
+    LOFT_NEXT(refills, kEvents, "Caches filled from a heap"),
+    LOFT_NEXT(flushes, kEvents, "Caches emptied in part"),
+    LOFT_NEXT(checked_frees, kEvents, "Frees into a young bin, checked one by one"),
+    LOFT_NEXT(bins_grown, kEvents, "Bins that got more room"),
+    LOFT_NEXT(bins_released, kEvents, "Bins that lost all of it, unused"),
+    LOFT_FIRST("messages", batches_sent, kEvents, "Batches put into an outbox"),
+    LOFT_NEXT(batches_evicted, kEvents, "Of these, before they were full"),
+    LOFT_NEXT(batch_objects, kEvents, "Objects in batches sent"),
+    LOFT_NEXT(batch_messages, kEvents, "Messages that hold them"),
+    LOFT_NEXT(objects_sent_singly, kEvents, "Objects sent without a batch"),
+    LOFT_NEXT(posts, kEvents, "Atomic exchanges that sent messages off"),
+    LOFT_NEXT(forwards, kEvents, "Messages received for another heap and passed on"),
+    LOFT_NEXT(drains, kEvents, "Inboxes emptied that held something"),
+    LOFT_NEXT(heaps_helped, kEvents, "Inboxes emptied by a refill of another heap"),
+    LOFT_NEXT(messages_received, kEvents, "Messages that reached their heap"),
+    LOFT_NEXT(objects_received, kEvents, "Objects in them"),
+    LOFT_NEXT(turnarounds, kEvents, "Objects reused out of an open batch"),
+    LOFT_FIRST("spans, large objects and the system", spans_acquired, kEvents,
+               "Spans taken, by slabs and large objects"),
+    LOFT_NEXT(spans_released, kEvents, "Spans that came back"),
+    LOFT_NEXT(hole_bytes, kEvents, "Bytes given back of partly used slabs"),
+    LOFT_NEXT(large_allocations, kEvents, "Large objects handed out so far"),
+    LOFT_NEXT(large_cache_hits, kEvents, "Of these, on pages that were resident still"),
+    LOFT_NEXT(large_resizes, kEvents, "Large objects resized without a copy"),
+    LOFT_NEXT(large_moves, kEvents, "Of these, by moving their pages"),
+    LOFT_NEXT(os_maps, kEvents, "System calls that mapped memory"),
+    LOFT_NEXT(os_purges, kEvents, "System calls that gave memory back"),
+    LOFT_NEXT(locks_taken, kEvents, "Locks of heaps and of shared tables"),
+    LOFT_NEXT(locks_waited_for, kEvents, "Of these, that were found held"),
+    LOFT_FIRST("heaps of the program's own", user_heaps, kNow, "Heaps that the program made"),
+    LOFT_NEXT(user_heap_bytes, kNow, "Objects in them"),
+    LOFT_FIRST("limits", soft_limit_bytes, kNow, "Soft limit in force, 0 for none"),
+    LOFT_NEXT(hard_limit_bytes, kNow, "Hard limit in force, 0 for none"),
+    LOFT_NEXT(group_limit_bytes, kNow, "Limit of the control group that is nearest, 0 for none"),
+    LOFT_NEXT(group_used_bytes, kNow, "What counts against it, of all its processes"),
+    LOFT_NEXT(group_processors, kNow,
+              "Processors that the process may use at a time, 0 if unknown"),
+    LOFT_NEXT(soft_limit_hits, kEvents, "Times that a soft limit was met"),
+    LOFT_NEXT(hard_limit_refusals, kEvents, "Requests refused because of the hard limit"),
+};
+#undef LOFT_NEXT
+#undef LOFT_FIRST
+// The size of the struct and its two addresses are nobody else's business.
+static_assert(sizeof(loft_stats_t) == sizeof(uint64_t) * (3 + std::size(kFields)),
+              "every field of loft_stats_t stands in the table");
+
+#define LOFT_OF_CLASS(name, kind, help) {#name, &loft_class_stats_t::name, FieldKind::kind, help}
+inline constexpr ClassField kClassFields[] = {
+    LOFT_OF_CLASS(live_objects, kNow, "Objects handed out and not freed"),
+    LOFT_OF_CLASS(resident_bytes, kNow, "Resident memory of slabs of the class"),
+    LOFT_OF_CLASS(live_bytes, kNow, "Asked for by the program and not freed"),
+    LOFT_OF_CLASS(rounding_bytes, kNow, "What live objects have beyond that"),
+    LOFT_OF_CLASS(free_bytes, kNow, "Free, on pages of slabs that have memory"),
+    LOFT_OF_CLASS(cached_bytes, kNow, "In thread caches"),
+    LOFT_OF_CLASS(in_flight_bytes, kNow, "On their way home in batches and messages"),
+    LOFT_OF_CLASS(huge_slack_bytes, kNow, "Resident because the rest of a huge page is in use"),
+    LOFT_OF_CLASS(untouched_bytes, kNow, "In the parts, but not resident"),
+    LOFT_OF_CLASS(slabs, kNow, "Slabs of the class"),
+    LOFT_OF_CLASS(slabs_created, kEvents, "Slabs cut from spans"),
+    LOFT_OF_CLASS(slabs_released, kEvents, "Slabs that became empty and went back"),
+    LOFT_OF_CLASS(refills, kEvents, "Caches filled from a heap"),
+    LOFT_OF_CLASS(objects_refilled, kEvents, "Objects that slabs handed out"),
+    LOFT_OF_CLASS(objects_flushed, kEvents, "Objects given back by the threads that own the slabs"),
+    LOFT_OF_CLASS(objects_sent, kEvents, "Objects freed by others and sent home"),
+    LOFT_OF_CLASS(objects_received, kEvents, "Of these, that have arrived"),
+};
+#undef LOFT_OF_CLASS
+static_assert(sizeof(loft_class_stats_t) == sizeof(uint64_t) * (1 + std::size(kClassFields)),
+              "every field of loft_class_stats_t stands in the table");
+
+}  // namespace loft

@@ -1,0 +1,149 @@
+// Residency on Linux. Since 6.7 the system tells the runs of pages of a range, without those that
+// were only read and are all the one page of zeros, which is nobody's memory. Before that there is
+// a byte for each page, and pages of zeros count, too.
+#include "os/residency.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/ioctl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/os.h"
+
+namespace loft::os {
+
+namespace {
+
+// PAGEMAP_SCAN and its arguments, for older headers.
+struct ScanRegion {
+  uint64_t start;
+  uint64_t end;
+  uint64_t categories;
+};
+struct ScanArguments {
+  uint64_t size;
+  uint64_t flags;
+  uint64_t start;
+  uint64_t end;
+  uint64_t walk_end;  // out
+  uint64_t regions;
+  uint64_t region_count;
+  uint64_t most_pages;
+  uint64_t inverted;
+  uint64_t all_of;
+  uint64_t any_of;
+  uint64_t told;
+};
+constexpr unsigned long kScan = _IOWR('f', 16, ScanArguments);
+constexpr uint64_t kPresent = 1u << 3;
+constexpr uint64_t kZeroPage = 1u << 5;
+constexpr uint64_t kHuge = 1u << 6;
+
+// The system holds a lock of the process's mappings while it looks, against which a thread that
+// maps memory waits: a piece takes a tenth of a millisecond at most.
+constexpr size_t kPiece = size_t{64} << 20;
+
+constexpr size_t kMostPages = 1024;  // asked for at once, where pages are asked for
+
+// Relaxed: whoever learns late that the system cannot do it asks once more.
+constinit Atomic<bool> knows_runs{true};
+
+}  // namespace
+
+// Not through libc: there opening and closing are places where a thread may be cancelled.
+Residency::Residency() {
+  const KeepErrno keep;
+  if (!knows_runs.load(memory_order_relaxed)) return;
+  file_ =
+      static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+}
+
+Residency::~Residency() {
+  const KeepErrno keep;
+  if (file_ >= 0) syscall(SYS_close, file_);
+}
+
+void Residency::begin(uintptr_t from, uintptr_t to) {
+  known_ = from;
+  end_ = to;
+  next_ = count_ = 0;
+}
+
+Residency::Bytes Residency::until(uintptr_t limit) {
+  Bytes sum;
+  for (;;) {
+    for (; next_ != count_; ++next_) {
+      Run& run = runs_[next_];
+      if (run.begin >= limit) return sum;
+      const uintptr_t end = least(run.end, limit);
+      sum.resident += end - run.begin;
+      if (run.huge) sum.huge += end - run.begin;
+      run.begin = end;
+      if (end != run.end) return sum;
+    }
+    if (known_ >= least(limit, end_)) return sum;
+    look();
+  }
+}
+
+void Residency::add(uintptr_t begin, uintptr_t end, bool huge) {
+  runs_[count_++] = Run{begin, end, huge};
+}
+
+// Fills runs_, at least one of them or up to the end of a piece.
+void Residency::look() {
+  const KeepErrno keep;
+  next_ = count_ = 0;
+  const uintptr_t end = least(end_, known_ + kPiece);
+  if (file_ < 0 || !look_at_runs(end)) look_at_pages(end);
+}
+
+bool Residency::look_at_runs(uintptr_t end) {
+  ScanRegion regions[kMostRuns];
+  ScanArguments arguments = {};
+  arguments.size = sizeof(arguments);
+  arguments.start = known_;
+  arguments.end = end;
+  arguments.regions = reinterpret_cast<uint64_t>(regions);
+  arguments.region_count = kMostRuns;
+  arguments.inverted = kZeroPage;
+  arguments.all_of = kPresent | kZeroPage;
+  arguments.told = kPresent | kHuge;
+  const int found = ioctl(file_, kScan, &arguments);
+  if (found < 0 || arguments.walk_end <= known_) {
+    if (errno == ENOTTY) knows_runs.store(false, memory_order_relaxed);
+    return false;
+  }
+  for (int i = 0; i < found; ++i) {
+    add(regions[i].start, regions[i].end, (regions[i].categories & kHuge) != 0);
+  }
+  known_ = arguments.walk_end;
+  return true;
+}
+
+void Residency::look_at_pages(uintptr_t end) {
+  const size_t page = page_size();
+  end = least(end, known_ + kMostPages * page);
+  unsigned char pages[kMostPages];
+  if (mincore(reinterpret_cast<void*>(known_), end - known_, pages) != 0) {
+    add(known_, end, false);
+    known_ = end;
+    return;
+  }
+  const size_t count = (end - known_) / page;
+  size_t i = 0;
+  while (i < count && count_ < kMostRuns) {
+    const size_t first = i;
+    const bool resident = (pages[i] & 1) != 0;
+    while (i < count && ((pages[i] & 1) != 0) == resident) ++i;
+    if (resident) add(known_ + first * page, known_ + i * page, false);
+  }
+  known_ += i * page;
+}
+
+}  // namespace loft::os
