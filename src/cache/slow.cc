@@ -121,6 +121,24 @@ void* pop_or_refill(Request request) {
   return object;
 }
 
+// From so many bytes on, calloc looks for an object on pages without memory, which need not be
+// cleared, and of which the program may never touch most. Shorter ones are cleared faster than
+// found.
+constexpr size_t kZeroMin = 4096 + 1;
+
+// nullptr: the ordinary way may find one.
+void* take_zero(Request request) {
+  attention::look_after();
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
+  if (thread == nullptr || thread->heap == nullptr) return nullptr;
+  if (*thread->bins[request.size_class].top != nullptr) return nullptr;
+  const os::Guard guard(thread->heap->lock());
+  void* object = thread->heap->take_zero(request.size_class);
+  if (object != nullptr) thread->heap->note_request(request.size_class, request.asked, 1);
+  return object;
+}
+
 void free_large(Thread* thread, void* p, Entry entry) {
   check_start("free", p, entry);
   Large* object = large::at(entry);
@@ -138,6 +156,9 @@ void* allocate_beyond_table(size_t size) {
 
 void* allocate_zeroed(size_t size) {
   if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, kGranule, true);
+  if (size >= kZeroMin) {
+    if (void* zero = take_zero(request_of(size)); zero != nullptr) return zero;
+  }
   void* object = allocate(size);
   if (LOFT_LIKELY(object != nullptr)) __builtin_memset(object, 0, size);
   return object;

@@ -75,6 +75,28 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
   return taken;
 }
 
+void* Heap::take_zero(SizeClass size_class) {
+  // What has come home is to be used first.
+  if (inbox_.maybe_pending()) return nullptr;
+  Available& available = available_[size_class];
+  if (available.slabs == 0 && !list_new(size_class)) return nullptr;
+  for (List<Slab>& candidates : available.lists) {
+    Slab* slab = candidates.front();
+    if (slab == nullptr) continue;
+    const PageSet gone = slab->gone;
+    void* object = slab->take_zero();
+    if (object == nullptr) return nullptr;
+    ClassCounters& counters = counters_.classes[size_class];
+    counters.charged.add(gone.count_lost(slab->gone));
+    counters.taken.add(1);
+    if (slab->free == 0) unlist(slab);
+    slab->check();
+    rested_.store(false, memory_order_relaxed);
+    return object;
+  }
+  return nullptr;
+}
+
 // Looks for messages that the bounded drain left behind, then for those of heaps whose threads are
 // gone or do not run, then takes new memory.
 unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned wanted) {
@@ -83,12 +105,16 @@ unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned want
     drain(get(options.drain_bytes));
     if (const unsigned taken = take(size_class, slots, wanted); taken != 0) return taken;
   }
+  return list_new(size_class) ? take(size_class, slots, wanted) : 0;
+}
+
+bool Heap::list_new(SizeClass size_class) {
   counters_.helped.add(registry::drain_others());
   Slab* slab = create(size_class);
-  if (slab == nullptr) return 0;
+  if (slab == nullptr) return false;
   counters_.classes[size_class].slabs_created.add(1);
   list(slab, Fullness::kSparser);
-  return take(size_class, slots, wanted);
+  return true;
 }
 
 void Heap::list(Slab* slab, Fullness fullness) {

@@ -69,6 +69,11 @@ class alignas(64) Heap {
   // memory.
   unsigned refill_from_new(SizeClass size_class, void** slots, unsigned wanted);
 
+  // One object of pages without memory, which reads as zero, from the slabs that the next refill
+  // would take from, or from a new one if there are none. nullptr if it has no such object, or
+  // without memory.
+  void* take_zero(SizeClass size_class);
+
   // After a refill that brought `taken` objects, for a request of `asked` bytes.
   void note_request(SizeClass size_class, size_t asked, unsigned taken) {
     counters_.classes[size_class].asked.add(asked * taken);
@@ -120,6 +125,7 @@ class alignas(64) Heap {
   void unlist(Slab* slab);
   void release(Slab* slab);
   void tick();
+  bool list_new(SizeClass size_class);
   Slab* create(SizeClass size_class);
   Slab* create_fresh(SizeClass size_class);
   Slab* take_spare(SizeClass size_class);

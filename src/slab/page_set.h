@@ -37,6 +37,9 @@ class PageSet {
     words_[0] &= ~bits(pages, 0);
     words_[1] &= ~bits(pages, 64);
   }
+  bool has_all(Pages pages) const {
+    return (bits(pages, 0) & ~words_[0]) == 0 && (bits(pages, 64) & ~words_[1]) == 0;
+  }
   bool meets(Pages pages) const {
     return ((words_[0] & bits(pages, 0)) | (words_[1] & bits(pages, 64))) != 0;
   }

@@ -71,6 +71,25 @@ unsigned Slab::take(void** slots, unsigned wanted) {
   return taken;
 }
 
+void* Slab::take_zero() {
+  if (gone.empty()) return nullptr;
+  for (uint64_t words = summary; words != 0; words &= words - 1) {
+    const unsigned word = lowest_bit(words);
+    for (uint64_t left = bits[word]; left != 0; left &= left - 1) {
+      const uint32_t object = word * 64 + lowest_bit(left);
+      const Pages pages = pages_of(object, object);
+      if (!gone.has_all(pages)) continue;
+      bits[word] &= ~(left & -left);
+      if (bits[word] == 0) summary &= ~(uint64_t{1} << word);
+      --free;
+      gone.remove(pages);
+      if (holed) holed = !gone.empty();
+      return reinterpret_cast<void*>(base + size_t{object} * shape().size);
+    }
+  }
+  return nullptr;
+}
+
 void Slab::check_invariants() const {
   unsigned count = 0;
   for (unsigned word = 0; word < shape().words; ++word) {

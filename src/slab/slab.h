@@ -133,6 +133,10 @@ struct alignas(kMetadataUnit) Slab {
   // many.
   unsigned take(void** slots, unsigned wanted);
 
+  // Hands out the lowest free object that lies on pages without memory alone: it reads as zero.
+  // nullptr if there is none.
+  void* take_zero();
+
   // Marks the objects of one bitmap word free. Stops the program if one of them was free already.
   LOFT_ALWAYS_INLINE void put_word(unsigned word, uint64_t freed, unsigned count) {
     const uint64_t before = bits[word];

@@ -1,6 +1,8 @@
 // What loft_purge reaches, and threads that say that they wait.
 #include <gtest/gtest.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -102,6 +104,43 @@ TEST(Idle, WhatAWaitingThreadHasIsOthers) {
   state.store(2);
   state.notify_one();
   thread.join();
+}
+
+// Pages of [p, p + bytes) that have memory.
+size_t resident_pages(char* p, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(p) + page - 1) / page * page;
+  const uintptr_t last = (reinterpret_cast<uintptr_t>(p) + bytes) / page * page;
+  std::vector<unsigned char> pages((last - first) / page);
+  EXPECT_EQ(mincore(reinterpret_cast<void*>(first), last - first, pages.data()), 0);
+  size_t count = 0;
+  for (const unsigned char each : pages) count += each & 1u;
+  return count;
+}
+
+TEST(Calloc, OfPagesWithoutMemoryTouchesNone) {
+  constexpr size_t kBytes = 20'000;
+  constexpr size_t kMany = 400;
+  // On pages that were never used, or that the system has taken back, whoever had them before.
+  for (int round = 0; round < 2; ++round) {
+    loft_unreached_t unreached = {};
+    loft_purge(&unreached);
+    std::vector<char*> objects;
+    size_t resident = 0;
+    for (size_t i = 0; i < kMany; ++i) {
+      auto* p = static_cast<char*>(calloc(1, kBytes));
+      ASSERT_NE(p, nullptr);
+      resident += resident_pages(p, kBytes);
+      objects.push_back(p);
+    }
+    // A few come out of the thread's cache, and every object's ends lie on a neighbour's page.
+    EXPECT_LT(resident, kMany / 4);
+    for (char* p : objects) {
+      for (size_t i = 0; i < kBytes; ++i) ASSERT_EQ(p[i], 0);
+      memset(p, 0x5a, kBytes);
+    }
+    for (char* p : objects) free(p);
+  }
 }
 
 }  // namespace

@@ -141,6 +141,43 @@ TEST_P(HolesTest, ResidentPagesAreUsedFirst) {
   }
 }
 
+TEST_P(HolesTest, ObjectsOnPagesThatAreGoneReadAsZero) {
+  std::sort(objects_.begin(), objects_.end());
+  // Nothing is gone, whatever is free.
+  const size_t half = objects_.size() / 2;
+  for (size_t i = half; i < objects_.size(); ++i) put(objects_[i]);
+  objects_.resize(half);
+  EXPECT_EQ(slab_->take_zero(), nullptr);
+  {
+    Holes(classes_).add(slab_);
+  }
+  std::vector<unsigned> gone;
+  for (unsigned page = 0; page < slab_->pages(); ++page) {
+    if (slab_->gone.has(page)) gone.push_back(page);
+  }
+  unsigned found = 0;
+  while (auto* p = static_cast<char*>(slab_->take_zero())) {
+    EXPECT_EQ(std::count(p, p + shape().size, 0), shape().size);
+    memset(p, 0x5a, shape().size);
+    objects_.push_back(p);
+    ++found;
+    // The next one is not on its pages any more.
+    for (const unsigned page : gone) {
+      if (lives_on(p, page)) {
+        EXPECT_FALSE(slab_->gone.has(page));
+      }
+    }
+  }
+  if (shape().size <= os::page_size()) {
+    EXPECT_EQ(found != 0, !gone.empty());
+  }
+  if (shape().size % os::page_size() == 0) {
+    EXPECT_EQ(found, gone.size() * os::page_size() / shape().size);
+  }
+  slab_->set_list(fullness_of(slab_->free, shape().objects));
+  slab_->check();
+}
+
 TEST_P(HolesTest, LockedPagesStayAndAreNotCalledGone) {
   const size_t bytes = size_t{shape().granules} << kGranuleLog;
   // The sanitizers' own mlock does nothing.
