@@ -18,7 +18,7 @@ namespace {
 // Static: it is for the end of the process, where nobody else writes any more.
 constinit char whole_text[size_t{96} << 10];
 
-unsigned long long as_printed(uint64_t n) { return n; }
+unsigned long long in_xml(uint64_t n) { return n; }
 
 }  // namespace
 
@@ -76,11 +76,10 @@ int write_info_xml(int options, FILE* stream) {
           "<total type=\"mmap\" count=\"0\" size=\"%zu\"/>\n"
           "<system type=\"current\" size=\"%llu\"/>\n"
           "<loft version=\"%s\">\n",
-          info.fordblks, info.arena, info.fordblks, info.hblkhd, as_printed(stats.committed_bytes),
+          info.fordblks, info.arena, info.fordblks, info.hblkhd, in_xml(stats.committed_bytes),
           LOFT_VERSION_STRING);
   for (const Field& field : kFields) {
-    fprintf(stream, "<stat name=\"%s\" value=\"%llu\"/>\n", field.name,
-            as_printed(stats.*field.value));
+    fprintf(stream, "<stat name=\"%s\" value=\"%llu\"/>\n", field.name, in_xml(stats.*field.value));
   }
   fprintf(stream, "</loft>\n</malloc>\n");
   return 0;
