@@ -101,8 +101,11 @@ int check(Model& model) {
       for (const Model::Batch& batch : model.batches) {
         if (batch.slab != kNoSlab) expected.insert(batch.slab);
       }
+      unsigned long sent_objects = 0;
+      for (const loft::Counter& of_class : self->counters.batch_objects)
+        sent_objects += of_class.get();
       wrong = open != expected || self->counters.batches_sent.get() != model.sent ||
-              self->counters.batch_objects.get() != model.sent_objects;
+              sent_objects != model.sent_objects;
     }
   }).join();
   if (wrong != 0) {
