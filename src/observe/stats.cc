@@ -55,10 +55,10 @@ loft_class_stats_t Stats::row_of_class(SizeClass c) const {
   row.in_flight_bytes = flying * size;
   const size_t live = row.live_objects * size;
   if (row.live_objects != 0) {
-    // As the average request. In floating point: a product of the two may need more than 64 bits.
-    const double share = static_cast<double>(row.live_objects) / static_cast<double>(books.taken);
-    const double asked = share * static_cast<double>(books.asked);
-    row.live_bytes = least(live, static_cast<size_t>(asked + 0.5));
+    // As the average request. The product may need more than 64 bits.
+    __extension__ using Wide = unsigned __int128;
+    const Wide asked = Wide{row.live_objects} * books.asked + books.taken / 2;
+    row.live_bytes = least(live, static_cast<size_t>(asked / books.taken));
   }
   row.rounding_bytes = live - row.live_bytes;
 
