@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/surface.h"
+#include "cache/allocate.h"
 #include "cache/attention.h"
 #include "heap/user_heap.h"
 #include "loft/loft.h"
@@ -31,7 +32,11 @@ void* allocate_in(const char* call, loft_heap_t* handle, size_t size, size_t ali
   UserHeap& heap = checked_heap(call, handle);
   attention::look_after();
   void* p = heap.allocate(size, alignment, zeroed);
-  return LOFT_LIKELY(p != nullptr) ? p : os::out_of_memory();
+  if (LOFT_LIKELY(p != nullptr)) return p;
+  if (heap.over_region()) return os::out_of_memory();
+  make_way();
+  p = heap.allocate(size, alignment, zeroed);
+  return p != nullptr ? p : refuse(size);
 }
 
 // Whatever is free may have to go back some time: the keeper must be awake for it.
@@ -92,7 +97,12 @@ void* loft_heap_realloc(loft_heap_t* heap, void* object, size_t size) noexcept {
     loft::free_in(kCall, heap, object);
     return nullptr;
   }
-  void* p = loft::checked_heap(kCall, heap).reallocate(kCall, object, size);
+  loft::UserHeap& checked = loft::checked_heap(kCall, heap);
+  void* p = checked.reallocate(kCall, object, size);
+  if (p == nullptr && !checked.over_region()) {
+    loft::make_way();
+    p = checked.reallocate(kCall, object, size);
+  }
   loft::attention::raise();
   return p != nullptr ? p : loft::os::out_of_memory();
 }

@@ -90,6 +90,11 @@ void* allocate_aligned(size_t alignment, size_t size);
 void* reallocate(void* p, size_t size);  // p != nullptr, size > 0; keeps p when it fails
 size_t usable_size(const void* p);       // 0 for nullptr
 
+// For an allocation that found no memory: lets go of what nobody uses and may be in its way; and,
+// if that was no help, says that `bytes` bytes are refused. nullptr and ENOMEM.
+void make_way();
+void* refuse(size_t bytes);
+
 // Sends home and gives back what can be reached from this thread. Bytes given to the system,
 // keeping about `pad` bytes of free spans.
 size_t trim(size_t pad);

@@ -2,6 +2,7 @@
 
 #include "base/options.h"
 #include "space/limits.h"
+#include "space/span.h"
 
 namespace loft::large_cache {
 
@@ -40,6 +41,8 @@ void* take(Thread* thread, size_t bytes, size_t asked) {
   for (unsigned place = 0; place < kLargePlaces; ++place) {
     Large* object = cache.kept[place];
     if (object == nullptr || object->granules != large::granules_for(bytes)) continue;
+    // Longer than it was, and over the hard limit by that.
+    if (LOFT_UNLIKELY(!span::recount(object->bytes, bytes))) continue;
     empty(thread, place);
     // The next one kept comes here: a program with one buffer stays with one place.
     cache.last = place + kLargePlaces - 1;

@@ -38,9 +38,14 @@ void* reallocate(void* p, size_t size) {
   const Entry entry = checked_entry("realloc", p);
   if (entry.bin() == kNothing) return os::out_of_memory();
   if (entry.bin() == kExtent) {
-    void* resized = UserHeap::reallocate("realloc", Shard::extent_at(entry), p, size);
+    Extent* extent = Shard::extent_at(entry);
+    void* resized = UserHeap::reallocate("realloc", extent, p, size);
+    if (LOFT_UNLIKELY(resized == nullptr)) {
+      make_way();
+      resized = UserHeap::reallocate("realloc", extent, p, size);
+    }
     attention::raise();
-    return resized != nullptr ? resized : os::out_of_memory();
+    return resized != nullptr ? resized : refuse(size);
   }
   check_start("realloc", p, entry);
   if (entry.bin() != kLarge) {

@@ -50,19 +50,13 @@ size_t let_go_others() {
       heap->lock().unlock();
     }
   }
-  return given_back;
+  return given_back + UserHeap::give_back_all();
 }
 
 // What nobody uses may be in the way of what the thread wants.
-void make_way(Thread* thread) {
+void let_go_of_all(Thread* thread) {
   let_go(thread);
   let_go_others();
-}
-
-// There is no memory for `bytes` bytes.
-LOFT_COLD void* refuse(size_t bytes) {
-  limits::note_refusal(span::committed(), bytes);
-  return os::out_of_memory();
 }
 
 Request request_of(size_t size) { return {class_of(size), static_cast<uint32_t>(size)}; }
@@ -77,7 +71,7 @@ void* allocate_class(Request request) {
     if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
     object = bins::refill(thread, request);
     if (LOFT_UNLIKELY(object == nullptr)) {
-      make_way(thread);
+      let_go_of_all(thread);
       object = bins::refill(thread, request);
     }
   } else if (Heap* heap = lifecycle::shared_heap(); heap != nullptr) {
@@ -104,7 +98,7 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   }
   void* object = large::allocate(size, alignment, zeroed);
   if (LOFT_UNLIKELY(object == nullptr && thread != nullptr)) {
-    make_way(thread);
+    let_go_of_all(thread);
     object = large::allocate(size, alignment, zeroed);
   }
   return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
@@ -146,6 +140,16 @@ void free_large(Thread* thread, void* p, Entry entry) {
 }
 
 }  // namespace
+
+LOFT_COLD void make_way() {
+  const lifecycle::SlowPath slow;
+  if (slow.thread() != nullptr) let_go_of_all(slow.thread());
+}
+
+LOFT_COLD void* refuse(size_t bytes) {
+  limits::note_refusal(span::committed(), bytes);
+  return os::out_of_memory();
+}
 
 void* allocate_from_empty(size_t size) { return allocate_class(request_of(most<size_t>(size, 1))); }
 
@@ -237,7 +241,7 @@ size_t trim(size_t pad) {
     given_back += let_go(thread);
     batch_cache::send_all(thread);
   }
-  return given_back + let_go_others() + UserHeap::give_back_all() + span::purge(pad);
+  return given_back + let_go_others() + span::purge(pad);
 }
 
 }  // namespace loft

@@ -257,6 +257,10 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
     const Entry entry = pagemap.of(*objects);
     if (LOFT_UNLIKELY(entry.owner() != id_)) break;
     Slab* const slab = slab::at(entry);
+    // Freed twice, and the slab was cut anew in between: its bitmap is another one.
+    if (LOFT_UNLIKELY(slab->size_class != size_class)) {
+      slab::report_misuse("double free of", *objects, slab);
+    }
     const uintptr_t base = slab->base;
     const size_t bytes = size_t{shape.granules} << kGranuleLog;
     void** const first_of_slab = objects;

@@ -132,6 +132,12 @@ void* UserHeap::allocate(size_t size, size_t alignment, bool zeroed) {
     Shard& shard = lock_one();
     p = shard.allocate(size, alignment);
     shard.lock().unlock();
+    // No memory: there may be room in another one.
+    for (unsigned i = 0; LOFT_UNLIKELY(p == nullptr) && i < shard_count(); ++i) {
+      if (shards_[i] == &shard) continue;
+      const os::Guard guard(shards_[i]->lock());
+      p = shards_[i]->allocate(size, alignment);
+    }
   }
   if (p != nullptr && zeroed && !zero) __builtin_memset(p, 0, size);
   return p;
@@ -165,7 +171,7 @@ Extent* UserHeap::extent_of(const void* p) const {
   Extent* extent = Shard::extent_at(entry);
   const Shard* owner = __atomic_load_n(&extent->owner, __ATOMIC_RELAXED);
   for (unsigned i = 0; i < shard_count(); ++i) {
-    if (shards_[i] == owner) return extent;
+    if (shards_[i] == owner && extent->covers(p)) return extent;
   }
   return nullptr;
 }

@@ -33,6 +33,7 @@ class alignas(64) UserHeap {
 
   // `call` is what a report of misuse speaks of. Without memory nullptr, and `p` stays as it was.
   void* reallocate(const char* call, void* p, size_t size);
+  bool over_region() const { return region_ != nullptr; }
   void free(const char* call, void* p);
   size_t usable_size(const char* call, const void* p) const;
 

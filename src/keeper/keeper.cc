@@ -35,8 +35,10 @@ uint64_t tick_ns() {
   return most<uint64_t>(limits::tight() ? least<uint64_t>(tick / 5, 100) : tick, 10) * kMillisecond;
 }
 
-void look_at_group(os::GroupReader& reader) {
+// `again`: it is looked at again soon. What is used at one moment would else be believed for ever.
+void look_at_group(os::GroupReader& reader, bool again) {
   os::Group group = reader.read();
+  if (!again) group.used = 0;
   if (const size_t here = os::processors(); here != 0) {
     group.processors = least(group.processors, here);
   }
@@ -78,7 +80,7 @@ bool look_around(bool at_threads) {
   for (;;) {
     if (own_files && get(options.cgroup) != kGroupOff && os::now_ns() - watched >= kWatch) {
       watched = os::now_ns();
-      look_at_group(group);
+      look_at_group(group, true);
     }
     os::wait_on_word_for(&state, attention::kTicking, least(tick_ns(), kWatch));
     const uint64_t now = os::now_ns();
@@ -135,7 +137,7 @@ void look_at_group_now() {
   const bool kept = get(options.keeper) != 0 && get(options.decay_ms) != 0;
   if (use == kGroupOff || (use == kGroupSoft && kept)) return;
   os::GroupReader reader;
-  look_at_group(reader);
+  look_at_group(reader, false);
 }
 
 // The keeper is not among the threads that a child has; the next slow path may start one there.

@@ -140,7 +140,6 @@ void release(Large* object) {
 }
 
 void use_again(Large* object, size_t bytes, size_t asked) {
-  span::recount(object->bytes, bytes);
   account(object->bytes, bytes);
   object->bytes = bytes;
   object->asked = asked;

@@ -226,6 +226,34 @@ TEST(HardLimit, FreeMemoryOfAnyKindGivesWay) {
 }
 
 // The other thread has freed nearly all of it, and is busy with other things.
+TEST(HardLimit, FreeMemoryGivesWayToHeapsOfTheProgramsOwnAndTheirsToOthers) {
+  const HardLimit limit(24 * kMiB);
+  loft_heap_t* heap = loft_heap_create();
+  ASSERT_NE(heap, nullptr);
+  for (int round = 0; round < 3; ++round) {
+    {
+      Chain plain;
+      while (stats().committed_bytes < limit.bytes() - 2 * kMiB)
+        ASSERT_TRUE(plain.add(malloc(500)));
+    }
+    // What was freed there is in slabs and caches still.
+    std::vector<void*> own;
+    for (size_t bytes = 0; bytes < 16 * kMiB; bytes += 4000) {
+      own.push_back(loft_heap_malloc(heap, 4000));
+      ASSERT_NE(own.back(), nullptr) << bytes;
+    }
+    for (void* p : own) loft_heap_free(heap, p);
+    void* large = malloc(16 * kMiB);
+    EXPECT_NE(large, nullptr);
+    free(large);
+  }
+  const unsigned long refusals = stats().hard_limit_refusals;
+  EXPECT_EQ(loft_heap_malloc(heap, 64 * kMiB), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  EXPECT_EQ(stats().hard_limit_refusals, refusals + 1);
+  loft_heap_destroy(heap);
+}
+
 TEST(HardLimit, WhatWasSentToAnotherThreadGivesWay) {
   const HardLimit limit(32 * kMiB);
   Chain chain;

@@ -286,6 +286,24 @@ TEST_F(HeapTest, SpareSlabsServeTheirOwnClassAsTheyAreAndOthersCutAnew) {
   heap_->check();
 }
 
+TEST_F(HeapTest, ADoubleFreeIsFoundAfterTheSlabWasCutAnew) {
+  const SizeClass small = class_of(16);
+  const std::vector<void*> objects = take(small, 4096 * 2);
+  put(objects);
+  const std::vector<void*> large = take(class_of(1024), 64);
+  void* late = nullptr;
+  for (void* p : objects) {
+    if (slab_of(p)->size_class != small) late = p;
+  }
+  ASSERT_NE(late, nullptr);
+  const auto put_again = [&] {
+    const os::Guard guard(heap_->lock());
+    heap_->put_back(small, &late, &late + 1);
+  };
+  EXPECT_DEATH(put_again(), "double free of");
+  put(large);
+}
+
 TEST_F(HeapTest, ReceivesBitmaps) {
   std::mt19937 random(11);
   for (const size_t size : {16, 48, 64, 1024, 8192, 32768}) {
