@@ -99,12 +99,13 @@ void* loft_heap_realloc(loft_heap_t* heap, void* object, size_t size) noexcept {
   }
   loft::UserHeap& checked = loft::checked_heap(kCall, heap);
   void* p = checked.reallocate(kCall, object, size);
-  if (p == nullptr && !checked.over_region()) {
-    loft::make_way();
-    p = checked.reallocate(kCall, object, size);
-  }
   loft::attention::raise();
-  return p != nullptr ? p : loft::os::out_of_memory();
+  if (LOFT_LIKELY(p != nullptr)) return p;
+  // Of a foreign object, which was reported, nothing more is to be had.
+  if (checked.over_region() || !checked.contains(object)) return loft::os::out_of_memory();
+  loft::make_way();
+  p = checked.reallocate(kCall, object, size);
+  return p != nullptr ? p : loft::refuse(size);
 }
 
 void loft_heap_free(loft_heap_t* heap, void* object) noexcept {

@@ -99,8 +99,14 @@ Extent* Shard::cover(uintptr_t base, size_t units) {
 
 bool Shard::grow(size_t size) {
   const size_t ahead = round_down(counters_.extent_bytes.get() / 2, kGranule);
-  const size_t bytes = most(round_up(size, kGranule), clamp(ahead, kGranule, kLongestExtent));
-  const span::Range range = span::acquire(bytes >> kGranuleLog, kGranule);
+  const size_t needed = round_up(size, kGranule);
+  size_t bytes = most(needed, clamp(ahead, kGranule, kLongestExtent));
+  span::Range range = span::acquire(bytes >> kGranuleLog, kGranule);
+  // Near a limit there may be memory for this object, and not for those to come.
+  if (range.base == 0 && bytes != needed) {
+    bytes = needed;
+    range = span::acquire(bytes >> kGranuleLog, kGranule);
+  }
   if (range.base == 0) return false;
   Extent* extent = make_extent(range.base, bytes >> kUnitLog, !range.zero);
   if (extent == nullptr) {

@@ -254,6 +254,26 @@ TEST(HardLimit, FreeMemoryGivesWayToHeapsOfTheProgramsOwnAndTheirsToOthers) {
   loft_heap_destroy(heap);
 }
 
+// They take memory for what is to come, too; that must not refuse what is asked for now.
+TEST(HardLimit, HeapsOfTheProgramsOwnGrowUpToIt) {
+  const HardLimit limit(4 * kMiB);
+  loft_heap_t* heap = loft_heap_create();
+  ASSERT_NE(heap, nullptr);
+  size_t count = 0;
+  void* last = nullptr;
+  for (void* p = nullptr; (p = loft_heap_malloc(heap, 3000)) != nullptr; ++count) last = p;
+  const loft_stats_t s = stats();
+  errno = 0;
+  void* longer = loft_heap_realloc(heap, last, 5 * kMiB);
+  const int error = errno;
+  loft_heap_destroy(heap);
+  EXPECT_GE(s.committed_bytes, limit.bytes() - 128 * 1024);
+  EXPECT_GE(count * 3000, 3 * kMiB);
+  EXPECT_EQ(longer, nullptr);
+  EXPECT_EQ(error, ENOMEM);
+  EXPECT_EQ(stats().hard_limit_refusals, s.hard_limit_refusals + 1);
+}
+
 TEST(HardLimit, WhatWasSentToAnotherThreadGivesWay) {
   const HardLimit limit(32 * kMiB);
   Chain chain;
