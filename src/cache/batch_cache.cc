@@ -194,11 +194,8 @@ void send_single(void* p, Entry entry) {
   const uint32_t index = slab->object_starting_at(p);
   if (index == Slab::kNoObject) report_bad_batch_add(p);
   auto* message = static_cast<Message*>(p);
-  const unsigned count =
-      least<unsigned>(slab->shape().carrier_words, slab->shape().words - index / 64);
-  for (unsigned i = 0; i < count; ++i) message->words()[i] = 0;
   message->words()[0] = uint64_t{1} << index % 64;
-  message->link.store(end_link(bitmap_tag(index / 64)), memory_order_relaxed);
+  message->link.store(end_link(bitmap_tag(index / 64, 1)), memory_order_relaxed);
   singles[slab->size_class].fetch_add(1, memory_order_relaxed);
   deliver({message, message});
 }

@@ -116,7 +116,7 @@ class alignas(64) Heap {
     unsigned long messages = 0;
     size_t bytes = 0;
   };
-  void receive_bitmap(Message* message, unsigned first_word, Slab* slab, Received& received);
+  void receive_bitmap(Message* message, Tag tag, Slab* slab, Received& received);
   void receive_records(Message* message, unsigned count, Received& received);
   void settle(Slab* slab);
   void relist(Slab* slab);

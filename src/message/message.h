@@ -2,13 +2,14 @@
 // touches no other freed object (a batch costs the same however many objects it carries:
 // ISMM'24 3.2). Its payload has one of two forms:
 //
-//   bitmap    a piece of the bitmap of the carrier's slab: as many words as fit behind the link, no
-//             more than the slab has left. For a batch that is dense.
+//   bitmap    a piece of the bitmap of the carrier's slab, for a batch that is dense. It may go on
+//             into the objects behind the carrier that are freed with it.
 //   records   {slab, word, bits} for any slabs of one owner. For batches of a few objects, of which
 //             one carrier then brings home many: what a message costs is the way of its cache line
 //             from core to core.
 //
-//   link      next message, 48 bits | tag, 16 bits: form and first word, or form and record count
+//   link      next message, 48 bits | tag, 16 bits: form, and first word and number of words, or
+//             number of records
 //
 // The carrier's own bit is among the payload; with records, among the first ones, of its own batch.
 // Which owner it is for follows from the carrier's address.
@@ -19,6 +20,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "slab/geometry.h"
 
 namespace loft {
 
@@ -47,10 +49,15 @@ inline Message* next_in(uint64_t link) {
 using Tag = uint16_t;
 
 constexpr Tag kRecordsForm = 0x8000;
-constexpr Tag bitmap_tag(unsigned first_word) { return static_cast<Tag>(first_word); }
+constexpr unsigned kFirstWordBits = highest_bit(kMaxWords);
+static_assert(is_power_of_two(kMaxWords) && kMaxWords << kFirstWordBits < kRecordsForm);
+constexpr Tag bitmap_tag(unsigned first_word, unsigned words) {
+  return static_cast<Tag>(words << kFirstWordBits | first_word);
+}
 constexpr Tag records_tag(unsigned count) { return static_cast<Tag>(kRecordsForm | count); }
 constexpr bool has_records(Tag tag) { return (tag & kRecordsForm) != 0; }
-constexpr unsigned first_word_in(Tag tag) { return tag; }
+constexpr unsigned first_word_in(Tag tag) { return tag & ((1u << kFirstWordBits) - 1); }
+constexpr unsigned word_count_in(Tag tag) { return tag >> kFirstWordBits; }
 constexpr unsigned record_count_in(Tag tag) { return tag & ~unsigned{kRecordsForm}; }
 
 constexpr Tag tag_in(uint64_t link) { return static_cast<Tag>(link >> kLinkPointerBits); }

@@ -142,18 +142,17 @@ std::function<void()> producer(unsigned heap, unsigned first, unsigned count) {
   return [=] { world().inboxes[heap].push(write_chain(heap, first, count)); };
 }
 
-// A batch of 64-byte objects.
-constexpr uint64_t kPacked[] = {0x8000000000000001, 0, 0, 2, 0, 0, 0, 0, 0, 0x30};
+// A batch of 64-byte objects, none of them beside another: it takes two messages.
+constexpr uint64_t kPacked[] = {0x8000000000000001, 0, 0, 2, 0, 0, 0, 0, 0, 0x50};
 
 // Takes in what was packed, as Heap does.
 void take_words(size_t budget) {
   world().inboxes[0].drain(
       budget, [](const Message*) {},
       [](Message* message, Tag tag) -> size_t {
-        const Geometry& shape = geometry(class_of(64));
         model::plain_read(message->words());
         const unsigned first = first_word_in(tag);
-        const unsigned end = least<unsigned>(first + shape.carrier_words, shape.words);
+        const unsigned end = first + word_count_in(tag);
         for (unsigned word = first; word < end; ++word) {
           const uint64_t freed = message->words()[word - first];
           model::check((world().words[word] & freed) == 0, "an object came home twice");

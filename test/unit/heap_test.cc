@@ -304,6 +304,60 @@ TEST_F(HeapTest, ADoubleFreeIsFoundAfterTheSlabWasCutAnew) {
   put(large);
 }
 
+TEST_F(HeapTest, NeighboursComeBackTogether) {
+  std::mt19937 random(23);
+  for (const size_t size : {16, 48, 112, 1024, 4096}) {
+    const SizeClass c = class_of(size);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<void*> objects = take(c, 3 * geometry(c).objects / 2);
+      std::sort(objects.begin(), objects.end());
+      std::vector<std::vector<void*>> pieces;
+      for (size_t at = 0; at < objects.size();) {
+        const size_t length = std::min<size_t>(objects.size() - at, 1 + random() % 200);
+        auto& piece = pieces.emplace_back(objects.begin() + static_cast<ptrdiff_t>(at),
+                                          objects.begin() + static_cast<ptrdiff_t>(at + length));
+        if (random() % 2 == 0) std::reverse(piece.begin(), piece.end());
+        at += length;
+      }
+      std::shuffle(pieces.begin(), pieces.end(), random);
+      objects.clear();
+      for (const auto& piece : pieces) objects.insert(objects.end(), piece.begin(), piece.end());
+      const os::Guard guard(heap_->lock());
+      EXPECT_EQ(heap_->put_back(c, objects.data(), objects.data() + objects.size()),
+                objects.data() + objects.size());
+      heap_->check();
+    }
+    EXPECT_EQ(held_here(), 0u) << size;
+  }
+}
+
+TEST_F(HeapTest, WhatIsWrongInARunIsNamed) {
+  const SizeClass c = class_of(48);
+  std::vector<void*> objects = take(c, geometry(c).objects);
+  std::sort(objects.begin(), objects.end());
+  const auto give = [&](std::vector<void*> what) {
+    const os::Guard guard(heap_->lock());
+    heap_->put_back(c, what.data(), what.data() + what.size());
+  };
+  give({objects[70]});
+  // A death test runs in a process of its own, with slabs elsewhere.
+  const auto line = [](const char* what, const void* p) {
+    char text[100];
+    snprintf(text, sizeof text, "%s 0x[0-9a-f]+%04zx", what, number(p) % kGranule);
+    return std::string(text);
+  };
+  EXPECT_DEATH(give({objects[68], objects[69], objects[70], objects[71]}),
+               line("double free of", objects[70]));
+  EXPECT_DEATH(give({objects[71], objects[70], objects[69]}), line("double free of", objects[70]));
+  // Behind the last object there is room, but no object.
+  auto* const behind = static_cast<char*>(objects.back()) + 48;
+  ASSERT_EQ(slab_of(behind), slab_of(objects.back()));
+  EXPECT_DEATH(give({objects.end()[-2], objects.back(), behind}),
+               line("free of an interior pointer", behind));
+  objects.erase(objects.begin() + 70);
+  put(objects);
+}
+
 TEST_F(HeapTest, ReceivesBitmaps) {
   std::mt19937 random(11);
   for (const size_t size : {16, 48, 64, 1024, 8192, 32768}) {
@@ -458,13 +512,17 @@ TEST_F(HeapDeathTest, DamagedBitmaps) {
   const std::string line = "write after free: damaged message in 0x[0-9a-f]+: slab 0x";
   Message* message = packed({objects[0], objects[1]}).front();
   // A word that the slab has not, no object at all, objects behind the last.
-  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(22))), receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(22, 1))), receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(0, 23))), receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(0, 0))), receive(message)), line);
   EXPECT_DEATH((message->words()[0] = 0, receive(message)), line);
-  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(21))),
+  // More words than what was freed with the carrier has room for.
+  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(0, 12))), receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(21, 1))),
                 message->words()[0] = uint64_t{1} << 63, receive(message)),
                line);
-  EXPECT_DEATH((message->words()[0] = ~uint64_t{0} << 8, message->words()[3] = ~uint64_t{0},
-                receive(message)),
+  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(0, 4))), message->words()[1] = 0,
+                message->words()[2] = 0, message->words()[3] = ~uint64_t{0}, receive(message)),
                "double free of 0x[0-9a-f]+: slab 0x[0-9a-f]+, size class 48 bytes");
   receive(message);
   put({objects.begin() + 2, objects.end()});

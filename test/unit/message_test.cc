@@ -47,10 +47,14 @@ unsigned expect_round_trip(const Geometry& shape, const Arena& arena, const Bitm
     const unsigned first = first_word_in(tag_in(link));
     const uint64_t offset = number(message) - arena.base();
     EXPECT_EQ(offset % shape.size, 0u);
-    const uint64_t carrier = offset / shape.size;
-    EXPECT_EQ(carrier / 64, first);
-    EXPECT_NE(message->words()[0] >> carrier % 64 & 1, 0u) << "the carrier is freed too";
-    for (unsigned i = 0; i < shape.carrier_words && first + i < shape.words; ++i) {
+    const unsigned count = word_count_in(tag_in(link));
+    EXPECT_LE(first + count, shape.words);
+    const uint64_t end = offset + sizeof(Message) + count * sizeof(uint64_t);
+    for (uint64_t carrier = offset / shape.size; carrier * shape.size < end; ++carrier) {
+      EXPECT_NE(freed[carrier / 64] >> carrier % 64 & 1, 0u) << "what carries is freed too";
+      EXPECT_LT(carrier / 64 - first, count) << "and with this very message";
+    }
+    for (unsigned i = 0; i < count; ++i) {
       EXPECT_EQ(received[first + i] & message->words()[i], 0u) << "sent twice";
       received[first + i] |= message->words()[i];
     }
@@ -94,16 +98,48 @@ TEST(Pack, OneCarrierOf64BytesBringsHome448Objects) {
   Bitmap freed(shape.words, 0);
   for (unsigned word = 4; word < 11; ++word) freed[word] = ~uint64_t{0};
   EXPECT_EQ(expect_round_trip(shape, arena, freed), 1u);
+  // An eighth word needs a second object: beside the first, or elsewhere.
   freed[11] = 1;
+  EXPECT_EQ(expect_round_trip(shape, arena, freed), 1u);
+  for (uint64_t& word : freed) word &= 0x5555555555555555;
   EXPECT_EQ(expect_round_trip(shape, arena, freed), 2u);
 }
 
-TEST(Pack, SixteenBytesCarryOneWord) {
+TEST(Pack, SixteenBytesCarryOneWordAlone) {
   const Geometry& shape = geometry(class_of(16));
   ASSERT_EQ(shape.carrier_words, 1);
   const Arena arena(shape);
-  EXPECT_EQ(expect_round_trip(shape, arena, Bitmap(shape.words, ~uint64_t{0})), shape.words);
+  // Every other object: none of them has a neighbour.
+  EXPECT_EQ(expect_round_trip(shape, arena, Bitmap(shape.words, 0x5555555555555555)), shape.words);
   EXPECT_EQ(expect_round_trip(shape, arena, Bitmap(shape.words, 0)), 0u);
+}
+
+TEST(Pack, NeighboursCarryTogether) {
+  const Geometry& shape = geometry(class_of(16));
+  const Arena arena(shape);
+  EXPECT_EQ(expect_round_trip(shape, arena, Bitmap(shape.words, ~uint64_t{0})), 1u);
+  // Sixteen words want 136 bytes: nine objects in a row, eight are too few.
+  for (const unsigned neighbours : {8u, 9u}) {
+    Bitmap freed(shape.words, 0);
+    for (unsigned word = 3; word < 19; ++word) freed[word] = 1;
+    freed[7] |= ((uint64_t{1} << neighbours) - 1) << 40;
+    EXPECT_EQ(expect_round_trip(shape, arena, freed), neighbours == 9 ? 1u : 16u);
+  }
+}
+
+TEST(Pack, RunsOfSetBits) {
+  std::mt19937_64 random(8);
+  for (int round = 0; round < 1000; ++round) {
+    const uint64_t word = random() | random();
+    for (unsigned length = 1; length <= 64; ++length) {
+      uint64_t expected = 0;
+      for (unsigned at = 0; at + length <= 64; ++at) {
+        const uint64_t run = ~uint64_t{0} >> (64 - length) << at;
+        if ((word & run) == run) expected |= uint64_t{1} << at;
+      }
+      ASSERT_EQ(starts_of_runs(word, length), expected) << word << " " << length;
+    }
+  }
 }
 
 TEST(Pack, WholeSlabsOfLargeObjectsFitOneMessage) {
@@ -155,10 +191,12 @@ TEST(Records, CapacityStaysInsideTheCarrier) {
 
 TEST(Tags, BothFormsRoundTrip) {
   for (unsigned n = 0; n < kMaxWords; ++n) {
-    EXPECT_FALSE(has_records(bitmap_tag(n)));
-    EXPECT_EQ(first_word_in(bitmap_tag(n)), n);
-    EXPECT_EQ(tag_in(end_link(bitmap_tag(n))), bitmap_tag(n));
-    EXPECT_EQ(next_in(end_link(bitmap_tag(n))), nullptr);
+    const Tag tag = bitmap_tag(n, kMaxWords - n);
+    EXPECT_FALSE(has_records(tag));
+    EXPECT_EQ(first_word_in(tag), n);
+    EXPECT_EQ(word_count_in(tag), kMaxWords - n);
+    EXPECT_EQ(tag_in(end_link(tag)), tag);
+    EXPECT_EQ(next_in(end_link(tag)), nullptr);
   }
   for (unsigned n = 1; n <= kMaxRecords; ++n) {
     EXPECT_TRUE(has_records(records_tag(n)));
