@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/peek.h"
 #include "cache/batch_cache.h"
+#include "cache/depot.h"
 #include "cache/large_cache.h"
 #include "os/fault.h"
 #include "slab/slab.h"
@@ -13,11 +14,15 @@ namespace loft::bins {
 
 namespace {
 
-// What one class may hold in one cache. A program whose stock of an object swings by 1000 needs
-// room for more than that, because a refill brings more than was wanted: with 1023 slots each swing
-// met one flush and one refill and took 1.3 times as long; with 64 entries, 1.5 times.
+// What the array of one class may hold in one cache.
 constexpr size_t kClassBytes = 256 * 1024;
 constexpr unsigned kMaxCapacity = kMostSlots - 1;
+// And what full arrays may besides, where they have as many slots as any. A program whose stock of
+// an object swings by 1000 needs room for more than that, because a refill brings more than was
+// wanted: with 1023 slots alone each swing met one flush and one refill and took 1.3 times as long;
+// with 64 entries, 1.5 times. threadtest frees 30 000 objects of 16 bytes before it allocates the
+// next.
+constexpr size_t kDepotBytes = 512 * 1024;
 constexpr unsigned kMinCapacity = 3;
 constexpr size_t kFirstBytes = 2048;  // a small process keeps its arrays within a few lines
 // What a stream of allocations may grow a bin to, whichever is more. Each further doubling saves a
@@ -29,7 +34,8 @@ constexpr unsigned kStreak = 2;         // refills in a row that make a stream
 constexpr uint8_t kWatchedPushes = 32;  // a bin's first pushes are checked one by one
 constexpr uint8_t kReviewEvery = 64;  // refills; a round of all bins takes kSizeClasses times that
 constexpr uint8_t kTightReviewEvery = 8;  // where memory is tight (space/limits.h)
-constexpr size_t kTightShare = 16;        // and then this part of the budget is all there is
+constexpr size_t kTightShare =
+    16;  // where memory is tight, this part of the budget is all there is
 
 // 2^k - 1 for some k: with the null slot, the array fills whole cache lines.
 constexpr unsigned capacity_below(size_t objects) {
@@ -132,6 +138,26 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
   bin.top = state.slots + rest;
 }
 
+constexpr unsigned kAllOfIt = ~0u;
+
+// Gives the objects of up to `most` stashed arrays back. Under the heap's lock.
+template <class GiveForeign>
+void empty_depot(Thread* thread, SizeClass size_class, unsigned most, GiveForeign&& give_foreign) {
+  for (; most != 0; --most) {
+    void** const slots = depot::remove(thread, size_class);
+    if (slots == nullptr) return;
+    give_back(thread, size_class, slots + 1, slots + kMostSlots, give_foreign);
+    depot::keep(thread, slots);
+  }
+}
+
+void flush_depot(Thread* thread, SizeClass size_class, unsigned most) {
+  thread->counters.flushes.add(1);
+  const os::Guard guard(thread->heap->lock());
+  empty_depot(thread, size_class, most,
+              [&](void* p, Entry entry) { batch_cache::add(thread, p, entry); });
+}
+
 void release_array(Thread* thread, SizeClass size_class) {
   const BinState state = thread->states[size_class];
   const bool in_order = state.slots != nullptr && whole(thread->bins[size_class], state);
@@ -150,14 +176,30 @@ void shrink(Thread* thread, SizeClass size_class) {
   if (thread->capacity_bytes <= budget()) return;
   const BinState& state = thread->states[size_class];
   if (state.capacity <= first_capacity(size_class)) return;
+  if (state.depot != nullptr) flush_depot(thread, size_class, kAllOfIt);
   if (const unsigned objects = count(thread->bins[size_class], state); objects != 0) {
     flush(thread, size_class, objects);
   }
   release_array(thread, size_class);
+  depot::release_spares(thread);
+}
+
+// Swaps a full array of the largest size for an empty one, if one more may be stashed.
+bool stash(Thread* thread, SizeClass size_class, bool alternating) {
+  BinState& state = thread->states[size_class];
+  const size_t bytes = kMaxCapacity * class_size(size_class);
+  if (alternating) {
+    const size_t most = least<size_t>(size_t{2} * state.most_stashed + 1, kDepotBytes / bytes);
+    state.most_stashed = static_cast<uint16_t>(most);
+  }
+  // A part of the budget is left for bins that begin.
+  return state.stashed < state.most_stashed && thread->capacity_bytes + bytes <= budget() / 4 * 3 &&
+         depot::stash(thread, size_class);
 }
 
 // Room for one more object in a full bin: by growing it if it was refilled since it was last full,
-// otherwise by giving the older half back. False if there is no memory for a first array.
+// then by stashing its array, otherwise by giving the older half back. False if there is no memory
+// for a first array.
 bool make_room(Thread* thread, SizeClass size_class) {
   BinState& state = thread->states[size_class];
   const bool alternating = state.last == SlowEvent::kRefill;
@@ -165,6 +207,7 @@ bool make_room(Thread* thread, SizeClass size_class) {
   state.last = SlowEvent::kFlush;
   if ((state.capacity == 0 || alternating) && grow(thread, size_class)) return true;
   if (state.capacity == 0) return false;
+  if (state.capacity == kMaxCapacity && stash(thread, size_class, alternating)) return true;
   flush(thread, size_class, (state.capacity + 1u) / 2);
   return true;
 }
@@ -183,17 +226,25 @@ void check_push(Heap* heap, const Bin& bin, const BinState& state, void* p) {
   if (twice) slab::report_misuse("double free of", p, slab);
 }
 
-// One bin at a time: if nothing has moved in it since its last review, its objects go back. A busy
-// bin that happens to stand where it stood loses a refill in some thousands.
-void review_one(Thread* thread) {
+// One bin at a time: if nothing has moved in it since its last review, its objects go back, and
+// half of what it needed less of its depot. A busy bin that happens to stand where it stood loses a
+// refill in some thousands. The bin that is just being refilled stands where it always stands then.
+void review_one(Thread* thread, SizeClass refilled) {
   thread->slow_events = 0;
   const SizeClass c = thread->review_next;
   thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
-  if (c == 0) large_cache::review(thread);
+  if (c == 0) {
+    large_cache::review(thread);
+    depot::release_spares(thread);
+  }
   BinState& state = thread->states[c];
   if (state.slots == nullptr) return;
   void** const top = thread->bins[c].top;
-  if (state.seen_at != top) {
+  const bool moved = c == refilled || state.seen_at != top;
+  const unsigned unneeded = moved ? (state.least_stashed + 1u) / 2 : state.stashed;
+  if (unneeded != 0) flush_depot(thread, c, unneeded);
+  state.least_stashed = state.stashed;
+  if (moved) {
     state.seen_at = top;
     return;
   }
@@ -240,24 +291,29 @@ void* refill(Thread* thread, Request request) {
   const SizeClass size_class = request.size_class;
   const bool tight = limits::tight();
   if (LOFT_UNLIKELY(++thread->slow_events >= (tight ? kTightReviewEvery : kReviewEvery))) {
-    review_one(thread);
+    review_one(thread, size_class);
   }
   if (LOFT_UNLIKELY(tight)) shrink(thread, size_class);
   BinState& state = thread->states[size_class];
   state.streak = state.last == SlowEvent::kFlush
                      ? 0
                      : static_cast<uint8_t>(state.streak + (state.streak < 255));
-  const bool stream =
-      state.streak >= kStreak &&
-      state.capacity + 1u < most(kStreamSlots, kStreamBytes / class_size(size_class));
+  const size_t most_wanted = most(kStreamSlots, kStreamBytes / class_size(size_class));
+  const bool stream = state.streak >= kStreak && state.capacity + 1u < most_wanted;
   if (state.capacity == 0 || state.last == SlowEvent::kFlush || stream) grow(thread, size_class);
   state.last = SlowEvent::kRefill;
 
   Bin& bin = thread->bins[size_class];
+  if (state.depot != nullptr) {
+    depot::take(thread, size_class);
+    return *bin.top--;
+  }
   if (LOFT_UNLIKELY(state.capacity == 0)) return take_one(thread->heap, request);
   LOFT_CHECK(bin.top == state.slots);
   // A stream takes all it can hold; otherwise half, so that what is freed next finds room.
-  const unsigned wanted = stream ? state.capacity : (state.capacity + 1u) / 2;
+  const unsigned wanted =
+      stream ? state.capacity
+             : static_cast<unsigned>(least<size_t>((state.capacity + 1u) / 2, most_wanted));
   void** const highest = bin.top + wanted;
   const unsigned taken = fill(thread, request, highest, wanted);
   if (taken == 0) return nullptr;
@@ -289,27 +345,31 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p) {
 void flush_all(Thread* thread) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     const BinState& state = thread->states[c];
+    if (state.depot != nullptr) flush_depot(thread, c, kAllOfIt);
     if (state.slots == nullptr || !whole(thread->bins[c], state)) continue;
     if (const unsigned objects = count(thread->bins[c], state); objects != 0) {
       flush(thread, c, objects);
     }
   }
+  depot::release_spares(thread);
 }
 
 void withdraw(Thread* thread) {
   const os::Guard guard(thread->heap->lock());
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     const BinState& state = thread->states[c];
+    // Not by a batch: the thread may be in the midst of adding to the one that would be opened.
+    empty_depot(thread, c, kAllOfIt, batch_cache::send_single);
     void** const top = thread->bins[c].top;
     // Larger sizes are popped on a path that counts as a slow one: nobody is in the midst of it.
     void** const end = class_size(c) > kTableMax ? top + 1 : top;
     // Nothing below the end, or nothing any more: the thread was emptied before and sleeps still.
     if (state.slots == nullptr || end <= state.slots + 1 || state.slots[1] == nullptr) continue;
-    // Not by a batch: the thread may be in the midst of adding to the one that would be opened.
     give_back(thread, c, state.slots + 1, end, batch_cache::send_single);
     for (void** slot = state.slots + 1; slot < end; ++slot) *slot = nullptr;
     thread->states[c].withdrawn = static_cast<uint16_t>(end - (state.slots + 1));
   }
+  depot::release_spares(thread);
 }
 
 void settle(Thread* thread) {
@@ -334,14 +394,16 @@ unsigned held(const Thread* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
   void** const slots = peek(state.slots);
   void** const top = peek(thread->bins[size_class].top);
+  const unsigned stashed = peek(state.stashed) * kMaxCapacity;
   // Of two different arrays, if the bin changes just now.
-  if (slots == nullptr || top < slots || top >= slots + kMostSlots) return 0;
+  if (slots == nullptr || top < slots || top >= slots + kMostSlots) return stashed;
   const auto objects = static_cast<unsigned>(top - slots);
-  return objects - least<unsigned>(objects, peek(state.withdrawn));
+  return objects - least<unsigned>(objects, peek(state.withdrawn)) + stashed;
 }
 
 void release_arrays(Thread* thread) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) release_array(thread, c);
+  depot::release_spares(thread);
   thread->capacity_bytes = 0;
 }
 

@@ -2,8 +2,8 @@
 //
 // A bin starts small and doubles when refills and flushes alternate (the cache is what is too
 // small) or when refills come in a row (a stream of allocations: fewer, larger refills), up to a
-// byte budget for the class and for the thread. A bin that is found unused on a later slow path
-// gives its objects back and starts over.
+// byte budget for the class and for the thread; from then on it stashes full arrays in its depot. A
+// bin that is found unused on a later slow path gives its objects back and starts over.
 #pragma once
 
 #include "cache/thread.h"

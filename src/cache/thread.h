@@ -37,7 +37,7 @@ inline constexpr Bin kEmptyBin{no_objects, no_objects};
 
 enum class SlowEvent : uint8_t { kNone, kRefill, kFlush };
 
-inline constexpr size_t kMostSlots = 2048;  // of a bin's array, with the null slot
+inline constexpr size_t kMostSlots = 1024;  // of a bin's array, with the null slot
 
 struct BinState {
   void** slots;       // capacity + 1 of them, slots[0] is null; nullptr while the capacity is zero
@@ -47,6 +47,10 @@ struct BinState {
   uint8_t watched_pushes;  // so far, of this array's first ones
   uint16_t withdrawn;      // of the objects below the top; while the thread is hidden
   void** seen_at;          // where the last review found `top`
+  void** depot;            // full arrays beside this one (cache/depot.h)
+  uint16_t stashed;        // how many
+  uint16_t most_stashed;   // as many may be; doubles like the capacity
+  uint16_t least_stashed;  // as many were all the time since the last review
 };
 
 inline constexpr unsigned kBatchWays = Profile::kBatchWays;
@@ -135,7 +139,7 @@ struct alignas(64) Thread {
   uint8_t slow_events{};    // since the last review of a bin
   uint8_t review_next{};    // the size class whose bin comes next
   Heap* heap{};             // nullptr until the thread first allocates
-  size_t capacity_bytes{};  // sum over bins of capacity * size; bounded by the option cache_bytes
+  size_t capacity_bytes{};  // sum over bins of (1 + stashed) * capacity * size; see cache_bytes
   Thread* next{};           // in the list of all threads or of the unused ones; guarded by the
   Thread* prev{};           // lock in lifecycle.cc
   const Thread* older{};    // the block made before this one; never changes
@@ -150,6 +154,7 @@ struct alignas(64) Thread {
   BatchPlaces open_batches{};  // those that have a key
 
   BinState states[kSizeClasses]{};
+  void** spare_arrays{};  // empty ones, of kMostSlots each
   Quiet quiet{};
   ThreadCounters counters{};
   LargeCache large{};

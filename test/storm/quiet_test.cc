@@ -40,6 +40,33 @@ class QuietStorm : public testing::Test {
   void TearDown() override { loft_option_set("decay_ms", "500"); }
 };
 
+// What a thread has stashed by the thousand goes home while it sleeps.
+TEST_F(QuietStorm, DepotsAreEmptied) {
+  constexpr unsigned kObjects = 20'000;
+  std::atomic<unsigned> broken{0};
+  on_threads(4, [&](unsigned me) {
+    std::vector<void*> objects;
+    for (unsigned round = 0; round < 24; ++round) {
+      for (unsigned i = 0; i < kObjects; ++i) {
+        objects.push_back(make(uint64_t{me} << 32 | i, 16));
+      }
+      for (unsigned i = 0; i < kObjects; ++i) {
+        broken += check_and_free(objects[i], uint64_t{me} << 32 | i, 16) != 0;
+      }
+      objects.clear();
+      const loft::Thread* block = loft::self;
+      if (round < 12 || block == &loft::unattached_thread) continue;
+      for (int waits = 0; waits < 5000 && loft::self == block; ++waits) sleep_ms(20);
+      if (loft::self != block) {
+        const loft::BinState& state = block->states[loft::class_of(16)];
+        broken += state.depot != nullptr || state.stashed != 0;
+        break;
+      }
+    }
+  });
+  EXPECT_EQ(broken, 0u);
+}
+
 // Each thread works for a moment and sleeps for about as long as it takes to be found quiet, so
 // that it wakes before, while and after it is hidden. Objects are freed by their maker or by
 // others.

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -230,6 +231,89 @@ TEST_F(CacheTest, BinsGrowWhenRefillsAndFlushesAlternate) {
   });
 }
 
+// What a bin holds besides its array.
+size_t stashed_by_count(const BinState& state) {
+  size_t arrays = 0;
+  for (void** slots = state.depot; slots != nullptr; slots = static_cast<void**>(slots[0])) {
+    ++arrays;
+  }
+  return arrays;
+}
+
+TEST_F(CacheTest, LargeSwingsOfSmallObjectsStayInTheDepot) {
+  in_thread([&] {
+    constexpr unsigned kObjects = 30'000;
+    const SizeClass c = class_of(16);
+    std::vector<void*> objects;
+    const auto swing = [&] {
+      for (unsigned i = 0; i < kObjects; ++i) objects.push_back(allocate(16));
+      for (void* p : objects) deallocate(p);
+      objects.clear();
+    };
+    for (int round = 0; round < 20; ++round) swing();
+    const unsigned long refills = self->heap->counters().refills.get();
+    const unsigned long flushes = self->counters.flushes.get();
+    for (int round = 0; round < 3; ++round) swing();
+    EXPECT_EQ(self->heap->counters().refills.get(), refills);
+    EXPECT_EQ(self->counters.flushes.get(), flushes);
+    const BinState& state = self->states[c];
+    EXPECT_EQ(state.stashed, stashed_by_count(state));
+    EXPECT_GE(bins::held(self, c), kObjects);
+    EXPECT_LE(self->capacity_bytes, options.cache_bytes.load());
+    // Each object is there once.
+    std::set<void*> all;
+    for (unsigned i = bins::held(self, c); i != 0; --i)
+      all.insert(objects.emplace_back(allocate(16)));
+    EXPECT_EQ(all.size(), objects.size());
+    for (void* p : objects) deallocate(p);
+    bins::flush_all(self);
+    EXPECT_EQ(state.stashed, 0u);
+    EXPECT_EQ(state.depot, nullptr);
+    EXPECT_EQ(bins::held(self, c), 0u);
+  });
+}
+
+TEST_F(CacheTest, AnIdleDepotGoesBack) {
+  in_thread([&] {
+    const SizeClass c = class_of(32);
+    std::vector<void*> objects;
+    for (int round = 0; round < 20; ++round) {
+      for (int i = 0; i < 10'000; ++i) objects.push_back(allocate(32));
+      for (void* p : objects) deallocate(p);
+      objects.clear();
+    }
+    ASSERT_NE(self->states[c].depot, nullptr);
+    const unsigned long refills = self->heap->counters().refills.get();
+    while (self->heap->counters().refills.get() - refills < 64 * kSizeClasses * 3 + 64) {
+      objects.push_back(allocate(32768));
+    }
+    EXPECT_EQ(self->states[c].depot, nullptr);
+    EXPECT_EQ(self->states[c].slots, nullptr);
+    EXPECT_EQ(self->spare_arrays, nullptr);
+    for (void* object : objects) deallocate(object);
+  });
+}
+
+TEST_F(CacheTest, ASteadySwingKeepsItsDepot) {
+  in_thread([&] {
+    std::vector<void*> objects;
+    const auto swings = [&](int rounds) {
+      for (int round = 0; round < rounds; ++round) {
+        for (int i = 0; i < 20'000; ++i) objects.push_back(allocate(16));
+        for (void* p : objects) deallocate(p);
+        objects.clear();
+      }
+    };
+    swings(20);
+    const unsigned long grown = self->counters.bins_grown.get();
+    const unsigned long refills = self->heap->counters().refills.get();
+    // Each swing takes some twenty arrays out: rounds of reviews enough.
+    swings(1000);
+    EXPECT_EQ(self->counters.bins_grown.get(), grown);
+    EXPECT_LT(self->heap->counters().refills.get() - refills, 100u);
+  });
+}
+
 TEST_F(CacheTest, BinsRespectTheByteBudget) {
   options.cache_bytes.store(100'000);
   in_thread([&] {
@@ -249,7 +333,8 @@ TEST_F(CacheTest, BinsRespectTheByteBudget) {
     }
     size_t sum = 0;
     for (SizeClass c = 0; c < kSizeClasses; ++c) {
-      sum += self->states[c].capacity * class_size(c);
+      const BinState& state = self->states[c];
+      sum += (state.stashed + size_t{1}) * state.capacity * class_size(c);
     }
     EXPECT_EQ(self->capacity_bytes, sum);
   });
