@@ -215,10 +215,12 @@ LOFT_API int loft_option_get(const char* name, char* value, size_t size) LOFT_NO
 
 // ---- Statistics --------------------------------------------------------------------------------
 
-// Reading them stops nobody, takes no lock and allocates nothing. Each number is right for some
-// moment of the call, and threads that run meanwhile may make sums differ a little. Fields from
-// slabs_created to adoptions, and from checked_frees on, count events since the process started;
-// all others tell how things are now. docs/accounting.md says how to read them.
+// Reading them waits for nobody and allocates nothing; only who makes or destroys a heap of their
+// own at the same moment waits until these are summed up. Each number is right for some moment of
+// the call, and threads that run meanwhile may make sums differ a little. Fields from slabs_created
+// to adoptions, soft_limit_hits and hard_limit_refusals, and those from checked_frees on count
+// events since the process started; all others tell how things are now. docs/accounting.md says how
+// to read them.
 typedef struct loft_stats_t {
   uint64_t struct_size;  // in: sizeof(loft_stats_t); out: how many bytes the library filled
 
@@ -272,6 +274,7 @@ typedef struct loft_stats_t {
   uint64_t group_processors;     // processors that the process may use at a time; 0 if not known
   uint64_t soft_limit_hits;      // times that a soft limit, or one of the group, was met
   uint64_t hard_limit_refusals;  // requests that got NULL because of the hard limit
+
   // The accounting identity: where the resident memory of the heap is. Always, to the byte,
   //
   //   resident_bytes == live_bytes + rounding_bytes + free_in_slabs_bytes + cached_bytes

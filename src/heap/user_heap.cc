@@ -272,16 +272,28 @@ UserHeap::Totals UserHeap::totals() const {
   return totals;
 }
 
-UserHeap::Totals UserHeap::totals_of_all() {
-  Totals totals{};
-  // No heap was ever made: read without a lock, like all that is counted.
-  if (user_heaps_lock.acquisitions() == 0) return totals;
-  const os::Guard guard(user_heaps_lock);
-  for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
-    heap->add_to(totals);
+// Who holds the lock may be giving memory back, or wait for a heap whose thread does: a reader gets
+// what the last one found.
+UserHeap::Sums UserHeap::sums_of_all() {
+  // Relaxed: each is a number on its own.
+  static constinit Atomic<size_t> heaps{0};
+  static constinit Atomic<size_t> live_bytes{0};
+  static constinit Atomic<size_t> window_bytes{0};
+  static constinit Atomic<unsigned long> locks{0};
+  // No heap was ever made: nor is the lock taken by those who only read.
+  if (user_heaps_lock.acquisitions() != 0 && user_heaps_lock.try_lock()) {
+    Totals totals{};
+    for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
+      heap->add_to(totals);
+    }
+    heaps.store(totals.heaps, memory_order_relaxed);
+    live_bytes.store(totals.live_bytes, memory_order_relaxed);
+    window_bytes.store(totals.window_bytes, memory_order_relaxed);
+    locks.store(totals.locks, memory_order_relaxed);
+    user_heaps_lock.unlock();
   }
-  totals.locks += user_heaps_lock.acquisitions();
-  return totals;
+  return {heaps.load(memory_order_relaxed), live_bytes.load(memory_order_relaxed),
+          window_bytes.load(memory_order_relaxed), locks.load(memory_order_relaxed)};
 }
 
 size_t UserHeap::give_back_all() {

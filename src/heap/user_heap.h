@@ -68,7 +68,14 @@ class alignas(64) UserHeap {
   // Whether the address lies in a region that some heap was made over.
   static bool in_a_region(const void* p);
 
-  static Totals totals_of_all();
+  // Waits for nobody: where the list is in use, sums that were right a moment ago.
+  struct Sums {
+    size_t heaps;
+    size_t live_bytes;
+    size_t window_bytes;
+    unsigned long locks;  // of shards
+  };
+  static Sums sums_of_all();
 
   // Gives back what is free in all heaps. Returns the bytes of pages in extents that stay.
   static size_t give_back_all();

@@ -136,7 +136,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.spans_released = spans.released;
   stats.keeper_ticks = span::ticks();
   stats.metadata_bytes = metadata::used_bytes();
-  const UserHeap::Totals users = UserHeap::totals_of_all();
+  const UserHeap::Sums users = UserHeap::sums_of_all();
   stats.user_heaps = users.heaps;
   stats.user_heap_bytes = users.live_bytes;
   stats.committed_bytes = stats.slab_bytes + larges.bytes + users.window_bytes + stats.dirty_bytes +

@@ -16,6 +16,7 @@
 #include "base/size_class.h"
 #include "cache/lifecycle.h"
 #include "heap/registry.h"
+#include "heap/user_heap.h"
 #include "observe/books.h"
 #include "observe/residents.h"
 #include "os/os.h"
@@ -453,6 +454,20 @@ TEST_F(Accounting, LargeObjectsAreExact) {
   loft_free(longer);
 }
 
+TEST_F(Accounting, HeapsOfTheProgramsOwnAreAPart) {
+  constexpr size_t kSize = 1 << 20;
+  loft_heap_t* own = loft_heap_create();
+  for (const size_t size : {size_t{100}, size_t{3000}, kSize}) {
+    memset(loft_heap_malloc(own, size), 1, size);
+  }
+  const loft_stats_t s = expect_exact();
+  EXPECT_GE(s.user_heap_resident_bytes, kSize);
+  EXPECT_LT(s.user_heap_resident_bytes, 2 * kSize);
+  EXPECT_EQ(s.live_objects, 0u);
+  loft_heap_destroy(own);
+  EXPECT_EQ(expect_exact().user_heap_resident_bytes, 0u);
+}
+
 TEST_F(Accounting, WhatTheSystemDoesNotTakeBackIsTold) {
   constexpr size_t kSize = 2 << 20;
   const Object object = made(kSize);
@@ -512,11 +527,14 @@ TEST_F(Accounting, HugePagesAreToldApart) {
 TEST_F(Accounting, ReadingTakesNoLockAndNoMemory) {
   std::vector<Object> objects;
   for (size_t size = 1; size < 1 << 20; size = size * 3 / 2 + 1) objects.push_back(made(size));
+  loft_heap_t* own = loft_heap_create();
+  void* in_own = loft_heap_malloc(own, 1000);
   const loft_stats_t before = stats();
+  EXPECT_EQ(before.user_heaps, 1u);
   static char text[1 << 17];
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   const auto read_all = [&] {
-    stats();
+    EXPECT_EQ(stats().user_heap_bytes, before.user_heap_bytes);
     static loft_class_stats_t rows[kSizeClasses + 1];
     loft_stats_classes(rows, std::size(rows), sizeof(rows[0]));
     for (const auto format : {LOFT_STATS_TEXT, LOFT_STATS_JSON, LOFT_STATS_PROMETHEUS}) {
@@ -531,9 +549,11 @@ TEST_F(Accounting, ReadingTakesNoLockAndNoMemory) {
   loft::lifecycle::visit_threads(
       [](void* context, loft::Thread*) {
         loft::registry::prepare_fork();
+        loft::UserHeap::prepare_fork();
         loft::span::prepare_fork();
         (*static_cast<decltype(read_all)*>(context))();
         loft::span::finish_fork(false);
+        loft::UserHeap::finish_fork(false);
         loft::registry::finish_fork(false);
         return false;
       },
@@ -546,6 +566,8 @@ TEST_F(Accounting, ReadingTakesNoLockAndNoMemory) {
   EXPECT_EQ(second.metadata_bytes, before.metadata_bytes);
   EXPECT_EQ(second.os_maps, before.os_maps);
   close(nowhere);
+  loft_heap_free(own, in_own);
+  loft_heap_destroy(own);
   for (const Object& object : objects) loft_free(object.p);
 }
 
