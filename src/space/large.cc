@@ -3,7 +3,9 @@
 #include <new>
 
 #include "base/atomic.h"
+#include "base/options.h"
 #include "os/os.h"
+#include "space/limits.h"
 #include "space/span.h"
 
 namespace loft::large {
@@ -42,14 +44,25 @@ void enter(Large* object) {
   pagemap.fill(object->base, object->granules, Entry(kNoHeap, kLarge, metadata::index_of(object)));
 }
 
+// Pages behind an object of `bytes` bytes, up to the end of its granules, do not count. Where the
+// limit is hard they must then not be there, as they are after an object that was longer, or in a
+// span that was. (With huge pages the system does as it likes, and the limit holds but for that.)
+void drop_tail(uintptr_t base, size_t bytes) {
+  const size_t tail = (granules_for(bytes) << kGranuleLog) - bytes;
+  if (LOFT_LIKELY(limits::hard() == limits::kNone) || tail == 0) return;
+  if (get(options.thp) != kHugePrefer) os::discard(reinterpret_cast<void*>(base + bytes), tail);
+}
+
 bool resize_in_place(Large* object, size_t bytes) {
   const size_t granules = granules_for(bytes);
   const uintptr_t end = object->base + (object->granules << kGranuleLog);
+  if (bytes < object->bytes) drop_tail(object->base, bytes);
   if (granules > object->granules) {
-    bool zero = false;
+    bool zero = true;
     if (!span::extend(end, granules - object->granules, zero, bytes - object->bytes)) return false;
     object->granules = granules;
     enter(object);
+    if (!zero) drop_tail(object->base, bytes);
   } else if (granules < object->granules) {
     const uintptr_t tail = object->base + (granules << kGranuleLog);
     const size_t freed = object->granules - granules;
@@ -88,6 +101,7 @@ bool resize_by_moving(Large* object, size_t bytes) {
     }
     return false;
   }
+  if (!target.zero) drop_tail(target.base, bytes);
   const Large old = *object;
   *object = Large{target.base, bytes, granules_for(bytes), old.asked, true, false};
   enter(object);
@@ -120,6 +134,7 @@ void* allocate(size_t asked, size_t alignment, bool zeroed) {
   account(0, bytes);
   allocation_count.fetch_add(1, memory_order_relaxed);
   if (!range.zero) cache_hit_count.fetch_add(1, memory_order_relaxed);
+  if (!range.zero) drop_tail(range.base, bytes);
   void* p = reinterpret_cast<void*>(range.base);
   if (zeroed && !range.zero) {
     if (bytes < kDiscardMin || !os::discard(p, bytes)) __builtin_memset(p, 0, bytes);
@@ -140,6 +155,7 @@ void release(Large* object) {
 }
 
 void use_again(Large* object, size_t bytes, size_t asked) {
+  if (bytes < object->bytes) drop_tail(object->base, bytes);
   account(object->bytes, bytes);
   object->bytes = bytes;
   object->asked = asked;

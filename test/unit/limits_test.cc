@@ -2,9 +2,11 @@
 #include "space/limits.h"
 
 #include <gtest/gtest.h>
+#include <string.h>
 
 #include <vector>
 
+#include "observe/residents.h"
 #include "observe/stats.h"
 #include "space/large.h"
 #include "space/span.h"
@@ -252,6 +254,48 @@ TEST_F(HardLimitTest, BelowWhatIsInUse) {
   give(true);
   EXPECT_TRUE(take(40));
   EXPECT_FALSE(take(20));
+}
+
+// What lies behind an object in its last granule does not count, and so must not be resident.
+TEST_F(HardLimitTest, NothingIsLeftBehindAnObject) {
+  constexpr size_t kSize = 36 * 1024;
+  const auto written = [](size_t size) {
+    void* p = large::allocate(size, kGranule, false);
+    memset(p, 1, size);
+    return large::at(pagemap.of(p));
+  };
+  const auto tails = [] { return look_at_residents().tails; };
+  const size_t before = tails();
+  const auto dirty_span = [&] { large::release(written(8 * kMiB)); };
+
+  dirty_span();
+  std::vector<Large*> objects(100);
+  for (Large*& object : objects) object = written(kSize);
+  EXPECT_EQ(tails(), before) << "of a span that was written";
+  for (Large* object : objects) large::release(object);
+
+  Large* object = written(2 * kMiB);
+  ASSERT_NE(large::resize(object, kMiB + 4096), nullptr);
+  EXPECT_EQ(tails(), before) << "cut off with granules";
+  ASSERT_NE(large::resize(object, kMiB + 60 * 1024), nullptr);
+  memset(test::address(object->base), 1, object->bytes);
+  ASSERT_NE(large::resize(object, kMiB + 4096), nullptr);
+  EXPECT_EQ(tails(), before) << "cut off within one";
+  memset(test::address(object->base), 1, object->bytes);
+  large::use_again(object, kMiB + 60 * 1024, kMiB + 60 * 1024);
+  memset(test::address(object->base), 1, object->bytes);
+  large::use_again(object, kMiB + 4096, kMiB + 4096);
+  EXPECT_EQ(tails(), before) << "kept, and used again for less";
+
+  dirty_span();
+  // In place or, where that cannot be, somewhere else.
+  ASSERT_NE(large::resize(object, 4 * kMiB + 4096), nullptr);
+  EXPECT_EQ(tails(), before) << "grown";
+  ASSERT_TRUE(take(1));
+  dirty_span();
+  if (large::resize(object, 6 * kMiB + 4096) == nullptr) GTEST_SKIP() << "pages cannot be moved";
+  EXPECT_EQ(tails(), before) << "moved";
+  large::release(object);
 }
 
 TEST_F(HardLimitTest, MovingAnObjectDoesNotCountTwice) {
