@@ -37,7 +37,7 @@ uint64_t tick_ns() {
 
 // `again`: it is looked at again soon. What is used at one moment would else be believed for ever.
 void look_at_group(os::GroupReader& reader, bool again) {
-  os::Group group = reader.read();
+  os::Group group = reader.read(limits::group());
   if (!again) group.used = 0;
   if (const size_t here = os::processors(); here != 0) {
     group.processors = least(group.processors, here);

@@ -1,5 +1,6 @@
 // Control groups of version 2, as files. Read through system calls of our own: libc's are places
 // where a thread may be cancelled, and some allocate.
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -45,12 +46,19 @@ class Path {
 class File {
  public:
   explicit File(const char* path)
-      : file_(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC)) {}
+      : file_(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC)),
+        error_(file_ < 0 ? errno : 0) {}
   ~File() {
     if (file_ >= 0) syscall(SYS_close, file_);
   }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
+
+  // It is there, or may be, and could not be read this time.
+  bool unread() const {
+    return error_ != 0 && error_ != ENOENT && error_ != EACCES && error_ != EPERM;
+  }
+  bool opened() const { return file_ >= 0; }
 
   // The next one, -1 at the end.
   int get() {
@@ -88,12 +96,14 @@ class File {
  private:
   bool fill() {
     const long got = file_ < 0 ? 0 : syscall(SYS_read, file_, bytes_, sizeof(bytes_));
+    if (got < 0) error_ = errno;
     next_ = 0;
     end_ = got <= 0 ? 0 : static_cast<size_t>(got);
     return end_ != 0;
   }
 
   long file_;
+  int error_;  // the last one; 0 if there was none
   size_t next_ = 0;
   size_t end_ = 0;
   bool line_ended_ = false;
@@ -142,13 +152,15 @@ size_t number(const char* text) {
 
 constexpr size_t kWord = 32;  // numbers and names of counters
 
-// The number in a file of the folder.
-size_t number_in(Path& folder, const char* name) {
+// The number in a file of the folder. `unread` is set where there may be one, and none was read.
+size_t number_in(Path& folder, const char* name, bool& unread) {
   const size_t size = folder.size();
   File file(folder.add(name).text());
   folder.cut(size);
   char text[kWord];
-  return file.word(text, sizeof(text)) ? number(text) : kNoLimit;
+  const size_t found = file.word(text, sizeof(text)) ? number(text) : kNoLimit;
+  unread = unread || file.unread();
+  return found;
 }
 
 // What the system can drop of the group's memory.
@@ -168,28 +180,31 @@ size_t droppable(Path& folder) {
 }
 
 size_t used_of(Path& folder, size_t limit) {
-  const size_t current = number_in(folder, "/memory.current");
+  bool unread = false;  // for one time, nothing is known to be used
+  const size_t current = number_in(folder, "/memory.current", unread);
   if (current == kNoLimit || current <= limit / 2) return current == kNoLimit ? 0 : current;
   return current - least(current, droppable(folder));
 }
 
 // "QUOTA PERIOD", in microseconds of processor time; the quota may be "max".
-size_t processors_of(Path& folder) {
+size_t processors_of(Path& folder, bool& unread) {
   const size_t size = folder.size();
   File file(folder.add("/cpu.max").text());
   folder.cut(size);
   char quota[kWord];
   char period[kWord];
-  if (!file.word(quota, sizeof(quota)) || !file.word(period, sizeof(period))) return kNoLimit;
+  const bool found = file.word(quota, sizeof(quota)) && file.word(period, sizeof(period));
+  unread = unread || file.unread();
+  if (!found) return kNoLimit;
   const size_t time = number(quota);
   const size_t each = number(period);
   return time == kNoLimit || each == 0 || each == kNoLimit ? kNoLimit : (time + each - 1) / each;
 }
 
-void look_at(Path& folder, Group& group) {
-  group.processors = least(group.processors, processors_of(folder));
-  const size_t high = number_in(folder, "/memory.high");
-  const size_t max = number_in(folder, "/memory.max");
+void look_at(Path& folder, Group& group, bool& unread) {
+  group.processors = least(group.processors, processors_of(folder, unread));
+  const size_t high = number_in(folder, "/memory.high", unread);
+  const size_t max = number_in(folder, "/memory.max", unread);
   group.high = least(group.high, high);
   group.max = least(group.max, max);
   const size_t limit = least(high, max);
@@ -234,12 +249,26 @@ bool GroupReader::find_mount() {
   return false;
 }
 
-Group GroupReader::read() {
+// A process cannot leave the groups, but it may lose sight of them: it changes its root, or closes
+// /proc to itself, or the system has no file for it at the moment. Then what was known holds on.
+Group GroupReader::read(const Group& last) {
   const KeepErrno keep;
   Group group;
+  if (look(group)) return group;
+  group.high = least(group.high, last.high);
+  group.max = least(group.max, last.max);
+  group.processors = least(group.processors, last.processors);
+  if (group.limit == kNoLimit) group.limit = last.limit;
+  return group;
+}
+
+// False if there may be limits that could not be read.
+bool GroupReader::look(Group& group) {
   mounted_ = mounted_ || find_mount();
-  if (!mounted_) return group;
+  if (!mounted_) return false;
+  bool unread = false;
   File file(Path().add(root_).add("/proc/self/cgroup").text());
+  if (!file.opened()) return false;
   do {
     // "0::PATH"; other numbers are of version 1.
     char line[kLongestPath];
@@ -252,12 +281,13 @@ Group GroupReader::read() {
     folder.add(mount_);
     const size_t mount = folder.size();
     if (!equal(path, "/")) folder.add(path);
+    unread = syscall(SYS_faccessat, AT_FDCWD, folder.text(), F_OK) != 0;
     do {
-      look_at(folder, group);
+      look_at(folder, group, unread);
     } while (folder.cut_name(mount));
     break;
   } while (file.next_line());
-  return group;
+  return !unread && !file.unread();
 }
 
 size_t processors() {

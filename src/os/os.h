@@ -77,12 +77,15 @@ class GroupReader {
  public:
   explicit GroupReader(const char* root = "") : root_(root) {}
 
-  Group read();
+  // `last`: what was found before, maybe by another reader. Its limits hold on where those of today
+  // cannot be read, as long as there may be some; what is used is then not known, and 0.
+  Group read(const Group& last = Group());
 
  private:
   static constexpr size_t kLongestPath = 1024;
 
   bool find_mount();
+  bool look(Group& group);
 
   const char* root_;
   bool mounted_ = false;

@@ -78,6 +78,16 @@ void set_group(const os::Group& group) {
             above(group.used, near(group.limit), group_tight.load(memory_order_relaxed)));
 }
 
+os::Group group() {
+  os::Group group;
+  group.high = group_high.load(memory_order_relaxed);
+  group.max = group_max.load(memory_order_relaxed);
+  group.limit = group_limit.load(memory_order_relaxed);
+  group.used = group_used.load(memory_order_relaxed);
+  group.processors = processors.load(memory_order_relaxed);
+  return group;
+}
+
 void note_refusal(size_t committed, size_t bytes) {
   const size_t limit = hard();
   if (bytes > limit || committed > limit - bytes) {

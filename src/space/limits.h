@@ -43,6 +43,7 @@ void weigh(size_t committed);
 
 // What was found out about the group. Any thread, one at a time.
 void set_group(const os::Group& group);
+os::Group group();  // as it was set; none at first
 
 // A request was refused. Counts if the hard limit is the reason: it is met by `bytes` more.
 void note_refusal(size_t committed, size_t bytes);

@@ -82,6 +82,15 @@ def test_hard_limit_of_the_group(
     assert result.stdout.splitlines() == ["59 MiB", "59 MiB", "child: 29 MiB"]
 
 
+def test_a_group_that_cannot_be_read_any_more(
+    made_up: MadeUp, build: Build, lib: Path, execute: Execute
+) -> None:
+    made_up.put(memory_max=str(64 * MIB), memory_high="max", memory_current=str(MIB))
+    command = made_up.command(lib, build("group.c"), "lost", made_up.folder)
+    result = execute(*command, preload=False, LOFT_CGROUP="hard")
+    assert (result.returncode, result.stdout) == (0, "child: 59 MiB\n"), result.stderr
+
+
 @pytest.mark.parametrize("keeper", ["on", "off"])
 def test_untouched_memory_is_not_refused(
     made_up: MadeUp, build: Build, lib: Path, execute: Execute, keeper: str

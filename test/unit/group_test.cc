@@ -198,6 +198,63 @@ TEST_F(GroupTest, IsReadAnew) {
   EXPECT_EQ(reader.read().max, os::kNoLimit);
 }
 
+constexpr bool same(const os::Group& a, const os::Group& b) {
+  return a.high == b.high && a.max == b.max && a.limit == b.limit && a.processors == b.processors;
+}
+
+// A process that has changed its root, or sees no /proc any more, is in its groups still.
+TEST_F(GroupTest, LimitsHoldOnWhereTheyCannotBeRead) {
+  put("/proc/self/cgroup", "0::/box\n");
+  put("/sys/fs/cgroup/box/memory.max", "104857600\n");
+  put("/sys/fs/cgroup/box/memory.high", "52428800\n");
+  put("/sys/fs/cgroup/box/memory.current", "52428000\n");
+  put("/sys/fs/cgroup/box/cpu.max", "50000 100000\n");
+  os::GroupReader reader(root_.c_str());
+  const os::Group known = reader.read();
+  ASSERT_EQ(known.used, 52428000u);
+  const auto hide = [&](const char* name, const char* what) {
+    fs::rename(root_ + name, root_ + "/away");
+    for (const os::Group& now : {reader.read(known), os::GroupReader(root_.c_str()).read(known)}) {
+      EXPECT_TRUE(same(now, known)) << what;
+      EXPECT_EQ(now.used, 0u) << what << ": that was once";
+    }
+    fs::rename(root_ + "/away", root_ + name);
+    EXPECT_TRUE(same(reader.read(known), known)) << what;
+  };
+  hide("/sys/fs/cgroup", "the groups");
+  hide("/proc", "the system's own files");
+  hide("/sys", "both");
+
+  // A file of which the system says that it is there, and not what is in it.
+  for (const char* name : {"memory.max", "memory.high", "cpu.max"}) {
+    const std::string path = root_ + "/sys/fs/cgroup/box/" + name;
+    fs::rename(path, root_ + "/away");
+    fs::create_directory(path);
+    EXPECT_EQ(reader.read(known).max, known.max) << name;
+    EXPECT_EQ(reader.read(known).high, known.high) << name;
+    EXPECT_EQ(reader.read(known).processors, known.processors) << name;
+    fs::remove(path);
+    fs::rename(root_ + "/away", path);
+  }
+}
+
+TEST_F(GroupTest, LimitsThatAreTakenAwayAreGone) {
+  os::Group known;
+  known.high = known.max = known.limit = 4096;
+  known.processors = 1;
+  const auto gone = [&] { return same(os::GroupReader(root_.c_str()).read(known), os::Group()); };
+  put("/proc/self/cgroup", "0::/box\n");
+  put("/sys/fs/cgroup/box/memory.current", "1\n");
+  EXPECT_TRUE(gone()) << "no file for one";
+  put("/sys/fs/cgroup/box/memory.max", "max\n");
+  put("/sys/fs/cgroup/box/cpu.max", "max 100000\n");
+  EXPECT_TRUE(gone());
+  put("/proc/self/cgroup", "4:memory:/v1\n");
+  EXPECT_TRUE(gone()) << "in no group of this version";
+  put("/proc/self/cgroup", "0::/../other\n");
+  EXPECT_TRUE(gone()) << "in another one, out of sight";
+}
+
 TEST_F(GroupTest, KeepsErrno) {
   errno = EDOM;
   read();

@@ -1,4 +1,4 @@
-// group watch FOLDER, group hard [FOLDER]: what a process under loft finds out about its control
+// group watch FOLDER, group hard [FOLDER], group lost FOLDER: what a process under loft finds out about its control
 // group. FOLDER holds the group's files, made up by the test: what they say changes on the way.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -96,8 +96,23 @@ static int hard(const char* folder) {
   return status;
 }
 
+// The child of a fork looks for the group anew, and finds no file of it.
+static int lost(const char* folder) {
+  char away[4096];
+  snprintf(away, sizeof(away), "%s.away", folder);
+  if (rename(folder, away) != 0) return 125;
+  if (fork() == 0) {
+    printf("child: %zu MiB\n", fill());
+    return 0;
+  }
+  int status = 0;
+  wait(&status);
+  return status;
+}
+
 int main(int argc, char** argv) {
   if (argc == 3 && strcmp(argv[1], "watch") == 0) return watch(argv[2]);
   if (argc >= 2 && strcmp(argv[1], "hard") == 0) return hard(argc == 3 ? argv[2] : NULL);
+  if (argc == 3 && strcmp(argv[1], "lost") == 0) return lost(argv[2]);
   return 125;
 }
