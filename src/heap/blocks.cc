@@ -31,7 +31,8 @@ void Blocks::name(const Block* block) {
   uint32_t* const map = block->extent->map;
   const size_t first = (block->base - block->extent->base) >> kUnitLog;
   const uint32_t index = metadata::index_of(block);
-  if (block->use == Use::kFree || block->units > kNamedUnits) {
+  if (block->use == Use::kFree ||
+      (block->units > kNamedUnits && block->extent->units > kNamedExtent)) {
     map[first] = map[first + block->units - 1] = index;
   } else {
     for (size_t i = 0; i < block->units; ++i) map[first + i] = index;

@@ -75,8 +75,9 @@ struct ObjectAt {
 };
 
 // Contiguous memory. `map` names the block that covers a unit: at the first and the last unit of
-// every block, and at each unit of a row and of an object up to kNamedUnits. Elsewhere it may name
-// a block that was there once, so that whoever follows it asks whether the block covers the unit.
+// every block, and at each unit of a row and of an object (but for long ones in a long extent,
+// whose map is not to be written for each). Elsewhere it may name a block that was there once, so
+// that whoever follows it asks whether the block covers the unit.
 struct alignas(kMetadataUnit) Extent {
   uintptr_t base;
   size_t units;
@@ -91,7 +92,9 @@ struct alignas(kMetadataUnit) Extent {
     return reinterpret_cast<uintptr_t>(p) - base < units << kUnitLog;
   }
 };
-inline constexpr size_t kNamedUnits = 2048;  // 512 KiB
+inline constexpr size_t kNamedUnits = 2048;  // 512 KiB: objects up to this length, in any extent
+// Extents of which each unit of every object is named: those that one block of metadata maps.
+inline constexpr size_t kNamedExtent = kMetadataMaxBlock / sizeof(uint32_t);
 
 class Blocks {
  public:
@@ -115,7 +118,7 @@ class Blocks {
   bool give_up_empty_rows();
 
   // The object that covers `p`, an address in the extent. Without the lock this is right as long as
-  // the object stays allocated and is no longer than kNamedUnits, or `p` is its start.
+  // the object stays allocated and each unit of it is named, or `p` is its start.
   static ObjectAt object_at(const Extent* extent, const void* p);
 
   // Whether it is only a place in a row.

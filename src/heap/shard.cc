@@ -12,7 +12,7 @@ namespace {
 
 // A granule on the way to a few megabytes: extents grow with the shard, up to what a map of one
 // metadata block describes.
-constexpr size_t kLongestExtent = kMetadataMaxBlock / sizeof(uint32_t) << kUnitLog;
+constexpr size_t kLongestExtent = kNamedExtent << kUnitLog;
 
 // Objects beyond these get an extent to themselves. The base of any extent is aligned to a granule.
 constexpr size_t kMostShared = kNamedUnits << kUnitLog;

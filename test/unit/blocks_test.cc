@@ -255,6 +255,28 @@ TEST_F(BlocksTest, TheSmallestRunThatFits) {
   fixture.free(d);
 }
 
+// Beyond the length of objects that a heap would put into an extent with others.
+TEST_F(BlocksTest, AnObjectThatGrowsIsKnownByAllItsUnits) {
+  Fixture f(kNamedExtent);
+  void* before = f.blocks.allocate(70'000, kUnit);
+  void* p = f.blocks.allocate(kNamedUnits << kUnitLog, kUnit);
+  const auto is_known = [&](size_t units) {
+    for (size_t unit = 0; unit < units; ++unit) {
+      const ObjectAt object = f.at(address(number(p) + (unit << kUnitLog) + unit % kUnit));
+      if (object.start != number(p) || object.bytes != units << kUnitLog) return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(is_known(kNamedUnits));
+  for (const size_t units : {kNamedUnits + 1, 2 * kNamedUnits, 3 * kNamedUnits, kNamedUnits + 7}) {
+    ASSERT_TRUE(f.blocks.resize(f.at(p).block, units << kUnitLog));
+    EXPECT_TRUE(is_known(units)) << units;
+  }
+  f.free(p);
+  EXPECT_EQ(f.at(address(number(p) + kUnit)).start, 0u);
+  f.free(before);
+}
+
 TEST_F(BlocksTest, ResizingTakesWhatIsFreeBehind) {
   Fixture fixture(100);
   void* p = fixture.blocks.allocate(20 * kUnit, kAlignment);

@@ -88,6 +88,21 @@ TEST_F(UserHeapTest, LongObjectsHaveAnExtentToThemselves) {
   EXPECT_GE(span::totals().dirty + span::totals().clean, window);
 }
 
+TEST_F(UserHeapTest, ALongObjectThatGrewInPlaceIsFoundFromAnywhereInIt) {
+  // Extents of two megabytes, and room in the last one.
+  std::vector<void*> objects;
+  while (capacity() < size_t{8} << 20) objects.push_back(allocate(400'000));
+  void* p = objects.back();
+  void* grown = heap_->reallocate("test", p, 1 << 20);
+  ASSERT_EQ(grown, p) << "or the test says nothing";
+  for (size_t at = 0; at < 1 << 20; at += 5000) {
+    const ObjectRange range = object_of(static_cast<char*>(p) + at);
+    ASSERT_EQ(range.start, p) << at;
+    ASSERT_GE(range.size, size_t{1} << 20);
+  }
+  for (void* object : objects) free(object);
+}
+
 TEST_F(UserHeapTest, ZeroedObjects) {
   for (const size_t size : {100u, 5'000u, 200'000u, 700'000u, 5'000'000u}) {
     for (int round = 0; round < 3; ++round) {
