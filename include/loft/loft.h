@@ -231,9 +231,10 @@ typedef struct loft_stats_t {
   uint64_t allocated_bytes;  // objects handed out or ready in caches and batches; large included
   uint64_t large_bytes;      // large objects handed out
   uint64_t slab_bytes;       // slabs, whatever their objects do
-  uint64_t metadata_bytes;   // loft's own tables
-  uint64_t committed_bytes;  // what may be resident: slabs, large objects, dirty spans, metadata,
-                             // and what heaps of the program's own have, but for regions
+  uint64_t metadata_bytes;   // loft's own tables, in use
+  uint64_t committed_bytes;  // what may be resident: slabs, large objects, dirty spans, tables, in
+                             // use or not, and what heaps of the program's own have, but for
+                             // regions
   uint64_t dirty_bytes;      // free spans that are still resident
   uint64_t purged_bytes;     // free spans given back to the system, kept as address space
 

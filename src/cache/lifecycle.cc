@@ -68,7 +68,9 @@ void retire(Thread* thread) {
   threads.remove(thread);
   thread->large = LargeCache{};
   new (&thread->quiet) Quiet{};
-  // In a fork's child, the thread may have died between taking a heap and writing down all of it.
+  // In a fork's child, the thread may have died between keeping a large object and counting it, or
+  // between taking a heap and writing down all of it.
+  thread->counters.large_kept_bytes.add(-thread->counters.large_kept_bytes.get());
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
   unused.push_front(thread);

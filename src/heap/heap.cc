@@ -80,6 +80,7 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
 void* Heap::take_zero(SizeClass size_class) {
   // What has come home is to be used first.
   if (inbox_.maybe_pending()) return nullptr;
+  if (LOFT_UNLIKELY(span::ticks() != last_tick_)) tick();
   Available& available = available_[size_class];
   if (available.slabs == 0 && !list_new(size_class)) return nullptr;
   for (List<Slab>& candidates : available.lists) {
@@ -88,7 +89,10 @@ void* Heap::take_zero(SizeClass size_class) {
     const PageSet gone = slab->gone;
     void* object = slab->take_zero();
     if (object == nullptr) return nullptr;
+    // A refill, of one object: a thread that calls nothing but calloc is not idle.
     ClassCounters& counters = counters_.classes[size_class];
+    counters_.refills.add(1);
+    counters.refills.add(1);
     counters.charged.add(gone.count_lost(slab->gone));
     counters.taken.add(1);
     if (slab->free == 0) unlist(slab);

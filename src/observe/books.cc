@@ -140,7 +140,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.user_heaps = users.heaps;
   stats.user_heap_bytes = users.live_bytes;
   stats.committed_bytes = stats.slab_bytes + larges.bytes + users.window_bytes + stats.dirty_bytes +
-                          stats.metadata_bytes;
+                          metadata::touched_bytes();
   stats.locks_taken += threads.locks + spans.locks + metadata::locks() + users.locks;
   stats.locks_waited_for += threads.waits + spans.waits + metadata::waits();
   books.dirty_bytes = spans.dirty;

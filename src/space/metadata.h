@@ -27,7 +27,8 @@ void release(void* block, size_t bytes);
 bool keep_room_for(size_t heap_bytes);
 
 size_t used_bytes();
-uintptr_t end();  // of what was ever handed out; 0 if nothing was
+uintptr_t end();         // of what was ever handed out; 0 if nothing was
+size_t touched_bytes();  // up to there: freed blocks keep their pages
 unsigned long locks();
 unsigned long waits();  // of these, that found the lock held
 void prepare_fork();

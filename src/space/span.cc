@@ -80,7 +80,7 @@ size_t purge_locked(size_t keep) {
 
 size_t committed_locked() {
   return in_use.get() + recounted.load(memory_order_relaxed) + dirty_bytes() +
-         in_transit_bytes.get() + metadata::used_bytes();
+         in_transit_bytes.get() + metadata::touched_bytes();
 }
 
 // Whether `bytes` more may count. Free spans that are resident give way.

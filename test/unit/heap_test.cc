@@ -261,6 +261,34 @@ TEST_F(HeapTest, TheLastSlabOfAClassGoesWithTheNextTick) {
   heap_->check();
 }
 
+// A thread that calls nothing but calloc must look awake, and let go of what it stopped using.
+TEST_F(HeapTest, AnObjectOfPagesWithoutMemoryIsARefillToo) {
+  const SizeClass c = class_of(8 << 10);
+  const SizeClass unused = class_of(16 << 10);
+  span::purge(0);
+  std::vector<void*> objects;
+  const auto take_zero = [&] {
+    const os::Guard guard(heap_->lock());
+    objects.push_back(heap_->take_zero(c));
+    ASSERT_NE(objects.back(), nullptr);
+  };
+  take_zero();
+  put(take(unused, 1));
+  const ClassCounters& counters = heap_->counters().classes[c];
+  const unsigned long refills = counters.refills.get();
+  const unsigned long all_refills = heap_->counters().refills.get();
+  heap_->idle_since_last_look();
+  take_zero();
+  EXPECT_FALSE(heap_->idle_since_last_look());
+  EXPECT_EQ(counters.refills.get(), refills + 1);
+  EXPECT_EQ(heap_->counters().refills.get(), all_refills + 1);
+  EXPECT_EQ(heap_->counters().classes[unused].slabs(), 1u);
+  span::idle_bytes();  // a tick
+  take_zero();
+  EXPECT_EQ(heap_->counters().classes[unused].slabs(), 0u);
+  put(objects);
+}
+
 TEST_F(HeapTest, SpareSlabsServeTheirOwnClassAsTheyAreAndOthersCutAnew) {
   const SizeClass own = class_of(1024);
   const SizeClass other = class_of(512);

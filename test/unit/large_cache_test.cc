@@ -2,7 +2,11 @@
 #include "cache/large_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <thread>
 #include <vector>
 
 #include "cache/allocate.h"
@@ -119,6 +123,30 @@ TEST_F(LargeCacheTest, TrimAndTheThreadsEndGiveBack) {
     EXPECT_NE(kept(), 0u);
   });
   EXPECT_FALSE(object_of(in_other).start != nullptr);
+}
+
+// It may have died between keeping an object and counting it.
+TEST_F(LargeCacheTest, OfAThreadThatDiedInAForkNothingCounts) {
+  std::atomic<int> state{0};
+  Thread* other = nullptr;
+  std::thread thread([&] {
+    deallocate(allocate(kSize));
+    other = self;
+    self->counters.large_kept_bytes.add(5000);
+    state.store(1);
+    state.notify_all();
+    state.wait(1);
+    self->counters.large_kept_bytes.add(size_t{0} - 5000);
+  });
+  state.wait(0);
+  const pid_t child = fork();
+  if (child == 0) _exit(other->counters.large_kept_bytes.get() == 0 ? 0 : 1);
+  int status = 1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  state.store(2);
+  state.notify_all();
+  thread.join();
 }
 
 TEST_F(LargeCacheTest, AKeptObjectIsNoObject) {

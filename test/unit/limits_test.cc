@@ -155,6 +155,14 @@ TEST_F(LimitsTest, WhatCountsIsWhatMayBeResident) {
   EXPECT_TRUE(counts(before, 0));
 }
 
+TEST_F(LimitsTest, FreedTablesCount) {
+  void* block = metadata::allocate(kMetadataMaxBlock);
+  ASSERT_NE(block, nullptr);
+  const size_t with = committed();
+  metadata::release(block, kMetadataMaxBlock);
+  EXPECT_EQ(committed(), with) << "their pages stay";
+}
+
 class HardLimitTest : public LimitsTest {
  protected:
   void SetUp() override {
