@@ -51,6 +51,13 @@ void set_self(Thread* thread, Thread* to) {
 // A thread may wait inside a signal handler that interrupted a call on its fast path. Of such a
 // call it holds the block, and one object or place: the tops of the bins are therefore left alone
 // (bins::withdraw), and an object on its way into a batch that we sent stays where it is for ever.
+//
+// Where the system can show that no handler is running on the thread, it waits in a system call of
+// its own: fast paths make none, so it is between two calls, and whatever comes next begins with
+// the stand-in. Then the tops go, too, and with them some twenty pages of a thread that used all
+// sizes. That is looked at before the second look at the clock, and so of the same wait. (A handler
+// that leaves a call of malloc by switching to another stack, to come back later, may not exist: in
+// between, no call of malloc could be made on the thread under any allocator.)
 bool hide(Thread* thread) {
   Quiet& quiet = thread->quiet;
   const uint64_t time = os::thread_time_ns(quiet.number);
@@ -61,9 +68,13 @@ bool hide(Thread* thread) {
   }
   set_self(thread, &unattached_thread);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (os::thread_waits(quiet.number) && os::thread_time_ns(quiet.number) == time &&
+  const bool waits = os::thread_waits(quiet.number);
+  // Thread-local storage lies at the end of the stack, but for the process's first thread.
+  const bool by_itself = waits && os::thread_waits_by_itself(quiet.number, quiet.place_of_self);
+  if (waits && os::thread_time_ns(quiet.number) == time &&
       __atomic_load_n(&quiet.busy, __ATOMIC_RELAXED) == 0) {
     quiet.hidden = true;
+    quiet.between_calls = by_itself;
     thread->counters.hidden.add(1);
     return true;
   }
@@ -73,7 +84,7 @@ bool hide(Thread* thread) {
 
 // Under the quiet lock of a hidden thread.
 void empty(Thread* thread, Heap::Walk walk) {
-  if (thread->heap != nullptr) bins::withdraw(thread);
+  if (thread->heap != nullptr) bins::withdraw(thread, thread->quiet.between_calls);
   batch_cache::send_all_hidden(thread);
   large_cache::release_all(thread);
   if (thread->heap == nullptr) return;
@@ -206,6 +217,7 @@ void begin_wait() {
   const os::Guard guard(thread->quiet.lock);
   // Marked first: in the child of a fork in between, gaps in the bins are closed by who is marked.
   thread->quiet.hidden = true;
+  thread->quiet.between_calls = true;  // but for this one
   thread->counters.hidden.add(1);
   compiler_fence();
   empty(thread, Heap::Walk::kNowAndThen);

@@ -123,6 +123,7 @@ struct Quiet {
   os::Lock lock;           // whoever acts for the thread; itself, when it finds itself hidden
   Thread** place_of_self;  // where its `self` is; nullptr while it cannot be hidden. Under the lock
   bool hidden;             // `self` names a stand-in. Under the lock
+  bool between_calls;      // hidden, and in the midst of no call. Under the lock
   int number;              // the system's
   // Above zero while the thread is on a slow path. Plain stores of the thread alone: it is read
   // only where the system has said that the thread waits, which puts them in order.

@@ -233,30 +233,6 @@ uint64_t thread_time_ns(int number) {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-bool thread_waits(int number) {
-  const KeepErrno keep;
-  char path[64] = "/proc/self/task/";
-  size_t end = sizeof("/proc/self/task/") - 1;
-  char digits[12];
-  size_t count = 0;
-  for (auto n = static_cast<unsigned>(number); n != 0; n /= 10) {
-    digits[count++] = static_cast<char>('0' + n % 10);
-  }
-  while (count != 0) path[end++] = digits[--count];
-  __builtin_memcpy(path + end, "/stat", sizeof("/stat"));
-  // Not through libc: there these are places where a thread may be cancelled.
-  const long file = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  char text[128];
-  const long size = syscall(SYS_read, file, text, sizeof(text));
-  syscall(SYS_close, file);
-  // "NUMBER (NAME) STATE ...", and NAME, at most 15 bytes, may hold anything.
-  for (long i = size - 3; i > 0; --i) {
-    if (text[i] == ')') return text[i + 2] == 'S';
-  }
-  return false;
-}
-
 bool start_thread(const char* name, void (*run)()) {
   const KeepErrno keep;
   constexpr size_t kStackBytes = 256 * 1024;  // the program's thread-local variables are in it

@@ -117,6 +117,11 @@ uint64_t thread_time_ns(int number);
 // Whether a thread waits in the kernel for something, of its own accord: it is neither running nor
 // put aside in the middle of its work. False where that cannot be known.
 bool thread_waits(int number);
+// Of a thread that waits: whether it does so in a system call that it came to by itself, so that no
+// signal handler is running on it, which may have interrupted it anywhere. `stack_end` is an
+// address behind its stack, or close to the end of it. False where that cannot be known.
+bool thread_waits_by_itself(int number, const void* stack_end);
+bool sees_system_calls();  // whether it can ever be known
 // Whether the above may be relied upon in this build. The thread sanitizer cannot see that a thread
 // that waits runs nothing: what others do meanwhile would be races to it.
 #if defined(LOFT_THREAD_SANITIZER)

@@ -198,11 +198,13 @@ TEST_F(QuietStorm, PurgesBesideThreadsThatBeginAndEnd) {
 
 void nap(int) { sleep_ms(60); }
 
+class QuietStormWithHandlers : public QuietStorm, public testing::WithParamInterface<int> {};
+
 // Signal handlers that sleep may have interrupted a call anywhere on its fast path.
-TEST_F(QuietStorm, AThreadMayBeAsleepInTheMidstOfACall) {
+TEST_P(QuietStormWithHandlers, AThreadMayBeAsleepInTheMidstOfACall) {
   struct sigaction action = {};
   action.sa_handler = nap;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | GetParam();
   struct sigaction before;
   ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
   std::atomic<bool> stop{false};
@@ -210,6 +212,9 @@ TEST_F(QuietStorm, AThreadMayBeAsleepInTheMidstOfACall) {
   std::atomic<void*> slot{nullptr};
   // Two that allocate, check and free; the second also frees what the first one made.
   const auto work = [&](unsigned me) {
+    alignas(16) static char stacks[2][64 << 10];
+    const stack_t alternate = {stacks[me], 0, sizeof(stacks[me])};
+    sigaltstack(&alternate, nullptr);
     void* held[64] = {};
     uint64_t ids[64] = {};
     uint64_t id = me;
@@ -229,13 +234,18 @@ TEST_F(QuietStorm, AThreadMayBeAsleepInTheMidstOfACall) {
     for (size_t i = 0; i < 64; ++i) {
       if (held[i] != nullptr) broken += check_and_free(held[i], ids[i], 64) != 0;
     }
+    const stack_t none = {nullptr, SS_DISABLE, 0};
+    sigaltstack(&none, nullptr);
   };
   std::thread first(work, 0);
   std::thread second(work, 1);
   for (unsigned i = 0; i < 30; ++i) {
     sleep_ms(5 + i % 7);
+    sigaction(SIGUSR1, &action, nullptr);
     pthread_kill(first.native_handle(), SIGUSR1);
-    if (i % 2 == 0) pthread_kill(second.native_handle(), SIGUSR1);
+    if (i % 2 == 0 && (GetParam() & SA_RESETHAND) == 0) {
+      pthread_kill(second.native_handle(), SIGUSR1);
+    }
     sleep_ms(65);
   }
   stop = true;
@@ -243,6 +253,54 @@ TEST_F(QuietStorm, AThreadMayBeAsleepInTheMidstOfACall) {
   second.join();
   loft_free(slot.exchange(nullptr));
   sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_EQ(broken, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Flags, QuietStormWithHandlers,
+                         testing::Values(0, SA_ONSTACK, SA_RESETHAND | SA_NODEFER));
+
+// Threads that wait by themselves keep no object, of whatever size, nor a slab for it.
+TEST_F(QuietStorm, NothingIsKeptByAThreadThatSleepsBetweenCalls) {
+  if (!loft::os::sees_system_calls()) GTEST_SKIP() << "the system does not tell";
+  const auto stats = [] {
+    loft_stats_t s = {};
+    s.struct_size = sizeof(s);
+    loft_stats(&s);
+    return s;
+  };
+  const auto use_all_sizes = [] {
+    unsigned broken = 0;
+    for (size_t size = 16; size <= 32 << 10; size = size * 5 / 4 + 1) {
+      void* p = make(size, size);
+      broken += check_and_free(p, size, size) != 0;
+    }
+    return broken;
+  };
+  std::atomic<unsigned> broken{0};
+  std::atomic<unsigned> asleep{0};
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      broken += use_all_sizes();
+      ++asleep;
+      stop.wait(false);
+      broken += use_all_sizes();
+    });
+  }
+  while (asleep != threads.size()) sleep_ms(1);
+  // This one holds nothing either.
+  loft_idle_begin();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto kept = [&] {
+    const loft_stats_t s = stats();
+    return s.cached_bytes + s.free_in_slabs_bytes;
+  };
+  while (kept() != 0 && std::chrono::steady_clock::now() < deadline) sleep_ms(5);
+  EXPECT_EQ(kept(), 0u);
+  stop = true;
+  stop.notify_all();
+  for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(broken, 0u);
 }
 
