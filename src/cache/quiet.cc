@@ -217,7 +217,7 @@ void begin_wait() {
   const os::Guard guard(thread->quiet.lock);
   // Marked first: in the child of a fork in between, gaps in the bins are closed by who is marked.
   thread->quiet.hidden = true;
-  thread->quiet.between_calls = true;  // but for this one
+  thread->quiet.between_calls = true;  // this one is for no signal handler
   thread->counters.hidden.add(1);
   compiler_fence();
   empty(thread, Heap::Walk::kNowAndThen);

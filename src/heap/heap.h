@@ -60,9 +60,9 @@ class alignas(64) Heap {
 
   // --- All below: under the lock. ---
 
-  // Takes returned objects in (bounded by the option drain_bytes), then hands out up to `wanted`
-  // objects of a class from the slabs there are: slots[0], slots[-1], ..., lowest address first
-  // within a slab. Returns how many.
+  // Takes returned objects in (bounded by the option drain_bytes, and by a number of records), then
+  // hands out up to `wanted` objects of a class from the slabs there are: slots[0], slots[-1], ...,
+  // lowest address first within a slab. Returns how many.
   unsigned refill(SizeClass size_class, void** slots, unsigned wanted);
 
   // As refill, from messages that the bounded drain left behind, or from a new slab. 0 without
@@ -88,7 +88,7 @@ class alignas(64) Heap {
   void** put_back(SizeClass size_class, void** objects, void** end);
 
   // Takes messages in until `budget` bytes. True if it stopped for the budget.
-  bool drain(size_t budget);
+  bool drain(size_t budget) { return drain(budget, 0); }
 
   // Takes in every message that has arrived (up to a gibibyte of objects).
   void drain_all();
@@ -116,6 +116,7 @@ class alignas(64) Heap {
     unsigned long messages = 0;
     size_t bytes = 0;
   };
+  bool drain(size_t budget, size_t record_charge);  // what each record costs at least
   void receive_bitmap(Message* message, Tag tag, Slab* slab, Received& received);
   void receive_records(Message* message, unsigned count, Received& received);
   void settle(Slab* slab);

@@ -475,6 +475,45 @@ TEST_F(HeapTest, RefillTakesInAtMostDrainBytes) {
   EXPECT_EQ(held_here(), 0u);
 }
 
+// Many objects of as many slabs, each a miss: some with each refill, and all before new memory.
+TEST_F(HeapTest, RefillTakesInSomeRecordsAtATime) {
+  const SizeClass c = class_of(2048);
+  const unsigned each = geometry(c).objects;
+  constexpr unsigned kSlabs = 256;
+  constexpr unsigned kRecords = 8;
+  const std::vector<void*> objects = take(c, kSlabs * each);
+  const std::vector<void*> others = take(class_of(64), 2);
+  put({others[1]});
+  std::set<void*> sent;
+  for (unsigned slab = 0; slab < kSlabs; slab += kRecords) {
+    std::vector<std::vector<void*>> batches;
+    for (unsigned i = 0; i < kRecords; ++i) batches.push_back({objects[(slab + i) * each]});
+    for (const auto& batch : batches) sent.insert(batch.front());
+    send(recorded(batches));
+  }
+  const auto refill = [&](SizeClass size_class, unsigned wanted) {
+    const os::Guard guard(heap_->lock());
+    std::vector<void*> slots(wanted);
+    const unsigned taken = heap_->refill(size_class, &slots[wanted - 1], wanted);
+    slots.erase(slots.begin(), slots.end() - taken);
+    return slots;
+  };
+  const unsigned long before = received();
+  std::vector<void*> taken = refill(class_of(64), 1);
+  EXPECT_EQ(received() - before, 64u);
+  std::vector<void*> back = refill(c, kSlabs);
+  EXPECT_EQ(received() - before, 128u);
+  EXPECT_EQ(back.size(), 128u);
+  const unsigned long created = heap_->counters().classes[c].slabs_created.get();
+  const std::vector<void*> rest = take(c, kSlabs - 128);
+  EXPECT_EQ(heap_->counters().classes[c].slabs_created.get(), created);
+  back.insert(back.end(), rest.begin(), rest.end());
+  EXPECT_EQ(std::set<void*>(back.begin(), back.end()), sent);
+  put(objects);
+  put({others[0]});
+  put(taken);
+}
+
 // A bounded drain leaves messages behind; before it takes new memory, a heap looks at them.
 TEST_F(HeapTest, MessagesComeBeforeNewMemory) {
   const SizeClass c = class_of(2048);
