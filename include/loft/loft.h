@@ -206,7 +206,8 @@ LOFT_API int loft_version(void) LOFT_NOEXCEPT;
 extern LOFT_API const char* loft_options;
 
 // Sets one option from text. 0; or ENOENT for an unknown name, EINVAL for a value that the option
-// does not accept. Takes effect when what it governs next happens. Safe beside everything else.
+// does not accept, EPERM for `owner`, which is read once, when the library is loaded. Takes effect
+// when what it governs next happens. Safe beside everything else.
 LOFT_API int loft_option_set(const char* name, const char* value) LOFT_NOEXCEPT;
 
 // Writes the option's value, as text with a closing NUL, to `value`, which holds `size` bytes; byte

@@ -57,13 +57,24 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Set an option of loft; may be given again."),
     ] = None,
+    owner: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(options.OPTIONS["owner"].choices),
+            help="Who holds caches and slabs: the option `owner`.",
+            show_default=False,
+        ),
+    ] = "",
 ) -> None:
     """Run a command under loft.
 
     The command takes this process's place: its signals and its exit code are its own. What
     LD_PRELOAD names already stays, behind loft.
     """
-    run_command.run(command, option or [])
+    settings = option or []
+    if owner:
+        settings.append(f"owner={owner}")
+    run_command.run(command, settings)
 
 
 @app.command(context_settings=COMMAND_LAST)

@@ -14,6 +14,13 @@ class Option(NamedTuple):
 
 
 OPTIONS = {
+    "owner": Option(
+        "",
+        ("thread", "core"),
+        "thread",
+        "who holds the caches of free objects and the slabs: each thread, or each processor; read "
+        "when the library is loaded, and never changed after that",
+    ),
     "stats": Option(
         "",
         ("0", "1", "json", "prometheus"),

@@ -71,12 +71,14 @@ size_t loft_object_size(const void* interior) noexcept { return loft::object_of(
 int loft_version() noexcept { return LOFT_VERSION; }
 
 int loft_option_set(const char* name, const char* value) noexcept {
-  switch (loft::set_option(name, value)) {
+  switch (loft::change_option(name, value)) {
     case loft::OptionError::kNone:
       loft::keeper::options_changed();
       return 0;
     case loft::OptionError::kUnknownName:
       return ENOENT;
+    case loft::OptionError::kFixed:
+      return EPERM;
     case loft::OptionError::kBadValue:
       break;
   }

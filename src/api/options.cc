@@ -158,6 +158,12 @@ OptionError set_option(std::string_view name, std::string_view value) {
   return OptionError::kNone;
 }
 
+OptionError change_option(std::string_view name, std::string_view value) {
+  const Option* option = find(name);
+  if (option != nullptr && option->value == &options.owner) return OptionError::kFixed;
+  return set_option(name, value);
+}
+
 size_t option_text(std::string_view name, char* text, size_t size) {
   const Option* option = find(name);
   if (option == nullptr) return 0;

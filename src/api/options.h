@@ -10,10 +10,13 @@
 
 namespace loft {
 
-enum class OptionError { kNone, kUnknownName, kBadValue };
+enum class OptionError { kNone, kUnknownName, kBadValue, kFixed };
 
 // Sets one option. A value that the option does not accept leaves it as it was.
 OptionError set_option(std::string_view name, std::string_view value);
+
+// The same for a program that runs: what is read only when the library is loaded stays as it is.
+OptionError change_option(std::string_view name, std::string_view value);
 
 // The option's value as text, cut at `size` bytes including the closing NUL. Returns the length
 // that the whole text has, 0 for an unknown name.

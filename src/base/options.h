@@ -16,6 +16,9 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice };
 // a plain number. `choices` names
 // the accepted words, the value is the position of the word.
 #define LOFT_OPTIONS(X)                                                                          \
+  X(kChoice, owner, 0, "thread|core",                                                            \
+    "who holds the caches of free objects and the slabs: each thread, or each processor; read "  \
+    "when the library is loaded, and never changed after that")                                  \
   X(kChoice, stats, 0, "0|1|json|prometheus",                                                    \
     "print statistics to standard error when the process exits")                                 \
   X(kChoice, foreign, 0, "abort|ignore",                                                         \
@@ -46,6 +49,10 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice };
     "what follows from the limits of the control group (version 2) that the process is in: "     \
     "nothing; a soft limit, also while the group as a whole is near one of its own; or, "        \
     "besides, a hard limit of fifteen sixteenths of its memory.max")
+
+// The choices of `owner`. A value is written before the program's own constructors run, and never
+// again.
+enum Owner : uint64_t { kOwnerThread, kOwnerCore };
 
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };

@@ -41,6 +41,14 @@ def test_options_are_variables_of_the_command(loft: Loft, compiled: Compile) -> 
     assert '"heaps"' in ran.stderr
 
 
+def test_the_owner_is_an_option_of_its_own(loft: Loft) -> None:
+    ran = loft("run", "--owner", "core", "--", "sh", "-c", "echo $LOFT_OWNER")
+    assert ran.stdout == "core\n"
+    ran = loft("run", "--owner", "nobody", "--", "true")
+    assert ran.returncode == 2
+    assert "owner=nobody: accepted is thread, core" in one_line(ran.stderr)
+
+
 def test_loft_goes_before_what_was_preloaded(loft: Loft, build: Path, compiled: Compile) -> None:
     other = compiled("other.so", "int nothing;", "-shared", "-fPIC")
     ran = loft("run", "--", "sh", "-c", "echo $LD_PRELOAD", LD_PRELOAD=str(other))
@@ -69,7 +77,7 @@ def test_a_signal_to_loft_reaches_the_command(build: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("nonsense=1", "no option is named 'nonsense'; there are stats, foreign, cache_bytes"),
+        ("nonsense=1", "no option is named 'nonsense'; there are owner, stats, foreign"),
         ("stats=2", "stats=2: accepted is 0, 1, json, prometheus"),
         ("cache_bytes=many", "cache_bytes=many: accepted is a number of bytes"),
         ("decay_ms=soon", "decay_ms=soon: accepted is a number of milliseconds"),

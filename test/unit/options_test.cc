@@ -1,4 +1,5 @@
 // Options from text: values, lists, the environment, what is said about the wrong ones.
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -195,6 +196,18 @@ TEST_F(EnvironmentTest, LongValueIsCut) {
   EXPECT_LT(said.size(), 200u);
   EXPECT_NE(said.find("vvv...' is ignored: accepted is 0|1|json|prometheus\n"), std::string::npos)
       << said;
+}
+
+TEST_F(EnvironmentTest, ChoosesTheOwner) {
+  setenv("LOFT_OWNER", "core", 1);
+  EXPECT_EQ(load(), "");
+  EXPECT_EQ(get(options.owner), uint64_t{kOwnerCore});
+}
+
+TEST_F(OptionsTest, TheOwnerIsFixed) {
+  EXPECT_EQ(loft_option_set("owner", "core"), EPERM);
+  EXPECT_EQ(loft_option_set("owner", "nonsense"), EPERM);
+  EXPECT_EQ(get(options.owner), uint64_t{kOwnerThread});
 }
 
 TEST_F(EnvironmentTest, OutranksTheSymbol) {
