@@ -227,7 +227,7 @@ typedef struct loft_stats_t {
 
   uint64_t heaps;             // heaps that exist, parked ones included
   uint64_t heaps_parked;      // heaps whose thread has exited, waiting for a next one
-  uint64_t threads_attached;  // threads that have a thread cache now
+  uint64_t threads_attached;  // threads that have a thread cache now; none where processors do
 
   uint64_t allocated_bytes;  // objects handed out or ready in caches and batches; large included
   uint64_t large_bytes;      // large objects handed out
@@ -321,9 +321,13 @@ typedef struct loft_stats_t {
   uint64_t spans_released;       // spans that came back
   uint64_t large_resizes;        // large objects that realloc resized without a copy
   uint64_t large_moves;          // of these, by moving their pages
-  uint64_t threads_hidden;       // times that a thread's cache was emptied while it slept
+  uint64_t threads_hidden;       // times that a cache was emptied while its thread slept, or its
+                                 // processor had no use for it
   uint64_t keeper_ticks;         // looks of the keeper, or of who stands in for it
   uint64_t locks_waited_for;     // of locks_taken, that were found held
+
+  uint64_t cores;        // processors that have a cache (owner=core)
+  uint64_t core_fences;  // times that another processor was fenced off its cache
 } loft_stats_t;
 
 // Fills `*stats`, in which the caller has set `struct_size`, up to that size: a program built

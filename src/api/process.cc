@@ -2,13 +2,20 @@
 
 #include "api/info.h"
 #include "api/options.h"
+#include "cache/core.h"
 #include "keeper/keeper.h"
+#include "os/fault.h"
 
 namespace loft {
 
 // 101 is the first priority that is not the implementation's own; the system floor takes it.
 [[gnu::constructor(102)]] void process_starts() {
   load_options();
+  if (get(options.owner) == kOwnerCore && !core::start()) {
+    os::report(Text() << "owner=core: no memory, or no C library that says on which processor a "
+                         "thread is; owner=thread instead");
+    options.owner.store(kOwnerThread, memory_order_relaxed);
+  }
   keeper::enable();
 }
 

@@ -5,6 +5,9 @@
 //               the slab's open batch. A full bin, a full batch, a large object, a pointer that is
 //               foreign, misaligned or null, and a thread without a block all fail one of these
 //               comparisons
+//
+// Where processors hold the caches (cache/core.h), both fail their first comparison, whose other
+// side then is 0: which owner was chosen costs nothing here.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +21,7 @@ namespace loft {
 // Slow paths (cache/slow.cc). Called last, so that the fast paths save no registers.
 LOFT_NOINLINE void* allocate_beyond_table(size_t size);
 LOFT_NOINLINE void* allocate_from_empty(size_t size);
+LOFT_NOINLINE void deallocate_outside(void* p, uint64_t position);
 LOFT_NOINLINE void deallocate_slow(void* p);
 LOFT_NOINLINE void deallocate_unbatched(void* p);
 LOFT_NOINLINE void send_full_batch(size_t place);
@@ -30,7 +34,7 @@ using AllocateSlow = void* (*)(size_t);
 template <AllocateSlow kBeyondTable = allocate_beyond_table,
           AllocateSlow kFromEmpty = allocate_from_empty>
 LOFT_ALWAYS_INLINE void* allocate(size_t size) {
-  if (LOFT_LIKELY(size <= kTableMax)) {
+  if (LOFT_LIKELY(size <= pagemap.table_max)) {
     Thread* thread = this_thread();
     Bin* bin = thread->bin_at(thread->bin_of[size]);
     void** top = bin->top;
@@ -70,7 +74,9 @@ LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
 // free: keeps errno. Misuse that is seen stops the program with one line.
 LOFT_ALWAYS_INLINE void deallocate(void* p) {
   const uint64_t position = pagemap.position(p);
-  if (LOFT_UNLIKELY(position >= pagemap.limit)) return deallocate_slow(p);
+  if (LOFT_UNLIKELY(position >= pagemap.thread_limit)) {
+    return deallocate_outside(p, position);
+  }
   const Entry entry = pagemap.at_position(position);
   Thread* thread = this_thread();
   if (LOFT_UNLIKELY(entry.owner() != thread->owner)) {

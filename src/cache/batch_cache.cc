@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/peek.h"
 #include "cache/allocate.h"
+#include "cache/core.h"
 #include "message/pack.h"
 #include "slab/slab.h"
 
@@ -211,6 +212,7 @@ void count_open(const Thread* thread, unsigned long* objects) {
     const uint32_t room = peek(thread->batches[place].room);
     if (room < capacity) objects[peek(thread->batch_classes[place])] += capacity - room;
   }
+  if (thread->core != nullptr) core::count_foreign(thread->core, objects);
 }
 
 }  // namespace loft::batch_cache

@@ -34,8 +34,8 @@ unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigne
 void send_single(void* p, Entry entry);
 unsigned long sent_singly(SizeClass size_class);  // objects, so far
 
-// Adds the objects of each class in open batches to objects[class], read beside the running thread:
-// about right.
+// Adds the objects of each class in open batches, and on a processor's stack before them, to
+// objects[class], read beside the running thread: about right.
 void count_open(const Thread* thread, unsigned long* objects);
 
 }  // namespace loft::batch_cache

@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/peek.h"
 #include "cache/batch_cache.h"
+#include "cache/core.h"
 #include "cache/depot.h"
 #include "cache/large_cache.h"
 #include "os/fault.h"
@@ -237,6 +238,7 @@ void review_one(Thread* thread, SizeClass refilled) {
     large_cache::review(thread);
     depot::release_spares(thread);
   }
+  if (!core::own(thread, c)) return;
   BinState& state = thread->states[c];
   if (state.slots == nullptr) return;
   void** const top = thread->bins[c].top;
@@ -327,6 +329,7 @@ void* refill(Thread* thread, Request request) {
 }
 
 bool push_slow(Thread* thread, SizeClass size_class, void* p) {
+  if (LOFT_UNLIKELY(!core::own(thread, size_class))) return false;
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   if (state.watched_pushes < kWatchedPushes) {
@@ -344,6 +347,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p) {
 
 void flush_all(Thread* thread) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    if (!core::own(thread, c)) continue;
     const BinState& state = thread->states[c];
     if (state.depot != nullptr) flush_depot(thread, c, kAllOfIt);
     if (state.slots == nullptr || !whole(thread->bins[c], state)) continue;
@@ -393,7 +397,8 @@ void settle(Thread* thread) {
 unsigned held(const Thread* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
   void** const slots = peek(state.slots);
-  void** const top = peek(thread->bins[size_class].top);
+  void** const top = thread->core != nullptr ? core::top(thread->core, size_class)
+                                             : peek(thread->bins[size_class].top);
   const unsigned stashed = peek(state.stashed) * kMaxCapacity;
   // Of two different arrays, if the bin changes just now.
   if (slots == nullptr || top < slots || top >= slots + kMostSlots) return stashed;

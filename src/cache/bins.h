@@ -18,8 +18,8 @@ struct Request {
 
 namespace bins {
 
-// Called when a bin is empty. Refills it and pops one object; nullptr without memory. The thread
-// has a heap.
+// Called when a bin is empty, which is the caller's own (core::own). Refills it and pops one
+// object; nullptr without memory. The thread has a heap.
 void* refill(Thread* thread, Request request);
 
 // One object, straight from a heap that the caller shares or whose bin has no array.
@@ -28,7 +28,8 @@ void* take_one(Heap* heap, Request request);
 // Called when the fast path cannot push: the bin is full, has no capacity yet, or is under watch,
 // as every bin is for its first pushes, which are checked one by one. So a program that frees an
 // interior pointer, or the same object twice, is caught at once where it does little of either, and
-// the fast path pays nothing. False if no memory could be had for the bin's array.
+// the fast path pays nothing. False if no memory could be had for the bin's array, or the bin
+// not be made the caller's own.
 bool push_slow(Thread* thread, SizeClass size_class, void* p);
 
 // Gives all objects of all bins back.

@@ -92,6 +92,13 @@ void on_exit(void* value) {
   attention::raise();  // there is a heap to look after
 }
 
+// Under the lock. The block is set up.
+void add(Thread* block) {
+  block->older = newest.load(memory_order_relaxed);
+  // Release: pairs with the acquire in newest_block.
+  newest.store(block, memory_order_release);
+}
+
 // Under the lock.
 Thread* unused_or_new() {
   Thread* thread = unused.front();
@@ -103,9 +110,7 @@ Thread* unused_or_new() {
     thread = static_cast<Thread*>(metadata::allocate(sizeof(Thread)));
     if (thread == nullptr) return nullptr;
     thread->set_up();
-    thread->older = newest.load(memory_order_relaxed);
-    // Release: pairs with the acquire in newest_block; the block is set up.
-    newest.store(thread, memory_order_release);
+    add(thread);
   }
   threads.push_front(thread);
   started_count.add(1);
@@ -119,6 +124,7 @@ Thread* attach() {
   if (LOFT_LIKELY(thread != &unattached_thread)) {
     return thread == &exited_thread ? nullptr : thread;
   }
+  if (core::in_use()) return nullptr;
   if (void* mine = os::thread_exit_value(); mine != nullptr) {
     thread = static_cast<Thread*>(mine);
     quiet::wake(thread);
@@ -178,6 +184,22 @@ Heap* shared_heap() {
   return heap;
 }
 
+void add_block(Thread* block) {
+  const os::Guard guard(lock);
+  add(block);
+}
+
+void give_up_block() {
+  Thread* thread = this_thread();
+  if (thread == &unattached_thread) return;
+  quiet::retire(thread);
+  self = &unattached_thread;
+  os::set_thread_exit_value(nullptr);
+  hand_over(thread);
+  const os::Guard guard(lock);
+  retire(thread);
+}
+
 const Thread* newest_block() { return newest.load(memory_order_acquire); }
 
 Totals totals() {
@@ -200,6 +222,7 @@ void prepare_fork() {
     ++thread->quiet.busy;
   }
   quiet::prepare_fork();
+  core::prepare_fork();
   lock.lock();
   registry::prepare_fork();
   UserHeap::prepare_fork();
@@ -215,6 +238,7 @@ void finish_fork(bool child) {
   } else {
     lock.unlock();
   }
+  core::finish_fork(child);
   quiet::finish_fork(child);
   if (void* mine = os::thread_exit_value(); mine != nullptr) {
     auto* thread = static_cast<Thread*>(mine);

@@ -2,21 +2,31 @@
 // threads that the child does not have.
 #pragma once
 
+#include "cache/core.h"
 #include "cache/thread.h"
 
 namespace loft::lifecycle {
 
 // The block of the calling thread, set up if this is its first call. nullptr for a thread whose
-// destructors have run, or without memory: then the caller serves itself without a block.
+// destructors have run, or without memory: then the caller serves itself without a block. nullptr,
+// too, where processors have blocks, unless the thread has had one from before that was decided.
 Thread* attach();
 
-// A slow path of the calling thread: while one of these lives, nobody may act for the thread.
+// A slow path of the calling thread: while one of these lives, nobody may act for the thread. Where
+// processors have blocks, it has the block of one, under its lock: then no second one may be made
+// while it lives.
 class SlowPath {
  public:
   // Asked again once it is marked: the thread may have been hidden in between, if it was
   // interrupted.
   SlowPath() : thread_(this_thread()) {
-    if (LOFT_UNLIKELY(is_stand_in(thread_))) thread_ = attach();
+    if (LOFT_UNLIKELY(is_stand_in(thread_))) {
+      if (core::in_use()) {
+        thread_ = core::enter();
+        return;
+      }
+      thread_ = attach();
+    }
     while (LOFT_LIKELY(thread_ != nullptr)) {
       ++thread_->quiet.busy;
       compiler_fence();
@@ -27,12 +37,17 @@ class SlowPath {
   }
   ~SlowPath() {
     compiler_fence();
-    if (LOFT_LIKELY(thread_ != nullptr)) --thread_->quiet.busy;
+    if (LOFT_UNLIKELY(thread_ == nullptr)) return;
+    if (LOFT_UNLIKELY(thread_->core != nullptr)) {
+      core::leave(thread_->core);
+    } else {
+      --thread_->quiet.busy;
+    }
   }
   SlowPath(const SlowPath&) = delete;
   SlowPath& operator=(const SlowPath&) = delete;
 
-  Thread* thread() const { return thread_; }  // as of attach
+  Thread* thread() const { return thread_; }  // as of attach, or of core::enter
 
  private:
   static bool is_stand_in(const Thread* thread) {
@@ -53,6 +68,12 @@ bool give_heap(Thread* thread);
 
 // The heap that threads without a block share, under its lock. nullptr without memory.
 Heap* shared_heap();
+
+// Counts a block that is no thread's among all blocks.
+void add_block(Thread* block);
+
+// The calling thread has no block any more: all that it held goes home.
+void give_up_block();
 
 // Every block that was ever made, from the newest on by `older`: blocks are used again and never
 // given back, so that anybody may walk along them without a lock.

@@ -4,6 +4,7 @@
 #include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "cache/core.h"
 #include "cache/large_cache.h"
 #include "cache/lifecycle.h"
 #include "cache/object.h"
@@ -12,6 +13,7 @@
 #include "heap/user_heap.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "os/restartable.h"
 #include "slab/slab.h"
 #include "space/large.h"
 #include "space/limits.h"
@@ -66,13 +68,18 @@ void* allocate_class(Request request) {
   const lifecycle::SlowPath slow;
   void* object = nullptr;
   if (Thread* thread = slow.thread(); LOFT_LIKELY(lifecycle::give_heap(thread))) {
-    // Setting the block up may have allocated, through the system, and filled this very bin.
-    Bin& bin = thread->bins[request.size_class];
-    if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
-    object = bins::refill(thread, request);
-    if (LOFT_UNLIKELY(object == nullptr)) {
-      let_go_of_all(thread);
+    if (LOFT_UNLIKELY(!core::own(thread, request.size_class))) {
+      object = bins::take_one(thread->heap, request);
+    } else {
+      // Setting the block up may have allocated, through the system, and filled this very bin; and
+      // a processor's bin may have been filled while its lock was waited for.
+      Bin& bin = thread->bins[request.size_class];
+      if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
       object = bins::refill(thread, request);
+      if (LOFT_UNLIKELY(object == nullptr)) {
+        let_go_of_all(thread);
+        object = bins::refill(thread, request);
+      }
     }
   } else if (Heap* heap = lifecycle::shared_heap(); heap != nullptr) {
     object = bins::take_one(heap, request);
@@ -105,6 +112,10 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
 }
 
 void* pop_or_refill(Request request) {
+  if (LOFT_UNLIKELY(core::in_use())) {
+    void* popped = os::pop(bin_offset(request.size_class));
+    return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request);
+  }
   // A slow path also where it pops: bins::withdraw takes these bins' last objects, too.
   const lifecycle::SlowPath slow;
   if (LOFT_UNLIKELY(slow.thread() == nullptr)) return allocate_class(request);
@@ -126,6 +137,7 @@ void* take_zero(Request request) {
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
   if (thread == nullptr || thread->heap == nullptr) return nullptr;
+  if (!core::own(thread, request.size_class)) return nullptr;
   if (*thread->bins[request.size_class].top != nullptr) return nullptr;
   const os::Guard guard(thread->heap->lock());
   void* object = thread->heap->take_zero(request.size_class);
@@ -151,9 +163,20 @@ LOFT_COLD void* refuse(size_t bytes) {
   return os::out_of_memory();
 }
 
-void* allocate_from_empty(size_t size) { return allocate_class(request_of(most<size_t>(size, 1))); }
+void* allocate_from_empty(size_t size) {
+  if (LOFT_UNLIKELY(size == 0)) {
+    if (core::in_use()) return allocate_beyond_table(1);
+    size = 1;
+  }
+  return allocate_class(request_of(size));
+}
 
+// A size that the table has comes here only where processors have the caches.
 void* allocate_beyond_table(size_t size) {
+  if (size <= kTableMax) {
+    void* object = os::pop_by_table<core::kTable>(size);
+    return LOFT_LIKELY(object != nullptr) ? object : allocate_class(request_of(size));
+  }
   if (LOFT_LIKELY(size <= kSmallMax)) return pop_or_refill(request_of(size));
   return allocate_large(size, kGranule, false);
 }
@@ -183,13 +206,28 @@ void* allocate_aligned(size_t alignment, size_t size) {
 // Not the owner's, and no open batch in the first way: mostly another heap's object all the same.
 void deallocate_unbatched(void* p) {
   const Entry entry = pagemap.of(p);
-  const lifecycle::SlowPath slow;
-  Thread* thread = slow.thread();
-  // It may be its own: a hidden thread has taken its block back just now.
-  if (LOFT_UNLIKELY(!entry.is_slab() || thread == nullptr || entry.owner() == thread->owner)) {
-    return deallocate_slow(p);
+  if (LOFT_LIKELY(entry.is_slab())) {
+    const lifecycle::SlowPath slow;
+    Thread* thread = slow.thread();
+    // It may be its own: a hidden thread has taken its block back just now.
+    if (LOFT_LIKELY(thread != nullptr && entry.owner() != thread->owner)) {
+      return batch_cache::add(thread, p, entry);
+    }
   }
-  batch_cache::add(thread, p, entry);
+  deallocate_slow(p);
+}
+
+// Where processors have the caches, each free. Otherwise what is foreign, misaligned or null.
+void deallocate_outside(void* p, uint64_t position) {
+  if (LOFT_LIKELY(position < pagemap.core_limit)) {
+    const os::Pushed pushed = os::push_if_owner(p, pagemap.at_position(position).word());
+    if (LOFT_LIKELY(pushed == os::Pushed::kYes)) return;
+    if (pushed == os::Pushed::kNotTheOwner && pagemap.at_position(position).is_slab() &&
+        LOFT_LIKELY(os::push(p, core::kForeignStack))) {
+      return;
+    }
+  }
+  deallocate_slow(p);
 }
 
 // The system floor keeps errno, so what is called here does.
@@ -205,7 +243,10 @@ void deallocate_slow(void* p) {
   Thread* thread = slow.thread();
   if (entry.bin() == kLarge) return free_large(thread, p, entry);
   if (LOFT_UNLIKELY(thread == nullptr)) return batch_cache::send_single(p, entry);
-  if (LOFT_LIKELY(entry.owner() != thread->owner)) return batch_cache::add(thread, p, entry);
+  if (LOFT_LIKELY(entry.owner() != thread->owner)) {
+    if (thread->core != nullptr) return core::free_foreign(thread->core, p, entry);
+    return batch_cache::add(thread, p, entry);
+  }
   if (!bins::push_slow(thread, class_of_bin(entry.bin()), p)) batch_cache::send_single(p, entry);
 }
 
@@ -235,7 +276,7 @@ size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
 }
 
 size_t trim(size_t pad) {
-  size_t given_back = 0;
+  size_t given_back = core::in_use() ? core::empty_all() : 0;
   const lifecycle::SlowPath slow;
   if (Thread* thread = slow.thread(); thread != nullptr) {
     given_back += let_go(thread);

@@ -1,7 +1,8 @@
 // What a thread holds: its cache of free objects, the open batches of objects it freed for other
-// heaps, its outbox. Only its own thread touches it, so nothing here is locked or atomic but the
-// counters that others may read. A thread that never allocates has no heap; one that never frees
-// for others never touches the pages of its batches.
+// heaps, its outbox. Only its own thread touches it, or whoever holds the lock of the processor
+// whose block it is (cache/core.h), so nothing here is locked or atomic but the counters that
+// others may read. A thread that never allocates has no heap; one that never frees for others never
+// touches the pages of its batches.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,7 @@
 
 namespace loft {
 
+struct Core;
 struct Thread;
 
 // One stack of free objects, an array of pointers: popping never waits for an object's cache line.
@@ -104,7 +106,7 @@ struct ThreadCounters {
   Counter turnarounds;
   Counter large_hits;
   Counter large_kept_bytes;  // now
-  Counter hidden;            // times; under the quiet lock
+  Counter hidden;            // times; under the quiet lock, or the processor's
 };
 
 // Invariant: each kept[i] is null or a large object marked as kept; `bytes` is the sum of their
@@ -144,6 +146,7 @@ struct alignas(64) Thread {
   Thread* next{};           // in the list of all threads or of the unused ones; guarded by the
   Thread* prev{};           // lock in lifecycle.cc
   const Thread* older{};    // the block made before this one; never changes
+  Core* core{};             // of which this is the block; nullptr for a thread's. Never changes
 
   alignas(64) Bin bins[kSizeClasses]{};
   uint16_t bin_of[kTableMax + 1]{};  // the offset of each size's bin

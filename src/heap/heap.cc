@@ -173,10 +173,19 @@ void Heap::release(Slab* slab) {
     trim_spares(0);
     return destroy(slab);
   }
-  const unsigned most = least(kMostSpares, most_granules_ / 2);
-  if (spare_count_ >= most) return destroy(slab);
+  if (spare_count_ >= most_spares()) return destroy(slab);
   spares_[spare_count_++] = {slab, slab->size_class};
   counters_.spare_bytes.add(kGranule);
+}
+
+// The second is Hoard's emptiness threshold, K and f, for slabs that are wholly empty: those beyond
+// it go to the free spans, where any heap gets them for any class. (A slab that still has objects
+// stays: its owner's name is in the pagemap and in messages on their way.)
+unsigned Heap::most_spares() const {
+  constexpr unsigned kCoreSpares = 4;
+  constexpr unsigned kCoreShare = 4;
+  const bool of_thread = get(options.owner) == kOwnerThread;
+  return least(kMostSpares, of_thread ? most_granules_ / 2 : kCoreSpares + granules_ / kCoreShare);
 }
 
 void Heap::destroy(Slab* slab) {

@@ -125,6 +125,7 @@ class alignas(64) Heap {
   void list(Slab* slab, Fullness fullness);
   void unlist(Slab* slab);
   void release(Slab* slab);
+  unsigned most_spares() const;
   void tick();
   bool list_new(SizeClass size_class);
   Slab* create(SizeClass size_class);
@@ -145,8 +146,9 @@ class alignas(64) Heap {
 
   // Emptied slabs of one granule, the last one first: a thread that fills and empties slabs gets
   // its own pages back, still in its core's cache, and mostly cut into objects of the size that it
-  // wants, without a lock that others wait for. At most half of what the heap once had, and what
-  // was not used for a while goes back.
+  // wants, without a lock that others wait for. At most half of what the heap once had, or, where
+  // the heap is a processor's and serves all threads there, a quarter of what it has and a few
+  // more; and what was not used for a while goes back.
   static constexpr unsigned kMostSpares = 128;
   struct Spare {
     Slab* slab;

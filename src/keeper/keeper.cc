@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "base/options.h"
 #include "cache/attention.h"
+#include "cache/core.h"
 #include "cache/quiet.h"
 #include "heap/registry.h"
 #include "heap/user_heap.h"
@@ -61,6 +62,7 @@ bool purge(size_t wanted) {
 bool look_around(bool at_threads) {
   const size_t dirty_before = span::totals().dirty;
   const bool all_quiet = at_threads && quiet::look();
+  const bool cores_rest = core::look();
   const bool parked_rest = registry::rest_parked();
   const bool users_rest = UserHeap::rest_all();
   const size_t dirty = span::totals().dirty;
@@ -69,7 +71,8 @@ bool look_around(bool at_threads) {
   const size_t idle = span::idle_bytes();
   const bool gave = purge(least(idle + let_go, dirty));
   // What the system does not take back is no reason to stay awake.
-  return all_quiet && parked_rest && users_rest && !gave && idle == span::totals().dirty;
+  return all_quiet && cores_rest && parked_rest && users_rest && !gave &&
+         idle == span::totals().dirty;
 }
 
 [[noreturn]] void run() {

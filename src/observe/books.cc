@@ -2,6 +2,7 @@
 
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "cache/core.h"
 #include "cache/lifecycle.h"
 #include "heap/registry.h"
 #include "heap/user_heap.h"
@@ -121,6 +122,10 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.threads_started = threads.started;
   stats.threads_exited = threads.exited;
 
+  const core::Totals cores = core::totals();
+  stats.cores = cores.blocks;
+  stats.core_fences = cores.fences;
+
   const large::Totals larges = large::totals();
   stats.large_bytes = larges.bytes - least(larges.bytes, kept);
   stats.large_allocations += larges.allocations;
@@ -141,8 +146,8 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.user_heap_bytes = users.live_bytes;
   stats.committed_bytes = stats.slab_bytes + larges.bytes + users.window_bytes + stats.dirty_bytes +
                           metadata::touched_bytes();
-  stats.locks_taken += threads.locks + spans.locks + metadata::locks() + users.locks;
-  stats.locks_waited_for += threads.waits + spans.waits + metadata::waits();
+  stats.locks_taken += threads.locks + cores.locks + spans.locks + metadata::locks() + users.locks;
+  stats.locks_waited_for += threads.waits + cores.waits + spans.waits + metadata::waits();
   books.dirty_bytes = spans.dirty;
   books.refused_bytes = spans.refused;
 

@@ -222,6 +222,14 @@ unsigned processor() {
   return number < 0 ? 0 : static_cast<unsigned>(number);
 }
 
+unsigned processor_numbers() {
+  const KeepErrno keep;
+  // The system says how many bytes its own masks have.
+  unsigned char mask[4096];
+  const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
+  return bytes < 0 ? 0 : static_cast<unsigned>(bytes) * 8;
+}
+
 int thread_number() { return static_cast<int>(syscall(SYS_gettid)); }
 
 uint64_t thread_time_ns(int number) {

@@ -110,6 +110,9 @@ uint64_t now_ns();
 // The processor that the caller runs on: a small number, and only a hint.
 unsigned processor();
 
+// One more than the highest number that `processor` can ever return; 0 if the system does not say.
+unsigned processor_numbers();
+
 // Threads of this process by the system's number for them.
 int thread_number();  // the caller's
 // Processor time that a thread has had so far; 0 if the system does not say.

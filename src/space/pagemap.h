@@ -48,6 +48,7 @@ class Entry {
   HeapId owner() const { return static_cast<HeapId>(word_); }
   uint32_t index() const { return static_cast<uint32_t>(word_ >> 16); }
   uint16_t bin() const { return static_cast<uint16_t>(word_ >> 48); }
+  uint64_t word() const { return word_; }  // for os/restartable.h, which takes it apart
   bool is_slab() const { return bin() >= kFirstBinOffset; }
 
   // Whoever gives a span back reads the entries on both sides of it, while the owner of a neighbour
@@ -78,6 +79,13 @@ struct alignas(64) Pagemap {
   uintptr_t base = 1;
   uint64_t limit = 0;  // of the window, in units of kAlignment
   Entry* entries = nullptr;
+
+  // What free accepts on its fast path for a thread, and on that for a processor: one is `limit`
+  // and the other 0, by the option `owner`. And the largest size that malloc accepts on its fast
+  // path for a thread, here because all calls read this line. cache/allocate.h.
+  uint64_t thread_limit = 0;
+  uint64_t core_limit = 0;
+  size_t table_max = kTableMax;
 
   // Position of p in units of kAlignment; at or above `limit` if p is null, foreign or misaligned.
   LOFT_ALWAYS_INLINE uint64_t position(const void* p) const {

@@ -195,7 +195,7 @@ bool initialise() {
   if (!open_window()) return false;
   pagemap.base = window.heap.base;
   pagemap.entries = reinterpret_cast<Entry*>(window.pagemap.base);
-  pagemap.limit = (window.heap.end - window.heap.base) >> kAlignmentLog;
+  pagemap.limit = pagemap.thread_limit = (window.heap.end - window.heap.base) >> kAlignmentLog;
   __atomic_store_n(&frontier, window.heap.base, __ATOMIC_RELAXED);  // used_bytes
   initialised.store(true, memory_order_release);
   return true;

@@ -30,6 +30,8 @@ void lay_out(uintptr_t base, size_t heap) {
   };
   carve(window.pagemap, pagemap_bytes(heap), kGranule, true);
   carve(window.metadata, metadata_bytes(heap), 4 * kGranule, window.reserved);
+  window.nulls = base;
+  base += kGranule;
   carve(window.heap, heap, 64 * kGranule, window.reserved);
 }
 
@@ -45,7 +47,7 @@ bool commit_first_steps() {
 
 bool open_reserved() {
   for (size_t heap = kLargestWindow; heap >= kSmallestWindow; heap /= 2) {
-    const size_t total = pagemap_bytes(heap) + metadata_bytes(heap) + heap + kGranule;
+    const size_t total = pagemap_bytes(heap) + metadata_bytes(heap) + heap + 2 * kGranule;
     void* at = os::reserve(total);
     if (at == nullptr) continue;
     window.reserved = true;
@@ -83,6 +85,12 @@ bool open_planned(size_t limit) {
 }
 
 }  // namespace
+
+void** open_nulls() {
+  const bool mapped =
+      os::map_zeros(reinterpret_cast<void*>(window.nulls), kGranule, window.reserved);
+  return mapped ? reinterpret_cast<void**>(window.nulls) : nullptr;
+}
 
 void advise_huge_pages(uintptr_t at, size_t bytes) {
   os::allow_huge_pages(reinterpret_cast<void*>(at), bytes, get(options.thp) == kHugePrefer);

@@ -43,6 +43,7 @@ struct Region {
 struct Window {
   Region pagemap;
   Region metadata;
+  uintptr_t nulls = 0;  // a granule of addresses behind it, for open_nulls
   Region heap;
   bool reserved = false;
 };
@@ -54,6 +55,10 @@ extern LOFT_HIDDEN Window window;
 // Lays out the window and commits the first step of each region. False without memory; may be
 // called again.
 bool open_window();
+
+// Where a null pointer can be read, and nothing written, behind all of metadata. nullptr without
+// memory. Called once.
+void** open_nulls();
 
 // Asks the system for what it was asked for the rest of the heap: a part that was mapped anew is
 // then one mapping with its neighbours again, of which the system allows a process only so many.

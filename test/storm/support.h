@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -133,6 +134,13 @@ inline loft_stats_t stats_at_rest() {
     loft_malloc_trim(0);
   }
   return stats();
+}
+
+// Whether each thread has a cache of its own (the option `owner`).
+inline bool threads_own() {
+  char owner[16];
+  EXPECT_EQ(loft_option_get("owner", owner, sizeof(owner)), 0);
+  return std::string_view(owner) == "thread";
 }
 
 // A storm starts and ends with one thread and no object.

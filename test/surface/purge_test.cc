@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "loft/loft.h"
+#include "surface/support.h"
 
 namespace {
 
@@ -60,6 +61,7 @@ TEST(Purge, ReachesThreadsThatWaitAndThreadsThatEnded) {
 }
 
 TEST(Purge, TellsOfThreadsThatRun) {
+  if (!surface::threads_own()) GTEST_SKIP() << "is about the caches of threads";
   std::atomic<bool> stop{false};
   std::atomic<bool> running{false};
   std::thread busy([&] {

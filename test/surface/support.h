@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <random>
+#include <string_view>
 
 namespace surface {
 
@@ -23,6 +24,12 @@ inline constexpr size_t kImpossible[] = {size_t{PTRDIFF_MAX} + 1, size_t{PTRDIFF
 
 inline bool aligned(const void* p, size_t alignment) {
   return reinterpret_cast<uintptr_t>(p) % alignment == 0;
+}
+
+// Whether each thread has a cache of its own (the option `owner`).
+inline bool threads_own() {
+  const char* owner = std::getenv("LOFT_OWNER");
+  return owner == nullptr || std::string_view(owner) == "thread";
 }
 
 // Different in every run unless LOFT_TEST_SEED says otherwise.

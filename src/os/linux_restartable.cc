@@ -1,0 +1,52 @@
+// Restartable sequences on Linux: glibc's registration, membarrier's fences.
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "os/os.h"
+#include "os/restartable.h"
+
+#if defined(LOFT_RESTARTABLE)
+#include <sys/rseq.h>
+// A C library older than these has neither; and one that was told not to register its threads
+// (GLIBC_TUNABLES=glibc.pthread.rseq=0, an old kernel, valgrind) says that the size is zero.
+#pragma weak __rseq_offset
+#pragma weak __rseq_size
+#endif
+
+namespace loft::os {
+
+constinit Restartable restartable;
+
+namespace {
+
+bool ask_for_fences() {
+  const KeepErrno keep;
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
+}
+
+}  // namespace
+
+Sequences find_restartable() {
+#if defined(LOFT_RESTARTABLE)
+  static_assert(offsetof(struct rseq, cpu_id) == 4 && offsetof(struct rseq, rseq_cs) == 8 &&
+                RSEQ_SIG == 0x53053053);
+  // Volatile: the compiler believes that what a header declares is there.
+  const ptrdiff_t* const volatile offset = &__rseq_offset;
+  if (offset == nullptr) return Sequences::kCrash;
+  restartable.area = *offset;
+  return __rseq_size != 0 && ask_for_fences() ? Sequences::kWork : Sequences::kFail;
+#else
+  return Sequences::kFail;
+#endif
+}
+
+void keep_fences() { ask_for_fences(); }
+
+bool fence_processor(unsigned number) {
+  const KeepErrno keep;
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, MEMBARRIER_CMD_FLAG_CPU,
+                 number) == 0;
+}
+
+}  // namespace loft::os

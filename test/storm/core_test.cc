@@ -1,0 +1,356 @@
+// Processors as owners: what is new there is that a thread may be preempted, moved to another
+// processor or interrupted by a signal between any two instructions of malloc and free, and that
+// others on the same processor then go on with what it was at.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+
+#include "os/os.h"
+#include "os/restartable.h"
+#include "storm/support.h"
+
+// As a program chooses it when it is linked.
+const char* loft_options = "owner=core";
+
+namespace storm {
+namespace {
+
+constexpr size_t kMixed[] = {16, 24, 64, 200, 512, 1'000, 2'000, 9'000};
+size_t mixed(uint64_t i) { return kMixed[i % std::size(kMixed)]; }
+
+// The processors that the test may use.
+std::vector<int> processors() {
+  cpu_set_t set;
+  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+  std::vector<int> all;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) all.push_back(cpu);
+  }
+  return all;
+}
+
+// 0 for the caller.
+void move_to(pid_t thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  // The thread may have ended meanwhile.
+  if (sched_setaffinity(thread, sizeof(set), &set) != 0) {
+    EXPECT_EQ(errno, ESRCH);
+  }
+}
+
+// Moved about, the caller goes back to where it was allowed to be at the end.
+class Affinity {
+ public:
+  Affinity() { EXPECT_EQ(sched_getaffinity(0, sizeof(before_), &before_), 0); }
+  ~Affinity() { EXPECT_EQ(sched_setaffinity(0, sizeof(before_), &before_), 0); }
+
+ private:
+  cpu_set_t before_;
+};
+
+class CoreStorm : public Storm {
+ protected:
+  void expect_home() const {
+    expect_all_home(std::size(kMixed), 512 << 10);
+    const loft_stats_t s = stats();
+    EXPECT_EQ(s.threads_started, 0u);
+    EXPECT_LE(s.cores, static_cast<uint64_t>(sysconf(_SC_NPROCESSORS_CONF)));
+    EXPECT_EQ(s.heaps, s.cores) << "nobody was without a block";
+  }
+};
+
+// Objects of all threads in shared places: who takes one checks it, frees it, and puts a new one.
+class Exchange {
+ public:
+  ~Exchange() {
+    for (std::atomic<void*>& place : places_) release(place.exchange(nullptr));
+    EXPECT_EQ(bad_, 0u);
+  }
+
+  void run(unsigned thread, unsigned rounds) {
+    uint64_t random = thread + 1;
+    void* own[16] = {};
+    unsigned bad = 0;
+    for (uint64_t i = 0; i < rounds; ++i) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      const uint64_t id = uint64_t{thread} << 32 | i;
+      void* fresh = make(id, mixed(random >> 40));
+      // Every second one stays with its thread for a while.
+      void*& mine = own[random >> 33 & 15];
+      if ((random >> 60 & 1) != 0) {
+        bad += release(mine);
+        mine = fresh;
+      } else {
+        bad += release(places_[random >> 50 & (std::size(places_) - 1)].exchange(fresh));
+      }
+    }
+    for (void* p : own) bad += release(p);
+    bad_ += bad;
+  }
+
+ private:
+  static unsigned release(void* p) {
+    return p == nullptr ? 0 : check_and_free(p, id_of(p), size_of(p));
+  }
+
+  std::atomic<void*> places_[256] = {};
+  std::atomic<unsigned> bad_{0};
+};
+
+// Threads at work, whose numbers others may ask for.
+class Workers {
+ public:
+  Workers(unsigned count, unsigned rounds) : numbers_(count), running_(count) {
+    for (unsigned i = 0; i < count; ++i) {
+      threads_.emplace_back([this, i, rounds] {
+        numbers_[i] = static_cast<pid_t>(syscall(SYS_gettid));
+        exchange_.run(i, rounds);
+        --running_;
+      });
+    }
+  }
+  ~Workers() {
+    for (std::thread& thread : threads_) thread.join();
+  }
+  bool running() const { return running_ != 0; }
+  // Calls visit(number) for each thread that has begun.
+  template <class Visit>
+  void each(Visit visit) {
+    for (const std::atomic<pid_t>& number : numbers_) {
+      if (const pid_t thread = number; thread != 0) visit(thread);
+    }
+  }
+
+ private:
+  Exchange exchange_;
+  std::vector<std::atomic<pid_t>> numbers_;
+  std::atomic<unsigned> running_;
+  std::vector<std::thread> threads_;
+};
+
+TEST_F(CoreStorm, ThreadsHoldNothing) {
+  for (unsigned i = 0; i < scaled(400); ++i) {
+    std::thread([] {
+      Exchange exchange;
+      exchange.run(0, 200);
+    }).join();
+  }
+  // What lies in caches is a processor's share, however many threads there were.
+  EXPECT_LE(stats().cached_bytes, stats().cores * (2u << 20));
+  expect_home();
+}
+
+// Far more threads than processors: many are preempted within malloc and free.
+TEST_F(CoreStorm, ManyThreadsForEachProcessor) {
+  {
+    Workers workers(48, scaled(40'000));
+  }
+  expect_home();
+}
+
+TEST_F(CoreStorm, ThreadsAreMoved) {
+  const std::vector<int> all = processors();
+  if (all.size() < 2) GTEST_SKIP() << "one processor";
+  {
+    Workers workers(6, scaled(150'000));
+    for (size_t i = 0; workers.running(); ++i) {
+      workers.each([&](pid_t thread) { move_to(thread, all[(i + size_t(thread)) % all.size()]); });
+    }
+  }
+  expect_home();
+}
+
+// A signal aborts a sequence that it interrupts.
+TEST_F(CoreStorm, Signals) {
+  static std::atomic<unsigned> signals{0};
+  struct sigaction action = {};
+  action.sa_handler = [](int) { ++signals; };
+  action.sa_flags = SA_RESTART;
+  ASSERT_EQ(sigaction(SIGUSR1, &action, nullptr), 0);
+  {
+    Workers workers(4, scaled(200'000));
+    while (workers.running()) {
+      workers.each([](pid_t thread) { syscall(SYS_tgkill, getpid(), thread, SIGUSR1); });
+    }
+  }
+  EXPECT_GT(signals, 100u);
+  expect_home();
+}
+
+// Others empty the caches of all processors while these work.
+TEST_F(CoreStorm, PurgedMeanwhile) {
+  {
+    Workers workers(4, scaled(150'000));
+    while (workers.running()) {
+      loft_unreached_t unreached = {1, 1};
+      loft_purge(&unreached);
+      EXPECT_EQ(unreached.threads, 0u);
+      EXPECT_EQ(unreached.bytes, 0u);
+    }
+  }
+  if (loft::os::kRestartable && loft::os::find_restartable() == loft::os::Sequences::kWork) {
+    EXPECT_GT(stats().core_fences, 0u);
+  }
+  expect_home();
+}
+
+// The child has the caches of all processors as they were, and can use and empty them.
+TEST_F(CoreStorm, ForkAtAnyMoment) {
+  {
+    Workers workers(4, scaled(400'000));
+    while (workers.running()) {
+      const pid_t child = fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        alarm(60);
+        unsigned bad = 0;
+        for (const int cpu : processors()) {
+          move_to(0, cpu);
+          for (uint64_t i = 0; i < 300; ++i) {
+            bad += check_and_free(make(i, mixed(i)), i, mixed(i));
+          }
+        }
+        loft_purge(nullptr);
+        if (stats().cached_bytes != 0) bad |= 1;
+        _exit(bad == 0 ? 0 : 1);
+      }
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+    }
+  }
+  expect_home();
+}
+
+// What a processor has in its cache can be reached from another one, and when nobody runs there any
+// more.
+TEST_F(CoreStorm, RestrictedProcessors) {
+  const Affinity affinity;
+  std::vector<void*> objects(2'000);
+  for (const int cpu : processors()) {
+    move_to(0, cpu);
+    for (size_t i = 0; i < objects.size(); ++i) objects[i] = make(i, mixed(i));
+    for (size_t i = 0; i < objects.size(); ++i) {
+      EXPECT_EQ(check_and_free(objects[i], i, mixed(i)), 0u);
+    }
+  }
+  EXPECT_GE(stats().cores, processors().size());
+  EXPECT_GT(stats().cached_bytes, 0u);
+  move_to(0, processors().front());
+  loft_purge(nullptr);
+  EXPECT_EQ(stats().cached_bytes, 0u);
+  expect_home();
+}
+
+// The keeper does the same when nobody does anything.
+TEST_F(CoreStorm, IdleCachesAreEmptied) {
+  ASSERT_EQ(loft_option_set("decay_ms", "100"), 0);
+  std::vector<void*> objects(100'000);
+  for (size_t i = 0; i < objects.size(); ++i) objects[i] = make(i, 300);
+  for (size_t i = 0; i < objects.size(); ++i) {
+    EXPECT_EQ(check_and_free(objects[i], i, 300), 0u);
+  }
+  for (int round = 0; round < 3; ++round) {
+    uint64_t left = 1;
+    for (int wait = 0; left != 0 && wait < 3'000; ++wait) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      left = stats().cached_bytes + stats().dirty_bytes;
+    }
+    EXPECT_EQ(left, 0u);
+    // And it is woken.
+    for (size_t i = 0; i < 2'000; ++i) objects[i] = make(i, mixed(i));
+    for (size_t i = 0; i < 2'000; ++i) {
+      EXPECT_EQ(check_and_free(objects[i], i, mixed(i)), 0u);
+    }
+    EXPECT_GT(stats().cached_bytes, 0u);
+  }
+  EXPECT_EQ(loft_option_set("decay_ms", "500"), 0);
+  expect_home();
+}
+
+#if defined(__x86_64__) && !defined(STORM_THREAD_SANITIZER) && !defined(STORM_ADDRESS_SANITIZER)
+// A debugger that goes step by step interrupts each sequence between any two instructions.
+TEST_F(CoreStorm, StepByStep) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    raise(SIGSTOP);
+    unsigned bad = 0;
+    void* objects[40];
+    for (uint64_t i = 0; i < std::size(objects); ++i) objects[i] = make(i, 64);
+    for (uint64_t i = 0; i < std::size(objects); ++i) bad += check_and_free(objects[i], i, 64);
+    _exit(bad == 0 ? 42 : 1);
+  }
+  int status = 0;
+  unsigned long steps = 0;
+  for (;; ++steps) {
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    if (!WIFSTOPPED(status)) break;
+    ASSERT_LT(steps, 10'000'000u) << "no progress";
+    ASSERT_EQ(ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr), 0);
+  }
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 42);
+  EXPECT_GT(steps, 1'000u);
+}
+#endif
+
+// The first frees of each kind are checked one by one; later ones on their way home.
+TEST_F(CoreStorm, DoubleFree) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  void* p = loft_malloc(100);
+  EXPECT_DEATH(
+      {
+        loft_free(p);
+        loft_free(p);
+        loft_purge(nullptr);  // at the latest
+      },
+      "double free of");
+  EXPECT_DEATH(
+      {
+        loft_free(static_cast<char*>(p) + 16);
+        loft_purge(nullptr);
+      },
+      "interior pointer");
+  loft_free(p);
+}
+
+TEST_F(CoreStorm, DoubleFreeOfAnotherProcessorsObject) {
+  const std::vector<int> all = processors();
+  if (all.size() < 2) GTEST_SKIP() << "one processor";
+  testing::FLAGS_gtest_death_test_style = "fast";  // a new program would have one processor
+  const Affinity affinity;
+  move_to(0, all[0]);
+  void* p = loft_malloc(100);
+  move_to(0, all[1]);
+  EXPECT_DEATH(
+      {
+        move_to(0, all[1]);
+        loft_free(p);
+        loft_free(p);
+        loft_purge(nullptr);  // at the latest
+      },
+      "double free of");
+  EXPECT_DEATH(
+      {
+        loft_free(static_cast<char*>(p) + 16);
+        loft_purge(nullptr);
+      },
+      "interior pointer");
+  loft_free(p);
+}
+
+}  // namespace
+}  // namespace storm
