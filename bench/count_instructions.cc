@@ -6,6 +6,10 @@
 // the call and the PLT stub are part of the program. Calls and locked instructions are told apart
 // by their opcodes. For a remote free a second, untraced thread allocates what the traced one
 // frees.
+//
+// A step interrupts, and an interruption makes the system abort a restartable sequence
+// (owner=core). So before each step the thread's note of the sequence that it is in is cleared: then
+// the system lets it go on. Both threads are on one processor, so no free is remote there.
 #include "common.h"
 
 #if !defined(__x86_64__)
@@ -124,7 +128,16 @@ Kind classify(const unsigned char* code) {
 
 class Stepper {
  public:
-  explicit Stepper(pid_t pid) : pid_(pid) {}
+  explicit Stepper(pid_t pid) : pid_(pid) {
+    struct {
+      uint64_t area;
+      uint32_t size, signature, flags, padding;
+    } registered = {};
+    constexpr auto kGetConfiguration = static_cast<__ptrace_request>(0x420f);
+    if (ptrace(kGetConfiguration, pid_, sizeof registered, &registered) > 0) {
+      sequence_ = registered.area + 8;  // rseq_cs
+    }
+  }
 
   // Lets the child run to its next stop.
   void run() {
@@ -155,6 +168,7 @@ class Stepper {
         calls.back().instructions++;
         calls.back().calls += kind.call;
         calls.back().locked += kind.locked;
+        forget_sequence();
       }
       if (ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr) != 0)
         bench::fail("cannot step the child");
@@ -184,7 +198,11 @@ class Stepper {
     return static_cast<uint64_t>(
         ptrace(PTRACE_PEEKTEXT, pid_, reinterpret_cast<void*>(address), nullptr));
   }
+  void forget_sequence() {
+    if (sequence_ != 0) ptrace(PTRACE_POKEDATA, pid_, reinterpret_cast<void*>(sequence_), nullptr);
+  }
   pid_t pid_;
+  uint64_t sequence_ = 0;  // 0: the child has no registration
   std::unordered_map<uint64_t, Kind> kinds_;
 };
 

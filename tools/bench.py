@@ -4,6 +4,7 @@
     tools/bench.py                       the default set, under ten minutes on two cores
     tools/bench.py full                  more rows and more rounds
     tools/bench.py --rows 'malloc-test*' --with loft,snmalloc,mimalloc3 --rounds 9
+    tools/bench.py --with 'loft*'        loft by each of its owners (the option `owner`)
     tools/bench.py --update --rows 'larson*'      these rows anew, the others as they were
     tools/bench.py --resume              goes on with a set that was interrupted
 
@@ -31,11 +32,14 @@ from bench_counters import count_events, events
 from bench_machine import commit, differences, make_header, now
 from bench_programs import (
     BUILD,
+    OWNERS,
     PEERS,
     Failed,
     allocators,
     command_of,
     count_instructions,
+    environment_of,
+    loft_by_owner,
     loft_statistics,
     pick,
     run_program,
@@ -102,9 +106,9 @@ class Store:
         partial.replace(self.path)
 
 
-def run_valid(row: Row, library: Path | None, cores: int) -> Json:
+def run_valid(row: Row, name: str, library: Path | None, cores: int) -> Json:
     for _ in range(1 + RETRIES):
-        result = run_program(command_of(row), library, row.environment)
+        result = run_program(command_of(row), library, environment_of(name) | row.environment)
         by_time = row.kind in (Kind.TIMED, Kind.SWEEP)
         if not by_time or not invalid({"threads": row.threads}, result, cores):
             break
@@ -168,7 +172,7 @@ class Measurement:
         def attempt(name: str) -> None:
             runs = entry["runs"].setdefault(name, [])
             try:
-                runs.append({"round": number, **run_valid(row, contestants[name], cores)})
+                runs.append({"round": number, **run_valid(row, name, contestants[name], cores)})
             except Failed as error:
                 entry["failures"][name] = str(error)
                 runs.clear()
@@ -187,7 +191,7 @@ class Measurement:
             try:
                 by_time = row.kind in (Kind.TIMED, Kind.SWEEP)
                 if self.events and by_time and name not in entry.get("counters", {}):
-                    counted = count_events(row, library, self.events)
+                    counted = count_events(row, library, self.events, environment_of(name))
                     entry.setdefault("counters", {})[name] = counted
                 if name == "loft" and library is not None and "statistics" not in entry:
                     entry["statistics"] = loft_statistics(row, library)
@@ -210,7 +214,7 @@ def open_store(out: Path, header: Json, names: list[str], keep: bool) -> Store:
         print(f"bench: {out} is of another set: {'; '.join(different)}", file=sys.stderr)
         raise typer.Exit(2)
     old["header"]["versions"] |= header["versions"]
-    known = allocators()
+    known = allocators() | loft_by_owner()
     old["allocators"] = [name for name in known if name in {*old["allocators"], *names}]
     old["peers"] = [name for name in PEERS if name in old["allocators"]]
     return Store(out, old)
@@ -257,8 +261,10 @@ def main(
             console.print(f"{row.name:42} {row.command}")
         return
     chosen_rows = choose_rows(effort, rows)
-    there = allocators()
+    there = allocators() | loft_by_owner()
     names = pick(list(there), with_, "allocator")
+    if with_ == "*":
+        names = [name for name in names if name not in OWNERS]
     repeats = rounds or (9 if effort is Effort.FULL else 3)
     if budget < 0:
         budget = 0 if effort is Effort.FULL else BUDGET_S
@@ -277,7 +283,7 @@ def main(
     # At the start, so that it is within the budget. The peers' counts do not change.
     for name in names:
         if name == "loft" or name not in store.data["instructions"]:
-            counted = count_instructions(there[name], REMOTE_FREES_STEPPED)
+            counted = count_instructions(there[name], REMOTE_FREES_STEPPED, environment_of(name))
             if counted is not None:
                 store.data["instructions"][name] = counted
     with Progress(transient=True) as progress:

@@ -48,10 +48,12 @@ def events() -> tuple[list[str], str | None]:
     return found, None if found else "this (virtual) machine has no hardware counters"
 
 
-def count_events(row: Row, library: Path | None, wanted: list[str]) -> dict[str, float]:
+def count_events(
+    row: Row, library: Path | None, wanted: list[str], extra: dict[str, str]
+) -> dict[str, float]:
     preload = [] if library is None else [f"LD_PRELOAD={library}"]
     with tempfile.NamedTemporaryFile(prefix="loft-perf-") as report:
         perf = ["perf", "stat", "-x", ",", "-o", report.name]
         perf += ["-e", ",".join(f"{event}:u" for event in wanted)]
-        run_program([*perf, "--", "env", *preload, *command_of(row)], None, row.environment)
+        run_program([*perf, "--", "env", *preload, *command_of(row)], None, extra | row.environment)
         return parse(Path(report.name).read_text())

@@ -20,6 +20,7 @@ BUILD = ROOT / "build"
 PROGRAMS = BUILD / "bench"
 PEERS_DIR = BUILD / "peers"
 PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
+OWNERS = {"loft core": "core"}
 PROGRAM_TIMEOUT_S = 180
 
 
@@ -34,6 +35,17 @@ def allocators() -> dict[str, Path | None]:
     candidates |= {name: PEERS_DIR / f"{name}.so" for name in (*PEERS, "prototype")}
     found |= {name: path for name, path in candidates.items() if path.exists()}
     return found
+
+
+def loft_by_owner() -> dict[str, Path | None]:
+    """loft under each value of its option `owner` but the first: the same library once more."""
+    library = BUILD / "libloft.so"
+    return {name: library for name in OWNERS if library.exists()}
+
+
+def environment_of(name: str) -> dict[str, str]:
+    """What an allocator needs to have set."""
+    return {"LOFT_OWNER": OWNERS[name]} if name in OWNERS else {}
 
 
 def variant_library(row: Row) -> Path:
@@ -89,10 +101,12 @@ def loft_statistics(row: Row, library: Path) -> Json:
     return max(said, key=lambda each: int(each["refills"]) + int(each["large_allocations"]))
 
 
-def count_instructions(library: Path | None, remote_frees: int = 4096) -> Json | None:
+def count_instructions(
+    library: Path | None, remote_frees: int = 4096, extra: dict[str, str] | None = None
+) -> Json | None:
     try:
         command = [str(PROGRAMS / "count_instructions"), f"--remote={remote_frees}"]
-        return run_program(command, library)
+        return run_program(command, library, extra)
     except Failed:
         return None
 
