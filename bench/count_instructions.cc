@@ -8,8 +8,8 @@
 // frees.
 //
 // A step interrupts, and an interruption makes the system abort a restartable sequence
-// (owner=core). So before each step the thread's note of the sequence that it is in is cleared: then
-// the system lets it go on. Both threads are on one processor, so no free is remote there.
+// (owner=core). So before each step the thread's note of the sequence that it is in is cleared:
+// then the system lets it go on. Both threads are on one processor, so no free is remote there.
 #include "common.h"
 
 #if !defined(__x86_64__)

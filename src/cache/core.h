@@ -12,8 +12,8 @@
 // Where the system has no such sequences, all stacks are closed for ever, and each call is a slow
 // path under the lock.
 //
-// Locks: making a block comes before lifecycle's, a block's after it and before all of heap/. At
-// most one block's is held, but by a fork.
+// Locks: that for making a block comes first, then a block's, then lifecycle's and those of heap/.
+// At most one block's is held at a time, but by a fork.
 #pragma once
 
 #include <cstddef>

@@ -381,6 +381,20 @@ def test_counts_instructions(programs: Path) -> None:
     assert result["remote_free"]["mean"] > 10
 
 
+@pytest.mark.skipif(len(libraries()) < 2, reason="loft is not built")
+@pytest.mark.parametrize(("owner", "most"), [("thread", 34), ("core", 48)])
+def test_what_each_owner_costs(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, owner: str, most: int
+) -> None:
+    monkeypatch.setenv("LOFT_OWNER", owner)
+    result = run(programs / "count_instructions", "--remote=64", libraries()[1])
+    if owner == "core" and result["pairs"][0]["locked"] > 0:
+        pytest.skip("no restartable sequences here")
+    for pair in result["pairs"]:
+        assert pair["pair"] <= most
+        assert pair["calls"] == pair["locked"] == 0
+
+
 @pytest.mark.parametrize(
     ("program", "arguments", "message"),
     [

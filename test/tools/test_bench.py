@@ -44,7 +44,9 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replaces the programs; the list tells which library ran what, in order."""
     ran: list[str] = []
 
-    def run(command: list[str], library: Path | None, extra: object) -> Json:
+    def run(command: list[str], library: Path | None, extra: dict[str, str]) -> Json:
+        if extra:
+            ran.append(f"{extra}")
         ran.append(f"{library and library.stem} {command[-1]}")
         return result(10 if library == NAMES["loft"] else 20)
 
@@ -83,6 +85,12 @@ def test_rounds_take_turns(tmp_path: Path, programs: list[str]) -> None:
     assert programs[0] != programs[4]
     assert rounds(data, 0) == {"loft": [1, 2], "snmalloc": [1, 2]}
     assert data["rows"][0]["statistics"] == {"heaps": 1}
+
+
+def test_the_owner_is_set_for_its_contestant_alone(programs: list[str]) -> None:
+    bench.run_valid(ROW, "loft", NAMES["loft"], 2)
+    bench.run_valid(ROW, "loft core", NAMES["loft"], 2)
+    assert programs == ["loft --count=1", "{'LOFT_OWNER': 'core'}", "loft --count=1"]
 
 
 def test_an_interrupted_set_goes_on(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -227,3 +229,33 @@ def test_the_pkg_config_file_names_the_folders(installed: Path) -> None:
 
 def test_a_program_runs_with_loft_preloaded(library: Path) -> None:
     assert output_of("echo", "fine", LD_PRELOAD=str(library)) == "fine\n"
+
+
+@pytest.mark.parametrize("tunables", ["", "glibc.pthread.rseq=0"])
+def test_processors_own_from_the_start_on(library: Path, tunables: str) -> None:
+    program = """if True:
+        import threading
+        threads = [threading.Thread(target=lambda: [[] for _ in range(9999)]) for _ in range(50)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            **os.environ,
+            "LD_PRELOAD": str(library),
+            "LOFT_OWNER": "core",
+            "LOFT_STATS": "json",
+            "GLIBC_TUNABLES": tunables,
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said = json.loads(ran.stderr)
+    assert said["threads_attached"] == 0
+    # What the loader allocates comes before any choice; its thread's cache was given up.
+    assert said["threads_started"] == said["threads_exited"] <= 1
+    assert 1 <= said["cores"] <= (os.cpu_count() or 1)
+    assert said["heaps"] == said["cores"]
