@@ -351,17 +351,9 @@ TEST(Refused, AtRandom) { at_random(RLIM_INFINITY); }
 #if !defined(STORM_THREAD_SANITIZER) && !defined(STORM_ADDRESS_SANITIZER)
 constexpr rlim_t kLimit = rlim_t{4} << 30;
 
-// A library that has laid out its addresses without a limit leaves nothing below this one.
-class RefusedUnderALimit : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!threads_own()) GTEST_SKIP() << "processors have blocks from the start on";
-  }
-};
-
-TEST_F(RefusedUnderALimit, OneCall) { every_call_in_turn(Failure::kOnce, kLimit); }
-TEST_F(RefusedUnderALimit, FromOneCallOn) { every_call_in_turn(Failure::kFromThenOn, kLimit); }
-TEST_F(RefusedUnderALimit, AtRandom) { at_random(kLimit); }
+TEST(Refused, OneCallUnderALimit) { every_call_in_turn(Failure::kOnce, kLimit); }
+TEST(Refused, FromOneCallOnUnderALimit) { every_call_in_turn(Failure::kFromThenOn, kLimit); }
+TEST(Refused, AtRandomUnderALimit) { at_random(kLimit); }
 #endif
 
 }  // namespace
