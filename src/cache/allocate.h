@@ -35,6 +35,7 @@ template <AllocateSlow kBeyondTable = allocate_beyond_table,
           AllocateSlow kFromEmpty = allocate_from_empty>
 LOFT_ALWAYS_INLINE void* allocate(size_t size) {
   if (LOFT_LIKELY(size <= pagemap.table_max)) {
+    if (size > kTableMax) __builtin_unreachable();  // table_max is that or 0
     Thread* thread = this_thread();
     Bin* bin = thread->bin_at(thread->bin_of[size]);
     void** top = bin->top;
