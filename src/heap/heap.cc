@@ -184,8 +184,8 @@ void Heap::release(Slab* slab) {
 unsigned Heap::most_spares() const {
   constexpr unsigned kCoreSpares = 4;
   constexpr unsigned kCoreShare = 4;
-  const bool of_thread = get(options.owner) == kOwnerThread;
-  return least(kMostSpares, of_thread ? most_granules_ / 2 : kCoreSpares + granules_ / kCoreShare);
+  const bool of_core = get(options.owner) == kOwnerCore;
+  return least(kMostSpares, of_core ? kCoreSpares + granules_ / kCoreShare : most_granules_ / 2);
 }
 
 void Heap::destroy(Slab* slab) {
