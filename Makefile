@@ -38,7 +38,7 @@ peers:
 bench: all peers
 	@tools/setup.sh bench
 	@$(MAKE) --no-print-directory $(VENV)/ready
-	@cmake --build --preset release --target loft_bench $(if $(filter full,$(BENCH)),loft_variants)
+	@cmake --build --preset release --target loft_bench $(if $(filter full,$(BENCH)),loft_variants loft_nextgen)
 	@$(PYTHON) tools/bench.py $(BENCH)
 	@$(MAKE) --no-print-directory results
 

@@ -230,7 +230,10 @@ def choose_rows(effort: Effort, patterns: str) -> list[Row]:
     missing |= {row.variant for row in chosen if row.variant and not variant_library(row).exists()}
     if missing:
         said = f"not built: {', '.join(sorted(missing))}"
-        print(f"bench: {said}; build the targets loft_bench, loft_variants", file=sys.stderr)
+        print(
+            f"bench: {said}; build the targets loft_bench, loft_variants, loft_nextgen",
+            file=sys.stderr,
+        )
         raise typer.Exit(2)
     return chosen
 

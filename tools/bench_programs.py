@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 from bench_report import Json, Table
-from bench_rows import Row
+from bench_rows import Row, variant_path
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -49,7 +49,7 @@ def environment_of(name: str) -> dict[str, str]:
 
 
 def variant_library(row: Row) -> Path:
-    return BUILD / "variants" / f"{row.variant}.so"
+    return BUILD / variant_path(row.variant)
 
 
 def command_of(row: Row) -> list[str]:

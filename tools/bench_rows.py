@@ -11,6 +11,15 @@ from enum import StrEnum
 
 from variants import VARIANTS
 
+# The synchronous baseline of the owner policy `keeper`, papers/nextgen.
+NEXTGEN = "nextgen"
+
+
+def variant_path(variant: str) -> str:
+    """Where the build puts the library, below build/."""
+    return "libloft-nextgen.so" if variant == NEXTGEN else f"variants/{variant}.so"
+
+
 ONE = "one thread"
 PASSING = "producer/consumer"
 MANY = "several threads"
@@ -42,7 +51,7 @@ class Row:
     once: bool = False
     # The only allocators that this row is for.
     only: tuple[str, ...] = ()
-    # The library that stands for loft in this row, one of tools/variants.py's.
+    # The library that stands for loft in this row, one of tools/variants.py's or NEXTGEN.
     variant: str = ""
 
     @property
@@ -120,6 +129,24 @@ def batch_cache_sweep(title: str, command: str) -> list[Row]:
             variant=variant,
         )
         for number, variant in enumerate(VARIANTS)
+    ]
+
+
+# What it costs to ask a dedicated thread for each object, as NextGen-Malloc prints it.
+def owner_sweep(title: str, threads: int, command: str) -> list[Row]:
+    settings = [("thread", "", ""), (NEXTGEN, "", NEXTGEN)]
+    return [
+        Row(
+            f"{title} by owner: {name}",
+            f"{title} by owner",
+            threads,
+            setting + command,
+            full_only=True,
+            kind=Kind.SWEEP,
+            only=("loft",),
+            variant=variant,
+        )
+        for name, setting, variant in settings
     ]
 
 
@@ -320,5 +347,8 @@ ROWS = (
         "xmalloc-test 2:2 by batch cache",
         "malloc_test --producers=2 --consumers=2 --min=64 --max=64 --messages=3000",
     ),
+    # Short ones: a hand-shake for each object takes many times as long.
+    *owner_sweep("xalan", 1, "xalan --records=800"),
+    *owner_sweep("malloc-test 1:1", 2, "malloc_test --messages=30"),
     *sweep("phases by thp", "LOFT_THP", "never prefer", "phases --count=3000000"),
 )

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
 JOBS = str(os.cpu_count() or 1)
-CXX_FOLDERS = ("src", "include", "test", "bench", "python")
+CXX_FOLDERS = ("src", "include", "test", "bench", "papers", "python")
 LOG_TAIL_LINES = 120
 # Far above what any stage takes on two cores: it only ends one that hangs.
 STAGE_TIMEOUT_S = 1800

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from bench_pictures import PICTURES
 from bench_report import Json, Table, header_lines, remarks
+from bench_rows import variant_path
 from bench_tables import losses, tables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,7 +80,7 @@ def picture_lines(images: Path) -> list[str]:
 def library(row: Json) -> str:
     """Which one, if it is not the allocator's own."""
     variant = row.get("variant")
-    return f" under `build/variants/{variant}.so`" if variant else ""
+    return f" under `build/{variant_path(variant)}`" if variant else ""
 
 
 def page(data: Json, reasons: list[Reason], images: Path) -> str:
