@@ -53,7 +53,7 @@ from typing import Literal, NamedTuple
 class Option(NamedTuple):
     """One option; without choices its value is a number of `unit`s."""
 
-    unit: Literal["", "bytes", "milliseconds"]
+    unit: Literal["", "bytes", "milliseconds", "processor"]
     choices: tuple[str, ...]
     default: str
     help: str
@@ -63,7 +63,8 @@ OPTIONS = {
 '''
 
 
-UNITS = {"kBytes": "bytes", "kMilliseconds": "milliseconds"}
+UNITS = {"kBytes": "bytes", "kMilliseconds": "milliseconds", "kProcessor": "processor"}
+ANY_PROCESSOR = 65535
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class Option:
     help: str
 
     def accepted(self) -> str:
+        if self.kind == "kProcessor":
+            return "a processor's number, or `any`"
         if self.kind in UNITS:
             return UNITS[self.kind]
         return ", ".join(f"`{choice}`" for choice in self.choices)
@@ -84,7 +87,9 @@ class Option:
     def default_text(self) -> str:
         if self.kind == "kBytes":
             return short_bytes(self.default)
-        if self.kind == "kMilliseconds":
+        if self.kind == "kProcessor" and self.default == ANY_PROCESSOR:
+            return "any"
+        if self.kind in UNITS:
             return str(self.default)
         return self.choices[self.default]
 

@@ -86,6 +86,9 @@ def environment(home: Path) -> dict[str, str]:
         "GIT_COMMITTER_EMAIL": "writer@example.org",
         "GIT_COMMITTER_DATE": "1700000000 +0000",
     }
+    # The policy under which the tests are to run, other than the library's own choice.
+    if "LOFT_OWNER" in os.environ:
+        env["LOFT_OWNER"] = os.environ["LOFT_OWNER"]
     # A toolchain kept in the caller's home folder is looked for there, not in the program's.
     for name, folder in (("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")):
         place = Path(os.environ.get(name, Path.home() / folder))

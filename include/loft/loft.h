@@ -328,6 +328,14 @@ typedef struct loft_stats_t {
 
   uint64_t cores;        // processors that have a cache (owner=core)
   uint64_t core_fences;  // times that another processor was fenced off its cache
+
+  // Of the option owner=keeper; otherwise 0.
+  uint64_t room_ready;        // refills for which the room had a magazine ready
+  uint64_t room_late;         // and for which it had none yet
+  uint64_t room_returns;      // flushes of which the room took the objects home
+  uint64_t room_behind;       // and that found it had not taken the last ones yet
+  uint64_t room_ahead_bytes;  // in magazines that are ready now; part of cached_bytes
+  uint64_t room_cpu_ns;       // processor time of the room's thread; 0 while there is none
 } loft_stats_t;
 
 // Fills `*stats`, in which the caller has set `struct_size`, up to that size: a program built

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 class Option(NamedTuple):
     """One option; without choices its value is a number of `unit`s."""
 
-    unit: Literal["", "bytes", "milliseconds"]
+    unit: Literal["", "bytes", "milliseconds", "processor"]
     choices: tuple[str, ...]
     default: str
     help: str
@@ -16,10 +16,11 @@ class Option(NamedTuple):
 OPTIONS = {
     "owner": Option(
         "",
-        ("thread", "core"),
+        ("thread", "core", "keeper"),
         "thread",
-        "who holds the caches of free objects and the slabs: each thread, or each processor; read "
-        "when the library is loaded, and never changed after that",
+        "who holds the caches of free objects and the slabs: each thread, each processor, or each "
+        "thread the caches and a thread of loft's own all slabs; read when the library is loaded, "
+        "and never changed after that",
     ),
     "stats": Option(
         "",
@@ -82,6 +83,13 @@ OPTIONS = {
         ("off", "on"),
         "on",
         "whether a thread of loft's own may give memory back while the program does nothing",
+    ),
+    "keeper_cpu": Option(
+        "processor",
+        (),
+        "any",
+        "where the thread runs that owner=keeper starts for its slabs; any: wherever the "
+        "process's first thread may",
     ),
     "soft_limit": Option(
         "bytes",

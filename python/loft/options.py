@@ -26,6 +26,8 @@ def _checked(setting: str) -> tuple[str, str]:
         raise UserError(f"{name}={value}: accepted is {', '.join(option.choices)}")
     if option.unit == "milliseconds" and not re.fullmatch(r"[0-9]{1,19}", value):
         raise UserError(f"{name}={value}: accepted is a number of milliseconds, such as 500")
+    if option.unit == "processor" and not re.fullmatch(r"[0-9]{1,4}|any", value):
+        raise UserError(f"{name}={value}: accepted is a processor's number, such as 1, or any")
     if option.unit == "bytes" and not _is_byte_count(value):
         raise UserError(f"{name}={value}: accepted is a number of bytes, such as 4096, 64K or 2M")
     return name, value

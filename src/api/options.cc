@@ -79,6 +79,11 @@ bool parse_bytes(std::string_view text, uint64_t& bytes) {
   return parse_number(text, bytes) && !__builtin_mul_overflow(bytes, uint64_t{1} << shift, &bytes);
 }
 
+bool parse_processor(std::string_view text, uint64_t& processor) {
+  processor = kAnyProcessor;
+  return text == "any" || (parse_number(text, processor) && processor < kAnyProcessor);
+}
+
 // Calls `visit(position, word)` for the words of "word|word" until it returns true.
 template <class Visit>
 bool any_choice(std::string_view choices, Visit visit) {
@@ -93,6 +98,7 @@ bool any_choice(std::string_view choices, Visit visit) {
 bool parse(const Option& option, std::string_view text, uint64_t& value) {
   if (option.kind == OptionKind::kBytes) return parse_bytes(text, value);
   if (option.kind == OptionKind::kMilliseconds) return parse_number(text, value);
+  if (option.kind == OptionKind::kProcessor) return parse_processor(text, value);
   return any_choice(option.choices, [&](uint64_t position, std::string_view word) {
     if (word == text) value = position;
     return word == text;
@@ -124,6 +130,8 @@ void warn_bad_value(std::string_view source, const Option& option, std::string_v
     line << "a number of bytes, with K, M or G behind it if wanted";
   } else if (option.kind == OptionKind::kMilliseconds) {
     line << "a number of milliseconds";
+  } else if (option.kind == OptionKind::kProcessor) {
+    line << "a processor's number, or any";
   } else {
     line << option.choices;
   }
@@ -169,7 +177,9 @@ size_t option_text(std::string_view name, char* text, size_t size) {
   if (option == nullptr) return 0;
   const uint64_t value = loft::get(*option->value);
   Text whole;
-  if (option->kind != OptionKind::kChoice) {
+  if (option->kind == OptionKind::kProcessor && value == kAnyProcessor) {
+    whole << "any";
+  } else if (option->kind != OptionKind::kChoice) {
     whole << value;
   } else {
     any_choice(option->choices, [&](uint64_t position, std::string_view word) {

@@ -3,7 +3,9 @@
 #include "api/info.h"
 #include "api/options.h"
 #include "cache/core.h"
+#include "cache/lifecycle.h"
 #include "keeper/keeper.h"
+#include "keeper/room.h"
 #include "os/fault.h"
 
 namespace loft {
@@ -16,7 +18,10 @@ namespace loft {
                          "thread is; owner=thread instead");
     options.owner.store(kOwnerThread, memory_order_relaxed);
   }
+  // What was allocated before goes to another heap than the room's: the thread begins anew.
+  if (get(options.owner) == kOwnerKeeper) lifecycle::give_up_block();
   keeper::enable();
+  room::enable();
 }
 
 namespace {

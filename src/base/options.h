@@ -10,15 +10,16 @@
 
 namespace loft {
 
-enum class OptionKind { kBytes, kMilliseconds, kChoice };
+enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
 
 // X(kind, name, default, choices, help). Byte values take the suffixes K, M and G. Milliseconds are
-// a plain number. `choices` names
-// the accepted words, the value is the position of the word.
+// a plain number, and so are processors, or the word "any" (kAnyProcessor). `choices` names the
+// accepted words, the value is the position of the word.
 #define LOFT_OPTIONS(X)                                                                          \
-  X(kChoice, owner, 0, "thread|core",                                                            \
-    "who holds the caches of free objects and the slabs: each thread, or each processor; read "  \
-    "when the library is loaded, and never changed after that")                                  \
+  X(kChoice, owner, 0, "thread|core|keeper",                                                     \
+    "who holds the caches of free objects and the slabs: each thread, each processor, or each "  \
+    "thread the caches and a thread of loft's own all slabs; read when the library is loaded, "  \
+    "and never changed after that")                                                              \
   X(kChoice, stats, 0, "0|1|json|prometheus",                                                    \
     "print statistics to standard error when the process exits")                                 \
   X(kChoice, foreign, 0, "abort|ignore",                                                         \
@@ -39,6 +40,9 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice };
     "no process grows by them, prefer asks for them and gives back nothing smaller")             \
   X(kChoice, keeper, 1, "off|on",                                                                \
     "whether a thread of loft's own may give memory back while the program does nothing")        \
+  X(kProcessor, keeper_cpu, 65535, "",                                                           \
+    "where the thread runs that owner=keeper starts for its slabs; any: wherever the process's " \
+    "first thread may")                                                                          \
   X(kBytes, soft_limit, 0, "",                                                                   \
     "bytes from the system above which loft keeps little: free memory goes back at once, and "   \
     "caches stay small; 0 is no limit")                                                          \
@@ -52,7 +56,10 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice };
 
 // The choices of `owner`. A value is written before the program's own constructors run, and never
 // again.
-enum Owner : uint64_t { kOwnerThread, kOwnerCore };
+enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerKeeper };
+
+// Of an option that names a processor.
+inline constexpr uint64_t kAnyProcessor = 65535;
 
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };

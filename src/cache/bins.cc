@@ -6,6 +6,7 @@
 #include "cache/core.h"
 #include "cache/depot.h"
 #include "cache/large_cache.h"
+#include "cache/magazines.h"
 #include "os/fault.h"
 #include "slab/slab.h"
 #include "space/limits.h"
@@ -44,7 +45,7 @@ constexpr unsigned capacity_below(size_t objects) {
   return (1u << highest_bit(n + 1)) - 1;
 }
 constexpr unsigned max_capacity(SizeClass c) { return capacity_below(kClassBytes / class_size(c)); }
-constexpr unsigned first_capacity(SizeClass c) {
+constexpr unsigned least_capacity(SizeClass c) {
   return least(capacity_below(kFirstBytes / class_size(c)), 31u);
 }
 
@@ -99,7 +100,7 @@ bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
 // False when the bin is as large as it may be.
 bool grow(Thread* thread, SizeClass size_class) {
   const unsigned capacity = thread->states[size_class].capacity;
-  const unsigned wanted = capacity == 0 ? first_capacity(size_class) : 2 * capacity + 1;
+  const unsigned wanted = capacity == 0 ? least_capacity(size_class) : 2 * capacity + 1;
   if (wanted > max_capacity(size_class)) return false;
   const size_t more = (wanted - capacity) * class_size(size_class);
   // A first array is always allowed: a thread over its budget still needs one slot to free into.
@@ -111,11 +112,10 @@ bool grow(Thread* thread, SizeClass size_class) {
 
 // Gives objects back: its own heap's to their slabs, others' (which came by turnaround) by
 // give_foreign(object, entry). Under the heap's lock.
-template <class GiveForeign>
-void give_back(Thread* thread, SizeClass size_class, void** objects, void** end,
-               GiveForeign&& give_foreign) {
+template <class Give>
+void give_back(Heap* heap, SizeClass size_class, void** objects, void** end, Give&& give_foreign) {
   for (;;) {
-    objects = thread->heap->put_back(size_class, objects, end);
+    objects = heap->put_back(size_class, objects, end);
     if (LOFT_LIKELY(objects == end)) return;
     const Entry entry = pagemap.of(*objects);
     if (LOFT_UNLIKELY(!entry.is_slab())) {
@@ -132,7 +132,7 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
   thread->counters.flushes.add(1);
   // A fork waits for the lock: in its child, objects are either in the bin or in their slabs.
   const os::Guard guard(thread->heap->lock());
-  give_back(thread, size_class, state.slots + 1, state.slots + 1 + objects,
+  give_back(thread->heap, size_class, state.slots + 1, state.slots + 1 + objects,
             [&](void* p, Entry entry) { batch_cache::add(thread, p, entry); });
   const unsigned rest = count(bin, state) - objects;
   __builtin_memmove(state.slots + 1, state.slots + 1 + objects, rest * sizeof(void*));
@@ -147,7 +147,7 @@ void empty_depot(Thread* thread, SizeClass size_class, unsigned most, GiveForeig
   for (; most != 0; --most) {
     void** const slots = depot::remove(thread, size_class);
     if (slots == nullptr) return;
-    give_back(thread, size_class, slots + 1, slots + kMostSlots, give_foreign);
+    give_back(thread->heap, size_class, slots + 1, slots + kMostSlots, give_foreign);
     depot::keep(thread, slots);
   }
 }
@@ -171,17 +171,23 @@ void release_array(Thread* thread, SizeClass size_class) {
   if (in_order) metadata::release(state.slots, array_bytes(state.capacity));
 }
 
+// The bin starts over.
+void let_go(Thread* thread, SizeClass size_class) {
+  if (thread->states[size_class].depot != nullptr) flush_depot(thread, size_class, kAllOfIt);
+  if (const unsigned objects = bins::count(thread, size_class); objects != 0) {
+    flush(thread, size_class, objects);
+  }
+  magazines::empty_class(thread, size_class);
+  release_array(thread, size_class);
+}
+
 // Where memory is tight: a bin that has grown, of a thread that is over its budget, starts over.
 // One at a time, on its own slow paths, so that nothing is emptied only to be filled again at once.
 void shrink(Thread* thread, SizeClass size_class) {
   if (thread->capacity_bytes <= budget()) return;
   const BinState& state = thread->states[size_class];
-  if (state.capacity <= first_capacity(size_class)) return;
-  if (state.depot != nullptr) flush_depot(thread, size_class, kAllOfIt);
-  if (const unsigned objects = count(thread->bins[size_class], state); objects != 0) {
-    flush(thread, size_class, objects);
-  }
-  release_array(thread, size_class);
+  if (state.capacity <= least_capacity(size_class)) return;
+  let_go(thread, size_class);
   depot::release_spares(thread);
 }
 
@@ -209,7 +215,9 @@ bool make_room(Thread* thread, SizeClass size_class) {
   if ((state.capacity == 0 || alternating) && grow(thread, size_class)) return true;
   if (state.capacity == 0) return false;
   if (state.capacity == kMaxCapacity && stash(thread, size_class, alternating)) return true;
-  flush(thread, size_class, (state.capacity + 1u) / 2);
+  const unsigned older = (state.capacity + 1u) / 2;
+  if (magazines::in_use() && magazines::hand_over(thread, size_class, older)) return true;
+  flush(thread, size_class, older);
   return true;
 }
 
@@ -250,42 +258,93 @@ void review_one(Thread* thread, SizeClass refilled) {
     state.seen_at = top;
     return;
   }
-  if (const unsigned objects = count(thread->bins[c], state); objects != 0) {
-    flush(thread, c, objects);
-  }
-  release_array(thread, c);
+  let_go(thread, c);
   thread->counters.bins_released.add(1);
 }
 
 // Objects for slots[0], slots[-1], ...: from the heap's slabs, and from a new slab when these have
 // less than half of what is wanted, because refills of three or four objects, just as they come
-// home, cost more than they save. The thread's own open batches come last, when there is no memory:
-// an object of another heap, used here, pulls its cache lines over from the core that wrote them,
-// and taking those first made the symmetric exchange 1.8 times as long.
-unsigned fill(Thread* thread, Request request, void** slots, unsigned wanted) {
+// home, cost more than they save. Under the heap's lock.
+unsigned fill(Heap* heap, Request request, void** slots, unsigned wanted) {
   const SizeClass size_class = request.size_class;
-  Heap* heap = thread->heap;
-  const os::Guard guard(heap->lock());
   unsigned taken = heap->refill(size_class, slots, wanted);
   if (taken < (wanted + 1) / 2) {
     taken += heap->refill_from_new(size_class, slots - taken, wanted - taken);
   }
   heap->note_request(size_class, request.asked, taken);
+  return taken;
+}
+
+// The same for a thread. The thread's own open batches come last, when there is no memory:
+// an object of another heap, used here, pulls its cache lines over from the core that wrote them,
+// and taking those first made the symmetric exchange 1.8 times as long.
+unsigned fill(Thread* thread, Request request, void** slots, unsigned wanted) {
+  const SizeClass size_class = request.size_class;
+  const os::Guard guard(thread->heap->lock());
+  unsigned taken = fill(thread->heap, request, slots, wanted);
   if (taken == 0 && fills_cache_lines(size_class)) {
     taken = batch_cache::turn_around(thread, size_class, slots, wanted);
   }
   return taken;
 }
 
+// Fewer than wanted: they lie at the upper end.
+void close_gap(void** slots, unsigned taken, unsigned wanted) {
+  if (taken >= wanted) return;
+  __builtin_memmove(slots + 1, slots + 1 + wanted - taken, taken * sizeof(void*));
+}
+
 }  // namespace
 
+unsigned first_capacity(SizeClass size_class) { return least_capacity(size_class); }
+
+unsigned count(const Thread* thread, SizeClass size_class) {
+  return count(thread->bins[size_class], thread->states[size_class]);
+}
+
+bool charge(Thread* thread, SizeClass size_class, unsigned from, unsigned to) {
+  const size_t more = (to - from) * class_size(size_class);
+  if (thread->capacity_bytes + more > budget()) return false;
+  thread->capacity_bytes += more;
+  return true;
+}
+
+void** make_array(unsigned capacity) {
+  return static_cast<void**>(metadata::allocate(array_bytes(capacity)));
+}
+
+void release_array_of(void** slots, unsigned capacity) {
+  metadata::release(slots, array_bytes(capacity));
+}
+
+Array exchange(Thread* thread, SizeClass size_class, Array array, unsigned objects) {
+  Bin& bin = thread->bins[size_class];
+  BinState& state = thread->states[size_class];
+  const Array old = {state.slots, state.capacity};
+  // As in set_capacity: in a fork in between, the bin is not whole.
+  state.slots = array.slots;
+  compiler_fence();
+  state.capacity = array.capacity;
+  bin.top = array.slots + objects;
+  set_limit(bin, state);
+  return old;
+}
+
+unsigned fill_array(Heap* heap, Request request, void** slots, unsigned wanted) {
+  const unsigned taken = fill(heap, request, slots + wanted, wanted);
+  close_gap(slots, taken, wanted);
+  return taken;
+}
+
+void put_back(Heap* heap, SizeClass size_class, void** objects, void** end,
+              GiveForeign give_foreign) {
+  give_back(heap, size_class, objects, end, give_foreign);
+}
+
 void* take_one(Heap* heap, Request request) {
-  const SizeClass size_class = request.size_class;
   void* object = nullptr;
   const os::Guard guard(heap->lock());
-  unsigned taken = heap->refill(size_class, &object, 1);
-  if (taken == 0) taken = heap->refill_from_new(size_class, &object, 1);
-  heap->note_request(size_class, request.asked, taken);
+  fill(heap, request, &object, 1);
   return object;
 }
 
@@ -301,7 +360,9 @@ void* refill(Thread* thread, Request request) {
                      ? 0
                      : static_cast<uint8_t>(state.streak + (state.streak < 255));
   const size_t most_wanted = most(kStreamSlots, kStreamBytes / class_size(size_class));
-  const bool stream = state.streak >= kStreak && state.capacity + 1u < most_wanted;
+  // Also a stream that is faster than the room, which needs longer ones to keep ahead of it.
+  const bool late = magazines::in_use() && magazines::late(thread, size_class);
+  const bool stream = state.streak >= kStreak && (late || state.capacity + 1u < most_wanted);
   if (state.capacity == 0 || state.last == SlowEvent::kFlush || stream) grow(thread, size_class);
   state.last = SlowEvent::kRefill;
 
@@ -316,13 +377,11 @@ void* refill(Thread* thread, Request request) {
   const unsigned wanted =
       stream ? state.capacity
              : static_cast<unsigned>(least<size_t>((state.capacity + 1u) / 2, most_wanted));
+  if (magazines::in_use() && magazines::take(thread, request, wanted)) return *bin.top--;
   void** const highest = bin.top + wanted;
   const unsigned taken = fill(thread, request, highest, wanted);
   if (taken == 0) return nullptr;
-  // Fewer than wanted: close the gap above the null slot.
-  if (taken < wanted) {
-    __builtin_memmove(bin.top + 1, highest - taken + 1, taken * sizeof(void*));
-  }
+  close_gap(state.slots, taken, wanted);
   compiler_fence();  // as in deallocate
   bin.top += taken - 1;
   return bin.top[1];
@@ -369,7 +428,7 @@ void withdraw(Thread* thread, bool between_calls) {
     void** const end = between_calls || class_size(c) > kTableMax ? top + 1 : top;
     // Nothing below the end, or nothing any more: the thread was emptied before and sleeps still.
     if (state.slots == nullptr || end <= state.slots + 1 || state.slots[1] == nullptr) continue;
-    give_back(thread, c, state.slots + 1, end, batch_cache::send_single);
+    give_back(thread->heap, c, state.slots + 1, end, batch_cache::send_single);
     for (void** slot = state.slots + 1; slot < end; ++slot) *slot = nullptr;
     thread->states[c].withdrawn = static_cast<uint16_t>(end - (state.slots + 1));
   }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cache/thread.h"
+#include "space/pagemap.h"
 
 namespace loft {
 
@@ -43,6 +44,41 @@ void withdraw(Thread* thread, bool between_calls);
 
 // After withdraw: closes the gaps.
 void settle(Thread* thread);
+
+// --- For magazines, which take a bin's array whole. ---
+
+struct Array {
+  void** slots;
+  uint16_t capacity;
+};
+
+// What the first array of a bin holds.
+unsigned first_capacity(SizeClass size_class);
+
+// How many objects the thread's own bin holds.
+unsigned count(const Thread* thread, SizeClass size_class);
+
+// Lets the thread's arrays of a class hold more, one of them `to` objects in place of `from`. False
+// if they hold as much as they may.
+bool charge(Thread* thread, SizeClass size_class, unsigned from, unsigned to);
+
+void** make_array(unsigned capacity);  // nullptr without memory
+void release_array_of(void** slots, unsigned capacity);
+
+// Gives the bin another array, with `objects` objects in it, for its own.
+Array exchange(Thread* thread, SizeClass size_class, Array array, unsigned objects);
+
+// Puts up to `wanted` objects into slots[1], slots[2], ..., the ones that go out first on top.
+// Under the heap's lock.
+unsigned fill_array(Heap* heap, Request request, void** slots, unsigned wanted);
+
+// Gives [objects, end) back to the heap, and those of other heaps by give_foreign. Under the heap's
+// lock.
+using GiveForeign = void (*)(void*, Entry);
+void put_back(Heap* heap, SizeClass size_class, void** objects, void** end,
+              GiveForeign give_foreign);
+
+// ---
 
 // How many objects a bin holds, read beside the running thread: about right.
 unsigned held(const Thread* thread, SizeClass size_class);

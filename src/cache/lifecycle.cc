@@ -3,10 +3,12 @@
 #include <new>
 
 #include "base/list.h"
+#include "base/options.h"
 #include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/large_cache.h"
+#include "cache/magazines.h"
 #include "cache/quiet.h"
 #include "heap/registry.h"
 #include "heap/user_heap.h"
@@ -43,13 +45,17 @@ constinit Counter exited_count;
 
 // Everything that the thread holds goes home; its heap waits for the next thread.
 void hand_over(Thread* thread) {
-  if (thread->heap != nullptr) bins::flush_all(thread);
+  if (thread->heap != nullptr) {
+    magazines::empty(thread);
+    bins::flush_all(thread);
+  }
   batch_cache::send_all(thread);
   bins::release_arrays(thread);
   large_cache::release_all(thread);
   Heap* const heap = thread->heap;
   if (heap == nullptr) return;
-  {
+  const bool own = heap != room_heap();
+  if (own) {
     const os::Guard guard(heap->lock());
     heap->drain_all();
     heap->check();
@@ -59,7 +65,7 @@ void hand_over(Thread* thread) {
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
   compiler_fence();
-  registry::park(heap);
+  if (own) registry::park(heap);
 }
 
 // Under the lock.
@@ -166,7 +172,7 @@ bool visit_threads(bool (*visit)(void*, Thread*), void* context) {
 bool give_heap(Thread* thread) {
   if (LOFT_UNLIKELY(thread == nullptr)) return false;
   if (LOFT_LIKELY(thread->heap != nullptr)) return true;
-  Heap* heap = registry::adopt();
+  Heap* heap = get(options.owner) == kOwnerKeeper ? shared_heap() : registry::adopt();
   if (heap == nullptr) return false;
   thread->heap = heap;
   thread->owner = heap->id();
@@ -187,6 +193,10 @@ Heap* shared_heap() {
 void add_block(Thread* block) {
   const os::Guard guard(lock);
   add(block);
+}
+
+Heap* room_heap() {
+  return get(options.owner) == kOwnerKeeper ? shared.load(memory_order_acquire) : nullptr;
 }
 
 void give_up_block() {
@@ -265,6 +275,11 @@ void take_over_from_dead(Thread* thread) {
 
 void in_child() {
   finish_fork(true);
+  for (const List<Thread>* list : {&threads, &unused}) {
+    for (Thread* thread = list->front(); thread != nullptr; thread = thread->next) {
+      magazines::forget_calls(thread);
+    }
+  }
   const Thread* mine = static_cast<Thread*>(os::thread_exit_value());
   for (Thread* thread = threads.front(); thread != nullptr;) {
     Thread* next = thread->next;

@@ -72,6 +72,10 @@ Heap* shared_heap();
 // Counts a block that is no thread's among all blocks.
 void add_block(Thread* block);
 
+// The policy `keeper`: the shared heap is the room's, which owns every slab, and that of all
+// threads. nullptr under the other policies, and before anybody had a heap.
+Heap* room_heap();
+
 // The calling thread has no block any more: all that it held goes home.
 void give_up_block();
 

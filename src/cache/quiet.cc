@@ -5,6 +5,7 @@
 #include "cache/bins.h"
 #include "cache/large_cache.h"
 #include "cache/lifecycle.h"
+#include "cache/magazines.h"
 #include "os/os.h"
 
 namespace loft::quiet {
@@ -84,10 +85,13 @@ bool hide(Thread* thread) {
 
 // Under the quiet lock of a hidden thread.
 void empty(Thread* thread, Heap::Walk walk) {
-  if (thread->heap != nullptr) bins::withdraw(thread, thread->quiet.between_calls);
+  if (thread->heap != nullptr) {
+    magazines::empty(thread);
+    bins::withdraw(thread, thread->quiet.between_calls);
+  }
   batch_cache::send_all_hidden(thread);
   large_cache::release_all(thread);
-  if (thread->heap == nullptr) return;
+  if (thread->heap == nullptr || thread->heap == lifecycle::room_heap()) return;
   const os::Guard guard(thread->heap->lock());
   thread->heap->rest(&thread->quiet.lock, walk);
 }
@@ -103,7 +107,8 @@ bool wants_emptying(Thread* thread) {
   Quiet& quiet = thread->quiet;
   if (quiet.hidden) {
     Heap* heap = thread->heap;
-    return heap != nullptr && (heap->inbox().maybe_pending() || !heap->rested());
+    return heap != nullptr && heap != lifecycle::room_heap() &&
+           (heap->inbox().maybe_pending() || !heap->rested());
   }
   const uint64_t activity = activity_of(thread);
   quiet.looks = activity == quiet.activity ? quiet.looks + 1 : 0;
@@ -113,7 +118,10 @@ bool wants_emptying(Thread* thread) {
 
 size_t bytes_in_bins(const Thread* thread) {
   size_t bytes = 0;
-  for (SizeClass c = 0; c < kSizeClasses; ++c) bytes += bins::held(thread, c) * class_size(c);
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    const magazines::Held held = magazines::held(thread, c);
+    bytes += (bins::held(thread, c) + held.ready + held.returned) * class_size(c);
+  }
   return bytes;
 }
 
@@ -159,6 +167,24 @@ bool choose(void* context, Thread* thread) {
   return false;
 }
 
+// The room's heap rests as a thread's does with its thread: once it has served nobody for some
+// looks. True if nothing was left to do. Under `round`.
+bool rest_room() {
+  static constinit unsigned long refills_seen = 0;
+  static constinit unsigned looks = 0;
+  Heap* room = lifecycle::room_heap();
+  if (room == nullptr) return true;
+  const unsigned long refills = room->counters().refills.get();
+  looks = refills == refills_seen ? looks + 1 : 0;
+  refills_seen = refills;
+  if (room->rested() && !room->inbox().maybe_pending()) return true;
+  if (looks >= kLooks && room->lock().try_lock()) {
+    room->rest(nullptr, Heap::Walk::kNowAndThen);
+    room->lock().unlock();
+  }
+  return false;
+}
+
 }  // namespace
 
 bool look() {
@@ -176,8 +202,9 @@ bool look() {
       thread->quiet.lock.unlock();
     }
   }
+  const bool room_rests = rest_room();
   round.unlock();
-  return all_hidden;
+  return all_hidden && room_rests;
 }
 
 Unreached empty_all() {

@@ -7,6 +7,7 @@
 #include "cache/core.h"
 #include "cache/large_cache.h"
 #include "cache/lifecycle.h"
+#include "cache/magazines.h"
 #include "cache/object.h"
 #include "cache/quiet.h"
 #include "heap/registry.h"
@@ -30,6 +31,7 @@ size_t let_go(Thread* thread) {
   size_t given_back = 0;
   if (thread->heap != nullptr) {
     bins::flush_all(thread);
+    magazines::empty(thread);
     const os::Guard guard(thread->heap->lock());
     given_back = thread->heap->rest(nullptr, Heap::Walk::kNow);
   }
@@ -42,10 +44,11 @@ size_t let_go_others() {
   size_t given_back = 0;
   for (unsigned id = 1; id <= registry::count(); ++id) {
     Heap* heap = registry::at(id);
-    if (heap->parked()) {
+    const bool rooms = heap == lifecycle::room_heap();
+    if (heap->parked() || rooms) {
       // Waits: the keeper may be at it, and lets go within a step of whoever sleeps on the lock.
       const os::Guard guard(heap->lock());
-      if (heap->parked()) given_back += heap->rest(nullptr, Heap::Walk::kNow);
+      if (heap->parked() || rooms) given_back += heap->rest(nullptr, Heap::Walk::kNow);
     } else if (heap->inbox().maybe_pending() && heap->lock().try_lock()) {
       heap->drain_all();
       heap->trim_spares(0);
@@ -65,6 +68,7 @@ Request request_of(size_t size) { return {class_of(size), static_cast<uint32_t>(
 
 void* allocate_class(Request request) {
   attention::look_after();
+  room::look_after();
   const lifecycle::SlowPath slow;
   void* object = nullptr;
   if (Thread* thread = slow.thread(); LOFT_LIKELY(lifecycle::give_heap(thread))) {

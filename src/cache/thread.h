@@ -24,6 +24,7 @@ namespace loft {
 
 struct Core;
 struct Thread;
+struct Magazines;  // cache/magazines.h
 
 // One stack of free objects, an array of pointers: popping never waits for an object's cache line.
 // The slot below the first object is null, so that one load both pops and finds the stack empty.
@@ -107,6 +108,10 @@ struct ThreadCounters {
   Counter large_hits;
   Counter large_kept_bytes;  // now
   Counter hidden;            // times; under the quiet lock, or the processor's
+  Counter room_ready;        // refills for which a magazine was ready
+  Counter room_late;         // and for which none was
+  Counter room_returns;      // flushes that the room took
+  Counter room_behind;       // and that it did not
 };
 
 // Invariant: each kept[i] is null or a large object marked as kept; `bytes` is the sum of their
@@ -162,6 +167,7 @@ struct alignas(64) Thread {
   Quiet quiet{};
   ThreadCounters counters{};
   LargeCache large{};
+  Magazines* magazines{};  // nullptr until there is a use for some; the block's for ever
   Outbox outbox{};
   Batch batches[kBatches]{};
 

@@ -4,8 +4,10 @@
 #include "cache/bins.h"
 #include "cache/core.h"
 #include "cache/lifecycle.h"
+#include "cache/magazines.h"
 #include "heap/registry.h"
 #include "heap/user_heap.h"
+#include "keeper/room.h"
 #include "os/os.h"
 #include "space/large.h"
 #include "space/limits.h"
@@ -56,7 +58,9 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
     const unsigned long sent = counters.batch_objects[c].get();
     sum.sent += sent;
     sum.flying += open[c];
-    sum.held += bins::held(&thread, c);
+    const magazines::Held magazines = magazines::held(&thread, c);
+    sum.held += bins::held(&thread, c) + magazines.ready + magazines.returned;
+    stats.room_ahead_bytes += magazines.ready * class_size(c);
     stats.batch_objects += sent;
   }
   stats.flushes += counters.flushes.get();
@@ -71,6 +75,10 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   stats.large_allocations += counters.large_hits.get();
   stats.large_cache_hits += counters.large_hits.get();
   stats.threads_hidden += counters.hidden.get();
+  stats.room_ready += counters.room_ready.get();
+  stats.room_late += counters.room_late.get();
+  stats.room_returns += counters.room_returns.get();
+  stats.room_behind += counters.room_behind.get();
   return counters.large_kept_bytes.get();
 }
 
@@ -119,6 +127,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) finish_class(books.classes[c], stats, c);
   const lifecycle::Totals threads = lifecycle::totals();
   stats.threads_attached = threads.attached;
+  stats.room_cpu_ns = room::time_ns();
   stats.threads_started = threads.started;
   stats.threads_exited = threads.exited;
 

@@ -105,6 +105,12 @@ inline constexpr Field kFields[] = {
               "Processors that the process may use at a time, 0 if unknown"),
     LOFT_NEXT(soft_limit_hits, kEvents, "Times that a soft limit was met"),
     LOFT_NEXT(hard_limit_refusals, kEvents, "Requests refused because of the hard limit"),
+    LOFT_FIRST("the room of owner=keeper", room_ready, kEvents, "Refills that found it ready"),
+    LOFT_NEXT(room_late, kEvents, "Refills that did not"),
+    LOFT_NEXT(room_returns, kEvents, "Flushes that it took home"),
+    LOFT_NEXT(room_behind, kEvents, "Flushes that found the last ones not taken yet"),
+    LOFT_NEXT(room_ahead_bytes, kNow, "Cached objects that are ready and not asked for yet"),
+    LOFT_NEXT(room_cpu_ns, kEvents, "Nanoseconds of processor time that it had"),
 };
 #undef LOFT_NEXT
 #undef LOFT_FIRST

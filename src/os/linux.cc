@@ -230,6 +230,32 @@ unsigned processor_numbers() {
   return bytes < 0 ? 0 : static_cast<unsigned>(bytes) * 8;
 }
 
+bool run_on(uint64_t processor) {
+  const KeepErrno keep;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  if (processor >= CPU_SETSIZE) return false;
+  CPU_SET(processor, &one);
+  return sched_setaffinity(0, sizeof(one), &one) == 0;
+}
+
+void ProcessorSet::read() {
+  const KeepErrno keep;
+  const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof(words_), words_);
+  bytes_ = bytes > 0 ? static_cast<size_t>(bytes) : 0;
+}
+
+size_t ProcessorSet::count() const {
+  size_t sum = 0;
+  for (size_t i = 0; i < bytes_ / sizeof(words_[0]); ++i) sum += count_bits(words_[i]);
+  return sum;
+}
+
+void ProcessorSet::apply() const {
+  const KeepErrno keep;
+  if (bytes_ != 0) syscall(SYS_sched_setaffinity, 0, bytes_, words_);
+}
+
 int thread_number() { return static_cast<int>(syscall(SYS_gettid)); }
 
 uint64_t thread_time_ns(int number) {

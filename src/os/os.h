@@ -96,6 +96,21 @@ class GroupReader {
 // Processors that the process's first thread may run on; 0 if the system does not say.
 size_t processors();
 
+// Lets the calling thread run on that processor alone. False, and nothing changed, if it may not.
+bool run_on(uint64_t processor);
+
+// A set of processors.
+class ProcessorSet {
+ public:
+  void read();           // those that the calling thread may run on
+  size_t count() const;  // 0 if the system did not say
+  void apply() const;    // lets the calling thread run on these alone, as far as the system permits
+
+ private:
+  size_t bytes_ = 0;
+  unsigned long words_[128] = {};
+};
+
 // A number that differs from process to process, for places that an attacker should not know.
 uint64_t entropy();
 

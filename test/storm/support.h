@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache/magazines.h"
 #include "loft/loft.h"
 
 #if defined(__has_feature)
@@ -124,6 +125,14 @@ inline loft_stats_t stats() {
   return s;
 }
 
+// The room of the option owner=keeper, if there is one, has nothing more to do: objects that it is
+// moving are counted on one side or the other.
+inline void wait_for_room() {
+  for (int wait = 0; loft::room::state.load() == loft::room::kAwake && wait < 60'000; ++wait) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 // With this thread alone left: every message has arrived. A message takes three hops at most, and
 // one trim may pass a heap before another one has forwarded to it.
 // The keeper may have pages in its hands, which nobody else can give back meanwhile.
@@ -133,6 +142,7 @@ inline loft_stats_t stats_at_rest() {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     loft_malloc_trim(0);
   }
+  wait_for_room();
   return stats();
 }
 

@@ -1,0 +1,258 @@
+#include "cache/magazines.h"
+
+#include <new>
+
+#include "base/options.h"
+#include "base/peek.h"
+#include "cache/batch_cache.h"
+#include "cache/lifecycle.h"
+#include "os/fault.h"
+#include "slab/slab.h"
+#include "space/limits.h"
+#include "space/metadata.h"
+
+namespace loft {
+
+namespace room {
+constinit Atomic<uint32_t> state{kNoRoom};
+constinit Atomic<void (*)()> start{nullptr};
+}  // namespace room
+
+namespace magazines {
+
+namespace {
+
+// Those that call: a stack onto which each pushes itself, and which the room takes whole.
+constinit Atomic<Magazines*> calling{nullptr};
+
+uint64_t bit_of(SizeClass size_class) { return uint64_t{1} << size_class; }
+
+// The thread's magazines, if it may have some in this class: its bin has grown, so it is used.
+ClassMagazines* of_class(Thread* thread, SizeClass size_class) {
+  if (thread->states[size_class].capacity <= bins::first_capacity(size_class)) return nullptr;
+  if (LOFT_UNLIKELY(limits::tight() || thread->heap != lifecycle::room_heap())) return nullptr;
+  if (LOFT_UNLIKELY(thread->magazines == nullptr)) {
+    void* block = metadata::allocate(sizeof(Magazines));
+    if (block == nullptr) return nullptr;
+    thread->magazines = new (block) Magazines;
+  }
+  return &thread->magazines->classes[size_class];
+}
+
+// `late`: the room is behind, or asleep.
+void call(Thread* thread, SizeClass size_class, bool late) {
+  Magazines* const mine = thread->magazines;
+  // Release: the slot is written. Acquire pairs with the room's exchange: if that took the last
+  // call, it has read `next`, which may be written.
+  if (mine->calls.fetch_or(bit_of(size_class), memory_order_acq_rel) == 0) {
+    mine->next = calling.load(memory_order_relaxed);
+    // Release pairs with the acquire in take_calls: `next` is written. What others pushed before is
+    // passed on, as an exchange continues what it replaces.
+    while (!calling.compare_exchange_weak(mine->next, mine, memory_order_release,
+                                          memory_order_relaxed)) {
+    }
+  }
+  if (late) room::wake();
+}
+
+// An array for a slot that is the thread's and has none, or one of less than `capacity`. Its
+// capacity counts as the thread's, as if it were the bin's: arrays wander between them. False
+// without memory, or beyond the budget.
+bool fit(Thread* thread, SizeClass size_class, Slot& slot, unsigned capacity) {
+  if (LOFT_LIKELY(slot.slots != nullptr && slot.capacity >= capacity)) return true;
+  if (!bins::charge(thread, size_class, slot.capacity, capacity)) return false;
+  void** array = bins::make_array(capacity);
+  if (array == nullptr) {
+    thread->capacity_bytes -= (capacity - slot.capacity) * class_size(size_class);
+    return false;
+  }
+  if (slot.slots != nullptr) bins::release_array_of(slot.slots, slot.capacity);
+  slot.slots = array;
+  slot.capacity = static_cast<uint16_t>(capacity);
+  return true;
+}
+
+// The bin's array, and what the slot has.
+void exchange(Thread* thread, SizeClass size_class, Slot& slot, unsigned objects) {
+  const bins::Array mine = bins::exchange(thread, size_class, {slot.slots, slot.capacity}, objects);
+  slot.slots = mine.slots;
+  slot.capacity = mine.capacity;
+}
+
+// All but the `rest` first ones.
+void put_back(Heap* heap, SizeClass size_class, Slot& slot, unsigned rest) {
+  bins::put_back(heap, size_class, slot.slots + 1 + rest, slot.slots + 1 + slot.objects,
+                 batch_cache::send_single);
+  slot.objects = static_cast<uint16_t>(rest);
+}
+
+// Under the heap's lock.
+void empty_slot(Thread* thread, SizeClass size_class, Slot& slot) {
+  const uint32_t state = slot.state.load(memory_order_relaxed);
+  if (state == Slot::kThreads || state == Slot::kRooms) {
+    put_back(thread->heap, size_class, slot, 0);
+    bins::release_array_of(slot.slots, slot.capacity);
+    thread->capacity_bytes -= slot.capacity * class_size(size_class);
+  }
+  slot.slots = nullptr;
+  slot.capacity = slot.objects = 0;
+  slot.state.store(Slot::kNone, memory_order_relaxed);
+}
+
+}  // namespace
+
+bool take(Thread* thread, Request request, unsigned wanted) {
+  const SizeClass size_class = request.size_class;
+  ClassMagazines* const mine = of_class(thread, size_class);
+  if (mine == nullptr) return false;
+  Slot& slot = mine->ready;
+  // Acquire pairs with the release in fill_slot: the objects are there.
+  const uint32_t state = slot.state.load(memory_order_acquire);
+  mine->late = state == Slot::kRooms;
+  if (state == Slot::kRooms) {
+    thread->counters.room_late.add(1);
+    call(thread, size_class, true);
+    return false;
+  }
+  const unsigned capacity = thread->states[size_class].capacity;
+  if (state == Slot::kNone) {
+    if (!fit(thread, size_class, slot, capacity)) return false;
+  } else {
+    // From here on, whoever finds us dead gives up what is in the slot; where both arrays are with
+    // the bin, for an instant, none is lost but an empty one.
+    slot.state.store(Slot::kInHand, memory_order_relaxed);
+    compiler_fence();
+    const unsigned objects = slot.objects;
+    slot.objects = 0;
+    exchange(thread, size_class, slot, objects);
+    thread->counters.room_ready.add(1);
+    compiler_fence();
+  }
+  mine->asked = request.asked;
+  LOFT_CHECK(wanted <= slot.capacity);
+  mine->wanted = static_cast<uint16_t>(wanted);
+  // Release pairs with the acquire in fill_slot: the array is the room's, and what it needs to
+  // know.
+  slot.state.store(Slot::kRooms, memory_order_release);
+  call(thread, size_class, state == Slot::kNone);
+  return state == Slot::kThreads;
+}
+
+bool hand_over(Thread* thread, SizeClass size_class, unsigned objects) {
+  ClassMagazines* const mine = of_class(thread, size_class);
+  if (mine == nullptr) return false;
+  Slot& slot = mine->returned;
+  // Acquire pairs with the release in take_back: the room has read all of the array.
+  const uint32_t state = slot.state.load(memory_order_acquire);
+  if (state == Slot::kRooms) {
+    thread->counters.room_behind.add(1);
+    call(thread, size_class, true);
+    return false;
+  }
+  slot.state.store(Slot::kInHand, memory_order_relaxed);
+  compiler_fence();
+  const BinState& bin = thread->states[size_class];
+  if (!fit(thread, size_class, slot, bin.capacity)) {
+    slot.state.store(state, memory_order_relaxed);
+    return false;
+  }
+  // The younger half stays, which the thread's core has seen last.
+  const unsigned rest = bins::count(thread, size_class) - objects;
+  __builtin_memcpy(slot.slots + 1, bin.slots + 1 + objects, rest * sizeof(void*));
+  exchange(thread, size_class, slot, rest);
+  slot.objects = static_cast<uint16_t>(objects);
+  thread->counters.flushes.add(1);
+  thread->counters.room_returns.add(1);
+  compiler_fence();
+  // Release pairs with the acquire in take_back: the objects are there.
+  slot.state.store(Slot::kRooms, memory_order_release);
+  call(thread, size_class, false);
+  return true;
+}
+
+bool late(const Thread* thread, SizeClass size_class) {
+  return thread->magazines != nullptr && thread->magazines->classes[size_class].late;
+}
+
+void empty(Thread* thread) {
+  if (thread->magazines == nullptr) return;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) empty_class(thread, c);
+}
+
+void empty_class(Thread* thread, SizeClass size_class) {
+  if (thread->magazines == nullptr) return;
+  ClassMagazines& its = thread->magazines->classes[size_class];
+  its.late = false;
+  if (its.ready.state.load(memory_order_relaxed) == Slot::kNone &&
+      its.returned.state.load(memory_order_relaxed) == Slot::kNone) {
+    return;
+  }
+  // The lock keeps the room away; it has left what it has done so far.
+  const os::Guard guard(thread->heap->lock());
+  empty_slot(thread, size_class, its.ready);
+  empty_slot(thread, size_class, its.returned);
+}
+
+Held held(const Thread* thread, SizeClass size_class) {
+  const Magazines* const its = peek(thread->magazines);
+  if (its == nullptr) return {};
+  const ClassMagazines& of = its->classes[size_class];
+  return {peek(of.ready.objects), peek(of.returned.objects)};
+}
+
+void forget_calls(Thread* thread) {
+  calling.store(nullptr, memory_order_relaxed);
+  if (thread->magazines != nullptr) thread->magazines->calls.store(0, memory_order_relaxed);
+}
+
+// --- The room ---
+
+Magazines* take_calls() { return calling.exchange(nullptr, memory_order_acquire); }
+bool anybody_calls() { return calling.load(memory_order_relaxed) != nullptr; }
+
+namespace {
+
+// Under the heap's lock, for so many objects at a time: what threads that serve themselves wait for
+// stays short. True if there are more.
+bool take_back(Heap* heap, SizeClass size_class, Slot& slot) {
+  constexpr unsigned kAtATime = 128;
+  if (slot.state.load(memory_order_acquire) != Slot::kRooms) return false;
+  const unsigned rest = slot.objects - least<unsigned>(slot.objects, kAtATime);
+  put_back(heap, size_class, slot, rest);
+  if (rest != 0) return true;
+  slot.state.store(Slot::kThreads, memory_order_release);
+  return false;
+}
+
+// Under the heap's lock. Where there is no memory, or little, the slot stays the room's: the thread
+// serves itself, and calls again.
+void fill_slot(Heap* heap, SizeClass size_class, ClassMagazines& its) {
+  Slot& slot = its.ready;
+  if (slot.state.load(memory_order_acquire) != Slot::kRooms || limits::tight()) return;
+  const unsigned taken = bins::fill_array(heap, {size_class, its.asked}, slot.slots, its.wanted);
+  if (taken == 0) return;
+  slot.objects = static_cast<uint16_t>(taken);
+  slot.state.store(Slot::kThreads, memory_order_release);
+}
+
+}  // namespace
+
+Magazines* serve(Heap* room, Magazines* magazines) {
+  // Before the exchange below, after which the thread may call anew and write it.
+  Magazines* const next = magazines->next;
+  // Release pairs with the acquire in call: `next` is read. Acquire, with its release.
+  uint64_t calls = magazines->calls.exchange(0, memory_order_acq_rel);
+  for (; calls != 0; calls &= calls - 1) {
+    const SizeClass c = lowest_bit(calls);
+    ClassMagazines& its = magazines->classes[c];
+    for (bool more = true; more;) {
+      const os::Guard guard(room->lock());
+      more = take_back(room, c, its.returned);
+      if (!more) fill_slot(room, c, its);
+    }
+  }
+  return next;
+}
+
+}  // namespace magazines
+}  // namespace loft

@@ -1,0 +1,139 @@
+// Under the policy `keeper`: magazines, arrays of free objects that travel between a thread and the
+// room, which has a thread of its own (keeper/room.h). For each class that a thread uses, the room
+// fills one ahead of the thread's next refill, and empties what the thread flushed; both change
+// hands whole, array against array. A thread for which nothing is ready, or nothing was taken yet,
+// serves itself from the room's heap as under the policy `thread`: so nobody ever waits for the
+// room, which may be slow, or gone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "cache/bins.h"
+#include "cache/thread.h"
+#include "os/os.h"
+
+namespace loft {
+
+// Through which one array at a time goes to the room and comes back. All but `state` belongs to
+// whom the state names. The room touches a slot under its heap's lock alone: so who holds that
+// lock, and acts for the thread (it ends, it is hidden, it died in a fork), may take any slot's
+// array.
+//
+//   kNone     there is no array
+//   kThreads  a `ready` one is full, objects != 0; a `returned` one is empty
+//   kRooms    a `ready` one is empty and to be filled; a `returned` one is full, objects != 0
+//   kInHand   the thread is exchanging it; seen by others only if it died in a fork just then
+struct Slot {
+  enum State : uint32_t { kNone, kThreads, kRooms, kInHand };
+
+  Atomic<uint32_t> state{kNone};
+  uint16_t capacity{};
+  uint16_t objects{};  // slots[1] .. slots[objects]; slots[0] is null, as in a bin
+  void** slots{};
+};
+
+struct alignas(kCacheLine) ClassMagazines {
+  Slot ready;
+  Slot returned;
+  // Of the next one to be filled; written before `ready` goes to the room.
+  uint32_t asked{};   // bytes of a request
+  uint16_t wanted{};  // objects
+  bool late{};        // the thread's last refill found nothing ready
+};
+
+// A thread's, made when its first bin has grown, and its block's for ever.
+struct Magazines {
+  // A bit for each class whose slots the room is to look at. Not zero exactly while this is in the
+  // list of those that call, or about to be.
+  Atomic<uint64_t> calls{0};
+  Magazines* next{};  // in that list
+  ClassMagazines classes[kSizeClasses];
+};
+static_assert(kSizeClasses <= 64);
+
+namespace magazines {
+
+// --- The thread's side, on its slow paths. The thread's heap is the room's. ---
+
+// Whether there is a room. Relaxed: who sees it late serves itself once more, or calls in vain.
+inline bool in_use();
+
+// For a refill of an empty bin by `wanted` objects: the next magazine takes the place of its array,
+// if one is ready, and one of so many objects is called for. A bin with a depot has no need of it:
+// while there is one, the bin's array is of the largest size.
+bool take(Thread* thread, Request request, unsigned wanted);
+
+// For a flush of the `objects` oldest objects of a full bin. False: nothing has changed.
+bool hand_over(Thread* thread, SizeClass size_class, unsigned objects);
+
+// The last refill of the class found nothing ready.
+bool late(const Thread* thread, SizeClass size_class);
+
+// Everything in the thread's magazines goes back to the heap, and the arrays too. By the thread, or
+// by who acts for it.
+void empty(Thread* thread);
+void empty_class(Thread* thread, SizeClass size_class);
+
+// Objects, read beside the running thread and the room: about right.
+struct Held {
+  unsigned ready, returned;
+};
+Held held(const Thread* thread, SizeClass size_class);
+
+// In the child of a fork, for each block there is, in use or not: the room is gone, and with it the
+// list of those that have called.
+void forget_calls(Thread* thread);
+
+// --- The room's side. ---
+
+// Those that have called since the last time; the first of a list.
+Magazines* take_calls();
+bool anybody_calls();
+
+// Does what one of them calls for. Returns the next one.
+Magazines* serve(Heap* room, Magazines* magazines);
+
+}  // namespace magazines
+
+// What the room's thread sleeps on, and how it is started by those who do not know it.
+namespace room {
+
+enum State : uint32_t {
+  kNoRoom,   // the policy is another one
+  kNobody,   // no thread yet, or none any more in this process (fork)
+  kRefused,  // none can be had, or none would be of use
+  kAwake,
+  kAsleep,
+};
+
+extern LOFT_HIDDEN Atomic<uint32_t> state;
+extern LOFT_HIDDEN Atomic<void (*)()> start;  // set once, when the library is loaded
+
+// On a slow path of malloc that has not begun its work yet: starting a thread allocates.
+inline void look_after() {
+  if (LOFT_LIKELY(state.load(memory_order_relaxed) != kNobody)) return;
+  if (auto* call = start.load(memory_order_relaxed); call != nullptr) call();
+}
+
+// The caller has called, and found that it has to serve itself. The fence pairs with the room's,
+// between its store of kAsleep and its last look at the list: one of the two sees the other, so no
+// call is slept over. The exchange lets one of many wake it; relaxed, as the futex orders nothing
+// that anybody relies on.
+inline void wake() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (LOFT_LIKELY(state.load(memory_order_relaxed) != kAsleep)) return;
+  uint32_t expected = kAsleep;
+  if (state.compare_exchange_strong(expected, kAwake, memory_order_relaxed)) {
+    os::wake_one(&state);
+  }
+}
+
+}  // namespace room
+
+inline bool magazines::in_use() {
+  return LOFT_UNLIKELY(room::state.load(memory_order_relaxed) >= room::kAwake);
+}
+
+}  // namespace loft

@@ -1,0 +1,15 @@
+// The room of the policy `keeper` (NextGen-Malloc): a thread of loft's own that works ahead for the
+// others. It fills magazines before they are asked for, and takes flushed ones home
+// (cache/magazines.h). It is never needed for progress.
+#pragma once
+
+namespace loft::room {
+
+// Called once, when the library is loaded and the options are read. Under the policy `keeper`, a
+// room is started from now on by a slow path that finds it worth its while.
+void enable();
+
+// Processor time that the room's thread has had, in nanoseconds; 0 without one.
+unsigned long long time_ns();
+
+}  // namespace loft::room

@@ -1,0 +1,37 @@
+"""The room of owner=keeper in a program that is started with it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+from programs import Build, Execute
+
+
+@pytest.fixture
+def one_processor() -> Iterator[None]:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    yield
+    os.sched_setaffinity(0, allowed)
+
+
+def statistics(stderr: str) -> dict[str, int]:
+    (line,) = [line for line in stderr.splitlines() if line.startswith("{")]
+    found: dict[str, int] = json.loads(line)
+    return found
+
+
+@pytest.mark.usefixtures("one_processor")
+def test_with_one_processor_it_declines_with_one_line(execute: Execute, build: Build) -> None:
+    result = execute(build("streams.c"), LOFT_OWNER="keeper", LOFT_STATS="json")
+    assert result.returncode == 0, result.stderr
+    said = [line for line in result.stderr.splitlines() if line.startswith("loft:")]
+    assert said == [
+        "loft: owner=keeper: there is one processor, so the room stays empty; "
+        "threads serve themselves"
+    ]
+    counted = statistics(result.stderr)
+    assert counted["room_ready"] == counted["room_late"] == 0

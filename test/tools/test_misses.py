@@ -1,0 +1,55 @@
+"""What tools/misses.py reads out of callgrind's profiles, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from misses import Counts, MissesError, read_profile, settings_of
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HEAD = "# callgrind format\nthread: 1\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw\n"
+
+
+def test_a_thread_of_the_program_is_counted() -> None:
+    text = HEAD + "fn=(1) main\n0 10 1\ntotals: 2000 500 300 7 40 2 5 3 1\n"
+    counts = read_profile(text)
+    assert counts == Counts(2000, 42, 4)
+    assert counts is not None
+    assert counts.per_thousand(counts.first) == 21.0
+    assert counts + counts == Counts(4000, 84, 8)
+
+
+def test_trailing_zeros_are_left_out() -> None:
+    assert read_profile(HEAD + "totals: 100 5\n") == Counts(100, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "loft::magazines::serve(loft::Heap*, loft::Magazines*)",
+        "loft::keeper::(anonymous namespace)::run()",
+    ],
+)
+@pytest.mark.parametrize("kind", ["fn", "cfn"])
+def test_threads_of_loft_are_not(name: str, kind: str) -> None:
+    assert read_profile(HEAD + f"{kind}=(9) {name}\n0 10\ntotals: 100 5\n") is None
+
+
+def test_a_profile_that_was_cut_short_is_an_error() -> None:
+    with pytest.raises(MissesError, match="without totals"):
+        read_profile(HEAD)
+
+
+def test_an_unknown_allocator_is_named() -> None:
+    with pytest.raises(MissesError, match=r"build/peers/nobody\.so is not built"):
+        settings_of("nobody")
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "misses.py", "--with", "nobody", "--", "true"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "misses: build/peers/nobody.so is not built\n"

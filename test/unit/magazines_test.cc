@@ -1,0 +1,271 @@
+// Magazines with the test in the room's place: it decides when a call is heard, and whether.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/options.h"
+#include "cache/allocate.h"
+#include "cache/lifecycle.h"
+#include "cache/magazines.h"
+#include "cache/quiet.h"
+#include "unit/support.h"
+
+namespace loft {
+namespace {
+
+using test::in_thread;
+
+constexpr size_t kSize = 512;  // its bins never become long enough for a depot
+const SizeClass kClass = class_of(kSize);
+
+// The room's thread does its work once.
+void room_works() {
+  for (Magazines* caller = magazines::take_calls(); caller != nullptr;) {
+    caller = magazines::serve(lifecycle::room_heap(), caller);
+  }
+}
+
+ClassMagazines& mine() { return this_thread()->magazines->classes[kClass]; }
+bool has_magazines() { return this_thread()->magazines != nullptr; }
+uint32_t state_of(const Slot& slot) { return slot.state.load(); }
+
+// Objects that are not free in their slabs.
+unsigned long out() { return lifecycle::room_heap()->counters().classes[kClass].out(); }
+
+class MagazinesTest : public testing::Test {
+ protected:
+  // Before anybody has a heap: nothing is set up by itself here.
+  static void SetUpTestSuite() { options.owner.store(kOwnerKeeper); }
+
+  void SetUp() override {
+    deallocate(allocate(16));
+    room::state.store(room::kAwake);  // and nobody is there
+    ASSERT_EQ(out(), 0u);
+  }
+  void TearDown() override {
+    room_works();
+    EXPECT_EQ(out(), 0u) << "something was lost";
+  }
+
+  void allocate_until(bool (*enough)()) {
+    while (!enough()) {
+      void* p = allocate(kSize);
+      EXPECT_TRUE(held_.insert(p).second) << "handed out twice";
+    }
+  }
+  // The bin of the thread holds nothing more.
+  void empty_bin() {
+    allocate_until([] { return *this_thread()->bins[kClass].top == nullptr; });
+  }
+  void free_some(size_t count) {
+    for (; count != 0; --count) {
+      deallocate(*held_.begin());
+      held_.erase(held_.begin());
+    }
+  }
+  void free_all() { free_some(held_.size()); }
+  // A magazine is ready, and another one flushed and not taken yet.
+  void fly() {
+    allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
+    while (held_.size() < 3000) held_.insert(allocate(kSize));
+    room_works();
+    while (state_of(mine().returned) != Slot::kRooms) free_some(1);
+    ASSERT_EQ(state_of(mine().ready), Slot::kThreads);
+  }
+
+  std::set<void*> held_;
+};
+
+TEST_F(MagazinesTest, OneIsFilledAheadAndTakenWhole) {
+  in_thread([this] {
+    allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
+    EXPECT_EQ(mine().ready.objects, 0u);
+    room_works();
+    ASSERT_EQ(state_of(mine().ready), Slot::kThreads);
+    void** const full = mine().ready.slots;
+    const unsigned objects = mine().ready.objects;
+    EXPECT_GT(objects, 0u);
+    EXPECT_EQ(magazines::held(this_thread(), kClass).ready, objects);
+    EXPECT_LE(this_thread()->capacity_bytes, get(options.cache_bytes));
+
+    const unsigned long ready = this_thread()->counters.room_ready.get();
+    const unsigned long taken = lifecycle::room_heap()->counters().classes[kClass].taken.get();
+    empty_bin();
+    const size_t before = held_.size();
+    held_.insert(allocate(kSize));
+    EXPECT_EQ(this_thread()->states[kClass].slots, full) << "array against array";
+    empty_bin();
+    EXPECT_EQ(held_.size() - before, objects);
+    EXPECT_EQ(lifecycle::room_heap()->counters().classes[kClass].taken.get(), taken)
+        << "no slab was looked at";
+    EXPECT_EQ(this_thread()->counters.room_ready.get(), ready + 1);
+    EXPECT_EQ(state_of(mine().ready), Slot::kRooms) << "the next one is called for";
+    free_all();
+  });
+}
+
+TEST_F(MagazinesTest, AFlushIsTakenHomeAndTheYoungerHalfStays) {
+  in_thread([this] {
+    allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
+    while (held_.size() < 3000) held_.insert(allocate(kSize));
+    void* last = nullptr;
+    while (state_of(mine().returned) != Slot::kRooms) {
+      last = *held_.begin();
+      free_some(1);
+    }
+    EXPECT_EQ(*this_thread()->bins[kClass].top, last);
+    const unsigned flown = mine().returned.objects;
+    EXPECT_EQ(magazines::held(this_thread(), kClass).returned, flown);
+    const unsigned long put = lifecycle::room_heap()->counters().classes[kClass].put.get();
+    room_works();
+    EXPECT_EQ(state_of(mine().returned), Slot::kThreads);
+    EXPECT_EQ(lifecycle::room_heap()->counters().classes[kClass].put.get(), put + flown);
+    // It stays what it was: the last one freed comes first.
+    EXPECT_EQ(allocate(kSize), last);
+    deallocate(last);
+    free_all();
+  });
+}
+
+TEST_F(MagazinesTest, ARoomThatNeverWorksIsNotWaitedFor) {
+  in_thread([this] {
+    deallocate(allocate(kSize));
+    const unsigned long ready = this_thread()->counters.room_ready.get();  // for its last thread
+    for (int round = 0; round < 5; ++round) {
+      while (held_.size() < 20'000) EXPECT_TRUE(held_.insert(allocate(kSize)).second);
+      free_all();
+    }
+    EXPECT_GT(this_thread()->counters.room_late.get(), 0u);
+    EXPECT_GT(this_thread()->counters.room_behind.get(), 0u);
+    EXPECT_EQ(this_thread()->counters.room_ready.get(), ready);
+  });
+  EXPECT_EQ(out(), 0u) << "its magazines came back";
+}
+
+// Streams that the room is late for get longer magazines.
+TEST_F(MagazinesTest, LatenessMakesThemLonger) {
+  in_thread([this] {
+    while (held_.size() < 20'000) held_.insert(allocate(kSize));
+    EXPECT_GT(this_thread()->states[kClass].capacity, 255u);
+    EXPECT_LE(this_thread()->capacity_bytes, get(options.cache_bytes));
+    free_all();
+  });
+}
+
+TEST_F(MagazinesTest, TheyComeBackWithTheirThread) {
+  in_thread([this] {
+    fly();
+    free_all();
+  });
+  EXPECT_EQ(out(), 0u);
+  // The dead thread's call is heard late, and means nothing.
+  room_works();
+  EXPECT_EQ(out(), 0u);
+}
+
+TEST_F(MagazinesTest, TheyComeBackWhileTheirThreadSleeps) {
+  in_thread([this] {
+    fly();
+    free_all();
+    Thread* const thread = this_thread();
+    quiet::begin_wait();
+    EXPECT_EQ(state_of(thread->magazines->classes[kClass].ready), Slot::kNone);
+    EXPECT_EQ(state_of(thread->magazines->classes[kClass].returned), Slot::kNone);
+    EXPECT_LE(out(), 1u) << "all but the one that the bin keeps";
+    room_works();
+    EXPECT_LE(out(), 1u);
+    held_.insert(allocate(kSize));
+    EXPECT_EQ(this_thread(), thread);
+    fly();
+    free_all();
+  });
+}
+
+TEST_F(MagazinesTest, ATrimEmptiesThem) {
+  in_thread([this] {
+    fly();
+    free_all();
+    trim(0);
+    EXPECT_EQ(out(), 0u);
+    fly();
+    free_all();
+  });
+}
+
+// In the child of a fork the room is gone, with whatever it had heard, and so are the threads.
+TEST_F(MagazinesTest, AForkLosesNothing) {
+  in_thread([this] {
+    fly();
+    // The child has this thread, which has nothing.
+    std::thread([this] {
+      int status = -1;
+      const pid_t child = fork();
+      if (child == 0) {
+        const bool all = out() == held_.size() && !magazines::anybody_calls();
+        void* p = allocate(kSize);
+        deallocate(p);
+        free_all();
+        _exit(all ? 0 : 1);
+      }
+      EXPECT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+    }).join();
+    free_all();
+  });
+}
+
+// A call of a thread that has ended since is in the list that the child does not have; the block's
+// next thread must be heard all the same.
+TEST_F(MagazinesTest, AForkForgetsOldCalls) {
+  Thread* block = nullptr;
+  in_thread([&] {
+    fly();
+    free_all();
+    block = this_thread();
+  });
+  ASSERT_NE(block->magazines->calls.load(), 0u);
+  int status = -1;
+  const pid_t child = fork();
+  if (child == 0) {
+    bool heard = false;
+    in_thread([&] {
+      allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
+      room_works();
+      heard = this_thread() == block && state_of(mine().ready) == Slot::kThreads;
+      free_all();
+    });
+    _exit(heard ? 0 : 1);
+  }
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// A thread that died between two arrays leaves what was in its hands, and no more.
+TEST_F(MagazinesTest, AForkInTheMidstOfAnExchange) {
+  in_thread([this] {
+    fly();
+    const unsigned lost = mine().ready.objects;
+    mine().ready.state.store(Slot::kInHand);
+    std::thread([&] {
+      int status = -1;
+      const pid_t child = fork();
+      if (child == 0) {
+        const bool all = out() == held_.size() + lost;
+        free_all();
+        trim(0);
+        _exit(all && out() == lost ? 0 : 1);
+      }
+      EXPECT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+    }).join();
+    mine().ready.state.store(Slot::kThreads);
+    free_all();
+  });
+}
+
+}  // namespace
+}  // namespace loft
