@@ -1,0 +1,73 @@
+// What a heap counts, and, in debug builds, whether its lists and counters are in order.
+#include "heap/heap.h"
+#include "space/span.h"
+
+namespace loft {
+
+void Heap::check() const {
+  if (!kDebug) return;
+  for (const Available& available : available_) {
+    uint32_t slabs = 0;
+    for (const List<Slab>& list : available.lists) {
+      for (const Slab* slab = list.front(); slab != nullptr; slab = slab->next, ++slabs) {
+        LOFT_CHECK(slab->owner == id_ &&
+                   &list == &available.lists[static_cast<unsigned>(slab->list)]);
+        slab->check();
+      }
+    }
+    LOFT_CHECK(slabs == available.slabs);
+  }
+  for (unsigned i = 0; i < spare_count_; ++i) {
+    const Slab* slab = spares_[i].slab;
+    LOFT_CHECK(slab->owner == id_ && slab->list == Fullness::kSpare &&
+               slab->size_class == spares_[i].size_class);
+    slab->check();
+  }
+  check_counters();
+}
+
+// Against the bitmaps of all slabs that the heap has. Full ones are in no list: the pagemap knows
+// them.
+void Heap::check_counters() const {
+  struct {
+    unsigned long out, charged, slabs;
+  } found[kSizeClasses] = {};
+  const uintptr_t end = pagemap.base + span::used_bytes();
+  for (uintptr_t at = pagemap.base; at < end; at += kGranule) {
+    const Entry entry = pagemap.of(reinterpret_cast<const void*>(at)).shared_load();
+    if (entry.owner() != id_ || slab::at(entry)->base != at) continue;
+    const Slab* slab = slab::at(entry);
+    auto& of_class = found[slab->size_class];
+    of_class.out += slab->shape().objects - slab->free;
+    of_class.charged += slab->charged_pages();
+    of_class.slabs += slab->list == Fullness::kSpare ? 0 : 1;
+  }
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    const ClassCounters& counters = counters_.classes[c];
+    LOFT_CHECK(counters.out() == found[c].out);
+    LOFT_CHECK(counters.charged.get() == found[c].charged);
+    LOFT_CHECK(counters.slabs() == found[c].slabs);
+  }
+}
+
+size_t HeapCounters::slab_bytes() const {
+  size_t sum = 0;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    sum += classes[c].slabs() * size_t{geometry(c).granules} << kGranuleLog;
+  }
+  return sum;
+}
+
+size_t HeapCounters::allocated_bytes() const {
+  size_t sum = 0;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) sum += classes[c].out() * geometry(c).size;
+  return sum;
+}
+
+unsigned long HeapCounters::objects_received() const {
+  unsigned long sum = 0;
+  for (const ClassCounters& counters : classes) sum += counters.received.get();
+  return sum;
+}
+
+}  // namespace loft
