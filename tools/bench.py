@@ -32,14 +32,12 @@ from bench_counters import count_events, events
 from bench_machine import commit, differences, make_header, now
 from bench_programs import (
     BUILD,
-    OWNERS,
     PEERS,
     Failed,
     allocators,
     command_of,
     count_instructions,
     environment_of,
-    loft_by_owner,
     loft_statistics,
     pick,
     run_program,
@@ -214,7 +212,7 @@ def open_store(out: Path, header: Json, names: list[str], keep: bool) -> Store:
         print(f"bench: {out} is of another set: {'; '.join(different)}", file=sys.stderr)
         raise typer.Exit(2)
     old["header"]["versions"] |= header["versions"]
-    known = allocators() | loft_by_owner()
+    known = allocators()
     old["allocators"] = [name for name in known if name in {*old["allocators"], *names}]
     old["peers"] = [name for name in PEERS if name in old["allocators"]]
     return Store(out, old)
@@ -264,10 +262,8 @@ def main(
             console.print(f"{row.name:42} {row.command}")
         return
     chosen_rows = choose_rows(effort, rows)
-    there = allocators() | loft_by_owner()
+    there = allocators()
     names = pick(list(there), with_, "allocator")
-    if with_ == "*":
-        names = [name for name in names if name not in OWNERS]
     repeats = rounds or (9 if effort is Effort.FULL else 3)
     if budget < 0:
         budget = 0 if effort is Effort.FULL else BUDGET_S

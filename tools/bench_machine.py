@@ -42,7 +42,8 @@ def versions(names: list[str]) -> dict[str, str]:
     path = PEERS_DIR / "versions.json"
     if path.exists():
         known |= json.loads(path.read_text())
-    return {name: known.get(name, "of unknown version") for name in names if name != "loft"}
+    others = [name for name in names if not name.startswith("loft")]
+    return {name: known.get(name, "of unknown version") for name in others}
 
 
 def make_header(names: list[str], repeats: int, counters: str | None) -> Json:

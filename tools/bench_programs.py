@@ -20,7 +20,7 @@ BUILD = ROOT / "build"
 PROGRAMS = BUILD / "bench"
 PEERS_DIR = BUILD / "peers"
 PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
-OWNERS = {"loft core": "core"}
+OWNERS = {"loft core": "core", "loft keeper": "keeper"}
 PROGRAM_TIMEOUT_S = 180
 
 
@@ -31,16 +31,11 @@ class Failed(Exception):
 def allocators() -> dict[str, Path | None]:
     """Name and library of every allocator that is there; glibc needs none."""
     found: dict[str, Path | None] = {"glibc": None}
-    candidates = {"loft": BUILD / "libloft.so"}
+    # loft under each value of its option `owner`: the same library.
+    candidates = dict.fromkeys(("loft", *OWNERS), BUILD / "libloft.so")
     candidates |= {name: PEERS_DIR / f"{name}.so" for name in (*PEERS, "prototype")}
     found |= {name: path for name, path in candidates.items() if path.exists()}
     return found
-
-
-def loft_by_owner() -> dict[str, Path | None]:
-    """loft under each value of its option `owner` but the first: the same library once more."""
-    library = BUILD / "libloft.so"
-    return {name: library for name in OWNERS if library.exists()}
 
 
 def environment_of(name: str) -> dict[str, str]:

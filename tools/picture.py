@@ -32,6 +32,8 @@ matplotlib.rcParams["svg.hashsalt"] = "loft"
 ROOT = Path(__file__).resolve().parent.parent
 COLOURS = {
     "loft": "#c8102e",
+    "loft core": "#e377c2",
+    "loft keeper": "#bcbd22",
     "snmalloc": "#1f77b4",
     "mimalloc3": "#2ca02c",
     "mimalloc2": "#98df8a",

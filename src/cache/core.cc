@@ -295,6 +295,14 @@ size_t empty_all() {
   return given_back;
 }
 
+void empty_others() {
+  for_each([](Core* core) {
+    if (!core->lock.try_lock()) return;
+    empty(core, Heap::Walk::kNow);
+    unlock_emptied(core);
+  });
+}
+
 void** top(const Core* core, SizeClass size_class) {
   void** const at = peek(core->stacks[size_class].top);
   return at == closed ? peek(core->thread.bins[size_class].top) : at;

@@ -13,7 +13,7 @@
 // path under the lock.
 //
 // Locks: that for making a block comes first, then a block's, then lifecycle's and those of heap/.
-// At most one block's is held at a time, but by a fork.
+// Nobody waits for a second block's but a fork.
 #pragma once
 
 #include <cstddef>
@@ -93,6 +93,8 @@ bool look();
 
 // Empties all blocks. The bytes of holes that were given back.
 size_t empty_all();
+// Empties those that nobody holds; the caller may hold one.
+void empty_others();
 
 // Where the objects of a class in the block end, and the objects of each class in the last stack,
 // which are added; read beside everything that runs, for statistics.

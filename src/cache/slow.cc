@@ -61,6 +61,7 @@ size_t let_go_others() {
 // What nobody uses may be in the way of what the thread wants.
 void let_go_of_all(Thread* thread) {
   let_go(thread);
+  if (core::in_use()) core::empty_others();
   let_go_others();
 }
 
