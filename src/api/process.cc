@@ -14,8 +14,8 @@ namespace loft {
 [[gnu::constructor(102)]] void process_starts() {
   load_options();
   if (get(options.owner) == kOwnerCore && !core::start()) {
-    os::report(Text() << "owner=core: no memory, or no C library that says on which processor a "
-                         "thread is; owner=thread instead");
+    os::report(Text() << "owner=core: no memory, more than 4000 processors, or no C library that "
+                         "says on which one a thread is; owner=thread instead");
     options.owner.store(kOwnerThread, memory_order_relaxed);
   }
   // What was allocated before goes to another heap than the room's: the thread begins anew.

@@ -225,7 +225,12 @@ bool make_room(Thread* thread, SizeClass size_class) {
 // free in its slab nor in the bin already.
 void check_push(Heap* heap, const Bin& bin, const BinState& state, void* p) {
   const os::Guard guard(heap->lock());
-  const Slab* slab = slab::at(pagemap.of(p));
+  const Entry entry = pagemap.of(p);
+  // Freed twice, at the same time by another thread, whose flush gave the slab back.
+  if (LOFT_UNLIKELY(!entry.is_slab())) {
+    os::fault(Text() << "double free of " << p << ", whose slab was given back since");
+  }
+  const Slab* slab = slab::at(entry);
   const uint32_t object = slab->object_starting_at(p);
   if (object == Slab::kNoObject) {
     slab::report_misuse("free of an interior pointer", p, slab);

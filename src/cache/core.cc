@@ -139,6 +139,10 @@ Core* make(unsigned number) {
     return nullptr;
   }
   core->number = number;
+  // Like one that the keeper has emptied: who enters it first says so, under its lock, which the
+  // keeper's last look before it sleeps takes, too.
+  core->held = kAllStacks;
+  core->emptied = true;
   core->thread.heap = heap;
   core->owner = core->thread.owner = heap->id();
   lifecycle::add_block(&core->thread);
@@ -150,7 +154,6 @@ Core* make(unsigned number) {
   if (restartable_works) {
     __atomic_store_n(&os::restartable.blocks[number], static_cast<void*>(core), __ATOMIC_RELEASE);
   }
-  attention::raise();
   return core;
 }
 
@@ -209,6 +212,7 @@ bool start() {
   if (!span::initialise()) return false;
   const os::Sequences sequences = os::find_restartable();
   numbers = os::processor_numbers();
+  static_assert(sizeof(Core) <= kMetadataMaxBlock);
   constexpr unsigned kMost = kMetadataMaxBlock / sizeof(void*) - 2;
   if (sequences == os::Sequences::kCrash || numbers == 0 || numbers > kMost) return false;
   restartable_works = sequences == os::Sequences::kWork;
@@ -228,8 +232,6 @@ bool start() {
 
 Thread* enter() {
   for (unsigned moves = 0;; ++moves) {
-    // Never as many as there can be, but the process may have been brought here from another
-    // machine.
     const unsigned number = os::processor() % numbers;
     Core* core = by_number[number].load(memory_order_acquire);
     if (LOFT_UNLIKELY(core == nullptr)) core = make(number);

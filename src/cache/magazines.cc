@@ -30,7 +30,10 @@ uint64_t bit_of(SizeClass size_class) { return uint64_t{1} << size_class; }
 // The thread's magazines, if it may have some in this class: its bin has grown, so it is used.
 ClassMagazines* of_class(Thread* thread, SizeClass size_class) {
   if (thread->states[size_class].capacity <= bins::first_capacity(size_class)) return nullptr;
-  if (LOFT_UNLIKELY(limits::tight() || thread->heap != lifecycle::room_heap())) return nullptr;
+  if (LOFT_UNLIKELY(limits::tight() || thread->heap != lifecycle::room_heap())) {
+    empty_class(thread, size_class);
+    return nullptr;
+  }
   if (LOFT_UNLIKELY(thread->magazines == nullptr)) {
     void* block = metadata::allocate(sizeof(Magazines));
     if (block == nullptr) return nullptr;
@@ -108,20 +111,25 @@ bool take(Thread* thread, Request request, unsigned wanted) {
   Slot& slot = mine->ready;
   // Acquire pairs with the release in fill_slot: the objects are there.
   const uint32_t state = slot.state.load(memory_order_acquire);
-  mine->late = state == Slot::kRooms;
+  // A room that sleeps is not behind.
+  mine->late = state == Slot::kRooms && room::state.load(memory_order_relaxed) == room::kAwake;
   if (state == Slot::kRooms) {
     thread->counters.room_late.add(1);
     call(thread, size_class, true);
     return false;
   }
   const unsigned capacity = thread->states[size_class].capacity;
+  // From here on, whoever finds us dead gives up what is in the slot; where both arrays are with
+  // the bin, for an instant, none is lost but an empty one.
+  slot.state.store(Slot::kInHand, memory_order_relaxed);
+  compiler_fence();
   if (state == Slot::kNone) {
-    if (!fit(thread, size_class, slot, capacity)) return false;
-  } else {
-    // From here on, whoever finds us dead gives up what is in the slot; where both arrays are with
-    // the bin, for an instant, none is lost but an empty one.
-    slot.state.store(Slot::kInHand, memory_order_relaxed);
+    if (!fit(thread, size_class, slot, capacity)) {
+      slot.state.store(Slot::kNone, memory_order_relaxed);
+      return false;
+    }
     compiler_fence();
+  } else {
     const unsigned objects = slot.objects;
     slot.objects = 0;
     exchange(thread, size_class, slot, objects);

@@ -167,25 +167,23 @@ bool choose(void* context, Thread* thread) {
   return false;
 }
 
-// The room's heap rests as a thread's does with its thread: once it has served nobody for some
-// looks. True if nothing was left to do. Under `round`.
+}  // namespace
+
 bool rest_room() {
-  static constinit unsigned long refills_seen = 0;
-  static constinit unsigned looks = 0;
   Heap* room = lifecycle::room_heap();
   if (room == nullptr) return true;
+  if (room->rested() && !room->inbox().maybe_pending()) return true;
+  if (!room->lock().try_lock()) return false;
+  // Guarded by the lock.
+  static constinit unsigned long refills_seen = 0;
+  static constinit unsigned looks = 0;
   const unsigned long refills = room->counters().refills.get();
   looks = refills == refills_seen ? looks + 1 : 0;
   refills_seen = refills;
-  if (room->rested() && !room->inbox().maybe_pending()) return true;
-  if (looks >= kLooks && room->lock().try_lock()) {
-    room->rest(nullptr, Heap::Walk::kNowAndThen);
-    room->lock().unlock();
-  }
+  if (looks >= kLooks) room->rest(nullptr, Heap::Walk::kNowAndThen);
+  room->lock().unlock();
   return false;
 }
-
-}  // namespace
 
 bool look() {
   if (!os::kSeesWaitingThreads) return true;
@@ -202,9 +200,8 @@ bool look() {
       thread->quiet.lock.unlock();
     }
   }
-  const bool room_rests = rest_room();
   round.unlock();
-  return all_hidden && room_rests;
+  return all_hidden;
 }
 
 Unreached empty_all() {

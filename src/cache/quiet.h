@@ -16,6 +16,10 @@ namespace loft::quiet {
 // if all threads are hidden and nothing was left to do for them.
 bool look();
 
+// The heap of the room (owner=keeper) rests as a thread's does with its thread: once it has served
+// nobody for some looks. True if nothing was left to do.
+bool rest_room();
+
 // The same for all threads but the caller's, at once and quiet or not.
 struct Unreached {
   unsigned long threads;  // that could not be hidden

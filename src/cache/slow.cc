@@ -189,6 +189,10 @@ void* allocate_beyond_table(size_t size) {
 void* allocate_zeroed(size_t size) {
   if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, kGranule, true);
   if (size >= kZeroMin) {
+    if (LOFT_UNLIKELY(core::in_use())) {
+      void* popped = os::pop(bin_offset(class_of(size)));
+      if (popped != nullptr) return __builtin_memset(popped, 0, size);
+    }
     if (void* zero = take_zero(request_of(size)); zero != nullptr) return zero;
   }
   void* object = allocate(size);

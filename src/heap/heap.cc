@@ -406,7 +406,8 @@ bool Heap::take_in(const os::Lock* awaited) {
 size_t Heap::rest(const os::Lock* awaited, Walk walk) {
   // Whoever has no memory comes here with every request.
   if (rested() && !inbox_.maybe_pending()) return 0;
-  if (!take_in(awaited)) return 0;
+  const bool yields = walk == Walk::kNowAndThen;
+  if (!take_in(awaited) && yields) return 0;
   const uint32_t now = span::ticks();
   if (walk == Walk::kNowAndThen && walked_ && now - last_walk_ < span::kDecayTicks) return 0;
   walked_ = true;
@@ -423,7 +424,7 @@ size_t Heap::rest(const os::Lock* awaited, Walk walk) {
           holes.add(slab);
         }
         slab = next;
-        if (lock_.has_sleepers() || (awaited != nullptr && awaited->has_sleepers())) {
+        if ((yields && lock_.has_sleepers()) || (awaited != nullptr && awaited->has_sleepers())) {
           return give_back(holes);
         }
       }

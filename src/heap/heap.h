@@ -96,8 +96,8 @@ class alignas(64) Heap {
   // For a heap whose thread is hidden or gone: takes in what has arrived, lets go of every empty
   // slab and gives the holes of the others back; for the latter it walks over all slabs, so that a
   // heap to which something comes again and again does that only now and then. Stops early, within
-  // a slab or a mebibyte of messages, once somebody sleeps on `awaited` or on the heap's own lock.
-  // Returns the bytes of the holes.
+  // a slab or a mebibyte of messages, once somebody sleeps on `awaited` or, unless it was asked for
+  // by a call of the program, on the heap's own lock. Returns the bytes of the holes.
   enum class Walk : uint8_t { kNow, kNowAndThen };
   size_t rest(const os::Lock* awaited, Walk walk);
 

@@ -62,6 +62,7 @@ bool purge(size_t wanted) {
 bool look_around(bool at_threads) {
   const size_t dirty_before = span::totals().dirty;
   const bool all_quiet = at_threads && quiet::look();
+  const bool room_rests = quiet::rest_room();
   const bool cores_rest = core::look();
   const bool parked_rest = registry::rest_parked();
   const bool users_rest = UserHeap::rest_all();
@@ -71,7 +72,7 @@ bool look_around(bool at_threads) {
   const size_t idle = span::idle_bytes();
   const bool gave = purge(least(idle + let_go, dirty));
   // What the system does not take back is no reason to stay awake.
-  return all_quiet && cores_rest && parked_rest && users_rest && !gave &&
+  return all_quiet && room_rests && cores_rest && parked_rest && users_rest && !gave &&
          idle == span::totals().dirty;
 }
 

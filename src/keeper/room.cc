@@ -5,6 +5,7 @@
 #include "cache/magazines.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "space/limits.h"
 
 namespace loft::room {
 
@@ -72,7 +73,7 @@ void settle_down() {
 }
 
 bool has_a_processor() {
-  if (get(options.keeper_cpu) != kAnyProcessor || processors.count() != 1) return true;
+  if (processors.count() != 1 && limits::totals().processors != 1) return true;
   os::report(Text() << "owner=keeper: there is one processor, so the room stays empty; threads "
                        "serve themselves");
   return false;
