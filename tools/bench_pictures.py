@@ -15,6 +15,7 @@ from bench_tables import QUANTILES
 # File, and what it shows.
 PICTURES = {
     "results.svg": "Throughput of loft and its peers, a line a workload",
+    "owners.svg": "Throughput of loft by its three owners, against the best peer",
     "scaling.svg": "Throughput over threads, a field for each benchmark of the a3alloc report",
     "sizes.svg": "Throughput of malloc-test by object size",
     "start.svg": "Throughput of malloc-test from its start on",

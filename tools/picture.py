@@ -61,12 +61,15 @@ def save(data: Json, figure: Any, out: Path) -> None:
     pyplot.close(figure)
 
 
-def draw_overview(data: Json, out: Path) -> bool:
+def draw_overview(data: Json, out: Path, *, owners: bool) -> bool:
+    """All allocators, or loft alone by its owners."""
     title, rows, points = overview(data)
-    if not rows:
+    shown = [name for name in points if (name.startswith("loft") if owners else " " not in name)]
+    if not rows or (owners and len(shown) == 1):
         return False
     figure, axes = pyplot.subplots(figsize=(9, 0.2 * len(rows) + 1.4))
-    for name, found in points.items():
+    for name in shown:
+        found = points[name]
         if name not in COLOURS:
             continue
         axes.scatter(
@@ -163,7 +166,7 @@ def main(
         if name in fields:
             drawn = draw_fields(data, fields[name], out / name)
         else:
-            drawn = draw_overview(data, out / name)
+            drawn = draw_overview(data, out / name, owners=name == "owners.svg")
         # What an earlier set of runs had shown must not stand beside this one.
         if not drawn:
             (out / name).unlink(missing_ok=True)

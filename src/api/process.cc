@@ -14,7 +14,7 @@ namespace loft {
 [[gnu::constructor(102)]] void process_starts() {
   load_options();
   if (get(options.owner) == kOwnerCore && !core::start()) {
-    os::report(Text() << "owner=core: no memory, more than 4000 processors, or no C library that "
+    os::report(Text() << "owner=core: no memory, more than 8000 processors, or no C library that "
                          "says on which one a thread is; owner=thread instead");
     options.owner.store(kOwnerThread, memory_order_relaxed);
   }

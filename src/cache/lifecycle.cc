@@ -113,6 +113,7 @@ Thread* unused_or_new() {
   } else {
     if (!span::initialise()) return nullptr;
     if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
+    static_assert(sizeof(Thread) <= kMetadataMaxBlock);
     thread = static_cast<Thread*>(metadata::allocate(sizeof(Thread)));
     if (thread == nullptr) return nullptr;
     thread->set_up();

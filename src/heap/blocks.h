@@ -94,7 +94,8 @@ struct alignas(kMetadataUnit) Extent {
 };
 inline constexpr size_t kNamedUnits = 2048;  // 512 KiB: objects up to this length, in any extent
 // Extents of which each unit of every object is named: those that one block of metadata maps.
-inline constexpr size_t kNamedExtent = kMetadataMaxBlock / sizeof(uint32_t);
+inline constexpr size_t kMostMapBytes = 32 * 1024;  // among the tables; larger ones stand alone
+inline constexpr size_t kNamedExtent = kMostMapBytes / sizeof(uint32_t);
 
 class Blocks {
  public:

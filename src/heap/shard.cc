@@ -24,12 +24,12 @@ size_t granules_in(const Extent* extent) { return extent->units >> (kGranuleLog 
 // The map of a long region lies in pages of its own, which cost nothing until they are touched.
 size_t map_bytes(size_t units) {
   const size_t bytes = units * sizeof(uint32_t);
-  return bytes <= kMetadataMaxBlock ? bytes : round_up(bytes, os::page_size());
+  return bytes <= kMostMapBytes ? bytes : round_up(bytes, os::page_size());
 }
 
 uint32_t* allocate_map(size_t units) {
   const size_t bytes = map_bytes(units);
-  if (bytes <= kMetadataMaxBlock) return static_cast<uint32_t*>(metadata::allocate(bytes));
+  if (bytes <= kMostMapBytes) return static_cast<uint32_t*>(metadata::allocate(bytes));
   void* map = os::reserve(bytes);
   if (map == nullptr) return nullptr;
   os::allow_huge_pages(map, bytes, false);
@@ -40,7 +40,7 @@ uint32_t* allocate_map(size_t units) {
 
 void release_map(uint32_t* map, size_t units) {
   const size_t bytes = map_bytes(units);
-  if (bytes <= kMetadataMaxBlock) return metadata::release(map, bytes);
+  if (bytes <= kMostMapBytes) return metadata::release(map, bytes);
   os::unreserve(map, bytes);
 }
 

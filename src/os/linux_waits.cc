@@ -59,15 +59,19 @@ uintptr_t stack_pointer_in_call(const char* text, size_t size) {
 
 // In the frame of a signal handler the system saves the registers of what it interrupted, and among
 // them always, in one word, the code segment, two zeros, and the stack segment (before Linux 4.6 a
-// zero). The code segment of all 64-bit programs is 0x33, or 0xe033 under Xen.
-bool may_be_of_a_signal_frame(uint64_t word) {
+// zero). The code segment of all 64-bit programs is 0x33, or 0xe033 under Xen. The word before it
+// has the flags, of which one is always set, and those that the processor does not have are not.
+bool may_be_of_a_signal_frame(uint64_t flags, uint64_t word) {
+  constexpr uint64_t kAlwaysSet = uint64_t{1} << 1;
+  constexpr uint64_t kNeverSet = ~uint64_t{0} << 22 | 1 << 15 | 1 << 5 | 1 << 3;
   const uint64_t saved = word & 0xffffffffffff;
-  return saved == 0x33 || saved == 0xe033;
+  return (saved == 0x33 || saved == 0xe033) && (flags & (kAlwaysSet | kNeverSet)) == kAlwaysSet;
 }
 
 // Also where it cannot be read.
 bool may_have_signal_frame(uintptr_t from, uintptr_t to) {
   uint64_t words[256];
+  uint64_t before = 0;  // below the first word there is no frame
   for (uintptr_t at = round_up(from, sizeof(uint64_t)); at < to;) {
     const size_t bytes = least<size_t>(sizeof(words), round_up(to - at, sizeof(uint64_t)));
     const struct iovec here = {words, bytes};
@@ -75,7 +79,8 @@ bool may_have_signal_frame(uintptr_t from, uintptr_t to) {
     const long got = syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0);
     if (got != static_cast<long>(bytes)) return true;
     for (size_t i = 0; i < bytes / sizeof(uint64_t); ++i) {
-      if (may_be_of_a_signal_frame(words[i])) return true;
+      if (may_be_of_a_signal_frame(before, words[i])) return true;
+      before = words[i];
     }
     at += bytes;
   }

@@ -11,7 +11,7 @@
 namespace loft {
 
 inline constexpr size_t kMetadataUnit = 64;
-inline constexpr size_t kMetadataMaxBlock = 32 * 1024;
+inline constexpr size_t kMetadataMaxBlock = 64 * 1024;
 
 namespace metadata {
 

@@ -1,4 +1,4 @@
-"""The room of owner=keeper in a program that is started with it."""
+"""Programs that are started with an owner of their own choice."""
 
 from __future__ import annotations
 
@@ -35,3 +35,12 @@ def test_with_one_processor_it_declines_with_one_line(execute: Execute, build: B
     ]
     counted = statistics(result.stderr)
     assert counted["room_ready"] == counted["room_late"] == 0
+
+
+@pytest.mark.parametrize("owner", ["thread", "core", "keeper"])
+@pytest.mark.parametrize("keeper", ["on", "off"])
+def test_what_a_thread_left_goes_back(
+    execute: Execute, build: Build, owner: str, keeper: str
+) -> None:
+    result = execute(build("left_behind.c"), LOFT_OWNER=owner, LOFT_KEEPER=keeper)
+    assert (result.returncode, result.stdout) == (0, "gone\n"), result.stderr

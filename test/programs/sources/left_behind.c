@@ -1,0 +1,58 @@
+// A thread fills 100 MiB, frees nearly all of it and ends. The program goes on with a little work:
+// what the thread left has to go back to the system, with a keeper or without one.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { kObjects = 200000, kBytes = 512, kKept = 128, kSeconds = 60 };
+
+static char* kept[kObjects / kKept + 1];
+
+static long resident_kib(void) {
+  long size = 0;
+  long resident = 0;
+  FILE* file = fopen("/proc/self/statm", "r");
+  if (file == NULL || fscanf(file, "%ld %ld", &size, &resident) != 2) {
+    puts("left_behind: /proc/self/statm cannot be read");
+    exit(2);
+  }
+  fclose(file);
+  return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void* fill(void* unused) {
+  static char* objects[kObjects];
+  for (int i = 0; i < kObjects; ++i) {
+    objects[i] = malloc(kBytes);
+    memset(objects[i], 1, kBytes);
+  }
+  for (int i = 0; i < kObjects; ++i) {
+    if (i % kKept == 0) {
+      kept[i / kKept] = objects[i];
+    } else {
+      free(objects[i]);
+    }
+  }
+  return unused;
+}
+
+int main(void) {
+  const long before = resident_kib();
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, fill, NULL) != 0 || pthread_join(thread, NULL) != 0) return 2;
+  const long most = resident_kib() - before;
+  const time_t end = time(NULL) + kSeconds;
+  long now = most;
+  while (now > most / 4 && time(NULL) < end) {
+    char* some[200];
+    for (int i = 0; i < 200; ++i) some[i] = malloc(i % 8 == 0 ? 40000 : 64);
+    for (int i = 0; i < 200; ++i) free(some[i]);
+    usleep(10000);
+    now = resident_kib() - before;
+  }
+  printf("%s\n", now <= most / 4 ? "gone" : "still there");
+  return 0;
+}
