@@ -118,9 +118,7 @@ void give_back(Heap* heap, SizeClass size_class, void** objects, void** end, Giv
     objects = heap->put_back(size_class, objects, end);
     if (LOFT_LIKELY(objects == end)) return;
     const Entry entry = pagemap.of(*objects);
-    if (LOFT_UNLIKELY(!entry.is_slab())) {
-      os::fault(Text() << "double free of " << *objects << ", whose slab was given back since");
-    }
+    if (LOFT_UNLIKELY(!entry.is_slab())) slab::report_without_slab(*objects);
     give_foreign(*objects++, entry);
   }
 }
@@ -227,9 +225,7 @@ void check_push(Heap* heap, const Bin& bin, const BinState& state, void* p) {
   const os::Guard guard(heap->lock());
   const Entry entry = pagemap.of(p);
   // Freed twice, at the same time by another thread, whose flush gave the slab back.
-  if (LOFT_UNLIKELY(!entry.is_slab())) {
-    os::fault(Text() << "double free of " << p << ", whose slab was given back since");
-  }
+  if (LOFT_UNLIKELY(!entry.is_slab())) slab::report_without_slab(p);
   const Slab* slab = slab::at(entry);
   const uint32_t object = slab->object_starting_at(p);
   if (object == Slab::kNoObject) {

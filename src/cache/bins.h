@@ -45,7 +45,7 @@ void withdraw(Thread* thread, bool between_calls);
 // After withdraw: closes the gaps.
 void settle(Thread* thread);
 
-// --- For magazines, which take a bin's array whole. ---
+// --- For magazines and depots, which take a bin's array whole. ---
 
 struct Array {
   void** slots;

@@ -9,8 +9,8 @@
 #include "cache/large_cache.h"
 #include "cache/lifecycle.h"
 #include "heap/registry.h"
-#include "os/fault.h"
 #include "os/os.h"
+#include "slab/slab.h"
 #include "space/metadata.h"
 #include "space/span.h"
 #include "space/window.h"
@@ -63,9 +63,7 @@ void take_over(Core* core, SizeClass stack, void** top) {
   }
   for (void** slot = core->foreign + 1; slot <= top; ++slot) {
     const Entry entry = pagemap.of(*slot);
-    if (LOFT_UNLIKELY(!entry.is_slab())) {
-      os::fault(Text() << "double free of " << *slot << ", whose slab was given back since");
-    }
+    if (LOFT_UNLIKELY(!entry.is_slab())) slab::report_without_slab(*slot);
     batch_cache::add(&core->thread, *slot, entry);
   }
 }
@@ -102,15 +100,6 @@ bool close_from_afar(Core* core, uint64_t wanted) {
     }
     if (LOFT_UNLIKELY(!fenced)) return false;
   }
-  return true;
-}
-
-// Under the lock.
-bool close(Core* core, SizeClass stack) {
-  if (LOFT_LIKELY((core->held & bit(stack)) != 0)) return true;
-  void** const top = os::close_here(&core->stacks[stack].top, closed, core->number);
-  if (LOFT_UNLIKELY(top == nullptr)) return close_from_afar(core, bit(stack));
-  take_over(core, stack, top);
   return true;
 }
 
@@ -259,10 +248,16 @@ void leave(Core* core) {
   core->lock.unlock();
 }
 
-bool hold(Core* core, SizeClass size_class) { return close(core, size_class); }
+bool hold(Core* core, SizeClass stack) {
+  if (LOFT_LIKELY((core->held & bit(stack)) != 0)) return true;
+  void** const top = os::close_here(&core->stacks[stack].top, closed, core->number);
+  if (LOFT_UNLIKELY(top == nullptr)) return close_from_afar(core, bit(stack));
+  take_over(core, stack, top);
+  return true;
+}
 
 void free_foreign(Core* core, void* p, Entry entry) {
-  close(core, kForeign);
+  hold(core, kForeign);
   if (restartable_works && core->foreign == nullptr && ++core->foreign_frees >= kWatchedFrees) {
     core->foreign = static_cast<void**>(metadata::allocate(kForeignSlots * sizeof(void*)));
   }

@@ -79,7 +79,7 @@ void leave(Core* core);
 
 // Makes the bin of a class the lock holder's until leave. False, and it is not, only where the
 // system refuses a fence. Nothing to do for a thread's block.
-bool hold(Core* core, SizeClass size_class);
+bool hold(Core* core, SizeClass stack);
 inline bool own(Thread* thread, SizeClass size_class) {
   return LOFT_LIKELY(thread->core == nullptr) || hold(thread->core, size_class);
 }

@@ -1,5 +1,6 @@
 #include "cache/depot.h"
 
+#include "cache/bins.h"
 #include "space/metadata.h"
 
 namespace loft::depot {
@@ -8,23 +9,20 @@ namespace {
 
 constexpr size_t kArrayBytes = kMostSlots * sizeof(void*);
 
-// The thread may die in a fork between any two of the stores below: in the child, an array is in
-// one place or nowhere, and then given up, as is that of a bin which is not whole.
-void swap_in(Bin& bin, BinState& state, void** slots, size_t objects) {
-  const ptrdiff_t limit = bin.limit - state.slots;
-  state.slots = slots;
-  compiler_fence();
-  bin.top = slots + objects;
-  bin.limit = slots + limit;
+// The bin's array, and another. The thread may die in a fork between any two stores here: in the
+// child, an array is in one place or nowhere, and then given up, as is that of a bin which is not
+// whole.
+void swap(Thread* thread, SizeClass size_class, void** slots, unsigned objects) {
+  bins::exchange(thread, size_class, {slots, thread->states[size_class].capacity}, objects);
   compiler_fence();
 }
 
 }  // namespace
 
 bool stash(Thread* thread, SizeClass size_class) {
-  Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
-  LOFT_CHECK(state.capacity == kMostSlots - 1 && bin.top == state.slots + state.capacity);
+  LOFT_CHECK(state.capacity == kMostSlots - 1 &&
+             thread->bins[size_class].top == state.slots + state.capacity);
   void** empty = thread->spare_arrays;
   if (empty != nullptr) {
     thread->spare_arrays = static_cast<void**>(empty[0]);
@@ -35,7 +33,7 @@ bool stash(Thread* thread, SizeClass size_class) {
     if (empty == nullptr) return false;
   }
   void** const full = state.slots;
-  swap_in(bin, state, empty, 0);
+  swap(thread, size_class, empty, 0);
   full[0] = static_cast<void*>(state.depot);
   compiler_fence();
   state.depot = full;
@@ -45,11 +43,10 @@ bool stash(Thread* thread, SizeClass size_class) {
 }
 
 void take(Thread* thread, SizeClass size_class) {
-  Bin& bin = thread->bins[size_class];
-  BinState& state = thread->states[size_class];
-  LOFT_CHECK(bin.top == state.slots);
+  const BinState& state = thread->states[size_class];
+  LOFT_CHECK(thread->bins[size_class].top == state.slots);
   void** const empty = state.slots;
-  swap_in(bin, state, remove(thread, size_class), state.capacity);
+  swap(thread, size_class, remove(thread, size_class), state.capacity);
   keep(thread, empty);
 }
 

@@ -76,7 +76,8 @@ bool may_have_signal_frame(uintptr_t from, uintptr_t to) {
     const size_t bytes = least<size_t>(sizeof(words), round_up(to - at, sizeof(uint64_t)));
     const struct iovec here = {words, bytes};
     const struct iovec there = {reinterpret_cast<void*>(at), bytes};
-    const long got = syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0);
+    // Whole words: of an int the higher half would be anything, and the system refuses it as flags.
+    const long got = syscall(SYS_process_vm_readv, getpid(), &here, 1UL, &there, 1UL, 0UL);
     if (got != static_cast<long>(bytes)) return true;
     for (size_t i = 0; i < bytes / sizeof(uint64_t); ++i) {
       if (may_be_of_a_signal_frame(before, words[i])) return true;

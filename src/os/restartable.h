@@ -59,6 +59,8 @@ void keep_fences();
 // will abort when this returns, and what it wrote is visible. False if the system refuses.
 bool fence_processor(unsigned number);
 
+enum class Pushed { kYes, kNo, kNotTheOwner };
+
 #if defined(LOFT_RESTARTABLE)
 
 // The sequence's descriptor, and where it goes when it is aborted: the four bytes before it are
@@ -159,7 +161,6 @@ failed:
 
 // The same, with the offset in the sixteen highest bits of `where`, if its sixteen lowest are the
 // block's first two bytes.
-enum class Pushed { kYes, kNo, kNotTheOwner };
 LOFT_ALWAYS_INLINE Pushed push_if_owner(void* object, uint64_t where) {
   void* scratch;
   void* top;
@@ -208,7 +209,6 @@ failed:
 #else
 
 // Nothing succeeds.
-enum class Pushed { kYes, kNo, kNotTheOwner };
 template <size_t kTable>
 LOFT_ALWAYS_INLINE void* pop_by_table(size_t) {
   return nullptr;

@@ -173,6 +173,10 @@ void destroy(Slab* slab) {
   span::release(base, granules, dirty);
 }
 
+void report_without_slab(const void* p) {
+  os::fault(Text() << "double free of " << p << ", whose slab was given back since");
+}
+
 void report_misuse(const char* what, const void* p, const Slab* slab) {
   Text line;
   line << what << " " << p << ": slab " << reinterpret_cast<const void*>(slab->base)

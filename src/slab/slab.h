@@ -176,5 +176,8 @@ LOFT_ALWAYS_INLINE Slab* at(Entry entry) { return metadata::at_index<Slab>(entry
 // Stops the program with one line that names the address, its slab and its size class.
 [[noreturn]] void report_misuse(const char* what, const void* p, const Slab* slab);
 
+// The same for an object that was freed before, and whose slab is another's or nobody's since.
+[[noreturn]] void report_without_slab(const void* p);
+
 }  // namespace slab
 }  // namespace loft

@@ -1,5 +1,6 @@
-// group watch FOLDER, group hard [FOLDER], group lost FOLDER: what a process under loft finds out about its control
-// group. FOLDER holds the group's files, made up by the test: what they say changes on the way.
+// group watch FOLDER, group hard [FOLDER], group lost FOLDER: what a process under loft finds out
+// about its control group. FOLDER holds the group's files, made up by the test: what they say
+// changes on the way.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -81,12 +82,7 @@ static size_t fill(void) {
   return mebibytes;
 }
 
-static int hard(const char* folder) {
-  printf("%zu MiB\n", fill());
-  printf("%zu MiB\n", fill());
-  if (folder == NULL) return 0;
-  put(folder, "memory.max", "33554432\n");
-  fflush(stdout);
+static int fill_in_child(void) {
   if (fork() == 0) {
     printf("child: %zu MiB\n", fill());
     return 0;
@@ -96,18 +92,21 @@ static int hard(const char* folder) {
   return status;
 }
 
+static int hard(const char* folder) {
+  printf("%zu MiB\n", fill());
+  printf("%zu MiB\n", fill());
+  if (folder == NULL) return 0;
+  put(folder, "memory.max", "33554432\n");
+  fflush(stdout);
+  return fill_in_child();
+}
+
 // The child of a fork looks for the group anew, and finds no file of it.
 static int lost(const char* folder) {
   char away[4096];
   snprintf(away, sizeof(away), "%s.away", folder);
   if (rename(folder, away) != 0) return 125;
-  if (fork() == 0) {
-    printf("child: %zu MiB\n", fill());
-    return 0;
-  }
-  int status = 0;
-  wait(&status);
-  return status;
+  return fill_in_child();
 }
 
 int main(int argc, char** argv) {
