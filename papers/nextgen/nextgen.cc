@@ -46,6 +46,7 @@ struct alignas(64) Mailbox {
 
 enum State : int { kTooEarly, kNone, kStarting, kOn, kRefused };
 std::atomic<int> state{kTooEarly};
+constinit loft::os::OwnThread thread;
 std::atomic<Mailbox*> newest{nullptr};
 std::atomic<unsigned long> served{0};
 pthread_key_t exit_key;
@@ -155,7 +156,7 @@ void on_exit(void* value) {
 LOFT_NOINLINE Mailbox* mailbox_or_start() {
   int now = state.load(std::memory_order_acquire);
   if (now == kNone && state.compare_exchange_strong(now, kStarting, std::memory_order_relaxed)) {
-    if (!loft::os::start_thread("nextgen-room", room)) state.store(kRefused);
+    if (!thread.start("nextgen-room", room)) state.store(kRefused);
   }
   const bool on = state.load(std::memory_order_acquire) == kOn;
   return on && !alone && loft::span::initialise() ? mailbox() : nullptr;

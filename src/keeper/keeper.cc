@@ -7,6 +7,7 @@
 #include "cache/quiet.h"
 #include "heap/registry.h"
 #include "heap/user_heap.h"
+#include "keeper/room.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/limits.h"
@@ -76,7 +77,8 @@ bool look_around(bool at_threads) {
          idle == span::totals().dirty;
 }
 
-[[noreturn]] void run() {
+// Returns when it is told to leave.
+void run() {
   const bool own_files = os::leave_files();
   os::GroupReader group;
   uint64_t watched = 0;
@@ -87,19 +89,42 @@ bool look_around(bool at_threads) {
       look_at_group(group, true);
     }
     os::wait_on_word_for(&state, attention::kTicking, least(tick_ns(), kWatch));
+    if (state.load(memory_order_relaxed) == attention::kRefused) return;
     const uint64_t now = os::now_ns();
     if (get(options.decay_ms) == 0 || now - ticked < tick_ns()) continue;
     ticked = now;
     if (!look_around(own_files)) continue;
     // Asleep only if nobody was awake between two looks: who wakes up after the first, and found us
     // ticking, is seen by the second.
-    state.store(attention::kAsleep, memory_order_relaxed);
+    uint32_t expected = attention::kTicking;
+    if (!state.compare_exchange_strong(expected, attention::kAsleep, memory_order_relaxed)) return;
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!look_around(own_files)) state.store(attention::kTicking, memory_order_relaxed);
+    if (!look_around(own_files)) attention::raise();
     while (state.load(memory_order_relaxed) == attention::kAsleep) {
       os::wait_on_word(&state, attention::kAsleep);
     }
   }
+}
+
+constinit os::OwnThread thread;
+constinit os::Lock thread_lock;  // who starts it, and who waits for its end
+
+void start() {
+  const os::Guard guard(thread_lock);
+  // Or the first thread has ended since.
+  if (state.load(memory_order_relaxed) != attention::kTicking) return;
+  if (!thread.start("loft-keeper", run)) {
+    state.store(attention::kRefused, memory_order_relaxed);
+  }
+}
+
+// The first thread ends by itself, and others go on: from now on they do without.
+void leave() {
+  room::leave();
+  const os::Guard guard(thread_lock);
+  state.store(attention::kRefused, memory_order_relaxed);
+  os::wake_one(&state);
+  thread.join();
 }
 
 constinit os::Lock slow_path_lock;
@@ -128,8 +153,7 @@ void unattended() {
   const bool young = forked != 0 && os::now_ns() - forked < kChildhood;
   if (get(options.keeper) != 0 && !young &&
       state.compare_exchange_strong(expected, attention::kTicking, memory_order_relaxed)) {
-    if (os::start_thread("loft-keeper", run)) return;
-    state.store(attention::kRefused, memory_order_relaxed);
+    start();
   }
   if (state.load(memory_order_relaxed) != attention::kTicking) tick_on_a_slow_path();
 }
@@ -147,6 +171,9 @@ void look_at_group_now() {
 // The keeper is not among the threads that a child has; the next slow path may start one there.
 void in_child() {
   slow_path_lock.reset();
+  thread_lock.reset();
+  thread.forget();
+  os::on_end_of_first_thread(leave);
   forked_at.store(os::now_ns(), memory_order_relaxed);
   state.store(attention::kNobody, memory_order_relaxed);
   look_at_group_now();
@@ -156,6 +183,7 @@ void in_child() {
 
 void enable() {
   os::on_fork(nullptr, nullptr, in_child);
+  os::on_end_of_first_thread(leave);
   attention::unattended.store(unattended, memory_order_relaxed);
   look_at_group_now();
 }

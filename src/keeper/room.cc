@@ -4,6 +4,7 @@
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
 #include "os/fault.h"
+#include "os/lock.h"
 #include "os/os.h"
 #include "space/limits.h"
 
@@ -42,10 +43,11 @@ bool called_within_spin() {
 }
 
 void sleep() {
-  state.store(kAsleep, memory_order_relaxed);
+  uint32_t expected = kAwake;
+  if (!state.compare_exchange_strong(expected, kAsleep, memory_order_relaxed)) return;
   // Pairs with the fence in wake: a thread that did not see this has called before our look.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (magazines::anybody_calls()) state.store(kAwake, memory_order_relaxed);
+  if (magazines::anybody_calls()) wake();
   while (state.load(memory_order_relaxed) == kAsleep) os::wait_on_word(&state, kAsleep);
 }
 
@@ -61,16 +63,21 @@ void settle_down() {
   }
 }
 
-[[noreturn]] void run() {
+// Returns when it is told to leave, with every call answered that came before.
+void run() {
   settle_down();
   Heap* const heap = lifecycle::room_heap();
-  for (;;) {
+  for (bool leaves = false; !leaves;) {
+    leaves = state.load(memory_order_relaxed) == kRefused;
     for (Magazines* caller = magazines::take_calls(); caller != nullptr;) {
       caller = magazines::serve(heap, caller);
     }
-    if (!called_within_spin()) sleep();
+    if (!leaves && !called_within_spin()) sleep();
   }
 }
+
+constinit os::OwnThread thread;
+constinit os::Lock thread_lock;  // who starts it, and who waits for its end
 
 bool has_a_processor() {
   if (processors.count() != 1 && limits::totals().processors != 1) return true;
@@ -87,11 +94,16 @@ void start_one() {
   uint32_t expected = kNobody;
   // Awake already: who calls before the thread runs, is heard when it does.
   if (!state.compare_exchange_strong(expected, kAwake, memory_order_relaxed)) return;
-  if (has_a_processor() && os::start_thread("loft-room", run)) return;
+  const os::Guard guard(thread_lock);
+  // Or the first thread has ended since.
+  if (state.load(memory_order_relaxed) == kRefused) return;
+  if (has_a_processor() && thread.start("loft-room", run)) return;
   state.store(kRefused, memory_order_relaxed);
 }
 
 void in_child() {
+  thread_lock.reset();
+  thread.forget();
   number.store(0, memory_order_relaxed);
   forked_at.store(os::now_ns(), memory_order_relaxed);
   // One that was refused is refused here, too.
@@ -106,6 +118,15 @@ void enable() {
   processors.read();
   start.store(start_one, memory_order_relaxed);
   state.store(kNobody, memory_order_relaxed);
+}
+
+void leave() {
+  const os::Guard guard(thread_lock);
+  if (state.load(memory_order_relaxed) == kNoRoom) return;
+  state.store(kRefused, memory_order_relaxed);
+  os::wake_one(&state);
+  thread.join();
+  number.store(0, memory_order_relaxed);
 }
 
 unsigned long long time_ns() {

@@ -9,6 +9,10 @@ namespace loft::room {
 // room is started from now on by a slow path that finds it worth its while.
 void enable();
 
+// The room's thread ends, and nobody starts another in this process: its first thread is about to
+// end.
+void leave();
+
 // Processor time that the room's thread has had, in nanoseconds; 0 without one.
 unsigned long long time_ns();
 

@@ -267,12 +267,12 @@ uint64_t thread_time_ns(int number) {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-bool start_thread(const char* name, void (*run)()) {
+bool OwnThread::start(const char* name, void (*run)()) {
   const KeepErrno keep;
+  static_assert(sizeof(thread_) == sizeof(pthread_t));
   constexpr size_t kStackBytes = 256 * 1024;  // the program's thread-local variables are in it
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, most(kStackBytes, static_cast<size_t>(PTHREAD_STACK_MIN)));
   // Not with the priority of a thread that happens to come by here.
   pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
@@ -287,12 +287,31 @@ bool start_thread(const char* name, void (*run)()) {
     reinterpret_cast<void (*)()>(function)();
     return nullptr;
   };
-  const bool started =
-      pthread_create(&thread, &attributes, start, reinterpret_cast<void*>(run)) == 0;
+  started_ = pthread_create(&thread, &attributes, start, reinterpret_cast<void*>(run)) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
-  if (started) pthread_setname_np(thread, name);
-  return started;
+  if (!started_) return false;
+  pthread_setname_np(thread, name);
+  __builtin_memcpy(&thread_, &thread, sizeof(thread));
+  return true;
+}
+
+void OwnThread::join() {
+  const KeepErrno keep;
+  if (!started_) return;
+  pthread_t thread;
+  __builtin_memcpy(&thread, &thread_, sizeof(thread));
+  pthread_join(thread, nullptr);
+  started_ = false;
+}
+
+void on_end_of_first_thread(void (*hook)()) {
+  if (thread_number() != getpid()) return;
+  static constinit bool key_made = false;
+  static pthread_key_t key;
+  const auto call = [](void* function) { reinterpret_cast<void (*)()>(function)(); };
+  if (!key_made) key_made = pthread_key_create(&key, call) == 0;
+  if (key_made) pthread_setspecific(key, reinterpret_cast<void*>(hook));
 }
 
 bool leave_files() {

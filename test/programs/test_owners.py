@@ -44,3 +44,13 @@ def test_what_a_thread_left_goes_back(
 ) -> None:
     result = execute(build("left_behind.c"), LOFT_OWNER=owner, LOFT_KEEPER=keeper)
     assert (result.returncode, result.stdout) == (0, "gone\n"), result.stderr
+
+
+@pytest.mark.parametrize("owner", ["thread", "core", "keeper"])
+@pytest.mark.parametrize("process", [[], ["fork"]], ids=["the first process", "a child"])
+def test_the_first_thread_ends_before_others(
+    execute: Execute, build: Build, owner: str, process: list[str]
+) -> None:
+    """libc ends a process with its last thread, which must not be one of loft's."""
+    result = execute(build("first_thread_ends.c"), *process, LOFT_OWNER=owner)
+    assert (result.returncode, result.stdout) == (0, "worked\nended\n"), result.stderr

@@ -54,10 +54,15 @@ TEST_F(QuietStorm, DepotsAreEmptied) {
         broken += check_and_free(objects[i], uint64_t{me} << 32 | i, 16) != 0;
       }
       objects.clear();
-      const loft::Thread* block = loft::self;
+      loft::Thread* block = loft::self;
       if (round < 12 || block == &loft::unattached_thread) continue;
-      for (int waits = 0; waits < 5000 && loft::self == block; ++waits) sleep_ms(20);
-      if (loft::self != block) {
+      // `self` alone may belong to a thread that is only being looked at, or just being emptied.
+      const auto hidden = [&] {
+        const loft::os::Guard guard(block->quiet.lock);
+        return block->quiet.hidden;
+      };
+      for (int waits = 0; waits < 5000 && !hidden(); ++waits) sleep_ms(20);
+      if (hidden()) {
         const loft::BinState& state = block->states[loft::class_of(16)];
         broken += state.depot != nullptr || state.stashed != 0;
         break;

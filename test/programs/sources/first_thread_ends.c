@@ -1,0 +1,61 @@
+// first_thread_ends [fork]: the first thread, of this process or of a child, ends by itself while
+// threads of loft's own run; another one goes on and ends, and with it the process.
+#include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int threads(void) {
+  DIR* tasks = opendir("/proc/self/task");
+  int count = -2;
+  while (readdir(tasks) != NULL) ++count;
+  closedir(tasks);
+  return count;
+}
+
+static void use_memory(void) {
+  enum { kObjects = 100000 };
+  static char* objects[kObjects];
+  for (int i = 0; i < kObjects; ++i) {
+    objects[i] = malloc(200);
+    *objects[i] = 1;
+  }
+  for (int i = 0; i < kObjects; ++i) free(objects[i]);
+}
+
+static void* work(void* unused) {
+  // Long enough for the first thread's end.
+  for (int i = 0; i < 20; ++i) {
+    use_memory();
+    usleep(5000);
+  }
+  puts("worked");
+  return unused;
+}
+
+static void say_goodbye(void) { puts("ended"); }
+
+int main(int argc, char** argv) {
+  (void)argv;
+  if (argc > 1) {
+    const pid_t child = fork();
+    if (child != 0) {
+      int status = 1;
+      waitpid(child, &status, 0);
+      return status != 0;
+    }
+    usleep(1100000);  // before that, a child has no threads that it did not make
+  }
+  atexit(say_goodbye);
+  const int wanted = getenv("LOFT_OWNER") != NULL && getenv("LOFT_OWNER")[0] == 'k' ? 3 : 2;
+  for (int i = 0; i < 1000 && threads() < wanted; ++i) {
+    use_memory();
+    usleep(1000);
+  }
+  if (threads() < wanted) return 2;
+  pthread_t worker;
+  pthread_create(&worker, NULL, work, NULL);
+  pthread_exit(NULL);
+}
