@@ -154,9 +154,10 @@ def python(stage: Stage) -> None:
             stage.check(bin_folder / "mypy", *scripts)
 
 
-def pytest(stage: Stage, folder: str) -> None:
+def pytest(stage: Stage, *what: str, settings: Sequence[str] = ()) -> None:
     report = LOGS / f"{stage.name}.xml"
-    stage.junit(report, sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", folder)
+    run = (sys.executable, "-m", "pytest", "-q", f"--junitxml={report}")
+    stage.junit(report, "env", *settings, *run, *what)
 
 
 def tools(stage: Stage) -> None:
@@ -180,6 +181,17 @@ def programs(stage: Stage) -> None:
     stage.need("cmake", "--preset", "release")
     stage.need("cmake", "--build", "--preset", "release", "--target", "loft_shared")
     pytest(stage, "test/programs")
+
+
+def owners(stage: Stage) -> None:
+    """What programs print, what stops them, and their beginnings and ends, under the policies that
+    are not the library's own choice. Python's tests with its own arenas ask for little."""
+    stage.need("cmake", "--preset", "release")
+    stage.need("cmake", "--build", "--preset", "release", "--target", "loft_shared")
+    names = ("same_output", "misuse", "life_and_death")
+    files = [f"test/programs/test_{name}.py" for name in names]
+    for owner in ("core", "keeper"):
+        pytest(stage, *files, "-k", "not python or malloc", settings=[f"LOFT_OWNER={owner}"])
 
 
 def preset(name: str) -> Callable[[Stage], None]:
@@ -215,6 +227,7 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "tsan": ("clang, thread sanitizer", preset("tsan")),
     "tidy": ("clang-tidy", tidy),
     "programs": ("real programs under LD_PRELOAD", programs),
+    "owners": ("the same where processors or a room own the heaps", owners),
 }
 
 

@@ -146,21 +146,20 @@ class alignas(64) Heap {
 
   // Emptied slabs of one granule, the last one first: a thread that fills and empties slabs gets
   // its own pages back, still in its core's cache, and mostly cut into objects of the size that it
-  // wants, without a lock that others wait for. At most half of what the heap once had, or, where
-  // the heap is a processor's and serves all threads there, a quarter of what it has and a few
-  // more; and what was not used for a while goes back.
-  static constexpr unsigned kMostSpares = 128;
+  // wants, without a lock that others wait for. Where the heap is a processor's and serves all
+  // threads there, a quarter of what it has and a few more; and what was not used for a while goes
+  // back.
+  static constexpr unsigned kMostSpares = 256;
   struct Spare {
     Slab* slab;
     SizeClass size_class;  // the slab's own
   };
-  Spare spares_[kMostSpares] = {};
+  Spare spares_[kMostSpares];  // of which spare_count_ are set: the others' pages stay untouched
   unsigned spare_count_ = 0;
   unsigned spares_unused_ = 0;  // the least that there were since the last trim
   uint32_t last_trim_ = 0;      // in ticks of span
   uint32_t last_tick_ = 0;      // that a refill has seen
   unsigned granules_ = 0;       // of slabs of one granule
-  unsigned most_granules_ = 0;  // at a time
   // The slabs with a free object, by how much is free.
   struct Available {
     List<Slab> lists[kFullnessLists];

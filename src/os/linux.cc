@@ -10,6 +10,9 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#endif
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -305,8 +308,21 @@ void OwnThread::join() {
   started_ = false;
 }
 
+namespace {
+
+// Without a system call, as every program goes by here. False also where libc does not tell.
+bool alone() {
+#if __has_include(<sys/single_threaded.h>)
+  return __libc_single_threaded != 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
 void on_end_of_first_thread(void (*hook)()) {
-  if (thread_number() != getpid()) return;
+  if (!alone() && thread_number() != getpid()) return;
   static constinit bool key_made = false;
   static pthread_key_t key;
   const auto call = [](void* function) { reinterpret_cast<void (*)()>(function)(); };

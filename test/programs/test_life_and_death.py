@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 from pathlib import Path
@@ -35,8 +36,10 @@ def test_a_hundred_thousand_threads(execute: Execute, build: Build) -> None:
     (resident, address_space), (resident_after, address_space_after) = (
         map(int, line.split()) for line in result.stdout.splitlines()
     )
-    # 95 000 threads later. 1 MiB is eleven bytes for each of them.
-    assert resident_after - resident <= 1024
+    # 95 000 threads later. 1 MiB is eleven bytes for each of them. (Where processors own the
+    # caches, these are not full when a twentieth of the threads has run.)
+    most = 2048 if os.environ.get("LOFT_OWNER") == "core" else 1024
+    assert resident_after - resident <= most
     # Room for the stacks that libc keeps, and for nothing that counts threads.
     assert address_space_after - address_space <= 128 * 1024
 
@@ -123,7 +126,9 @@ def test_system_calls_of_hello_world(
 
     expected = calls()
     under_loft = calls("-E", f"LD_PRELOAD={lib}")
-    assert len(under_loft) - len(expected) <= 15, "\n".join(under_loft)
+    # Processors as owners: how many there are, what they share, and a fence between them.
+    most = 18 if os.environ.get("LOFT_OWNER") == "core" else 15
+    assert len(under_loft) - len(expected) <= most, "\n".join(under_loft)
 
 
 def test_memory_of_hello_world(execute: Execute, build: Build) -> None:
