@@ -39,7 +39,7 @@ size_t let_go(Thread* thread) {
 }
 
 // The same for the heaps that nobody owns; for those of other threads, takes in what was freed for
-// them.
+// them, and lets go of their spare slabs.
 size_t let_go_others() {
   size_t given_back = 0;
   for (unsigned id = 1; id <= registry::count(); ++id) {
@@ -49,8 +49,8 @@ size_t let_go_others() {
       // Waits: the keeper may be at it, and lets go within a step of whoever sleeps on the lock.
       const os::Guard guard(heap->lock());
       if (heap->parked() || rooms) given_back += heap->rest(nullptr, Heap::Walk::kNow);
-    } else if (heap->inbox().maybe_pending() && heap->lock().try_lock()) {
-      heap->drain_all();
+    } else if (heap->lock().try_lock()) {
+      if (heap->inbox().maybe_pending()) heap->drain_all();
       heap->trim_spares(0);
       heap->lock().unlock();
     }

@@ -78,6 +78,7 @@ void run() {
 
 constinit os::OwnThread thread;
 constinit os::Lock thread_lock;  // who starts it, and who waits for its end
+constinit bool left = false;     // it was there, or could have been. Under the lock
 
 bool has_a_processor() {
   if (processors.count() != 1 && limits::totals().processors != 1) return true;
@@ -107,7 +108,9 @@ void in_child() {
   number.store(0, memory_order_relaxed);
   forked_at.store(os::now_ns(), memory_order_relaxed);
   // One that was refused is refused here, too.
-  if (state.load(memory_order_relaxed) != kRefused) state.store(kNobody, memory_order_relaxed);
+  const bool refused = state.load(memory_order_relaxed) == kRefused && !left;
+  if (!refused) state.store(kNobody, memory_order_relaxed);
+  left = false;
 }
 
 }  // namespace
@@ -123,7 +126,7 @@ void enable() {
 void leave() {
   const os::Guard guard(thread_lock);
   if (state.load(memory_order_relaxed) == kNoRoom) return;
-  state.store(kRefused, memory_order_relaxed);
+  left = state.exchange(kRefused, memory_order_relaxed) != kRefused;
   os::wake_one(&state);
   thread.join();
   number.store(0, memory_order_relaxed);

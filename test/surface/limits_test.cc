@@ -295,6 +295,30 @@ TEST(HardLimit, WhatWasSentToAnotherThreadGivesWay) {
   owner.join();
 }
 
+// Two threads have freed all they had, and are busy with other things.
+TEST(HardLimit, WhatOtherThreadsHaveFreedGivesWay) {
+  const HardLimit limit(64 * kMiB);
+  std::atomic<int> ready{0};
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      {
+        Chain chain;
+        for (int i = 0; i < 12'000; ++i) EXPECT_TRUE(chain.add(malloc(1000)));
+      }
+      ++ready;
+      while (!stop) std::this_thread::yield();
+    });
+  }
+  while (ready != 2) std::this_thread::yield();
+  void* p = malloc(surface::opaque(56 * kMiB));
+  EXPECT_NE(p, nullptr);
+  free(p);
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(HardLimit, HoldsForAllThreadsTogether) {
   const HardLimit limit(32 * kMiB);
   std::atomic<int> phase{0};  // 1: take all there is, 2: give it back
