@@ -43,6 +43,9 @@ constinit Atomic<bool> exit_key_made{false};
 constinit Atomic<unsigned long> map_calls{0};
 constinit Atomic<unsigned long> discard_calls{0};
 
+// The first one that stopped the process; 0 before. Relaxed: each thread looks for itself alone.
+constinit Atomic<int> thread_at_fault{0};
+
 constinit Atomic<bool> knows_moves{true};  // relaxed: who sees it late asks once more
 
 // libloft.so is initialised before all others, libc included, so that its fork handlers surround
@@ -211,7 +214,29 @@ void write_error(const char* text, size_t bytes) {
   syscall(SYS_close, file);
 }
 
-void abort_process() { abort(); }
+void abort_process() {
+  int expected = 0;
+  const int number = thread_number();
+  if (!thread_at_fault.compare_exchange_strong(expected, number, memory_order_relaxed) &&
+      expected == number) {
+    // In a handler of the first one, which has done what it could.
+    signal(SIGABRT, SIG_DFL);
+  }
+  abort();
+}
+
+namespace {
+
+// A handler of SIGABRT runs on the thread that has reported a fault, and that may hold the very
+// lock which the handler's malloc now waits for. Others' holders are done by the end of this.
+void wait_at_fault() {
+  constexpr unsigned kMostWaits = 1000;
+  static constinit unsigned waits = 0;  // of one thread
+  if (++waits > kMostWaits) abort_process();
+  yield();
+}
+
+}  // namespace
 
 uint64_t now_ns() {
   struct timespec now;
@@ -355,6 +380,8 @@ void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {
 }
 
 void wait_on_word(const void* word, uint32_t expected) {
+  const int at_fault = thread_at_fault.load(memory_order_relaxed);
+  if (LOFT_UNLIKELY(at_fault != 0 && at_fault == thread_number())) return wait_at_fault();
   const KeepErrno keep;
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
 }

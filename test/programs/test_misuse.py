@@ -20,6 +20,7 @@ OWN = [
     "usable-size-interior",
     "never-allocated",
     "double",
+    "double-handled",
     "double-other-thread",
     "double-two-threads",
     "double-large",
@@ -35,6 +36,13 @@ def test_stops_with_one_line(execute: Execute, build: Build, what: str) -> None:
     assert re.fullmatch(r"loft: [ -~]+\n", result.stderr)
     (address,) = result.stdout.splitlines()
     assert address in result.stderr
+
+
+def test_a_handler_may_allocate(execute: Execute, build: Build) -> None:
+    """Unless that needs what the faulty call was holding: double-handled, above, must not hang."""
+    result = execute(build("misuse.c"), "misaligned-handled")
+    assert result.returncode == -signal.SIGABRT, result.stderr
+    assert result.stdout.splitlines()[1:] == ["handled"]
 
 
 @pytest.mark.parametrize("what", FOREIGN)

@@ -3,6 +3,7 @@
 // when caches are emptied, so this is done.
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,18 @@ static void* churn(void* unused) {
     for (int i = 0; i < count; i++) free(objects[i]);
   }
   return unused;
+}
+
+// As a program's own reporter of crashes would.
+static void allocate_much(int signal) {
+  (void)signal;
+  for (size_t size = 16; size < 200000; size = size * 5 / 4) {
+    char* object = malloc(size);
+    if (object != NULL) *object = 1;
+    free(object);
+  }
+  puts("handled");
+  fflush(stdout);
 }
 
 static void* free_it(void* object) {
@@ -97,6 +110,14 @@ int main(int argc, char** argv) {
     mistaken(small);
     free(small);
     free(small);
+  } else if (strcmp(what, "double-handled") == 0) {
+    signal(SIGABRT, allocate_much);
+    mistaken(small);
+    free(small);
+    free(small);
+  } else if (strcmp(what, "misaligned-handled") == 0) {
+    signal(SIGABRT, allocate_much);
+    free(mistaken(small + 3));
   } else if (strcmp(what, "double-other-thread") == 0) {
     mistaken(small);
     in_thread(free_it, small);
