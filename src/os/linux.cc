@@ -217,7 +217,8 @@ void write_error(const char* text, size_t bytes) {
 void abort_process() {
   int expected = 0;
   const int number = thread_number();
-  if (!thread_at_fault.compare_exchange_strong(expected, number, memory_order_relaxed) &&
+  if (!thread_at_fault.compare_exchange_strong(expected, number, memory_order_relaxed,
+                                               memory_order_relaxed) &&
       expected == number) {
     // In a handler of the first one, which has done what it could.
     signal(SIGABRT, SIG_DFL);
