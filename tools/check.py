@@ -156,9 +156,10 @@ def python(stage: Stage) -> None:
             stage.check(bin_folder / "mypy", *scripts)
 
 
-def pytest(stage: Stage, *what: str) -> None:
+def pytest(stage: Stage, *what: str, settings: Sequence[str] = ()) -> None:
     report = LOGS / f"{stage.name}.xml"
-    stage.junit(report, sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *what)
+    run = (sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *what)
+    stage.junit(report, "env", *settings, *run)
 
 
 def tools(stage: Stage) -> None:
@@ -193,19 +194,18 @@ def owners(stage: Stage) -> None:
     files = [f"test/programs/test_{name}.py" for name in names]
     chosen = "(not python or malloc) and not subprocess and not address_space"
 
-    def under(owner: str) -> Count:
-        # A stage of its own, so that both can run at a time: programs wait more than they compute.
-        part = Stage(f"{stage.name}-{owner}")
-        part.log_path.unlink(missing_ok=True)
-        report = LOGS / f"{part.name}.xml"
-        run = (sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *files, "-k", chosen)
-        part.junit(report, "env", f"LOFT_OWNER={owner}", *run)
-        return part.count
+    # Stages of their own, so that they can run at a time: programs wait more than they compute.
+    parts = [Stage(f"{stage.name}-{owner}") for owner in OWNERS]
+
+    def run(part: Stage, owner: str) -> None:
+        part.log_path.write_text("")
+        pytest(part, *files, "-k", chosen, settings=[f"LOFT_OWNER={owner}"])
 
     with ThreadPoolExecutor() as pool:
-        for owner, count in zip(OWNERS, pool.map(under, OWNERS), strict=True):
-            stage.count.add(count)
-            stage.run("cat", LOGS / f"{stage.name}-{owner}.log")
+        list(pool.map(run, parts, OWNERS))
+    for part in parts:
+        stage.count.add(part.count)
+        stage.run("cat", part.log_path)
 
 
 def preset(name: str) -> Callable[[Stage], None]:

@@ -298,7 +298,6 @@ uint64_t thread_time_ns(int number) {
 
 bool OwnThread::start(const char* name, void (*run)()) {
   const KeepErrno keep;
-  static_assert(sizeof(thread_) == sizeof(pthread_t));
   constexpr size_t kStackBytes = 256 * 1024;  // the program's thread-local variables are in it
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
@@ -321,16 +320,14 @@ bool OwnThread::start(const char* name, void (*run)()) {
   pthread_attr_destroy(&attributes);
   if (!started_) return false;
   pthread_setname_np(thread, name);
-  __builtin_memcpy(&thread_, &thread, sizeof(thread));
+  thread_ = __builtin_bit_cast(unsigned long, thread);
   return true;
 }
 
 void OwnThread::join() {
   const KeepErrno keep;
   if (!started_) return;
-  pthread_t thread;
-  __builtin_memcpy(&thread, &thread_, sizeof(thread));
-  pthread_join(thread, nullptr);
+  pthread_join(__builtin_bit_cast(pthread_t, thread_), nullptr);
   started_ = false;
 }
 

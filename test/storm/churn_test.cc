@@ -3,6 +3,7 @@
 
 #include <barrier>
 
+#include "os/os.h"
 #include "storm/support.h"
 
 namespace storm {
@@ -30,9 +31,12 @@ TEST_F(Churn, OneAfterTheOtherUseOneHeap) {
   const loft_stats_t warm = run(8);
   const unsigned threads = scaled(5'000);
   const loft_stats_t after = run(threads);
+  // A processor has a heap from its first thread on.
+  const size_t more_heaps = owner_is("core") ? loft::os::processors() : 0;
+  EXPECT_GE(after.heaps, warm.heaps);
+  EXPECT_LE(after.heaps, warm.heaps + more_heaps);
   EXPECT_EQ(after.threads_attached, warm.threads_attached);
   if (threads_own()) {
-    EXPECT_EQ(after.heaps, warm.heaps);
     EXPECT_EQ(after.adoptions, warm.adoptions + threads);
     EXPECT_EQ(after.threads_exited, warm.threads_exited + threads);
     EXPECT_EQ(after.metadata_bytes, warm.metadata_bytes);

@@ -146,12 +146,14 @@ inline loft_stats_t stats_at_rest() {
   return stats();
 }
 
-// Whether each thread has a cache of its own (the option `owner`).
-inline bool threads_own() {
+inline bool owner_is(std::string_view name) {
   char owner[16];
   EXPECT_EQ(loft_option_get("owner", owner, sizeof(owner)), 0);
-  return std::string_view(owner) == "thread";
+  return owner == name;
 }
+
+// Whether each thread has a cache of its own.
+inline bool threads_own() { return owner_is("thread"); }
 
 // A storm starts and ends with one thread and no object.
 class Storm : public testing::Test {
