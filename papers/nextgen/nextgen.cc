@@ -20,6 +20,7 @@
 #include "base/macros.h"
 #include "cache/allocate.h"
 #include "os/os.h"
+#include "os/own_thread.h"
 #include "space/metadata.h"
 #include "space/span.h"
 

@@ -10,6 +10,7 @@
 #include "keeper/room.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "os/own_thread.h"
 #include "space/limits.h"
 #include "space/span.h"
 
@@ -107,24 +108,11 @@ void run() {
 }
 
 constinit os::OwnThread thread;
-constinit os::Lock thread_lock;  // who starts it, and who waits for its end
-
-void start() {
-  const os::Guard guard(thread_lock);
-  // Or the first thread has ended since.
-  if (state.load(memory_order_relaxed) != attention::kTicking) return;
-  if (!thread.start("loft-keeper", run)) {
-    state.store(attention::kRefused, memory_order_relaxed);
-  }
-}
 
 // The first thread ends by itself, and others go on: from now on they do without.
 void leave() {
   room::leave();
-  const os::Guard guard(thread_lock);
-  state.store(attention::kRefused, memory_order_relaxed);
-  os::wake_one(&state);
-  thread.join();
+  thread.end(state, attention::kRefused);
 }
 
 constinit os::Lock slow_path_lock;
@@ -153,7 +141,8 @@ void unattended() {
   const bool young = forked != 0 && os::now_ns() - forked < kChildhood;
   if (get(options.keeper) != 0 && !young &&
       state.compare_exchange_strong(expected, attention::kTicking, memory_order_relaxed)) {
-    start();
+    if (thread.start("loft-keeper", run)) return;
+    state.store(attention::kRefused, memory_order_relaxed);
   }
   if (state.load(memory_order_relaxed) != attention::kTicking) tick_on_a_slow_path();
 }
@@ -171,7 +160,6 @@ void look_at_group_now() {
 // The keeper is not among the threads that a child has; the next slow path may start one there.
 void in_child() {
   slow_path_lock.reset();
-  thread_lock.reset();
   thread.forget();
   os::on_end_of_first_thread(leave);
   forked_at.store(os::now_ns(), memory_order_relaxed);

@@ -4,8 +4,8 @@
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
 #include "os/fault.h"
-#include "os/lock.h"
 #include "os/os.h"
+#include "os/own_thread.h"
 #include "space/limits.h"
 
 namespace loft::room {
@@ -77,8 +77,6 @@ void run() {
 }
 
 constinit os::OwnThread thread;
-constinit os::Lock thread_lock;  // who starts it, and who waits for its end
-constinit bool left = false;     // it was there, or could have been. Under the lock
 
 bool has_a_processor() {
   if (processors.count() != 1 && limits::totals().processors != 1) return true;
@@ -95,22 +93,17 @@ void start_one() {
   uint32_t expected = kNobody;
   // Awake already: who calls before the thread runs, is heard when it does.
   if (!state.compare_exchange_strong(expected, kAwake, memory_order_relaxed)) return;
-  const os::Guard guard(thread_lock);
-  // Or the first thread has ended since.
-  if (state.load(memory_order_relaxed) == kRefused) return;
   if (has_a_processor() && thread.start("loft-room", run)) return;
   state.store(kRefused, memory_order_relaxed);
 }
 
 void in_child() {
-  thread_lock.reset();
-  thread.forget();
   number.store(0, memory_order_relaxed);
   forked_at.store(os::now_ns(), memory_order_relaxed);
   // One that was refused is refused here, too.
-  const bool refused = state.load(memory_order_relaxed) == kRefused && !left;
-  if (!refused) state.store(kNobody, memory_order_relaxed);
-  left = false;
+  if (thread.forget() || state.load(memory_order_relaxed) != kRefused) {
+    state.store(kNobody, memory_order_relaxed);
+  }
 }
 
 }  // namespace
@@ -124,11 +117,9 @@ void enable() {
 }
 
 void leave() {
-  const os::Guard guard(thread_lock);
-  if (state.load(memory_order_relaxed) == kNoRoom) return;
-  left = state.exchange(kRefused, memory_order_relaxed) != kRefused;
-  os::wake_one(&state);
-  thread.join();
+  const uint32_t now = state.load(memory_order_relaxed);
+  if (now == kNoRoom || now == kRefused) return;
+  thread.end(state, kRefused);
   number.store(0, memory_order_relaxed);
 }
 

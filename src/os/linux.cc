@@ -1,7 +1,6 @@
 // The system floor on Linux, with any C library that has POSIX threads.
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -10,9 +9,6 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#if __has_include(<sys/single_threaded.h>)
-#include <sys/single_threaded.h>
-#endif
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -294,63 +290,6 @@ uint64_t thread_time_ns(int number) {
   struct timespec time;
   if (clock_gettime(clock, &time) != 0) return 0;
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
-}
-
-bool OwnThread::start(const char* name, void (*run)()) {
-  const KeepErrno keep;
-  constexpr size_t kStackBytes = 256 * 1024;  // the program's thread-local variables are in it
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setstacksize(&attributes, most(kStackBytes, static_cast<size_t>(PTHREAD_STACK_MIN)));
-  // Not with the priority of a thread that happens to come by here.
-  pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
-  pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  // The new thread inherits the mask: no signal of the program is ever delivered to it.
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  const auto start = [](void* function) -> void* {
-    reinterpret_cast<void (*)()>(function)();
-    return nullptr;
-  };
-  started_ = pthread_create(&thread, &attributes, start, reinterpret_cast<void*>(run)) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_attr_destroy(&attributes);
-  if (!started_) return false;
-  pthread_setname_np(thread, name);
-  thread_ = __builtin_bit_cast(unsigned long, thread);
-  return true;
-}
-
-void OwnThread::join() {
-  const KeepErrno keep;
-  if (!started_) return;
-  pthread_join(__builtin_bit_cast(pthread_t, thread_), nullptr);
-  started_ = false;
-}
-
-namespace {
-
-// Without a system call, as every program goes by here. False also where libc does not tell.
-bool alone() {
-#if __has_include(<sys/single_threaded.h>)
-  return __libc_single_threaded != 0;
-#else
-  return false;
-#endif
-}
-
-}  // namespace
-
-void on_end_of_first_thread(void (*hook)()) {
-  if (!alone() && thread_number() != getpid()) return;
-  static constinit bool key_made = false;
-  static pthread_key_t key;
-  const auto call = [](void* function) { reinterpret_cast<void (*)()>(function)(); };
-  if (!key_made) key_made = pthread_key_create(&key, call) == 0;
-  if (key_made) pthread_setspecific(key, reinterpret_cast<void*>(hook));
 }
 
 bool leave_files() {

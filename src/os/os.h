@@ -150,29 +150,9 @@ inline constexpr bool kSeesWaitingThreads = false;
 inline constexpr bool kSeesWaitingThreads = true;
 #endif
 
-// A thread of loft's own: all signals blocked, with a small stack. libc counts it among the
-// program's: a process whose first thread has ended by itself goes on until the last thread ends,
-// so that ours have to end before that.
-class OwnThread {
- public:
-  // False if the process may have no more threads.
-  bool start(const char* name, void (*run)());
-  // Waits until `run` has returned and the thread has ended, if there is one.
-  void join();
-  // In the child of a fork, which does not have it.
-  void forget() { started_ = false; }
-
- private:
-  unsigned long thread_ = 0;  // a pthread_t
-  bool started_ = false;
-};
-
-// `hook` runs when the caller ends by itself (pthread_exit), if it is the process's first thread;
-// not when the process ends. At most one hook.
-void on_end_of_first_thread(void (*hook)());
-
-// For such a thread: gives it a table of file descriptors of its own, empty, so that neither what
-// it opens nor what the program closes disturbs the other. False where the system cannot do that.
+// For a thread of loft's own: gives it a table of file descriptors of its own, empty, so that
+// neither what it opens nor what the program closes disturbs the other. False where the system
+// cannot do that.
 bool leave_files();
 
 // `hook` runs when a thread that has called set_thread_exit_value(non-null) ends, after the

@@ -1,0 +1,34 @@
+// A thread of loft's own: all signals blocked, with a small stack. libc counts it among the
+// program's: a process whose first thread has ended by itself goes on until the last thread ends,
+// so that ours have to end before that.
+#pragma once
+
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "os/lock.h"
+
+namespace loft::os {
+
+class OwnThread {
+ public:
+  // False if the process may have no more threads, or since `end`.
+  bool start(const char* name, void (*run)());
+  // Puts `last` into `word`, which makes `run` return, wakes the thread if it sleeps on the word,
+  // and waits until it has ended. There is no other one after it.
+  void end(Atomic<uint32_t>& word, uint32_t last);
+  // In the child of a fork, which does not have it, and may start one. Whether it was ended.
+  bool forget();
+
+ private:
+  Lock lock_;
+  unsigned long thread_ = 0;  // a pthread_t
+  bool runs_ = false;
+  bool ended_ = false;
+};
+
+// `hook` runs when the caller ends by itself (pthread_exit), if it is the process's first thread;
+// not when the process ends. At most one hook.
+void on_end_of_first_thread(void (*hook)());
+
+}  // namespace loft::os
