@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -289,6 +290,8 @@ def main() -> int:
     if unknown:
         parser.error(f"no stage named {', '.join(unknown)}; there are {', '.join(STAGES)}")
     chosen = arguments.stages or list(STAGES)
+    # A shell's background job ignores it, and so would the programs that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     LOGS.mkdir(parents=True, exist_ok=True)
     total = Count()
     for number, name in enumerate(chosen, 1):

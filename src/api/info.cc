@@ -18,8 +18,6 @@ namespace {
 // Static: it is for the end of the process, where nobody else writes any more.
 constinit char whole_text[size_t{96} << 10];
 
-unsigned long long in_xml(uint64_t n) { return n; }
-
 }  // namespace
 
 void print_stats() {
@@ -64,6 +62,7 @@ int write_info_xml(int options, FILE* stream) {
   if (options != 0) return EINVAL;
   const loft_stats_t stats = Stats().all();
   const struct mallinfo2 info = memory_info();
+  const auto in_xml = [](uint64_t n) -> unsigned long long { return n; };
   fprintf(stream,
           "<malloc version=\"1\">\n"
           "<heap nr=\"0\">\n"

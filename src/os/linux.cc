@@ -161,11 +161,16 @@ bool move_pages(void* from, void* to, size_t bytes) {
 
 bool can_move_pages() { return knows_moves.load(memory_order_relaxed); }
 
+// QEMU's user mode keeps some 10 bytes for every page of a mapping (until its version 8): for a
+// window of 8 TiB, more than a machine has. Like other emulators of that time, it has no vDSO.
 size_t address_space_limit() {
   const KeepErrno keep;
+  constexpr size_t kEmulated = size_t{1} << 40;
+  const size_t most_useful = getauxval(AT_SYSINFO_EHDR) == 0 ? kEmulated : SIZE_MAX;
   struct rlimit limit;
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
-  return limit.rlim_cur;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most_useful;
+  const size_t allowed = limit.rlim_cur;
+  return least(allowed, most_useful);
 }
 
 uint64_t entropy() {

@@ -52,7 +52,8 @@ uint64_t discard_ranges(const Range* ranges, size_t count);  // count <= kMostRa
 bool move_pages(void* from, void* to, size_t bytes);
 bool can_move_pages();  // false once the system has said that it knows no such move; no hole then
 
-// Bytes of address space that this process may map (RLIMIT_AS), SIZE_MAX without a limit.
+// Bytes of address space that this process may map, SIZE_MAX without a limit: RLIMIT_AS, or what is
+// sensible under an emulator that pays for every page of a mapping, resident or not.
 size_t address_space_limit();
 
 // Of bytes or processors.
