@@ -151,7 +151,15 @@ def formatting(stage: Stage) -> None:
 def python(stage: Stage) -> None:
     bin_folder = Path(sys.executable).parent
     stage.check(bin_folder / "ruff", "check", ".")
-    for folder in ("tools", "test/tools", "test/programs", "test/bench", "python/loft", "test/cli"):
+    for folder in (
+        "tools",
+        "test/tools",
+        "test/programs",
+        "test/bench",
+        "test/elsewhere",
+        "python/loft",
+        "test/cli",
+    ):
         scripts = sorted((ROOT / folder).glob("*.py"))
         if scripts:
             stage.check(bin_folder / "mypy", *scripts)
@@ -209,6 +217,10 @@ def owners(stage: Stage) -> None:
         stage.run("cat", part.log_path)
 
 
+def elsewhere(stage: Stage) -> None:
+    pytest(stage, "test/elsewhere")
+
+
 def preset(name: str) -> Callable[[Stage], None]:
     def build_and_test(stage: Stage) -> None:
         stage.need("cmake", "--preset", name)
@@ -243,6 +255,7 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "tidy": ("clang-tidy", tidy),
     "programs": ("real programs under LD_PRELOAD", programs),
     "owners": ("the same where processors or a room own the heaps", owners),
+    "elsewhere": ("with musl, and on an ARM processor that an emulator plays", elsewhere),
 }
 
 

@@ -34,6 +34,9 @@ tar                     tar                                     a program to run
 xz-utils                xz                                      a program to run under loft
 strace                  strace                                  counts system calls at start-up
 xalan                   xalan                                   a program to run under loft
+musl-tools              musl-gcc                                another C library
+g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for another processor
+qemu-user               qemu-aarch64                            plays that processor
 '
 format_group='
 clang-format-19         clang-format-19                         formats the code

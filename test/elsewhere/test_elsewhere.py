@@ -1,0 +1,120 @@
+"""loft where it is at home less: with musl, and on a processor that an emulator plays.
+
+Both are built from the single file with Debian's compilers. Debian has no libstdc++ for musl;
+loft needs its headers alone, and of those that differ by system the folder musl/ has musl's.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+OWNERS = ("thread", "core", "keeper")
+FLAGS = [
+    "-std=c++20",
+    "-O2",
+    "-DNDEBUG",
+    "-fPIC",
+    "-shared",
+    "-nodefaultlibs",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-threadsafe-statics",
+    "-fvisibility=hidden",
+    "-ftls-model=initial-exec",
+]
+
+
+@dataclass(frozen=True)
+class Place:
+    library: Path
+    program: Path
+    start: list[str]  # what runs the program
+    before_a_variable: list[str]  # what that wants to see there
+
+    def run(self, what: str, owner: str) -> subprocess.CompletedProcess[str]:
+        command = list(self.start)
+        for variable in (f"LD_PRELOAD={self.library}", f"LOFT_OWNER={owner}"):
+            command += [*self.before_a_variable, variable]
+        command += [str(self.program), what]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def place_with(
+    folder: Path, cxx: list[str], cc: list[str], start: list[str], before_a_variable: list[str]
+) -> Place:
+    single = folder / "loft.cc"
+    library = folder / "libloft.so"
+    program = folder / "everyday"
+    amalgamate = ROOT / "tools" / "amalgamate.py"
+    subprocess.run([sys.executable, amalgamate, "--output", single], check=True)
+    include = f"-I{ROOT / 'include'}"
+    subprocess.run([*cxx, *FLAGS, include, single, "-o", library, "-lc", "-lgcc"], check=True)
+    flags = ["-O1", "-fno-builtin", "-pthread"]
+    subprocess.run([*cc, *flags, HERE / "everyday.c", "-o", program], check=True)
+    return Place(library, program, start, before_a_variable)
+
+
+def said(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def musl(folder: Path) -> Place:
+    version = said("g++", "-dumpversion")
+    target = said("g++", "-dumpmachine")
+    # The kernel's own headers, which go with any C library.
+    kernel = folder / "kernel"
+    kernel.mkdir()
+    for name in ("linux", f"{target}/asm", "asm-generic"):
+        (kernel / Path(name).name).symlink_to(Path("/usr/include") / name)
+    headers = (
+        HERE / "musl",
+        f"/usr/include/c++/{version}",
+        f"/usr/include/{target}/c++/{version}",
+        "/usr/include/x86_64-linux-musl",
+        kernel,
+        said("g++", "-print-file-name=include"),
+    )
+    cxx = ["g++", "-nostdinc", "-nostdinc++", "-nostartfiles", "-L/usr/lib/x86_64-linux-musl"]
+    for path in headers:
+        cxx += ["-isystem", str(path)]
+    return place_with(folder, cxx, ["musl-gcc"], ["env"], [])
+
+
+def aarch64(folder: Path) -> Place:
+    machine = "aarch64-linux-gnu"
+    emulator = ["qemu-aarch64", "-L", f"/usr/{machine}"]
+    return place_with(folder, [f"{machine}-g++"], [f"{machine}-gcc"], emulator, ["-E"])
+
+
+PLACES: dict[str, Callable[[Path], Place]] = {"musl": musl, "aarch64": aarch64}
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return PLACES[request.param](tmp_path_factory.mktemp(request.param))
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("what", ["exchange", "fork", "corners", "home"])
+def test_programs_do_their_work(place: Place, what: str, owner: str) -> None:
+    result = place.run(what, owner)
+    assert (result.stdout, result.stderr, result.returncode) == ("ok\n", "", 0)
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_misuse_is_reported(place: Place, owner: str) -> None:
+    result = place.run("double-free", owner)
+    assert "loft: double free" in result.stderr
+    assert result.returncode in (-signal.SIGABRT, 128 + signal.SIGABRT)
