@@ -91,6 +91,13 @@ OPTIONS = {
         "where the thread runs that owner=keeper starts for its slabs; any: wherever the "
         "process's first thread may",
     ),
+    "keeper_prepare": Option(
+        "",
+        ("off", "fault", "zero"),
+        "off",
+        "what that thread does besides with objects that it gets ready: nothing; touch those on "
+        "pages without memory; or that, and clear some for calloc",
+    ),
     "soft_limit": Option(
         "bytes",
         (),

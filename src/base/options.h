@@ -43,6 +43,9 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
   X(kProcessor, keeper_cpu, 65535, "",                                                           \
     "where the thread runs that owner=keeper starts for its slabs; any: wherever the process's " \
     "first thread may")                                                                          \
+  X(kChoice, keeper_prepare, 0, "off|fault|zero",                                                \
+    "what that thread does besides with objects that it gets ready: nothing; touch those on "    \
+    "pages without memory; or that, and clear some for calloc")                                  \
   X(kBytes, soft_limit, 0, "",                                                                   \
     "bytes from the system above which loft keeps little: free memory goes back at once, and "   \
     "caches stay small; 0 is no limit")                                                          \
@@ -63,6 +66,9 @@ inline constexpr uint64_t kAnyProcessor = 65535;
 
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };
+
+// The choices of `keeper_prepare`.
+enum Prepare : uint64_t { kPrepareOff, kPrepareFault, kPrepareZero };
 
 // The choices of `cgroup`.
 enum GroupUse : uint64_t { kGroupOff, kGroupSoft, kGroupHard };

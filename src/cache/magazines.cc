@@ -25,6 +25,12 @@ namespace {
 // Those that call: a stack onto which each pushes itself, and which the room takes whole.
 constinit Atomic<Magazines*> calling{nullptr};
 
+// In a magazine of cleared ones: few enough to be still in a cache when they are asked for.
+constexpr size_t kZerosBytes = size_t{64} << 10;
+unsigned most_zeros(SizeClass size_class) {
+  return static_cast<unsigned>(most<size_t>(kZerosBytes / class_size(size_class), 1));
+}
+
 uint64_t bit_of(SizeClass size_class) { return uint64_t{1} << size_class; }
 
 // The thread's magazines, if it may have some in this class: its bin has grown, so it is used.
@@ -178,6 +184,40 @@ bool hand_over(Thread* thread, SizeClass size_class, unsigned objects) {
   return true;
 }
 
+void* take_zero(Thread* thread, Request request) {
+  const SizeClass size_class = request.size_class;
+  ClassMagazines* const mine = of_class(thread, size_class);
+  if (mine == nullptr) return nullptr;
+  Slot& slot = mine->zeros;
+  // Acquire pairs with the release in fill_slot: the objects are there, and cleared.
+  const uint32_t state = slot.state.load(memory_order_acquire);
+  void* object = nullptr;
+  if (state == Slot::kThreads) {
+    object = slot.slots[slot.objects];
+    if (--slot.objects != 0) return object;
+    thread->counters.room_ready.add(1);
+  } else if (state == Slot::kRooms) {
+    thread->counters.room_late.add(1);
+    call(thread, size_class, true);
+    return nullptr;
+  } else {
+    // Dead from here on: as in take.
+    slot.state.store(Slot::kInHand, memory_order_relaxed);
+    compiler_fence();
+    if (!fit(thread, size_class, slot, most_zeros(size_class))) {
+      slot.state.store(Slot::kNone, memory_order_relaxed);
+      return nullptr;
+    }
+    compiler_fence();
+  }
+  mine->zeros_asked = request.asked;
+  // Release pairs with the acquire in fill_slot: the array is the room's, and what it needs to
+  // know.
+  slot.state.store(Slot::kRooms, memory_order_release);
+  call(thread, size_class, state == Slot::kNone);
+  return object;
+}
+
 bool late(const Thread* thread, SizeClass size_class) {
   return thread->magazines != nullptr && thread->magazines->classes[size_class].late;
 }
@@ -192,20 +232,22 @@ void empty_class(Thread* thread, SizeClass size_class) {
   ClassMagazines& its = thread->magazines->classes[size_class];
   its.late = false;
   if (its.ready.state.load(memory_order_relaxed) == Slot::kNone &&
-      its.returned.state.load(memory_order_relaxed) == Slot::kNone) {
+      its.returned.state.load(memory_order_relaxed) == Slot::kNone &&
+      its.zeros.state.load(memory_order_relaxed) == Slot::kNone) {
     return;
   }
   // The lock keeps the room away; it has left what it has done so far.
   const os::Guard guard(thread->heap->lock());
   empty_slot(thread, size_class, its.ready);
   empty_slot(thread, size_class, its.returned);
+  empty_slot(thread, size_class, its.zeros);
 }
 
 Held held(const Thread* thread, SizeClass size_class) {
   const Magazines* const its = peek(thread->magazines);
   if (its == nullptr) return {};
   const ClassMagazines& of = its->classes[size_class];
-  return {peek(of.ready.objects), peek(of.returned.objects)};
+  return {peek(of.ready.objects), peek(of.returned.objects), peek(of.zeros.objects)};
 }
 
 void forget_calls(Thread* thread) {
@@ -232,15 +274,61 @@ bool take_back(Heap* heap, SizeClass size_class, Slot& slot) {
   return false;
 }
 
+// Sees to it that the object's pages have memory. Its first bytes are anybody's: it is free.
+void touch(void* object, size_t size) {
+  auto* const first = static_cast<char*>(object);
+  const uintptr_t start = reinterpret_cast<uintptr_t>(object);
+  for (uintptr_t at = start; at < start + size; at = round_up(at + 1, os::page_size())) {
+    *static_cast<volatile char*>(first + (at - start)) = 0;
+  }
+}
+
+enum class Care : uint8_t { kNone, kTouch, kClear };
+
+// Under the heap's lock, for so many bytes at a time, as in take_back. True if there are more.
+bool prepare(SizeClass size_class, const Slot& slot, uint16_t& prepared, Care care) {
+  constexpr size_t kAtATime = size_t{16} << 10;
+  const size_t size = class_size(size_class);
+  const size_t some = most<size_t>(kAtATime / size, 1);
+  for (size_t left = some; left != 0 && prepared < slot.objects; --left) {
+    void* const object = slot.slots[++prepared];
+    if (care == Care::kTouch) {
+      touch(object, size);
+    } else {
+      __builtin_memset(object, 0, size);
+    }
+  }
+  return prepared < slot.objects;
+}
+
 // Under the heap's lock. Where there is no memory, or little, the slot stays the room's: the thread
-// serves itself, and calls again.
-void fill_slot(Heap* heap, SizeClass size_class, ClassMagazines& its) {
-  Slot& slot = its.ready;
-  if (slot.state.load(memory_order_acquire) != Slot::kRooms || limits::tight()) return;
-  const unsigned taken = bins::fill_array(heap, {size_class, its.asked}, slot.slots, its.wanted);
-  if (taken == 0) return;
-  slot.objects = static_cast<uint16_t>(taken);
+// serves itself, and calls again. True if there is more to do.
+bool fill_slot(Heap* heap, Request request, Slot& slot, unsigned wanted, uint16_t& prepared,
+               Care care) {
+  if (slot.state.load(memory_order_acquire) != Slot::kRooms || limits::tight()) return false;
+  const SizeClass size_class = request.size_class;
+  if (slot.objects == 0) {
+    const Counter& charged = heap->counters().classes[size_class].charged;
+    const unsigned long before = charged.get();
+    const unsigned taken = bins::fill_array(heap, request, slot.slots, wanted);
+    if (taken == 0) return false;
+    slot.objects = static_cast<uint16_t>(taken);
+    const bool fresh = charged.get() != before;
+    const bool as_it_is = care == Care::kNone || (care == Care::kTouch && !fresh);
+    prepared = static_cast<uint16_t>(as_it_is ? taken : 0);
+  }
+  if (prepared < slot.objects && prepare(size_class, slot, prepared, care)) return true;
   slot.state.store(Slot::kThreads, memory_order_release);
+  return false;
+}
+
+bool fill_slots(Heap* heap, SizeClass size_class, ClassMagazines& its) {
+  const Care care = get(options.keeper_prepare) == kPrepareOff ? Care::kNone : Care::kTouch;
+  const bool more =
+      fill_slot(heap, {size_class, its.asked}, its.ready, its.wanted, its.prepared, care);
+  if (more) return true;
+  return fill_slot(heap, {size_class, its.zeros_asked}, its.zeros, most_zeros(size_class),
+                   its.zeros_prepared, Care::kClear);
 }
 
 }  // namespace
@@ -255,8 +343,7 @@ Magazines* serve(Heap* room, Magazines* magazines) {
     ClassMagazines& its = magazines->classes[c];
     for (bool more = true; more;) {
       const os::Guard guard(room->lock());
-      more = take_back(room, c, its.returned);
-      if (!more) fill_slot(room, c, its);
+      more = take_back(room, c, its.returned) || fill_slots(room, c, its);
     }
   }
   return next;

@@ -22,8 +22,10 @@ namespace loft {
 // array.
 //
 //   kNone     there is no array
-//   kThreads  a `ready` one is full, objects != 0; a `returned` one is empty
-//   kRooms    a `ready` one is empty and to be filled; a `returned` one is full, objects != 0
+//   kThreads  a `ready` or `zeros` one is full, objects != 0; a `returned` one is empty
+//   kRooms    a `ready` or `zeros` one is to be filled, or full (objects != 0) and not prepared
+//   yet;
+//             a `returned` one is full, objects != 0
 //   kInHand   the thread is exchanging it; seen by others only if it died in a fork just then
 struct Slot {
   enum State : uint32_t { kNone, kThreads, kRooms, kInHand };
@@ -37,11 +39,17 @@ struct Slot {
 struct alignas(kCacheLine) ClassMagazines {
   Slot ready;
   Slot returned;
-  // Of the next one to be filled; written before `ready` goes to the room.
-  uint32_t asked{};   // bytes of a request
+  Slot zeros;  // with objects that read as zero, for calloc; there only if it is asked for
+  // Of the next one to be filled; written before `ready`, or `zeros`, goes to the room.
+  uint32_t asked{};  // bytes of a request
+  uint32_t zeros_asked{};
   uint16_t wanted{};  // objects
-  bool late{};        // the thread's last refill found nothing ready
+  // How many of the slot's objects have been prepared; of no meaning while it is the thread's.
+  uint16_t prepared{};
+  uint16_t zeros_prepared{};
+  bool late{};  // the thread's last refill found nothing ready
 };
+static_assert(sizeof(ClassMagazines) == kCacheLine);
 
 // A thread's, made when its first bin has grown, and its block's for ever.
 struct Magazines {
@@ -68,6 +76,10 @@ bool take(Thread* thread, Request request, unsigned wanted);
 // For a flush of the `objects` oldest objects of a full bin. False: nothing has changed.
 bool hand_over(Thread* thread, SizeClass size_class, unsigned objects);
 
+// For calloc, where the option keeper_prepare says so: an object that reads as zero, if one is
+// ready; otherwise nullptr.
+void* take_zero(Thread* thread, Request request);
+
 // The last refill of the class found nothing ready.
 bool late(const Thread* thread, SizeClass size_class);
 
@@ -78,7 +90,9 @@ void empty_class(Thread* thread, SizeClass size_class);
 
 // Objects, read beside the running thread and the room: about right.
 struct Held {
-  unsigned ready, returned;
+  unsigned ready, returned, zeros;
+
+  unsigned all() const { return ready + returned + zeros; }
 };
 Held held(const Thread* thread, SizeClass size_class);
 

@@ -119,8 +119,7 @@ bool wants_emptying(Thread* thread) {
 size_t bytes_in_bins(const Thread* thread) {
   size_t bytes = 0;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    const magazines::Held held = magazines::held(thread, c);
-    bytes += (bins::held(thread, c) + held.ready + held.returned) * class_size(c);
+    bytes += (bins::held(thread, c) + magazines::held(thread, c).all()) * class_size(c);
   }
   return bytes;
 }

@@ -150,6 +150,16 @@ void* take_zero(Request request) {
   return object;
 }
 
+// Below this, clearing takes less than the way to the room's magazine.
+constexpr size_t kRoomZeroMin = 512;
+
+// nullptr: as above.
+void* take_cleared(Request request) {
+  const lifecycle::SlowPath slow;
+  if (slow.thread() == nullptr || slow.thread()->heap == nullptr) return nullptr;
+  return magazines::take_zero(slow.thread(), request);
+}
+
 void free_large(Thread* thread, void* p, Entry entry) {
   check_start("free", p, entry);
   Large* object = large::at(entry);
@@ -188,6 +198,9 @@ void* allocate_beyond_table(size_t size) {
 
 void* allocate_zeroed(size_t size) {
   if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, kGranule, true);
+  if (magazines::in_use() && get(options.keeper_prepare) == kPrepareZero && size >= kRoomZeroMin) {
+    if (void* cleared = take_cleared(request_of(size)); cleared != nullptr) return cleared;
+  }
   if (size >= kZeroMin) {
     if (LOFT_UNLIKELY(core::in_use())) {
       void* popped = os::pop(bin_offset(class_of(size)));

@@ -42,9 +42,6 @@ uint64_t tick_ns() {
 void look_at_group(os::GroupReader& reader, bool again) {
   os::Group group = reader.read(limits::group());
   if (!again) group.used = 0;
-  if (const size_t here = os::processors(); here != 0) {
-    group.processors = least(group.processors, here);
-  }
   limits::set_group(group);
 }
 

@@ -59,8 +59,8 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
     sum.sent += sent;
     sum.flying += open[c];
     const magazines::Held magazines = magazines::held(&thread, c);
-    sum.held += bins::held(&thread, c) + magazines.ready + magazines.returned;
-    stats.room_ahead_bytes += magazines.ready * class_size(c);
+    sum.held += bins::held(&thread, c) + magazines.all();
+    stats.room_ahead_bytes += (magazines.ready + magazines.zeros) * class_size(c);
     stats.batch_objects += sent;
   }
   stats.flushes += counters.flushes.get();
@@ -107,7 +107,8 @@ void add_limits(loft_stats_t& stats) {
   stats.hard_limit_bytes = shown(limits::hard());
   stats.group_limit_bytes = shown(totals.group_limit);
   stats.group_used_bytes = totals.group_used;
-  stats.group_processors = shown(totals.processors);
+  const size_t here = os::processors();
+  stats.group_processors = shown(here == 0 ? totals.processors : least(totals.processors, here));
   stats.soft_limit_hits = totals.soft_hits;
   stats.hard_limit_refusals = totals.hard_refusals;
 }

@@ -51,7 +51,7 @@ void note_refusal(size_t committed, size_t bytes);
 struct Totals {
   size_t group_limit;  // of the limits of the group, the one that is nearest to being met; kNone
   size_t group_used;   // what counts against it, of all the group's processes
-  size_t processors;   // kNone: not known
+  size_t processors;   // that the group may use at a time; kNone: any
   unsigned long soft_hits;
   unsigned long hard_refusals;
 };

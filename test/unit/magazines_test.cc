@@ -3,6 +3,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <set>
 #include <thread>
 #include <vector>
@@ -144,6 +146,52 @@ TEST_F(MagazinesTest, ARoomThatNeverWorksIsNotWaitedFor) {
     EXPECT_EQ(this_thread()->counters.room_ready.get(), ready);
   });
   EXPECT_EQ(out(), 0u) << "its magazines came back";
+}
+
+// What calloc gets from the room reads as zero, whoever wrote to it before.
+TEST_F(MagazinesTest, CallocTakesWhatTheRoomHasCleared) {
+  options.keeper_prepare.store(kPrepareZero);
+  in_thread([this] {
+    allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
+    for (void* p : held_) memset(p, 1, kSize);
+    free_all();
+    trim(0);
+    size_t from_room = 0;
+    for (int i = 0; i < 1000; ++i) {
+      const unsigned before = magazines::held(this_thread(), kClass).zeros;
+      auto* p = static_cast<unsigned char*>(allocate_zeroed(kSize));
+      from_room += before != 0 ? 1 : 0;
+      ASSERT_TRUE(held_.insert(p).second) << "handed out twice";
+      EXPECT_EQ(std::count(p, p + kSize, 0), ptrdiff_t{kSize});
+      memset(p, 1, kSize);
+      if (i % 64 == 63) free_some(32);
+      room_works();
+    }
+    EXPECT_GT(from_room, 900u);
+    EXPECT_GT(magazines::held(this_thread(), kClass).zeros, 0u);
+    free_all();
+    // They come back as the others do.
+    trim(0);
+    EXPECT_EQ(magazines::held(this_thread(), kClass).zeros, 0u);
+    EXPECT_EQ(out(), 0u);
+  });
+  options.keeper_prepare.store(kPrepareOff);
+}
+
+// A thread that ends between two steps of the room's takes the half-prepared magazine along.
+TEST_F(MagazinesTest, AHalfPreparedOneIsTheHeaps) {
+  options.keeper_prepare.store(kPrepareFault);
+  in_thread([this] {
+    allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
+    room_works();
+    ASSERT_EQ(state_of(mine().ready), Slot::kThreads);
+    EXPECT_EQ(mine().prepared, mine().ready.objects);
+    mine().prepared = 1;
+    mine().ready.state.store(Slot::kRooms);
+    free_all();
+  });
+  EXPECT_EQ(out(), 0u);
+  options.keeper_prepare.store(kPrepareOff);
 }
 
 // Streams that the room is late for get longer magazines.
