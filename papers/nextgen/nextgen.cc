@@ -228,6 +228,7 @@ void in_child() {
     box->owned.store(false, std::memory_order_relaxed);
   }
   own_box = nullptr;  // until there is a room
+  thread.forget();
   state.store(kNone, std::memory_order_relaxed);
 }
 

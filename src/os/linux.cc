@@ -39,8 +39,8 @@ constinit Atomic<bool> exit_key_made{false};
 constinit Atomic<unsigned long> map_calls{0};
 constinit Atomic<unsigned long> discard_calls{0};
 
-// The first one that stopped the process; 0 before. Relaxed: each thread looks for itself alone.
-constinit Atomic<int> thread_at_fault{0};
+// This thread has reported a fault; for good, as a handler of SIGABRT may put the end off.
+constinit __thread bool at_fault = false;
 
 constinit Atomic<bool> knows_moves{true};  // relaxed: who sees it late asks once more
 
@@ -216,29 +216,11 @@ void write_error(const char* text, size_t bytes) {
 }
 
 void abort_process() {
-  int expected = 0;
-  const int number = thread_number();
-  if (!thread_at_fault.compare_exchange_strong(expected, number, memory_order_relaxed,
-                                               memory_order_relaxed) &&
-      expected == number) {
-    // In a handler of the first one, which has done what it could.
-    signal(SIGABRT, SIG_DFL);
-  }
+  // In a handler of the first one, which has done what it could.
+  if (at_fault) signal(SIGABRT, SIG_DFL);
+  at_fault = true;
   abort();
 }
-
-namespace {
-
-// A handler of SIGABRT runs on the thread that has reported a fault, and that may hold the very
-// lock which the handler's malloc now waits for. Others' holders are done by the end of this.
-void wait_at_fault() {
-  constexpr unsigned kMostWaits = 1000;
-  static constinit unsigned waits = 0;  // of one thread
-  if (++waits > kMostWaits) abort_process();
-  yield();
-}
-
-}  // namespace
 
 uint64_t now_ns() {
   struct timespec now;
@@ -321,11 +303,15 @@ void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {
   pthread_atfork(prepare, parent, child);
 }
 
+// A handler of SIGABRT runs on the thread that has reported a fault, and that may hold the very
+// lock which the handler's malloc now waits for: nobody would ever wake it. Others hold none for
+// so long.
 void wait_on_word(const void* word, uint32_t expected) {
-  const int at_fault = thread_at_fault.load(memory_order_relaxed);
-  if (LOFT_UNLIKELY(at_fault != 0 && at_fault == thread_number())) return wait_at_fault();
   const KeepErrno keep;
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+  constexpr struct timespec kLong = {1, 0};
+  const struct timespec* const longest = at_fault ? &kLong : nullptr;
+  const long woken = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, longest, nullptr, 0);
+  if (LOFT_UNLIKELY(woken != 0 && errno == ETIMEDOUT)) abort_process();
 }
 
 void wait_on_word_for(const void* word, uint32_t expected, uint64_t nanoseconds) {

@@ -118,8 +118,8 @@ uint64_t entropy();
 const char* environment(const char* name);  // nullptr when unset or before the C library is up
 void write_error(const char* text, size_t bytes);
 int write_all(int file, const char* text, size_t bytes);  // 0, or the error it met
-// Handlers of SIGABRT run, once, and may allocate: where that needs a lock that the caller holds,
-// the process ends at once.
+// Handlers of SIGABRT run, once in each thread, and may allocate: where that needs a lock that the
+// caller holds (fork needs all), the process ends after a second.
 [[noreturn]] void abort_process();
 
 // Nanoseconds of a clock that never goes back.

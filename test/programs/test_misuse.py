@@ -45,6 +45,21 @@ def test_a_handler_may_allocate(execute: Execute, build: Build) -> None:
     assert result.stdout.splitlines()[1:] == ["handled"]
 
 
+def test_a_handler_may_jump_out(execute: Execute, build: Build) -> None:
+    """A thread that goes on after its mistake may wait for others' locks as often as it has to."""
+    result = execute(build("misuse.c"), "got-over")
+    assert (result.returncode, result.stdout) == (0, "survived\n"), result.stderr
+    assert re.fullmatch(r"loft: [ -~]+\n", result.stderr)
+
+
+@pytest.mark.parametrize("what", ["second-mistake-handled", "second-mistake-of-a-child-handled"])
+def test_each_thread_has_its_handler(execute: Execute, build: Build, what: str) -> None:
+    """The thread that made the second mistake is not the one that made the first."""
+    result = execute(build("misuse.c"), what)
+    assert result.returncode == -signal.SIGABRT, result.stderr
+    assert re.fullmatch(r"(loft: [ -~]+\n){2}", result.stderr)
+
+
 @pytest.mark.parametrize("what", FOREIGN)
 def test_foreign_pointers_may_be_ignored(execute: Execute, build: Build, what: str) -> None:
     result = execute(build("misuse.c"), what, LOFT_FOREIGN="ignore")

@@ -3,12 +3,15 @@
 // when caches are emptied, so this is done.
 #include <malloc.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static char in_data[4096] __attribute__((aligned(64))) = {1};
 
@@ -43,7 +46,45 @@ static void allocate_much(int signal) {
   fflush(stdout);
 }
 
+static sigjmp_buf out;
+
+static void jump_out(int signal) {
+  (void)signal;
+  siglongjmp(out, 1);
+}
+
+// Frees a misaligned pointer, and goes on.
+static void get_over_a_mistake(char* object) {
+  signal(SIGABRT, jump_out);
+  if (sigsetjmp(out, 1) == 0) free(object + 3);
+}
+
+// Needs locks that other threads hold all the time.
+static void* need_spans(void* rounds) {
+  for (uintptr_t i = (uintptr_t)rounds; i != 0; i--) {
+    void* objects[16];
+    for (int n = 0; n < 16; n++) objects[n] = malloc(70000 + (size_t)n * 4096);
+    for (int n = 0; n < 16; n++) free(objects[n]);
+  }
+  return NULL;
+}
+
+static void need_spans_beside_others(void) {
+  void* const rounds = (void*)(uintptr_t)20000;
+  pthread_t threads[3];
+  for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, need_spans, rounds);
+  need_spans(rounds);
+  for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+}
+
 static void* free_it(void* object) {
+  free(object);
+  return NULL;
+}
+
+static void* free_its_own_twice(void* size) {
+  void* const object = mistaken(malloc((size_t)(uintptr_t)size));
+  free(object);
   free(object);
   return NULL;
 }
@@ -118,6 +159,24 @@ int main(int argc, char** argv) {
   } else if (strcmp(what, "misaligned-handled") == 0) {
     signal(SIGABRT, allocate_much);
     free(mistaken(small + 3));
+  } else if (strcmp(what, "got-over") == 0) {
+    get_over_a_mistake(small);
+    need_spans_beside_others();
+  } else if (strcmp(what, "second-mistake-handled") == 0) {
+    get_over_a_mistake(small);
+    signal(SIGABRT, allocate_much);
+    in_thread(free_its_own_twice, (void*)64);
+  } else if (strcmp(what, "second-mistake-of-a-child-handled") == 0) {
+    get_over_a_mistake(small);
+    signal(SIGABRT, allocate_much);
+    const pid_t child = fork();
+    if (child == 0) {
+      in_thread(free_its_own_twice, (void*)64);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    signal(SIGABRT, SIG_DFL);
+    if (WIFSIGNALED(status)) raise(WTERMSIG(status));
   } else if (strcmp(what, "double-other-thread") == 0) {
     mistaken(small);
     in_thread(free_it, small);
