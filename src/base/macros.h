@@ -17,9 +17,9 @@
 // spending an instruction on their sum.
 #define LOFT_FORGET(variable) __asm__("" : "+r"(variable))
 
-// One pointer of thread-local storage, placed in the block that the loader sets up with the thread:
-// an access is two instructions and can never allocate, and 8 bytes always fit the reserve that the
-// loader keeps for libraries that arrive by dlopen.
+// Thread-local storage in the block that the loader sets up with the thread: an access is two
+// instructions and can never allocate. A pointer and a flag, 16 bytes, always fit the reserve that
+// the loader keeps for libraries that arrive by dlopen.
 #define LOFT_TLS_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
 // Whether this is a build for the thread sanitizer, in either compiler's words.

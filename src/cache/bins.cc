@@ -248,8 +248,7 @@ void review_one(Thread* thread, SizeClass refilled) {
     depot::release_spares(thread);
   }
   if (!core::own(thread, c)) return;
-  // A room that has left answers no call any more.
-  if (!magazines::in_use()) magazines::empty_class(thread, c);
+  magazines::review(thread, c);
   BinState& state = thread->states[c];
   if (state.slots == nullptr) return;
   void** const top = thread->bins[c].top;

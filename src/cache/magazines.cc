@@ -145,7 +145,7 @@ bool take(Thread* thread, Request request, unsigned wanted) {
   mine->asked = request.asked;
   LOFT_CHECK(wanted <= slot.capacity);
   mine->wanted = static_cast<uint16_t>(wanted);
-  // Release pairs with the acquire in fill_slot: the array is the room's, and what it needs to
+  // Release pairs with the acquire in is_rooms: the array is the room's, and what it needs to
   // know.
   slot.state.store(Slot::kRooms, memory_order_release);
   call(thread, size_class, state == Slot::kNone);
@@ -178,7 +178,7 @@ bool hand_over(Thread* thread, SizeClass size_class, unsigned objects) {
   thread->counters.flushes.add(1);
   thread->counters.room_returns.add(1);
   compiler_fence();
-  // Release pairs with the acquire in take_back: the objects are there.
+  // Release pairs with the acquire in is_rooms: the objects are there.
   slot.state.store(Slot::kRooms, memory_order_release);
   call(thread, size_class, false);
   return true;
@@ -193,12 +193,17 @@ void* take_zero(Thread* thread, Request request) {
   const uint32_t state = slot.state.load(memory_order_acquire);
   void* object = nullptr;
   if (state == Slot::kThreads) {
+    mine->zeros_used = true;
+    thread->counters.room_cleared.add(1);
     object = slot.slots[slot.objects];
     if (--slot.objects != 0) return object;
-    thread->counters.room_ready.add(1);
   } else if (state == Slot::kRooms) {
-    thread->counters.room_late.add(1);
-    call(thread, size_class, true);
+    // Once is enough, if it is heard: a thread that is ahead of the room comes here with each call.
+    const bool called =
+        (thread->magazines->calls.load(memory_order_relaxed) & bit_of(size_class)) != 0;
+    if (!called || room::state.load(memory_order_relaxed) == room::kAsleep) {
+      call(thread, size_class, true);
+    }
     return nullptr;
   } else {
     // Dead from here on: as in take.
@@ -211,7 +216,7 @@ void* take_zero(Thread* thread, Request request) {
     compiler_fence();
   }
   mine->zeros_asked = request.asked;
-  // Release pairs with the acquire in fill_slot: the array is the room's, and what it needs to
+  // Release pairs with the acquire in is_rooms: the array is the room's, and what it needs to
   // know.
   slot.state.store(Slot::kRooms, memory_order_release);
   call(thread, size_class, state == Slot::kNone);
@@ -225,6 +230,18 @@ bool late(const Thread* thread, SizeClass size_class) {
 void empty(Thread* thread) {
   if (thread->magazines == nullptr) return;
   for (SizeClass c = 0; c < kSizeClasses; ++c) empty_class(thread, c);
+}
+
+void review(Thread* thread, SizeClass size_class) {
+  // A room that has left answers no call any more.
+  if (!in_use()) return empty_class(thread, size_class);
+  if (thread->magazines == nullptr) return;
+  ClassMagazines& mine = thread->magazines->classes[size_class];
+  if (mine.zeros.state.load(memory_order_relaxed) != Slot::kNone && !mine.zeros_used) {
+    const os::Guard guard(thread->heap->lock());
+    empty_slot(thread, size_class, mine.zeros);
+  }
+  mine.zeros_used = false;
 }
 
 void empty_class(Thread* thread, SizeClass size_class) {
@@ -262,11 +279,15 @@ bool anybody_calls() { return calling.load(memory_order_relaxed) != nullptr; }
 
 namespace {
 
+// Acquire pairs with the release of take, take_zero or hand_over: all that they wrote for the room
+// is there, and is not to be read before.
+bool is_rooms(const Slot& slot) { return slot.state.load(memory_order_acquire) == Slot::kRooms; }
+
 // Under the heap's lock, for so many objects at a time: what threads that serve themselves wait for
 // stays short. True if there are more.
 bool take_back(Heap* heap, SizeClass size_class, Slot& slot) {
   constexpr unsigned kAtATime = 128;
-  if (slot.state.load(memory_order_acquire) != Slot::kRooms) return false;
+  if (!is_rooms(slot)) return false;
   const unsigned rest = slot.objects - least<unsigned>(slot.objects, kAtATime);
   put_back(heap, size_class, slot, rest);
   if (rest != 0) return true;
@@ -301,13 +322,13 @@ bool prepare(SizeClass size_class, const Slot& slot, uint16_t& prepared, Care ca
   return prepared < slot.objects;
 }
 
-// Under the heap's lock. Where there is no memory, or little, the slot stays the room's: the thread
-// serves itself, and calls again. True if there is more to do.
+// Under the heap's lock, for a slot that is the room's. Where there is no memory, it stays that:
+// the thread serves itself, and calls again. True if there is more to do.
 bool fill_slot(Heap* heap, Request request, Slot& slot, unsigned wanted, uint16_t& prepared,
                Care care) {
-  if (slot.state.load(memory_order_acquire) != Slot::kRooms || limits::tight()) return false;
   const SizeClass size_class = request.size_class;
   if (slot.objects == 0) {
+    LOFT_CHECK(wanted <= slot.capacity);
     const Counter& charged = heap->counters().classes[size_class].charged;
     const unsigned long before = charged.get();
     const unsigned taken = bins::fill_array(heap, request, slot.slots, wanted);
@@ -322,13 +343,17 @@ bool fill_slot(Heap* heap, Request request, Slot& slot, unsigned wanted, uint16_
   return false;
 }
 
-bool fill_slots(Heap* heap, SizeClass size_class, ClassMagazines& its) {
+// Under the heap's lock. Where there is little memory, as where there is none. True if there is
+// more to do.
+bool fill_slots(Heap* heap, SizeClass c, ClassMagazines& its) {
+  if (limits::tight()) return false;
   const Care care = get(options.keeper_prepare) == kPrepareOff ? Care::kNone : Care::kTouch;
-  const bool more =
-      fill_slot(heap, {size_class, its.asked}, its.ready, its.wanted, its.prepared, care);
-  if (more) return true;
-  return fill_slot(heap, {size_class, its.zeros_asked}, its.zeros, most_zeros(size_class),
-                   its.zeros_prepared, Care::kClear);
+  if (is_rooms(its.ready) &&
+      fill_slot(heap, {c, its.asked}, its.ready, its.wanted, its.prepared, care)) {
+    return true;
+  }
+  return is_rooms(its.zeros) && fill_slot(heap, {c, its.zeros_asked}, its.zeros, most_zeros(c),
+                                          its.zeros_prepared, Care::kClear);
 }
 
 }  // namespace

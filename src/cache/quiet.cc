@@ -35,7 +35,7 @@ uint64_t activity_of(const Thread* thread) {
           0x9E3779B97F4A7C15u;
   }
   return sum + thread->counters.flushes.get() + thread->counters.batches_sent.get() +
-         thread->counters.large_hits.get();
+         thread->counters.large_hits.get() + thread->counters.room_cleared.get();
 }
 
 void set_self(Thread* thread, Thread* to) {

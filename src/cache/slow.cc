@@ -155,6 +155,7 @@ constexpr size_t kRoomZeroMin = 512;
 
 // nullptr: as above.
 void* take_cleared(Request request) {
+  attention::look_after();
   const lifecycle::SlowPath slow;
   if (slow.thread() == nullptr || slow.thread()->heap == nullptr) return nullptr;
   return magazines::take_zero(slow.thread(), request);

@@ -112,6 +112,7 @@ struct ThreadCounters {
   Counter room_late;         // and for which none was
   Counter room_returns;      // flushes that the room took
   Counter room_behind;       // and that it did not
+  Counter room_cleared;      // objects that calloc took from it
 };
 
 // Invariant: each kept[i] is null or a large object marked as kept; `bytes` is the sum of their

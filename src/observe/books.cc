@@ -79,6 +79,7 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   stats.room_late += counters.room_late.get();
   stats.room_returns += counters.room_returns.get();
   stats.room_behind += counters.room_behind.get();
+  stats.room_cleared += counters.room_cleared.get();
   return counters.large_kept_bytes.get();
 }
 

@@ -111,6 +111,7 @@ inline constexpr Field kFields[] = {
     LOFT_NEXT(room_behind, kEvents, "Flushes that found the last ones not taken yet"),
     LOFT_NEXT(room_ahead_bytes, kNow, "Cached objects that are ready and not asked for yet"),
     LOFT_NEXT(room_cpu_ns, kEvents, "Nanoseconds of processor time that it had"),
+    LOFT_NEXT(room_cleared, kEvents, "Objects that it had cleared for calloc"),
 };
 #undef LOFT_NEXT
 #undef LOFT_FIRST

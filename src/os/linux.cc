@@ -40,7 +40,7 @@ constinit Atomic<unsigned long> map_calls{0};
 constinit Atomic<unsigned long> discard_calls{0};
 
 // This thread has reported a fault; for good, as a handler of SIGABRT may put the end off.
-constinit __thread bool at_fault = false;
+constinit __thread bool at_fault LOFT_TLS_INITIAL_EXEC = false;
 
 constinit Atomic<bool> knows_moves{true};  // relaxed: who sees it late asks once more
 
@@ -308,7 +308,7 @@ void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {
 // so long.
 void wait_on_word(const void* word, uint32_t expected) {
   const KeepErrno keep;
-  constexpr struct timespec kLong = {1, 0};
+  constexpr struct timespec kLong = {3, 0};
   const struct timespec* const longest = at_fault ? &kLong : nullptr;
   const long woken = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, longest, nullptr, 0);
   if (LOFT_UNLIKELY(woken != 0 && errno == ETIMEDOUT)) abort_process();

@@ -119,7 +119,7 @@ const char* environment(const char* name);  // nullptr when unset or before the 
 void write_error(const char* text, size_t bytes);
 int write_all(int file, const char* text, size_t bytes);  // 0, or the error it met
 // Handlers of SIGABRT run, once in each thread, and may allocate: where that needs a lock that the
-// caller holds (fork needs all), the process ends after a second.
+// caller holds (fork needs all), the process ends after three seconds.
 [[noreturn]] void abort_process();
 
 // Nanoseconds of a clock that never goes back.

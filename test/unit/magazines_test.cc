@@ -156,6 +156,7 @@ TEST_F(MagazinesTest, CallocTakesWhatTheRoomHasCleared) {
     for (void* p : held_) memset(p, 1, kSize);
     free_all();
     trim(0);
+    const unsigned long cleared = this_thread()->counters.room_cleared.get();
     size_t from_room = 0;
     for (int i = 0; i < 1000; ++i) {
       const unsigned before = magazines::held(this_thread(), kClass).zeros;
@@ -168,11 +169,15 @@ TEST_F(MagazinesTest, CallocTakesWhatTheRoomHasCleared) {
       room_works();
     }
     EXPECT_GT(from_room, 900u);
+    EXPECT_EQ(this_thread()->counters.room_cleared.get() - cleared, from_room);
     EXPECT_GT(magazines::held(this_thread(), kClass).zeros, 0u);
     free_all();
-    // They come back as the others do.
-    trim(0);
+    // Nobody has taken one between two reviews.
+    magazines::review(this_thread(), kClass);
+    EXPECT_GT(magazines::held(this_thread(), kClass).zeros, 0u);
+    magazines::review(this_thread(), kClass);
     EXPECT_EQ(magazines::held(this_thread(), kClass).zeros, 0u);
+    trim(0);
     EXPECT_EQ(out(), 0u);
   });
   options.keeper_prepare.store(kPrepareOff);
