@@ -188,12 +188,12 @@ void* take_zero(Thread* thread, Request request) {
   const SizeClass size_class = request.size_class;
   ClassMagazines* const mine = of_class(thread, size_class);
   if (mine == nullptr) return nullptr;
+  mine->zeros_used = true;
   Slot& slot = mine->zeros;
   // Acquire pairs with the release in fill_slot: the objects are there, and cleared.
   const uint32_t state = slot.state.load(memory_order_acquire);
   void* object = nullptr;
   if (state == Slot::kThreads) {
-    mine->zeros_used = true;
     thread->counters.room_cleared.add(1);
     object = slot.slots[slot.objects];
     if (--slot.objects != 0) return object;

@@ -48,7 +48,7 @@ struct alignas(kCacheLine) ClassMagazines {
   uint16_t prepared{};
   uint16_t zeros_prepared{};
   bool late{};        // the thread's last refill found nothing ready
-  bool zeros_used{};  // since the last review
+  bool zeros_used{};  // asked for since the last review
 };
 static_assert(sizeof(ClassMagazines) == kCacheLine);
 
@@ -84,7 +84,7 @@ void* take_zero(Thread* thread, Request request);
 // The last refill of the class found nothing ready.
 bool late(const Thread* thread, SizeClass size_class);
 
-// Now and then, by the thread: what nothing was taken from since the last time goes back.
+// Now and then, by the thread: what nobody has asked for since the last time goes back.
 void review(Thread* thread, SizeClass size_class);
 
 // Everything in the thread's magazines goes back to the heap, and the arrays too. By the thread, or
