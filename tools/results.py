@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
 import sys
 import tomllib
 from pathlib import Path
@@ -84,6 +85,7 @@ def library(row: Json) -> str:
 
 
 def page(data: Json, reasons: list[Reason], images: Path) -> str:
+    guide = os.path.relpath(ROOT / "docs" / "benchmarks.md", images.parent)
     lines = [
         "# Results",
         "",
@@ -91,7 +93,7 @@ def page(data: Json, reasons: list[Reason], images: Path) -> str:
         "by hand. A ratio compares with the best of the peers "
         f"({', '.join(data['peers'])}) on the same row: the median over the interleaved rounds of "
         "the ratio within each round, with half the range between the quartiles as its spread. "
-        "A loss of loft is **bold** with ▼. [benchmarks.md](benchmarks.md) says how to read this.",
+        f"A loss of loft is **bold** with ▼. [benchmarks.md]({guide}) says how to read this.",
         "",
     ]
     lines += [f"- {line}" for line in header_lines(data)]
