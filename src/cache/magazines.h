@@ -23,9 +23,8 @@ namespace loft {
 //
 //   kNone     there is no array
 //   kThreads  a `ready` or `zeros` one is full, objects != 0; a `returned` one is empty
-//   kRooms    a `ready` or `zeros` one is to be filled, or full (objects != 0) and not prepared
-//   yet;
-//             a `returned` one is full, objects != 0
+//   kRooms    a `ready` or `zeros` one is to be filled, or full (objects != 0) and not yet
+//             prepared; a `returned` one is full, objects != 0
 //   kInHand   the thread is exchanging it; seen by others only if it died in a fork just then
 struct Slot {
   enum State : uint32_t { kNone, kThreads, kRooms, kInHand };

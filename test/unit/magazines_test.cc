@@ -172,7 +172,7 @@ TEST_F(MagazinesTest, CallocTakesWhatTheRoomHasCleared) {
     EXPECT_EQ(this_thread()->counters.room_cleared.get() - cleared, from_room);
     EXPECT_GT(magazines::held(this_thread(), kClass).zeros, 0u);
     free_all();
-    // Nobody has taken one between two reviews.
+    // Nobody has asked for one between two reviews.
     magazines::review(this_thread(), kClass);
     EXPECT_GT(magazines::held(this_thread(), kClass).zeros, 0u);
     magazines::review(this_thread(), kClass);
