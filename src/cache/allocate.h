@@ -13,7 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cache/core.h"
 #include "cache/thread.h"
+#include "os/restartable.h"
 #include "space/pagemap.h"
 
 namespace loft {
@@ -21,7 +23,7 @@ namespace loft {
 // Slow paths (cache/slow.cc). Called last, so that the fast paths save no registers.
 LOFT_NOINLINE void* allocate_beyond_table(size_t size);
 LOFT_NOINLINE void* allocate_from_empty(size_t size);
-LOFT_NOINLINE void deallocate_outside(void* p, uint64_t position);
+LOFT_NOINLINE void deallocate_foreign(void* p);
 LOFT_NOINLINE void deallocate_slow(void* p);
 LOFT_NOINLINE void deallocate_unbatched(void* p);
 LOFT_NOINLINE void send_full_batch(size_t place);
@@ -44,6 +46,10 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
     bin->top = top - 1;
     LOFT_FORGET(object);
     return object;
+  }
+  if (size <= kTableMax) {  // only where processors have the caches
+    void* object = os::pop_by_table<core::kTable>(size);
+    return LOFT_LIKELY(object != nullptr) ? object : kFromEmpty(size);
   }
   return kBeyondTable(size);
 }
@@ -76,7 +82,11 @@ LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
 LOFT_ALWAYS_INLINE void deallocate(void* p) {
   const uint64_t position = pagemap.position(p);
   if (LOFT_UNLIKELY(position >= pagemap.thread_limit)) {
-    return deallocate_outside(p, position);
+    if (LOFT_UNLIKELY(position >= pagemap.core_limit)) return deallocate_slow(p);
+    const uint64_t word = pagemap.at_position(position).word();
+    const os::Pushed pushed = os::push_if_owner(p, word);
+    if (LOFT_LIKELY(pushed == os::Pushed::kYes)) return;
+    return pushed == os::Pushed::kNo ? deallocate_slow(p) : deallocate_foreign(p);
   }
   const Entry entry = pagemap.at_position(position);
   Thread* thread = this_thread();

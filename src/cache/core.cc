@@ -30,10 +30,17 @@ constinit Atomic<Core*> newest{nullptr};
 // os::restartable.blocks, with a block that is nobody's and on which they fail instead.
 constinit Atomic<Core*>* by_number = nullptr;
 constinit unsigned numbers = 0;
-constinit void** closed = nullptr;  // above every array, and null is there
+// Above every array. Null is there and in both neighbours, and the lower one is the limit of a
+// stack without an array, so that no sequence gets on with any of the three.
+constinit void** closed = nullptr;
 constinit bool restartable_works = false;
 
 uint64_t bit(SizeClass stack) { return uint64_t{1} << stack; }
+
+// Whether a stack is closed, and a sequence may have committed since: then `top` is a neighbour.
+bool is_closed(void** top) { return closed - 1 <= top && top <= closed + 1; }
+
+Bin without_array() { return {closed, closed - 1}; }
 
 // Under the lock. Opens the stack of a bin that was held, as the lock's holder leaves the bin.
 //
@@ -41,7 +48,7 @@ uint64_t bit(SizeClass stack) { return uint64_t{1} << stack; }
 // limit that goes with it, since a sequence reads the limit after the top. (x86-64 keeps that
 // order. Where it is not kept by itself, a sequence has to ask for it.)
 void open(Core* core, SizeClass stack) {
-  Bin bin{closed, closed};
+  Bin bin = without_array();
   if (stack == kForeign) {
     if (core->foreign != nullptr) bin = {core->foreign, core->foreign + (kForeignSlots - 1)};
   } else if (core->thread.states[stack].slots != nullptr) {
@@ -68,20 +75,33 @@ void take_over(Core* core, SizeClass stack, void** top) {
   }
 }
 
+// Under the lock. Where the stack's top was, if `found` was there until the caller closed it: known
+// at once, unless nobody came since a fence was refused.
+void** top_before(Core* core, SizeClass stack, void** found) {
+  void** const left = core->left_closed[stack];
+  core->left_closed[stack] = nullptr;
+  return left != nullptr && is_closed(found) ? left + (found - closed) : found;
+}
+
 // Under the lock, from wherever the caller is. Closes the stacks of `wanted`, with one fence for
-// all of them. False if the system refuses it: then they are as they were.
+// all of them. False if the system refuses it: then they stay closed, and nobody's, until somebody
+// holds them on the processor, or a fence is granted. (Unless the exchange was overwritten.)
 //
-// A sequence that has read the old top when we exchange it may still commit: its store then
-// overwrites ours, and everything goes on as if we had not been here. After the fence no such
-// sequence is left, so a stack that is still closed then stays closed until we open it, and its top
-// was what the exchange found. Otherwise we begin anew. Acquire: pairs with the commits of pushes,
-// which follow the stores to the array; the fence orders what came after our exchange.
+// A sequence that has read the old top when we exchange it may still commit, once. Its last
+// instruction reads the top anew and writes it, in two steps for us: where both come after our
+// exchange, `closed` has moved by an entry, and the next sequence fails. Where our exchange comes
+// between the two, it is overwritten, and everything goes on as if we had not been here. After the
+// fence no such sequence is left, so a stack that is still closed then stays closed until we open
+// it, and its top was what the exchange found, moved as `closed` has. Otherwise we begin anew.
+// Acquire: pairs with the commits of pushes, which follow the stores to the array; the fence orders
+// what came after our exchange.
 bool close_from_afar(Core* core, uint64_t wanted) {
   void** tops[kStacks];
   while (wanted != 0) {
     for (uint64_t left = wanted; left != 0; left &= left - 1) {
       const SizeClass stack = lowest_bit(left);
-      tops[stack] = __atomic_exchange_n(&core->stacks[stack].top, closed, __ATOMIC_ACQ_REL);
+      void** const found = __atomic_exchange_n(&core->stacks[stack].top, closed, __ATOMIC_ACQ_REL);
+      tops[stack] = top_before(core, stack, found);
     }
     const bool fenced = os::fence_processor(core->number);
     core->fences.add(1);
@@ -89,12 +109,11 @@ bool close_from_afar(Core* core, uint64_t wanted) {
       const SizeClass stack = lowest_bit(left);
       void*** place = &core->stacks[stack].top;
       if (LOFT_UNLIKELY(!fenced)) {
-        // Unless a sequence has overwritten it. Release: as in open.
-        void** expected = closed;
-        __atomic_compare_exchange_n(place, &expected, tops[stack], false, __ATOMIC_RELEASE,
-                                    __ATOMIC_RELAXED);
-      } else if (LOFT_LIKELY(__atomic_load_n(place, __ATOMIC_ACQUIRE) == closed)) {
-        take_over(core, stack, tops[stack]);
+        if (tops[stack] != closed) core->left_closed[stack] = tops[stack];
+      } else if (void** at = __atomic_load_n(place, __ATOMIC_ACQUIRE); LOFT_LIKELY(is_closed(at))) {
+        // Relaxed: no sequence can change it any more, and each one fails on both.
+        __atomic_store_n(place, closed, __ATOMIC_RELAXED);
+        take_over(core, stack, tops[stack] + (at - closed));
         wanted &= ~bit(stack);
       }
     }
@@ -111,7 +130,7 @@ Core* new_block() {
   core->owner = kNeverOwner;
   core->thread.set_up();
   core->thread.core = core;
-  for (Bin& stack : core->stacks) stack = {closed, closed};
+  for (Bin& stack : core->stacks) stack = without_array();
   if (!restartable_works) core->held = kAllStacks;
   return core;
 }
@@ -158,6 +177,7 @@ void for_each(Visit visit) {
 size_t empty(Core* core, Heap::Walk walk) {
   Thread* thread = &core->thread;
   close_from_afar(core, kAllStacks & ~core->held);
+  hold(core, kForeign);  // where fences are refused, this and flush_all reach what is here
   bins::flush_all(thread);
   batch_cache::send_all(thread);
   large_cache::release_all(thread);
@@ -206,6 +226,7 @@ bool start() {
   if (sequences == os::Sequences::kCrash || numbers == 0 || numbers > kMost) return false;
   restartable_works = sequences == os::Sequences::kWork;
   closed = open_nulls();
+  if (closed != nullptr) ++closed;
   auto** blocks = static_cast<void**>(metadata::allocate((numbers + 2) * sizeof(void*)));
   by_number = static_cast<Atomic<Core*>*>(metadata::allocate(numbers * sizeof(Atomic<Core*>)));
   Core* nobodys = closed == nullptr ? nullptr : new_block();
@@ -252,7 +273,7 @@ bool hold(Core* core, SizeClass stack) {
   if (LOFT_LIKELY((core->held & bit(stack)) != 0)) return true;
   void** const top = os::close_here(&core->stacks[stack].top, closed, core->number);
   if (LOFT_UNLIKELY(top == nullptr)) return close_from_afar(core, bit(stack));
-  take_over(core, stack, top);
+  take_over(core, stack, top_before(core, stack, top));
   return true;
 }
 
@@ -302,12 +323,19 @@ void empty_others() {
 
 void** top(const Core* core, SizeClass size_class) {
   void** const at = peek(core->stacks[size_class].top);
-  return at == closed ? peek(core->thread.bins[size_class].top) : at;
+  if (!is_closed(at)) return at;
+  void** const left = peek(core->left_closed[size_class]);
+  return left != nullptr ? left + (at - closed) : peek(core->thread.bins[size_class].top);
 }
 
 void count_foreign(const Core* core, unsigned long* objects) {
   void** const slots = peek(core->foreign);
-  void** const at = peek(core->stacks[kForeign].top);
+  void** at = peek(core->stacks[kForeign].top);
+  if (is_closed(at)) {
+    void** const left = peek(core->left_closed[kForeign]);
+    if (left == nullptr) return;
+    at = left + (at - closed);
+  }
   if (slots == nullptr || at < slots || at >= slots + kForeignSlots) return;
   for (void** slot = slots + 1; slot <= at; ++slot) {
     void* const p = peek(*slot);

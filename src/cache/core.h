@@ -46,6 +46,9 @@ struct alignas(64) Core {
 
   os::Lock lock;
   uint64_t held = 0;  // a bit for each stack that the lock's holder has closed, or nobody opened
+  // Where the tops were of stacks that were closed when the system refused a fence, as a sequence
+  // may just have been committing. Means something while the stack is closed. Under the lock.
+  void** left_closed[kStacks]{};
   void** foreign = nullptr;    // the array of the last stack; slot 0 is null
   unsigned foreign_frees = 0;  // before that stack had an array; each was checked
   uint32_t looks = 0;          // in a row at which nothing had moved

@@ -180,19 +180,12 @@ LOFT_COLD void* refuse(size_t bytes) {
 }
 
 void* allocate_from_empty(size_t size) {
-  if (LOFT_UNLIKELY(size == 0)) {
-    if (core::in_use()) return allocate_beyond_table(1);
-    size = 1;
-  }
+  if (LOFT_UNLIKELY(size == 0)) return pop_or_refill(request_of(1));
   return allocate_class(request_of(size));
 }
 
 // A size that the table has comes here only where processors have the caches.
 void* allocate_beyond_table(size_t size) {
-  if (size <= kTableMax) {
-    void* object = os::pop_by_table<core::kTable>(size);
-    return LOFT_LIKELY(object != nullptr) ? object : allocate_class(request_of(size));
-  }
   if (LOFT_LIKELY(size <= kSmallMax)) return pop_or_refill(request_of(size));
   return allocate_large(size, kGranule, false);
 }
@@ -240,17 +233,11 @@ void deallocate_unbatched(void* p) {
   deallocate_slow(p);
 }
 
-// Where processors have the caches, each free. Otherwise what is foreign, misaligned or null.
-void deallocate_outside(void* p, uint64_t position) {
-  if (LOFT_LIKELY(position < pagemap.core_limit)) {
-    const os::Pushed pushed = os::push_if_owner(p, pagemap.at_position(position).word());
-    if (LOFT_LIKELY(pushed == os::Pushed::kYes)) return;
-    if (pushed == os::Pushed::kNotTheOwner && pagemap.at_position(position).is_slab() &&
-        LOFT_LIKELY(os::push(p, core::kForeignStack))) {
-      return;
-    }
+// Where processors have the caches: not an object of the processor's heap.
+void deallocate_foreign(void* p) {
+  if (!pagemap.of(p).is_slab() || LOFT_UNLIKELY(!os::push(p, core::kForeignStack))) {
+    deallocate_slow(p);
   }
-  deallocate_slow(p);
 }
 
 // The system floor keeps errno, so what is called here does.

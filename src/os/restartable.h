@@ -2,7 +2,8 @@
 // an atomic instruction. The system runs a sequence from its first instruction to its last, the
 // commit, or sends the thread to an abort address instead: whenever the thread was preempted, went
 // to another processor or got a signal in between. So at most one thread at a time is inside a
-// sequence on a processor, and what a sequence reads before its commit is still true at the commit.
+// sequence on a processor, and what a sequence reads before its commit is still true at the commit,
+// but for a stack that somebody takes from afar, below.
 //
 // The C library has registered each thread with the system (the words at `restartable.area` from
 // the thread pointer); registering twice is not possible, so nothing is done without it. Another
@@ -11,9 +12,11 @@
 //
 // A stack is two words in a processor's block: `top` points to the last entry and `limit` to the
 // highest place that may be filled. The place below the first entry is null. All that others can
-// see change is `top`, by the commit. Who is not on the processor takes a stack by putting
+// see change is `top`, by the commit: one instruction that adds to it in memory or subtracts. (One
+// instruction less than to store the new top.) Who is not on the processor takes a stack by putting
 // `closed`, which every sequence fails on, into its top, and by fence_processor(): after it no
-// sequence that saw the old top can commit any more.
+// sequence that saw the old top can commit any more. One that did so before may have moved `closed`
+// by an entry: every sequence fails on the neighbours of `closed`, too.
 //
 // Here is the assembler, for each architecture that has one; elsewhere kRestartable is false.
 #pragma once
@@ -65,20 +68,21 @@ enum class Pushed { kYes, kNo, kNotTheOwner };
 
 // The sequence's descriptor, and where it goes when it is aborted: the four bytes before it are
 // what the C library told the system to look for there. Then names the sequence to the system;
-// the label 1 follows the naming store at once, so that there is no moment between the two.
-#define LOFT_SEQUENCE_BEGIN                        \
-  ".pushsection .data.rel.ro.loft_rseq,\"aw\"\n"   \
-  ".balign 32\n"                                   \
-  "3: .long 0, 0\n"                                \
-  ".quad 1f, 2f - 1f, 4f\n"                        \
-  ".popsection\n"                                  \
-  ".pushsection .text.unlikely.loft_rseq,\"ax\"\n" \
-  ".byte 0x0f, 0xb9, 0x3d\n"                       \
-  ".long 0x53053053\n"                             \
-  "4: jmp %l[failed]\n"                            \
-  ".popsection\n"                                  \
-  "leaq 3b(%%rip), %[scratch]\n"                   \
-  "movq %[scratch], %%fs:8(%[area])\n"             \
+// the label 1 follows the naming store at once, so that there is no moment between the two. The
+// question marks: what belongs to an inline function that the linker drops goes with it.
+#define LOFT_SEQUENCE_BEGIN                         \
+  ".pushsection .data.rel.ro.loft_rseq,\"aw?\"\n"   \
+  ".balign 32\n"                                    \
+  "3: .long 0, 0\n"                                 \
+  ".quad 1f, 2f - 1f, 4f\n"                         \
+  ".popsection\n"                                   \
+  ".pushsection .text.unlikely.loft_rseq,\"ax?\"\n" \
+  ".byte 0x0f, 0xb9, 0x3d\n"                        \
+  ".long 0x53053053\n"                              \
+  "4: jmp %l[failed]\n"                             \
+  ".popsection\n"                                   \
+  "leaq 3b(%%rip), %[scratch]\n"                    \
+  "movq %[scratch], %%fs:8(%[area])\n"              \
   "1:\n"
 #define LOFT_SEQUENCE_END "2:\n"
 
@@ -92,8 +96,7 @@ enum class Pushed { kYes, kNo, kNotTheOwner };
   "movq (%[top]), %[object]\n"           \
   "testq %[object], %[object]\n"         \
   "jz %l[failed]\n"                      \
-  "subq $8, %[top]\n"                    \
-  "movq %[top], (%[scratch],%[stack])\n"
+  "subq $8, (%[scratch],%[stack])\n"
 
 // The entry goes above the top first: nobody looks there. Should the sequence be aborted after that
 // store, it was made while the stack was ours, and the next push makes it again.
@@ -102,8 +105,7 @@ enum class Pushed { kYes, kNo, kNotTheOwner };
   "cmpq 8(%[scratch],%[stack]), %[top]\n" \
   "jae %l[failed]\n"                      \
   "movq %[object], 8(%[top])\n"           \
-  "addq $8, %[top]\n"                     \
-  "movq %[top], (%[scratch],%[stack])\n"
+  "addq $8, (%[scratch],%[stack])\n"
 
 // Pops from the stack at the offset that the block's table at kTable has for `index`. nullptr if it
 // is empty or closed, or the sequence was aborted.

@@ -2,9 +2,13 @@
 // processor or interrupted by a signal between any two instructions of malloc and free, and that
 // others on the same processor then go on with what it was at.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -12,8 +16,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <mutex>
 
+#include "cache/thread.h"
 #include "os/os.h"
 #include "os/restartable.h"
 #include "storm/support.h"
@@ -189,6 +195,40 @@ TEST_F(CoreStorm, Signals) {
   expect_home();
 }
 
+// A stack that is closed, with and without an array, and where a sequence that had read the top
+// before has moved the mark.
+TEST_F(CoreStorm, NoSequenceGetsOnWithAClosedStack) {
+  namespace os = loft::os;
+  if (!os::kRestartable || os::find_restartable() != os::Sequences::kWork) {
+    GTEST_SKIP() << "the system has no such sequences";
+  }
+  // Not writable, as what it stands for.
+  void* const page = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  void** const closed = static_cast<void**>(page) + 1;
+  void* array[8] = {};
+  struct Block {
+    void* other[2];
+    loft::Bin stack;
+  } block = {};
+  const auto numbers = static_cast<size_t>(sysconf(_SC_NPROCESSORS_CONF)) + 2;
+  std::vector<void*> blocks(std::max<size_t>(numbers, 4096), &block);
+  void** const blocks_before = os::restartable.blocks;
+  for (void** limit : {closed - 1, array + 7 < closed ? array + 7 : closed - 1}) {
+    for (void** top : {closed - 1, closed, closed + 1}) {
+      block.stack = {top, limit};
+      os::restartable.blocks = blocks.data() + 2;
+      void* popped = os::pop(offsetof(Block, stack));
+      const bool pushed = os::push(array, offsetof(Block, stack));
+      os::restartable.blocks = blocks_before;
+      EXPECT_EQ(popped, nullptr) << top - closed;
+      EXPECT_FALSE(pushed) << top - closed;
+      EXPECT_EQ(block.stack.top, top);
+    }
+  }
+  munmap(page, 4096);
+}
+
 // Others empty the caches of all processors while these work.
 TEST_F(CoreStorm, PurgedMeanwhile) {
   {
@@ -203,6 +243,33 @@ TEST_F(CoreStorm, PurgedMeanwhile) {
   if (loft::os::kRestartable && loft::os::find_restartable() == loft::os::Sequences::kWork) {
     EXPECT_GT(stats().core_fences, 0u);
   }
+  expect_home();
+}
+
+// One thread does nothing but malloc and free, so that it is mostly within a sequence when somebody
+// on another processor closes the stack.
+TEST_F(CoreStorm, PurgedFromAfar) {
+  const std::vector<int> all = processors();
+  if (all.size() < 2) GTEST_SKIP() << "one processor";
+  const Affinity affinity;
+  std::atomic<bool> running{true};
+  std::thread worker([&] {
+    move_to(0, all[1]);
+    void* ring[8] = {};
+    unsigned bad = 0;
+    uint64_t i = 0;
+    for (; i < scaled(6'000'000); ++i) {
+      void*& p = ring[i % std::size(ring)];
+      if (p != nullptr) bad += check_and_free(p, i - std::size(ring), 64);
+      p = make(i, 64);
+    }
+    for (void* p : ring) bad += check_and_free(p, id_of(p), 64);
+    EXPECT_EQ(bad, 0u);
+    running = false;
+  });
+  move_to(0, all[0]);
+  while (running) loft_purge(nullptr);
+  worker.join();
   expect_home();
 }
 
@@ -231,6 +298,58 @@ TEST_F(CoreStorm, ForkAtAnyMoment) {
       EXPECT_EQ(status, 0);
     }
   }
+  expect_home();
+}
+
+// As a program does that allows itself fewer system calls from some moment on.
+bool refuse_fences() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  sock_fprog program = {std::size(code), code};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+}
+
+// Then what one processor has in its cache stays out of the others' reach; nothing is lost.
+TEST_F(CoreStorm, FencesAreRefusedMeanwhile) {
+  const std::vector<int> all = processors();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(100);
+    {
+      Workers workers(4, scaled(300'000));
+      for (int purge = 0; purge < 3; ++purge) loft_purge(nullptr);
+      if (!refuse_fences()) _exit(43);
+      while (workers.running()) loft_purge(nullptr);
+    }
+    for (const int cpu : all) {
+      move_to(0, cpu);
+      // Whoever holds a stack there opens what the refused fences left closed.
+      for (uint64_t i = 0; i < std::size(kMixed); ++i) {
+        if (check_and_free(make(i, mixed(i)), i, mixed(i)) != 0) _exit(1);
+      }
+    }
+    // More than once, since what one sends may belong to a processor that was looked at before, and
+    // as a thread that is put aside just now holds nothing without a fence.
+    for (int round = 0; round < 4; ++round) {
+      for (const int cpu : all) {
+        move_to(0, cpu);
+        loft_purge(nullptr);
+      }
+    }
+    const loft_stats_t s = stats();
+    _exit(s.cached_bytes == 0 && s.live_objects == 0 ? 42 : 2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 43) GTEST_SKIP() << "the system has no filter for its calls";
+  EXPECT_EQ(WEXITSTATUS(status), 42);
   expect_home();
 }
 
