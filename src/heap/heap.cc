@@ -247,7 +247,9 @@ void Heap::tick() {
     Slab* slab = available.lists[static_cast<unsigned>(Fullness::kSparser)].front();
     if (slab != nullptr && slab->empty()) release(slab);
   }
-  if (last_tick_ - last_trim_ >= span::kDecayTicks) trim_spares(spare_count_ - spares_unused_);
+  const bool plenty = spares_unused_ > span::kPlenty * granules_;
+  const unsigned wait = plenty ? span::kDecayTicksOfPlenty : span::kDecayTicks;
+  if (last_tick_ - last_trim_ >= wait) trim_spares(spare_count_ - spares_unused_);
 }
 
 void Heap::trim_spares(unsigned keep) {

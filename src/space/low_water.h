@@ -20,7 +20,10 @@ class LowWater {
     since_tick_ -= least(since_tick_, bytes);
   }
 
-  // Another tick is over. Returns what nobody needed.
+  // What nobody needed in the tick that is about to be over.
+  size_t in_this_tick() const { return since_tick_; }
+
+  // Another tick is over. Returns what nobody needed in any of the last ones.
   size_t tick(size_t now) {
     in_tick_[next_] = since_tick_;
     next_ = (next_ + 1) % kTicks;
