@@ -27,7 +27,7 @@ void open(Thread* thread, size_t place, Entry entry) {
   batch.start_limit = start_limit_for(shape);
   const size_t fitting = get(options.batch_bytes) / shape.size;
   batch.capacity = batch.room = clamp<uint32_t>(static_cast<uint32_t>(fitting), 1, shape.objects);
-  batch.owner = slab->owner;
+  batch.owner = entry.owner();
   thread->batch_classes[place] = slab->size_class;
   thread->batch_keys[place] = entry.index();
   thread->open_batches = static_cast<BatchPlaces>(thread->open_batches | 1u << place);

@@ -110,8 +110,8 @@ bool grow(Thread* thread, SizeClass size_class) {
   return true;
 }
 
-// Gives objects back: its own heap's to their slabs, others' (which came by turnaround) by
-// give_foreign(object, entry). Under the heap's lock.
+// Gives objects back: its own heap's to their slabs, others' (which came by turnaround, or whose
+// slab has changed hands) by give_foreign(object, entry). Under the heap's lock.
 template <class Give>
 void give_back(Heap* heap, SizeClass size_class, void** objects, void** end, Give&& give_foreign) {
   for (;;) {
@@ -231,7 +231,8 @@ void check_push(Heap* heap, const Bin& bin, const BinState& state, void* p) {
   if (object == Slab::kNoObject) {
     slab::report_misuse("free of an interior pointer", p, slab);
   }
-  bool twice = (slab->bits[object / 64] >> object % 64 & 1) != 0;
+  // Of a slab that was taken over just now, another lock guards the bits.
+  bool twice = entry.owner() == heap->id() && (slab->bits[object / 64] >> object % 64 & 1) != 0;
   for (unsigned i = count(bin, state); i != 0; --i) twice = twice || state.slots[i] == p;
   if (twice) slab::report_misuse("double free of", p, slab);
 }

@@ -340,7 +340,7 @@ void count_foreign(const Core* core, unsigned long* objects) {
   for (void** slot = slots + 1; slot <= at; ++slot) {
     void* const p = peek(*slot);
     if (!pagemap.contains(p)) continue;
-    const Entry entry = pagemap.of(p).shared_load();
+    const Entry entry = pagemap.of(p);
     if (entry.is_slab()) ++objects[class_of_bin(entry.bin())];
   }
 }

@@ -38,12 +38,12 @@ size_t let_go(Thread* thread) {
   return given_back;
 }
 
-// The same for the heaps that nobody owns; for those of other threads, takes in what was freed for
-// them, and lets go of their spare slabs.
-size_t let_go_others() {
+// A visit to all heaps. *passed_on: of messages, from one to another.
+size_t visit_others(unsigned long* passed_on) {
   size_t given_back = 0;
   for (unsigned id = 1; id <= registry::count(); ++id) {
     Heap* heap = registry::at(id);
+    const unsigned long before = heap->counters().forwards.get();
     const bool rooms = heap == lifecycle::room_heap();
     if (heap->parked() || rooms) {
       // Waits: the keeper may be at it, and lets go within a step of whoever sleeps on the lock.
@@ -54,8 +54,30 @@ size_t let_go_others() {
       heap->trim_spares(0);
       heap->lock().unlock();
     }
+    *passed_on += heap->counters().forwards.get() - before;
   }
-  return given_back + UserHeap::give_back_all();
+  return given_back;
+}
+
+// The same for the heaps that nobody owns; for those of other threads, takes in what was freed for
+// them, and lets go of their spare slabs.
+size_t let_go_others() {
+  size_t given_back = UserHeap::give_back_all();
+  // What one passes on may be for another that was visited before it; and where its slab has
+  // changed hands, its way begins anew.
+  for (unsigned round = 0; round < 2 * kMaxHops; ++round) {
+    unsigned long passed_on = 0;
+    given_back += visit_others(&passed_on);
+    if (passed_on == 0) break;
+  }
+  return given_back;
+}
+
+// What came home to the thread's own heap meanwhile.
+size_t rest_own_heap(Thread* thread) {
+  if (thread->heap == nullptr) return 0;
+  const os::Guard guard(thread->heap->lock());
+  return thread->heap->rest(nullptr, Heap::Walk::kNow);
 }
 
 // What nobody uses may be in the way of what the thread wants.
@@ -63,6 +85,7 @@ void let_go_of_all(Thread* thread) {
   let_go(thread);
   if (core::in_use()) core::empty_others();
   let_go_others();
+  rest_own_heap(thread);
 }
 
 Request request_of(size_t size) { return {class_of(size), static_cast<uint32_t>(size)}; }
@@ -184,7 +207,6 @@ void* allocate_from_empty(size_t size) {
   return allocate_class(request_of(size));
 }
 
-// A size that the table has comes here only where processors have the caches.
 void* allocate_beyond_table(size_t size) {
   if (LOFT_LIKELY(size <= kSmallMax)) return pop_or_refill(request_of(size));
   return allocate_large(size, kGranule, false);
@@ -288,11 +310,14 @@ size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
 size_t trim(size_t pad) {
   size_t given_back = core::in_use() ? core::empty_all() : 0;
   const lifecycle::SlowPath slow;
-  if (Thread* thread = slow.thread(); thread != nullptr) {
+  Thread* thread = slow.thread();
+  if (thread != nullptr) {
     given_back += let_go(thread);
     batch_cache::send_all(thread);
   }
-  return given_back + let_go_others() + span::purge(pad);
+  given_back += let_go_others();
+  if (thread != nullptr) given_back += rest_own_heap(thread);
+  return given_back + span::purge(pad);
 }
 
 }  // namespace loft

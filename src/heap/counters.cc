@@ -29,29 +29,26 @@ void Heap::check() const {
 // Against the bitmaps of all slabs that the heap has. Full ones are in no list: the pagemap knows
 // them.
 void Heap::check_counters() const {
-  struct {
-    unsigned long out, charged, slabs;
-  } found[kSizeClasses] = {};
+  size_t allocated = 0;
+  size_t charged = 0;
+  size_t slabs = 0;
   const uintptr_t end = pagemap.base + span::used_bytes();
   for (uintptr_t at = pagemap.base; at < end; at += kGranule) {
-    const Entry entry = pagemap.of(reinterpret_cast<const void*>(at)).shared_load();
+    const Entry entry = pagemap.of(reinterpret_cast<const void*>(at));
     if (entry.owner() != id_ || slab::at(entry)->base != at) continue;
     const Slab* slab = slab::at(entry);
-    auto& of_class = found[slab->size_class];
-    of_class.out += slab->shape().objects - slab->free;
-    of_class.charged += slab->charged_pages();
-    of_class.slabs += slab->list == Fullness::kSpare ? 0 : 1;
+    const Geometry& shape = slab->shape();
+    allocated += (shape.objects - slab->free) * size_t{shape.size};
+    charged += slab->charged_pages();
+    slabs += slab->list == Fullness::kSpare ? 0 : size_t{shape.granules} << kGranuleLog;
   }
-  for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    const ClassCounters& counters = counters_.classes[c];
-    LOFT_CHECK(counters.out() == found[c].out);
-    LOFT_CHECK(counters.charged.get() == found[c].charged);
-    LOFT_CHECK(counters.slabs() == found[c].slabs);
-  }
+  LOFT_CHECK(counters_.allocated_bytes() == allocated);
+  LOFT_CHECK(counters_.charged_pages() == charged);
+  LOFT_CHECK(counters_.slab_bytes() == slabs);
 }
 
 size_t HeapCounters::slab_bytes() const {
-  size_t sum = 0;
+  size_t sum = adopted.slab_bytes.get();
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     sum += classes[c].slabs() * size_t{geometry(c).granules} << kGranuleLog;
   }
@@ -59,8 +56,14 @@ size_t HeapCounters::slab_bytes() const {
 }
 
 size_t HeapCounters::allocated_bytes() const {
-  size_t sum = 0;
+  size_t sum = adopted.allocated_bytes.get();
   for (SizeClass c = 0; c < kSizeClasses; ++c) sum += classes[c].out() * geometry(c).size;
+  return sum;
+}
+
+size_t HeapCounters::charged_pages() const {
+  size_t sum = adopted.charged_pages.get();
+  for (const ClassCounters& counters : classes) sum += counters.charged.get();
   return sum;
 }
 

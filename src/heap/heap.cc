@@ -1,6 +1,7 @@
 #include "heap/heap.h"
 
 #include "base/options.h"
+#include "base/peek.h"
 #include "heap/registry.h"
 #include "message/outbox.h"
 #include "message/pack.h"
@@ -40,17 +41,18 @@ bool is_in_a_slab(const Message* message) {
   return position < pagemap.limit && pagemap.at_position(position).is_slab();
 }
 
-// The slab that a record names, if heap `owner` has it and it has the word; otherwise nullptr.
-Slab* slab_of(const Record& record, HeapId owner) {
-  if (!metadata::contains(record.slab)) return nullptr;
-  auto* slab = metadata::at_index<Slab>(record.slab);
+// The entry of the slab that a record names, if there is one and it has the word; otherwise one
+// that is no slab's.
+Entry slab_of(const Record& record) {
+  if (!metadata::contains(record.slab)) return Entry{};
+  const auto* slab = metadata::at_index<Slab>(record.slab);
   const void* base = reinterpret_cast<const void*>(slab->base);
-  if (!pagemap.contains(base)) return nullptr;
+  if (!pagemap.contains(base)) return Entry{};
   const Entry entry = pagemap.of(base);
-  const bool valid = entry.owner() == owner && entry.index() == record.slab &&
+  const bool valid = entry.is_slab() && entry.index() == record.slab &&
                      record.word < slab->shape().words && record.freed != 0 &&
                      !beyond_last_object(slab->shape(), record.word, record.freed);
-  return valid ? slab : nullptr;
+  return valid ? entry : Entry{};
 }
 
 }  // namespace
@@ -111,7 +113,7 @@ void* Heap::take_zero(SizeClass size_class) {
   return nullptr;
 }
 
-// Looks for messages that the bounded drain left behind, then for those of heaps whose threads are
+// Looks for messages that the bounded drain left behind, then for what heaps have whose threads are
 // gone or do not run, then takes new memory.
 unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned wanted) {
   if (inbox_.maybe_pending()) {
@@ -123,6 +125,13 @@ unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned want
 }
 
 bool Heap::list_new(SizeClass size_class) {
+  // (Before a spare slab is taken, too, linux-scalability with two threads took 1.06 times as long:
+  // those who look around share a cursor.)
+  if (geometry(size_class).granules != 1 || spare_count_ == 0) {
+    const registry::Help help = registry::help(*this, size_class);
+    counters_.helped.add(help.drained);
+    if (help.slab) return true;
+  }
   Slab* slab = create(size_class);
   if (slab == nullptr) return false;
   counters_.classes[size_class].slabs_created.add(1);
@@ -178,8 +187,7 @@ void Heap::release(Slab* slab) {
 }
 
 // For a processor's heap, Hoard's emptiness threshold, K and f, for slabs that are wholly empty:
-// those beyond it go to the free spans, where any heap gets them for any class. (A slab that still
-// has objects stays: its owner's name is in the pagemap and in messages on their way.)
+// those beyond it go to the free spans, where any heap gets them for any class.
 unsigned Heap::most_spares() const {
   constexpr unsigned kCoreSpares = 4;
   constexpr unsigned kCoreShare = 4;
@@ -215,11 +223,7 @@ Slab* Heap::take_spare(SizeClass size_class) {
   return recut;
 }
 
-// On new memory, for which heaps whose threads are gone or do not run are drained first. (Before a
-// spare slab is taken, too, linux-scalability with two threads took 1.06 times as long: those who
-// look around share a cursor.)
 Slab* Heap::create_fresh(SizeClass size_class) {
-  counters_.helped.add(registry::drain_others());
   Slab* slab = slab::create(size_class, id_);
   if (slab != nullptr) counters_.classes[size_class].charged.add(slab->charged_pages());
   return slab;
@@ -336,14 +340,32 @@ void Heap::receive_bitmap(Message* message, Tag tag, Slab* slab, Received& recei
   settle(slab);
 }
 
+// What a record says, as a message of its own: for the heap that has taken the slab over since it
+// was sent.
+Message* message_of(const Record& record, const Slab& slab) {
+  const size_t object = size_t{record.word} * 64 + highest_bit(record.freed);
+  auto* message = reinterpret_cast<Message*>(slab.base + object * slab.shape().size);
+  message->words()[0] = record.freed;
+  message->link.store(end_link(bitmap_tag(record.word, 1)), memory_order_relaxed);
+  return message;
+}
+
 // From the last record to the first: the carrier's own slab is named by the first ones, so that it
 // is not let go, and the carrier with it, before all others have been read.
-void Heap::receive_records(Message* message, unsigned count, Received& received) {
+void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarder,
+                           Received& received) {
   if (LOFT_UNLIKELY(count - 1 >= kMaxRecords)) report_lost(message);
   while (count-- != 0) {
     const Record record = message->records()[count];
-    Slab* slab = slab_of(record, id_);
-    if (LOFT_UNLIKELY(slab == nullptr)) report_lost(message);
+    const Entry entry = slab_of(record);
+    if (LOFT_UNLIKELY(!entry.is_slab())) report_lost(message);
+    Slab* slab = slab::at(entry);
+    if (LOFT_UNLIKELY(entry.owner() != id_)) {
+      // Only if it or the carrier's slab was another's when the message was written.
+      if (!peek(slab->moved) && !slab::at(pagemap.of(message))->moved) report_lost(message);
+      forwarder.add(entry.owner(), message_of(record, *slab));
+      continue;
+    }
     const unsigned objects = count_bits(record.freed);
     slab->put_word(record.word, record.freed, objects);
     counters_.classes[slab->size_class].received.add(objects);
@@ -370,7 +392,7 @@ bool Heap::drain(size_t budget, size_t record_charge) {
     ++received.messages;
     if (has_records(tag)) {
       least_charge = most(least_charge, record_count_in(tag) * record_charge);
-      receive_records(message, record_count_in(tag), received);
+      receive_records(message, record_count_in(tag), forwarder, received);
     } else {
       receive_bitmap(message, tag, slab::at(entry), received);
     }

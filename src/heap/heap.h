@@ -1,7 +1,8 @@
 // A heap: an owner of slabs and the inbox through which its objects come home. Its slow paths run
 // under its own lock, which is uncontended while one thread owns the heap, and which lets anybody
 // else drain it when that thread is gone. Heaps are never destroyed: a thread that ends parks its
-// heap and the next thread adopts it, so that a message or a slab never has to change owner.
+// heap, and the next thread adopts it. A message that arrives at a heap which is not its objects'
+// owner is passed on.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include "base/size_class.h"
 #include "message/directory.h"
 #include "message/inbox.h"
+#include "message/outbox.h"
 #include "os/lock.h"
 #include "slab/counters.h"
 #include "slab/holes.h"
@@ -28,12 +30,22 @@ struct HeapCounters {
   Counter messages_received;
   Counter forwards;
   Counter posts;
+  Counter slabs_taken_over;
   Counter hole_bytes;   // given back so far
   Counter spare_bytes;  // of spare slabs, now
 
-  // Over all classes.
+  // What slabs had when they were taken over from other heaps, less what those had that others took
+  // (modulo 2^64). The counters of a class do not move with a slab: so their sums over all heaps do
+  // not change with it.
+  struct Adopted {
+    Counter slab_bytes, allocated_bytes, charged_pages;
+  };
+  Adopted adopted;
+
+  // Over all classes, of the heap's own slabs. Under its lock.
   size_t slab_bytes() const;       // held now
   size_t allocated_bytes() const;  // of these, in objects that are not free in their slab
+  size_t charged_pages() const;
   unsigned long objects_received() const;
 };
 
@@ -51,11 +63,17 @@ class alignas(64) Heap {
   void set_parked(bool parked) { parked_.store(parked, memory_order_relaxed); }
   bool parked() const { return parked_.load(memory_order_relaxed); }
 
-  // Whether the heap served no refill since somebody last asked. Relaxed: a hint, of which a wrong
-  // answer costs a drain in the wrong place.
-  bool idle_since_last_look() {
+  // For how many nanoseconds the heap has served no refill, as far as those know who look; 0 if it
+  // served one since the last look. A hint, of which a wrong answer costs a drain or a slab in the
+  // wrong place. Release and acquire: the time goes with the number.
+  uint64_t idle_ns(uint64_t now) {
     const unsigned long refills = counters_.refills.get();
-    return seen_refills_.exchange(refills, memory_order_relaxed) == refills;
+    if (seen_refills_.load(memory_order_acquire) == refills) {
+      return now - least(seen_at_.load(memory_order_relaxed), now);
+    }
+    seen_at_.store(now, memory_order_relaxed);
+    seen_refills_.store(refills, memory_order_release);
+    return 0;
   }
 
   // --- All below: under the lock. ---
@@ -101,6 +119,10 @@ class alignas(64) Heap {
   enum class Walk : uint8_t { kNow, kNowAndThen };
   size_t rest(const os::Lock* awaited, Walk walk);
 
+  // Makes one of `other`'s slabs of a class its own, of which half is free and resident. False if
+  // it has none. Under the locks of both. heap/take_over.cc
+  bool take_over(Heap& other, SizeClass size_class);
+
   // Gives spare slabs back, but for `keep` of them.
   void trim_spares(unsigned keep);
 
@@ -118,7 +140,7 @@ class alignas(64) Heap {
   };
   bool drain(size_t budget, size_t record_charge);  // what each record costs at least
   void receive_bitmap(Message* message, Tag tag, Slab* slab, Received& received);
-  void receive_records(Message* message, unsigned count, Received& received);
+  void receive_records(Message* message, unsigned count, Forwarder& forwarder, Received& received);
   void settle(Slab* slab);
   void relist(Slab* slab);
   bool take_in(const os::Lock* awaited);
@@ -140,7 +162,8 @@ class alignas(64) Heap {
   HeapId id_;
   Atomic<bool> parked_{false};
   Atomic<unsigned long> seen_refills_{0};
-  Atomic<bool> rested_{false};  // relaxed: a hint for those who look for something to do
+  Atomic<uint64_t> seen_at_{0};  // the time of the last look that found another number
+  Atomic<bool> rested_{false};   // relaxed: a hint for those who look for something to do
   bool walked_ = false;
   uint32_t last_walk_ = 0;  // in ticks of span
 

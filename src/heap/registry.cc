@@ -3,6 +3,7 @@
 #include <new>
 
 #include "os/lock.h"
+#include "os/os.h"
 #include "space/metadata.h"
 
 namespace loft::registry {
@@ -11,6 +12,9 @@ namespace {
 
 constexpr unsigned kOthersLooks = 4;            // heaps that one refill looks at
 constexpr size_t kOthersBytes = 16 * kGranule;  // and bytes it takes in for each, twice
+// What somebody does not use for so long others may have. Less, and threads that run take each
+// other's slabs; more, and those that wait for their turn keep theirs.
+constexpr uint64_t kIdleNs = 1'000'000;
 
 constinit os::Lock lock;
 constinit Atomic<Heap*> heaps[kMaxHeaps];
@@ -52,23 +56,33 @@ void park(Heap* heap) {
   parked = heap;
 }
 
-unsigned drain_others() {
-  unsigned drained = 0;
+Help help(Heap& heap, SizeClass size_class) {
+  Help got{0, false};
   const unsigned existing = count();
-  if (existing < 2) return drained;
-  for (unsigned looks = 0; looks < kOthersLooks; ++looks) {
+  if (existing < 2) return got;
+  const uint64_t now = os::now_ns();
+  for (unsigned looks = 0; looks < kOthersLooks && !got.slab; ++looks) {
     // A shared cursor: callers spread over the heaps. Relaxed: any distribution will do.
-    Heap* heap = at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
-    if (!heap->inbox().maybe_pending() || !heap->idle_since_last_look()) continue;
-    if (!heap->lock().try_lock()) continue;
-    heap->drain(kOthersBytes);
-    heap->inbox().complete();
-    heap->drain(kOthersBytes);
-    heap->trim_spares(0);
-    heap->lock().unlock();
-    ++drained;
+    Heap* other = at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
+    const uint64_t idle = other->idle_ns(now);
+    if (idle == 0) continue;
+    // A thread that sleeps has objects there that it writes to when it wakes: not into lines that
+    // others write, too.
+    const bool sleeps = idle >= kIdleNs && fills_cache_lines(size_class);
+    const bool pending = other->inbox().maybe_pending();
+    if (!sleeps && !pending && !other->parked()) continue;
+    if (!other->lock().try_lock()) continue;
+    if (pending) {
+      other->drain(kOthersBytes);
+      other->inbox().complete();
+      other->drain(kOthersBytes);
+      other->trim_spares(0);
+      ++got.drained;
+    }
+    got.slab = (sleeps || other->parked()) && heap.take_over(*other, size_class);
+    other->lock().unlock();
   }
-  return drained;
+  return got;
 }
 
 bool rest_parked() {

@@ -12,10 +12,14 @@ Heap* adopt();
 // The caller no longer uses the heap; it holds no lock of it.
 void park(Heap* heap);
 
-// Takes in the messages of a few heaps that nobody owns, or whose threads do not come to it, so
-// that the slabs they free can be used again. Called under another heap's lock; never waits for
-// one. Returns how many it drained.
-unsigned drain_others();
+// For a heap, whose lock is held, that needs memory: looks at a few heaps that nobody owns, or
+// whose threads do not come to it. Takes in their messages, so that the slabs they free can be used
+// again, and takes a slab over for `heap` that has room for the class. Never waits for a lock.
+struct Help {
+  unsigned drained;  // heaps
+  bool slab;         // whether `heap` has one more
+};
+Help help(Heap& heap, SizeClass size_class);
 
 // Lets heaps that nobody owns rest (Heap::rest). True if all of them have come to rest.
 bool rest_parked();

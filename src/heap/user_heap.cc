@@ -166,7 +166,7 @@ ObjectAt UserHeap::object_starting_at(const char* call, const Extent* extent, co
 Extent* UserHeap::extent_of(const void* p) const {
   if (region_ != nullptr) return region_->covers(p) ? region_ : nullptr;
   if (!pagemap.contains(p)) return nullptr;
-  const Entry entry = pagemap.of(p).shared_load();
+  const Entry entry = pagemap.of(p);
   if (entry.bin() != kExtent) return nullptr;
   Extent* extent = Shard::extent_at(entry);
   const Shard* owner = __atomic_load_n(&extent->owner, __ATOMIC_RELAXED);

@@ -17,7 +17,7 @@ inline constexpr unsigned kMaxHeaps = kNeverOwner;  // ids 1 .. kMaxHeaps - 1
 extern LOFT_HIDDEN Atomic<Inbox*> directory[kMaxHeaps];
 
 // Owner of the slab that a carrier lies in.
-inline HeapId destination(const Message* message) { return pagemap.of(message).owner(); }
+inline HeapId destination(const Message* message) { return pagemap.acquire(message).owner(); }
 
 // Posts a chain to the owner of its first message. One exchange.
 void deliver(Chain chain);

@@ -3,7 +3,8 @@
 // A thread keeps one bucket for each value of the lowest kRadixBits bits of a heap id and sends a
 // whole bucket to the owner of its first message. Whatever is not that heap's own, it forwards: by
 // the next kRadixBits bits. Each hop settles kRadixBits more bits of the id, so a message travels
-// at most ceil(16 / kRadixBits) = 3 hops, and a sender needs 64 buckets for 65 534 heaps.
+// at most ceil(16 / kRadixBits) = 3 hops, and a sender needs 64 buckets for 65 534 heaps. (But for
+// the messages of a slab that changes hands meanwhile, which begin anew.)
 #pragma once
 
 #include <cstddef>

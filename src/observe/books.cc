@@ -18,11 +18,20 @@ namespace loft {
 
 namespace {
 
+// What came back is read of all heaps before what went out is of any: a slab may go from one heap
+// to another meanwhile with what was counted at the first, and no difference is to come out below
+// zero.
+void add_what_came_back(Books& books, const Heap& heap) {
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    const ClassCounters& counters = heap.counters().classes[c];
+    ClassBooks& sum = books.classes[c];
+    sum.put += counters.put.get();
+    sum.received += counters.received.get();
+    sum.slabs_released += counters.slabs_released.get();
+  }
+}
+
 void add_class(ClassBooks& sum, const ClassCounters& counters, size_t page) {
-  // What came back is read before what went out: a sum does not come out below zero.
-  sum.put += counters.put.get();
-  sum.received += counters.received.get();
-  sum.slabs_released += counters.slabs_released.get();
   sum.slabs_created += counters.slabs_created.get();
   sum.refills += counters.refills.get();
   sum.taken += counters.taken.get();
@@ -44,6 +53,7 @@ void add_heap(Books& books, loft_stats_t& stats, Heap& heap) {
   stats.forwards += counters.forwards.get();
   stats.posts += counters.posts.get();
   stats.hole_bytes += counters.hole_bytes.get();
+  stats.slabs_taken_over += counters.slabs_taken_over.get();
   stats.locks_taken += heap.lock().acquisitions();
   stats.locks_waited_for += heap.lock().waits();
 }
@@ -88,6 +98,8 @@ void finish_class(ClassBooks& sum, loft_stats_t& stats, SizeClass c) {
   const unsigned long singly = batch_cache::sent_singly(c);
   sum.sent += singly;
   sum.out = sum.taken - sum.put - sum.received;
+  // Counted up at one heap and down at another, in between.
+  if (static_cast<ptrdiff_t>(sum.charged) < 0) sum.charged = 0;
   sum.flying += sum.sent - least(sum.sent, sum.received);
   const Geometry& shape = geometry(c);
   stats.objects_sent_singly += singly;
@@ -118,6 +130,10 @@ void add_limits(loft_stats_t& stats) {
 
 void read_books(Books& books, loft_stats_t& stats) {
   books = Books{};
+  stats.heaps = registry::count();
+  for (unsigned id = 1; id <= stats.heaps; ++id) add_what_came_back(books, *registry::at(id));
+  // A heap made meanwhile is among them. Acquire, as a fence: what is read below is not older.
+  std::atomic_thread_fence(std::memory_order_acquire);
   stats.heaps = registry::count();
   for (unsigned id = 1; id <= stats.heaps; ++id) add_heap(books, stats, *registry::at(id));
   stats.adoptions = registry::adoptions();

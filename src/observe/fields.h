@@ -66,6 +66,7 @@ inline constexpr Field kFields[] = {
     LOFT_NEXT(purged_bytes, kNow, "Free spans given back, kept as address space"),
     LOFT_FIRST("slabs and caches", slabs_created, kEvents, "Slabs cut from spans"),
     LOFT_NEXT(slabs_released, kEvents, "Slabs that became empty and went back"),
+    LOFT_NEXT(slabs_taken_over, kEvents, "Slabs that a heap got from another one, unused there"),
     LOFT_NEXT(refills, kEvents, "Caches filled from a heap"),
     LOFT_NEXT(flushes, kEvents, "Caches emptied in part"),
     LOFT_NEXT(checked_frees, kEvents, "Frees into a young bin, checked one by one"),

@@ -22,7 +22,7 @@ class Walk {
 
   void go() {
     for (uintptr_t at = pagemap.base; at < end_;) {
-      const Entry entry = pagemap.of(reinterpret_cast<const void*>(at)).shared_load();
+      const Entry entry = pagemap.of(reinterpret_cast<const void*>(at));
       size_t granules = 0;
       if (entry.bin() == kLarge) {
         granules = pass_large(at, entry);

@@ -54,7 +54,7 @@ loft_class_stats_t Stats::row_of_class(SizeClass c) const {
   row.cached_bytes = held * size;
   row.in_flight_bytes = flying * size;
   const size_t live = row.live_objects * size;
-  if (row.live_objects != 0) {
+  if (row.live_objects != 0 && books.taken != 0) {
     // As the average request. The product may need more than 64 bits.
     __extension__ using Wide = unsigned __int128;
     const Wide asked = Wide{row.live_objects} * books.asked + books.taken / 2;

@@ -222,12 +222,6 @@ void abort_process() {
   abort();
 }
 
-uint64_t now_ns() {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 unsigned processor() {
   const KeepErrno keep;
   const int number = sched_getcpu();

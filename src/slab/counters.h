@@ -7,7 +7,7 @@
 namespace loft {
 
 // One cache line: a refill or a flush touches one of them.
-// Invariants, under the heap's lock:
+// Invariants, under the heap's lock, but for what slabs took along that changed hands:
 //   taken - put - received == sum over its slabs of objects - free
 //   charged == sum over its slabs, spare ones included, of pages() - gone.count()
 //   slabs_created - slabs_released == how many they are without the spare ones
@@ -21,14 +21,9 @@ struct alignas(64) ClassCounters {
   Counter slabs_created;
   Counter slabs_released;
 
-  unsigned long out() const {  // read in this order, it never comes out below zero
-    const unsigned long back = put.get() + received.get();
-    return taken.get() - back;
-  }
-  unsigned long slabs() const {
-    const unsigned long released = slabs_released.get();
-    return slabs_created.get() - released;
-  }
+  // Under the heap's lock, modulo 2^64: below zero, if what was counted elsewhere is gone.
+  unsigned long out() const { return taken.get() - put.get() - received.get(); }
+  unsigned long slabs() const { return slabs_created.get() - slabs_released.get(); }
 };
 static_assert(sizeof(ClassCounters) == 64);
 

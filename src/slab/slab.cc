@@ -132,6 +132,7 @@ Slab* create_on(SizeClass size_class, uint16_t owner, uintptr_t base, PageSet go
                                 Fullness::kSpare,
                                 range_of(Fullness::kSpare, shape.objects),
                                 false,
+                                false,
                                 gone};
   for (unsigned word = 0; word < shape.words; ++word) slab->bits[word] = slab->places_in(word);
   pagemap.fill(base, shape.granules,
@@ -155,6 +156,13 @@ Slab* create(SizeClass size_class, uint16_t owner) {
   PageSet gone{};
   if (range.zero) gone.add({0, pages_in(shape) - 1});
   return create_on(size_class, owner, range.base, gone);
+}
+
+void set_owner(Slab* slab, uint16_t owner) {
+  slab->owner = owner;
+  slab->moved = true;
+  pagemap.fill(slab->base, slab->shape().granules,
+               Entry(owner, bin_offset(slab->size_class), metadata::index_of(slab)));
 }
 
 Slab* recut(Slab* slab, SizeClass size_class) {

@@ -1,6 +1,6 @@
 // A slab: a span cut into objects of one size class, its free space a bitmap beside it (never links
-// inside the objects). A slab belongs to one heap for life; all of this is guarded by that heap's
-// lock.
+// inside the objects). A slab belongs to one heap; all of this is guarded by that heap's lock. What
+// does not change as long as it has an object, its base and its size class, anybody may read.
 #pragma once
 
 #include <cstddef>
@@ -94,6 +94,7 @@ struct alignas(kMetadataUnit) Slab {
   Fullness list;    // the one it is in; as of the last objects that came back
   FreeRange stays;  // in it, as long as this has `free`
   bool holed;       // pages were given back since the slab was made
+  bool moved;       // was another heap's before; from then on for ever
   PageSet gone;     // pages without memory, which read as zero: given back, or never used
   __extension__ uint64_t bits[];  // bit set: object free
 
@@ -163,6 +164,9 @@ namespace slab {
 
 // A slab of new memory owned by heap `owner`, all objects free. nullptr without memory.
 Slab* create(SizeClass size_class, uint16_t owner);
+
+// Makes the slab another heap's. Under the locks of both.
+void set_owner(Slab* slab, uint16_t owner);
 
 // An empty slab of one granule, made into one of another class of the kind. nullptr without memory:
 // then the old one is gone, too.

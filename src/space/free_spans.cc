@@ -56,7 +56,7 @@ Span* cut(Span* s, size_t granules) {
 Span* at(uintptr_t address) {
   const void* p = reinterpret_cast<const void*>(address);
   if (!pagemap.contains(p)) return nullptr;
-  const Entry e = pagemap.of(p).shared_load();
+  const Entry e = pagemap.of(p);
   return e.bin() == kFreeSpan ? metadata::at_index<Span>(e.index()) : nullptr;
 }
 

@@ -1,9 +1,11 @@
 // The pagemap: what every granule of the window holds (ISMM'19 2.4). One load answers all that free
 // asks: who owns the granule, and which bin its objects go to.
 //
-// All zero means not ours. Entries are read as plain memory: an entry changes only while no object
-// lives on its granule, and whoever passed a pointer to another thread ordered that write before
-// the use.
+// All zero means not ours. An entry changes while no object lives on its granule, and whoever
+// passed a pointer to another thread ordered that write before the use. But for its owner: a slab
+// that has objects may become another heap's (heap/take_over.cc says why either name will do). So
+// entries are read and written as a whole. Relaxed: what free finds by way of an entry was there
+// before its objects were; who looks for the owner's inbox, which may be younger, acquires.
 #pragma once
 
 #include <cstddef>
@@ -51,15 +53,22 @@ class Entry {
   uint64_t word() const { return word_; }  // for os/restartable.h, which takes it apart
   bool is_slab() const { return bin() >= kFirstBinOffset; }
 
-  // Whoever gives a span back reads the entries on both sides of it, while the owner of a neighbour
-  // may be writing its own there. Relaxed: neither the old entry nor the new one is a free span's,
-  // and those are written under the reader's lock.
+  // Also for whoever gives a span back and reads the entries on both sides of it, while the owner
+  // of a neighbour may be writing its own there. Relaxed: neither the old entry nor the new one is
+  // a free span's, and those are written under the reader's lock.
   Entry shared_load() const {
     Entry entry;
     entry.word_ = __atomic_load_n(&word_, __ATOMIC_RELAXED);
     return entry;
   }
-  void shared_store(Entry entry) { __atomic_store_n(&word_, entry.word_, __ATOMIC_RELAXED); }
+  // Acquire and release: whoever learns of an owner from the entry of a slab that changed hands
+  // finds the heap made.
+  Entry acquire_load() const {
+    Entry entry;
+    entry.word_ = __atomic_load_n(&word_, __ATOMIC_ACQUIRE);
+    return entry;
+  }
+  void shared_store(Entry entry) { __atomic_store_n(&word_, entry.word_, __ATOMIC_RELEASE); }
 
  private:
   uint64_t word_;
@@ -93,20 +102,23 @@ struct alignas(64) Pagemap {
     return offset >> kAlignmentLog | offset << (64 - kAlignmentLog);
   }
   LOFT_ALWAYS_INLINE Entry at_position(uint64_t position) const {
-    return entries[position >> (kGranuleLog - kAlignmentLog)];
+    return entries[position >> (kGranuleLog - kAlignmentLog)].shared_load();
   }
 
   bool contains(const void* p) const {
     return reinterpret_cast<uintptr_t>(p) - base < limit << kAlignmentLog;
   }
   // p must be contained.
-  Entry& of(const void* p) const {
-    return entries[(reinterpret_cast<uintptr_t>(p) - base) >> kGranuleLog];
-  }
+  Entry of(const void* p) const { return at(reinterpret_cast<uintptr_t>(p)).shared_load(); }
+  // The entry as its writer left it, and all that he had seen.
+  Entry acquire(const void* p) const { return at(reinterpret_cast<uintptr_t>(p)).acquire_load(); }
   void fill(uintptr_t from, size_t granules, Entry entry) const {
-    Entry* first = &of(reinterpret_cast<void*>(from));
+    Entry* first = &at(from);
     for (size_t i = 0; i < granules; ++i) first[i].shared_store(entry);
   }
+
+ private:
+  Entry& at(uintptr_t address) const { return entries[(address - base) >> kGranuleLog]; }
 };
 
 extern LOFT_HIDDEN Pagemap pagemap;

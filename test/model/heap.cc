@@ -19,6 +19,12 @@
 
 namespace loft::os {
 
+// A second between any two looks at the clock: who served nothing in between, was idle for long.
+uint64_t now_ns() {
+  static uint64_t now = 0;
+  return now += 1'000'000'000;
+}
+
 void report(const Text&) {}
 void fault(const Text& what) { model::fail(std::string(what.data(), what.size())); }
 
@@ -120,6 +126,9 @@ void end_of_thread(Heap* heap) {
   registry::park(heap);
 }
 
+constexpr size_t kOneObject = kSmallMax;
+constexpr size_t kNoLimit = size_t{1} << 30;
+
 void prepare(size_t drain_bytes) {
   options.drain_bytes.store(drain_bytes, memory_order_relaxed);
   owner = start_of_thread();
@@ -130,6 +139,42 @@ void prepare(size_t drain_bytes) {
                  "no memory");
   }
   for (void* object : objects) hold(object);
+}
+
+// Entries of the pagemap are none of the explorer's atomics: each task sees the owner of the
+// moment.
+//
+// The owner's thread is gone, and three quarters of its second slab are free: whoever needs memory
+// takes that slab over.
+constexpr unsigned kLeft = 2 * kObjects - kObjects / 4;  // the first object that stays
+void prepare_for_a_taker() {
+  prepare(kNoLimit);
+  for (unsigned i = kObjects; i < kLeft; ++i) {
+    let_go(objects[i]);
+    Slab* slab = slab::at(entry_of(i));
+    owner->put_word(slab, 0, uint64_t{1} << slab->object_starting_at(objects[i]));
+  }
+  end_of_thread(owner);
+}
+
+void taker() { refill(registry::at(4), 2); }
+
+// As a cache is flushed that has objects of both slabs.
+void flush_both() {
+  void* cached[] = {objects[0], objects[kLeft], objects[1]};
+  for (void* object : cached) let_go(object);
+  Outbox outbox{};
+  {
+    const os::Guard guard(owner->lock());
+    void** at = cached;
+    while ((at = owner->put_back(kClass, at, std::end(cached))) != std::end(cached)) {
+      const auto object =
+          static_cast<unsigned>(std::find(objects, std::end(objects), *at) - objects);
+      let_go(*at++);
+      add_bitmap(outbox, object, 1);
+    }
+  }
+  outbox.post();
 }
 
 void a_thread() {
@@ -177,13 +222,35 @@ void finish() {
   model::check(allocated == used, "the sums are wrong");
 }
 
-constexpr size_t kOneObject = kSmallMax;
-constexpr size_t kNoLimit = size_t{1} << 30;
-
 std::vector<model::Scenario> scenarios() {
   using model::Scenario;
   std::vector<Scenario> all;
   const auto with = [](size_t drain_bytes) { return [=] { prepare(drain_bytes); }; };
+
+  const auto taken_over = [&](const char* name, std::function<void()> sender) {
+    all.push_back(
+        Scenario{name, prepare_for_a_taker, {sender, taker, a_thread}, finish, ~0u, 5000, true});
+  };
+  taken_over("a slab is taken over while a record of it is in another slab's carrier", [] {
+    Outbox outbox{};
+    add_records(outbox, 0, 3);
+    add_records(outbox, kLeft, 2);
+    outbox.post();
+  });
+  taken_over("a slab is taken over whose object carries records of another", [] {
+    Outbox outbox{};
+    add_records(outbox, kLeft, 2);
+    add_records(outbox, 0, 3);
+    add_records(outbox, kLeft + 2, 1);
+    outbox.post();
+  });
+  taken_over("a slab is taken over while bitmaps of it and of another are on their way", [] {
+    Outbox outbox{};
+    add_bitmap(outbox, 0, 2);
+    add_bitmap(outbox, kLeft, 2);
+    outbox.post();
+  });
+  taken_over("a slab is taken over while the old owner's cache has objects of it", flush_both);
 
   all.push_back(Scenario{"two senders empty a slab, the owner refills with a small budget",
                          with(kOneObject),
@@ -273,7 +340,7 @@ std::vector<model::Scenario> scenarios() {
                          [] {
                            prepare(kNoLimit);
                            end_of_thread(owner);
-                           owner->idle_since_last_look();  // the next look finds it idle
+                           owner->idle_ns(1);  // the next look finds it idle
                          },
                          {sender(0, kObjects), [] { refill(registry::at(4), 2); }, a_thread},
                          finish,
@@ -285,7 +352,7 @@ std::vector<model::Scenario> scenarios() {
       Scenario{"a heap whose thread seems not to run is drained by another while it does",
                [] {
                  prepare(kNoLimit);
-                 owner->idle_since_last_look();
+                 owner->idle_ns(1);
                },
                {sender(0, kObjects), [] { refill(registry::at(4), 2); }, [] { refill(owner, 4); }},
                finish,

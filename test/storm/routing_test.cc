@@ -8,7 +8,13 @@
 namespace storm {
 namespace {
 
-class Routing : public Storm {};
+class Routing : public Storm {
+ protected:
+  // Then what was on its way to them makes a detour.
+  bool slabs_changed_hands(const loft_stats_t& now) const {
+    return now.slabs_taken_over != before_.slabs_taken_over;
+  }
+};
 
 // Every thread holds objects for every other; then all free what the others hold for them.
 void exchange(unsigned threads, unsigned objects_each) {
@@ -39,7 +45,7 @@ void exchange(unsigned threads, unsigned objects_each) {
 TEST_F(Routing, SixtyHeapsNeedNoForwarding) {
   exchange(60, scaled(30));
   const loft_stats_t s = stats_at_rest();
-  if (s.heaps <= 64) {
+  if (s.heaps <= 64 && !slabs_changed_hands(s)) {
     EXPECT_EQ(s.forwards, before_.forwards);
   }
   expect_all_home(4);
@@ -52,15 +58,17 @@ TEST_F(Routing, AHundredAndFiftyHeaps) {
   EXPECT_GE(s.heaps, 150u);
   EXPECT_GT(s.forwards, before_.forwards);
   // Up to 4096 heaps, two digits tell any two apart: a message is forwarded once at most.
-  EXPECT_LE(s.forwards - before_.forwards, s.messages_received - before_.messages_received);
+  if (!slabs_changed_hands(s)) {
+    EXPECT_LE(s.forwards - before_.forwards, s.messages_received - before_.messages_received);
+  }
   expect_all_home(4);
 }
 
-// The same with small batches and posts: every object on its own way.
+// The same with the smallest batches: every object on its own way.
 TEST_F(Routing, AHundredAndFiftyHeapsObjectByObject) {
   if (!threads_own()) GTEST_SKIP() << "is about the heaps of many threads";
   ASSERT_EQ(loft_option_set("batch_bytes", "1"), 0);
-  ASSERT_EQ(loft_option_set("outbox_bytes", "1K"), 0);
+  ASSERT_EQ(loft_option_set("outbox_bytes", "16K"), 0);  // of more heaps than buckets
   exchange(150, scaled(6));
   EXPECT_EQ(loft_option_set("batch_bytes", "16K"), 0);
   EXPECT_EQ(loft_option_set("outbox_bytes", "64K"), 0);

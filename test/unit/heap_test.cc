@@ -277,9 +277,9 @@ TEST_F(HeapTest, AnObjectOfPagesWithoutMemoryIsARefillToo) {
   const ClassCounters& counters = heap_->counters().classes[c];
   const unsigned long refills = counters.refills.get();
   const unsigned long all_refills = heap_->counters().refills.get();
-  heap_->idle_since_last_look();
+  heap_->idle_ns(os::now_ns());
   take_zero();
-  EXPECT_FALSE(heap_->idle_since_last_look());
+  EXPECT_EQ(heap_->idle_ns(os::now_ns()), 0u);
   EXPECT_EQ(counters.refills.get(), refills + 1);
   EXPECT_EQ(heap_->counters().refills.get(), all_refills + 1);
   EXPECT_EQ(heap_->counters().classes[unused].slabs(), 1u);
@@ -700,7 +700,7 @@ TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
   // Each looks at a few heaps; the cursor comes round.
   for (unsigned i = 0; i <= registry::count() && parked->inbox().maybe_pending(); ++i) {
     const os::Guard guard(mine->lock());
-    registry::drain_others();
+    registry::help(*mine, c);
   }
   EXPECT_FALSE(parked->inbox().maybe_pending());
   EXPECT_EQ(held_here(), 0u);
@@ -711,19 +711,157 @@ TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
 TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
   Heap* other = registry::adopt();
   const std::vector<void*> objects = take(class_of(4096), 2);
-  for (Message* message : packed({objects[0], objects[1]})) send(message);
   const unsigned long before = received();
-  EXPECT_FALSE(heap_->idle_since_last_look()) << "it has served a refill";
-  EXPECT_TRUE(heap_->idle_since_last_look());
+  put(take(class_of(4096), 1));
+  const uint64_t now = os::now_ns();
+  EXPECT_EQ(heap_->idle_ns(now), 0u) << "it has served a refill";
+  EXPECT_EQ(heap_->idle_ns(now + 2), 2u);
+  for (Message* message : packed({objects[0], objects[1]})) send(message);
   {
     const os::Guard guard(heap_->lock());
-    for (unsigned i = 0; i <= registry::count(); ++i) registry::drain_others();
+    for (unsigned i = 0; i <= registry::count(); ++i) registry::help(*other, 0);
     EXPECT_EQ(received(), before) << "this heap is locked";
   }
-  for (unsigned i = 0; i <= registry::count(); ++i) registry::drain_others();
+  const os::Guard guard(other->lock());
+  for (unsigned i = 0; i <= registry::count(); ++i) registry::help(*other, 0);
   EXPECT_EQ(received(), before + 2);
   EXPECT_EQ(held_here(), 0u);
   registry::park(other);
+}
+
+// A heap that nobody uses has a slab that is mostly free. Whoever needs memory gets the slab, and
+// what was on its way to it or in a cache gets there.
+class TakeOverTest : public RegistryTest {
+ protected:
+  // Two slabs of the class: one is full, of the other a quarter is in use.
+  void SetUp() override {
+    RegistryTest::SetUp();
+    full_ = take(kClass, kObjects);
+    sparse_ = take(kClass, kObjects);
+    put({sparse_.begin() + kObjects / 4, sparse_.end()});
+    sparse_.resize(kObjects / 4);
+    mine_ = registry::adopt();
+    const os::Guard guard(mine_->lock());
+    mine_->rest(nullptr, Heap::Walk::kNow);
+  }
+  void TearDown() override {
+    registry::park(mine_);
+    RegistryTest::TearDown();
+  }
+
+  void take_over() {
+    const os::Guard guard(mine_->lock());
+    const os::Guard other(heap_->lock());
+    ASSERT_TRUE(mine_->take_over(*heap_, kClass));
+    EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
+    EXPECT_EQ(pagemap.of(full_[0]).owner(), heap_->id());
+    mine_->check();
+    heap_->check();
+  }
+  void drain_both() {
+    for (int round = 0; round < 2; ++round) {
+      for (Heap* heap : {heap_, mine_}) {
+        const os::Guard guard(heap->lock());
+        heap->drain_all();
+        heap->check();
+      }
+    }
+  }
+  // How much is free in the heap's slabs of the class: taken, and given back.
+  static size_t free_in(Heap* heap) {
+    std::vector<void*> slots(4 * kObjects);
+    void** const end = slots.data() + slots.size();
+    const os::Guard guard(heap->lock());
+    const unsigned free = heap->refill(kClass, end - 1, 4 * kObjects);
+    EXPECT_EQ(heap->put_back(kClass, end - free, end), end);
+    return free;
+  }
+
+  static constexpr SizeClass kClass = class_of(1024);
+  static constexpr unsigned kObjects = geometry(kClass).objects;
+  Heap* mine_ = nullptr;
+  std::vector<void*> full_;
+  std::vector<void*> sparse_;
+};
+
+TEST_F(TakeOverTest, TheSparseOneGoesAndTheFullOneStays) {
+  take_over();
+  EXPECT_EQ(free_in(mine_), kObjects - sparse_.size());
+  EXPECT_EQ(free_in(heap_), 0u);
+  {
+    const os::Guard guard(mine_->lock());
+    const os::Guard other(heap_->lock());
+    EXPECT_FALSE(mine_->take_over(*heap_, kClass)) << "nothing there is half free";
+  }
+  for (Message* message : packed(sparse_)) send(message);
+  for (Message* message : packed(full_)) send(message);
+  drain_both();
+  EXPECT_EQ(free_in(mine_), kObjects);
+  EXPECT_EQ(free_in(heap_), kObjects);
+}
+
+TEST_F(TakeOverTest, MessagesThatWereSentBefore) {
+  const unsigned long forwards = heap_->counters().forwards.get();
+  for (Message* message : packed(sparse_)) send(message);
+  take_over();
+  drain_both();
+  EXPECT_GT(heap_->counters().forwards.get(), forwards);
+  EXPECT_EQ(free_in(mine_), kObjects);
+  put(full_);
+}
+
+TEST_F(TakeOverTest, RecordsOfBothSlabsInCarriersOfBoth) {
+  const auto half = [](const std::vector<void*>& objects, bool upper) {
+    const auto middle = objects.begin() + static_cast<long>(objects.size() / 2);
+    return upper ? std::vector<void*>(middle, objects.end())
+                 : std::vector<void*>(objects.begin(), middle);
+  };
+  send(recorded({half(full_, false), half(sparse_, false)}));
+  send(recorded({half(sparse_, true), half(full_, true)}));
+  take_over();
+  drain_both();
+  EXPECT_EQ(free_in(mine_), kObjects);
+  EXPECT_EQ(free_in(heap_), kObjects);
+}
+
+TEST_F(TakeOverTest, WhatACacheGivesBackIsNotTheOldOwnersAnyMore) {
+  take_over();
+  void* cached[] = {full_[0], sparse_[0], full_[1]};
+  {
+    const os::Guard guard(heap_->lock());
+    EXPECT_EQ(heap_->put_back(kClass, cached, std::end(cached)), cached + 1);
+    EXPECT_EQ(heap_->put_back(kClass, cached + 2, std::end(cached)), std::end(cached));
+  }
+  {
+    const os::Guard guard(mine_->lock());
+    EXPECT_EQ(mine_->put_back(kClass, cached + 1, cached + 2), cached + 2);
+  }
+  for (Message* message : packed({sparse_.begin() + 1, sparse_.end()})) send(message);
+  for (Message* message : packed({full_.begin() + 2, full_.end()})) send(message);
+  drain_both();
+}
+
+TEST_F(TakeOverTest, FromAHeapThatNobodyOwnsAndNotFromOneAtWork) {
+  const auto look_at_all = [&] {
+    for (unsigned i = 0; i <= registry::count(); ++i) {
+      // Some refill since the look before.
+      put(take(class_of(48), 1));
+      const os::Guard guard(mine_->lock());
+      registry::help(*mine_, kClass);
+    }
+  };
+  look_at_all();
+  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), heap_->id());
+  heap_->set_parked(true);
+  for (unsigned i = 0; i <= registry::count(); ++i) {
+    const os::Guard guard(mine_->lock());
+    registry::help(*mine_, kClass);
+  }
+  heap_->set_parked(false);
+  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
+  put(full_);
+  for (Message* message : packed(sparse_)) send(message);
+  drain_both();
 }
 
 // Real heaps, more than the outbox has buckets: every object is home after a few rounds.
@@ -736,7 +874,7 @@ TEST_F(RegistryTest, AThousandHeapsGetTheirObjectsBack) {
     heaps.push_back(heap);
     void* slots[8] = {};
     const os::Guard guard(heap->lock());
-    ASSERT_EQ(heap->refill_from_new(class_of(64), &slots[7], 8), 8u);
+    ASSERT_EQ(heap->refill_from_new(class_of(48), &slots[7], 8), 8u);
     objects.insert(objects.end(), slots, slots + 8);
   }
   std::mt19937 random(13);
@@ -744,7 +882,7 @@ TEST_F(RegistryTest, AThousandHeapsGetTheirObjectsBack) {
   auto outbox = std::make_unique<Outbox>();
   for (void* p : objects) {
     for (Message* message : packed({p})) outbox->add(slab_of(p)->owner, message);
-    if (outbox->add_bytes(64, 64 << 10)) outbox->post();
+    if (outbox->add_bytes(48, 64 << 10)) outbox->post();
   }
   outbox->post();
   for (unsigned round = 0; round < kMaxHops; ++round) {

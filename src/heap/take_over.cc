@@ -1,0 +1,75 @@
+// Slabs change hands. A heap that has no object of a class takes a slab over from one that nobody
+// uses at the moment, before it takes new memory: memory then grows with what is live, and not with
+// the number of threads that were busy once. Hoard (Berger et al., ASPLOS 2000, section 3) and
+// a3alloc (section 2) move sparse superblocks to a heap that all share, and from there to whom
+// needs one; here they go directly, when there is need.
+//
+// Both heaps' locks are held. Who still takes the old owner for the owner, because of what he read
+// in the pagemap before, or hears the new name early, is put right by whoever comes to a lock:
+//
+//   free pushes onto the bin of the old owner's thread. malloc may hand the object out from there
+//     as before, and what a flush gives back is looked up under the heap's lock (Heap::put_back).
+//   free adds to a batch, or a batch is put into an outbox, for the old owner. A bucket arrives by
+//     the name that the slab of its first carrier has when it is posted, and may have messages for
+//     several owners, as ever (message/outbox.h). A heap passes on what is not its own: a message
+//     as it is (Heap::drain), or one record of it.
+//
+// A slab that has objects in caches or on their way does not become empty, so none of these ever
+// meets a slab that is gone or was cut anew; and its base and size class stay as they are.
+#include "heap/heap.h"
+
+namespace loft {
+
+namespace {
+
+constexpr unsigned kSlabLooks = 4;  // in each list
+
+size_t used_bytes(const Slab& slab) {
+  return (slab.shape().objects - slab.free) * size_t{slab.shape().size};
+}
+
+// Whether half of the slab is free and has memory. One that was hardly used yet has none to offer,
+// and what its owner's thread keeps in its cache would have to go a longer way home: with such
+// slabs taken over, too, ten thousand threads that had gone to sleep kept three times as much.
+bool saves_memory(const Slab& slab) {
+  const size_t bytes = size_t{slab.shape().granules} << kGranuleLog;
+  return slab.charged_pages() * os::page_size() >= used_bytes(slab) + bytes / 2;
+}
+
+void move(HeapCounters::Adopted& from, HeapCounters::Adopted& to, const Slab& slab) {
+  const Geometry& shape = slab.shape();
+  const auto move_one = [](Counter& less, Counter& more, size_t n) {
+    less.add(-n);
+    more.add(n);
+  };
+  move_one(from.slab_bytes, to.slab_bytes, size_t{shape.granules} << kGranuleLog);
+  move_one(from.allocated_bytes, to.allocated_bytes, used_bytes(slab));
+  move_one(from.charged_pages, to.charged_pages, slab.charged_pages());
+}
+
+}  // namespace
+
+bool Heap::take_over(Heap& other, SizeClass size_class) {
+  for (const Fullness fullness : {Fullness::kSparser, Fullness::kSparse}) {
+    Slab* slab = other.available_[size_class].lists[static_cast<unsigned>(fullness)].front();
+    for (unsigned looks = 1; slab != nullptr && !saves_memory(*slab); ++looks) {
+      slab = looks < kSlabLooks ? slab->next : nullptr;
+    }
+    if (slab == nullptr) continue;
+    other.unlist(slab);
+    slab::set_owner(slab, id_);
+    list(slab, fullness);
+
+    move(other.counters_.adopted, counters_.adopted, *slab);
+    if (slab->shape().granules == 1) {
+      --other.granules_;
+      ++granules_;
+    }
+    rested_.store(false, memory_order_relaxed);
+    counters_.slabs_taken_over.add(1);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace loft

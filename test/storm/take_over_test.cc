@@ -1,0 +1,171 @@
+// Slabs change hands while their objects are in use, in caches and on their way home.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "storm/support.h"
+
+namespace storm {
+namespace {
+
+constexpr size_t kSizes[] = {64, 200, 1'000, 4'000};
+size_t size(uint64_t id) { return kSizes[id % std::size(kSizes)]; }
+
+class TakeOver : public Storm {
+ protected:
+  uint64_t taken_over() const { return stats().slabs_taken_over - before_.slabs_taken_over; }
+};
+
+struct Object {
+  void* p;
+  uint64_t id;
+};
+
+// A thread that leaves every eighth of its objects behind and ends.
+std::vector<Object> littered(uint64_t wave, unsigned objects) {
+  std::vector<Object> left;
+  std::thread([&] {
+    std::vector<Object> all;
+    for (uint64_t i = 0; i < objects; ++i) {
+      const uint64_t id = wave << 32 | i;
+      all.push_back({make(id, size(id)), id});
+    }
+    unsigned bad = 0;
+    for (const Object& object : all) {
+      if (object.id / std::size(kSizes) % 8 == 0) {
+        left.push_back(object);
+      } else {
+        bad += check_and_free(object.p, object.id, size(object.id));
+      }
+    }
+    EXPECT_EQ(bad, 0u);
+  }).join();
+  return left;
+}
+
+// Two threads allocate on what others left, while two more free what these still have there.
+TEST_F(TakeOver, FromThreadsThatEnded) {
+  if (!threads_own()) GTEST_SKIP() << "is about the heaps of threads";
+  constexpr unsigned kObjects = 4'000;
+  for (uint64_t wave = 1; wave <= scaled(20); ++wave) {
+    std::vector<Object> left;
+    // At the same time, so that most have a heap of their own.
+    std::vector<std::vector<Object>> of_thread(4);
+    on_threads(4, [&](unsigned i) { of_thread[i] = littered(wave * 4 + i, kObjects); });
+    on_threads(4, [&](unsigned i) {
+      unsigned bad = 0;
+      if (i < 2) {
+        for (const unsigned other : {i, i + 2}) {
+          for (const Object& object : of_thread[other]) {
+            bad += check_and_free(object.p, object.id, size(object.id));
+          }
+        }
+      } else {
+        std::vector<Object> own;
+        for (uint64_t n = 0; n < kObjects; ++n) {
+          const uint64_t id = (wave * 8 + i) << 40 | n;
+          own.push_back({make(id, size(id)), id});
+        }
+        for (const Object& object : own) {
+          bad += check_and_free(object.p, object.id, size(object.id));
+        }
+      }
+      EXPECT_EQ(bad, 0u);
+    });
+  }
+  EXPECT_GT(taken_over(), 0u);
+  expect_all_home(std::size(kSizes));
+}
+
+// One purge brings home what waits in a batch for a slab that is the thread's own by now.
+TEST_F(TakeOver, OnePurgeIsEnough) {
+  if (!threads_own()) GTEST_SKIP() << "is about the heaps of threads";
+  constexpr size_t kSize = 1'000;
+  std::vector<void*> left;
+  void* mine = make(0, kSize);  // so that this thread has a heap, and the other one has another
+  std::thread([&] {
+    std::vector<void*> all;
+    for (uint64_t id = 0; id < 4 * 64; ++id) all.push_back(make(id, kSize));
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (i % 4 == 0) {
+        left.push_back(all[i]);
+      } else {
+        EXPECT_EQ(check_and_free(all[i], i, kSize), 0u);
+      }
+    }
+  }).join();
+  // Two objects of each slab into a batch.
+  unsigned bad = 0;
+  for (size_t i = 0; i < left.size(); i += 8) {
+    bad += check_and_free(std::exchange(left[i], nullptr), i * 4, kSize);
+  }
+  std::vector<void*> own;
+  while (taken_over() == 0 && own.size() < 10'000) own.push_back(make(own.size(), kSize));
+  EXPECT_GT(taken_over(), 0u);
+  for (size_t i = 0; i < own.size(); ++i) bad += check_and_free(own[i], i, kSize);
+  for (size_t i = 0; i < left.size(); ++i) {
+    if (left[i] != nullptr) bad += check_and_free(left[i], i * 4, kSize);
+  }
+  bad += check_and_free(mine, 0, kSize);
+  EXPECT_EQ(bad, 0u);
+  loft_purge(nullptr);
+  const loft_stats_t s = stats();
+  EXPECT_EQ(s.allocated_bytes, 0u);
+  EXPECT_EQ(s.slab_bytes, before_.slab_bytes);
+}
+
+// Threads that now work and now sleep hand each other their objects: which of them needs memory,
+// and whose heap lies idle, changes all the time.
+TEST_F(TakeOver, FromThreadsThatSleep) {
+  constexpr unsigned kThreads = 8;
+  constexpr unsigned kPlaces = 512;
+  static std::atomic<void*> places[kPlaces] = {};
+  const auto check = [](void* p) {
+    return p == nullptr ? 0u : check_and_free(p, id_of(p), size_of(p));
+  };
+  std::atomic<unsigned> bad{0};
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    // What a slab took along is counted at one heap up and at another one down.
+    constexpr uint64_t kMuch = uint64_t{1} << 40;
+    while (!done) {
+      const loft_stats_t s = stats();
+      EXPECT_LT(s.allocated_bytes, kMuch);
+      EXPECT_LT(s.live_objects, kMuch);
+      EXPECT_LT(s.slab_bytes, kMuch);
+      EXPECT_LT(s.free_in_slabs_bytes, kMuch);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  on_threads(kThreads, [&](unsigned thread) {
+    uint64_t random = thread + 1;
+    unsigned mine_bad = 0;
+    std::vector<void*> own(600, nullptr);
+    for (uint64_t nap = 0; nap < scaled(40); ++nap) {
+      // Each nap another size, so that what was left of the size before lies about.
+      for (unsigned i = 0; i < 3'000; ++i) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const uint64_t id = (nap + thread) << 2 | (random >> 62 == 0 ? random >> 50 & 3 : nap & 3);
+        void* fresh = make(id, size(id));
+        void*& kept = own[random >> 20 & 511];
+        mine_bad += check(places[random >> 33 & (kPlaces - 1)].exchange(kept));
+        kept = fresh;
+      }
+      for (size_t i = nap % 2; i < own.size(); i += 2)
+        mine_bad += check(std::exchange(own[i], nullptr));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    for (void* p : own) mine_bad += check(p);
+    bad += mine_bad;
+  });
+  done = true;
+  reader.join();
+  for (std::atomic<void*>& place : places) bad += check(place.exchange(nullptr));
+  EXPECT_EQ(bad, 0u);
+  RecordProperty("slabs_taken_over", static_cast<int>(taken_over()));
+  expect_all_home(std::size(kSizes));
+}
+
+}  // namespace
+}  // namespace storm
