@@ -16,6 +16,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -97,6 +98,30 @@ def environment(home: Path) -> dict[str, str]:
     return env
 
 
+class NeverEnds(Exception):
+    """A program did not end, and what was known of it then."""
+
+
+def what_they_wait_for(group: int) -> str:
+    """The threads of all processes of a group, with the system call that each of them is in.
+    Python's test runner also writes where in its own code each one is, to standard error."""
+    lines = []
+    for process in sorted(Path("/proc").glob("[0-9]*")):
+        with contextlib.suppress(OSError):
+            if os.getpgid(int(process.name)) != group:
+                continue
+            for task in sorted(process.glob("task/*")):
+                name = (task / "comm").read_text().strip()
+                call = (task / "syscall").read_text().strip()
+                lines.append(f"process {process.name}, thread {task.name} ({name}): {call}")
+            maps = (process / "maps").read_text().splitlines()
+            lines += [line for line in maps if line.endswith(("libloft.so.0", "[heap]"))]
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGUSR1)
+        time.sleep(2)
+    return "\n".join(lines)
+
+
 def prepare(folder: Path) -> None:
     """Makes what the programs read, and what starts them."""
     script = """
@@ -142,12 +167,22 @@ def run(
             stderr=stderr,
             start_new_session=True,
         )
+        hung = ""
         try:
             process.wait(program.timeout)
+        except subprocess.TimeoutExpired:
+            hung = what_they_wait_for(process.pid)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+    if hung:
+        ends = [
+            (folder / name).read_text(errors="replace")[-6000:] for name in ("stdout", "stderr")
+        ]
+        raise NeverEnds(
+            "\n".join((f"{program.name} had not ended after {program.timeout} s", hung, *ends))
+        )
     outcome = Outcome(
         status=process.returncode,
         stdout=program.normalise((folder / "stdout").read_text(errors="replace")),
@@ -224,6 +259,9 @@ WAITING = (
     "test_send_signal_dead",
     "test_kill_dead",
 )
+# To end a pool that has work can wait for ever for a lock of a worker that was ended while it held
+# it: python/cpython issues 73945 and 96995, open. It did so without loft, too, once in 400 times.
+ENDLESS = ("test_terminate",)
 
 
 def python_tests(
@@ -234,7 +272,7 @@ def python_tests(
     racy_stderr: bool = False,
 ) -> list[Program]:
     """One of Python's own test modules, with Python's arenas and with malloc for every object."""
-    options = [f"--ignore '{name}'" for name in WAITING]
+    options = [f"--ignore '{name}'" for name in (*WAITING, *ENDLESS)]
     options += [f"--match '{name}'" for name in classes]
     arenas = Program(
         f"python-{name}",

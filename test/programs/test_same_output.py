@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from programs import PROGRAMS, Execute, Program, Reference, differences, run
+from programs import PROGRAMS, Execute, NeverEnds, Program, Reference, differences, run
 
 SMALL = [program for program in PROGRAMS if program.small]
 LIMIT = 512_000 * 1024
@@ -16,6 +16,12 @@ def test_the_library_is_loaded(execute: Execute, lib: Path) -> None:
     maps = execute("cat", "/proc/self/maps")
     assert str(lib) in maps.stdout
     assert maps.stderr == ""
+
+
+def test_a_program_that_never_ends_is_reported(lib: Path, inputs: Path, tmp_path: Path) -> None:
+    waiting = Program("waiting", "echo begun; exec sleep 1000", timeout=1)
+    with pytest.raises(NeverEnds, match=r"(?s)waiting .*\(sleep\): \d+ .*begun"):
+        run(waiting, tmp_path, inputs, lib)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
