@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The gate: runs the stages one after another and adds up what passed.
+"""The gate: runs the stages one after another, or some side by side, and adds up what passed.
 
 Each stage is one question about the tree: is it formatted, does it hold under the thread sanitizer,
 do real programs run under it. A stage that fails does not stop the others, so that one run tells
@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
@@ -29,6 +30,8 @@ LOG_TAIL_LINES = 120
 OWNERS = ("core", "keeper")  # those that are not the library's own choice
 # Far above what any stage takes on two cores: it only ends one that hangs.
 STAGE_TIMEOUT_S = 1800
+BUILDING = Lock()  # one build of a folder at a time
+PRINTING = Lock()
 
 
 @dataclass
@@ -175,30 +178,31 @@ def tools(stage: Stage) -> None:
     pytest(stage, "test/tools")
 
 
+def need_release(stage: Stage, *targets: str) -> None:
+    with BUILDING:
+        stage.need("cmake", "--preset", "release")
+        stage.need("cmake", "--build", "--preset", "release", "--target", *targets)
+
+
 def cli(stage: Stage) -> None:
-    stage.need("cmake", "--preset", "release")
-    targets = ("loft_shared", "loft_launch", "loft_hold")
-    stage.need("cmake", "--build", "--preset", "release", "--target", *targets)
+    need_release(stage, "loft_shared", "loft_launch", "loft_hold")
     pytest(stage, "test/cli")
 
 
 def bench(stage: Stage) -> None:
-    stage.need("cmake", "--preset", "release")
-    stage.need("cmake", "--build", "--preset", "release", "--target", "loft_shared")
+    need_release(stage, "loft_shared")
     pytest(stage, "test/bench")
 
 
 def programs(stage: Stage) -> None:
-    stage.need("cmake", "--preset", "release")
-    stage.need("cmake", "--build", "--preset", "release", "--target", "loft_shared")
+    need_release(stage, "loft_shared")
     pytest(stage, "test/programs")
 
 
 def owners(stage: Stage) -> None:
     """What programs print, what stops them, and their beginnings and ends, under the policies that
     are not the library's own choice. Python's tests with its own arenas ask for little."""
-    stage.need("cmake", "--preset", "release")
-    stage.need("cmake", "--build", "--preset", "release", "--target", "loft_shared")
+    need_release(stage, "loft_shared")
     names = ("same_output", "misuse", "life_and_death")
     files = [f"test/programs/test_{name}.py" for name in names]
     chosen = "(not python or malloc) and not subprocess and not address_space"
@@ -258,6 +262,9 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "elsewhere": ("with musl, and on an ARM processor that an emulator plays", elsewhere),
 }
 
+# Stages that wait more than they compute: each of a group beside the others.
+TOGETHER = (("tools", "cli", "bench"), ("programs", "owners", "elsewhere"))
+
 
 # What ctest says of tests that pass; a log is printed for the others.
 QUIET = re.compile(r"\s*Start +\d+: |.* Passed +[\d.]+ sec$")
@@ -276,17 +283,33 @@ def run_stage(name: str, fix: bool) -> Count:
     stage = Stage(name, fix)
     stage.log_path.write_text("")
     started = time.monotonic()
+    stopped_by = ""
     try:
         STAGES[name][1](stage)
     except StageFailed as error:
-        print(f"  {name}: failed: {error}")
+        stopped_by = str(error)
         stage.count.failed += 1
-    if stage.count.failed:
-        print_log(stage.log_path)
     seconds = time.monotonic() - started
-    # Not the closing line's form: only the sum at the end may be read as the result.
-    print(f"  {name}: {stage.count} ({seconds:.0f} s)", flush=True)
+    with PRINTING:
+        if stopped_by:
+            print(f"  {name}: failed: {stopped_by}")
+        if stage.count.failed:
+            print_log(stage.log_path)
+        # Not the closing line's form: only the sum at the end may be read as the result.
+        print(f"  {name}: {stage.count} ({seconds:.0f} s)", flush=True)
     return stage.count
+
+
+def groups(chosen: Sequence[str]) -> list[list[str]]:
+    """The stages in their order, those that run side by side in one list."""
+    found: list[list[str]] = []
+    for name in chosen:
+        beside = next((group for group in TOGETHER if name in group), ())
+        if found and found[-1][0] in beside:
+            found[-1].append(name)
+        else:
+            found.append([name])
+    return found
 
 
 def main() -> int:
@@ -307,9 +330,14 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     LOGS.mkdir(parents=True, exist_ok=True)
     total = Count()
-    for number, name in enumerate(chosen, 1):
-        print(f"[{number}/{len(chosen)}] {name}: {STAGES[name][0]}", flush=True)
-        total.add(run_stage(name, arguments.fix))
+    number = 0
+    for group in groups(chosen):
+        for name in group:
+            number += 1
+            print(f"[{number}/{len(chosen)}] {name}: {STAGES[name][0]}", flush=True)
+        with ThreadPoolExecutor(len(group)) as pool:
+            for count in pool.map(lambda name: run_stage(name, arguments.fix), group):
+                total.add(count)
     print(total)
     return 1 if total.failed else 0
 
