@@ -469,7 +469,13 @@ unsigned held(const Thread* thread, SizeClass size_class) {
 }
 
 void release_arrays(Thread* thread) {
-  for (SizeClass c = 0; c < kSizeClasses; ++c) release_array(thread, c);
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    // What was watched need not be watched again for the block's next thread: the first frees of
+    // each were a third of all instructions that a thread with fifty objects took.
+    const uint8_t watched_pushes = thread->states[c].watched_pushes;
+    release_array(thread, c);
+    thread->states[c].watched_pushes = watched_pushes;
+  }
   depot::release_spares(thread);
   thread->capacity_bytes = 0;
 }

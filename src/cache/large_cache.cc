@@ -18,7 +18,6 @@ Large* empty(Thread* thread, unsigned place) {
   Large* object = cache.kept[place];
   cache.kept[place] = nullptr;
   compiler_fence();
-  cache.bytes -= object->bytes;
   thread->counters.large_kept_bytes.add(-object->bytes);
   return object;
 }
@@ -38,14 +37,15 @@ void* take(Thread* thread, size_t bytes, size_t asked) {
   // What was kept while there was plenty may be in the way.
   if (LOFT_UNLIKELY(limits::tight())) release_all(thread);
   cache.credit = least(cache.credit + 1u, kLargePlaces);
-  for (unsigned place = 0; place < kLargePlaces; ++place) {
+  const size_t granules = large::granules_for(bytes);
+  for (unsigned look = 0; look < kLargePlaces; ++look) {
+    const unsigned place = (cache.last + look) % kLargePlaces;
     Large* object = cache.kept[place];
-    if (object == nullptr || object->granules != large::granules_for(bytes)) continue;
+    if (object == nullptr || object->granules != granules) continue;
     // Longer than it was, and over the hard limit by that.
-    if (LOFT_UNLIKELY(!span::recount(object->bytes, bytes))) continue;
+    if (object->bytes != bytes && !span::recount(object->bytes, bytes)) continue;
     empty(thread, place);
-    // The next one kept comes here: a program with one buffer stays with one place.
-    cache.last = place + kLargePlaces - 1;
+    cache.last = place;  // the next one kept comes here
     cache.used = true;
     thread->counters.large_hits.add(1);
     large::use_again(object, bytes, asked);
@@ -57,15 +57,18 @@ void* take(Thread* thread, size_t bytes, size_t asked) {
 bool keep(Thread* thread, Large* object) {
   LargeCache& cache = thread->large;
   const size_t budget = get(options.cache_bytes);
-  if (LOFT_UNLIKELY(limits::tight())) release_all(thread);
-  if (limits::tight() || cache.credit == 0 || object->bytes > least(kLongest, budget)) return false;
+  if (LOFT_UNLIKELY(limits::tight())) {
+    release_all(thread);
+    return false;
+  }
+  if (cache.credit == 0 || object->bytes > least(kLongest, budget)) return false;
   --cache.credit;
-  unsigned place = next_place(thread);
-  while (cache.bytes + object->bytes > budget) place = next_place(thread);
+  const Counter& kept_bytes = thread->counters.large_kept_bytes;
+  unsigned place = cache.kept[cache.last] == nullptr ? cache.last : next_place(thread);
+  while (kept_bytes.get() + object->bytes > budget) place = next_place(thread);
   object->kept = true;
   compiler_fence();
   cache.kept[place] = object;
-  cache.bytes += object->bytes;
   thread->counters.large_kept_bytes.add(object->bytes);
   return true;
 }

@@ -184,9 +184,7 @@ void* take_cleared(Request request) {
   return magazines::take_zero(slow.thread(), request);
 }
 
-void free_large(Thread* thread, void* p, Entry entry) {
-  check_start("free", p, entry);
-  Large* object = large::at(entry);
+void free_large(Thread* thread, Large* object) {
   if (thread == nullptr || !large_cache::keep(thread, object)) large::release(object);
 }
 
@@ -241,7 +239,8 @@ void* allocate_aligned(size_t alignment, size_t size) {
   return allocate_large(most<size_t>(size, 1), most(alignment, kGranule), false);
 }
 
-// Not the owner's, and no open batch in the first way: mostly another heap's object all the same.
+// Not the owner's, and no open batch in the first way: mostly another heap's object all the same,
+// or a large one.
 void deallocate_unbatched(void* p) {
   const Entry entry = pagemap.of(p);
   if (LOFT_LIKELY(entry.is_slab())) {
@@ -250,6 +249,12 @@ void deallocate_unbatched(void* p) {
     // It may be its own: a hidden thread has taken its block back just now.
     if (LOFT_LIKELY(thread != nullptr && entry.owner() != thread->owner)) {
       return batch_cache::add(thread, p, entry);
+    }
+  } else if (entry.bin() == kLarge) {
+    const lifecycle::SlowPath slow;
+    Large* object = large::at(entry);
+    if (LOFT_LIKELY(reinterpret_cast<uintptr_t>(p) == object->base && !object->kept)) {
+      return free_large(slow.thread(), object);
     }
   }
   deallocate_slow(p);
@@ -273,7 +278,10 @@ void deallocate_slow(void* p) {
   }
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
-  if (entry.bin() == kLarge) return free_large(thread, p, entry);
+  if (entry.bin() == kLarge) {
+    check_start("free", p, entry);
+    return free_large(thread, large::at(entry));
+  }
   if (LOFT_UNLIKELY(thread == nullptr)) return batch_cache::send_single(p, entry);
   if (LOFT_LIKELY(entry.owner() != thread->owner)) {
     if (thread->core != nullptr) return core::free_foreign(thread->core, p, entry);

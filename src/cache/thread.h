@@ -47,7 +47,7 @@ struct BinState {
   uint16_t capacity;  // 2^k - 1, so that the array fills whole cache lines
   SlowEvent last;
   uint8_t streak;          // refills since the last flush, saturating
-  uint8_t watched_pushes;  // so far, of this array's first ones
+  uint8_t watched_pushes;  // so far; of this array, and of those of the block's last thread
   uint16_t withdrawn;      // of the objects below the top; while the thread is hidden
   void** seen_at;          // where the last review found `top`
   void** depot;            // full arrays beside this one (cache/depot.h)
@@ -115,13 +115,12 @@ struct ThreadCounters {
   Counter room_cleared;      // objects that calloc took from it
 };
 
-// Invariant: each kept[i] is null or a large object marked as kept; `bytes` is the sum of their
-// lengths. cache/large_cache.cc.
+// Invariant: each kept[i] is null or a large object marked as kept; counters.large_kept_bytes is
+// the sum of their lengths. cache/large_cache.cc.
 inline constexpr unsigned kLargePlaces = 4;
 struct LargeCache {
   Large* kept[kLargePlaces];
-  size_t bytes;
-  unsigned last;    // the place that was filled last; the next one is filled next
+  unsigned last;    // the place that was filled or emptied last: if it is empty, filled next
   unsigned credit;  // how many more may be kept: what the thread allocated, up to kLargePlaces
   bool used;        // since the last review
 };

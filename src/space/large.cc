@@ -154,12 +154,10 @@ void release(Large* object) {
   }
 }
 
-void use_again(Large* object, size_t bytes, size_t asked) {
+void set_length(Large* object, size_t bytes) {
   if (bytes < object->bytes) drop_tail(object->base, bytes);
   account(object->bytes, bytes);
   object->bytes = bytes;
-  object->asked = asked;
-  object->kept = false;
 }
 
 void* resize(Large* object, size_t asked) {

@@ -33,8 +33,15 @@ void release(Large* object);
 // How many granules an object of so many bytes takes.
 inline size_t granules_for(size_t bytes) { return round_up(bytes, kGranule) >> kGranuleLog; }
 
+// Gives an object another length that the same granules have room for.
+void set_length(Large* object, size_t bytes);
+
 // A kept object goes to the program again, with `bytes` bytes of the granules it has.
-void use_again(Large* object, size_t bytes, size_t asked);
+inline void use_again(Large* object, size_t bytes, size_t asked) {
+  if (LOFT_UNLIKELY(bytes != object->bytes)) set_length(object, bytes);
+  object->asked = asked;
+  object->kept = false;
+}
 
 // Makes the object long enough for `asked` bytes where it is, or by moving its pages. Returns its
 // address, or nullptr and leaves it as it was when the caller has to copy.

@@ -371,6 +371,19 @@ TEST_F(CacheTest, WatchEndsAfterTheFirstFrees) {
   });
 }
 
+TEST_F(CacheTest, WhatOneThreadHadWatchedTheNextOneNeedNot) {
+  const auto free_ten = [] {
+    std::vector<void*> objects;
+    for (int i = 0; i < 10; ++i) objects.push_back(allocate(352));
+    const unsigned long before = self->counters.checked_frees.get();
+    for (void* p : objects) deallocate(p);
+    return self->counters.checked_frees.get() - before;
+  };
+  std::vector<unsigned long> checked(6);
+  for (unsigned long& in_one : checked) in_thread([&] { in_one = free_ten(); });
+  EXPECT_THAT(checked, testing::ElementsAre(10, 10, 10, 2, 0, 0));
+}
+
 TEST_F(CacheTest, ExitHandsEverythingToTheAdopter) {
   HeapId first = 0;
   std::vector<void*> kept;
