@@ -24,7 +24,9 @@ from threading import Lock
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
-JOBS = str(os.cpu_count() or 1)
+PROCESSORS = os.cpu_count() or 1
+JOBS = str(PROCESSORS)
+TEST_JOBS = str(PROCESSORS + 1)  # some tests wait
 CXX_FOLDERS = ("src", "include", "test", "bench", "papers", "python")
 LOG_TAIL_LINES = 120
 OWNERS = ("core", "keeper")  # those that are not the library's own choice
@@ -230,7 +232,7 @@ def preset(name: str) -> Callable[[Stage], None]:
         stage.need("cmake", "--preset", name)
         stage.need("cmake", "--build", "--preset", name)
         report = LOGS / f"{stage.name}.xml"
-        stage.junit(report, "ctest", "--preset", name, "-j", JOBS, "--output-junit", report)
+        stage.junit(report, "ctest", "--preset", name, "-j", TEST_JOBS, "--output-junit", report)
 
     return build_and_test
 
