@@ -64,7 +64,7 @@ LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
       return deallocate_unbatched(p);
     }
   }
-  Batch* batch = &thread->batches[place];
+  Batch* batch = &thread->batches()[place];
   LOFT_FORGET(batch);
   const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch->base) * batch->inverse;
   const uint32_t index = index_in(product);

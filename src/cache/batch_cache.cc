@@ -21,7 +21,7 @@ constexpr uint64_t start_limit_for(const Geometry& shape) {
 void open(Thread* thread, size_t place, Entry entry) {
   const Slab* slab = slab::at(entry);
   const Geometry& shape = slab->shape();
-  Batch& batch = thread->batches[place];
+  Batch& batch = thread->batches()[place];
   batch.base = slab->base;
   batch.inverse = shape.inverse;
   batch.start_limit = start_limit_for(shape);
@@ -38,7 +38,7 @@ void open(Thread* thread, size_t place, Entry entry) {
 void close(Thread* thread, size_t place) {
   thread->batch_keys[place] = kNoSlab;
   thread->open_batches = static_cast<BatchPlaces>(thread->open_batches & ~(1u << place));
-  thread->batches[place].capacity = thread->batches[place].room = 0;
+  thread->batches()[place].capacity = thread->batches()[place].room = 0;
 }
 
 // The fast path believes that an object stands at every multiple of the size. Behind the last one a
@@ -57,8 +57,8 @@ size_t place_for(Thread* thread, Entry entry) {
   const size_t second = kBatchWays == 1 ? first : first + kBatchSets;
   if (thread->batch_keys[first] == entry.index()) return first;
   if (thread->batch_keys[second] == entry.index()) return second;
-  const uint32_t in_first = thread->batches[first].count();
-  const uint32_t in_second = thread->batches[second].count();
+  const uint32_t in_first = thread->batches()[first].count();
+  const uint32_t in_second = thread->batches()[second].count();
   const bool second_it_is = Profile::Eviction::second(first, in_first, in_second);
   const size_t place = second_it_is ? second : first;
   if (in_first != 0 && in_second != 0) {
@@ -102,7 +102,7 @@ unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geom
 
 void add(Thread* thread, void* p, Entry entry) {
   const size_t place = place_for(thread, entry);
-  Batch& batch = thread->batches[place];
+  Batch& batch = thread->batches()[place];
   const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch.base) * batch.inverse;
   const uint32_t index = index_in(product);
   const uint64_t bit = uint64_t{1} << index % 64;
@@ -115,7 +115,7 @@ void add(Thread* thread, void* p, Entry entry) {
   if (--batch.room == 0) send(thread, place);
 }
 
-void send(Thread* thread, size_t place) { send_words(thread, place, thread->batches[place]); }
+void send(Thread* thread, size_t place) { send_words(thread, place, thread->batches()[place]); }
 
 namespace {
 
@@ -140,7 +140,7 @@ void send_words(Thread* thread, size_t place, Batch& batch) {
 void send_all_hidden(Thread* thread) {
   while (thread->open_batches != 0) {
     const size_t place = lowest_bit(thread->open_batches);
-    Batch copy = thread->batches[place];
+    Batch copy = thread->batches()[place];
     unsigned objects = 0;
     for (const uint64_t word : copy.words) objects += count_bits(word);
     copy.room = copy.capacity - objects;
@@ -160,7 +160,7 @@ void send_all(Thread* thread) {
 
 void forget_late(Thread* thread) {
   for (size_t place = 0; place < kBatches; ++place) {
-    Batch& batch = thread->batches[place];
+    Batch& batch = thread->batches()[place];
     // Never opened: its pages need not be touched.
     if (batch.inverse == 0) continue;
     batch = Batch{};
@@ -174,7 +174,7 @@ unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigne
   for (unsigned open = thread->open_batches; open != 0 && taken < wanted; open &= open - 1) {
     const size_t place = lowest_bit(open);
     if (thread->batch_classes[place] != size_class) continue;
-    Batch& batch = thread->batches[place];
+    Batch& batch = thread->batches()[place];
     check_end(batch, shape);
     unsigned from_batch = 0;
     for (unsigned word = 0; word < shape.words && taken + from_batch < wanted; ++word) {
@@ -208,8 +208,8 @@ unsigned long sent_singly(SizeClass size_class) {
 void count_open(const Thread* thread, unsigned long* objects) {
   for (unsigned open = peek(thread->open_batches); open != 0; open &= open - 1) {
     const size_t place = lowest_bit(open);
-    const uint32_t capacity = peek(thread->batches[place].capacity);
-    const uint32_t room = peek(thread->batches[place].room);
+    const uint32_t capacity = peek(thread->batches()[place].capacity);
+    const uint32_t room = peek(thread->batches()[place].room);
     if (room < capacity) objects[peek(thread->batch_classes[place])] += capacity - room;
   }
   if (thread->core != nullptr) core::count_foreign(thread->core, objects);

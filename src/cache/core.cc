@@ -124,7 +124,7 @@ bool close_from_afar(Core* core, uint64_t wanted) {
 
 // With every stack closed. nullptr without memory.
 Core* new_block() {
-  void* block = metadata::allocate(sizeof(Core));
+  void* block = metadata::allocate(sizeof(Core) + kBatchBytes);
   if (block == nullptr) return nullptr;
   auto* core = static_cast<Core*>(block);
   core->owner = kNeverOwner;
@@ -143,7 +143,7 @@ Core* make(unsigned number) {
   if (core == nullptr) return nullptr;
   Heap* heap = registry::adopt();
   if (heap == nullptr) {
-    metadata::release(core, sizeof(Core));
+    metadata::release(core, sizeof(Core) + kBatchBytes);
     return nullptr;
   }
   core->number = number;
@@ -221,7 +221,7 @@ bool start() {
   if (!span::initialise()) return false;
   const os::Sequences sequences = os::find_restartable();
   numbers = os::processor_numbers();
-  static_assert(sizeof(Core) <= kMetadataMaxBlock);
+  static_assert(sizeof(Core) + kBatchBytes <= kMetadataMaxBlock);
   constexpr unsigned kMost = kMetadataMaxBlock / sizeof(void*) - 2;
   if (sequences == os::Sequences::kCrash || numbers == 0 || numbers > kMost) return false;
   restartable_works = sequences == os::Sequences::kWork;

@@ -60,6 +60,7 @@ struct alignas(64) Core {
   Thread thread;
 };
 static_assert(offsetof(Core, owner) == 0 && offsetof(Core, stacks) == kFirstBinOffset);
+static_assert(offsetof(Core, thread) + sizeof(Thread) == sizeof(Core));  // its batches follow
 static_assert(kStacks <= 64);
 
 namespace core {

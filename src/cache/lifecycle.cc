@@ -20,9 +20,9 @@
 namespace loft {
 
 constinit void* no_objects[1] = {nullptr};
-constinit Thread unattached_thread;
-constinit Thread exited_thread;
-constinit __thread Thread* self = &unattached_thread;
+constinit Thread stand_in;
+constinit __thread Thread* self = &stand_in;
+constinit __thread bool has_exited = false;
 
 namespace attention {
 constinit Atomic<uint32_t> state{kNobody};
@@ -89,7 +89,8 @@ void retire(Thread* thread) {
 void on_exit(void* value) {
   auto* thread = static_cast<Thread*>(value);
   quiet::retire(thread);
-  self = &exited_thread;
+  has_exited = true;
+  self = &stand_in;
   hand_over(thread);
   {
     const os::Guard guard(lock);
@@ -113,8 +114,8 @@ Thread* unused_or_new() {
   } else {
     if (!span::initialise()) return nullptr;
     if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
-    static_assert(sizeof(Thread) <= kMetadataMaxBlock);
-    thread = static_cast<Thread*>(metadata::allocate(sizeof(Thread)));
+    static_assert(sizeof(Thread) + kBatchBytes <= kMetadataMaxBlock);
+    thread = static_cast<Thread*>(metadata::allocate(sizeof(Thread) + kBatchBytes));
     if (thread == nullptr) return nullptr;
     thread->set_up();
     add(thread);
@@ -128,10 +129,8 @@ Thread* unused_or_new() {
 
 Thread* attach() {
   Thread* thread = this_thread();
-  if (LOFT_LIKELY(thread != &unattached_thread)) {
-    return thread == &exited_thread ? nullptr : thread;
-  }
-  if (core::in_use()) return nullptr;
+  if (LOFT_LIKELY(thread != &stand_in)) return thread;
+  if (LOFT_UNLIKELY(has_exited) || core::in_use()) return nullptr;
   if (void* mine = os::thread_exit_value(); mine != nullptr) {
     thread = static_cast<Thread*>(mine);
     quiet::wake(thread);
@@ -202,9 +201,9 @@ Heap* room_heap() {
 
 void give_up_block() {
   Thread* thread = this_thread();
-  if (thread == &unattached_thread) return;
+  if (thread == &stand_in) return;
   quiet::retire(thread);
-  self = &unattached_thread;
+  self = &stand_in;
   os::set_thread_exit_value(nullptr);
   hand_over(thread);
   const os::Guard guard(lock);

@@ -20,7 +20,7 @@ class SlowPath {
   // Asked again once it is marked: the thread may have been hidden in between, if it was
   // interrupted.
   SlowPath() : thread_(this_thread()) {
-    if (LOFT_UNLIKELY(is_stand_in(thread_))) {
+    if (LOFT_UNLIKELY(thread_ == &stand_in)) {
       if (core::in_use()) {
         thread_ = core::enter();
         return;
@@ -50,10 +50,6 @@ class SlowPath {
   Thread* thread() const { return thread_; }  // as of attach, or of core::enter
 
  private:
-  static bool is_stand_in(const Thread* thread) {
-    return thread == &unattached_thread || thread == &exited_thread;
-  }
-
   Thread* thread_;
 };
 

@@ -31,7 +31,7 @@ uint64_t activity_of(const Thread* thread) {
     const uint64_t key = __atomic_load_n(&thread->batch_keys[place], __ATOMIC_RELAXED);
     if (key == kNoSlab) continue;
     sum = (sum ^ key ^
-           uint64_t{__atomic_load_n(&thread->batches[place].room, __ATOMIC_RELAXED)} << 32) *
+           uint64_t{__atomic_load_n(&thread->batches()[place].room, __ATOMIC_RELAXED)} << 32) *
           0x9E3779B97F4A7C15u;
   }
   return sum + thread->counters.flushes.get() + thread->counters.batches_sent.get() +
@@ -67,7 +67,7 @@ bool hide(Thread* thread) {
     quiet.place_of_self = nullptr;
     return false;
   }
-  set_self(thread, &unattached_thread);
+  set_self(thread, &stand_in);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool waits = os::thread_waits(quiet.number);
   // Thread-local storage lies at the end of the stack, but for the process's first thread.
@@ -244,7 +244,7 @@ void begin_wait() {
   thread->counters.hidden.add(1);
   compiler_fence();
   empty(thread, Heap::Walk::kNowAndThen);
-  set_self(thread, &unattached_thread);
+  set_self(thread, &stand_in);
 }
 
 namespace {

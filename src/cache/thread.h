@@ -169,7 +169,6 @@ struct alignas(64) Thread {
   LargeCache large{};
   Magazines* magazines{};  // nullptr until there is a use for some; the block's for ever
   Outbox outbox{};
-  Batch batches[kBatches]{};
 
   constexpr Thread() { set_up(); }
 
@@ -182,6 +181,10 @@ struct alignas(64) Thread {
     }
   }
 
+  // kBatches of them, behind every block but the stand-in, which has no key.
+  Batch* batches() { return reinterpret_cast<Batch*>(this + 1); }
+  const Batch* batches() const { return reinterpret_cast<const Batch*>(this + 1); }
+
   Bin* bin_at(size_t offset) {
     return reinterpret_cast<Bin*>(reinterpret_cast<char*>(this) + offset);
   }
@@ -190,14 +193,14 @@ struct alignas(64) Thread {
   void forget_batches() {
     for (unsigned open = open_batches; open != 0; open &= open - 1) {
       const size_t place = lowest_bit(open);
-      counters.batch_objects[batch_classes[place]].add(batches[place].count());
+      counters.batch_objects[batch_classes[place]].add(batches()[place].count());
     }
     clear_keys();
     open_batches = 0;
     outbox = Outbox{};
-    for (Batch& batch : batches) {
+    for (size_t place = 0; place < kBatches; ++place) {
       // Never opened: its pages need not be touched.
-      if (batch.inverse != 0) batch = Batch{};
+      if (batches()[place].inverse != 0) batches()[place] = Batch{};
     }
   }
 
@@ -209,12 +212,13 @@ struct alignas(64) Thread {
 static_assert(sizeof(Batch) == 1024);
 static_assert(offsetof(Thread, bins) == kFirstBinOffset);
 
-// The current thread's block. Two static stand-ins, with every capacity zero and an owner that
-// matches nothing, send each call to its slow path: no fast path tests whether a thread is set up
-// or gone.
+inline constexpr size_t kBatchBytes = kBatches * sizeof(Batch);  // behind each block
+
+// The current thread's block. A static stand-in, with every capacity zero and an owner that matches
+// nothing, sends each call to its slow path: no fast path tests whether a thread is set up or gone.
 extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread Thread* self;
-extern LOFT_HIDDEN Thread unattached_thread;  // before its first call, and while it is hidden
-extern LOFT_HIDDEN Thread exited_thread;      // after its destructors have run
+extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread bool has_exited;  // its destructors have run
+extern LOFT_HIDDEN Thread stand_in;  // before its first call, while it is hidden, after its end
 
 // Relaxed: another thread writes it only while this one waits in the kernel, or takes back what it
 // wrote; quiet::hide says why that is enough.

@@ -55,7 +55,7 @@ TEST_F(QuietStorm, DepotsAreEmptied) {
       }
       objects.clear();
       loft::Thread* block = loft::self;
-      if (round < 12 || block == &loft::unattached_thread) continue;
+      if (round < 12 || block == &loft::stand_in) continue;
       // `self` alone may belong to a thread that is only being looked at, or just being emptied.
       const auto hidden = [&] {
         const loft::os::Guard guard(block->quiet.lock);
@@ -117,7 +117,7 @@ TEST_F(QuietStorm, NothingIsLostOrHandedOutTwice) {
       }
       for (const Item& item : theirs) broken += check_and_free(item.p, item.id, item.size) != 0;
       sleep_ms(random() % 90);
-      found_hidden += loft::self == &loft::unattached_thread;
+      found_hidden += loft::self == &loft::stand_in;
     }
     for (const Item& item : mine) broken += check_and_free(item.p, item.id, item.size) != 0;
   });
