@@ -251,7 +251,7 @@ void Heap::tick() {
     Slab* slab = available.lists[static_cast<unsigned>(Fullness::kSparser)].front();
     if (slab != nullptr && slab->empty()) release(slab);
   }
-  const bool plenty = spares_unused_ > span::kPlenty * granules_;
+  const bool plenty = spares_unused_ > granules_ / span::kPlentyShare;
   const unsigned wait = plenty ? span::kDecayTicksOfPlenty : span::kDecayTicks;
   if (last_tick_ - last_trim_ >= wait) trim_spares(spare_count_ - spares_unused_);
 }

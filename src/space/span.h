@@ -59,10 +59,10 @@ size_t purge(size_t keep);
 
 // How many bytes of free resident spans nobody has needed for some time: the least that there were
 // of them at any moment of the last kDecayTicks ticks. Or of the last one, as far as they are more
-// than kPlenty times what is in use: so much is free at the end of a phase of the program, not in
+// than a quarter (1 / kPlentyShare) of what is in use: at the end of a phase of the program, not in
 // the midst of one. A tick is a call of this; one thread at a time makes them.
 inline constexpr unsigned kDecayTicks = 5;
-inline constexpr unsigned kPlenty = 2;
+inline constexpr unsigned kPlentyShare = 4;
 inline constexpr unsigned kDecayTicksOfPlenty = 2;  // as nobody knows how long the first one was
 size_t idle_bytes();
 uint32_t ticks();  // so far

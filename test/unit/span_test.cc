@@ -99,7 +99,8 @@ TEST_F(SpanTest, PurgeGivesTheLongestBackUntilItMay) {
 }
 
 TEST_F(SpanTest, OnlyWhatNobodyNeededForAWhileIsIdle) {
-  const uintptr_t in_use = acquire(100);
+  const size_t used = 100 * span::kPlentyShare;  // beside which a hundred are not too much
+  const uintptr_t in_use = acquire(used);
   span::purge(0);
   const auto tick = [] {
     size_t idle = 0;
@@ -124,17 +125,17 @@ TEST_F(SpanTest, OnlyWhatNobodyNeededForAWhileIsIdle) {
   const uint32_t ticks = span::ticks();
   EXPECT_EQ(tick(), 60 * kGranule);
   EXPECT_EQ(span::ticks(), ticks + span::kDecayTicks + 1);
-  span::release(in_use, 100, true);
+  span::release(in_use, used, true);
 }
 
 TEST_F(SpanTest, OfPlentyTheRestIsIdleAfterOneTick) {
-  const uintptr_t in_use = acquire(10);
+  const uintptr_t in_use = acquire(4 * span::kPlentyShare);
   span::purge(0);
   for (unsigned i = 0; i <= span::kDecayTicks; ++i) span::idle_bytes();
   const uintptr_t base = acquire(100);
   span::release(base, 100, true);
   EXPECT_EQ(span::idle_bytes(), 0u) << "there for a moment only";
-  const size_t rest = 100 * kGranule - span::kPlenty * 10 * kGranule;
+  const size_t rest = (100 - 4) * kGranule;
   EXPECT_EQ(span::idle_bytes(), rest);
   EXPECT_EQ(span::purge_step(rest), rest);
   EXPECT_EQ(span::idle_bytes(), 0u) << "what is left is not too much";
@@ -146,11 +147,11 @@ TEST_F(SpanTest, OfPlentyTheRestIsIdleAfterOneTick) {
   const uintptr_t again = acquire(40);
   span::release(again, 40, true);
   EXPECT_EQ(span::totals().dirty, dirty);
-  EXPECT_EQ(span::idle_bytes(), dirty - (40 + span::kPlenty * 10) * kGranule);
+  EXPECT_EQ(span::idle_bytes(), dirty - (40 + 4) * kGranule);
   // Given back for its size: what was dirty before that does not count.
   const uint64_t most = get(options.dirty_bytes);
   options.dirty_bytes.store(kGranule, memory_order_relaxed);
-  span::release(in_use, 10, true);
+  span::release(in_use, 4 * span::kPlentyShare, true);
   options.dirty_bytes.store(most, memory_order_relaxed);
   EXPECT_LE(span::idle_bytes(), span::totals().dirty);
 }
