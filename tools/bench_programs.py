@@ -7,7 +7,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import typer
 from bench_report import Json, Table
@@ -74,11 +77,25 @@ def finish(
     return done
 
 
+@contextmanager
+def copy_of(library: Path | None) -> Iterator[Path | None]:
+    """A new copy beside the library. Where the page cache happens to hold its code can be worth
+    more than anything measured here, and is to be another luck in each run."""
+    if library is None:
+        yield None
+        return
+    with NamedTemporaryFile(dir=library.parent, prefix=f"{library.stem}.", suffix=".so") as copy:
+        copy.write(library.read_bytes())
+        copy.flush()
+        yield Path(copy.name)
+
+
 def run_program(
     command: list[str], library: Path | None, extra: dict[str, str] | None = None
 ) -> Json:
     """One run's result line; `extra` is added to the environment."""
-    done = finish(command, library, extra)
+    with copy_of(library) as copy:
+        done = finish(command, copy, extra)
     try:
         result: Json = json.loads(done.stdout)
     except json.JSONDecodeError:
