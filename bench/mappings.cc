@@ -124,10 +124,11 @@ int main(int argc, char** argv) {
       } else {
         replace(small, 0);
       }
-      if (index == 0 && i % 1024 == 0) bench::fail_above(limit_mib);
+      if (i % 1024 == 0) bench::fail_above(limit_mib);
       if (index == 0 && i % (share / looks + 1) == 0) most = std::max(most, anonymous_mappings());
     }
   });
+  bench::fail_above(limit_mib);
   most = std::max(most, anonymous_mappings());
   uint64_t bytes = 0;
   for (uint32_t slot = 0; slot < table.size(); slot++) {

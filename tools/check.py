@@ -32,7 +32,6 @@ LOG_TAIL_LINES = 120
 OWNERS = ("core", "keeper")  # those that are not the library's own choice
 # Far above what any stage takes on two cores: it only ends one that hangs.
 STAGE_TIMEOUT_S = 1800
-BUILDING = Lock()  # one build of a folder at a time
 PRINTING = Lock()
 
 
@@ -181,9 +180,7 @@ def tools(stage: Stage) -> None:
 
 
 def need_release(stage: Stage, *targets: str) -> None:
-    with BUILDING:
-        stage.need("cmake", "--preset", "release")
-        stage.need("cmake", "--build", "--preset", "release", "--target", *targets)
+    stage.need(sys.executable, "tools/release.py", *targets)
 
 
 def cli(stage: Stage) -> None:

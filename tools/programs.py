@@ -107,13 +107,14 @@ def what_they_wait_for(group: int) -> str:
     Python's test runner also writes where in its own code each one is, to standard error."""
     lines = []
     for process in sorted(Path("/proc").glob("[0-9]*")):
+        # It may end meanwhile, or not be ours to look at.
         with contextlib.suppress(OSError):
             if os.getpgid(int(process.name)) != group:
                 continue
+            lines.append(f"process {process.name}")
             for task in sorted(process.glob("task/*")):
-                name = (task / "comm").read_text().strip()
-                call = (task / "syscall").read_text().strip()
-                lines.append(f"process {process.name}, thread {task.name} ({name}): {call}")
+                lines.append(f"  thread {task.name} ({(task / 'comm').read_text().strip()})")
+                lines[-1] += f": {(task / 'syscall').read_text().strip()}"
             maps = (process / "maps").read_text().splitlines()
             lines += [line for line in maps if line.endswith(("libloft.so.0", "[heap]"))]
     with contextlib.suppress(ProcessLookupError):
@@ -167,7 +168,7 @@ def run(
             stderr=stderr,
             start_new_session=True,
         )
-        hung = ""
+        hung: str | None = None
         try:
             process.wait(program.timeout)
         except subprocess.TimeoutExpired:
@@ -176,7 +177,7 @@ def run(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    if hung:
+    if hung is not None:
         ends = [
             (folder / name).read_text(errors="replace")[-6000:] for name in ("stdout", "stderr")
         ]

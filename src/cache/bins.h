@@ -27,10 +27,10 @@ void* refill(Thread* thread, Request request);
 void* take_one(Heap* heap, Request request);
 
 // Called when the fast path cannot push: the bin is full, has no capacity yet, or is under watch,
-// as every bin is for its first pushes, which are checked one by one. So a program that frees an
-// interior pointer, or the same object twice, is caught at once where it does little of either, and
-// the fast path pays nothing. False if no memory could be had for the bin's array, or the bin
-// not be made the caller's own.
+// as every bin is for its first pushes, which are checked one by one, unless an earlier thread of
+// the block has seen to that. So a program that frees an interior pointer, or the same object
+// twice, is caught at once where it does little of either, and the fast path pays nothing. False if
+// no memory could be had for the bin's array, or the bin not be made the caller's own.
 bool push_slow(Thread* thread, SizeClass size_class, void* p);
 
 // Gives all objects of all bins back.

@@ -47,7 +47,7 @@ struct BinState {
   uint16_t capacity;  // 2^k - 1, so that the array fills whole cache lines
   SlowEvent last;
   uint8_t streak;          // refills since the last flush, saturating
-  uint8_t watched_pushes;  // so far; of this array, and of those of the block's last thread
+  uint8_t watched_pushes;  // so far; of this array, and of the block's earlier threads
   uint16_t withdrawn;      // of the objects below the top; while the thread is hidden
   void** seen_at;          // where the last review found `top`
   void** depot;            // full arrays beside this one (cache/depot.h)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from release import build_release
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -13,11 +13,4 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 @pytest.fixture(scope="session")
 def programs() -> Path:
     """The folder of the benchmark programs of the release build, built."""
-    subprocess.run(["cmake", "--preset", "release"], cwd=ROOT, check=True, timeout=120)
-    subprocess.run(
-        ["cmake", "--build", "--preset", "release", "--target", "loft_bench"],
-        cwd=ROOT,
-        check=True,
-        timeout=900,
-    )
-    return ROOT / "build" / "bench"
+    return build_release("loft_bench") / "bench"

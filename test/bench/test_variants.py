@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from amalgamate import ROOT
+from release import build_release
 from variants import VARIANTS, Variant, VariantError, with_profile, write_variant
 
 # Far above what any takes on a busy machine: it only ends one that hangs.
@@ -55,13 +56,7 @@ def test_a_profile_that_it_does_not_know_is_refused() -> None:
 
 
 def test_the_build_makes_libraries_of_them(programs: Path) -> None:
-    subprocess.run(
-        ["cmake", "--build", "--preset", "release", "--target", "variant_1x1"],
-        cwd=ROOT,
-        check=True,
-        timeout=900,
-    )
-    library = ROOT / "build" / "variants" / "1x1.so"
+    library = build_release("variant_1x1") / "variants" / "1x1.so"
     done = subprocess.run(
         [programs / "message_passing", "--batches=2000"],
         env=os.environ | {"LD_PRELOAD": str(library), "LOFT_STATS": "json"},

@@ -7,19 +7,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import FORWARDING_MALLOC, LOFT, ROOT, Compile, Loft
+from release import build_release
+from support import FORWARDING_MALLOC, LOFT, Compile, Loft
 
 
 @pytest.fixture(scope="session")
 def build() -> Path:
     """The build folder, with the library and the command's own parts in it."""
-    targets = ["loft_shared", "loft_launch", "loft_hold"]
-    for command in (
-        ["cmake", "--preset", "release"],
-        ["cmake", "--build", "--preset", "release", "--target", *targets],
-    ):
-        subprocess.run(command, cwd=ROOT, check=True, timeout=900)
-    return ROOT / "build"
+    return build_release("loft_shared", "loft_launch", "loft_hold")
 
 
 @pytest.fixture

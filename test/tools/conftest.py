@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from release import build_release
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -15,24 +15,13 @@ def root() -> Path:
     return ROOT
 
 
-def make(*targets: str) -> Path:
-    subprocess.run(["cmake", "--preset", "release"], cwd=ROOT, check=True, timeout=120)
-    subprocess.run(
-        ["cmake", "--build", "--preset", "release", "--target", *targets],
-        cwd=ROOT,
-        check=True,
-        timeout=900,
-    )
-    return ROOT / "build"
-
-
 @pytest.fixture(scope="session")
 def build() -> Path:
     """The release build, with the libraries in it."""
-    return make("loft_shared", "loft_static")
+    return build_release("loft_shared", "loft_static")
 
 
 @pytest.fixture(scope="session")
 def single() -> Path:
     """The single file."""
-    return make("loft_single") / "loft.cc"
+    return build_release("loft_single") / "loft.cc"
