@@ -70,17 +70,17 @@ class Row:
 
 
 def message_passing(n: int) -> Row:
-    command = f"message_passing --producers={n} --consumers={n} --batches=700000"
+    command = f"message_passing --producers={n} --consumers={n} --batches=1400000"
     return Row(f"message passing {n}:{n}", PASSING, 2 * n, command)
 
 
 def xmalloc(n: int, *, full_only: bool = False) -> Row:
-    command = f"malloc_test --producers={n} --consumers={n} --min=64 --max=64 --messages=1500"
+    command = f"malloc_test --producers={n} --consumers={n} --min=64 --max=64 --messages=3000"
     return Row(f"xmalloc-test {n}:{n}", PASSING, 2 * n, command, full_only)
 
 
 def malloc_test_of(size: int) -> Row:
-    messages = 2400 if size <= 64 else 800 if size <= 512 else 300
+    messages = 4800 if size <= 64 else 1600 if size <= 512 else 600
     command = f"malloc_test --messages={messages} --min={size} --max={size}"
     return Row(f"malloc-test of {size} B", PASSING, 2, command, size not in (16, 256, 2048))
 
@@ -185,7 +185,7 @@ ROWS = (
         once=True,
     ),
     *map(message_passing, (1, 2, 4, 8)),
-    Row("strict alternation", PASSING, 2, "alternation --rounds=1200"),
+    Row("strict alternation", PASSING, 2, "alternation --rounds=2400"),
     xmalloc(1),
     xmalloc(2, full_only=True),
     xmalloc(4, full_only=True),
@@ -198,17 +198,17 @@ ROWS = (
         "malloc_test --producers=16 --consumers=1 --min=592 --max=592 --objects=64 --queue=256 "
         "--messages=20000",
     ),
-    Row("pipeline", PASSING, 2, "pipeline --count=1500000"),
-    Row("pipeline, consumer reads", PASSING, 2, "pipeline --count=1500000 --read=1"),
+    Row("pipeline", PASSING, 2, "pipeline --count=3000000"),
+    Row("pipeline, consumer reads", PASSING, 2, "pipeline --count=3000000 --read=1"),
     Row("pipeline, full", PASSING, 2, "pipeline --count=1500000 --consumer-pause=4"),
     Row("pipeline, empty", PASSING, 2, "pipeline --count=1500000 --producer-pause=4"),
-    Row("symmetric exchange, 2 threads", MANY, 2, "symmetric_exchange --count=4000000"),
+    Row("symmetric exchange, 2 threads", MANY, 2, "symmetric_exchange --count=8000000"),
     *(
         Row(
             f"symmetric exchange, {n} threads",
             MANY,
             n,
-            f"symmetric_exchange --threads={n} --count={8_000_000 // n}",
+            f"symmetric_exchange --threads={n} --count={16_000_000 // n}",
             full_only=True,
         )
         for n in (4, 8)
@@ -224,13 +224,13 @@ ROWS = (
         "linux-scalability",
         "batch_order --order=fifo --count=20000 --min=512 --max=512",
         "--rounds",
-        160,
+        320,
     ),
     *scaling("cache-scratch", "cache_scratch --writes=100000", "--rounds", 2000),
     *scaling("cache-thrash", "cache_thrash --writes=100000", "--rounds", 2000),
     *scaling("phong", "phong --steps=4000000"),
-    *scaling("threadtest", "threadtest --rounds=400"),
-    Row("800 kB ping-pong", SYSTEM, 1, "ping_pong_large --rounds=300000"),
+    *scaling("threadtest", "threadtest --rounds=1200"),
+    Row("800 kB ping-pong", SYSTEM, 1, "ping_pong_large --rounds=600000"),
     Row("realloc to 256 MiB", SYSTEM, 1, "realloc_vector --limit=268435456"),
     Row("realloc to 4 GiB", SYSTEM, 1, "realloc_vector --limit=4294967296", True, once=True),
     Row("thread churn", SYSTEM, 1, "thread_churn --count=4000"),
