@@ -262,7 +262,7 @@ WAITING = (
 )
 # To end a pool that has work can wait for ever for a lock of a worker that was ended while it held
 # it: python/cpython issues 73945 and 96995, open. It did so without loft, too, once in 400 times.
-ENDLESS = ("test_terminate",)
+ENDLESS = ("*TestPool.test_terminate",)
 
 
 def python_tests(
