@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from release import build_release
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
 
 @pytest.fixture(scope="session")
 def programs() -> Path:

@@ -49,7 +49,6 @@ TEST_F(TakeOver, FromThreadsThatEnded) {
   if (!threads_own()) GTEST_SKIP() << "is about the heaps of threads";
   constexpr unsigned kObjects = 4'000;
   for (uint64_t wave = 1; wave <= scaled(20); ++wave) {
-    std::vector<Object> left;
     // At the same time, so that most have a heap of their own.
     std::vector<std::vector<Object>> of_thread(4);
     on_threads(4, [&](unsigned i) { of_thread[i] = littered(wave * 4 + i, kObjects); });
