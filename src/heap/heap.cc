@@ -19,8 +19,13 @@ constexpr size_t kLeastCharge = 512;
 
 // How many records a refill takes in, and the rest of their message, before it looks into its
 // slabs. Each is a visit to a slab, a miss or two, and with several hundred of them one malloc in
-// ten thousand took 15 microseconds; now it takes 5.
-constexpr size_t kRefillRecords = 64;
+// ten thousand took 15 microseconds; now it takes 5. But if it took in fewer objects than it hands
+// out, and records are mostly of one object, ever more would wait in the inbox.
+constexpr unsigned kLeastRefillRecords = 64;
+constexpr unsigned most_records(unsigned wanted) {
+  constexpr unsigned kAhead = 16;
+  return most(kLeastRefillRecords, wanted + kAhead);
+}
 
 // Bounds even a full drain: senders that are faster than we are must not hold us for ever.
 constexpr size_t kDrainAllBytes = size_t{1} << 30;
@@ -63,7 +68,7 @@ unsigned Heap::refill(SizeClass size_class, void** slots, unsigned wanted) {
   if (LOFT_UNLIKELY(span::ticks() != last_tick_)) tick();
   if (inbox_.maybe_pending()) {
     const size_t budget = get(options.drain_bytes);
-    drain(budget, budget / kRefillRecords);
+    drain(budget, budget / most_records(wanted));
   }
   return take(size_class, slots, wanted);
 }

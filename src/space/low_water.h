@@ -20,16 +20,21 @@ class LowWater {
     since_tick_ -= least(since_tick_, bytes);
   }
 
-  // What nobody needed in the tick that is about to be over.
-  size_t in_this_tick() const { return since_tick_; }
-
-  // Another tick is over. Returns what nobody needed in any of the last ones.
-  size_t tick(size_t now) {
+  // Another tick is over. Returns what has been idle: all that nobody needed in any of the last
+  // ticks; and of what nobody needed in the last one, two, three, ... what is beyond `reserve`, a
+  // half, a quarter, ... of it. So a large surplus goes soon, and a small one when it has proved
+  // one.
+  size_t tick(size_t now, size_t reserve) {
     in_tick_[next_] = since_tick_;
-    next_ = (next_ + 1) % kTicks;
     since_tick_ = now;
-    size_t idle = now;
-    for (const size_t mark : in_tick_) idle = least(idle, mark);
+    size_t unneeded = now;
+    size_t idle = 0;
+    for (unsigned back = 0; back < kTicks; ++back) {
+      unneeded = least(unneeded, in_tick_[(next_ + kTicks - back) % kTicks]);
+      const size_t kept = back + 1 == kTicks ? 0 : reserve >> back;
+      idle = most(idle, unneeded - least(unneeded, kept));
+    }
+    next_ = (next_ + 1) % kTicks;
     return idle;
   }
 

@@ -274,11 +274,8 @@ size_t idle_bytes() {
   // Relaxed: who sees a tick late acts at the next one.
   tick_count.store(ticks() + 1, memory_order_relaxed);
   limits::weigh(committed_locked());  // they may have changed
-  const size_t plenty = (in_use.get() + recounted.load(memory_order_relaxed)) / kPlentyShare;
-  // (A purge that was due for its size may have lowered the one, and not the other.)
-  const size_t unneeded = least(least_dirty.in_this_tick(), dirty_bytes());
-  const size_t idle = least_dirty.tick(dirty_bytes());
-  return most(idle, unneeded - least(unneeded, plenty));
+  const size_t used = in_use.get() + recounted.load(memory_order_relaxed);
+  return least_dirty.tick(dirty_bytes(), used / kPlentyShare);
 }
 
 namespace {

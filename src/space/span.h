@@ -59,8 +59,9 @@ size_t purge(size_t keep);
 
 // How many bytes of free resident spans nobody has needed for some time: the least that there were
 // of them at any moment of the last kDecayTicks ticks. Or of the last one, as far as they are more
-// than a quarter (1 / kPlentyShare) of what is in use: at the end of a phase of the program, not in
-// the midst of one. A tick is a call of this; one thread at a time makes them.
+// than a quarter (1 / kPlentyShare) of what is in use, of the last two, more than an eighth, and so
+// on: much at the end of a phase of the program, little in the midst of one. A tick is a call of
+// this; one thread at a time makes them.
 inline constexpr unsigned kDecayTicks = 5;
 inline constexpr unsigned kPlentyShare = 4;
 inline constexpr unsigned kDecayTicksOfPlenty = 2;  // as nobody knows how long the first one was

@@ -128,7 +128,7 @@ TEST_F(SpanTest, OnlyWhatNobodyNeededForAWhileIsIdle) {
   span::release(in_use, used, true);
 }
 
-TEST_F(SpanTest, OfPlentyTheRestIsIdleAfterOneTick) {
+TEST_F(SpanTest, TheMoreIsFreeTheSoonerItIsIdle) {
   const uintptr_t in_use = acquire(4 * span::kPlentyShare);
   span::purge(0);
   for (unsigned i = 0; i <= span::kDecayTicks; ++i) span::idle_bytes();
@@ -138,7 +138,10 @@ TEST_F(SpanTest, OfPlentyTheRestIsIdleAfterOneTick) {
   const size_t rest = (100 - 4) * kGranule;
   EXPECT_EQ(span::idle_bytes(), rest);
   EXPECT_EQ(span::purge_step(rest), rest);
-  EXPECT_EQ(span::idle_bytes(), 0u) << "what is left is not too much";
+  EXPECT_EQ(span::idle_bytes(), 2 * kGranule) << "beyond a half of it after two ticks";
+  EXPECT_EQ(span::idle_bytes(), 3 * kGranule) << "beyond a quarter after three";
+  for (unsigned tick = 3; tick < span::kDecayTicks; ++tick) span::idle_bytes();
+  EXPECT_EQ(span::idle_bytes(), 4 * kGranule) << "in the end all of it";
   // Needed in the midst of a tick: 40 of what is too much then.
   const uintptr_t more = acquire(100);
   span::release(more, 100, true);
