@@ -18,17 +18,23 @@ constexpr uint64_t start_limit_for(const Geometry& shape) {
   return shape.inverse << (64 - kInverseShift);
 }
 
-void open(Thread* thread, size_t place, Entry entry) {
-  const Slab* slab = slab::at(entry);
-  const Geometry& shape = slab->shape();
+// Of most slabs by address and entry alone: the owner writes to the line that names its base.
+uintptr_t base_of_slab(const void* p, Entry entry, const Geometry& shape) {
+  return shape.granules == 1 ? round_down(reinterpret_cast<uintptr_t>(p), kGranule)
+                             : slab::at(entry)->base;
+}
+
+void open(Thread* thread, size_t place, const void* p, Entry entry) {
+  const SizeClass size_class = class_of_bin(entry.bin());
+  const Geometry& shape = geometry(size_class);
   Batch& batch = thread->batches()[place];
-  batch.base = slab->base;
+  batch.base = base_of_slab(p, entry, shape);
   batch.inverse = shape.inverse;
   batch.start_limit = start_limit_for(shape);
   const size_t fitting = get(options.batch_bytes) / shape.size;
   batch.capacity = batch.room = clamp<uint32_t>(static_cast<uint32_t>(fitting), 1, shape.objects);
   batch.owner = entry.owner();
-  thread->batch_classes[place] = slab->size_class;
+  thread->batch_classes[place] = static_cast<uint8_t>(size_class);
   thread->batch_keys[place] = entry.index();
   thread->open_batches = static_cast<BatchPlaces>(thread->open_batches | 1u << place);
 }
@@ -52,7 +58,7 @@ void check_end(const Batch& batch, const Geometry& shape) {
 }
 
 // The place of a slab's batch: its own, or one that is unused or becomes so.
-size_t place_for(Thread* thread, Entry entry) {
+size_t place_for(Thread* thread, const void* p, Entry entry) {
   const size_t first = batch_set(entry.index());
   const size_t second = kBatchWays == 1 ? first : first + kBatchSets;
   if (thread->batch_keys[first] == entry.index()) return first;
@@ -65,7 +71,7 @@ size_t place_for(Thread* thread, Entry entry) {
     send(thread, place);
     thread->counters.batches_evicted.add(1);
   }
-  open(thread, place, entry);
+  open(thread, place, p, entry);
   return place;
 }
 
@@ -101,7 +107,7 @@ unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geom
 }  // namespace
 
 void add(Thread* thread, void* p, Entry entry) {
-  const size_t place = place_for(thread, entry);
+  const size_t place = place_for(thread, p, entry);
   Batch& batch = thread->batches()[place];
   const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch.base) * batch.inverse;
   const uint32_t index = index_in(product);
