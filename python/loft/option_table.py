@@ -92,6 +92,13 @@ OPTIONS = {
         "where the thread runs that owner=keeper starts for its slabs; any: wherever the "
         "process's first thread may",
     ),
+    "keeper_serves": Option(
+        "",
+        ("trial", "always"),
+        "trial",
+        "when that thread serves the others: in what it does faster than they do it themselves, "
+        "as trials of both show now and then; or in all that it can. With keeper_prepare always",
+    ),
     "keeper_prepare": Option(
         "",
         ("off", "fault", "zero"),

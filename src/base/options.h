@@ -44,6 +44,9 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
   X(kProcessor, keeper_cpu, 65535, "",                                                           \
     "where the thread runs that owner=keeper starts for its slabs; any: wherever the process's " \
     "first thread may")                                                                          \
+  X(kChoice, keeper_serves, 0, "trial|always",                                                   \
+    "when that thread serves the others: in what it does faster than they do it themselves, as " \
+    "trials of both show now and then; or in all that it can. With keeper_prepare always")       \
   X(kChoice, keeper_prepare, 0, "off|fault|zero",                                                \
     "what that thread does besides with objects that it gets ready: nothing; touch those on "    \
     "pages without memory; or that, and clear some for calloc")                                  \
@@ -67,6 +70,9 @@ inline constexpr uint64_t kAnyProcessor = 65535;
 
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };
+
+// The choices of `keeper_serves`.
+enum Serves : uint64_t { kServesByTrial, kServesAlways };
 
 // The choices of `keeper_prepare`.
 enum Prepare : uint64_t { kPrepareOff, kPrepareFault, kPrepareZero };

@@ -214,7 +214,10 @@ bool make_room(Thread* thread, SizeClass size_class) {
   if (state.capacity == 0) return false;
   if (state.capacity == kMaxCapacity && stash(thread, size_class, alternating)) return true;
   const unsigned older = (state.capacity + 1u) / 2;
-  if (magazines::in_use() && magazines::hand_over(thread, size_class, older)) return true;
+  if (magazines::in_use() && magazines::serves_flush(thread, size_class, older) &&
+      magazines::hand_over(thread, size_class, older)) {
+    return true;
+  }
   flush(thread, size_class, older);
   return true;
 }
@@ -380,7 +383,10 @@ void* refill(Thread* thread, Request request) {
   const unsigned wanted =
       stream ? state.capacity
              : static_cast<unsigned>(least<size_t>((state.capacity + 1u) / 2, most_wanted));
-  if (magazines::in_use() && magazines::take(thread, request, wanted)) return *bin.top--;
+  if (magazines::in_use() && magazines::serves_refill(thread, size_class, wanted) &&
+      magazines::take(thread, request, wanted)) {
+    return *bin.top--;
+  }
   void** const highest = bin.top + wanted;
   const unsigned taken = fill(thread, request, highest, wanted);
   if (taken == 0) return nullptr;

@@ -108,7 +108,29 @@ void empty_slot(Thread* thread, SizeClass size_class, Slot& slot) {
   slot.state.store(Slot::kNone, memory_order_relaxed);
 }
 
+// In all that it can; otherwise where trials say so.
+bool always() {
+  return get(options.keeper_serves) == kServesAlways || get(options.keeper_prepare) != kPrepareOff;
+}
+
+bool serves(Thread* thread, SizeClass size_class, Trial ClassMagazines::* trial, unsigned objects) {
+  if (always()) return true;
+  ClassMagazines* const mine = of_class(thread, size_class);
+  if (mine == nullptr) return false;
+  Trial& its = mine->*trial;
+  return its.begin(its.wants_time() ? os::now_ns() : 0, objects) == Trial::kRoom;
+}
+
 }  // namespace
+
+bool serves_refill(Thread* thread, SizeClass size_class, unsigned objects) {
+  if (serves(thread, size_class, &ClassMagazines::refills, objects)) return true;
+  if (thread->magazines != nullptr) thread->magazines->classes[size_class].late = false;
+  return false;
+}
+bool serves_flush(Thread* thread, SizeClass size_class, unsigned objects) {
+  return serves(thread, size_class, &ClassMagazines::flushes, objects);
+}
 
 bool take(Thread* thread, Request request, unsigned wanted) {
   const SizeClass size_class = request.size_class;
@@ -237,10 +259,14 @@ void review(Thread* thread, SizeClass size_class) {
   if (!in_use()) return empty_class(thread, size_class);
   if (thread->magazines == nullptr) return;
   ClassMagazines& mine = thread->magazines->classes[size_class];
-  if (mine.zeros.state.load(memory_order_relaxed) != Slot::kNone && !mine.zeros_used) {
+  const auto empty_if = [&](bool unused, Slot& slot) {
+    if (!unused || slot.state.load(memory_order_relaxed) == Slot::kNone) return;
     const os::Guard guard(thread->heap->lock());
-    empty_slot(thread, size_class, mine.zeros);
-  }
+    empty_slot(thread, size_class, slot);
+  };
+  empty_if(!always() && mine.refills.rests_at(Trial::kOwn), mine.ready);
+  empty_if(!always() && mine.flushes.rests_at(Trial::kOwn), mine.returned);
+  empty_if(!mine.zeros_used, mine.zeros);
   mine.zeros_used = false;
 }
 

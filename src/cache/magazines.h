@@ -12,6 +12,7 @@
 #include "base/atomic.h"
 #include "cache/bins.h"
 #include "cache/thread.h"
+#include "cache/trial.h"
 #include "os/os.h"
 
 namespace loft {
@@ -48,8 +49,11 @@ struct alignas(kCacheLine) ClassMagazines {
   uint16_t zeros_prepared{};
   bool late{};        // the thread's last refill found nothing ready
   bool zeros_used{};  // asked for since the last review
+  // The thread's alone.
+  Trial refills;
+  Trial flushes;
 };
-static_assert(sizeof(ClassMagazines) == kCacheLine);
+static_assert(offsetof(ClassMagazines, refills) == kCacheLine);
 
 // A thread's, made when its first bin has grown, and its block's for ever.
 struct Magazines {
@@ -67,6 +71,11 @@ namespace magazines {
 
 // Whether there is a room. Relaxed: who sees it late serves itself once more, or calls in vain.
 inline bool in_use();
+
+// Where there is a room: whether it is to serve a refill, or a flush, of so many objects, that is
+// about to begin.
+bool serves_refill(Thread* thread, SizeClass size_class, unsigned objects);
+bool serves_flush(Thread* thread, SizeClass size_class, unsigned objects);
 
 // For a refill of an empty bin by `wanted` objects: the next magazine takes the place of its array,
 // if one is ready, and one of so many objects is called for. A bin with a depot has no need of it:

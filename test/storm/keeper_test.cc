@@ -12,7 +12,7 @@
 #include "storm/support.h"
 
 // The link-time symbol: the tests of this file are this policy's.
-const char* loft_options = "owner=keeper";
+const char* loft_options = "owner=keeper,keeper_serves=always";
 
 namespace storm {
 namespace {

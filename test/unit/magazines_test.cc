@@ -41,7 +41,10 @@ unsigned long out() { return lifecycle::room_heap()->counters().classes[kClass].
 class MagazinesTest : public testing::Test {
  protected:
   // Before anybody has a heap: nothing is set up by itself here.
-  static void SetUpTestSuite() { options.owner.store(kOwnerKeeper); }
+  static void SetUpTestSuite() {
+    options.owner.store(kOwnerKeeper);
+    options.keeper_serves.store(kServesAlways);
+  }
 
   void SetUp() override {
     deallocate(allocate(16));
@@ -131,6 +134,37 @@ TEST_F(MagazinesTest, AFlushIsTakenHomeAndTheYoungerHalfStays) {
     deallocate(last);
     free_all();
   });
+}
+
+// The time from one event to the next is this test's thread's, whatever it is: what a trial finds
+// is not to be known, but that it is made.
+TEST_F(MagazinesTest, ByTrialTheRoomServesSomeOfTheEvents) {
+  options.keeper_serves.store(kServesByTrial);
+  in_thread([this] {
+    deallocate(allocate(kSize));
+    const ThreadCounters& counters = this_thread()->counters;
+    const auto asked = [&] { return counters.room_ready.get() + counters.room_late.get(); };
+    const auto told = [&] { return counters.room_returns.get() + counters.room_behind.get(); };
+    const unsigned long asked_before = asked();
+    const unsigned long told_before = told();
+    unsigned rounds = 0;
+    for (; asked() == asked_before || told() == told_before; ++rounds) {
+      ASSERT_LT(rounds, 20'000u) << "nothing was tried";
+      while (held_.size() < 5'000) held_.insert(allocate(kSize));
+      room_works();
+      free_all();
+      room_works();
+    }
+    // What an earlier trial left in the magazines does not stay for long.
+    const auto idle = [&] {
+      return mine().refills.rests_at(Trial::kOwn) && mine().flushes.rests_at(Trial::kOwn);
+    };
+    if (idle()) {
+      magazines::review(this_thread(), kClass);
+      EXPECT_EQ(magazines::held(this_thread(), kClass).all(), 0u);
+    }
+  });
+  options.keeper_serves.store(kServesAlways);
 }
 
 TEST_F(MagazinesTest, ARoomThatNeverWorksIsNotWaitedFor) {
