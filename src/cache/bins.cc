@@ -7,7 +7,7 @@
 #include "cache/depot.h"
 #include "cache/large_cache.h"
 #include "cache/magazines.h"
-#include "os/fault.h"
+#include "cache/object.h"
 #include "slab/slab.h"
 #include "space/limits.h"
 #include "space/metadata.h"
@@ -222,24 +222,6 @@ bool make_room(Thread* thread, SizeClass size_class) {
   return true;
 }
 
-// What the fast path has no instructions for: that p is the start of an object which is neither
-// free in its slab nor in the bin already.
-void check_push(Heap* heap, const Bin& bin, const BinState& state, void* p) {
-  const os::Guard guard(heap->lock());
-  const Entry entry = pagemap.of(p);
-  // Freed twice, at the same time by another thread, whose flush gave the slab back.
-  if (LOFT_UNLIKELY(!entry.is_slab())) slab::report_without_slab(p);
-  const Slab* slab = slab::at(entry);
-  const uint32_t object = slab->object_starting_at(p);
-  if (object == Slab::kNoObject) {
-    slab::report_misuse("free of an interior pointer", p, slab);
-  }
-  // Of a slab that was taken over just now, another lock guards the bits.
-  bool twice = entry.owner() == heap->id() && (slab->bits[object / 64] >> object % 64 & 1) != 0;
-  for (unsigned i = count(bin, state); i != 0; --i) twice = twice || state.slots[i] == p;
-  if (twice) slab::report_misuse("double free of", p, slab);
-}
-
 // One bin at a time: if nothing has moved in it since its last review, its objects go back, and
 // half of what it needed less of its depot. A busy bin that happens to stand where it stood loses a
 // refill in some thousands. The bin that is just being refilled stands where it always stands then.
@@ -401,7 +383,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   if (state.watched_pushes < kWatchedPushes) {
-    check_push(thread->heap, bin, state, p);
+    check_freed(thread->heap, state.slots, count(bin, state), p);
     thread->counters.checked_frees.add(1);
     ++state.watched_pushes;
     set_limit(bin, state);
@@ -474,16 +456,27 @@ unsigned held(const Thread* thread, SizeClass size_class) {
   return objects - least<unsigned>(objects, peek(state.withdrawn)) + stashed;
 }
 
-void release_arrays(Thread* thread) {
+void start_over(Thread* thread, bool keep_first_arrays) {
+  size_t kept = 0;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    BinState& state = thread->states[c];
+    BinState fresh{};
     // What was watched need not be watched again for the block's next thread: the first frees of
-    // each were a third of all instructions that a thread with fifty objects took.
-    const uint8_t watched_pushes = thread->states[c].watched_pushes;
-    release_array(thread, c);
-    thread->states[c].watched_pushes = watched_pushes;
+    // each were a third of all instructions that one with fifty objects took.
+    fresh.watched_pushes = state.watched_pushes;
+    const bool first = state.slots == nullptr || state.capacity == least_capacity(c);
+    if (keep_first_arrays && first) {
+      LOFT_CHECK(count(thread->bins[c], state) == 0);
+      fresh.slots = state.slots;
+      fresh.capacity = state.capacity;
+      kept += state.capacity * class_size(c);
+    } else {
+      release_array(thread, c);
+    }
+    state = fresh;
   }
   depot::release_spares(thread);
-  thread->capacity_bytes = 0;
+  thread->capacity_bytes = kept;
 }
 
 }  // namespace loft::bins

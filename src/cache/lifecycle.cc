@@ -43,14 +43,13 @@ constinit Atomic<const Thread*> newest{nullptr};
 constinit Counter started_count;
 constinit Counter exited_count;
 
-// Everything that the thread holds goes home; its heap waits for the next thread.
+// Every object that the thread holds goes home; its heap waits for the next thread.
 void hand_over(Thread* thread) {
   if (thread->heap != nullptr) {
     magazines::empty(thread);
     bins::flush_all(thread);
   }
   batch_cache::send_all(thread);
-  bins::release_arrays(thread);
   large_cache::release_all(thread);
   Heap* const heap = thread->heap;
   if (heap == nullptr) return;
@@ -68,6 +67,17 @@ void hand_over(Thread* thread) {
   if (own) registry::park(heap);
 }
 
+// Blocks of ended threads that keep first arrays for the next ones: where threads come and go, a
+// third of what they cost is to make arrays and to give them back.
+constexpr unsigned kWarmBlocks = 4;
+
+// Under the lock.
+void cool_down() {
+  Thread* thread = unused.front();
+  for (unsigned warm = 0; thread != nullptr && warm < kWarmBlocks; ++warm) thread = thread->next;
+  if (thread != nullptr && thread->capacity_bytes != 0) bins::start_over(thread, false);
+}
+
 // Under the lock.
 void retire(Thread* thread) {
   if (next_visited == thread) next_visited = thread->next;
@@ -80,6 +90,7 @@ void retire(Thread* thread) {
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
   unused.push_front(thread);
+  cool_down();
   exited_count.add(1);
 }
 
@@ -92,6 +103,7 @@ void on_exit(void* value) {
   has_exited = true;
   self = &stand_in;
   hand_over(thread);
+  bins::start_over(thread, true);
   {
     const os::Guard guard(lock);
     retire(thread);
@@ -206,6 +218,7 @@ void give_up_block() {
   self = &stand_in;
   os::set_thread_exit_value(nullptr);
   hand_over(thread);
+  bins::start_over(thread, false);
   const os::Guard guard(lock);
   retire(thread);
 }
@@ -270,6 +283,7 @@ void take_over_from_dead(Thread* thread) {
   quiet::retire(thread);
   thread->forget_batches();
   hand_over(thread);
+  bins::start_over(thread, false);
   retire(thread);
 }
 

@@ -50,6 +50,22 @@ void check_start(const char* call, const void* p, Entry entry) {
   slab::report_misuse((Text() << call << " of an interior pointer").data(), p, slab);
 }
 
+void check_freed(Heap* heap, void* const* cached, unsigned count, const void* p) {
+  const os::Guard guard(heap->lock());
+  const Entry entry = pagemap.of(p);
+  // Freed twice, at the same time by another thread, whose flush gave the slab back.
+  if (LOFT_UNLIKELY(!entry.is_slab())) slab::report_without_slab(p);
+  const Slab* slab = slab::at(entry);
+  const uint32_t object = slab->object_starting_at(p);
+  if (object == Slab::kNoObject) {
+    slab::report_misuse("free of an interior pointer", p, slab);
+  }
+  // Of a slab that was taken over just now, another lock guards the bits.
+  bool twice = entry.owner() == heap->id() && (slab->bits[object / 64] >> object % 64 & 1) != 0;
+  for (unsigned i = count; i != 0; --i) twice = twice || cached[i] == p;
+  if (twice) slab::report_misuse("double free of", p, slab);
+}
+
 ObjectRange object_of(const void* p) {
   if (!pagemap.contains(p)) return {nullptr, 0};
   const Entry entry = pagemap.of(p);

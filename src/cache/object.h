@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "heap/heap.h"
 #include "space/pagemap.h"
 
 namespace loft {
@@ -25,5 +26,10 @@ Entry checked_entry(const char* call, const void* p);
 // Stops the program with one line if p, whose entry is a slab's or a large object's, is not the
 // first byte of an object.
 void check_start(const char* call, const void* p, Entry entry);
+
+// What free's fast path has no instructions for: stops the program with one line if p, of a heap
+// whose lock is free, is not the first byte of an object, or if that is free already, in its slab
+// or as one of cached[1 .. count].
+void check_freed(Heap* heap, void* const* cached, unsigned count, const void* p);
 
 }  // namespace loft

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <barrier>
 #include <set>
 #include <string>
 #include <thread>
@@ -433,6 +434,41 @@ TEST_F(CacheTest, BlocksAndHeapsAreUsedAgain) {
   EXPECT_EQ(after.attached, before.attached);
   EXPECT_EQ(after.started - before.started, 200u);
   EXPECT_EQ(after.exited - before.exited, 200u);
+}
+
+size_t blocks_with_arrays() {
+  size_t found = 0;
+  for (const Thread* block = lifecycle::newest_block(); block != nullptr; block = block->older) {
+    found += block->capacity_bytes != 0;
+  }
+  return found;
+}
+
+TEST_F(CacheTest, AFewBlocksKeepFirstArraysForTheNextThreads) {
+  const SizeClass few = class_of(160);
+  const SizeClass many = class_of(48);
+  const auto use = [&](std::barrier<>* all) {
+    std::vector<void*> objects;
+    for (int i = 0; i < 2; ++i) objects.push_back(allocate(160));
+    for (int i = 0; i < 1000; ++i) objects.push_back(allocate(48));
+    for (void* p : objects) deallocate(p);
+    if (all != nullptr) all->arrive_and_wait();
+  };
+  const size_t before = blocks_with_arrays();
+  constexpr int kThreads = 12;
+  std::barrier<> all(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) threads.emplace_back(use, &all);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(blocks_with_arrays(), before + 4);
+  in_thread([&] {
+    deallocate(allocate(16));
+    EXPECT_NE(self->states[few].slots, nullptr) << "a first array";
+    EXPECT_EQ(self->states[many].slots, nullptr) << "one that has grown";
+    EXPECT_EQ(bins::count(self, few), 0u);
+    EXPECT_LT(self->capacity_bytes, 64u << 10);
+    use(nullptr);
+  });
 }
 
 // The system calls destructors in four rounds; the thread sanitizer forgets a thread in the last.
