@@ -57,12 +57,38 @@ void check_end(const Batch& batch, const Geometry& shape) {
   }
 }
 
-// The place of a slab's batch: its own, or one that is unused or becomes so.
-size_t place_for(Thread* thread, const void* p, Entry entry) {
+constexpr size_t kNoPlace = kBatches;
+
+// Where a slab's batch is open.
+size_t place_of(const Thread* thread, uint32_t slab) {
+  const size_t first = batch_set(slab);
+  if (thread->batch_keys[first] == slab) return first;
+  if (kBatchWays == 2 && thread->batch_keys[first + kBatchSets] == slab) return first + kBatchSets;
+  return kNoPlace;
+}
+
+// Whether an object of a slab without a batch joins a message that waits for its owner already.
+// A batch would cost one that is open: a thread that frees objects of very many slabs gathers
+// hardly more than one in each, and pays for opening and sending it. But a slab that comes twice
+// before another one of its set does gets a batch; and now and then any one, as what lies in the
+// open ones has to go home some time.
+bool goes_alone(Thread* thread, Entry entry) {
+  constexpr uint8_t kBatchEvery = 8;
+  constexpr unsigned kLongMessage = 8;  // records, fewer are not worth their carrier
+  const size_t set = batch_set(entry.index());
+  const size_t second = kBatchWays == 1 ? set : set + kBatchSets;
+  if (thread->batch_keys[set] == kNoSlab || thread->batch_keys[second] == kNoSlab) return false;
+  uint32_t& missed = thread->missed_slabs[set];
+  const bool again = missed == entry.index();
+  missed = entry.index();
+  if (again || ++thread->misses % kBatchEvery == 0) return false;
+  return thread->outbox.has_room(entry.owner(), kLongMessage);
+}
+
+// A place for the slab's batch, unused or made so.
+size_t make_place(Thread* thread, const void* p, Entry entry) {
   const size_t first = batch_set(entry.index());
   const size_t second = kBatchWays == 1 ? first : first + kBatchSets;
-  if (thread->batch_keys[first] == entry.index()) return first;
-  if (thread->batch_keys[second] == entry.index()) return second;
   const uint32_t in_first = thread->batches()[first].count();
   const uint32_t in_second = thread->batches()[second].count();
   const bool second_it_is = Profile::Eviction::second(first, in_first, in_second);
@@ -104,10 +130,39 @@ unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geom
   return messages;
 }
 
+void count_sent(Thread* thread, SizeClass size_class, uint32_t objects, unsigned messages) {
+  thread->counters.batches_sent.add(1);
+  thread->counters.batch_objects[size_class].add(objects);
+  thread->counters.batch_messages.add(messages);
+  const size_t bytes = objects * class_size(size_class);
+  if (thread->outbox.add_bytes(bytes, get(options.outbox_bytes))) {
+    thread->counters.posts.add(thread->outbox.post());
+  }
+}
+
+// A batch of one.
+void send_alone(Thread* thread, const void* p, Entry entry) {
+  const SizeClass size_class = class_of_bin(entry.bin());
+  const Geometry& shape = geometry(size_class);
+  const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - base_of_slab(p, entry, shape);
+  const uint64_t product = offset * shape.inverse;
+  const uint32_t index = index_in(product);
+  if (LOFT_UNLIKELY(index >= shape.objects || !is_start_in(product, shape.inverse))) {
+    report_bad_batch_add(p);
+  }
+  *thread->outbox.room_for(entry.owner(), 1) =
+      Record{entry.index(), index / 64, uint64_t{1} << index % 64};
+  count_sent(thread, size_class, 1, 0);
+}
+
 }  // namespace
 
 void add(Thread* thread, void* p, Entry entry) {
-  const size_t place = place_for(thread, p, entry);
+  size_t place = place_of(thread, entry.index());
+  if (place == kNoPlace) {
+    if (goes_alone(thread, entry)) return send_alone(thread, p, entry);
+    place = make_place(thread, p, entry);
+  }
   Batch& batch = thread->batches()[place];
   const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch.base) * batch.inverse;
   const uint32_t index = index_in(product);
@@ -133,12 +188,8 @@ void send_words(Thread* thread, size_t place, Batch& batch) {
   const uint32_t objects = batch.count();
   check_end(batch, shape);
   close(thread, place);
-  thread->counters.batches_sent.add(1);
-  thread->counters.batch_objects[size_class].add(objects);
-  thread->counters.batch_messages.add(put_into_outbox(thread->outbox, batch, slab, shape));
-  if (thread->outbox.add_bytes(size_t{objects} * shape.size, get(options.outbox_bytes))) {
-    thread->counters.posts.add(thread->outbox.post());
-  }
+  const unsigned messages = put_into_outbox(thread->outbox, batch, slab, shape);
+  count_sent(thread, size_class, objects, messages);
 }
 
 }  // namespace

@@ -73,6 +73,12 @@ class Outbox {
         Open{message, owner, static_cast<uint16_t>(count), static_cast<uint16_t>(capacity)};
   }
 
+  // Whether one more record for `owner` may be written, in a message for so many at least.
+  bool has_room(HeapId owner, unsigned least_capacity) const {
+    const Open& open = open_[owner % kBuckets];
+    return open.owner == owner && open.count < open.capacity && open.capacity >= least_capacity;
+  }
+
   // Where `needed` more records for `owner` may be written; nullptr if there is no such room.
   Record* room_for(HeapId owner, unsigned needed) {
     Open& open = open_[owner % kBuckets];
