@@ -70,17 +70,16 @@ size_t place_of(const Thread* thread, uint32_t slab) {
 // Whether an object of a slab without a batch joins a message that waits for its owner already.
 // A batch would cost one that is open: a thread that frees objects of very many slabs gathers
 // hardly more than one in each, and pays for opening and sending it. But a slab that comes twice
-// before another one of its set does gets a batch; and now and then any one, as what lies in the
-// open ones has to go home some time.
+// in a row gets a batch; and now and then any one, as what lies in the open ones has to go home
+// some time.
 bool goes_alone(Thread* thread, Entry entry) {
   constexpr uint8_t kBatchEvery = 8;
   constexpr unsigned kLongMessage = 8;  // records, fewer are not worth their carrier
   const size_t set = batch_set(entry.index());
   const size_t second = kBatchWays == 1 ? set : set + kBatchSets;
   if (thread->batch_keys[set] == kNoSlab || thread->batch_keys[second] == kNoSlab) return false;
-  uint32_t& missed = thread->missed_slabs[set];
-  const bool again = missed == entry.index();
-  missed = entry.index();
+  const bool again = thread->missed_slab == entry.index();
+  thread->missed_slab = entry.index();
   if (again || ++thread->misses % kBatchEvery == 0) return false;
   return thread->outbox.has_room(entry.owner(), kLongMessage);
 }

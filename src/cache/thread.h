@@ -160,9 +160,9 @@ struct alignas(64) Thread {
   // places of a set are kBatchSets apart; each slab has one set, so each place is reachable.
   alignas(64) uint32_t batch_keys[kBatches]{};
   uint8_t batch_classes[kBatches]{};
-  BatchPlaces open_batches{};           // those that have a key
-  uint8_t misses{};                     // of slabs that had no batch, and whose set was full
-  uint32_t missed_slabs[kBatchSets]{};  // the last one of each set
+  BatchPlaces open_batches{};  // those that have a key
+  uint8_t misses{};            // of slabs that had no batch, and whose set was full
+  uint32_t missed_slab{};      // the last of them
 
   BinState states[kSizeClasses]{};
   void** spare_arrays{};  // empty ones, of kMostSlots each
