@@ -246,7 +246,7 @@ typedef struct loft_stats_t {
   uint64_t flushes;  // caches emptied in part, into a heap and batches
   uint64_t drains;   // inboxes emptied that held something
 
-  uint64_t batches_sent;       // batches put into an outbox
+  uint64_t batches_sent;       // batches put into an outbox, and objects that went alone
   uint64_t batch_objects;      // objects in them
   uint64_t batch_messages;     // messages (carriers) that hold them
   uint64_t posts;              // atomic exchanges, one per destination, that sent messages off

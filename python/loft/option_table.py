@@ -70,7 +70,8 @@ OPTIONS = {
         (),
         "500",
         "how long memory that nobody needed stays resident before it is given back; what is more "
-        "than a quarter of what is in use stays about a third as long; 0 keeps it",
+        "than a quarter of what is in use stays about a third as long, and more than an eighth "
+        "half as long; 0 keeps it",
     ),
     "thp": Option(
         "",

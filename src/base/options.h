@@ -35,7 +35,8 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "bytes of free spans that stay resident for reuse before the largest are given back")        \
   X(kMilliseconds, decay_ms, 500, "",                                                            \
     "how long memory that nobody needed stays resident before it is given back; what is more "   \
-    "than a quarter of what is in use stays about a third as long; 0 keeps it")                  \
+    "than a quarter of what is in use stays about a third as long, and more than an eighth "     \
+    "half as long; 0 keeps it")                                                                  \
   X(kChoice, thp, 0, "auto|never|prefer",                                                        \
     "huge pages: whether the system may back the heap with them; auto keeps them out, so that "  \
     "no process grows by them, prefer asks for them and gives back nothing smaller")             \

@@ -67,23 +67,6 @@ size_t place_of(const Thread* thread, uint32_t slab) {
   return kNoPlace;
 }
 
-// Whether an object of a slab without a batch joins a message that waits for its owner already.
-// A batch would cost one that is open: a thread that frees objects of very many slabs gathers
-// hardly more than one in each, and pays for opening and sending it. But a slab that comes twice
-// in a row gets a batch; and now and then any one, as what lies in the open ones has to go home
-// some time.
-bool goes_alone(Thread* thread, Entry entry) {
-  constexpr uint8_t kBatchEvery = 8;
-  constexpr unsigned kLongMessage = 8;  // records, fewer are not worth their carrier
-  const size_t set = batch_set(entry.index());
-  const size_t second = kBatchWays == 1 ? set : set + kBatchSets;
-  if (thread->batch_keys[set] == kNoSlab || thread->batch_keys[second] == kNoSlab) return false;
-  const bool again = thread->missed_slab == entry.index();
-  thread->missed_slab = entry.index();
-  if (again || ++thread->misses % kBatchEvery == 0) return false;
-  return thread->outbox.has_room(entry.owner(), kLongMessage);
-}
-
 // A place for the slab's batch, unused or made so.
 size_t make_place(Thread* thread, const void* p, Entry entry) {
   const size_t first = batch_set(entry.index());
@@ -129,49 +112,69 @@ unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geom
   return messages;
 }
 
-void count_sent(Thread* thread, SizeClass size_class, uint32_t objects, unsigned messages) {
+void count_batch(Thread* thread, SizeClass size_class, uint32_t objects) {
   thread->counters.batches_sent.add(1);
   thread->counters.batch_objects[size_class].add(objects);
-  thread->counters.batch_messages.add(messages);
-  const size_t bytes = objects * class_size(size_class);
+}
+
+void post_if_due(Thread* thread, size_t bytes) {
   if (thread->outbox.add_bytes(bytes, get(options.outbox_bytes))) {
     thread->counters.posts.add(thread->outbox.post());
   }
 }
 
-// A batch of one.
-void send_alone(Thread* thread, const void* p, Entry entry) {
-  const SizeClass size_class = class_of_bin(entry.bin());
-  const Geometry& shape = geometry(size_class);
+// The record of one object; nobody's state has changed yet.
+Record record_of(const void* p, Entry entry) {
+  const Geometry& shape = geometry(class_of_bin(entry.bin()));
   const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - base_of_slab(p, entry, shape);
   const uint64_t product = offset * shape.inverse;
   const uint32_t index = index_in(product);
   if (LOFT_UNLIKELY(index >= shape.objects || !is_start_in(product, shape.inverse))) {
     report_bad_batch_add(p);
   }
-  *thread->outbox.room_for(entry.owner(), 1) =
-      Record{entry.index(), index / 64, uint64_t{1} << index % 64};
-  count_sent(thread, size_class, 1, 0);
+  return Record{entry.index(), index / 64, uint64_t{1} << index % 64};
+}
+
+// An object of a slab without a batch may join a message that waits for its owner already, as a
+// batch of one. A batch would cost one that is open: a thread that frees objects of very many slabs
+// gathers hardly more than one in each, and pays for opening and sending it. But a slab that comes
+// twice in a row gets a batch; and now and then any one, as what lies in the open ones has to go
+// home some time. False if the object is to go into a batch.
+bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record) {
+  constexpr uint8_t kBatchEvery = 7;    // odd: of a period in the program, it meets all sets
+  constexpr unsigned kLongMessage = 8;  // records, fewer are not worth their carrier
+  const bool again = thread->missed_slab == entry.index();
+  thread->missed_slab = entry.index();
+  if (again) {
+    // Freed twice, one time after the other: the first one was sent alone.
+    if (LOFT_UNLIKELY(thread->outbox.holds(entry.owner(), record))) report_bad_batch_add(p);
+    return false;
+  }
+  const size_t set = batch_set(entry.index());
+  const size_t second = kBatchWays == 1 ? set : set + kBatchSets;
+  if (thread->batch_keys[set] == kNoSlab || thread->batch_keys[second] == kNoSlab) return false;
+  if (++thread->misses % kBatchEvery == 0) return false;
+  if (!thread->outbox.has_room(entry.owner(), kLongMessage)) return false;
+  const SizeClass size_class = class_of_bin(entry.bin());
+  count_batch(thread, size_class, 1);
+  *thread->outbox.room_for(entry.owner(), 1) = record;
+  post_if_due(thread, class_size(size_class));
+  return true;
 }
 
 }  // namespace
 
 void add(Thread* thread, void* p, Entry entry) {
+  const Record record = record_of(p, entry);
   size_t place = place_of(thread, entry.index());
   if (place == kNoPlace) {
-    if (goes_alone(thread, entry)) return send_alone(thread, p, entry);
+    if (send_alone(thread, p, entry, record)) return;
     place = make_place(thread, p, entry);
   }
   Batch& batch = thread->batches()[place];
-  const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch.base) * batch.inverse;
-  const uint32_t index = index_in(product);
-  const uint64_t bit = uint64_t{1} << index % 64;
-  if (LOFT_UNLIKELY((batch.words[index / 64] & bit) != 0 ||
-                    index >= geometry(thread->batch_classes[place]).objects ||
-                    !is_start_in(product, batch.inverse))) {
-    report_bad_batch_add(p);
-  }
-  batch.words[index / 64] |= bit;
+  uint64_t& word = batch.words[record.word];
+  if (LOFT_UNLIKELY((word & record.freed) != 0)) report_bad_batch_add(p);
+  word |= record.freed;
   if (--batch.room == 0) send(thread, place);
 }
 
@@ -187,8 +190,9 @@ void send_words(Thread* thread, size_t place, Batch& batch) {
   const uint32_t objects = batch.count();
   check_end(batch, shape);
   close(thread, place);
-  const unsigned messages = put_into_outbox(thread->outbox, batch, slab, shape);
-  count_sent(thread, size_class, objects, messages);
+  count_batch(thread, size_class, objects);
+  thread->counters.batch_messages.add(put_into_outbox(thread->outbox, batch, slab, shape));
+  post_if_due(thread, size_t{objects} * shape.size);
 }
 
 }  // namespace

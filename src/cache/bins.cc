@@ -8,6 +8,7 @@
 #include "cache/large_cache.h"
 #include "cache/magazines.h"
 #include "cache/object.h"
+#include "os/fault.h"
 #include "slab/slab.h"
 #include "space/limits.h"
 #include "space/metadata.h"
@@ -214,7 +215,7 @@ bool make_room(Thread* thread, SizeClass size_class) {
   if (state.capacity == 0) return false;
   if (state.capacity == kMaxCapacity && stash(thread, size_class, alternating)) return true;
   const unsigned older = (state.capacity + 1u) / 2;
-  if (magazines::in_use() && magazines::serves_flush(thread, size_class, older) &&
+  if (magazines::in_use() && magazines::decide_flush(thread, size_class, older) &&
       magazines::hand_over(thread, size_class, older)) {
     return true;
   }
@@ -365,12 +366,14 @@ void* refill(Thread* thread, Request request) {
   const unsigned wanted =
       stream ? state.capacity
              : static_cast<unsigned>(least<size_t>((state.capacity + 1u) / 2, most_wanted));
-  if (magazines::in_use() && magazines::serves_refill(thread, size_class, wanted) &&
+  const bool with_room = magazines::in_use();
+  if (with_room && magazines::decide_refill(thread, size_class) &&
       magazines::take(thread, request, wanted)) {
     return *bin.top--;
   }
   void** const highest = bin.top + wanted;
   const unsigned taken = fill(thread, request, highest, wanted);
+  if (with_room) magazines::note_refill(thread, size_class, taken);
   if (taken == 0) return nullptr;
   close_gap(state.slots, taken, wanted);
   compiler_fence();  // as in deallocate
@@ -464,8 +467,9 @@ void start_over(Thread* thread, bool keep_first_arrays) {
     // What was watched need not be watched again for the block's next thread: the first frees of
     // each were a third of all instructions that one with fifty objects took.
     fresh.watched_pushes = state.watched_pushes;
-    const bool first = state.slots == nullptr || state.capacity == least_capacity(c);
-    if (keep_first_arrays && first) {
+    const bool small =
+        state.capacity <= least_capacity(c) && state.capacity * class_size(c) <= kFirstBytes;
+    if (keep_first_arrays && small && !limits::tight()) {
       LOFT_CHECK(count(thread->bins[c], state) == 0);
       fresh.slots = state.slots;
       fresh.capacity = state.capacity;

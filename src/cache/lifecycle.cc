@@ -36,6 +36,8 @@ namespace {
 constinit os::Lock lock;  // taken before any heap's
 constinit List<Thread> threads;
 constinit List<Thread> unused;
+constinit List<Thread> warm;  // the ones that were retired last; their bins keep first arrays
+constinit unsigned warm_blocks = 0;
 constinit Thread* next_visited = nullptr;  // the first one, if null
 constinit bool exit_hook_set = false;
 constinit Atomic<Heap*> shared{nullptr};
@@ -47,6 +49,7 @@ constinit Counter exited_count;
 void hand_over(Thread* thread) {
   if (thread->heap != nullptr) {
     magazines::empty(thread);
+    magazines::forget_trials(thread);
     bins::flush_all(thread);
   }
   batch_cache::send_all(thread);
@@ -67,19 +70,8 @@ void hand_over(Thread* thread) {
   if (own) registry::park(heap);
 }
 
-// Blocks of ended threads that keep first arrays for the next ones: where threads come and go, a
-// third of what they cost is to make arrays and to give them back.
-constexpr unsigned kWarmBlocks = 4;
-
 // Under the lock.
-void cool_down() {
-  Thread* thread = unused.front();
-  for (unsigned warm = 0; thread != nullptr && warm < kWarmBlocks; ++warm) thread = thread->next;
-  if (thread != nullptr && thread->capacity_bytes != 0) bins::start_over(thread, false);
-}
-
-// Under the lock.
-void retire(Thread* thread) {
+void retire(Thread* thread, List<Thread>& where) {
   if (next_visited == thread) next_visited = thread->next;
   threads.remove(thread);
   thread->large = LargeCache{};
@@ -89,9 +81,29 @@ void retire(Thread* thread) {
   thread->counters.large_kept_bytes.add(-thread->counters.large_kept_bytes.get());
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
-  unused.push_front(thread);
-  cool_down();
+  where.push_front(thread);
   exited_count.add(1);
+}
+
+// Where threads come and go, a third of what they cost was to make arrays and to give them back. So
+// a few blocks keep some for the next threads. Under the lock; returns the one that has kept its
+// own for longest, for the caller to release them without the lock, if there are too many.
+Thread* retire_warm(Thread* thread) {
+  constexpr unsigned kMostWarm = 4;
+  retire(thread, warm);
+  if (++warm_blocks <= kMostWarm) return nullptr;
+  Thread* oldest = warm.front();
+  while (oldest->next != nullptr) oldest = oldest->next;
+  warm.remove(oldest);
+  --warm_blocks;
+  return oldest;
+}
+
+// (In the child of a fork in between, a block is lost.)
+void cool_down(Thread* block) {
+  bins::start_over(block, false);
+  const os::Guard guard(lock);
+  unused.push_front(block);
 }
 
 // Runs after the thread-local destructors of C++, among those of the program's keys. Waiting for a
@@ -104,10 +116,12 @@ void on_exit(void* value) {
   self = &stand_in;
   hand_over(thread);
   bins::start_over(thread, true);
+  Thread* cold = nullptr;
   {
     const os::Guard guard(lock);
-    retire(thread);
+    cold = retire_warm(thread);
   }
+  if (cold != nullptr) cool_down(cold);
   attention::raise();  // there is a heap to look after
 }
 
@@ -132,8 +146,11 @@ void* allocate_block() {
 
 // Under the lock.
 Thread* unused_or_new() {
-  Thread* thread = unused.front();
+  Thread* thread = warm.front();
   if (thread != nullptr) {
+    warm.remove(thread);
+    --warm_blocks;
+  } else if (thread = unused.front(); thread != nullptr) {
     unused.remove(thread);
   } else {
     if (!span::initialise()) return nullptr;
@@ -231,7 +248,7 @@ void give_up_block() {
   hand_over(thread);
   bins::start_over(thread, false);
   const os::Guard guard(lock);
-  retire(thread);
+  retire(thread, unused);
 }
 
 const Thread* newest_block() { return newest.load(memory_order_acquire); }
@@ -295,12 +312,12 @@ void take_over_from_dead(Thread* thread) {
   thread->forget_batches();
   hand_over(thread);
   bins::start_over(thread, false);
-  retire(thread);
+  retire(thread, unused);
 }
 
 void in_child() {
   finish_fork(true);
-  for (const List<Thread>* list : {&threads, &unused}) {
+  for (const List<Thread>* list : {&threads, &warm, &unused}) {
     for (Thread* thread = list->front(); thread != nullptr; thread = thread->next) {
       magazines::forget_calls(thread);
     }

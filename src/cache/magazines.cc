@@ -113,23 +113,48 @@ bool always() {
   return get(options.keeper_serves) == kServesAlways || get(options.keeper_prepare) != kPrepareOff;
 }
 
-bool serves(Thread* thread, SizeClass size_class, Trial ClassMagazines::* trial, unsigned objects) {
-  if (always()) return true;
-  ClassMagazines* const mine = of_class(thread, size_class);
-  if (mine == nullptr) return false;
-  Trial& its = mine->*trial;
-  return its.begin(its.wants_time() ? os::now_ns() : 0, objects) == Trial::kRoom;
+Trials* trials_of(const Thread* thread) {
+  return thread->magazines == nullptr ? nullptr : thread->magazines->trials;
 }
+
+// nullptr where the thread has no magazines for the class, or without memory.
+Trials* make_trials(Thread* thread, SizeClass size_class) {
+  if (of_class(thread, size_class) == nullptr) return nullptr;
+  Trials*& trials = thread->magazines->trials;
+  if (LOFT_UNLIKELY(trials == nullptr)) {
+    void* block = metadata::allocate(sizeof(Trials));
+    if (block != nullptr) trials = new (block) Trials;
+  }
+  return trials;
+}
+
+Trial::Way begin(Trial& trial) { return trial.begin(trial.wants_time() ? os::now_ns() : 0); }
 
 }  // namespace
 
-bool serves_refill(Thread* thread, SizeClass size_class, unsigned objects) {
-  if (serves(thread, size_class, &ClassMagazines::refills, objects)) return true;
-  if (thread->magazines != nullptr) thread->magazines->classes[size_class].late = false;
-  return false;
+bool decide_refill(Thread* thread, SizeClass size_class) {
+  if (always()) return true;
+  Trials* const trials = make_trials(thread, size_class);
+  return trials != nullptr && begin(trials->refills[size_class]) == Trial::kRoom;
 }
-bool serves_flush(Thread* thread, SizeClass size_class, unsigned objects) {
-  return serves(thread, size_class, &ClassMagazines::flushes, objects);
+
+bool decide_flush(Thread* thread, SizeClass size_class, unsigned objects) {
+  if (always()) return true;
+  Trials* const trials = make_trials(thread, size_class);
+  if (trials == nullptr) return false;
+  const bool by_room = begin(trials->flushes[size_class]) == Trial::kRoom;
+  trials->flushes[size_class].note(objects);
+  return by_room;
+}
+
+void note_refill(Thread* thread, SizeClass size_class, unsigned objects) {
+  if (Trials* trials = trials_of(thread); trials != nullptr) {
+    trials->refills[size_class].note(objects);
+  }
+}
+
+void forget_trials(Thread* thread) {
+  if (Trials* trials = trials_of(thread); trials != nullptr) *trials = Trials{};
 }
 
 bool take(Thread* thread, Request request, unsigned wanted) {
@@ -161,6 +186,7 @@ bool take(Thread* thread, Request request, unsigned wanted) {
     const unsigned objects = slot.objects;
     slot.objects = 0;
     exchange(thread, size_class, slot, objects);
+    note_refill(thread, size_class, objects);
     thread->counters.room_ready.add(1);
     compiler_fence();
   }
@@ -246,7 +272,9 @@ void* take_zero(Thread* thread, Request request) {
 }
 
 bool late(const Thread* thread, SizeClass size_class) {
-  return thread->magazines != nullptr && thread->magazines->classes[size_class].late;
+  if (thread->magazines == nullptr || !thread->magazines->classes[size_class].late) return false;
+  const Trials* const trials = trials_of(thread);
+  return always() || (trials != nullptr && trials->refills[size_class].rests_at(Trial::kRoom));
 }
 
 void empty(Thread* thread) {
@@ -264,8 +292,10 @@ void review(Thread* thread, SizeClass size_class) {
     const os::Guard guard(thread->heap->lock());
     empty_slot(thread, size_class, slot);
   };
-  empty_if(!always() && mine.refills.rests_at(Trial::kOwn), mine.ready);
-  empty_if(!always() && mine.flushes.rests_at(Trial::kOwn), mine.returned);
+  if (const Trials* trials = trials_of(thread); trials != nullptr && !always()) {
+    empty_if(trials->refills[size_class].rests_at(Trial::kOwn), mine.ready);
+    empty_if(trials->flushes[size_class].rests_at(Trial::kOwn), mine.returned);
+  }
   empty_if(!mine.zeros_used, mine.zeros);
   mine.zeros_used = false;
 }

@@ -1,9 +1,9 @@
 // Under the policy `keeper`: magazines, arrays of free objects that travel between a thread and the
-// room, which has a thread of its own (keeper/room.h). For each class that a thread uses, the room
-// fills one ahead of the thread's next refill, and empties what the thread flushed; both change
-// hands whole, array against array. A thread for which nothing is ready, or nothing was taken yet,
-// serves itself from the room's heap as under the policy `thread`: so nobody ever waits for the
-// room, which may be slow, or gone.
+// room, which has a thread of its own (keeper/room.h). For each class that a thread uses, and for
+// which trials find that it pays (cache/trial.h), the room fills one ahead of the thread's next
+// refill, and empties what the thread flushed; both change hands whole, array against array. A
+// thread for which nothing is ready, or nothing was taken yet, serves itself from the room's heap
+// as under the policy `thread`: so nobody ever waits for the room, which may be slow, or gone.
 #pragma once
 
 #include <cstddef>
@@ -49,11 +49,14 @@ struct alignas(kCacheLine) ClassMagazines {
   uint16_t zeros_prepared{};
   bool late{};        // the thread's last refill found nothing ready
   bool zeros_used{};  // asked for since the last review
-  // The thread's alone.
-  Trial refills;
-  Trial flushes;
 };
-static_assert(offsetof(ClassMagazines, refills) == kCacheLine);
+static_assert(sizeof(ClassMagazines) == kCacheLine);
+
+// The thread's alone; made where trials decide.
+struct Trials {
+  Trial refills[kSizeClasses];
+  Trial flushes[kSizeClasses];
+};
 
 // A thread's, made when its first bin has grown, and its block's for ever.
 struct Magazines {
@@ -61,6 +64,7 @@ struct Magazines {
   // list of those that call, or about to be.
   Atomic<uint64_t> calls{0};
   Magazines* next{};  // in that list
+  Trials* trials{};   // nullptr until there is a use for them; the block's for ever
   ClassMagazines classes[kSizeClasses];
 };
 static_assert(kSizeClasses <= 64);
@@ -72,10 +76,16 @@ namespace magazines {
 // Whether there is a room. Relaxed: who sees it late serves itself once more, or calls in vain.
 inline bool in_use();
 
-// Where there is a room: whether it is to serve a refill, or a flush, of so many objects, that is
-// about to begin.
-bool serves_refill(Thread* thread, SizeClass size_class, unsigned objects);
-bool serves_flush(Thread* thread, SizeClass size_class, unsigned objects);
+// Where there is a room: decides whether it is to serve a refill, or a flush of so many objects,
+// that is about to begin.
+bool decide_refill(Thread* thread, SizeClass size_class);
+bool decide_flush(Thread* thread, SizeClass size_class, unsigned objects);
+
+// After a refill that the room did not serve: what it brought.
+void note_refill(Thread* thread, SizeClass size_class, unsigned objects);
+
+// The block's next thread makes its own.
+void forget_trials(Thread* thread);
 
 // For a refill of an empty bin by `wanted` objects: the next magazine takes the place of its array,
 // if one is ready, and one of so many objects is called for. A bin with a depot has no need of it:
@@ -89,7 +99,7 @@ bool hand_over(Thread* thread, SizeClass size_class, unsigned objects);
 // ready; otherwise nullptr.
 void* take_zero(Thread* thread, Request request);
 
-// The last refill of the class found nothing ready.
+// The last refill of the class found nothing ready, and it is for the room to keep ahead.
 bool late(const Thread* thread, SizeClass size_class);
 
 // Now and then, by the thread: what nobody has asked for since the last time goes back.

@@ -98,8 +98,8 @@ struct ThreadCounters {
   Counter flushes;
   Counter checked_frees;  // of a bin's first ones
   Counter bins_grown;
-  Counter bins_released;  // because nobody used them
-  Counter batches_sent;
+  Counter bins_released;                // because nobody used them
+  Counter batches_sent;                 // single objects included
   Counter batches_evicted;              // of these, before they were full
   Counter batch_objects[kSizeClasses];  // sent
   Counter batch_messages;

@@ -5,10 +5,11 @@
 // Most of that is paid later, with each object; so what counts is the time from one event to the
 // next, with all that the program does meanwhile.
 //
-// A trial is some events of one way, then as many of the other; the first of each are not counted,
-// nor is the longest, in which the thread may have slept. Then all events go the better way, for a
-// time that doubles as long as trials agree: what the worse way costs stays below a percent or two.
-// The room is the better one if it wins twice in a row, as most trials tell little else than noise.
+// A trial is some events of the thread's own, then as many by the room, or until that has taken
+// longer; the first of each are not counted, nor is the longest, in which the thread may have
+// slept. Then all events go the better way, for a time that doubles as long as trials agree: of the
+// first two thousand events one in sixty goes the worse way, in the end one in a thousand. The room
+// is the better one if it wins twice in a row, as most trials tell little else than noise.
 #pragma once
 
 #include <cstdint>
@@ -27,26 +28,30 @@ class Trial {
   // All events go this way, until the next trial.
   bool rests_at(Way way) const { return event_ > kEndOfRoom && better_ == way; }
 
-  // An event begins, of so many objects, `now` in nanoseconds. Returns which way it is to go.
-  Way begin(uint64_t now, unsigned objects) {
+  // An event begins, `now` in nanoseconds if that is wanted. Returns which way it is to go.
+  Way begin(uint64_t now) {
     if (event_ != 0) end_last(now);
     if (event_ == kEndOfRoom + pause_) {
       event_ = 0;
       costs_[kOwn] = costs_[kRoom] = Cost{};
     }
     begun_ = now;
-    objects_ = objects;
+    objects_ = 0;
     return way_of(event_++);
   }
+  // How many objects it brought, or took.
+  void note(unsigned objects) { objects_ = objects; }
 
   static constexpr uint32_t kUncounted = 4;
   static constexpr uint32_t kEndOfOwn = kUncounted + 32;
   static constexpr uint32_t kEndOfRoom = 2 * kEndOfOwn;
   static constexpr uint32_t kShortPause = 1 << 5;
-  static constexpr uint32_t kLeastPause = 1 << 10;
+  static constexpr uint32_t kLeastPause = 1 << 11;
   static constexpr uint32_t kLongestPause = 1 << 15;
 
  private:
+  static constexpr uint64_t kLongestNs = 1'000'000'000;  // products of these fit in a word
+
   struct Cost {
     uint64_t ns;
     uint64_t longest;
@@ -65,11 +70,14 @@ class Trial {
     if (last >= kEndOfRoom) return;
     if (last % kEndOfOwn >= kUncounted) {
       Cost& cost = costs_[way_of(last)];
-      const uint64_t ns = now - least(begun_, now);
+      const uint64_t ns = least(now - least(begun_, now), kLongestNs);
       cost.ns += ns;
       cost.longest = most(cost.longest, ns);
       cost.objects += objects_;
     }
+    const Cost& own = costs_[kOwn];
+    const Cost& room = costs_[kRoom];
+    if (room.counted() > own.counted() && room.objects <= own.objects) event_ = kEndOfRoom;
     if (event_ == kEndOfRoom) decide();
   }
 

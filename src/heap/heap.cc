@@ -18,9 +18,9 @@ namespace {
 constexpr size_t kLeastCharge = 512;
 
 // How many records a refill takes in, and the rest of their message, before it looks into its
-// slabs. Each is a visit to a slab, a miss or two, and with several hundred of them one malloc in
-// ten thousand took 15 microseconds; now it takes 5. But if it took in fewer objects than it hands
-// out, and records are mostly of one object, ever more would wait in the inbox.
+// slabs. Each is a visit to a slab, a miss or two: where a small refill met several hundred of
+// them, one malloc in ten thousand took 15 microseconds in place of 5. But if it took in fewer
+// objects than it hands out, and records are mostly of one, ever more would wait in the inbox.
 constexpr unsigned kLeastRefillRecords = 64;
 constexpr unsigned most_records(unsigned wanted) {
   constexpr unsigned kAhead = 16;

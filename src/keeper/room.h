@@ -1,6 +1,6 @@
 // The room of the policy `keeper` (NextGen-Malloc): a thread of loft's own that works ahead for the
-// others. It fills magazines before they are asked for, and takes flushed ones home
-// (cache/magazines.h). It is never needed for progress.
+// others. It fills magazines before they are asked for, and takes flushed ones home, where that
+// pays (cache/magazines.h). It is never needed for progress.
 #pragma once
 
 namespace loft::room {

@@ -79,6 +79,20 @@ class Outbox {
     return open.owner == owner && open.count < open.capacity && open.capacity >= least_capacity;
   }
 
+  // Whether the open message for `owner` brings home an object of this record.
+  bool holds(HeapId owner, const Record& record) const {
+    const Open& open = open_[owner % kBuckets];
+    if (open.owner != owner) return false;
+    for (const Record* held = open.message->records(); held != open.message->records() + open.count;
+         ++held) {
+      if (held->slab == record.slab && held->word == record.word &&
+          (held->freed & record.freed) != 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   // Where `needed` more records for `owner` may be written; nullptr if there is no such room.
   Record* room_for(HeapId owner, unsigned needed) {
     Open& open = open_[owner % kBuckets];

@@ -17,7 +17,7 @@ namespace {
 
 using loft::kNoSlab;
 
-constexpr size_t kSize = 1024;
+constexpr size_t kSize = 128;  // too small for long messages, which objects would join alone
 constexpr unsigned kMostInBatch = (16 << 10) / kSize;  // the default of batch_bytes
 
 struct Model {
@@ -74,7 +74,7 @@ uint32_t slab_of(const void* p) { return loft::pagemap.of(p).index(); }
 // 0 if all was as in the model.
 int check(Model& model) {
   std::map<uint32_t, std::vector<void*>> objects_of;
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < 32'000; ++i) {
     void* p = loft::allocate(kSize);
     objects_of[slab_of(p)].push_back(p);
   }
@@ -84,7 +84,8 @@ int check(Model& model) {
   std::thread([&] {
     std::mt19937 random(1);
     // Nothing else of the first thread's may be freed here: emptied slabs move to the end.
-    for (size_t left = slabs.size(); left != 0 && wrong == 0;) {
+    size_t left = slabs.size();
+    for (int frees = 0; frees < 10'000 && left != 0 && wrong == 0; ++frees) {
       // Some slabs more often than others, so that batches differ in what they hold.
       const size_t chosen = std::min(random() % left, random() % left);
       void* p = slabs[chosen].back();

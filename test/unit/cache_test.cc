@@ -220,13 +220,17 @@ TEST_F(CacheTest, AThreadThatOnlyFreesHasNoHeapAndHoardsNothing) {
   const unsigned long before = heap->counters().objects_received();
   unsigned long objects = 0;
   in_thread([&] {
+    deallocate(slabs[0].back());  // it has a block from here on
+    slabs[0].pop_back();
+    ++objects;
+    const size_t capacity = self->capacity_bytes;
     for (const auto& slab : slabs) {
       for (void* p : slab) deallocate(p);
       objects += slab.size();
     }
     EXPECT_EQ(self->heap, nullptr);
     EXPECT_EQ(self->owner, kNeverOwner);
-    for (SizeClass c = 0; c < kSizeClasses; ++c) EXPECT_EQ(bins::count(self, c), 0u);
+    EXPECT_EQ(self->capacity_bytes, capacity);
   });
   EXPECT_EQ(registry::count(), heaps);
   EXPECT_EQ(registry::adoptions(), adoptions);
@@ -704,15 +708,43 @@ TEST_F(CacheDeathTest, LaterMisuseIsSeenWhenItReachesTheSlab) {
   for (size_t i = 100; i < 200; ++i) deallocate(objects[i]);
 }
 
+// Leaves room in a message for the owner, and all batches taken; returns the first slab whose next
+// object goes alone.
+size_t until_one_goes_alone(std::vector<std::vector<void*>>& slabs) {
+  for (size_t i = 0; i < slabs.size(); ++i) {
+    const unsigned long messages = self->counters.batch_messages.get();
+    const unsigned long batches = self->counters.batches_sent.get();
+    deallocate(slabs[i][0]);
+    const bool alone = self->counters.batches_sent.get() == batches + 1 &&
+                       self->counters.batch_messages.get() == messages &&
+                       self->missed_slab == slab_index(slabs[i][0]) && self->misses % 7 == 1;
+    if (alone) return i + 1;
+  }
+  return slabs.size();
+}
+
 TEST_F(CacheDeathTest, MisuseOfAnObjectThatGoesAlone) {
   std::vector<std::vector<void*>> slabs = slabs_of(1024, 100);
-  EXPECT_DEATH(in_thread([&] {
-                 for (size_t i = 0; i < 60; ++i) deallocate(slabs[i][0]);
-                 for (size_t i = 60; i < 100; ++i) {
-                   if (!has_batch(slabs[i][0])) deallocate(inside(slabs[i][0], 16));
-                 }
-               }),
+  const auto of_next = [&](void (*misuse)(std::vector<void*>&)) {
+    in_thread([&] {
+      deallocate(allocate(16));
+      const size_t next = until_one_goes_alone(slabs);
+      if (next == slabs.size()) _exit(0);
+      const unsigned long evicted = self->counters.batches_evicted.get();
+      misuse(slabs[next]);
+      if (self->counters.batches_evicted.get() != evicted) _exit(1);
+    });
+    _exit(2);
+  };
+  EXPECT_DEATH(of_next([](std::vector<void*>& slab) { deallocate(inside(slab[0], 16)); }),
                kInterior);
+  EXPECT_DEATH(of_next([](std::vector<void*>& slab) {
+                 deallocate(slab[0]);
+                 deallocate(slab[0]);
+               }),
+               kDoubleFree);
+  EXPECT_EXIT(of_next([](std::vector<void*>& slab) { deallocate(slab[0]); }),
+              testing::ExitedWithCode(2), "");
   release(slabs);
 }
 

@@ -16,7 +16,8 @@ class TrialTest : public testing::Test {
   using Cost = std::function<uint64_t(Trial::Way)>;
 
   Trial::Way event(const Cost& ns_of) {
-    const Trial::Way way = trial_.begin(trial_.wants_time() ? now_ : 0, kObjects);
+    const Trial::Way way = trial_.begin(trial_.wants_time() ? now_ : 0);
+    trial_.note(kObjects);
     now_ += ns_of(way);
     return way;
   }
@@ -39,11 +40,13 @@ constexpr unsigned kOfRoom = Trial::kEndOfRoom - Trial::kEndOfOwn;
 
 TEST_F(TrialTest, ASlowerRoomServesInTrialsOnlyWhichGetRarer) {
   EXPECT_EQ(by_room(Trial::kEndOfOwn, room_is_slower), 0u) << "its own way comes first";
-  EXPECT_EQ(by_room(kOfRoom, room_is_slower), kOfRoom);
+  const unsigned first = by_room(kOfRoom, room_is_slower);
+  EXPECT_GT(first, Trial::kUncounted);
+  EXPECT_LT(first, kOfRoom) << "until it has taken longer";
   constexpr unsigned kEvents = 200'000;
   const unsigned served = by_room(kEvents, room_is_slower);
   EXPECT_GT(served, 0u) << "things may change";
-  EXPECT_LT(served, kEvents / 200);
+  EXPECT_LT(served, kEvents / 500);
 }
 
 TEST_F(TrialTest, AFasterRoomServesAfterTwoTrials) {
@@ -61,7 +64,7 @@ TEST_F(TrialTest, WinningOnceIsNotEnough) {
   by_room(kTrial, room_is_faster);
   by_room(Trial::kShortPause, room_is_faster);
   by_room(kTrial, room_is_slower);
-  EXPECT_EQ(by_room(Trial::kLeastPause, room_is_slower), 0u);
+  EXPECT_EQ(by_room(Trial::kLeastPause / 2, room_is_slower), 0u);
   EXPECT_TRUE(trial_.rests_at(Trial::kOwn));
 }
 
@@ -79,6 +82,16 @@ TEST_F(TrialTest, OnePauseOfTheProgramDecidesNothing) {
     if (trial == 0) by_room(Trial::kShortPause, room_is_faster);
   }
   EXPECT_EQ(by_room(Trial::kLeastPause, room_is_faster), Trial::kLeastPause);
+}
+
+// More objects in the same time.
+TEST_F(TrialTest, WhatItBringsCounts) {
+  for (unsigned i = 0; i < 2 * kTrial + Trial::kShortPause; ++i) {
+    const Trial::Way way = trial_.begin(trial_.wants_time() ? now_ : 0);
+    trial_.note(way == Trial::kRoom ? 2 * kObjects : kObjects);
+    now_ += kOwnNs;
+  }
+  EXPECT_EQ(by_room(Trial::kLeastPause, room_is_slower), Trial::kLeastPause);
 }
 
 TEST_F(TrialTest, AClockThatStandsStillOrGoesBackIsNoFault) {
