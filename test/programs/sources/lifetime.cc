@@ -156,7 +156,7 @@ int main(int argc, char** argv) {
   if (way == "return") return 0;
   if (way == "quick_exit") quick_exit(0);
   if (way == "running") {
-    pthread_barrier_t started;
+    static pthread_barrier_t started;  // the other thread may be in it still when main returns
     pthread_barrier_init(&started, nullptr, 2);
     if (pthread_create(&other, nullptr, still_running, &started) != 0) return 2;
     pthread_barrier_wait(&started);
