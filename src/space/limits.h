@@ -6,9 +6,8 @@
 //          refused, because giving memory back needs them. Of a large object its pages count, and
 //          what lies behind them in its granules is given back (space/large.cc): but not of
 //          objects that were there before the limit.
-//   soft   exceeded, but then loft is `tight`: little free memory stays, caches are small. So it
-//   is,
-//          too, while the group as a whole is near a limit, whoever of it has the memory, and
+//   soft   exceeded, but then loft is `tight`: little free memory stays, caches are small. It is
+//          so, too, while the group as a whole is near a limit, whoever of it has the memory, and
 //          before the hard limit is met.
 //
 // Nothing here is locked: numbers on their own, read on slow paths, of which a late one does no
