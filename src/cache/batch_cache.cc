@@ -19,16 +19,17 @@ constexpr uint64_t start_limit_for(const Geometry& shape) {
 }
 
 // Of most slabs by address and entry alone: the owner writes to the line that names its base.
-uintptr_t base_of_slab(const void* p, Entry entry, const Geometry& shape) {
-  return shape.granules == 1 ? round_down(reinterpret_cast<uintptr_t>(p), kGranule)
-                             : slab::at(entry)->base;
+uintptr_t base_of_slab(const void* p, Entry entry) {
+  return geometry(class_of_bin(entry.bin())).granules == 1
+             ? round_down(reinterpret_cast<uintptr_t>(p), kGranule)
+             : slab::at(entry)->base;
 }
 
-void open(Thread* thread, size_t place, const void* p, Entry entry) {
+void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
   const SizeClass size_class = class_of_bin(entry.bin());
   const Geometry& shape = geometry(size_class);
   Batch& batch = thread->batches()[place];
-  batch.base = base_of_slab(p, entry, shape);
+  batch.base = base;
   batch.inverse = shape.inverse;
   batch.start_limit = start_limit_for(shape);
   const size_t fitting = get(options.batch_bytes) / shape.size;
@@ -59,18 +60,25 @@ void check_end(const Batch& batch, const Geometry& shape) {
 
 constexpr size_t kNoPlace = kBatches;
 
+// The places of a slab's set: the same one twice where a set has one.
+struct Places {
+  size_t first, second;
+};
+constexpr Places places_of(uint32_t slab) {
+  const size_t first = batch_set(slab);
+  return {first, kBatchWays == 1 ? first : first + kBatchSets};
+}
+
 // Where a slab's batch is open.
 size_t place_of(const Thread* thread, uint32_t slab) {
-  const size_t first = batch_set(slab);
+  const auto [first, second] = places_of(slab);
   if (thread->batch_keys[first] == slab) return first;
-  if (kBatchWays == 2 && thread->batch_keys[first + kBatchSets] == slab) return first + kBatchSets;
-  return kNoPlace;
+  return thread->batch_keys[second] == slab ? second : kNoPlace;
 }
 
 // A place for the slab's batch, unused or made so.
-size_t make_place(Thread* thread, const void* p, Entry entry) {
-  const size_t first = batch_set(entry.index());
-  const size_t second = kBatchWays == 1 ? first : first + kBatchSets;
+size_t make_place(Thread* thread, uintptr_t base, Entry entry) {
+  const auto [first, second] = places_of(entry.index());
   const uint32_t in_first = thread->batches()[first].count();
   const uint32_t in_second = thread->batches()[second].count();
   const bool second_it_is = Profile::Eviction::second(first, in_first, in_second);
@@ -79,7 +87,7 @@ size_t make_place(Thread* thread, const void* p, Entry entry) {
     send(thread, place);
     thread->counters.batches_evicted.add(1);
   }
-  open(thread, place, p, entry);
+  open(thread, place, base, entry);
   return place;
 }
 
@@ -124,14 +132,10 @@ void post_if_due(Thread* thread, size_t bytes) {
 }
 
 // The record of one object; nobody's state has changed yet.
-Record record_of(const void* p, Entry entry) {
+Record record_of(const void* p, Entry entry, uintptr_t base) {
   const Geometry& shape = geometry(class_of_bin(entry.bin()));
-  const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - base_of_slab(p, entry, shape);
-  const uint64_t product = offset * shape.inverse;
-  const uint32_t index = index_in(product);
-  if (LOFT_UNLIKELY(index >= shape.objects || !is_start_in(product, shape.inverse))) {
-    report_bad_batch_add(p);
-  }
+  const uint32_t index = object_starting_at(shape, reinterpret_cast<uintptr_t>(p) - base);
+  if (LOFT_UNLIKELY(index == kNoObject)) report_bad_batch_add(p);
   return Record{entry.index(), index / 64, uint64_t{1} << index % 64};
 }
 
@@ -150,14 +154,14 @@ bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record
     if (LOFT_UNLIKELY(thread->outbox.holds(entry.owner(), record))) report_bad_batch_add(p);
     return false;
   }
-  const size_t set = batch_set(entry.index());
-  const size_t second = kBatchWays == 1 ? set : set + kBatchSets;
-  if (thread->batch_keys[set] == kNoSlab || thread->batch_keys[second] == kNoSlab) return false;
+  const auto [first, second] = places_of(entry.index());
+  if (thread->batch_keys[first] == kNoSlab || thread->batch_keys[second] == kNoSlab) return false;
   if (++thread->misses % kBatchEvery == 0) return false;
-  if (!thread->outbox.has_room(entry.owner(), kLongMessage)) return false;
+  Record* const room = thread->outbox.room_for(entry.owner(), 1, kLongMessage);
+  if (room == nullptr) return false;
   const SizeClass size_class = class_of_bin(entry.bin());
   count_batch(thread, size_class, 1);
-  *thread->outbox.room_for(entry.owner(), 1) = record;
+  *room = record;
   post_if_due(thread, class_size(size_class));
   return true;
 }
@@ -165,11 +169,13 @@ bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record
 }  // namespace
 
 void add(Thread* thread, void* p, Entry entry) {
-  const Record record = record_of(p, entry);
   size_t place = place_of(thread, entry.index());
-  if (place == kNoPlace) {
+  const bool open = place != kNoPlace;
+  const uintptr_t base = open ? thread->batches()[place].base : base_of_slab(p, entry);
+  const Record record = record_of(p, entry, base);
+  if (!open) {
     if (send_alone(thread, p, entry, record)) return;
-    place = make_place(thread, p, entry);
+    place = make_place(thread, base, entry);
   }
   Batch& batch = thread->batches()[place];
   uint64_t& word = batch.words[record.word];
@@ -253,7 +259,7 @@ unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigne
 void send_single(void* p, Entry entry) {
   const Slab* slab = slab::at(entry);
   const uint32_t index = slab->object_starting_at(p);
-  if (index == Slab::kNoObject) report_bad_batch_add(p);
+  if (index == kNoObject) report_bad_batch_add(p);
   auto* message = static_cast<Message*>(p);
   message->words()[0] = uint64_t{1} << index % 64;
   message->link.store(end_link(bitmap_tag(index / 64, 1)), memory_order_relaxed);

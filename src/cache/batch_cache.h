@@ -8,7 +8,7 @@
 namespace loft::batch_cache {
 
 // Adds an object of another heap, whose batch may not be open. Where its set has no place for one
-// more, the profile says which batch is sent.
+// more, the object goes alone, or the profile says which batch is sent.
 void add(Thread* thread, void* p, Entry entry);
 
 // Sends one batch to the outbox, and the outbox on its way once it holds enough.

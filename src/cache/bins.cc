@@ -460,6 +460,7 @@ unsigned held(const Thread* thread, SizeClass size_class) {
 }
 
 void start_over(Thread* thread, bool keep_first_arrays) {
+  const bool keep = keep_first_arrays && !limits::tight();
   size_t kept = 0;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     BinState& state = thread->states[c];
@@ -467,13 +468,12 @@ void start_over(Thread* thread, bool keep_first_arrays) {
     // What was watched need not be watched again for the block's next thread: the first frees of
     // each were a third of all instructions that one with fifty objects took.
     fresh.watched_pushes = state.watched_pushes;
-    const bool small =
-        state.capacity <= least_capacity(c) && state.capacity * class_size(c) <= kFirstBytes;
-    if (keep_first_arrays && small && !limits::tight()) {
+    const size_t bytes = state.capacity * class_size(c);
+    if (keep && state.capacity <= least_capacity(c) && bytes <= kFirstBytes) {
       LOFT_CHECK(count(thread->bins[c], state) == 0);
       fresh.slots = state.slots;
       fresh.capacity = state.capacity;
-      kept += state.capacity * class_size(c);
+      kept += bytes;
     } else {
       release_array(thread, c);
     }

@@ -37,7 +37,6 @@ constinit os::Lock lock;  // taken before any heap's
 constinit List<Thread> threads;
 constinit List<Thread> unused;
 constinit List<Thread> warm;  // the ones that were retired last; their bins keep first arrays
-constinit unsigned warm_blocks = 0;
 constinit Thread* next_visited = nullptr;  // the first one, if null
 constinit bool exit_hook_set = false;
 constinit Atomic<Heap*> shared{nullptr};
@@ -91,11 +90,11 @@ void retire(Thread* thread, List<Thread>& where) {
 Thread* retire_warm(Thread* thread) {
   constexpr unsigned kMostWarm = 4;
   retire(thread, warm);
-  if (++warm_blocks <= kMostWarm) return nullptr;
+  unsigned blocks = 1;
   Thread* oldest = warm.front();
-  while (oldest->next != nullptr) oldest = oldest->next;
+  for (; oldest->next != nullptr; oldest = oldest->next) ++blocks;
+  if (blocks <= kMostWarm) return nullptr;
   warm.remove(oldest);
-  --warm_blocks;
   return oldest;
 }
 
@@ -149,7 +148,6 @@ Thread* unused_or_new() {
   Thread* thread = warm.front();
   if (thread != nullptr) {
     warm.remove(thread);
-    --warm_blocks;
   } else if (thread = unused.front(); thread != nullptr) {
     unused.remove(thread);
   } else {

@@ -46,7 +46,7 @@ void check_start(const char* call, const void* p, Entry entry) {
                      << uint64_t{object->bytes} << " bytes");
   }
   const Slab* slab = slab::at(entry);
-  if (LOFT_LIKELY(slab->object_starting_at(p) != Slab::kNoObject)) return;
+  if (LOFT_LIKELY(slab->object_starting_at(p) != kNoObject)) return;
   slab::report_misuse((Text() << call << " of an interior pointer").data(), p, slab);
 }
 
@@ -57,7 +57,7 @@ void check_freed(Heap* heap, void* const* cached, unsigned count, const void* p)
   if (LOFT_UNLIKELY(!entry.is_slab())) slab::report_without_slab(p);
   const Slab* slab = slab::at(entry);
   const uint32_t object = slab->object_starting_at(p);
-  if (object == Slab::kNoObject) {
+  if (object == kNoObject) {
     slab::report_misuse("free of an interior pointer", p, slab);
   }
   // Of a slab that was taken over just now, another lock guards the bits.

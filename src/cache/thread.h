@@ -162,7 +162,7 @@ struct alignas(64) Thread {
   uint8_t batch_classes[kBatches]{};
   BatchPlaces open_batches{};  // those that have a key
   uint8_t misses{};            // of slabs that had no batch, and whose set was full
-  uint32_t missed_slab{};      // the last of them
+  uint32_t missed_slab{};      // the last one that had no batch
 
   BinState states[kSizeClasses]{};
   void** spare_arrays{};  // empty ones, of kMostSlots each

@@ -73,12 +73,6 @@ class Outbox {
         Open{message, owner, static_cast<uint16_t>(count), static_cast<uint16_t>(capacity)};
   }
 
-  // Whether one more record for `owner` may be written, in a message for so many at least.
-  bool has_room(HeapId owner, unsigned least_capacity) const {
-    const Open& open = open_[owner % kBuckets];
-    return open.owner == owner && open.count < open.capacity && open.capacity >= least_capacity;
-  }
-
   // Whether the open message for `owner` brings home an object of this record.
   bool holds(HeapId owner, const Record& record) const {
     const Open& open = open_[owner % kBuckets];
@@ -93,10 +87,14 @@ class Outbox {
     return false;
   }
 
-  // Where `needed` more records for `owner` may be written; nullptr if there is no such room.
-  Record* room_for(HeapId owner, unsigned needed) {
+  // Where `needed` more records for `owner` may be written, in a message for `least_capacity` in
+  // all; nullptr if there is no such room.
+  Record* room_for(HeapId owner, unsigned needed, unsigned least_capacity = 0) {
     Open& open = open_[owner % kBuckets];
-    if (open.owner != owner || unsigned{open.capacity} - open.count < needed) return nullptr;
+    if (open.owner != owner || open.capacity < least_capacity ||
+        unsigned{open.capacity} - open.count < needed) {
+      return nullptr;
+    }
     Record* room = open.message->records() + open.count;
     open.count = static_cast<uint16_t>(open.count + needed);
     // The message may be linked to a next one already: only its tag changes.

@@ -100,7 +100,7 @@ void pack(uintptr_t base, const Geometry& shape, uint64_t* words, Emit&& emit) {
 inline bool carries_itself(Message* message, unsigned first_word, unsigned end, const Slab* slab) {
   const size_t bytes = sizeof(Message) + size_t{end - first_word} * sizeof(uint64_t);
   const uint32_t first = slab->object_starting_at(message);
-  if (first == Slab::kNoObject) return false;
+  if (first == kNoObject) return false;
   const unsigned word = first / 64;
   const unsigned bit = first % 64;
   // No division for the ordinary case, one carrier that its message does not outgrow.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/macros.h"
 #include "base/size_class.h"
 #include "space/window.h"
 
@@ -57,6 +58,16 @@ constexpr uint32_t index_in(uint64_t product) {
 }
 constexpr bool is_start_in(uint64_t product, uint64_t inverse) {
   return (product & ((uint64_t{1} << kInverseShift) - 1)) < inverse;
+}
+
+// The index of the object that starts `offset` bytes into a slab; kNoObject inside an object and
+// behind the last one.
+inline constexpr uint32_t kNoObject = ~uint32_t{0};
+LOFT_ALWAYS_INLINE constexpr uint32_t object_starting_at(const Geometry& shape, uint64_t offset) {
+  const uint64_t product = offset * shape.inverse;
+  const uint32_t index = index_in(product);
+  const bool starts = is_start_in(product, shape.inverse) && index < shape.objects;
+  return LOFT_LIKELY(starts) ? index : kNoObject;
 }
 
 static_assert(geometry(0).words == kMaxWords);

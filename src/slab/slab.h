@@ -99,13 +99,9 @@ struct alignas(kMetadataUnit) Slab {
   __extension__ uint64_t bits[];  // bit set: object free
 
   const Geometry& shape() const { return geometry(size_class); }
-  // The index of the object that starts at p; kNoObject inside an object and behind the last one.
-  static constexpr uint32_t kNoObject = ~uint32_t{0};
+  // The index of the object that starts at p, or kNoObject.
   uint32_t object_starting_at(const void* p) const {
-    const uint64_t product = (reinterpret_cast<uintptr_t>(p) - base) * shape().inverse;
-    const uint32_t index = index_in(product);
-    const bool starts = is_start_in(product, shape().inverse) && index < shape().objects;
-    return LOFT_LIKELY(starts) ? index : kNoObject;
+    return loft::object_starting_at(shape(), reinterpret_cast<uintptr_t>(p) - base);
   }
 
   unsigned pages() const { return pages_in(shape()); }
