@@ -88,7 +88,7 @@ LOFT_ALWAYS_INLINE void deallocate(void* p) {
     if (LOFT_LIKELY(pushed == os::Pushed::kYes)) return;
     return pushed == os::Pushed::kNo ? deallocate_slow(p) : deallocate_foreign(p);
   }
-  const Entry entry = pagemap.at_position(position);
+  const Entry entry = pagemap.of(p);
   Thread* thread = this_thread();
   if (LOFT_UNLIKELY(entry.owner() != thread->owner)) {
     return add_to_batch(thread, p, entry.index());
@@ -98,7 +98,7 @@ LOFT_ALWAYS_INLINE void deallocate(void* p) {
   if (LOFT_UNLIKELY(top >= bin->limit)) return deallocate_slow(p);
   top[1] = p;
   compiler_fence();  // the heir of a thread that died in a fork never sees a slot before its object
-  bin->top = top + 1;
+  ++bin->top;        // in memory, for an instruction less than to store the new top
 }
 
 // The rest of the surface (cache/slow.cc, cache/reallocate.cc). `alignment` is a power of two.

@@ -88,6 +88,9 @@ struct alignas(64) Pagemap {
   uintptr_t base = 1;
   uint64_t limit = 0;  // of the window, in units of kAlignment
   Entry* entries = nullptr;
+  // Where the entry of address 0 would be: free finds an entry by a shift, without waiting for the
+  // offset from `base`, which is for the comparison alone.
+  uintptr_t entry_of_zero = 0;
 
   // What free accepts on its fast path for a thread, and on that for a processor: one is `limit`
   // and the other 0, by the option `owner`. And the largest size that malloc accepts on its fast
@@ -95,6 +98,14 @@ struct alignas(64) Pagemap {
   uint64_t thread_limit = 0;
   uint64_t core_limit = 0;
   size_t table_max = kTableMax;
+
+  // `first` is the entry of the granule at `window_base`.
+  void set_table(uintptr_t window_base, Entry* first) {
+    base = window_base;
+    entries = first;
+    entry_of_zero =
+        reinterpret_cast<uintptr_t>(first) - (window_base >> kGranuleLog) * sizeof(Entry);
+  }
 
   // Position of p in units of kAlignment; at or above `limit` if p is null, foreign or misaligned.
   LOFT_ALWAYS_INLINE uint64_t position(const void* p) const {
@@ -118,8 +129,12 @@ struct alignas(64) Pagemap {
   }
 
  private:
-  Entry& at(uintptr_t address) const { return entries[(address - base) >> kGranuleLog]; }
+  LOFT_ALWAYS_INLINE Entry& at(uintptr_t address) const {
+    return *reinterpret_cast<Entry*>(entry_of_zero + (address >> kGranuleLog) * sizeof(Entry));
+  }
 };
+
+static_assert(sizeof(Pagemap) == 64);
 
 extern LOFT_HIDDEN Pagemap pagemap;
 

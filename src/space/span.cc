@@ -193,8 +193,7 @@ bool initialise() {
   const os::Guard guard(lock);
   if (initialised.load(memory_order_relaxed)) return true;
   if (!open_window()) return false;
-  pagemap.base = window.heap.base;
-  pagemap.entries = reinterpret_cast<Entry*>(window.pagemap.base);
+  pagemap.set_table(window.heap.base, reinterpret_cast<Entry*>(window.pagemap.base));
   pagemap.limit = pagemap.thread_limit = (window.heap.end - window.heap.base) >> kAlignmentLog;
   __atomic_store_n(&frontier, window.heap.base, __ATOMIC_RELAXED);  // used_bytes
   initialised.store(true, memory_order_release);

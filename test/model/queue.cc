@@ -331,9 +331,8 @@ std::vector<model::Scenario> scenarios() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  pagemap.base = reinterpret_cast<uintptr_t>(arena);
+  pagemap.set_table(reinterpret_cast<uintptr_t>(arena), entries);
   pagemap.limit = sizeof(arena) >> kAlignmentLog;
-  pagemap.entries = entries;
   model::declare_constant(directory, sizeof(directory));
   model::declare_memory(arena, sizeof(arena));
   model::declare_memory(world_memory, sizeof(world_memory));
