@@ -1,6 +1,6 @@
-// Size classes: 16-byte steps to 128 bytes, then four to each doubling up to kSmallMax
-// (ISMM'19 2.6: a class is an exponent and two bits of mantissa). Rounding up loses at most a fifth
-// of an object.
+// Size classes: 16-byte steps to 256 bytes, then four to each doubling up to kSmallMax
+// (ISMM'19 2.6: a class is an exponent and two bits of mantissa). From 65 bytes on, rounding up
+// loses at most a fifth of an object.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ using SizeClass = unsigned;
 inline constexpr size_t kMinObject = 16;        // a carrier needs a link and one bitmap word
 inline constexpr size_t kSmallMax = 32 * 1024;  // larger objects are spans of their own
 inline constexpr size_t kTableMax = 1024;  // sizes whose bin a table with a place for each answers
-inline constexpr SizeClass kSizeClasses = 40;
+inline constexpr SizeClass kSizeClasses = 44;
 inline constexpr size_t kCacheLine = 64;
 
-inline constexpr SizeClass kLinearClasses = 8;  // 16, 32, .. 128
-inline constexpr unsigned kLinearLog = 7;       // 128 == 1 << kLinearLog
+inline constexpr SizeClass kLinearClasses = 16;  // 16, 32, .. 256
+inline constexpr unsigned kLinearLog = 8;        // 256 == 1 << kLinearLog
 
 constexpr size_t class_size(SizeClass c) {
   if (c < kLinearClasses) return (c + 1) * 16;
@@ -30,7 +30,7 @@ constexpr size_t class_size(SizeClass c) {
 
 // The smallest class that holds `size` bytes, 1 <= size <= kSmallMax.
 constexpr SizeClass class_of(size_t size) {
-  if (size <= 128) return static_cast<SizeClass>((size - 1) >> 4);
+  if (size <= 256) return static_cast<SizeClass>((size - 1) >> 4);
   const size_t m = size - 1;
   const unsigned log = highest_bit(m);
   return kLinearClasses + (log - kLinearLog) * 4 + static_cast<unsigned>((m >> (log - 2)) & 3);
@@ -38,7 +38,7 @@ constexpr SizeClass class_of(size_t size) {
 
 static_assert(class_size(kSizeClasses - 1) == kSmallMax);
 static_assert(class_of(kSmallMax) == kSizeClasses - 1);
-static_assert(class_of(1) == 0 && class_of(129) == 8 && class_size(8) == 160);
+static_assert(class_of(1) == 0 && class_of(257) == 16 && class_size(16) == 320);
 
 // Objects that fill whole cache lines share none with a neighbour: whoever freed one may use it
 // again without false sharing. Smaller ones always go home.

@@ -691,7 +691,8 @@ TEST_F(CacheDeathTest, FirstFreesAreWatched) {
   EXPECT_DEATH(deallocate(p), kDoubleFree);
   EXPECT_DEATH(deallocate(inside(q, 16)), kInterior);
   // A place that was never handed out: it is free in its slab.
-  EXPECT_DEATH(deallocate(address(slab_of(q)->base + 290 * 224)), kDoubleFree);
+  EXPECT_DEATH(deallocate(address(slab_of(q)->base + 290 * class_size(class_of(200)))),
+               kDoubleFree);
   deallocate(q);
 }
 
