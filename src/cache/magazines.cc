@@ -134,13 +134,22 @@ Trial::Way begin(Trial& trial) { return trial.begin(trial.wants_time() ? os::now
 
 bool decide_refill(Thread* thread, SizeClass size_class) {
   if (always()) return true;
-  Trials* const trials = make_trials(thread, size_class);
+  // Where the room does not pay, an event costs little more than it does without one.
+  Trials* trials = trials_of(thread);
+  if (LOFT_LIKELY(trials != nullptr && trials->refills[size_class].passes(Trial::kOwn))) {
+    return false;
+  }
+  trials = make_trials(thread, size_class);
   return trials != nullptr && begin(trials->refills[size_class]) == Trial::kRoom;
 }
 
 bool decide_flush(Thread* thread, SizeClass size_class, unsigned objects) {
   if (always()) return true;
-  Trials* const trials = make_trials(thread, size_class);
+  Trials* trials = trials_of(thread);
+  if (LOFT_LIKELY(trials != nullptr && trials->flushes[size_class].passes(Trial::kOwn))) {
+    return false;
+  }
+  trials = make_trials(thread, size_class);
   if (trials == nullptr) return false;
   const bool by_room = begin(trials->flushes[size_class]) == Trial::kRoom;
   trials->flushes[size_class].note(objects);

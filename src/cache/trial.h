@@ -28,6 +28,13 @@ class Trial {
   // All events go this way, until the next trial.
   bool rests_at(Way way) const { return event_ > kEndOfRoom && better_ == way; }
 
+  // Counts an event that goes this way without further ado; false where begin has to be asked.
+  bool passes(Way way) {
+    if (!rests_at(way) || event_ == kEndOfRoom + pause_) return false;
+    ++event_;
+    return true;
+  }
+
   // An event begins, `now` in nanoseconds if that is wanted. Returns which way it is to go.
   Way begin(uint64_t now) {
     if (event_ != 0) end_last(now);

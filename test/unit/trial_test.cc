@@ -94,6 +94,26 @@ TEST_F(TrialTest, WhatItBringsCounts) {
   EXPECT_EQ(by_room(Trial::kLeastPause, room_is_slower), Trial::kLeastPause);
 }
 
+TEST_F(TrialTest, PassingIsBeginningWithoutAsking) {
+  Trial asked;
+  unsigned passed = 0;
+  for (unsigned i = 0; i < 100'000; ++i) {
+    const Trial::Way way = asked.begin(now_);
+    asked.note(kObjects);
+    EXPECT_FALSE(trial_.passes(Trial::kRoom));
+    const bool passes = trial_.passes(Trial::kOwn);
+    passed += passes;
+    if (passes) {
+      ASSERT_EQ(way, Trial::kOwn) << i;
+    } else {
+      ASSERT_EQ(trial_.begin(now_), way) << i;
+      trial_.note(kObjects);
+    }
+    now_ += room_is_slower(way);
+  }
+  EXPECT_GT(passed, 90'000u);
+}
+
 TEST_F(TrialTest, AClockThatStandsStillOrGoesBackIsNoFault) {
   const auto none = [](Trial::Way) { return uint64_t{0}; };
   EXPECT_EQ(by_room(kTrial + Trial::kLeastPause, none), kOfRoom);
