@@ -49,6 +49,9 @@ ATTRIBUTE = re.compile(r"\[\[.*?\]\]|\balignas\s*\([^()]*\)|__attribute__\s*\(\(
 
 UNNAMED = "(unnamed)"
 
+# What a library has that is loaded, and a part of a program has not. CMakeLists.txt has them, too.
+LOADED = ("api/dlopen.cc", "os/linux_symbols.cc")
+
 
 class AmalgamationError(Exception):
     pass
@@ -238,7 +241,8 @@ def version_of(header: Path) -> str:
 
 def amalgamate(source: Path, include: Path) -> str:
     files = sorted(
-        source.rglob("*.cc"), key=lambda path: (FLOORS.index(path.parent.name), path.name)
+        (path for path in source.rglob("*.cc") if f"{path.parent.name}/{path.name}" not in LOADED),
+        key=lambda path: (FLOORS.index(path.parent.name), path.name),
     )
     if problems := clashes(files):
         raise AmalgamationError("\n".join(problems))

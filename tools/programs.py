@@ -340,6 +340,7 @@ PROGRAMS = (
         small=True,
     ),
     Program("perl", 'exec perl "$SOURCES/words.pl"', env={"PERL_HASH_SEED": "0"}, small=True),
+    Program("php", 'exec php "$SOURCES/bindings.php"', small=True),
     Program(
         "g++",
         """

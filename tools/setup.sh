@@ -26,6 +26,7 @@ sqlite3                 sqlite3                                 a program to run
 redis-server            redis-server                            a program to run under loft
 redis-tools             redis-benchmark                         a program to run under loft
 perl                    perl                                    a program to run under loft
+php-cli                 php                                     a program to run under loft
 cargo                   cargo                                   a program to run under loft
 nodejs                  node                                    a program to run under loft
 default-jdk-headless    javac                                   a program to run under loft

@@ -77,7 +77,8 @@ def test_nothing_else_is_exported(symbols: set[str]) -> None:
             OPERATOR.match(name) or PRIVATE_LIBC_NAME.fullmatch(name) or name.startswith("loft_")
         )
     }
-    assert others == set()
+    # With which code that is loaded later is bound to loft, too (src/api/dlopen.cc).
+    assert others == {"dlopen"}
 
 
 def test_it_needs_libc_alone(library: Path) -> None:
