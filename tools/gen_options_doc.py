@@ -29,7 +29,8 @@ Written by `tools/gen_options_doc.py` from the table in `src/base/options.h`; ed
 An option is set, by falling precedence,
 
 1. by the program while it runs: `loft_option_set("name", "value")`;
-2. by the environment: `LOFT_NAME=value`;
+2. by the environment: `LOFT_NAME=value`; not in a program that has more rights than whoever started
+   it (setuid, setgid, file capabilities);
 3. by the program when it is linked: `const char* loft_options = "name=value,name=value";`
    (with C linkage; a program that has loft preloaded must export the symbol, `-rdynamic`);
 4. by its default.

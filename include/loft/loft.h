@@ -197,8 +197,9 @@ LOFT_API int loft_version(void) LOFT_NOEXCEPT;
 
 // Options, by falling precedence: loft_option_set; the environment, LOFT_NAME=value; the symbol
 // below; the default. docs/options.md lists them. Byte counts take a suffix K, M or G. Environment
-// and symbol are read when the library's constructor runs; a value that is not accepted is reported
-// on standard error, and the option keeps what it had.
+// and symbol are read when the library's constructor runs, the environment not in a program with
+// more rights than its user (setuid and the like); a value that is not accepted is reported on
+// standard error, and the option keeps what it had.
 
 // Options of a program, fixed when it is linked: "name=value,name=value". The library's own
 // definition is weak and NULL; a program that defines the symbol overrides it. (A program that does

@@ -181,6 +181,7 @@ uint64_t entropy() {
 }
 
 const char* environment(const char* name) {
+  if (getauxval(AT_SECURE) != 0) return nullptr;
   char** const entries = environ != nullptr ? environ : first_environ;
   if (entries == nullptr) return nullptr;
   for (char** entry = entries; *entry != nullptr; ++entry) {

@@ -115,7 +115,9 @@ class ProcessorSet {
 // A number that differs from process to process, for places that an attacker should not know.
 uint64_t entropy();
 
-const char* environment(const char* name);  // nullptr when unset or before the C library is up
+// nullptr when unset or before the C library is up; and in a program that may more than whoever has
+// started it (setuid, setgid, file capabilities), whose environment is not to be trusted.
+const char* environment(const char* name);
 void write_error(const char* text, size_t bytes);
 int write_all(int file, const char* text, size_t bytes);  // 0, or the error it met
 // Handlers of SIGABRT run, once in each thread, and may allocate: where that needs a lock that the

@@ -1,0 +1,72 @@
+"""A program that may more than its user takes no orders from the user's environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+
+int main(void) {
+  free(malloc(100));
+  puts(getauxval(AT_SECURE) ? "more rights" : "its user's rights");
+}
+"""
+NOBODY = 65534
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where everybody may look, unlike in pytest's own folders."""
+    with tempfile.TemporaryDirectory(prefix="loft-") as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that may more")
+@pytest.mark.parametrize("mode", [0o755, 0o4755], ids=["plain", "setuid"])
+def test_options_in_the_environment(folder: Path, lib: Path, mode: int) -> None:
+    shutil.copy(lib.resolve(), folder / "libloft.so.0").chmod(0o755)
+    (folder / "main.c").write_text(SOURCE)
+    program = folder / "main"
+    subprocess.run(
+        [
+            "gcc",
+            folder / "main.c",
+            folder / "libloft.so.0",
+            f"-Wl,-rpath,{folder}",
+            "-fno-builtin",
+            "-o",
+            program,
+        ],
+        check=True,
+    )
+    program.chmod(mode)
+    result = subprocess.run(
+        [program],
+        env={"LOFT_STATS": "1", "LOFT_OWNER": "nonsense"},
+        user=NOBODY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0
+    if mode == 0o755:
+        assert result.stdout == "its user's rights\n"
+        assert "LOFT_OWNER" in result.stderr
+        assert "resident_bytes" in result.stderr
+    elif result.stdout == "its user's rights\n":
+        pytest.skip("setuid has no effect here")
+    else:
+        assert (result.stdout, result.stderr) == ("more rights\n", "")
