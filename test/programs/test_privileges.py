@@ -36,14 +36,16 @@ def folder() -> Iterator[Path]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that may more")
 @pytest.mark.parametrize("mode", [0o755, 0o4755], ids=["plain", "setuid"])
 def test_options_in_the_environment(folder: Path, lib: Path, mode: int) -> None:
-    shutil.copy(lib.resolve(), folder / "libloft.so.0").chmod(0o755)
+    library = folder / "libloft.so.0"
+    shutil.copy(lib.resolve(), library)
+    library.chmod(0o755)
     (folder / "main.c").write_text(SOURCE)
     program = folder / "main"
     subprocess.run(
         [
             "gcc",
             folder / "main.c",
-            folder / "libloft.so.0",
+            library,
             f"-Wl,-rpath,{folder}",
             "-fno-builtin",
             "-o",
