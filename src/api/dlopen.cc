@@ -10,11 +10,13 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/atomic.h"
 #include "base/macros.h"
-#include "os/os.h"
+#include "cache/allocate.h"
 #include "os/symbols.h"
+#include "space/pagemap.h"
 
 #if defined(__GLIBC__)
 
@@ -33,21 +35,26 @@ namespace loft {
 
 namespace {
 
-enum BindingState : uint32_t { kUnbound, kBinding, kBound };
-constinit Atomic<uint32_t> binding_state{kUnbound};
+constinit Atomic<bool> libc_is_bound{false};
 
 template <class Function>
 os::Symbol here(const char* name, Function* meaning) {
   return {name, reinterpret_cast<const void*>(meaning)};
 }
 
-// mallinfo is, which is no reason to leave it to libc.
+// The header calls mallinfo deprecated, which is no reason to leave it to libc.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-// What the names mean to the rest of the program: loft's functions, or those of whoever stands
-// before it.
-void bind_libc() {
+// Only if loft's malloc is the program's: what libc allocates itself is loft's then. (Where it is
+// not, the probe's one byte is lost: whose it is is not known.) The names are given loft's own
+// functions, and not those of somebody who stands before it, who may be looking libc's up in order
+// to pass calls on.
+bool bind_libc() {
+  char* const probe = strdup("");
+  if (probe == nullptr) return false;
+  if (!pagemap.contains(probe)) return true;
+  deallocate(probe);
   const os::Symbol symbols[] = {
       here("malloc", malloc),
       here("free", free),
@@ -77,28 +84,10 @@ void bind_libc() {
       here("__libc_valloc", __libc_valloc),
       here("__libc_pvalloc", __libc_pvalloc),
   };
-  os::rename_in_libc(symbols, sizeof symbols / sizeof symbols[0]);
+  return os::rename_in_libc(symbols, sizeof symbols / sizeof symbols[0]);
 }
 
 #pragma GCC diagnostic pop
-
-// Once. Who comes while another thread is at it waits, but not for ever: that thread may not be in
-// this process, which was forked meanwhile.
-void bind_libc_once() {
-  uint32_t state = kUnbound;
-  // Acquire pairs with the release below: what dlopen looks up then was written before.
-  if (binding_state.compare_exchange_strong(state, kBinding, memory_order_acquire,
-                                            memory_order_acquire)) {
-    bind_libc();
-    binding_state.store(kBound, memory_order_release);
-    return;
-  }
-  constexpr int kMostTurns = 1000;
-  for (int turn = 0; turn < kMostTurns && state == kBinding; ++turn) {
-    os::yield();
-    state = binding_state.load(memory_order_acquire);
-  }
-}
 
 using Dlopen = void* (*)(const char*, int);
 constinit Atomic<Dlopen> next_dlopen{nullptr};
@@ -111,7 +100,11 @@ constinit Atomic<Dlopen> next_dlopen{nullptr};
 // the address it returns to: the last call has to be a jump.
 extern "C" LOFT_EXPORT void* dlopen(const char* file, int mode) noexcept {
   using namespace loft;
-  if (LOFT_UNLIKELY(binding_state.load(memory_order_acquire) != kBound)) bind_libc_once();
+  // Acquire pairs with the release: what is looked up from here on was written before. A thread
+  // that comes while another one is at it does the same again.
+  if (LOFT_UNLIKELY(!libc_is_bound.load(memory_order_acquire)) && bind_libc()) {
+    libc_is_bound.store(true, memory_order_release);
+  }
   // Relaxed: each thread finds the same function.
   Dlopen next = next_dlopen.load(memory_order_relaxed);
   if (LOFT_UNLIKELY(next == nullptr)) {

@@ -124,7 +124,7 @@ bool close_from_afar(Core* core, uint64_t wanted) {
 
 // With every stack closed. nullptr without memory.
 Core* new_block() {
-  void* block = metadata::allocate(sizeof(Core) + kBatchBytes);
+  void* block = metadata::allocate_apart(sizeof(Core) + kBatchBytes);
   if (block == nullptr) return nullptr;
   auto* core = static_cast<Core*>(block);
   core->owner = kNeverOwner;
@@ -221,7 +221,7 @@ bool start() {
   if (!span::initialise()) return false;
   const os::Sequences sequences = os::find_restartable();
   numbers = os::processor_numbers();
-  static_assert(sizeof(Core) + kBatchBytes <= kMetadataMaxBlock);
+  static_assert(sizeof(Core) + kBatchBytes <= kMetadataMaxBlock - 2 * kCacheLine);
   constexpr unsigned kMost = kMetadataMaxBlock / sizeof(void*) - 2;
   if (sequences == os::Sequences::kCrash || numbers == 0 || numbers > kMost) return false;
   restartable_works = sequences == os::Sequences::kWork;

@@ -131,18 +131,6 @@ void add(Thread* block) {
   newest.store(block, memory_order_release);
 }
 
-// A block shares no pair of cache lines with other metadata: processors fetch lines in pairs, and
-// what lies beside it is mostly a slab's, to which another thread writes. For objects of some sizes
-// malloc-test had two thirds of the throughput by that. Blocks stay for ever, so where the memory
-// begins need not be known.
-void* allocate_block() {
-  constexpr size_t kPair = 2 * kCacheLine;
-  constexpr size_t kBytes = round_up(sizeof(Thread) + kBatchBytes, kPair) + kPair - kMetadataUnit;
-  static_assert(kBytes <= kMetadataMaxBlock && kPair % kMetadataUnit == 0);
-  void* memory = metadata::allocate(kBytes);
-  return reinterpret_cast<void*>(round_up(reinterpret_cast<uintptr_t>(memory), kPair));
-}
-
 // Under the lock.
 Thread* unused_or_new() {
   Thread* thread = warm.front();
@@ -153,7 +141,7 @@ Thread* unused_or_new() {
   } else {
     if (!span::initialise()) return nullptr;
     if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
-    thread = static_cast<Thread*>(allocate_block());
+    thread = static_cast<Thread*>(metadata::allocate_apart(sizeof(Thread) + kBatchBytes));
     if (thread == nullptr) return nullptr;
     thread->set_up();
     add(thread);

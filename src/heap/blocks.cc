@@ -161,7 +161,7 @@ void* Blocks::allocate(size_t size, size_t alignment) {
   if (size <= kTableMax && alignment <= kUnit) {
     // A row begins at a multiple of kUnit: any class whose size is a multiple of the alignment.
     SizeClass c = class_of(most(size, alignment));
-    while (class_size(c) % alignment != 0) ++c;
+    while (class_size(c) % alignment != 0 || !has_rows(c)) ++c;
     return take_object(c);
   }
   return hand_out(take_run(units_for(size), most(alignment, kUnit), false));

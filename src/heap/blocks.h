@@ -38,6 +38,9 @@ constexpr unsigned objects_in_row(SizeClass c, size_t bytes) {
   return objects;
 }
 
+// Of an odd multiple of 16 a row has sixteen objects: too long for those of more than 128 bytes.
+constexpr bool has_rows(SizeClass c) { return class_size(c) <= 128 || class_size(c) % 32 == 0; }
+
 struct Extent;
 class Shard;
 

@@ -1,8 +1,7 @@
-// The C library's table of names, in memory. It is data that the loader reads and nobody writes;
+// glibc's table of names, in memory. It is data that the loader reads and nobody writes;
 // the pages that are written here become the process's own.
 #include <elf.h>
 #include <link.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 
 #include "base/bits.h"
@@ -19,21 +18,25 @@ class LoadedObject {
  public:
   explicit LoadedObject(const dl_phdr_info& info) : base_(info.dlpi_addr), info_(&info) {}
 
-  bool contains(uintptr_t address) const { return segment_of(address) != nullptr; }
-
   // False if it has no table of names with a hash in the form that GNU's linker introduced.
   bool find_tables() {
+    size_t name = 0;
     for (size_t i = 0; i < info_->dlpi_phnum; ++i) {
       if (info_->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
       const auto* entry = at<ElfW(Dyn)>(info_->dlpi_phdr[i].p_vaddr);
       for (; entry->d_tag != DT_NULL; ++entry) {
         if (entry->d_tag == DT_SYMTAB) symbols_ = table<ElfW(Sym)>(entry->d_un.d_ptr);
         if (entry->d_tag == DT_STRTAB) strings_ = table<const char>(entry->d_un.d_ptr);
+        if (entry->d_tag == DT_SONAME) name = entry->d_un.d_val;
         if (entry->d_tag == DT_GNU_HASH) hash_ = table<const uint32_t>(entry->d_un.d_ptr);
       }
     }
-    return symbols_ != nullptr && strings_ != nullptr && hash_ != nullptr;
+    if (symbols_ == nullptr || strings_ == nullptr || hash_ == nullptr) return false;
+    name_ = strings_ + name;
+    return true;
   }
+
+  bool is_libc() const { return __builtin_strcmp(name_, "libc.so.6") == 0; }
 
   // Calls visit for each function of this name that the object defines: there may be several, of
   // different versions.
@@ -65,21 +68,25 @@ class LoadedObject {
     return reinterpret_cast<uintptr_t>(address) - base_;
   }
 
-  // The mapping that the symbols are in.
+  // Pages, and how they are mapped.
   struct Mapping {
     uintptr_t begin;
-    size_t bytes;
+    uintptr_t end;
     int protection;
   };
-  bool find_mapping(Mapping& mapping) const {
-    const ElfW(Phdr)* const segment = segment_of(reinterpret_cast<uintptr_t>(symbols_));
-    if (segment == nullptr) return false;
-    mapping.begin = round_down(base_ + segment->p_vaddr, page_size());
-    mapping.bytes = round_up(base_ + segment->p_vaddr + segment->p_memsz, page_size());
-    mapping.bytes -= mapping.begin;
-    mapping.protection = PROT_READ | ((segment->p_flags & PF_W) != 0 ? PROT_WRITE : 0) |
-                         ((segment->p_flags & PF_X) != 0 ? PROT_EXEC : 0);
-    return true;
+  // What has to be writable so that symbols between these two can be written: the whole mapping, as
+  // a part would stay a mapping of its own; but never code. Where the linker has put both into one,
+  // it is the symbols' pages, which are data and need not be executable afterwards either.
+  Mapping mapping_of(uintptr_t first, uintptr_t end) const {
+    for (size_t i = 0; i < info_->dlpi_phnum; ++i) {
+      const ElfW(Phdr)& segment = info_->dlpi_phdr[i];
+      const uintptr_t begin = base_ + segment.p_vaddr;
+      if (segment.p_type != PT_LOAD || first - begin >= segment.p_memsz) continue;
+      if ((segment.p_flags & PF_X) != 0) break;
+      const int writable = (segment.p_flags & PF_W) != 0 ? PROT_WRITE : 0;
+      return pages_of(begin, begin + segment.p_memsz, PROT_READ | writable);
+    }
+    return pages_of(first, end, PROT_READ);
   }
 
  private:
@@ -92,52 +99,59 @@ class LoadedObject {
   T* table(ElfW(Addr) address) const {
     return address < base_ ? at<T>(address) : reinterpret_cast<T*>(address);
   }
-  const ElfW(Phdr) * segment_of(uintptr_t address) const {
-    for (size_t i = 0; i < info_->dlpi_phnum; ++i) {
-      const ElfW(Phdr)& segment = info_->dlpi_phdr[i];
-      const uintptr_t begin = base_ + segment.p_vaddr;
-      if (segment.p_type == PT_LOAD && address - begin < segment.p_memsz) return &segment;
-    }
-    return nullptr;
+  static Mapping pages_of(uintptr_t begin, uintptr_t end, int protection) {
+    return {round_down(begin, page_size()), round_up(end, page_size()), protection};
   }
 
   uintptr_t base_;
   const dl_phdr_info* info_;
   ElfW(Sym) * symbols_ = nullptr;
   const char* strings_ = nullptr;
+  const char* name_ = "";
   const uint32_t* hash_ = nullptr;
 };
 
 struct Renaming {
   const Symbol* symbols;
   size_t count;
-  bool done;
+  bool refused;
 };
 
-// Writable for as long as it takes, and the whole of it: a part would stay a mapping of its own.
+// False if the system refuses.
 bool rename_in(const LoadedObject& object, const Symbol* symbols, size_t count) {
-  LoadedObject::Mapping mapping;
-  if (!object.find_mapping(mapping)) return false;
-  auto* const begin = reinterpret_cast<void*>(mapping.begin);
-  if (mprotect(begin, mapping.bytes, mapping.protection | PROT_WRITE) != 0) return false;
-  for (size_t i = 0; i < count; ++i) {
-    object.each_named(symbols[i].name, [&](ElfW(Sym) & symbol) {
+  uintptr_t begin = UINTPTR_MAX;
+  uintptr_t end = 0;
+  const auto each_other = [&](auto&& visit) {
+    for (size_t i = 0; i < count; ++i) {
       const ElfW(Addr) value = object.value_of(symbols[i].meaning);
-      // Relaxed: a lookup by another thread finds the old meaning or the new one.
-      if (symbol.st_value != value) __atomic_store_n(&symbol.st_value, value, __ATOMIC_RELAXED);
-    });
-  }
-  mprotect(begin, mapping.bytes, mapping.protection);
+      object.each_named(symbols[i].name, [&](ElfW(Sym) & symbol) {
+        if (symbol.st_value != value) visit(symbol, value);
+      });
+    }
+  };
+  each_other([&](const ElfW(Sym) & symbol, ElfW(Addr)) {
+    begin = least(begin, reinterpret_cast<uintptr_t>(&symbol));
+    end = most(end, reinterpret_cast<uintptr_t>(&symbol + 1));
+  });
+  if (end == 0) return true;
+  const LoadedObject::Mapping mapping = object.mapping_of(begin, end);
+  auto* const at = reinterpret_cast<void*>(mapping.begin);
+  const size_t bytes = mapping.end - mapping.begin;
+  if (mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  each_other([](ElfW(Sym) & symbol, ElfW(Addr) value) {
+    // Relaxed: a lookup by another thread finds the old meaning or the new one.
+    __atomic_store_n(&symbol.st_value, value, __ATOMIC_RELAXED);
+  });
+  mprotect(at, bytes, mapping.protection);
   return true;
 }
 
-// The loader keeps the object in place for as long as this runs.
+// Under a lock of the loader's: one thread at a time, and the object stays where it is.
 int visit_object(dl_phdr_info* info, size_t, void* context) {
   auto* const renaming = static_cast<Renaming*>(context);
   LoadedObject object(*info);
-  // Any function that only the C library has.
-  if (!object.contains(reinterpret_cast<uintptr_t>(&::getauxval))) return 0;
-  renaming->done = object.find_tables() && rename_in(object, renaming->symbols, renaming->count);
+  if (!object.find_tables() || !object.is_libc()) return 0;
+  renaming->refused = !rename_in(object, renaming->symbols, renaming->count);
   return 1;
 }
 
@@ -147,7 +161,7 @@ bool rename_in_libc(const Symbol* symbols, size_t count) {
   const KeepErrno keep;
   Renaming renaming{symbols, count, false};
   dl_iterate_phdr(visit_object, &renaming);
-  return renaming.done;
+  return !renaming.refused;
 }
 
 }  // namespace loft::os

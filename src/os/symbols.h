@@ -11,9 +11,8 @@ struct Symbol {
 };
 
 // From now on whoever looks one of these functions up in the C library finds what is given here;
-// what was bound before stays as it is. False if the C library has no table of names (a static
-// program), or the system lets nobody write to it: then nothing has changed. Not for two threads
-// at once.
+// what was bound before stays as it is. Any thread, and again, which changes nothing. False if the
+// system does not let anybody write to the table, this time.
 bool rename_in_libc(const Symbol* symbols, size_t count);
 
 }  // namespace loft::os

@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/size_class.h"
 #include "os/lock.h"
 
 namespace loft::metadata {
@@ -57,6 +58,14 @@ void* allocate(size_t bytes) {
   }
   used.add(units * kMetadataUnit);
   return block;
+}
+
+void* allocate_apart(size_t bytes) {
+  constexpr size_t kPair = 2 * kCacheLine;
+  static_assert(kPair % kMetadataUnit == 0);
+  const auto memory =
+      reinterpret_cast<uintptr_t>(allocate(round_up(bytes, kPair) + kPair - kMetadataUnit));
+  return reinterpret_cast<void*>(round_up(memory, kPair));
 }
 
 void release(void* block, size_t bytes) {

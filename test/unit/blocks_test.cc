@@ -297,6 +297,7 @@ TEST_F(BlocksTest, ResizingTakesWhatIsFreeBehind) {
 void use_rows(size_t units, size_t row_bytes) {
   Fixture fixture(units);
   for (SizeClass c = 0; c < kRowClasses; ++c) {
+    if (!has_rows(c)) continue;
     const size_t size = class_size(c);
     std::vector<void*> objects;
     for (unsigned i = 0; i < objects_in_row(c, row_bytes); ++i) {

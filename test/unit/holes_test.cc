@@ -195,7 +195,9 @@ TEST_P(HolesTest, LockedPagesStayAndAreNotCalledGone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(SizeClasses, HolesTest,
-                         testing::Values(0u, 2u, 3u, 7u, 8u, 20u, 25u, 31u, kSizeClasses - 1),
+                         testing::Values(0u, 2u, 3u, 7u, class_of(144), class_of(160),
+                                         class_of(1280), class_of(3072), class_of(8192),
+                                         kSizeClasses - 1),
                          [](const auto& of) { return std::to_string(class_size(of.param)); });
 
 }  // namespace

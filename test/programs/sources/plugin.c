@@ -1,6 +1,7 @@
 // A plugin that gives and takes objects. As a library of its own; BEGUN is what its constructor
 // allocates.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,3 +46,6 @@ void* plugin_give(int way) {
 size_t plugin_size(void* object) { return malloc_usable_size(object); }
 void* plugin_resize(void* object, size_t size) { return realloc(object, size); }
 void plugin_take(void* object) { free(object); }
+
+// Loads something itself.
+int plugin_load(void) { return dlopen("libm.so.6", RTLD_NOW) != NULL; }
