@@ -130,29 +130,32 @@ Trials* make_trials(Thread* thread, SizeClass size_class) {
 
 Trial::Way begin(Trial& trial) { return trial.begin(trial.wants_time() ? os::now_ns() : 0); }
 
+// The class's trial of this kind, which is to be asked about an event; nullptr where the thread
+// serves itself. Where the room does not pay, an event costs little more than it does without one.
+using KindOfTrial = Trial (Trials::*)[kSizeClasses];
+Trial* to_ask(Thread* thread, SizeClass size_class, KindOfTrial kind) {
+  Trials* trials = trials_of(thread);
+  if (LOFT_LIKELY(trials != nullptr && (trials->*kind)[size_class].passes(Trial::kOwn))) {
+    return nullptr;
+  }
+  trials = make_trials(thread, size_class);
+  return trials == nullptr ? nullptr : &(trials->*kind)[size_class];
+}
+
 }  // namespace
 
 bool decide_refill(Thread* thread, SizeClass size_class) {
   if (always()) return true;
-  // Where the room does not pay, an event costs little more than it does without one.
-  Trials* trials = trials_of(thread);
-  if (LOFT_LIKELY(trials != nullptr && trials->refills[size_class].passes(Trial::kOwn))) {
-    return false;
-  }
-  trials = make_trials(thread, size_class);
-  return trials != nullptr && begin(trials->refills[size_class]) == Trial::kRoom;
+  Trial* const trial = to_ask(thread, size_class, &Trials::refills);
+  return trial != nullptr && begin(*trial) == Trial::kRoom;
 }
 
 bool decide_flush(Thread* thread, SizeClass size_class, unsigned objects) {
   if (always()) return true;
-  Trials* trials = trials_of(thread);
-  if (LOFT_LIKELY(trials != nullptr && trials->flushes[size_class].passes(Trial::kOwn))) {
-    return false;
-  }
-  trials = make_trials(thread, size_class);
-  if (trials == nullptr) return false;
-  const bool by_room = begin(trials->flushes[size_class]) == Trial::kRoom;
-  trials->flushes[size_class].note(objects);
+  Trial* const trial = to_ask(thread, size_class, &Trials::flushes);
+  if (trial == nullptr) return false;
+  const bool by_room = begin(*trial) == Trial::kRoom;
+  trial->note(objects);
   return by_room;
 }
 

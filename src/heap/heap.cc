@@ -247,7 +247,7 @@ Slab* Heap::create(SizeClass size_class) {
 }
 
 // The last slab of a class stays although it is wholly free, for the next refill. But there are
-// forty classes, and slabs of half a mebibyte: what a program has stopped using must not stay
+// dozens of classes, and slabs of half a mebibyte: what a program has stopped using must not stay
 // because of what it still uses. A class that is in use pays with a new slab, once in a tick.
 void Heap::tick() {
   last_tick_ = span::ticks();

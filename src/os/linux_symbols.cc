@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include "base/bits.h"
-#include "base/macros.h"
 #include "os/os.h"
 #include "os/symbols.h"
 
