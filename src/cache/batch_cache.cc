@@ -96,24 +96,24 @@ void send_words(Thread* thread, size_t place, Batch& batch);
 // Puts the batch's words into messages, in the form that needs fewer of them. Returns how many
 // carriers it took.
 unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geometry& shape) {
-  const unsigned needed = records_needed(shape, batch.words);
+  const uint64_t used = used_words(shape, batch.words);
+  const unsigned needed = count_bits(used);
   if (Record* room = outbox.room_for(batch.owner, needed); room != nullptr) {
-    write_records(slab, shape, batch.words, room);
+    write_records(slab, batch.words, used, room);
     return 0;
   }
   // A carrier that its own batch fills at most half is worth opening for the next ones.
   const unsigned capacity = record_capacity(shape.size);
   if (2 * needed <= capacity) {
-    unsigned word = 0;
-    while (batch.words[word] == 0) ++word;
+    const unsigned word = lowest_bit(used);
     const size_t object = size_t{word} * 64 + highest_bit(batch.words[word]);
     auto* carrier = reinterpret_cast<Message*>(batch.base + object * shape.size);
-    write_records(slab, shape, batch.words, carrier->records());
+    write_records(slab, batch.words, used, carrier->records());
     outbox.add_open(batch.owner, carrier, needed, capacity);
     return 1;
   }
   unsigned messages = 0;
-  pack(batch.base, shape, batch.words, [&](Message* message) {
+  pack(batch.base, shape, batch.words, used, [&](Message* message) {
     outbox.add(batch.owner, message);
     ++messages;
   });

@@ -28,6 +28,7 @@ constexpr unsigned kMaxCapacity = kMostSlots - 1;
 constexpr size_t kDepotBytes = 512 * 1024;
 constexpr unsigned kMinCapacity = 3;
 constexpr size_t kFirstBytes = 2048;  // a small process keeps its arrays within a few lines
+constexpr size_t kKeptBytes = 4096;   // what a first array may hold that the next thread gets
 // What a stream of allocations may grow a bin to, whichever is more. Each further doubling saves a
 // little of the refills of small objects, and costs more where objects come back from another
 // thread: with 64 KiB of 64-byte objects, xmalloc-test took 1.6 times as long.
@@ -46,9 +47,17 @@ constexpr unsigned capacity_below(size_t objects) {
   return (1u << highest_bit(n + 1)) - 1;
 }
 constexpr unsigned max_capacity(SizeClass c) { return capacity_below(kClassBytes / class_size(c)); }
-constexpr unsigned least_capacity(SizeClass c) {
-  return least(capacity_below(kFirstBytes / class_size(c)), 31u);
-}
+struct FirstCapacities {
+  uint8_t of[kSizeClasses];
+  constexpr FirstCapacities() : of{} {
+    for (SizeClass c = 0; c < kSizeClasses; ++c) {
+      const unsigned capacity = least(capacity_below(kFirstBytes / class_size(c)), 31u);
+      of[c] = static_cast<uint8_t>(capacity);
+    }
+  }
+};
+constexpr FirstCapacities kFirstCapacities;
+constexpr unsigned least_capacity(SizeClass c) { return kFirstCapacities.of[c]; }
 
 // What all bins of a thread may hold.
 size_t budget() {
@@ -402,8 +411,9 @@ void flush_all(Thread* thread) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     if (!core::own(thread, c)) continue;
     const BinState& state = thread->states[c];
+    if (state.slots == nullptr) continue;
     if (state.depot != nullptr) flush_depot(thread, c, kAllOfIt);
-    if (state.slots == nullptr || !whole(thread->bins[c], state)) continue;
+    if (!whole(thread->bins[c], state)) continue;
     if (const unsigned objects = count(thread->bins[c], state); objects != 0) {
       flush(thread, c, objects);
     }
@@ -464,18 +474,21 @@ void start_over(Thread* thread, bool keep_first_arrays) {
   size_t kept = 0;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     BinState& state = thread->states[c];
+    if (state.slots == nullptr && state.last == SlowEvent::kNone) continue;  // nobody used it
     BinState fresh{};
     // What was watched need not be watched again for the block's next thread: the first frees of
     // each were a third of all instructions that one with fifty objects took.
     fresh.watched_pushes = state.watched_pushes;
-    const size_t bytes = state.capacity * class_size(c);
-    if (keep && state.capacity <= least_capacity(c) && bytes <= kFirstBytes) {
-      LOFT_CHECK(count(thread->bins[c], state) == 0);
-      fresh.slots = state.slots;
-      fresh.capacity = state.capacity;
-      kept += bytes;
-    } else {
-      release_array(thread, c);
+    if (state.slots != nullptr) {
+      const size_t bytes = state.capacity * class_size(c);
+      if (keep && state.capacity <= least_capacity(c) && bytes <= kKeptBytes) {
+        LOFT_CHECK(count(thread->bins[c], state) == 0);
+        fresh.slots = state.slots;
+        fresh.capacity = state.capacity;
+        kept += bytes;
+      } else {
+        release_array(thread, c);
+      }
     }
     state = fresh;
   }

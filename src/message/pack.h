@@ -42,20 +42,36 @@ constexpr unsigned cache_lines_of(unsigned words) {
   return static_cast<unsigned>((sizeof(Message) + words * sizeof(uint64_t) + 63) / 64);
 }
 
-// How many messages the words are, one carrier each.
-inline unsigned carriers_needed(const Geometry& shape, const uint64_t* words, unsigned first,
-                                unsigned end) {
-  unsigned carriers = 0;
-  while (first < end) {
-    const bool empty = words[first] == 0;
-    first += empty ? 1 : shape.carrier_words;
-    carriers += empty ? 0 : 1;
+// A bit for each word that is not zero. A cache line of them at a time, as most batches that an
+// eviction sends have a few objects: so `words` is as long as the longest bitmap.
+inline uint64_t used_words(const Geometry& shape, const uint64_t* words) {
+  constexpr unsigned kStep = 8;
+  uint64_t used = 0;
+  for (unsigned first = 0; first < shape.words; first += kStep) {
+    uint64_t any = 0;
+    for (unsigned i = 0; i < kStep; ++i) any |= words[first + i];
+    if (any == 0) continue;
+    for (unsigned i = 0; i < kStep; ++i) {
+      used |= uint64_t{words[first + i] != 0} << (first + i);
+    }
   }
+  return used & ~uint64_t{0} >> (64 - shape.words);
+}
+
+// The used words from `first` on.
+constexpr uint64_t from_word(uint64_t used, unsigned first) {
+  return first < kMaxWords ? used >> first << first : 0;
+}
+
+// How many messages the words are, one carrier each.
+constexpr unsigned carriers_needed(const Geometry& shape, uint64_t used) {
+  unsigned carriers = 0;
+  for (; used != 0; used = from_word(used, lowest_bit(used) + shape.carrier_words)) ++carriers;
   return carriers;
 }
 
-// `words` is a bitmap as long as the slab's, and is all zero afterwards. Calls emit(message) for
-// each message, whose link is null but for its tag. Words are cleared before the message that holds
+// `used` names the words that are not zero; afterwards all are. Calls emit(message) for each
+// message, whose link is null but for its tag. Words are cleared before the message that holds
 // them is emitted, in program order: a thread that dies in a fork in between loses them rather than
 // sending them twice.
 //
@@ -64,7 +80,7 @@ inline unsigned carriers_needed(const Geometry& shape, const uint64_t* words, un
 // is longer than what it saves; so 1024 objects of 16 bytes go home in 136 bytes in a row, not in
 // sixteen places.
 template <class Emit>
-void pack(uintptr_t base, const Geometry& shape, uint64_t* words, Emit&& emit) {
+void pack(uintptr_t base, const Geometry& shape, uint64_t* words, uint64_t used, Emit&& emit) {
   const auto write = [&](size_t object, unsigned first, unsigned count) {
     auto* message = reinterpret_cast<Message*>(base + object * shape.size);
     for (unsigned i = 0; i < count; ++i) {
@@ -75,20 +91,16 @@ void pack(uintptr_t base, const Geometry& shape, uint64_t* words, Emit&& emit) {
     compiler_fence();
     emit(message);
   };
-  unsigned first = 0;
-  unsigned end = shape.words;
-  while (first < end && words[first] == 0) ++first;
-  while (first < end && words[end - 1] == 0) --end;
+  if (used == 0) return;
+  const unsigned end = highest_bit(used) + 1;
+  unsigned first = lowest_bit(used);
   if (end - first > shape.carrier_words &&
-      cache_lines_of(end - first) <= carriers_needed(shape, words, first, end)) {
+      cache_lines_of(end - first) <= carriers_needed(shape, used)) {
     const size_t run = highest_run(shape, words, first, end);
     if (run != kNoRun) return write(run, first, end - first);
   }
-  while (first < end) {
-    if (words[first] == 0) {
-      ++first;
-      continue;
-    }
+  for (; used != 0; used = from_word(used, first)) {
+    first = lowest_bit(used);
     const unsigned count = least<unsigned>(shape.carrier_words, end - first);
     write(size_t{first} * 64 + highest_bit(words[first]), first, count);
     first += count;
@@ -111,17 +123,11 @@ inline bool carries_itself(Message* message, unsigned first_word, unsigned end, 
   return (message->words()[word - first_word] & mask) == mask;
 }
 
-// How many records a batch is.
-inline unsigned records_needed(const Geometry& shape, const uint64_t* words) {
-  unsigned needed = 0;
-  for (unsigned word = 0; word < shape.words; ++word) needed += words[word] != 0 ? 1u : 0u;
-  return needed;
-}
-
-// Writes a batch as records and clears its words. Returns the end of what it wrote.
-inline Record* write_records(uint32_t slab, const Geometry& shape, uint64_t* words, Record* to) {
-  for (unsigned word = 0; word < shape.words; ++word) {
-    if (words[word] == 0) continue;
+// Writes a batch as records, one for each used word, and clears its words. Returns the end of what
+// it wrote.
+inline Record* write_records(uint32_t slab, uint64_t* words, uint64_t used, Record* to) {
+  for (; used != 0; used &= used - 1) {
+    const unsigned word = lowest_bit(used);
     *to++ = Record{slab, word, words[word]};
     words[word] = 0;
   }

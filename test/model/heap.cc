@@ -75,6 +75,7 @@ void add_bitmap(Outbox& outbox, unsigned first, unsigned count) {
   uint64_t words[kMaxWords] = {};
   collect(first, count, words);
   pack(slab::at(entry_of(first))->base, geometry(kClass), words,
+       used_words(geometry(kClass), words),
        [&](Message* message) { outbox.add(destination(message), message); });
 }
 
@@ -84,12 +85,12 @@ void add_records(Outbox& outbox, unsigned first, unsigned count) {
   uint64_t words[kMaxWords] = {};
   collect(first, count, words);
   if (Record* room = outbox.room_for(slab->owner, 1); room != nullptr) {
-    write_records(entry_of(first).index(), geometry(kClass), words, room);
+    write_records(entry_of(first).index(), words, 1, room);
     return;
   }
   auto* carrier =
       reinterpret_cast<Message*>(slab->base + highest_bit(words[0]) * geometry(kClass).size);
-  write_records(entry_of(first).index(), geometry(kClass), words, carrier->records());
+  write_records(entry_of(first).index(), words, 1, carrier->records());
   outbox.add_open(slab->owner, carrier, 1, record_capacity(geometry(kClass).size));
 }
 

@@ -285,8 +285,9 @@ std::vector<model::Scenario> scenarios() {
                             uint64_t words[kMaxWords] = {};
                             std::copy(std::begin(kPacked), std::end(kPacked), words);
                             Chain chain{};
-                            pack(reinterpret_cast<uintptr_t>(granule(0)), geometry(class_of(64)),
-                                 words, [&](Message* message) {
+                            const Geometry& shape = geometry(class_of(64));
+                            pack(reinterpret_cast<uintptr_t>(granule(0)), shape, words,
+                                 used_words(shape, words), [&](Message* message) {
                                    model::plain_write(message->words());
                                    chain.append(message);
                                  });

@@ -77,7 +77,8 @@ class HeapTest : public testing::Test {
     uint64_t words[kMaxWords] = {};
     for (void* p : objects) words[index_of(p) / 64] |= uint64_t{1} << index_of(p) % 64;
     std::vector<Message*> messages;
-    pack(slab->base, slab->shape(), words, [&](Message* m) { messages.push_back(m); });
+    pack(slab->base, slab->shape(), words, used_words(slab->shape(), words),
+         [&](Message* m) { messages.push_back(m); });
     return messages;
   }
 
@@ -89,7 +90,7 @@ class HeapTest : public testing::Test {
       Slab* slab = slab_of(objects.front());
       uint64_t words[kMaxWords] = {};
       for (void* p : objects) words[index_of(p) / 64] |= uint64_t{1} << index_of(p) % 64;
-      to = write_records(metadata::index_of(slab), slab->shape(), words, to);
+      to = write_records(metadata::index_of(slab), words, used_words(slab->shape(), words), to);
     }
     const auto count = static_cast<unsigned>(to - message->records());
     EXPECT_LE(count, record_capacity(slab_of(message)->shape().size));
@@ -559,7 +560,7 @@ TEST_F(HeapTest, RandomMixOfAllWaysHome) {
       some.erase(others, some.end());
       uint64_t words[kMaxWords] = {};
       for (void* p : batch) words[index_of(p) / 64] |= uint64_t{1} << index_of(p) % 64;
-      if (records_needed(slab->shape(), words) <= record_capacity(slab->shape().size) &&
+      if (count_bits(used_words(slab->shape(), words)) <= record_capacity(slab->shape().size) &&
           random() % 2 == 0) {
         send(recorded({batch}));
       } else {

@@ -39,7 +39,8 @@ unsigned expect_round_trip(const Geometry& shape, const Arena& arena, const Bitm
   words.resize(kMaxWords, ~uint64_t{0});  // beyond the slab's last word nothing is looked at
   Bitmap received(shape.words, 0);
   std::vector<Message*> messages;
-  pack(arena.base(), shape, words.data(), [&](Message* m) { messages.push_back(m); });
+  pack(arena.base(), shape, words.data(), used_words(shape, words.data()),
+       [&](Message* m) { messages.push_back(m); });
   for (Message* message : messages) {
     const uint64_t link = message->link.load();
     EXPECT_EQ(next_in(link), nullptr);
@@ -156,19 +157,20 @@ TEST(Records, RoundTrip) {
   std::mt19937_64 random(7);
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     const Geometry& shape = geometry(c);
-    Bitmap freed(shape.words, 0);
+    Bitmap freed(kMaxWords, 0);
     unsigned words = 0;
-    for (uint64_t& word : freed) {
+    for (unsigned word = 0; word < shape.words; ++word) {
       if (random() % 2 == 0) continue;
-      word = random() | 1;
+      freed[word] = random() | 1;
       ++words;
     }
-    EXPECT_EQ(records_needed(shape, freed.data()), words);
+    const uint64_t used = used_words(shape, freed.data());
+    EXPECT_EQ(count_bits(used), words);
     Bitmap left = freed;
     std::vector<Record> records(words + 1);
-    EXPECT_EQ(write_records(4711, shape, left.data(), records.data()), records.data() + words);
-    EXPECT_EQ(left, Bitmap(shape.words, 0));
-    Bitmap received(shape.words, 0);
+    EXPECT_EQ(write_records(4711, left.data(), used, records.data()), records.data() + words);
+    EXPECT_EQ(left, Bitmap(kMaxWords, 0));
+    Bitmap received(kMaxWords, 0);
     for (unsigned i = 0; i < words; ++i) {
       EXPECT_EQ(records[i].slab, 4711u);
       ASSERT_LT(records[i].word, shape.words);
