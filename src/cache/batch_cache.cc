@@ -33,7 +33,7 @@ void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
   batch.inverse = shape.inverse;
   batch.start_limit = start_limit_for(shape);
   const size_t fitting = get(options.batch_bytes) / shape.size;
-  batch.capacity = batch.room = clamp<uint32_t>(static_cast<uint32_t>(fitting), 1, shape.objects);
+  batch.capacity = batch.room = static_cast<uint32_t>(clamp<size_t>(fitting, 1, shape.objects));
   batch.owner = entry.owner();
   thread->batch_classes[place] = static_cast<uint8_t>(size_class);
   thread->batch_keys[place] = entry.index();

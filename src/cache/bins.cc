@@ -171,8 +171,10 @@ void release_array(Thread* thread, SizeClass size_class) {
   const BinState state = thread->states[size_class];
   const bool in_order = state.slots != nullptr && whole(thread->bins[size_class], state);
   thread->capacity_bytes -= state.capacity * class_size(size_class);
-  thread->states[size_class] = BinState{};
+  // In a fork in between, the bin is not whole; one without an array would be passed over.
   thread->bins[size_class] = kEmptyBin;
+  compiler_fence();
+  thread->states[size_class] = BinState{};
   // Forgotten before it is given back, in program order: the heir of a thread that died in a fork
   // in between must not give it back a second time.
   compiler_fence();
@@ -479,16 +481,14 @@ void start_over(Thread* thread, bool keep_first_arrays) {
     // What was watched need not be watched again for the block's next thread: the first frees of
     // each were a third of all instructions that one with fifty objects took.
     fresh.watched_pushes = state.watched_pushes;
-    if (state.slots != nullptr) {
-      const size_t bytes = state.capacity * class_size(c);
-      if (keep && state.capacity <= least_capacity(c) && bytes <= kKeptBytes) {
-        LOFT_CHECK(count(thread->bins[c], state) == 0);
-        fresh.slots = state.slots;
-        fresh.capacity = state.capacity;
-        kept += bytes;
-      } else {
-        release_array(thread, c);
-      }
+    const size_t bytes = state.capacity * class_size(c);
+    if (keep && state.capacity <= least_capacity(c) && bytes <= kKeptBytes) {
+      LOFT_CHECK(count(thread->bins[c], state) == 0);
+      fresh.slots = state.slots;
+      fresh.capacity = state.capacity;
+      kept += bytes;
+    } else {
+      release_array(thread, c);
     }
     state = fresh;
   }

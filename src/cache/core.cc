@@ -139,11 +139,11 @@ Core* make(unsigned number) {
   const os::Guard guard(making);
   // Relaxed: written under the lock.
   if (Core* core = by_number[number].load(memory_order_relaxed); core != nullptr) return core;
-  Core* core = new_block();
-  if (core == nullptr) return nullptr;
   Heap* heap = registry::adopt();
-  if (heap == nullptr) {
-    metadata::release(core, sizeof(Core) + kBatchBytes);
+  if (heap == nullptr) return nullptr;
+  Core* core = new_block();
+  if (core == nullptr) {
+    registry::park(heap);
     return nullptr;
   }
   core->number = number;

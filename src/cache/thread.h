@@ -147,7 +147,7 @@ struct alignas(64) Thread {
   uint8_t slow_events{};    // since the last review of a bin
   uint8_t review_next{};    // the size class whose bin comes next
   Heap* heap{};             // nullptr until the thread first allocates
-  size_t capacity_bytes{};  // sum over bins of (1 + stashed) * capacity * size; see cache_bytes
+  size_t capacity_bytes{};  // of its arrays, stashed ones and magazines included; see cache_bytes
   Thread* next{};           // in the list of all threads or of the unused ones; guarded by the
   Thread* prev{};           // lock in lifecycle.cc
   const Thread* older{};    // the block made before this one; never changes

@@ -38,13 +38,8 @@ class Buckets {
   unsigned deliver_all() {
     unsigned sent = 0;
     while (used_ != 0) {
-      const unsigned bucket = lowest_bit(used_);
-      const Chain chain = chains_[bucket];
-      // Emptied before it is sent, in program order: if this thread dies in a fork in between, its
-      // heir must not send the chain a second time.
+      deliver(chains_[lowest_bit(used_)]);
       used_ &= used_ - 1;
-      compiler_fence();
-      deliver(chain);
       ++sent;
     }
     return sent;

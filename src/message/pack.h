@@ -71,9 +71,7 @@ constexpr unsigned carriers_needed(const Geometry& shape, uint64_t used) {
 }
 
 // `used` names the words that are not zero; afterwards all are. Calls emit(message) for each
-// message, whose link is null but for its tag. Words are cleared before the message that holds
-// them is emitted, in program order: a thread that dies in a fork in between loses them rather than
-// sending them twice.
+// message, whose link is null but for its tag.
 //
 // The highest objects carry: the lowest are the first that the owner hands out again. A batch of
 // small objects that was freed densely is one message, in several of them side by side, unless that
@@ -88,7 +86,6 @@ void pack(uintptr_t base, const Geometry& shape, uint64_t* words, uint64_t used,
       words[first + i] = 0;
     }
     message->link.store(end_link(bitmap_tag(first, count)), memory_order_relaxed);
-    compiler_fence();
     emit(message);
   };
   if (used == 0) return;

@@ -36,7 +36,7 @@ class Arena {
 // Packs a bitmap and reads the messages as an owner does; returns how many there were.
 unsigned expect_round_trip(const Geometry& shape, const Arena& arena, const Bitmap& freed) {
   Bitmap words = freed;
-  words.resize(kMaxWords, ~uint64_t{0});  // beyond the slab's last word nothing is looked at
+  words.resize(kMaxWords, ~uint64_t{0});  // beyond the slab's last word nothing counts
   Bitmap received(shape.words, 0);
   std::vector<Message*> messages;
   pack(arena.base(), shape, words.data(), used_words(shape, words.data()),
