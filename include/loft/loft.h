@@ -220,9 +220,9 @@ LOFT_API int loft_option_get(const char* name, char* value, size_t size) LOFT_NO
 // Reading them waits for nobody and allocates nothing; only who makes or destroys a heap of their
 // own at the same moment waits until these are summed up. Each number is right for some moment of
 // the call, and threads that run meanwhile may make sums differ a little. Fields from slabs_created
-// to adoptions, soft_limit_hits and hard_limit_refusals, and those from checked_frees on count
-// events since the process started; all others tell how things are now. docs/accounting.md says how
-// to read them.
+// to adoptions, soft_limit_hits and hard_limit_refusals, and those from checked_frees on, but for
+// cores and room_ahead_bytes, count events since the process started; all others tell how things
+// are now. docs/accounting.md says how to read them.
 typedef struct loft_stats_t {
   uint64_t struct_size;  // in: sizeof(loft_stats_t); out: how many bytes the library filled
 

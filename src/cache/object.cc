@@ -28,10 +28,11 @@ Entry checked_entry(const char* call, const void* p) {
   const char* wrong = what_is_wrong(p);
   if (LOFT_LIKELY(wrong == nullptr)) return pagemap.of(p);
   Text line;
-  line << call << " of a " << wrong << ": " << p;
+  line << call << " of a " << wrong;
   if (pagemap.contains(p) && pagemap.of(p).is_slab()) {
-    slab::report_misuse("free of a misaligned pointer", p, slab::at(pagemap.of(p)));
+    slab::report_misuse(line.data(), p, slab::at(pagemap.of(p)));
   }
+  line << ": " << p;
   if (get(options.foreign) == 0) os::fault(line);
   os::report(line);
   return Entry(kNoHeap, kNothing, 0);

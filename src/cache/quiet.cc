@@ -83,17 +83,17 @@ bool hide(Thread* thread) {
   return false;
 }
 
-// Under the quiet lock of a hidden thread.
-void empty(Thread* thread, Heap::Walk walk) {
+// Under the quiet lock of a hidden thread. Returns the bytes of holes that were given back.
+size_t empty(Thread* thread, Heap::Walk walk) {
   if (thread->heap != nullptr) {
     magazines::empty(thread);
     bins::withdraw(thread, thread->quiet.between_calls);
   }
   batch_cache::send_all_hidden(thread);
   large_cache::release_all(thread);
-  if (thread->heap == nullptr || thread->heap == lifecycle::room_heap()) return;
+  if (thread->heap == nullptr || thread->heap == lifecycle::room_heap()) return 0;
   const os::Guard guard(thread->heap->lock());
-  thread->heap->rest(&thread->quiet.lock, walk);
+  return thread->heap->rest(&thread->quiet.lock, walk);
 }
 
 // The next thread to be emptied, with its quiet lock held: one at a time, so that none waits for
@@ -126,19 +126,19 @@ size_t bytes_in_bins(const Thread* thread) {
 
 struct Sweep {
   Thread* thread = nullptr;  // as in Chosen
-  Unreached unreached{};
+  unsigned long unreached = 0;
 };
 
 bool choose_any(void* context, Thread* thread) {
   Sweep& sweep = *static_cast<Sweep*>(context);
   if (thread == this_thread()) return true;
   if (!thread->quiet.lock.try_lock()) {
-    ++sweep.unreached.threads;
+    ++sweep.unreached;
     return true;
   }
   // It is ending: its block may be another's at any time.
   if (thread->quiet.place_of_self == nullptr) {
-    ++sweep.unreached.threads;
+    ++sweep.unreached;
     thread->quiet.lock.unlock();
     return true;
   }
@@ -198,31 +198,36 @@ bool look() {
       if (thread->quiet.hidden || hide(thread)) empty(thread, Heap::Walk::kNowAndThen);
       thread->quiet.lock.unlock();
     }
+    // A fork waits, or a purge: the others' turn comes with the next look, as these are hidden now.
+    if (LOFT_UNLIKELY(round.has_sleepers())) {
+      all_hidden = false;
+      break;
+    }
   }
   round.unlock();
   return all_hidden;
 }
 
-Unreached empty_all() {
-  Unreached unreached{};
-  if (!os::kSeesWaitingThreads) return unreached;
+Swept empty_all() {
+  Swept swept{};
+  if (!os::kSeesWaitingThreads) return swept;
   const os::Guard guard(round);
   lifecycle::start_over();
   for (bool round_ends = false; !round_ends;) {
     Sweep sweep;
     round_ends = lifecycle::visit_threads(choose_any, &sweep);
-    unreached.threads += sweep.unreached.threads;
+    swept.unreached_threads += sweep.unreached;
     if (Thread* thread = sweep.thread; thread != nullptr) {
       if (thread->quiet.hidden || hide(thread)) {
-        empty(thread, Heap::Walk::kNow);
+        swept.given_back += empty(thread, Heap::Walk::kNow);
       } else {
-        ++unreached.threads;
-        unreached.bytes += bytes_in_bins(thread);
+        ++swept.unreached_threads;
+        swept.unreached_bytes += bytes_in_bins(thread);
       }
       thread->quiet.lock.unlock();
     }
   }
-  return unreached;
+  return swept;
 }
 
 void prepare_fork() { round.lock(); }

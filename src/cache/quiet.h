@@ -21,11 +21,12 @@ bool look();
 bool rest_room();
 
 // The same for all threads but the caller's, at once and quiet or not.
-struct Unreached {
-  unsigned long threads;  // that could not be hidden
-  size_t bytes;           // in the bins of those, more or less
+struct Swept {
+  unsigned long unreached_threads;  // that could not be hidden
+  size_t unreached_bytes;           // in the bins of those, more or less
+  size_t given_back;                // bytes of holes in the slabs of the others
 };
-Unreached empty_all();
+Swept empty_all();
 
 // The calling thread is about to wait: hides it and empties it.
 void begin_wait();

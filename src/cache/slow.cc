@@ -309,10 +309,10 @@ void report_bad_batch_add(const void* p) {
 }
 
 size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
-  const quiet::Unreached unreached = quiet::empty_all();
-  *unreached_threads = unreached.threads;
-  *unreached_bytes = unreached.bytes;
-  return trim(0);
+  const quiet::Swept swept = quiet::empty_all();
+  *unreached_threads = swept.unreached_threads;
+  *unreached_bytes = swept.unreached_bytes;
+  return swept.given_back + trim(0);
 }
 
 size_t trim(size_t pad) {

@@ -17,6 +17,8 @@ constexpr size_t kClearByDiscarding = 1 << 20;
 constinit os::Lock user_heaps_lock;  // taken before any shard's
 constinit List<UserHeap> user_heaps;
 constinit UserHeap* next_to_rest = nullptr;  // the first one, if null
+constinit unsigned long past_locks = 0;      // of the shards of heaps that were destroyed
+constinit unsigned long past_waits = 0;      // (both under the lock)
 
 [[noreturn]] void report_object(const char* what, const void* p, const ObjectAt& object) {
   os::fault(Text() << what << " " << p << ": object " << reinterpret_cast<const void*>(object.start)
@@ -91,6 +93,9 @@ void UserHeap::destroy() {
     const os::Guard guard(user_heaps_lock);
     if (next_to_rest == this) next_to_rest = next;
     user_heaps.remove(this);
+    const Totals last = totals();
+    past_locks += last.locks;
+    past_waits += last.waits;
   }
   give_up();
 }
@@ -263,6 +268,7 @@ void UserHeap::add_to(Totals& totals) const {
     totals.metadata_bytes +=
         sizeof(Shard) + counters.metadata_bytes.get() + shard.blocks().metadata_bytes();
     totals.locks += shard.lock().acquisitions();
+    totals.waits += shard.lock().waits();
   }
 }
 
@@ -280,6 +286,7 @@ UserHeap::Sums UserHeap::sums_of_all() {
   static constinit Atomic<size_t> live_bytes{0};
   static constinit Atomic<size_t> window_bytes{0};
   static constinit Atomic<unsigned long> locks{0};
+  static constinit Atomic<unsigned long> waits{0};
   // No heap was ever made: nor is the lock taken by those who only read.
   if (user_heaps_lock.acquisitions() != 0 && user_heaps_lock.try_lock()) {
     Totals totals{};
@@ -289,11 +296,13 @@ UserHeap::Sums UserHeap::sums_of_all() {
     heaps.store(totals.heaps, memory_order_relaxed);
     live_bytes.store(totals.live_bytes, memory_order_relaxed);
     window_bytes.store(totals.window_bytes, memory_order_relaxed);
-    locks.store(totals.locks, memory_order_relaxed);
+    locks.store(totals.locks + past_locks, memory_order_relaxed);
+    waits.store(totals.waits + past_waits, memory_order_relaxed);
     user_heaps_lock.unlock();
   }
   return {heaps.load(memory_order_relaxed), live_bytes.load(memory_order_relaxed),
-          window_bytes.load(memory_order_relaxed), locks.load(memory_order_relaxed)};
+          window_bytes.load(memory_order_relaxed), locks.load(memory_order_relaxed),
+          waits.load(memory_order_relaxed)};
 }
 
 size_t UserHeap::give_back_all() {

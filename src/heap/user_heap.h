@@ -47,7 +47,7 @@ class alignas(64) UserHeap {
     size_t capacity_bytes;  // regions, and extents of the window
     size_t window_bytes;    // the latter
     size_t metadata_bytes;
-    unsigned long locks;
+    unsigned long locks, waits;  // how often shards' were taken, and found held
   };
   Totals totals() const;
 
@@ -73,7 +73,7 @@ class alignas(64) UserHeap {
     size_t heaps;
     size_t live_bytes;
     size_t window_bytes;
-    unsigned long locks;  // of shards
+    unsigned long locks, waits;  // of shards; also of those of heaps that were destroyed
   };
   static Sums sums_of_all();
 

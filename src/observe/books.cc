@@ -174,7 +174,8 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.committed_bytes = stats.slab_bytes + larges.bytes + users.window_bytes + stats.dirty_bytes +
                           metadata::touched_bytes();
   stats.locks_taken += threads.locks + cores.locks + spans.locks + metadata::locks() + users.locks;
-  stats.locks_waited_for += threads.waits + cores.waits + spans.waits + metadata::waits();
+  stats.locks_waited_for +=
+      threads.waits + cores.waits + spans.waits + metadata::waits() + users.waits;
   books.dirty_bytes = spans.dirty;
   books.refused_bytes = spans.refused;
 

@@ -90,6 +90,7 @@ os::Group group() {
 
 void note_refusal(size_t committed, size_t bytes) {
   const size_t limit = hard();
+  if (limit == kNone) return;
   if (bytes > limit || committed > limit - bytes) {
     hard_refusals.fetch_add(1, memory_order_relaxed);
   }

@@ -154,6 +154,22 @@ TEST_F(Heaps, Statistics) {
   EXPECT_EQ(loft_heap_stats(heap_, &forgotten), EINVAL);
 }
 
+TEST(HeapStatistics, WhatCountsEventsNeverCountsBack) {
+  loft_heap_t* heap = loft_heap_create();
+  ASSERT_NE(heap, nullptr);
+  for (int i = 0; i < 1000; ++i) ASSERT_NE(loft_heap_malloc(heap, 100), nullptr);
+  loft_stats_t with = {};
+  with.struct_size = sizeof(with);
+  ASSERT_EQ(loft_stats(&with), 0);
+  loft_heap_destroy(heap);
+  loft_stats_t after = {};
+  after.struct_size = sizeof(after);
+  ASSERT_EQ(loft_stats(&after), 0);
+  EXPECT_EQ(after.user_heaps + 1, with.user_heaps);
+  EXPECT_GE(after.locks_taken, with.locks_taken);
+  EXPECT_GE(after.locks_waited_for, with.locks_waited_for);
+}
+
 // What this process has in memory, in bytes.
 size_t resident() {
   size_t pages = 0;

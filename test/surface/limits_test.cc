@@ -275,6 +275,17 @@ TEST(HardLimit, HeapsOfTheProgramsOwnGrowUpToIt) {
   EXPECT_EQ(stats().hard_limit_refusals, s.hard_limit_refusals + 1);
 }
 
+TEST(HardLimit, WithoutOneNothingCountsAsRefusedByIt) {
+  const unsigned long refusals = stats().hard_limit_refusals;
+  loft_heap_t* heap = loft_heap_create();
+  ASSERT_NE(heap, nullptr);
+  volatile size_t impossible = SIZE_MAX;
+  EXPECT_EQ(loft_heap_malloc(heap, impossible), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  loft_heap_destroy(heap);
+  EXPECT_EQ(stats().hard_limit_refusals, refusals);
+}
+
 TEST(HardLimit, WhatWasSentToAnotherThreadGivesWay) {
   const HardLimit limit(32 * kMiB);
   Chain chain;

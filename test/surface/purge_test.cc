@@ -60,6 +60,37 @@ TEST(Purge, ReachesThreadsThatWaitAndThreadsThatEnded) {
   waiting.join();
 }
 
+TEST(Purge, CountsWhatItGivesBackOfOthersSlabs) {
+  std::atomic<int> state{0};
+  std::thread waiting([&] {
+    std::vector<void*> objects(kObjects);
+    for (void*& p : objects) {
+      p = malloc(kSize);
+      memset(p, 1, kSize);
+    }
+    for (size_t i = 0; i < kObjects; ++i) {
+      if (i % 50 != 0) free(objects[i]);
+    }
+    state.store(1);
+    state.notify_one();
+    state.wait(1);
+    for (size_t i = 0; i < kObjects; i += 50) free(objects[i]);
+  });
+  state.wait(0);
+  const uint64_t before = stats().hole_bytes;
+  loft_unreached_t unreached = {};
+  uint64_t given_back = 0;
+  do {
+    given_back += loft_purge(&unreached);
+  } while (unreached.threads != 0);
+  const uint64_t after = stats().hole_bytes;
+  EXPECT_GT(after, kObjects * kSize / 4);
+  EXPECT_GE(given_back + before, after);
+  state.store(2);
+  state.notify_one();
+  waiting.join();
+}
+
 TEST(Purge, TellsOfThreadsThatRun) {
   if (!surface::threads_own()) GTEST_SKIP() << "is about the caches of threads";
   std::atomic<bool> stop{false};

@@ -787,7 +787,8 @@ TEST_F(CacheDeathTest, PointersThatAreNotLofts) {
   EXPECT_DEATH(deallocate(hidden), "free of a foreign pointer .*: 0x");
   EXPECT_DEATH(deallocate(address(16)), "free of a foreign pointer .*: 0x10");
   void* p = allocate(48);
-  EXPECT_DEATH(deallocate(inside(p, 1)), "misaligned pointer 0x[0-9a-f]+: slab 0x");
+  EXPECT_DEATH(deallocate(inside(p, 1)), "free of a misaligned pointer 0x[0-9a-f]+: slab 0x");
+  EXPECT_DEATH((void)!reallocate(inside(p, 1), 100), "realloc of a misaligned pointer 0x");
   void* large = allocate(100'000);
   EXPECT_DEATH(deallocate(inside(large, 4096)),
                "free of an interior pointer 0x[0-9a-f]+: large object 0x[0-9a-f]+ of 102400 bytes");
