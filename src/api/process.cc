@@ -20,8 +20,8 @@ namespace loft {
   }
   // What was allocated before goes to another heap than the room's: the thread begins anew.
   if (get(options.owner) == kOwnerKeeper) lifecycle::give_up_block();
-  keeper::enable();
   room::enable();
+  keeper::enable();
 }
 
 namespace {

@@ -168,7 +168,8 @@ void in_child() {
 
 void enable() {
   os::on_fork(nullptr, nullptr, in_child);
-  os::on_end_of_first_thread(leave);
+  // Loaded by another thread: nobody would tell our threads when the first one has ended.
+  if (!os::on_end_of_first_thread(leave)) leave();
   attention::unattended.store(unattended, memory_order_relaxed);
   look_at_group_now();
 }

@@ -7,7 +7,7 @@
 namespace loft::keeper {
 
 // Called once, when the library is loaded: from now on a keeper may be started, by the first slow
-// path that finds the program grown enough.
+// path that finds the program grown enough. After room::enable.
 void enable();
 
 // The program has changed an option: what was done for them when the library was loaded is done

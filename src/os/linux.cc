@@ -155,7 +155,8 @@ bool move_pages(void* from, void* to, size_t bytes) {
   // before it has touched anything.
   constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
   if (mremap(from, bytes, bytes, kFlags, to) == to) return true;
-  if (errno == EINVAL) knows_moves.store(false, memory_order_relaxed);
+  const bool unknown = errno == EINVAL || errno == ENOSYS || errno == EPERM;
+  if (unknown) knows_moves.store(false, memory_order_relaxed);
   return false;
 }
 

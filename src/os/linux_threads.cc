@@ -13,6 +13,15 @@
 
 namespace loft::os {
 
+// It names itself, which is a system call: another's name is written to a file, which would take
+// the number that the program may be counting on for its next one.
+void* OwnThread::begin(void* self) {
+  const auto* mine = static_cast<const OwnThread*>(self);
+  pthread_setname_np(pthread_self(), mine->name_);
+  mine->run_();
+  return nullptr;
+}
+
 bool OwnThread::start(const char* name, void (*run)()) {
   const KeepErrno keep;
   const Guard guard(lock_);
@@ -29,15 +38,12 @@ bool OwnThread::start(const char* name, void (*run)()) {
   // The new thread inherits the mask: no signal of the program is ever delivered to it.
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  const auto call = [](void* function) -> void* {
-    reinterpret_cast<void (*)()>(function)();
-    return nullptr;
-  };
-  runs_ = pthread_create(&thread, &attributes, call, reinterpret_cast<void*>(run)) == 0;
+  name_ = name;
+  run_ = run;
+  runs_ = pthread_create(&thread, &attributes, begin, this) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   if (!runs_) return false;
-  pthread_setname_np(thread, name);
   thread_ = __builtin_bit_cast(unsigned long, thread);
   return true;
 }
@@ -73,13 +79,13 @@ bool alone() {
 
 }  // namespace
 
-void on_end_of_first_thread(void (*hook)()) {
-  if (!alone() && thread_number() != getpid()) return;
+bool on_end_of_first_thread(void (*hook)()) {
+  if (!alone() && thread_number() != getpid()) return false;
   static constinit bool key_made = false;
   static pthread_key_t key;
   const auto call = [](void* function) { reinterpret_cast<void (*)()>(function)(); };
   if (!key_made) key_made = pthread_key_create(&key, call) == 0;
-  if (key_made) pthread_setspecific(key, reinterpret_cast<void*>(hook));
+  return key_made && pthread_setspecific(key, reinterpret_cast<void*>(hook)) == 0;
 }
 
 }  // namespace loft::os

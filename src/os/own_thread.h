@@ -21,14 +21,18 @@ class OwnThread {
   bool forget();
 
  private:
+  static void* begin(void* self);
+
   Lock lock_;
+  const char* name_ = nullptr;
+  void (*run_)() = nullptr;
   unsigned long thread_ = 0;  // a pthread_t
   bool runs_ = false;
   bool ended_ = false;
 };
 
 // `hook` runs when the caller ends by itself (pthread_exit), if it is the process's first thread;
-// not when the process ends. At most one hook.
-void on_end_of_first_thread(void (*hook)());
+// not when the process ends. At most one hook. False if it will not run.
+bool on_end_of_first_thread(void (*hook)());
 
 }  // namespace loft::os

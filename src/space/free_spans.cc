@@ -62,6 +62,10 @@ Span* at(uintptr_t address) {
 
 Span* find(bool dirty, size_t granules) { return bins[dirty].find(granules); }
 
+Span* find_any(bool dirty, size_t granules) {
+  return bins[dirty].find_any(granules, [=](Span* s) { return s->granules >= granules; });
+}
+
 Span* longest_dirty() { return bins[kDirty].longest(); }
 
 void link(Span* s) {

@@ -22,8 +22,10 @@ inline size_t bytes_of(const Span* s) { return s->granules << kGranuleLog; }
 // The listed span whose first or last granule is at the address; nullptr if none.
 Span* at(uintptr_t address);
 
-// A listed span of at least so many granules; nullptr if there is none.
+// A listed span of at least so many granules; nullptr if there is none. The first looks at a
+// bounded number of spans, and may miss one; the other at all that may do.
 Span* find(bool dirty, size_t granules);
+Span* find_any(bool dirty, size_t granules);
 // One of the longest that the system did not refuse to take.
 Span* longest_dirty();
 

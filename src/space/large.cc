@@ -92,6 +92,10 @@ bool resize_by_moving(Large* object, size_t bytes) {
   const size_t more = bytes - object->bytes;
   const span::Range target = span::acquire(granules_for(bytes), kGranule, more);
   if (target.base == 0) return false;
+  // The move drops what is there; if it is refused, these may be addresses that are lost to others,
+  // and no memory must go with them.
+  const size_t target_bytes = granules_for(bytes) << kGranuleLog;
+  if (!target.zero) os::discard(reinterpret_cast<void*>(target.base), target_bytes);
   if (!os::move_pages(reinterpret_cast<void*>(object->base), reinterpret_cast<void*>(target.base),
                       object->bytes)) {
     if (os::can_move_pages()) {

@@ -41,6 +41,8 @@ constinit Counter in_transit_bytes;
 constinit Counter in_use;
 constinit Atomic<size_t> recounted{0};
 
+constexpr size_t kLongStep = size_t{64} << 20;  // of the frontier
+
 constinit LowWater<kDecayTicks> least_dirty;
 constinit Atomic<uint32_t> tick_count{0};
 
@@ -48,8 +50,12 @@ size_t dirty_bytes() { return free_spans::bytes[free_spans::kDirty].get(); }
 
 bool advance_frontier(size_t bytes) {
   const uintptr_t target = frontier + bytes;
-  if (target < frontier || !metadata::keep_room_for(target - window.heap.base) ||
-      !window.heap.grow(target)) {
+  if (target < frontier || target > window.heap.end) return false;
+  // A step that is refused must not have cost the others their memory: what metadata has got it
+  // keeps, and that is much where the step is long. So the heap comes first there; otherwise last,
+  // because heap without metadata is of no use.
+  if (bytes > kLongStep && !window.heap.grow(target)) return false;
+  if (!metadata::keep_room_for(target - window.heap.base) || !window.heap.grow(target)) {
     return false;
   }
   const size_t entries = (window.heap.committed - window.heap.base) >> kGranuleLog;
@@ -98,10 +104,9 @@ bool admit(size_t bytes) {
   return excess() == 0;
 }
 
-Range take_from(bool dirty, size_t granules) {
-  Span* s = free_spans::find(dirty, granules);
+Range take_from(Span* s, size_t granules) {
   if (s == nullptr) return {};
-  const Range range{s->base, !dirty};
+  const Range range{s->base, !s->dirty};
   free_spans::take_front(s, granules);
   least_dirty.see(dirty_bytes());
   return range;
@@ -110,16 +115,19 @@ Range take_from(bool dirty, size_t granules) {
 Range acquire_locked(size_t granules, size_t bytes) {
   // Resident spans first: a page that is there costs no fault and no growth.
   if (LOFT_LIKELY(committed_locked() <= limits::hard())) {
-    if (const Range range = take_from(true, granules); range.base != 0) return range;
+    Span* dirty = free_spans::find(free_spans::kDirty, granules);
+    if (const Range range = take_from(dirty, granules); range.base != 0) return range;
   }
   if (!admit(bytes)) return {};
-  if (const Range range = take_from(false, granules); range.base != 0) return range;
+  Span* clean = free_spans::find(free_spans::kClean, granules);
+  if (const Range range = take_from(clean, granules); range.base != 0) return range;
   const uintptr_t base = frontier;
   if (advance_frontier(granules << kGranuleLog)) return {base, true};
   // Clean and dirty spans do not join: once all are clean, what is free is in its largest pieces,
   // and the last of them may need only a little more behind it.
   purge_locked(0);
-  if (const Range range = take_from(false, granules); range.base != 0) return range;
+  clean = free_spans::find_any(free_spans::kClean, granules);
+  if (const Range range = take_from(clean, granules); range.base != 0) return range;
   Span* last = free_spans::at(frontier - kGranule);
   if (last == nullptr || last->dirty) return {};
   if (!advance_frontier((granules - last->granules) << kGranuleLog)) return {};
@@ -214,6 +222,8 @@ Range acquire(size_t granules, size_t alignment, size_t bytes) {
 }
 
 void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
+  const size_t keep = get(options.dirty_bytes);
+  bool too_much = false;
   {
     const os::Guard guard(lock);
     released_count.add(1);
@@ -221,9 +231,10 @@ void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
     free_spans::insert(base, granules, dirty);
     in_use.add(-bytes);
     limits::weigh(committed_locked());
-    const size_t keep = get(options.dirty_bytes);
-    if (LOFT_UNLIKELY(dirty_bytes() > keep)) purge_locked(keep);
+    too_much = dirty_bytes() > keep;
   }
+  // A little more than that, so that not each one that follows makes a system call.
+  if (LOFT_UNLIKELY(too_much)) purge(keep - keep / 8);
   relieve();
 }
 
@@ -243,12 +254,16 @@ bool recount(size_t from, size_t to) {
   if (to > from && limits::hard() != limits::kNone) {
     const os::Guard guard(lock);
     if (!admit(to - from)) return false;
+    recounted.fetch_add(to - from, memory_order_relaxed);  // before the next one is admitted
+    return true;
   }
   recounted.fetch_add(to - from, memory_order_relaxed);
   return true;
 }
 
 void release_moved(uintptr_t base, size_t granules, size_t bytes) {
+  // First, while it is ours for certain: what is lost then is addresses alone.
+  os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
   if (os::renew(reinterpret_cast<void*>(base), granules << kGranuleLog)) {
     advise_huge_pages(base, granules << kGranuleLog);
     release(base, granules, false, bytes);

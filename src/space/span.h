@@ -1,7 +1,7 @@
 // Spans: runs of granules of the window, handed to slabs and large objects and taken back. Free
 // neighbours join; spans that are resident and spans that are clean are kept apart, so that each
 // byte of a free span is known to be one or the other. All functions may be called by any thread;
-// none may be called while holding a lock of a floor above except a heap's or a processor's.
+// none calls back to the floors above, whose locks may be held.
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,10 @@ constexpr size_t kPlannedSpread = size_t{1} << 35;
 
 constexpr size_t pagemap_bytes(size_t heap) { return round_up(heap / kGranule * 8, kGranule); }
 
-constexpr size_t metadata_bytes(size_t heap) { return heap / kMetadataShare; }
+constexpr size_t kMostMetadata = kLargestWindow / kMetadataShare;  // 2^32 units, by index
+constexpr size_t metadata_bytes(size_t heap, bool reserved) {
+  return least(heap / (reserved ? kMetadataShare : kPlannedMetadataShare), kMostMetadata);
+}
 
 void lay_out(uintptr_t base, size_t heap) {
   auto carve = [&base](Region& region, size_t bytes, size_t step, bool ours) {
@@ -29,7 +32,7 @@ void lay_out(uintptr_t base, size_t heap) {
     base += bytes;
   };
   carve(window.pagemap, pagemap_bytes(heap), kGranule, true);
-  carve(window.metadata, metadata_bytes(heap), 4 * kGranule, window.reserved);
+  carve(window.metadata, metadata_bytes(heap, window.reserved), 4 * kGranule, window.reserved);
   window.nulls = base;
   base += kGranule;
   carve(window.heap, heap, 64 * kGranule, window.reserved);
@@ -47,7 +50,7 @@ bool commit_first_steps() {
 
 bool open_reserved() {
   for (size_t heap = kLargestWindow; heap >= kSmallestWindow; heap /= 2) {
-    const size_t total = pagemap_bytes(heap) + metadata_bytes(heap) + heap + 2 * kGranule;
+    const size_t total = pagemap_bytes(heap) + metadata_bytes(heap, true) + heap + 2 * kGranule;
     void* at = os::reserve(total);
     if (at == nullptr) continue;
     window.reserved = true;

@@ -23,9 +23,12 @@ inline constexpr unsigned kGranuleLog = 16;
 inline constexpr size_t kGranule = size_t{1} << kGranuleLog;  // also the largest page size served
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-// Of the window. A sixteen-byte class needs most, 576 bytes for each 64 KiB; all classes in turn, 2
-// KiB.
+// Of the window. Of slabs, those of sixteen bytes need most, 576 bytes for each 64 KiB; all classes
+// in turn, 2 KiB.
 inline constexpr size_t kMetadataShare = 32;
+// Where the window is only planned, and hardly larger than what may be mapped: heaps of the
+// program's own take a twelfth for objects of sixteen bytes.
+inline constexpr size_t kPlannedMetadataShare = 8;
 
 // A range that is committed from its base upwards. Guarded by the lock of whoever grows it.
 struct Region {

@@ -54,6 +54,15 @@ def test_opened_late_and_closed_under_threads(execute: Execute, build: Build, li
     assert (result.returncode, result.stdout, result.stderr) == (0, "opened and closed\n", "")
 
 
+@pytest.mark.parametrize("owner", ["thread", "core", "keeper"])
+def test_opened_by_a_thread_that_outlives_the_first(
+    execute: Execute, build: Build, lib: Path, owner: str
+) -> None:
+    """No thread of loft's own is left when all of the program's have ended."""
+    result = execute(build("loaded_by_thread.c"), lib, preload=False, LOFT_OWNER=owner)
+    assert (result.returncode, result.stdout) == (0, "worked\n"), result.stderr
+
+
 def test_opened_late_by_python(execute: Execute, lib: Path) -> None:
     script = f"""
 import _ctypes, ctypes, threading

@@ -101,3 +101,32 @@ def test_hopeless_address_space(execute: Execute) -> None:
         assert result.returncode in (0, 1, 126, 127), (
             f"{kib} KiB: {result.returncode} {result.stderr}"
         )
+
+
+def test_what_is_refused_costs_nothing(execute: Execute) -> None:
+    """Requests beyond a limit that the window does not know leave the limit to the others."""
+    script = """
+import resource
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
+for size in (20 << 30, 24 << 30, 28 << 30):
+    try:
+        bytearray(size)
+    except MemoryError:
+        print("refused")
+print(len(bytearray(700_000_000)))
+"""
+    result = execute(PYTHON, "-c", script)
+    expected = "refused\nrefused\nrefused\n700000000\n"
+    assert (result.returncode, result.stdout) == (0, expected), result.stderr
+
+
+def test_small_objects_of_a_heap_fill_the_address_space(
+    execute: Execute, build: Build, lib: Path
+) -> None:
+    """Metadata of heaps of the program's own finds room where the window is only planned."""
+    limit_kib = 400_000
+    program = build("small_objects.c")
+    limited = f"ulimit -v {limit_kib}; LD_PRELOAD={lib} exec {program}"
+    result = execute("bash", "-c", limited, preload=False)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) >= limit_kib * 1024 * 3 // 4

@@ -1,10 +1,13 @@
-// A kernel that knows no move which leaves its source mapped: large objects are copied, and asking
-// for the move costs no address space.
+// A kernel that refuses to move pages: for want of mappings, or because it knows no move which
+// leaves its source mapped. Large objects are copied, and asking for the move costs no memory; nor
+// addresses, if it will never be granted.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 
 #include "loft/loft.h"
@@ -21,9 +24,10 @@ int __wrap_munmap(void* at, size_t bytes) { return __real_munmap(at, bytes); }
 int __wrap_madvise(void* at, size_t bytes, int advice) { return __real_madvise(at, bytes, advice); }
 
 static int asked = 0;
+static int answer = ENOMEM;
 void* __wrap_mremap(void*, size_t, size_t, int, ...) {
   ++asked;
-  errno = EINVAL;
+  errno = answer;
   return MAP_FAILED;
 }
 
@@ -33,7 +37,35 @@ namespace {
 
 constexpr size_t kMegabyte = 1 << 20;
 
+size_t resident() {
+  size_t pages = 0;
+  FILE* file = fopen("/proc/self/statm", "r");
+  EXPECT_EQ(fscanf(file, "%*u %zu", &pages), 1);
+  fclose(file);
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(RefusedMove, ObjectsAreCopiedAndNoMemoryIsLost) {
+  answer = ENOMEM;
+  const size_t before = resident();
+  for (int i = 0; i < 100; ++i) {
+    auto* object = static_cast<char*>(loft_malloc(kMegabyte));
+    auto* in_the_way = static_cast<char*>(loft_malloc(kMegabyte));
+    std::memset(object, i, kMegabyte);
+    object = static_cast<char*>(loft_realloc(object, 3 * kMegabyte));
+    ASSERT_NE(object, nullptr);
+    std::memset(object + kMegabyte, i, 2 * kMegabyte);
+    ASSERT_EQ(object[kMegabyte - 1], static_cast<char>(i));
+    loft_free(object);
+    loft_free(in_the_way);
+  }
+  EXPECT_GE(asked, 100);
+  EXPECT_LT(resident(), before + 32 * kMegabyte);
+}
+
 TEST(UnknownMove, ObjectsAreCopiedAndNoAddressSpaceIsLost) {
+  answer = EINVAL;
+  asked = 0;
   auto* const highest = static_cast<char*>(loft_malloc(16 * kMegabyte));
   loft_free(highest);
   for (int i = 0; i < 200; ++i) {
