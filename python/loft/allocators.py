@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sysconfig
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from loft import elf, places, preload
 from loft.errors import UserError
+from loft.printable import printable
 
 # The file that replaces malloc, as distributions name it.
 INSTALLED = {
@@ -69,11 +73,26 @@ def _given(name: str, known: list[str]) -> Allocator:
         )
     if not elf.replaces_malloc(path):
         raise UserError(f"--with {name}: not a library that defines malloc")
-    return Allocator(path.stem, path.resolve())
+    return Allocator(printable(path.stem), path.resolve())
+
+
+def preloaded(entry: str, environment: Mapping[str, str]) -> Path | None:
+    """The file that the loader takes for an entry of LD_PRELOAD; a bare name it searches for."""
+    if "/" in entry:
+        return Path(entry)
+    asked = environment.get("LD_LIBRARY_PATH", "")
+    folders = [Path(name) for name in re.split("[:;]", asked)] if asked else []
+    files = [folder / entry for folder in [*folders, *library_folders()]]
+    return next((file for file in files if file.exists()), None)
 
 
 def preload_value(allocator: Allocator, extra: list[Path]) -> str:
     """LD_PRELOAD for this allocator; one that the user has there would be measured in its place."""
-    others = [e for e in preload.inherited() if not elf.replaces_malloc(Path(e))]
+    others = [entry for entry in preload.inherited() if not _replaces_malloc(entry)]
     libraries = [] if allocator.library is None else [allocator.library]
     return preload.value([*libraries, *extra], others)
+
+
+def _replaces_malloc(entry: str) -> bool:
+    file = preloaded(entry, os.environ)
+    return file is not None and elf.replaces_malloc(file)

@@ -216,18 +216,29 @@ def page_size(machine: Machine) -> Finding:
 
 def rseq(machine: Machine) -> Finding:
     what = "restartable sequences"
-    why = "loft does without; allocators with a cache for each core use them"
+    missing, do = _missing_rseq(machine)
+    if missing and machine.environment.get("LOFT_OWNER") == "core":
+        return Finding(
+            "warning",
+            what,
+            missing,
+            "with owner=core every malloc and free takes a lock where they are missing, at ten "
+            "times the price",
+            "unset LOFT_OWNER: owner=thread, the default, does without them",
+        )
+    why = "of loft's owners only core uses them; other allocators with a cache for each core do too"
+    value = missing or "offered by the kernel, registered by glibc"
+    return Finding("note" if do else "ok", what, value, why, do)
+
+
+def _missing_rseq(machine: Machine) -> tuple[str, str]:
+    """Why there are none, and what to do about it; both empty if there are some."""
     tunables = machine.environment.get("GLIBC_TUNABLES", "")
     if "glibc.pthread.rseq=0" in tunables.split(":"):
-        return Finding(
-            "note",
-            what,
+        return (
             "not registered by glibc (GLIBC_TUNABLES)",
-            why,
             "to compare with such an allocator fairly, see what its manual says of this tunable",
         )
     if machine.rseq_size is None:
-        return Finding("ok", what, "this libc does not say", why)
-    if machine.rseq_size == 0:
-        return Finding("ok", what, "not offered by this kernel", why)
-    return Finding("ok", what, "offered by the kernel, registered by glibc", why)
+        return "this libc does not say", ""
+    return ("", "") if machine.rseq_size else ("not offered by this kernel", "")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from loft import elf, places, preload, program
+from loft import allocators, elf, linked, places, preload, program
 from loft.finding import Finding
 from loft.machine import Machine
 
-# They define malloc too, and give way to whoever is loaded before them.
-LIBC = re.compile(r"(libc[.-]|ld[-.]|libc\.musl)")
-TRACE_LIMIT_S = 20
+# How the kernel marks a file that is no longer in its folder.
+DELETED = " (deleted)"
 
 
 def check_library() -> Finding:
@@ -22,8 +20,8 @@ def check_library() -> Finding:
 
 def check_environment(machine: Machine) -> Iterator[Finding]:
     for entry in preload.entries(machine.environment.get("LD_PRELOAD", "")):
-        path = Path(entry)
-        if "/" in entry and not path.exists():
+        file = allocators.preloaded(entry, machine.environment)
+        if "/" in entry and not Path(entry).exists():
             yield Finding(
                 "warning",
                 "LD_PRELOAD",
@@ -31,7 +29,9 @@ def check_environment(machine: Machine) -> Iterator[Finding]:
                 "there is no such file: the loader complains in every program and goes on",
                 "correct the variable, or unset it",
             )
-        elif elf.replaces_malloc(path) and not _is_loft(path):
+        elif file is not None and elf.is_loft(file):
+            yield Finding("ok", "LD_PRELOAD", entry, "is loft; loft run puts its own in its place")
+        elif file is not None and elf.replaces_malloc(file):
             yield Finding(
                 "note",
                 "LD_PRELOAD",
@@ -56,21 +56,18 @@ def check_command(command: list[str], machine: Machine) -> Iterator[Finding]:
             blocks=True,
         )
         return
-    last = list(program.chain(path))[-1]
+    last = program.last(path)
     yield from _own_malloc(last)
-    for library in _libraries(last):
-        if elf.replaces_malloc(library):
-            yield _linked(library)
+    for library in linked.allocators(last):
+        yield _linked(library)
     yield from _python(last, machine)
 
 
 def _own_malloc(path: Path) -> Iterator[Finding]:
     what, value = "program", str(path)
-    described = elf.read(path)
-    names = frozenset[str]() if described is None else described.exported | described.defined
-    if "loft_malloc" in names:
+    if elf.is_loft(path):
         yield Finding("ok", what, value, "is linked with loft: nothing needs to be preloaded")
-    elif "malloc" in names:
+    elif elf.defines_malloc(path):
         yield Finding(
             "warning",
             what,
@@ -84,7 +81,7 @@ def _own_malloc(path: Path) -> Iterator[Finding]:
 
 
 def _linked(library: Path) -> Finding:
-    if _is_loft(library):
+    if elf.is_loft(library):
         return Finding("ok", "linked library", str(library), "the program is linked with loft")
     return Finding(
         "note",
@@ -106,31 +103,10 @@ def _python(path: Path, machine: Machine) -> Iterator[Finding]:
         )
 
 
-def _libraries(path: Path) -> list[Path]:
-    """What the program's own loader would load; it stops before any of the program runs."""
-    described = elf.read(path)
-    if described is None or described.interpreter is None:
-        return []
-    try:
-        listed = subprocess.run(
-            [described.interpreter, "--list", path],
-            capture_output=True,
-            text=True,
-            timeout=TRACE_LIMIT_S,
-            env={},
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    found = re.findall(r"^\s(?:.* => )?(/\S+) \(", listed, re.MULTILINE)
-    return [Path(name) for name in found if not LIBC.match(Path(name).name)]
-
-
 def check_process(machine: Machine) -> Iterator[Finding]:
-    mapped = {line.split(maxsplit=5)[5] for line in _file_lines(machine.of_process("maps"))}
-    libraries = [Path(name) for name in sorted(mapped) if not LIBC.match(Path(name).name)]
-    with_malloc = [path for path in libraries if elf.replaces_malloc(path)]
+    mapped = _mapped(machine)
     what = f"process {machine.process}"
-    if any(_is_loft(path) for path in with_malloc):
+    if any(_is_loft(name, file) for name, file in mapped.items()):
         yield Finding("ok", what, "loft is loaded", "malloc is loft's, if nothing is before it")
     else:
         yield Finding(
@@ -140,21 +116,43 @@ def check_process(machine: Machine) -> Iterator[Finding]:
             "an allocator cannot be exchanged while a program runs",
             "start it again: loft run -- ...",
         )
-    for path in with_malloc:
-        if not _is_loft(path):
+    for name, file in mapped.items():
+        if file is not None and elf.replaces_malloc(file) and not elf.is_loft(file):
             yield Finding(
                 "note",
                 what,
-                str(path),
+                str(name),
                 "brings a malloc of its own",
                 "see LD_PRELOAD, and what the program is linked with",
             )
+
+
+def _mapped(machine: Machine) -> dict[Path, Path | None]:
+    """The libraries of a process as it names them, and where each can be read."""
+    spans: dict[Path, str] = {}
+    for line in _file_lines(machine.of_process("maps")):
+        span, *_, name = line.split(maxsplit=5)
+        spans.setdefault(Path(name), span)
+    names = [name for name in sorted(spans) if not linked.is_libc(name)]
+    return {name: _file(machine, spans[name], str(name)) for name in names}
 
 
 def _file_lines(maps: str) -> list[str]:
     return [line for line in maps.splitlines() if re.search(r" /", line)]
 
 
-def _is_loft(path: Path) -> bool:
-    described = elf.read(path)
-    return described is not None and "loft_malloc" in described.exported
+def _file(machine: Machine, span: str, name: str) -> Path | None:
+    """Where this file can be read from here; None if nowhere."""
+    folder = machine.proc / machine.process
+    path = name.removesuffix(DELETED)
+    # In a container the process has a root of its own.
+    files = [folder / "root" / path.lstrip("/"), Path(path)]
+    if path != name:
+        # Another file may have taken its place. Here the kernel writes no leading zeros.
+        ends = [f"{int(end, 16):x}" for end in span.split("-")]
+        files.insert(0, folder / "map_files" / "-".join(ends))
+    return next((file for file in files if elf.read(file) is not None), None)
+
+
+def _is_loft(name: Path, file: Path | None) -> bool:
+    return name.name.startswith("libloft.so") if file is None else elf.is_loft(file)

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from loft import allocators, comparison, metrics, outcome, places, program, report_data, report_text
 from loft.comparison import Comparison, Plan
 from loft.errors import UserError
+from loft.printable import printable
 
 # A table of three columns and names; a pipe has no width of its own.
 WIDTH_IN_PIPE = 120
@@ -58,10 +59,11 @@ def compare(wanted: Wanted, files: Files) -> int:
     measured = _measure(plan)
     endings, exit_code = outcome.judge({m.allocator.name: m.outcomes for m in measured.measured})
     rows = metrics.rows(measured)
-    remarks = [*measured.notes, *endings]
+    remarks = [printable(remark) for remark in (*measured.notes, *endings)]
+    # Whoever reads the terminal may go away in the middle (| head), and the files are to be there.
+    _write(files, measured, rows, remarks)
     console = Console(width=None if sys.stdout.isatty() else WIDTH_IN_PIPE)
     report_text.show(console, measured, rows, remarks)
-    _write(files, measured, rows, remarks)
     return exit_code
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from loft import allocators, launch
+from loft import allocators, elf, launch, linked, program
 from loft.allocators import Allocator
 from loft.launch import Counts, Job, Usage
 from loft.memory import MemoryWatch
@@ -65,7 +66,9 @@ Progress = Callable[[str, int], None]
 
 
 def compare(plan: Plan, progress: Progress) -> Comparison:
-    comparison = Comparison(plan, [Measured(each) for each in plan.allocators])
+    path = program.last(program.find(plan.command[0]))
+    measured = [Measured(_before_linked(each, path)) for each in plan.allocators]
+    comparison = Comparison(plan, measured, list(_whose_malloc(measured, path)))
     runner = _Runner(comparison, progress)
     runner.warm_up()
     runner.timed_rounds()
@@ -73,6 +76,26 @@ def compare(plan: Plan, progress: Progress) -> Comparison:
     runner.memory_runs()
     _note_left_behind(comparison)
     return comparison
+
+
+def _before_linked(allocator: Allocator, path: Path) -> Allocator:
+    """With nothing preloaded, an allocator that the program is linked with would be measured."""
+    if allocator.library is None and linked.allocators(path):
+        return replace(allocator, library=linked.libc(path))
+    return allocator
+
+
+def _whose_malloc(measured: list[Measured], path: Path) -> Iterator[str]:
+    """What the program's own malloc means for the rows."""
+    if elf.defines_malloc(path):
+        yield (
+            f"{path} defines a malloc of its own, which comes before any that is preloaded: "
+            "these rows all measure that one"
+        )
+    names = ", ".join(str(library) for library in linked.allocators(path))
+    libc = linked.libc(path)
+    if names and libc is not None and any(each.allocator.library == libc for each in measured):
+        yield f"{path} is linked with {names}; under glibc, {libc} is preloaded before it"
 
 
 class _Runner:

@@ -9,6 +9,7 @@ from loft import check_machine, check_program
 from loft.errors import UserError
 from loft.finding import Finding
 from loft.machine import Machine
+from loft.printable import printable
 
 STYLES = {"ok": "green", "note": "yellow", "warning": "bold red"}
 INDENT = " " * 9
@@ -52,8 +53,8 @@ def machine_of(pid: int) -> Machine:
 def show(console: Console, finding: Finding) -> None:
     line = Text(f"{finding.level:{len(INDENT)}}", style=STYLES[finding.level])
     line.append(f"{finding.what}: ", style="bold")
-    line.append(finding.value, style="default not bold")
+    line.append(printable(finding.value), style="default not bold")
     console.print(line, soft_wrap=True)
-    console.print(Text(f"{INDENT}{finding.why}", style="dim"), soft_wrap=True)
+    console.print(Text(f"{INDENT}{printable(finding.why)}", style="dim"), soft_wrap=True)
     if finding.do:
         console.print(Text(f"{INDENT}do: {finding.do}"), soft_wrap=True)

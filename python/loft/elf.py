@@ -24,7 +24,10 @@ class Elf:
     defined: frozenset[str]
 
 
-NAMES = frozenset({"malloc", "loft_malloc"})
+# The second is in what libloft.a was linked into: the linker takes no function from there that the
+# program does not call, and malloc itself needs this table.
+LOFT_NAMES = frozenset({"loft_malloc", "_ZN4loft7pagemapE"})
+NAMES = LOFT_NAMES | {"malloc"}
 
 
 @cache
@@ -65,3 +68,15 @@ def _defined_in(elf: ELFFile, section_name: str) -> frozenset[str]:
 def replaces_malloc(path: Path) -> bool:
     elf = read(path)
     return elf is not None and "malloc" in elf.exported
+
+
+def defines_malloc(path: Path) -> bool:
+    """Also for itself alone."""
+    elf = read(path)
+    return elf is not None and "malloc" in elf.exported | elf.defined
+
+
+def is_loft(path: Path) -> bool:
+    """loft itself, or what is linked with libloft.a."""
+    elf = read(path)
+    return elf is not None and bool(LOFT_NAMES & (elf.exported | elf.defined))

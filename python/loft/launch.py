@@ -138,7 +138,9 @@ def _read_line(
 def _result(line: bytes, left_behind: int, name: str) -> Result:
     if not line:
         return Result(Outcome("timeout"), None, Counts(), left_behind)
-    word, *fields = line.decode().split()
+    # Where nothing could be executed, the child says so, and the end of the child may follow.
+    first, _, _ = line.partition(b"\n")
+    word, *fields = first.decode().split()
     numbers = [int(part) for part in fields]
     if word == "exec":
         raise UserError(f"{name} cannot be executed: {os.strerror(numbers[0])}", NOT_EXECUTABLE)
@@ -195,4 +197,4 @@ def hold_variables(seconds: float) -> tuple[list[Path], dict[str, str]]:
     """What holds the command for a while at its end: a library and a variable."""
     if seconds == 0:
         return [], {}
-    return [places.hold_library()], {"LOFT_HOLD_SECONDS": f"{seconds:g}"}
+    return [places.hold_library()], {"LOFT_HOLD_MS": str(round(seconds * 1000))}

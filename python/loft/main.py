@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import signal
 import sys
 from pathlib import Path
@@ -23,7 +24,16 @@ app = typer.Typer(
 )
 # All that follows the command's name is the command's.
 COMMAND_LAST = {"allow_interspersed_args": False}
+# Much more is no number of seconds to the calls that wait.
+MOST_SECONDS = 24 * 60 * 60
 Command = Annotated[list[str], typer.Argument(metavar="CMD", show_default=False)]
+
+
+def check_seconds(option: str, value: float) -> None:
+    if not math.isfinite(value) or value > MOST_SECONDS:
+        raise UserError(
+            f"{option} {value:g}: a number of seconds is needed, at most {MOST_SECONDS} (a day)"
+        )
 
 
 def show_version(wanted: bool) -> None:
@@ -135,6 +145,8 @@ def compare(
     """
     if timeout is not None and timeout <= 0:
         raise UserError(f"--timeout {timeout:g}: a number of seconds above 0 is needed")
+    check_seconds("--timeout", timeout or 0)
+    check_seconds("--tail", tail)
     files = compare_command.Files(json_file, csv_file, html_file)
     names = [name for name in with_.split(",") if name]
     wanted = compare_command.Wanted(command, names, runs, timeout, tail, show_output)

@@ -60,6 +60,11 @@ def chain(path: Path) -> Iterator[Path]:
             yield path
 
 
+def last(path: Path) -> Path:
+    """Whose process it is in the end: of the file, or of what interprets it."""
+    return list(chain(path))[-1]
+
+
 def _interpreter_words(path: Path) -> list[str]:
     try:
         with path.open("rb") as file:

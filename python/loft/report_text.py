@@ -11,6 +11,7 @@ from rich.table import Table
 from loft.comparison import Comparison
 from loft.metrics import Metric, Row
 from loft.noise import Summary
+from loft.printable import printable
 
 STYLES = {"best": "bold green", "level": "", "behind": "yellow", "unknown": ""}
 
@@ -28,7 +29,7 @@ def cell(metric: Metric, summary: Summary) -> str:
 def heading(comparison: Comparison) -> str:
     plan = comparison.plan
     times = "one run" if plan.runs == 1 else f"{plan.runs} interleaved runs"
-    return f"{shlex.join(plan.command)}: {times} under each allocator after a warm-up"
+    return f"{printable(shlex.join(plan.command))}: {times} under each allocator after a warm-up"
 
 
 LEGEND = (

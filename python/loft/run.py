@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from typing import NoReturn
 
-from loft import options, places, preload, program
+from loft import allocators, elf, options, places, preload, program
 from loft.errors import NOT_EXECUTABLE, UserError
+
+SHELL = "/bin/sh"
 
 
 def run(command: list[str], settings: list[str]) -> NoReturn:
     variables = options.environment(settings)
     program.check(command)
-    library = preload.value([places.library()], preload.inherited())
+    others = [entry for entry in preload.inherited() if not _is_loft(entry)]
+    library = preload.value([places.library()], others)
     # Python ignores these, and what is ignored stays so in the command.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvpe(command[0], command, {**os.environ, **variables, "LD_PRELOAD": library})
+        _execute(command, {**os.environ, **variables, "LD_PRELOAD": library})
     except OSError as error:
         raise UserError(
             f"{command[0]} cannot be executed: {error.strerror}", NOT_EXECUTABLE
         ) from None
+
+
+def _is_loft(entry: str) -> bool:
+    """A second one would be loaded and set up, and never called."""
+    file = allocators.preloaded(entry, os.environ)
+    return file is not None and elf.is_loft(file)
+
+
+def _execute(command: list[str], environment: dict[str, str]) -> NoReturn:
+    try:
+        os.execvpe(command[0], command, environment)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+    # A script that names no interpreter is the shell's, to shells and to execvp alike.
+    name = command[0] if "/" in command[0] else str(program.find(command[0]).absolute())
+    os.execve(SHELL, [SHELL, name, *command[1:]], environment)

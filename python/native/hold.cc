@@ -12,13 +12,14 @@ namespace {
 // the program links, with the allocator still whole.
 __attribute__((destructor)) void hold() {
   const char* pid = getenv("LOFT_HOLD_PID");
-  const char* seconds = getenv("LOFT_HOLD_SECONDS");
+  // A whole number, which reads the same in every locale that the program may have set.
+  const char* milliseconds = getenv("LOFT_HOLD_MS");
   // Processes that the command starts inherit the variables, and are not held.
-  if (pid == nullptr || seconds == nullptr || atol(pid) != getpid()) return;
-  const double wanted = atof(seconds);
+  if (pid == nullptr || milliseconds == nullptr || atol(pid) != getpid()) return;
+  const long wanted = atol(milliseconds);
   timespec left;
-  left.tv_sec = static_cast<time_t>(wanted);
-  left.tv_nsec = static_cast<long>((wanted - static_cast<double>(left.tv_sec)) * 1e9);
+  left.tv_sec = wanted / 1000;
+  left.tv_nsec = wanted % 1000 * 1000000;
   while (nanosleep(&left, &left) != 0 && errno == EINTR) {
   }
 }

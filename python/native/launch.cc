@@ -72,7 +72,7 @@ void set_or_unset(const char* name, const char* value) {
 void become(char** command, const char* preload) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   set_or_unset("LD_PRELOAD", preload);
-  if (getenv("LOFT_HOLD_SECONDS") != nullptr) {
+  if (getenv("LOFT_HOLD_MS") != nullptr) {
     char pid[24];
     snprintf(pid, sizeof(pid), "%d", static_cast<int>(getpid()));
     setenv("LOFT_HOLD_PID", pid, 1);

@@ -20,6 +20,17 @@ extern void* __libc_malloc(size_t);
 void* malloc(size_t size) { return __libc_malloc(size); }
 """
 
+# A program that takes no allocator from outside.
+OWN_MALLOC = """
+#include <stddef.h>
+#include <stdlib.h>
+static char space[1000000];
+static size_t used;
+void* malloc(size_t n) { void* p = space + used; used += (n + 15) / 16 * 16; return p; }
+void free(void* p) {}
+int main(void) { free(malloc(1)); return 0; }
+"""
+
 
 def one_line(text: str) -> str:
     """An error message, which is to be one line that begins with the command's name."""

@@ -15,9 +15,10 @@ from typing import Any
 
 import psutil
 import pytest
-from support import LOFT, Compile, Loft, one_line
+from support import FORWARDING_MALLOC, LOFT, OWN_MALLOC, Compile, Loft, one_line
 
-from loft import allocators, comparison, metrics
+from loft import allocators, comparison, launch, metrics
+from loft.errors import UserError
 
 HERE = "glibc,loft"
 
@@ -202,10 +203,10 @@ def test_the_timed_runs_are_not_held(loft: Loft, tmp_path: Path) -> None:
     told = tmp_path / "told"
     loft(
         "compare", "--runs", "2", "--tail", "0.5", "--with", "loft", "--", "sh", "-c",
-        f"echo ${{LOFT_HOLD_SECONDS-not}} >> {told}",
+        f"echo ${{LOFT_HOLD_MS-not}} >> {told}",
     )  # fmt: skip
     assert set(told.read_text().split()[:-1]) == {"not"}
-    assert told.read_text().split()[-1] == "0.5"
+    assert told.read_text().split()[-1] == "500"
 
 
 def test_processes_of_a_held_command_are_not_held(loft: Loft, tmp_path: Path) -> None:
@@ -361,6 +362,68 @@ def test_a_preloaded_library_stays_and_a_preloaded_allocator_does_not(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_PRELOAD", f"{failing}:{harmless}")
         assert allocators.preload_value(glibc, []) == str(harmless)
+
+
+def test_an_allocator_that_is_preloaded_by_a_bare_name_does_not_stay(
+    loft: Loft, compiled: Compile
+) -> None:
+    other = compiled("libother.so", FORWARDING_MALLOC, "-shared", "-fPIC")
+    ran = loft(
+        "compare", "--runs", "1", "--with", "glibc", "--show-output", "--", "sh", "-c",
+        'echo "[$LD_PRELOAD]"', LD_PRELOAD=other.name, LD_LIBRARY_PATH=str(other.parent),
+    )  # fmt: skip
+    assert "[]\n" in ran.stdout
+
+
+def test_a_linked_allocator_is_not_measured_as_glibc(
+    loft: Loft, compiled: Compile, tmp_path: Path
+) -> None:
+    ending = "#include <stdlib.h>\nvoid* malloc(size_t size) { _Exit(7); }"
+    library = compiled("libending.so", ending, "-shared", "-fPIC")
+    calling = "#include <stdlib.h>\nint main(void) { return malloc(1) == NULL; }"
+    where = f"-Wl,-rpath,{library.parent}"
+    program = compiled("linked", calling, "-fno-builtin", str(library), where)
+    ran = loft("compare", "--runs", "1", "--with", "glibc", "--json", tmp_path / "j", "--", program)
+    assert ran.returncode == 0
+    assert f"{program} is linked with {library}; under glibc, /" in ran.stdout
+    assert "libc.so" in read(tmp_path / "j")["allocators"][0]["library"]
+
+
+def test_a_malloc_in_the_program_itself_is_said(loft: Loft, compiled: Compile) -> None:
+    program = compiled("own", OWN_MALLOC, "-fno-builtin")
+    ran = loft("compare", "--runs", "1", "--with", "glibc", "--", program)
+    assert ran.returncode == 0
+    assert f"{program} defines a malloc of its own" in ran.stdout
+    assert "these rows all measure that one" in ran.stdout
+
+
+def test_the_files_are_written_though_nobody_reads_the_terminal(
+    build: Path, tmp_path: Path
+) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    what = ["--runs", "1", "--with", "glibc", f"--json={tmp_path / 'j'}", "--", "true"]
+    subprocess.run([LOFT, "compare", *what], stdout=theirs, timeout=60)
+    os.close(theirs)
+    assert read(tmp_path / "j")["runs"] == 1
+
+
+def test_an_argument_that_is_no_text(loft: Loft, tmp_path: Path) -> None:
+    ran = loft(
+        "compare", "--runs", "1", "--with", "glibc", "--html", tmp_path / "h", "--json",
+        tmp_path / "j", "--", "true", os.fsdecode(b"bytes-\xff"),
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "bytes-\ufffd" in ran.stdout
+    assert "bytes-\ufffd" in (tmp_path / "h").read_text()
+    assert read(tmp_path / "j")["command"] == ["true", os.fsdecode(b"bytes-\xff")]
+
+
+def test_the_first_line_of_a_report_counts() -> None:
+    done = b"done 32512 1 1 1 1 1 1 -61 -61\n"
+    with pytest.raises(UserError, match=r"nothing cannot be executed: No such file"):
+        launch._result(b"exec 2\n" + done, 0, "nothing")
+    assert launch._result(done, 0, "something").outcome.number == 127
 
 
 def test_two_libraries_of_one_name_are_refused(loft: Loft, aborting: Path, tmp_path: Path) -> None:

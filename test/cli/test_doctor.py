@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from support import FORWARDING_MALLOC, Compile, Loft
+from support import FORWARDING_MALLOC, OWN_MALLOC, Compile, Loft
 
 from loft import check_machine, check_program, doctor_command
 from loft.finding import Finding
@@ -168,6 +169,20 @@ def test_restartable_sequences(made: Made) -> None:
     assert "GLIBC_TUNABLES" in finding.value
 
 
+@pytest.mark.parametrize("rseq_size", [0, None])
+def test_an_owner_without_its_restartable_sequences(made: Made, rseq_size: int | None) -> None:
+    what = "restartable sequences"
+    core = {"LOFT_OWNER": "core"}
+    finding = made.find(what, made.machine(core, rseq_size=rseq_size))
+    assert (finding.level, finding.blocks) == ("warning", False)
+    assert "takes a lock" in finding.why
+    assert "LOFT_OWNER" in finding.do
+    off = made.machine({**core, "GLIBC_TUNABLES": "glibc.pthread.rseq=0"})
+    assert made.find(what, off).level == "warning"
+    assert made.find(what, made.machine(core)).level == "ok"
+    assert "only core" in made.find(what, made.machine(rseq_size=rseq_size)).why
+
+
 def test_what_is_preloaded_already(made: Made, failing: Path, compiled: Compile) -> None:
     harmless = compiled("harmless.so", "int nothing;", "-shared", "-fPIC")
     preloaded = f"{failing}:/no/such.so:{harmless}"
@@ -176,15 +191,11 @@ def test_what_is_preloaded_already(made: Made, failing: Path, compiled: Compile)
     assert [finding.value for finding in findings] == [str(failing), "/no/such.so", str(harmless)]
 
 
-OWN_MALLOC = """
-#include <stddef.h>
-#include <stdlib.h>
-static char space[1000000];
-static size_t used;
-void* malloc(size_t n) { void* p = space + used; used += (n + 15) / 16 * 16; return p; }
-void free(void* p) {}
-int main(void) { free(malloc(1)); return 0; }
-"""
+def test_a_bare_name_is_searched_for_as_the_loader_does(made: Made, failing: Path) -> None:
+    for variables, level in (({"LD_LIBRARY_PATH": f"/no:{failing.parent}"}, "note"), ({}, "ok")):
+        machine = made.machine({"LD_PRELOAD": failing.name, **variables})
+        (finding,) = check_program.check_environment(machine)
+        assert (finding.level, finding.value) == (level, failing.name)
 
 
 @pytest.mark.parametrize("flags", [[], ["-rdynamic"]])
@@ -222,6 +233,22 @@ def test_a_program_linked_with_loft(loft: Loft, build: Path, compiled: Compile) 
     ran = loft("doctor", "--", program)
     assert ran.returncode == 0
     assert "the program is linked with loft" in ran.stdout
+
+
+def test_a_program_with_loft_in_it(loft: Loft, build: Path, compiled: Compile) -> None:
+    main = "int main(void) { return 0; }"
+    # The linker takes malloc from the archive only where the program asks for it.
+    flags = [str(build / "libloft.a"), "-lpthread", "-Wl,-u,malloc"]
+    ran = loft("doctor", "--", compiled("linked", main, *flags))
+    assert ran.returncode == 0
+    assert "is linked with loft" in ran.stdout
+
+
+def test_a_name_that_is_no_text(loft: Loft, compiled: Compile) -> None:
+    name = os.fsdecode(b"program-\xff")
+    ran = loft("doctor", "--", compiled(name, "int main(void) { return 0; }"))
+    assert ran.returncode == 0
+    assert "program-\ufffd" in ran.stdout
 
 
 def test_a_static_program_blocks(loft: Loft, compiled: Compile) -> None:
@@ -285,6 +312,42 @@ def test_a_process_with_another_allocator(loft: Loft, compiled: Compile) -> None
         process.communicate(b"\n")
     assert f"process {process.pid}: loft is not loaded" in ran.stdout
     assert f"process {process.pid}: {other}" in ran.stdout
+
+
+@pytest.mark.parametrize("content", ["", "no library"])
+def test_a_process_whose_loft_was_replaced(
+    loft: Loft, build: Path, tmp_path: Path, content: str
+) -> None:
+    library = tmp_path / "libloft.so.0"
+    library.write_bytes((build / "libloft.so").read_bytes())
+    with started(str(library)) as process:
+        library.unlink()
+        if content:
+            library.write_text(content)
+        ran = loft("doctor", "--pid", str(process.pid))
+        process.communicate(b"\n")
+    assert f"process {process.pid}: loft is loaded" in ran.stdout
+
+
+def maps_of(*names: str) -> str:
+    return "".join(f"00400000-00452000 r-xp 00000000 08:02 173521 {name}\n" for name in names)
+
+
+def test_a_process_with_a_root_of_its_own(made: Made, failing: Path) -> None:
+    made.put("proc/self/maps", maps_of("/box/allocator.so", "/usr/lib/libc.so.6"))
+    made.put("proc/self/root/box/allocator.so", "")
+    (made.folder / "proc/self/root/box/allocator.so").write_bytes(failing.read_bytes())
+    findings = list(check_program.check_process(made.machine()))
+    assert [finding.value for finding in findings] == ["loft is not loaded", "/box/allocator.so"]
+
+
+def test_a_file_that_is_gone_is_read_where_it_is_mapped(made: Made, build: Path) -> None:
+    made.put("proc/self/maps", maps_of("/gone/renamed.so (deleted)"))
+    made.put("proc/self/map_files/400000-452000", "")
+    mapped = made.folder / "proc/self/map_files/400000-452000"
+    mapped.write_bytes((build / "libloft.so").read_bytes())
+    findings = list(check_program.check_process(made.machine()))
+    assert [finding.value for finding in findings] == ["loft is loaded"]
 
 
 def test_a_warning_that_does_not_block_is_no_failure(

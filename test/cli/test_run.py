@@ -55,6 +55,29 @@ def test_loft_goes_before_what_was_preloaded(loft: Loft, build: Path, compiled: 
     assert ran.stdout.strip() == f"{build / 'libloft.so'}:{other}"
 
 
+def test_a_loft_that_is_preloaded_already_gives_way(
+    loft: Loft, build: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.so"
+    other.write_bytes((build / "libloft.so").read_bytes())
+    command = ["run", "--", "sh", "-c", "echo $LD_PRELOAD"]
+    ran = loft(*command, LD_PRELOAD=str(other))
+    assert ran.stdout.strip() == str(build / "libloft.so")
+    ran = loft(*command, LD_PRELOAD=other.name, LD_LIBRARY_PATH=str(tmp_path))
+    assert ran.stdout.strip() == str(build / "libloft.so")
+
+
+def test_a_script_without_a_first_line_runs_as_in_a_shell(loft: Loft, tmp_path: Path) -> None:
+    path = tmp_path / "-script"
+    path.write_text('echo "$0 $1 $LD_PRELOAD"\nexit 4\n')
+    path.chmod(0o755)
+    for name in (str(path), path.name):
+        ran = loft("run", "--", name, "an argument", PATH=f"{tmp_path}:{os.environ['PATH']}")
+        assert ran.returncode == 4
+        assert ran.stdout.startswith(f"{path} an argument /")
+        assert "libloft.so" in ran.stdout
+
+
 @pytest.mark.parametrize("code", [0, 1, 42])
 def test_the_exit_code_is_the_commands(loft: Loft, code: int) -> None:
     assert loft("run", "--", "sh", "-c", f"exit {code}").returncode == code
@@ -121,6 +144,12 @@ def test_a_command_that_is_not_there(loft: Loft, tmp_path: Path, command: str) -
         (["compare", "--runs", "few", "--", "true"], "'--runs'"),
         (["compare", "--timeout", "-1", "--", "true"], "--timeout"),
         (["compare", "--tail", "-1", "--", "true"], "'--tail'"),
+        (["compare", "--timeout", "inf", "--", "true"], "--timeout inf: a number of seconds"),
+        (["compare", "--timeout", "nan", "--", "true"], "--timeout nan: a number of seconds"),
+        (["compare", "--timeout", "1e10", "--", "true"], "at most 86400"),
+        (["compare", "--tail", "inf", "--", "true"], "--tail inf: a number of seconds"),
+        (["compare", "--tail", "nan", "--", "true"], "--tail"),
+        (["compare", "--tail", "86401", "--", "true"], "at most 86400"),
         (["compare", "--with", "nosuch", "--", "true"], "--with nosuch: no allocator"),
         (["compare", "--with", "/no/such.so", "--", "true"], "there is no such file"),
         (["compare", "--with", "/etc/passwd", "--", "true"], "not a library that defines malloc"),
