@@ -232,7 +232,7 @@ ROWS = (
     *scaling("threadtest", "threadtest --rounds=1200"),
     Row("800 kB ping-pong", SYSTEM, 1, "ping_pong_large --rounds=600000"),
     Row("realloc to 256 MiB", SYSTEM, 1, "realloc_vector --limit=268435456"),
-    Row("realloc to 4 GiB", SYSTEM, 1, "realloc_vector --limit=4294967296", True, once=True),
+    Row("realloc to 4 GiB", SYSTEM, 1, "realloc_vector --limit=4294967296", True),
     Row("thread churn", SYSTEM, 1, "thread_churn --count=4000"),
     Row("fork under load", SYSTEM, 2, "fork_under_load --workers=1 --forks=100"),
     Row("start-up", SYSTEM, 1, "startup --starts=60", kind=Kind.OWN),

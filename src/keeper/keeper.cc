@@ -148,19 +148,26 @@ void unattended() {
 // else may open files while the program runs: so here, where that would be too late, or never.
 void look_at_group_now() {
   const uint64_t use = get(options.cgroup);
-  const bool kept = get(options.keeper) != 0 && get(options.decay_ms) != 0;
+  const bool kept = get(options.keeper) != 0 && get(options.decay_ms) != 0 &&
+                    state.load(memory_order_relaxed) != attention::kRefused;
   if (use == kGroupOff || (use == kGroupSoft && kept)) return;
   os::GroupReader reader;
   look_at_group(reader, false);
+}
+
+// Where nobody would tell our threads that the first one has ended, as in a process that has loaded
+// loft by another thread, there are none.
+void watch_first_thread() {
+  if (!os::on_end_of_first_thread(leave)) leave();
 }
 
 // The keeper is not among the threads that a child has; the next slow path may start one there.
 void in_child() {
   slow_path_lock.reset();
   thread.forget();
-  os::on_end_of_first_thread(leave);
   forked_at.store(os::now_ns(), memory_order_relaxed);
   state.store(attention::kNobody, memory_order_relaxed);
+  watch_first_thread();
   look_at_group_now();
 }
 
@@ -168,8 +175,7 @@ void in_child() {
 
 void enable() {
   os::on_fork(nullptr, nullptr, in_child);
-  // Loaded by another thread: nobody would tell our threads when the first one has ended.
-  if (!os::on_end_of_first_thread(leave)) leave();
+  watch_first_thread();
   attention::unattended.store(unattended, memory_order_relaxed);
   look_at_group_now();
 }

@@ -101,6 +101,16 @@ bool commit(void* at, size_t bytes, bool reserved) {
   return mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
+bool has_memory_for(size_t bytes) {
+  const KeepErrno keep;
+  map_calls.fetch_add(1, memory_order_relaxed);
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (p == MAP_FAILED) return false;
+  munmap(p, bytes);
+  return true;
+}
+
 bool renew(void* at, size_t bytes) { return map_at(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED); }
 
 // The system counts writable private memory against its limit, readable memory not.

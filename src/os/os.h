@@ -21,6 +21,9 @@ void unreserve(void* at, size_t bytes);
 // fails where somebody else is there. False, and the range as it was, without memory.
 bool commit(void* at, size_t bytes, bool reserved);
 
+// Whether the system would give so much memory now. It may have changed its mind a moment later.
+bool has_memory_for(size_t bytes);
+
 // Maps a committed range anew, empty, as one with its neighbours. False without memory: then the
 // range may be a hole, where others may be placed.
 bool renew(void* at, size_t bytes);

@@ -80,6 +80,21 @@ void remove(Span* s) {
   discard_descriptor(s);
 }
 
+void link_refused(Span* s) {
+  s->refused = true;
+  const auto was_refused = [](const Span* other) { return other != nullptr && other->refused; };
+  if (Span* before = at(s->base - kGranule); was_refused(before)) {
+    s->base = before->base;
+    s->granules += before->granules;
+    remove(before);
+  }
+  if (Span* after = at(s->base + bytes_of(s)); was_refused(after)) {
+    s->granules += after->granules;
+    remove(after);
+  }
+  link(s);
+}
+
 void discard_descriptor(Span* s) {
   s->next = spare;
   spare = s;

@@ -45,6 +45,9 @@ void take_front(Span* s, size_t granules);
 // given up.
 Span* take_part_to_purge(Span* s, size_t most_granules, size_t unit);
 void link(Span* s);
+// As link, for a span that the system did not take back: joined with such neighbours, and with no
+// others, which may go another time.
+void link_refused(Span* s);
 void discard_descriptor(Span* s);
 
 }  // namespace loft::free_spans

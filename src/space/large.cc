@@ -92,14 +92,16 @@ bool resize_by_moving(Large* object, size_t bytes) {
   const size_t more = bytes - object->bytes;
   const span::Range target = span::acquire(granules_for(bytes), kGranule, more);
   if (target.base == 0) return false;
-  // The move drops what is there; if it is refused, these may be addresses that are lost to others,
-  // and no memory must go with them.
-  const size_t target_bytes = granules_for(bytes) << kGranuleLog;
-  if (!target.zero) os::discard(reinterpret_cast<void*>(target.base), target_bytes);
-  if (!os::move_pages(reinterpret_cast<void*>(object->base), reinterpret_cast<void*>(target.base),
-                      object->bytes)) {
+  auto* const to = reinterpret_cast<char*>(target.base);
+  // The move drops what is there; if it is refused, these addresses may be lost to us, and no
+  // memory must go with them.
+  if (!target.zero) os::discard(to, object->bytes);
+  if (!os::move_pages(reinterpret_cast<void*>(object->base), to, object->bytes)) {
     if (os::can_move_pages()) {
-      span::release_target(target.base, granules_for(bytes), more);
+      if (!target.zero) {
+        os::discard(to + object->bytes, (granules_for(bytes) << kGranuleLog) - object->bytes);
+      }
+      span::release_target(target.base, granules_for(bytes), object->bytes, more);
     } else {
       span::release(target.base, granules_for(bytes), !target.zero, more);
     }

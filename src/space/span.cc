@@ -51,10 +51,9 @@ size_t dirty_bytes() { return free_spans::bytes[free_spans::kDirty].get(); }
 bool advance_frontier(size_t bytes) {
   const uintptr_t target = frontier + bytes;
   if (target < frontier || target > window.heap.end) return false;
-  // A step that is refused must not have cost the others their memory: what metadata has got it
-  // keeps, and that is much where the step is long. So the heap comes first there; otherwise last,
-  // because heap without metadata is of no use.
-  if (bytes > kLongStep && !window.heap.grow(target)) return false;
+  // What a region has got it keeps. So a long step, of which metadata's share is much, asks for all
+  // of it first: what is refused must not cost others their memory.
+  if (bytes > kLongStep && !os::has_memory_for(bytes + bytes / kMetadataShare)) return false;
   if (!metadata::keep_room_for(target - window.heap.base) || !window.heap.grow(target)) {
     return false;
   }
@@ -221,9 +220,16 @@ Range acquire(size_t granules, size_t alignment, size_t bytes) {
   return range;
 }
 
+namespace {
+
+size_t purge_step_above(size_t floor, size_t wanted);
+
+}  // namespace
+
 void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
   const size_t keep = get(options.dirty_bytes);
-  bool too_much = false;
+  const size_t floor = keep - keep / 8;  // not each one that follows makes a system call
+  size_t excess = 0;
   {
     const os::Guard guard(lock);
     released_count.add(1);
@@ -231,10 +237,13 @@ void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
     free_spans::insert(base, granules, dirty);
     in_use.add(-bytes);
     limits::weigh(committed_locked());
-    too_much = dirty_bytes() > keep;
+    const size_t resident = dirty_bytes() - free_spans::refused_bytes.get();
+    if (LOFT_UNLIKELY(resident > keep)) excess = resident - floor;
   }
-  // A little more than that, so that not each one that follows makes a system call.
-  if (LOFT_UNLIKELY(too_much)) purge(keep - keep / 8);
+  // As much as there was then: what others free meanwhile is theirs to give back.
+  for (size_t step = 1; excess != 0 && step != 0; excess -= least(step, excess)) {
+    step = purge_step_above(floor, excess);
+  }
   relieve();
 }
 
@@ -272,9 +281,9 @@ void release_moved(uintptr_t base, size_t granules, size_t bytes) {
   }
 }
 
-void release_target(uintptr_t base, size_t granules, size_t bytes) {
-  if (os::commit(reinterpret_cast<void*>(base), granules << kGranuleLog, false)) {
-    advise_huge_pages(base, granules << kGranuleLog);
+void release_target(uintptr_t base, size_t granules, size_t moved, size_t bytes) {
+  if (os::commit(reinterpret_cast<void*>(base), moved, false)) {
+    advise_huge_pages(base, moved);
     release(base, granules, false, bytes);
   } else {
     lose(base, granules, bytes);
@@ -294,11 +303,14 @@ size_t idle_bytes() {
 
 namespace {
 
-// Takes up to `wanted` bytes of long dirty spans out of the bins, as at most `most` spans.
-size_t send_into_transit(size_t wanted, Span** chosen, size_t most_spans) {
+// Takes up to `wanted` bytes of long dirty spans out of the bins, as at most `most` spans, but not
+// the last `floor` bytes of them.
+size_t send_into_transit(size_t floor, size_t wanted, Span** chosen, size_t most_spans) {
   const os::Guard guard(lock);
   const size_t unit = get(options.thp) == kHugePrefer ? kHugePage : kGranule;
   const size_t dirty_before = dirty_bytes();
+  const size_t resident = dirty_before - free_spans::refused_bytes.get();
+  wanted = least(wanted, resident - least(floor, resident));
   size_t count = 0;
   for (size_t left = round_up(wanted, kGranule) >> kGranuleLog; left != 0 && count < most_spans;) {
     Span* longest = free_spans::longest_dirty();
@@ -314,30 +326,24 @@ size_t send_into_transit(size_t wanted, Span** chosen, size_t most_spans) {
   return count;
 }
 
-// Refused where the program has locked its memory: it asked for the pages to stay. Such a span is
-// not joined with its neighbours, which may go another time.
+// Refused where the program has locked its memory: it asked for the pages to stay.
 void arrive(Span* s, bool refused) {
   in_transit.remove(s);
   in_transit_bytes.add(-free_spans::bytes_of(s));
-  if (refused) {
-    s->refused = true;
-    return free_spans::link(s);
-  }
+  if (refused) return free_spans::link_refused(s);
   const Span was = *s;
   free_spans::discard_descriptor(s);
   free_spans::insert(was.base, was.granules, false);
 }
 
-}  // namespace
-
-size_t purge_step(size_t wanted) {
+size_t purge_step_above(size_t floor, size_t wanted) {
   Span* chosen[os::kMostRanges];
   os::Range ranges[os::kMostRanges];
   size_t bytes = 0;
   size_t count = 0;
   // Again if all of them were refused: others may not be.
   do {
-    count = send_into_transit(least(wanted, kLongestStep), chosen, os::kMostRanges);
+    count = send_into_transit(floor, least(wanted, kLongestStep), chosen, os::kMostRanges);
     if (count == 0) break;
     // Nobody else changes a span in transit.
     for (size_t i = 0; i < count; ++i) {
@@ -354,6 +360,10 @@ size_t purge_step(size_t wanted) {
   } while (bytes == 0);
   return bytes;
 }
+
+}  // namespace
+
+size_t purge_step(size_t wanted) { return purge_step_above(0, wanted); }
 
 size_t used_bytes() {
   // Acquire, as in initialise: another thread may be laying the window out.

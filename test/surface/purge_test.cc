@@ -61,6 +61,7 @@ TEST(Purge, ReachesThreadsThatWaitAndThreadsThatEnded) {
 }
 
 TEST(Purge, CountsWhatItGivesBackOfOthersSlabs) {
+  ASSERT_EQ(loft_option_set("decay_ms", "0"), 0);  // nobody else gives it back meanwhile
   std::atomic<int> state{0};
   std::thread waiting([&] {
     std::vector<void*> objects(kObjects);
@@ -86,6 +87,7 @@ TEST(Purge, CountsWhatItGivesBackOfOthersSlabs) {
   const uint64_t after = stats().hole_bytes;
   EXPECT_GT(after, kObjects * kSize / 4);
   EXPECT_GE(given_back + before, after);
+  EXPECT_EQ(loft_option_set("decay_ms", "500"), 0);
   state.store(2);
   state.notify_one();
   waiting.join();

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -187,6 +189,28 @@ TEST_F(SpanTest, ReleaseKeepsToTheOption) {
   span::release(base + 8 * kGranule, 12, true);
   span::release(base + 28 * kGranule, 36, true);
   EXPECT_LE(span::totals().dirty, 10 * kGranule);
+}
+
+TEST_F(SpanTest, WhatTheSystemDoesNotTakeBackStaysInOnePiece) {
+  constexpr size_t kCount = 2080;  // more than two steps of a purge
+  span::purge(0);
+  const uintptr_t base = acquire(kCount);
+  // The sanitizers' own mlock does nothing.
+  if (syscall(SYS_mlock, address(base), kCount * kGranule) != 0) {
+    span::release(base, kCount, true);
+    GTEST_SKIP() << "may not lock";
+  }
+  options.dirty_bytes.store(0);
+  span::release(base, kCount, true);
+  EXPECT_EQ(span::totals().refused, kCount * kGranule);
+  const span::Range again = span::acquire(kCount, kGranule);
+  EXPECT_EQ(again.base, base);
+  EXPECT_FALSE(again.zero);
+  pagemap.fill(base, kCount, kMark);
+  EXPECT_EQ(syscall(SYS_munlock, address(base), kCount * kGranule), 0);
+  span::release(base, kCount, true);
+  EXPECT_EQ(span::totals().refused, 0u);
+  EXPECT_EQ(span::totals().dirty, 0u);
 }
 
 TEST_F(SpanTest, HugeRequestsAreRefused) {
