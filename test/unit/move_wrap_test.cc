@@ -6,11 +6,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "loft/loft.h"
+#include "space/window.h"
 
 extern "C" {
 
@@ -37,12 +39,14 @@ namespace {
 
 constexpr size_t kMegabyte = 1 << 20;
 
+// Of the window alone: what a sanitizer keeps beside it does not count.
 size_t resident() {
-  size_t pages = 0;
-  FILE* file = fopen("/proc/self/statm", "r");
-  EXPECT_EQ(fscanf(file, "%*u %zu", &pages), 1);
-  fclose(file);
-  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t bytes = loft::window.heap.committed - loft::window.heap.base;
+  std::vector<unsigned char> pages(bytes / page);
+  EXPECT_EQ(mincore(reinterpret_cast<void*>(loft::window.heap.base), bytes, pages.data()), 0);
+  return page * static_cast<size_t>(std::count_if(pages.begin(), pages.end(),
+                                                  [](unsigned char in) { return (in & 1) != 0; }));
 }
 
 TEST(RefusedMove, ObjectsAreCopiedAndNoMemoryIsLost) {
