@@ -76,6 +76,10 @@ class alignas(64) Heap {
     return 0;
   }
 
+  // Whether the heap has more slabs with room, of a class with few objects a slab, than the next
+  // refills of its thread want. Read without the lock: take_over finds out.
+  bool has_surplus(SizeClass size_class) const;
+
   // --- All below: under the lock. ---
 
   // Takes returned objects in (bounded by the option drain_bytes, and by a number of records), then

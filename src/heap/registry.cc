@@ -64,13 +64,14 @@ Help help(Heap& heap, SizeClass size_class) {
   for (unsigned looks = 0; looks < kOthersLooks && !got.slab; ++looks) {
     // A shared cursor: callers spread over the heaps. Relaxed: any distribution will do.
     Heap* other = at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
+    if (other == &heap) continue;
     const uint64_t idle = other->idle_ns(now);
-    if (idle == 0) continue;
-    // A thread that sleeps has objects there that it writes to when it wakes: not into lines that
+    // A thread that sleeps, or works, has objects there that it writes to: not into lines that
     // others write, too.
     const bool sleeps = idle >= kIdleNs && fills_cache_lines(size_class);
-    const bool pending = other->inbox().maybe_pending();
-    if (!sleeps && !pending && !other->parked()) continue;
+    const bool gives = sleeps || other->parked() || other->has_surplus(size_class);
+    const bool pending = idle != 0 && other->inbox().maybe_pending();
+    if (!gives && !pending) continue;
     if (!other->lock().try_lock()) continue;
     if (pending) {
       other->drain(kOthersBytes);
@@ -79,7 +80,7 @@ Help help(Heap& heap, SizeClass size_class) {
       other->trim_spares(0);
       ++got.drained;
     }
-    got.slab = (sleeps || other->parked()) && heap.take_over(*other, size_class);
+    got.slab = gives && heap.take_over(*other, size_class);
     other->lock().unlock();
   }
   return got;

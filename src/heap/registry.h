@@ -12,9 +12,10 @@ Heap* adopt();
 // The caller no longer uses the heap; it holds no lock of it.
 void park(Heap* heap);
 
-// For a heap, whose lock is held, that needs memory: looks at a few heaps that nobody owns, or
-// whose threads do not come to it. Takes in their messages, so that the slabs they free can be used
-// again, and takes a slab over for `heap` that has room for the class. Never waits for a lock.
+// For a heap, whose lock is held, that needs memory: looks at a few others. Of those that nobody
+// owns, or whose threads do not come to it, takes in the messages, so that the slabs they free can
+// be used again; from these, and from those that have more of the class than they need, takes a
+// slab over for `heap` that has room. Never waits for a lock.
 struct Help {
   unsigned drained;  // heaps
   bool slab;         // whether `heap` has one more

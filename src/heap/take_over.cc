@@ -1,8 +1,9 @@
 // Slabs change hands. A heap that has no object of a class takes a slab over from one that nobody
-// uses at the moment, before it takes new memory: memory then grows with what is live, and not with
-// the number of threads that were busy once. Hoard (Berger et al., ASPLOS 2000, section 3) and
-// a3alloc (section 2) move sparse superblocks to a heap that all share, and from there to whom
-// needs one; here they go directly, when there is need.
+// uses at the moment, or that has too many of them, before it takes new memory: memory then grows
+// with what is live, and not with the number of threads that were busy once, or with how far one
+// thread is ahead of another. Hoard (Berger et al., ASPLOS 2000, section 3) and a3alloc (section 2)
+// move sparse superblocks to a heap that all share, and from there to whom needs one; here they go
+// directly, when there is need.
 //
 // Both heaps' locks are held. Who still takes the old owner for the owner, because of what he read
 // in the pagemap before, or hears the new name early, is put right by whoever comes to a lock:
@@ -16,6 +17,7 @@
 //
 // A slab that has objects in caches or on their way does not become empty, so none of these ever
 // meets a slab that is gone or was cut anew; and its base and size class stay as they are.
+#include "base/peek.h"
 #include "heap/heap.h"
 
 namespace loft {
@@ -23,6 +25,7 @@ namespace loft {
 namespace {
 
 constexpr unsigned kSlabLooks = 4;  // in each list
+constexpr Fullness kTakenOver[] = {Fullness::kSparser, Fullness::kSparse};
 
 size_t used_bytes(const Slab& slab) {
   return (slab.shape().objects - slab.free) * size_t{slab.shape().size};
@@ -49,8 +52,23 @@ void move(HeapCounters::Adopted& from, HeapCounters::Adopted& to, const Slab& sl
 
 }  // namespace
 
+// A slab of few objects soon serves whom it belongs to, one by one: it takes several to last.
+bool Heap::has_surplus(SizeClass size_class) const {
+  constexpr unsigned kFewObjects = 64;
+  constexpr uint32_t kEnoughSlabs = 4;
+  const Available& available = available_[size_class];
+  if (geometry(size_class).objects > kFewObjects || peek(available.slabs) < kEnoughSlabs) {
+    return false;
+  }
+  // Of none but nearly full ones nothing is to be had, and the lock would be taken for nothing.
+  for (const Fullness fullness : kTakenOver) {
+    if (available.lists[static_cast<unsigned>(fullness)].seems_filled()) return true;
+  }
+  return false;
+}
+
 bool Heap::take_over(Heap& other, SizeClass size_class) {
-  for (const Fullness fullness : {Fullness::kSparser, Fullness::kSparse}) {
+  for (const Fullness fullness : kTakenOver) {
     Slab* slab = other.available_[size_class].lists[static_cast<unsigned>(fullness)].front();
     for (unsigned looks = 1; slab != nullptr && !saves_memory(*slab); ++looks) {
       slab = looks < kSlabLooks ? slab->next : nullptr;

@@ -114,9 +114,10 @@ TEST_F(TakeOver, OnePurgeIsEnough) {
   EXPECT_EQ(s.slab_bytes, before_.slab_bytes);
 }
 
-// Threads that now work and now sleep hand each other their objects: which of them needs memory,
-// and whose heap lies idle, changes all the time.
-TEST_F(TakeOver, FromThreadsThatSleep) {
+// Threads hand each other objects, of the sizes whose number has the bits of `sizes`, and let every
+// other one of their own go after each round: which of them needs memory, and who has too much of
+// what, changes all the time.
+void hand_each_other(uint64_t rounds, uint64_t sizes, std::chrono::milliseconds nap) {
   constexpr unsigned kThreads = 8;
   constexpr unsigned kPlaces = 512;
   static std::atomic<void*> places[kPlaces] = {};
@@ -141,19 +142,20 @@ TEST_F(TakeOver, FromThreadsThatSleep) {
     uint64_t random = thread + 1;
     unsigned mine_bad = 0;
     std::vector<void*> own(600, nullptr);
-    for (uint64_t nap = 0; nap < scaled(40); ++nap) {
-      // Each nap another size, so that what was left of the size before lies about.
+    for (uint64_t round = 0; round < rounds; ++round) {
+      // Each round another size, so that what was left of the size before lies about.
       for (unsigned i = 0; i < 3'000; ++i) {
         random = random * 6364136223846793005u + 1442695040888963407u;
-        const uint64_t id = (nap + thread) << 2 | (random >> 62 == 0 ? random >> 50 & 3 : nap & 3);
+        const uint64_t which = random >> 62 == 0 ? random >> 50 & 3 : round & 3;
+        const uint64_t id = (round + thread) << 2 | which | sizes;
         void* fresh = make(id, size(id));
         void*& kept = own[random >> 20 & 511];
         mine_bad += check(places[random >> 33 & (kPlaces - 1)].exchange(kept));
         kept = fresh;
       }
-      for (size_t i = nap % 2; i < own.size(); i += 2)
+      for (size_t i = round % 2; i < own.size(); i += 2)
         mine_bad += check(std::exchange(own[i], nullptr));
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::this_thread::sleep_for(nap);
     }
     for (void* p : own) mine_bad += check(p);
     bad += mine_bad;
@@ -162,6 +164,17 @@ TEST_F(TakeOver, FromThreadsThatSleep) {
   reader.join();
   for (std::atomic<void*>& place : places) bad += check(place.exchange(nullptr));
   EXPECT_EQ(bad, 0u);
+}
+
+TEST_F(TakeOver, FromThreadsThatSleep) {
+  hand_each_other(scaled(40), 0, std::chrono::milliseconds(2));
+  RecordProperty("slabs_taken_over", static_cast<int>(taken_over()));
+  expect_all_home(std::size(kSizes));
+}
+
+// The two larger sizes, of whose slabs threads at work have too many now and then.
+TEST_F(TakeOver, FromThreadsAtWork) {
+  hand_each_other(scaled(80), 2, std::chrono::milliseconds(0));
   RecordProperty("slabs_taken_over", static_cast<int>(taken_over()));
   expect_all_home(std::size(kSizes));
 }

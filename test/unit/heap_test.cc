@@ -868,6 +868,74 @@ TEST_F(TakeOverTest, FromAHeapThatNobodyOwnsAndNotFromOneAtWork) {
   drain_both();
 }
 
+// A thread that works, and whose objects die faster than it needs new ones.
+TEST_F(TakeOverTest, FromAHeapAtWorkThatHasTooMany) {
+  const auto look_at_all = [&] {
+    for (unsigned i = 0; i <= registry::count(); ++i) {
+      put(take(class_of(48), 1));
+      const os::Guard guard(mine_->lock());
+      registry::help(*mine_, kClass);
+    }
+    mine_->check();
+    heap_->check();
+  };
+  // Three slabs with room, the sparse one and two in which all but two objects are in use; what
+  // that one has free is taken first.
+  std::vector<void*> rest = take(kClass, 3 * kObjects / 4);
+  std::vector<void*> more = take(kClass, 3 * kObjects);
+  put({rest.begin(), rest.end()});
+  put({more.begin(), more.begin() + 2});
+  put({more.begin() + kObjects, more.begin() + kObjects + 2});
+  EXPECT_FALSE(heap_->has_surplus(kClass)) << "three are none too many";
+  look_at_all();
+  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), heap_->id());
+
+  put({more.begin() + 2 * kObjects, more.begin() + 2 * kObjects + 2});
+  EXPECT_TRUE(heap_->has_surplus(kClass));
+  look_at_all();
+  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
+  for (size_t slab = 0; slab < 3; ++slab) {
+    EXPECT_EQ(pagemap.of(more[slab * kObjects + 2]).owner(), heap_->id());
+    put({more.begin() + static_cast<long>(slab * kObjects) + 2,
+         more.begin() + static_cast<long>((slab + 1) * kObjects)});
+  }
+  put(full_);
+  for (Message* message : packed(sparse_)) send(message);
+  drain_both();
+}
+
+TEST_F(TakeOverTest, NearlyFullSlabsAreNoSurplus) {
+  std::vector<void*> rest = take(kClass, 3 * kObjects / 4);
+  std::vector<void*> more = take(kClass, 4 * kObjects);
+  for (size_t slab = 0; slab < 4; ++slab) put({more[slab * kObjects]});
+  EXPECT_FALSE(heap_->has_surplus(kClass));
+  put(rest);
+  EXPECT_TRUE(heap_->has_surplus(kClass));
+  for (size_t i = 0; i < more.size(); ++i) {
+    if (i % kObjects != 0) put({more[i]});
+  }
+  put(full_);
+  put(sparse_);
+}
+
+// Of many small objects a slab serves its thread long enough.
+TEST_F(TakeOverTest, SmallObjectsAreNoSurplus) {
+  constexpr SizeClass kSmall = class_of(128);
+  constexpr unsigned kMany = geometry(kSmall).objects;
+  std::vector<void*> all = take(kSmall, 6 * kMany);
+  for (size_t slab = 0; slab < 6; ++slab) {
+    put({all.begin() + static_cast<long>(slab * kMany),
+         all.begin() + static_cast<long>((slab + 1) * kMany) - 2});
+  }
+  EXPECT_FALSE(heap_->has_surplus(kSmall));
+  for (size_t slab = 0; slab < 6; ++slab) {
+    put({all.begin() + static_cast<long>((slab + 1) * kMany) - 2,
+         all.begin() + static_cast<long>((slab + 1) * kMany)});
+  }
+  put(full_);
+  put(sparse_);
+}
+
 // Real heaps, more than the outbox has buckets: every object is home after a few rounds.
 TEST_F(RegistryTest, AThousandHeapsGetTheirObjectsBack) {
   std::vector<Heap*> heaps;
