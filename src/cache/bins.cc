@@ -226,7 +226,8 @@ bool make_room(Thread* thread, SizeClass size_class) {
   if (state.capacity == 0) return false;
   if (state.capacity == kMaxCapacity && stash(thread, size_class, alternating)) return true;
   const unsigned older = (state.capacity + 1u) / 2;
-  if (magazines::in_use() && magazines::decide_flush(thread, size_class, older) &&
+  if (magazines::may_serve(thread, size_class, &Trials::flushes) &&
+      magazines::decide(thread, size_class, &Trials::flushes, older) &&
       magazines::hand_over(thread, size_class, older)) {
     return true;
   }
@@ -361,7 +362,8 @@ void* refill(Thread* thread, Request request) {
                      : static_cast<uint8_t>(state.streak + (state.streak < 255));
   const size_t most_wanted = most(kStreamSlots, kStreamBytes / class_size(size_class));
   // Also a stream that is faster than the room, which needs longer ones to keep ahead of it.
-  const bool late = magazines::in_use() && magazines::late(thread, size_class);
+  const bool room_may = magazines::may_serve(thread, size_class, &Trials::refills);
+  const bool late = room_may && magazines::late(thread, size_class);
   const bool stream = state.streak >= kStreak && (late || state.capacity + 1u < most_wanted);
   if (state.capacity == 0 || state.last == SlowEvent::kFlush || stream) grow(thread, size_class);
   state.last = SlowEvent::kRefill;
@@ -377,14 +379,13 @@ void* refill(Thread* thread, Request request) {
   const unsigned wanted =
       stream ? state.capacity
              : static_cast<unsigned>(least<size_t>((state.capacity + 1u) / 2, most_wanted));
-  const bool with_room = magazines::in_use();
-  if (with_room && magazines::decide_refill(thread, size_class) &&
+  if (room_may && magazines::decide(thread, size_class, &Trials::refills, 0) &&
       magazines::take(thread, request, wanted)) {
     return *bin.top--;
   }
   void** const highest = bin.top + wanted;
   const unsigned taken = fill(thread, request, highest, wanted);
-  if (with_room) magazines::note_refill(thread, size_class, taken);
+  if (room_may) magazines::note_refill(thread, size_class, taken);
   if (taken == 0) return nullptr;
   close_gap(state.slots, taken, wanted);
   compiler_fence();  // as in deallocate

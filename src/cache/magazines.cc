@@ -2,7 +2,6 @@
 
 #include <new>
 
-#include "base/options.h"
 #include "base/peek.h"
 #include "cache/batch_cache.h"
 #include "cache/lifecycle.h"
@@ -108,11 +107,6 @@ void empty_slot(Thread* thread, SizeClass size_class, Slot& slot) {
   slot.state.store(Slot::kNone, memory_order_relaxed);
 }
 
-// In all that it can; otherwise where trials say so.
-bool always() {
-  return get(options.keeper_serves) == kServesAlways || get(options.keeper_prepare) != kPrepareOff;
-}
-
 Trials* trials_of(const Thread* thread) {
   return thread->magazines == nullptr ? nullptr : thread->magazines->trials;
 }
@@ -130,32 +124,15 @@ Trials* make_trials(Thread* thread, SizeClass size_class) {
 
 Trial::Way begin(Trial& trial) { return trial.begin(trial.wants_time() ? os::now_ns() : 0); }
 
-// The class's trial of this kind, which is to be asked about an event; nullptr where the thread
-// serves itself. Where the room does not pay, an event costs little more than it does without one.
-using KindOfTrial = Trial (Trials::*)[kSizeClasses];
-Trial* to_ask(Thread* thread, SizeClass size_class, KindOfTrial kind) {
-  Trials* trials = trials_of(thread);
-  if (LOFT_LIKELY(trials != nullptr && (trials->*kind)[size_class].passes(Trial::kOwn))) {
-    return nullptr;
-  }
-  trials = make_trials(thread, size_class);
-  return trials == nullptr ? nullptr : &(trials->*kind)[size_class];
-}
-
 }  // namespace
 
-bool decide_refill(Thread* thread, SizeClass size_class) {
+bool decide(Thread* thread, SizeClass size_class, KindOfTrial kind, unsigned objects) {
   if (always()) return true;
-  Trial* const trial = to_ask(thread, size_class, &Trials::refills);
-  return trial != nullptr && begin(*trial) == Trial::kRoom;
-}
-
-bool decide_flush(Thread* thread, SizeClass size_class, unsigned objects) {
-  if (always()) return true;
-  Trial* const trial = to_ask(thread, size_class, &Trials::flushes);
-  if (trial == nullptr) return false;
-  const bool by_room = begin(*trial) == Trial::kRoom;
-  trial->note(objects);
+  Trials* const trials = make_trials(thread, size_class);
+  if (trials == nullptr) return false;
+  Trial& trial = (trials->*kind)[size_class];
+  const bool by_room = begin(trial) == Trial::kRoom;
+  trial.note(objects);
   return by_room;
 }
 

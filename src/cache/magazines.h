@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "base/options.h"
 #include "cache/bins.h"
 #include "cache/thread.h"
 #include "cache/trial.h"
@@ -57,6 +58,7 @@ struct Trials {
   Trial refills[kSizeClasses];
   Trial flushes[kSizeClasses];
 };
+using KindOfTrial = Trial (Trials::*)[kSizeClasses];
 
 // A thread's, made when its first bin has grown, and its block's for ever.
 struct Magazines {
@@ -76,12 +78,20 @@ namespace magazines {
 // Whether there is a room. Relaxed: who sees it late serves itself once more, or calls in vain.
 inline bool in_use();
 
-// Where there is a room: decides whether it is to serve a refill, or a flush of so many objects,
-// that is about to begin.
-bool decide_refill(Thread* thread, SizeClass size_class);
-bool decide_flush(Thread* thread, SizeClass size_class, unsigned objects);
+// The room serves all that it can, and not what trials say.
+inline bool always() {
+  return get(options.keeper_serves) == kServesAlways || get(options.keeper_prepare) != kPrepareOff;
+}
 
-// After a refill that the room did not serve: what it brought.
+// For a refill or a flush that is about to begin: false where the thread serves itself, and nothing
+// below is to be asked. All that a room costs a thread for which it does not pay.
+inline bool may_serve(Thread* thread, SizeClass size_class, KindOfTrial kind);
+
+// Where it may: decides whether the room is to serve it. So many objects will be flushed; of a
+// refill that is known when it is done.
+bool decide(Thread* thread, SizeClass size_class, KindOfTrial kind, unsigned objects);
+
+// Where the room may have served a refill, and did not: what it brought.
 void note_refill(Thread* thread, SizeClass size_class, unsigned objects);
 
 // The block's next thread makes its own.
@@ -170,6 +180,12 @@ inline void wake() {
 
 inline bool magazines::in_use() {
   return LOFT_UNLIKELY(room::state.load(memory_order_relaxed) >= room::kAwake);
+}
+
+inline bool magazines::may_serve(Thread* thread, SizeClass size_class, KindOfTrial kind) {
+  if (!in_use()) return false;
+  Trials* const trials = thread->magazines == nullptr ? nullptr : thread->magazines->trials;
+  return trials == nullptr || always() || !(trials->*kind)[size_class].passes(Trial::kOwn);
 }
 
 }  // namespace loft

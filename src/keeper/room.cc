@@ -12,8 +12,9 @@ namespace loft::room {
 
 namespace {
 
-// Refills before a thread is started for the program: about what starting it costs.
-constexpr unsigned long kWorthwhileRefills = 256;
+// Refills before a thread is started for the program. One of fewer ends before trials have found
+// out for what the room pays.
+constexpr unsigned long kWorthwhileRefills = 1024;
 
 // How long it waits for the next call before it sleeps. Waking it costs a thread of the program
 // some microseconds; a program that refills less often than this does not keep a processor busy.

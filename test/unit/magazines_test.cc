@@ -38,6 +38,17 @@ uint32_t state_of(const Slot& slot) { return slot.state.load(); }
 // Objects that are not free in their slabs.
 unsigned long out() { return lifecycle::room_heap()->counters().classes[kClass].out(); }
 
+// A trial of each kind for the class, after which the thread serves itself.
+void let_the_room_lose(Trials& trials) {
+  trials = Trials{};
+  for (Trial* trial : {&trials.refills[kClass], &trials.flushes[kClass]}) {
+    for (uint64_t event = 0, now = 1; event <= Trial::kEndOfRoom; ++event) {
+      now += trial->begin(now) == Trial::kOwn ? 100 : 200;
+      trial->note(1);
+    }
+  }
+}
+
 class MagazinesTest : public testing::Test {
  protected:
   // Before anybody has a heap: nothing is set up by itself here.
@@ -166,15 +177,7 @@ TEST_F(MagazinesTest, ByTrialTheRoomServesSomeOfTheEvents) {
     EXPECT_GT(told(), told_before);
     // Whatever it was that they found: where the thread serves itself, nothing waits for the room.
     Trials& trials = *this_thread()->magazines->trials;
-    const auto lose = [](Trial& trial) {
-      for (uint64_t event = 0, now = 1; event <= Trial::kEndOfRoom; ++event) {
-        now += trial.begin(now) == Trial::kOwn ? 100 : 200;
-        trial.note(1);
-      }
-    };
-    trials = Trials{};
-    lose(trials.refills[kClass]);
-    lose(trials.flushes[kClass]);
+    let_the_room_lose(trials);
     ASSERT_TRUE(trials.refills[kClass].rests_at(Trial::kOwn));
     magazines::review(this_thread(), kClass);
     EXPECT_EQ(magazines::held(this_thread(), kClass).all(), 0u);
@@ -183,6 +186,22 @@ TEST_F(MagazinesTest, ByTrialTheRoomServesSomeOfTheEvents) {
     free_all();
   });
   options.keeper_serves.store(kServesAlways);
+}
+
+TEST_F(MagazinesTest, ThatTheRoomIsToServeAlwaysTakesEffectAtOnce) {
+  options.keeper_serves.store(kServesByTrial);
+  in_thread([this] {
+    allocate_until([] { return has_magazines() && this_thread()->magazines->trials != nullptr; });
+    let_the_room_lose(*this_thread()->magazines->trials);
+    const ThreadCounters& counters = this_thread()->counters;
+    const auto asked = [&] { return counters.room_ready.get() + counters.room_late.get(); };
+    const unsigned long before = asked();
+    options.keeper_serves.store(kServesAlways);
+    empty_bin();
+    held_.insert(allocate(kSize));
+    EXPECT_TRUE(asked() != before || state_of(mine().ready) == Slot::kRooms);
+    free_all();
+  });
 }
 
 TEST_F(MagazinesTest, ARoomThatNeverWorksIsNotWaitedFor) {
