@@ -101,14 +101,19 @@ def latency_table(data: Json) -> Table | None:
         "Latency",
         "Nanoseconds of single calls, by two threads that replace objects of 16 to 1024 bytes in a "
         "table of 20 000 that they share; the median over the rounds. "
-        f"{statistics.median(clocks):.0f} ns of each are the clock's. On a machine with other work "
-        "the far end is the scheduler's.",
+        f"{statistics.median(clocks):.0f} ns of each are the clock's. Where nothing is called "
+        "between two looks at it, the far end is the system's alone: interrupts, and whoever else "
+        "runs.",
         ["", *data["allocators"]],
     )
     for call in ("malloc", "free"):
         for quantile in QUANTILES:
             figures = medians(row, partial(quantile_of, call, quantile))
             compared(data, table, f"{call} {quantile}", figures, "{:.0f}".format)
+    for quantile in QUANTILES:
+        figures = medians(row, partial(quantile_of, "clock", quantile))
+        cells = [Cell(f"{figures[n]:.0f}" if n in figures else "-") for n in data["allocators"]]
+        table.rows.append((f"nothing {quantile}", cells))
     return table
 
 

@@ -246,11 +246,13 @@ def test_the_rows_of_the_targets_exist() -> None:
 def test_latency() -> None:
     def one(factor: int) -> list[Json]:
         each = {q: factor * 10**i for i, q in enumerate(LATENCIES)}
-        return [run(1, malloc_ns=each, free_ns=each, clock_ns={"p50": 19})]
+        return [run(1, malloc_ns=each, free_ns=each, clock_ns=nothing)]
 
+    nothing = {q: 19 + i for i, q in enumerate(LATENCIES)}
     entry = row("latency", {"loft": one(2), "snmalloc": one(1)}, kind="own")
     table = found(tables(data(entry)), "Latency")
     assert texts(table, "malloc p99.99") == ["-", "2000", "1000", "-"]
+    assert texts(table, "nothing p99.99") == ["-", "22", "22", "-"]
     assert "19 ns" in table.note
     assert len(losses(data(entry))) == 2 * len(LATENCIES)
     assert [shown.title for shown in bench_pictures.latency(data(entry))] == ["malloc", "free"]
