@@ -1,8 +1,8 @@
 // A heap: an owner of slabs and the inbox through which its objects come home. Its slow paths run
-// under its own lock, which is uncontended while one thread owns the heap, and which lets anybody
-// else drain it when that thread is gone. Heaps are never destroyed: a thread that ends parks its
-// heap, and the next thread adopts it. A message that arrives at a heap which is not its objects'
-// owner is passed on.
+// under its own lock, which is mostly uncontended while one thread owns the heap, and which lets
+// others drain it when that thread is gone, and take slabs over that it has too many of. Heaps are
+// never destroyed: a thread that ends parks its heap, and the next thread adopts it. A message that
+// arrives at a heap which is not its objects' owner is passed on.
 #pragma once
 
 #include <cstddef>
@@ -76,8 +76,8 @@ class alignas(64) Heap {
     return 0;
   }
 
-  // Whether the heap has more slabs with room, of a class with few objects a slab, than the next
-  // refills of its thread want. Read without the lock: take_over finds out.
+  // Whether the heap, whose thread is at work, has a slab of a class to spare. Read without the
+  // lock: a hint, and take_over finds out.
   bool has_surplus(SizeClass size_class) const;
 
   // --- All below: under the lock. ---
@@ -123,9 +123,9 @@ class alignas(64) Heap {
   enum class Walk : uint8_t { kNow, kNowAndThen };
   size_t rest(const os::Lock* awaited, Walk walk);
 
-  // Makes one of `other`'s slabs of a class its own, of which half is free and resident. False if
-  // it has none. Under the locks of both. heap/take_over.cc
-  bool take_over(Heap& other, SizeClass size_class);
+  // Makes one of `other`'s slabs of a class its own, of which half is free and resident, but for
+  // the first `kept` of these. False if it has no more. Under the locks of both. heap/take_over.cc
+  bool take_over(Heap& other, SizeClass size_class, unsigned kept = 0);
 
   // Gives spare slabs back, but for `keep` of them.
   void trim_spares(unsigned keep);
@@ -191,6 +191,7 @@ class alignas(64) Heap {
   struct Available {
     List<Slab> lists[kFullnessLists];
     uint32_t slabs;
+    uint32_t sparse;  // of these, more than half free
   };
   Available available_[kSizeClasses] = {};
   HeapCounters counters_;

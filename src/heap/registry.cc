@@ -15,6 +15,7 @@ constexpr size_t kOthersBytes = 16 * kGranule;  // and bytes it takes in for eac
 // What somebody does not use for so long others may have. Less, and threads that run take each
 // other's slabs; more, and those that wait for their turn keep theirs.
 constexpr uint64_t kIdleNs = 1'000'000;
+constexpr unsigned kKept = 1;  // sparse slabs that a heap at work keeps, for its next refill
 
 constinit os::Lock lock;
 constinit Atomic<Heap*> heaps[kMaxHeaps];
@@ -64,14 +65,14 @@ Help help(Heap& heap, SizeClass size_class) {
   for (unsigned looks = 0; looks < kOthersLooks && !got.slab; ++looks) {
     // A shared cursor: callers spread over the heaps. Relaxed: any distribution will do.
     Heap* other = at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
-    if (other == &heap) continue;
     const uint64_t idle = other->idle_ns(now);
+    if (other == &heap) continue;
     // A thread that sleeps, or works, has objects there that it writes to: not into lines that
     // others write, too.
     const bool sleeps = idle >= kIdleNs && fills_cache_lines(size_class);
-    const bool gives = sleeps || other->parked() || other->has_surplus(size_class);
+    const bool surplus = other->has_surplus(size_class);
     const bool pending = idle != 0 && other->inbox().maybe_pending();
-    if (!gives && !pending) continue;
+    if (!sleeps && !surplus && !pending && !other->parked()) continue;
     if (!other->lock().try_lock()) continue;
     if (pending) {
       other->drain(kOthersBytes);
@@ -80,7 +81,12 @@ Help help(Heap& heap, SizeClass size_class) {
       other->trim_spares(0);
       ++got.drained;
     }
-    got.slab = gives && heap.take_over(*other, size_class);
+    // Under the lock: a thread that has adopted the heap, and got objects there, is seen.
+    if (sleeps || other->parked()) {
+      got.slab = heap.take_over(*other, size_class);
+    } else if (surplus) {
+      got.slab = heap.take_over(*other, size_class, kKept);
+    }
     other->lock().unlock();
   }
   return got;

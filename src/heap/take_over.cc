@@ -25,7 +25,6 @@ namespace loft {
 namespace {
 
 constexpr unsigned kSlabLooks = 4;  // in each list
-constexpr Fullness kTakenOver[] = {Fullness::kSparser, Fullness::kSparse};
 
 size_t used_bytes(const Slab& slab) {
   return (slab.shape().objects - slab.free) * size_t{slab.shape().size};
@@ -52,25 +51,20 @@ void move(HeapCounters::Adopted& from, HeapCounters::Adopted& to, const Slab& sl
 
 }  // namespace
 
-// A slab of few objects soon serves whom it belongs to, one by one: it takes several to last.
+// Only of classes with few objects a slab. Of many, one slab serves its thread for long, and two
+// threads share its lines for as long.
 bool Heap::has_surplus(SizeClass size_class) const {
   constexpr unsigned kFewObjects = 64;
-  constexpr uint32_t kEnoughSlabs = 4;
-  const Available& available = available_[size_class];
-  if (geometry(size_class).objects > kFewObjects || peek(available.slabs) < kEnoughSlabs) {
-    return false;
-  }
-  // Of none but nearly full ones nothing is to be had, and the lock would be taken for nothing.
-  for (const Fullness fullness : kTakenOver) {
-    if (available.lists[static_cast<unsigned>(fullness)].seems_filled()) return true;
-  }
-  return false;
+  constexpr uint32_t kEnough = 3;
+  return geometry(size_class).objects <= kFewObjects &&
+         peek(available_[size_class].sparse) >= kEnough;
 }
 
-bool Heap::take_over(Heap& other, SizeClass size_class) {
-  for (const Fullness fullness : kTakenOver) {
+bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept) {
+  for (const Fullness fullness : {Fullness::kSparser, Fullness::kSparse}) {
     Slab* slab = other.available_[size_class].lists[static_cast<unsigned>(fullness)].front();
-    for (unsigned looks = 1; slab != nullptr && !saves_memory(*slab); ++looks) {
+    for (unsigned looks = 1; slab != nullptr; ++looks) {
+      if (saves_memory(*slab) && kept-- == 0) break;
       slab = looks < kSlabLooks ? slab->next : nullptr;
     }
     if (slab == nullptr) continue;

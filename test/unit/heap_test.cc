@@ -870,6 +870,10 @@ TEST_F(TakeOverTest, FromAHeapThatNobodyOwnsAndNotFromOneAtWork) {
 
 // A thread that works, and whose objects die faster than it needs new ones.
 TEST_F(TakeOverTest, FromAHeapAtWorkThatHasTooMany) {
+  const auto owned = [](const std::vector<void*>& some, const Heap* by) {
+    return static_cast<unsigned>(std::count_if(
+        some.begin(), some.end(), [by](void* p) { return pagemap.of(p).owner() == by->id(); }));
+  };
   const auto look_at_all = [&] {
     for (unsigned i = 0; i <= registry::count(); ++i) {
       put(take(class_of(48), 1));
@@ -879,41 +883,54 @@ TEST_F(TakeOverTest, FromAHeapAtWorkThatHasTooMany) {
     mine_->check();
     heap_->check();
   };
-  // Three slabs with room, the sparse one and two in which all but two objects are in use; what
-  // that one has free is taken first.
-  std::vector<void*> rest = take(kClass, 3 * kObjects / 4);
-  std::vector<void*> more = take(kClass, 3 * kObjects);
-  put({rest.begin(), rest.end()});
-  put({more.begin(), more.begin() + 2});
-  put({more.begin() + kObjects, more.begin() + kObjects + 2});
-  EXPECT_FALSE(heap_->has_surplus(kClass)) << "three are none too many";
+  // What the sparse slab has free is taken first; then three slabs of which a quarter is in use.
+  const std::vector<void*> rest = take(kClass, kObjects - kObjects / 4);
+  std::vector<void*> more = take(kClass, 2 * kObjects);
+  std::vector<void*> left = {sparse_[0]};
+  put(rest);
+  const auto thin_out = [&](size_t slab) {
+    const auto begin = more.begin() + static_cast<long>(slab * kObjects);
+    put({begin + kObjects / 4, begin + kObjects});
+    left.push_back(*begin);
+  };
+  thin_out(0);
+  EXPECT_FALSE(heap_->has_surplus(kClass)) << "two are none too many";
   look_at_all();
-  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), heap_->id());
-
-  put({more.begin() + 2 * kObjects, more.begin() + 2 * kObjects + 2});
+  EXPECT_EQ(owned(left, heap_), 2u);
+  thin_out(1);
   EXPECT_TRUE(heap_->has_surplus(kClass));
   look_at_all();
-  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
-  for (size_t slab = 0; slab < 3; ++slab) {
-    EXPECT_EQ(pagemap.of(more[slab * kObjects + 2]).owner(), heap_->id());
-    put({more.begin() + static_cast<long>(slab * kObjects) + 2,
-         more.begin() + static_cast<long>((slab + 1) * kObjects)});
+  EXPECT_EQ(owned(left, heap_), 2u) << "one went, and two are none too many again";
+  EXPECT_EQ(owned(left, mine_), 1u);
+  std::vector<void*> all = sparse_;
+  for (size_t slab = 0; slab < 2; ++slab) {
+    const auto begin = more.begin() + static_cast<long>(slab * kObjects);
+    all.insert(all.end(), begin, begin + kObjects / 4);
   }
+  for (void* p : all) send(packed({p})[0]);
   put(full_);
-  for (Message* message : packed(sparse_)) send(message);
   drain_both();
 }
 
+// Of those that are to spare, the first is kept: the owner's next refill will find it.
+TEST_F(TakeOverTest, TheFirstOnesAreKept) {
+  const os::Guard guard(mine_->lock());
+  const os::Guard other(heap_->lock());
+  EXPECT_FALSE(mine_->take_over(*heap_, kClass, 1));
+  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), heap_->id());
+  EXPECT_TRUE(mine_->take_over(*heap_, kClass, 0));
+  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
+}
+
 TEST_F(TakeOverTest, NearlyFullSlabsAreNoSurplus) {
-  std::vector<void*> rest = take(kClass, 3 * kObjects / 4);
-  std::vector<void*> more = take(kClass, 4 * kObjects);
+  const std::vector<void*> rest = take(kClass, kObjects - kObjects / 4);
+  const std::vector<void*> more = take(kClass, 4 * kObjects);
   for (size_t slab = 0; slab < 4; ++slab) put({more[slab * kObjects]});
   EXPECT_FALSE(heap_->has_surplus(kClass));
-  put(rest);
-  EXPECT_TRUE(heap_->has_surplus(kClass));
   for (size_t i = 0; i < more.size(); ++i) {
     if (i % kObjects != 0) put({more[i]});
   }
+  put(rest);
   put(full_);
   put(sparse_);
 }
