@@ -362,8 +362,7 @@ void* refill(Thread* thread, Request request) {
                      : static_cast<uint8_t>(state.streak + (state.streak < 255));
   const size_t most_wanted = most(kStreamSlots, kStreamBytes / class_size(size_class));
   // Also a stream that is faster than the room, which needs longer ones to keep ahead of it.
-  const bool room_may = magazines::may_serve(thread, size_class, &Trials::refills);
-  const bool late = room_may && magazines::late(thread, size_class);
+  const bool late = magazines::late(thread, size_class);
   const bool stream = state.streak >= kStreak && (late || state.capacity + 1u < most_wanted);
   if (state.capacity == 0 || state.last == SlowEvent::kFlush || stream) grow(thread, size_class);
   state.last = SlowEvent::kRefill;
@@ -379,6 +378,7 @@ void* refill(Thread* thread, Request request) {
   const unsigned wanted =
       stream ? state.capacity
              : static_cast<unsigned>(least<size_t>((state.capacity + 1u) / 2, most_wanted));
+  const bool room_may = magazines::may_serve(thread, size_class, &Trials::refills);
   if (room_may && magazines::decide(thread, size_class, &Trials::refills, 0) &&
       magazines::take(thread, request, wanted)) {
     return *bin.top--;

@@ -110,7 +110,8 @@ bool hand_over(Thread* thread, SizeClass size_class, unsigned objects);
 void* take_zero(Thread* thread, Request request);
 
 // The last refill of the class found nothing ready, and it is for the room to keep ahead.
-bool late(const Thread* thread, SizeClass size_class);
+inline bool late(const Thread* thread, SizeClass size_class);
+bool is_to_keep_ahead(const Thread* thread, SizeClass size_class);
 
 // Now and then, by the thread: what nobody has asked for since the last time goes back.
 void review(Thread* thread, SizeClass size_class);
@@ -180,6 +181,11 @@ inline void wake() {
 
 inline bool magazines::in_use() {
   return LOFT_UNLIKELY(room::state.load(memory_order_relaxed) >= room::kAwake);
+}
+
+inline bool magazines::late(const Thread* thread, SizeClass size_class) {
+  return in_use() && thread->magazines != nullptr && thread->magazines->classes[size_class].late &&
+         is_to_keep_ahead(thread, size_class);
 }
 
 inline bool magazines::may_serve(Thread* thread, SizeClass size_class, KindOfTrial kind) {
