@@ -339,7 +339,9 @@ typedef struct loft_stats_t {
   uint64_t room_cpu_ns;       // processor time of the room's thread; 0 while there is none
   uint64_t room_cleared;      // objects that it had cleared, and calloc took
 
-  uint64_t slabs_taken_over;  // by a heap that needed them from one that nobody used
+  uint64_t slabs_taken_over;  // by a heap that needed them from one that nobody used, or that had
+                              // too many
+  uint64_t tail_bytes;        // given back behind large objects that were shorter than their space
 } loft_stats_t;
 
 // Fills `*stats`, in which the caller has set `struct_size`, up to that size: a program built

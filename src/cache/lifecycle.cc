@@ -16,6 +16,7 @@
 #include "os/os.h"
 #include "space/metadata.h"
 #include "space/span.h"
+#include "space/tails.h"
 
 namespace loft {
 
@@ -263,11 +264,13 @@ void prepare_fork() {
   lock.lock();
   registry::prepare_fork();
   UserHeap::prepare_fork();
+  tails::prepare_fork();
   span::prepare_fork();
 }
 
 void finish_fork(bool child) {
   span::finish_fork(child);
+  tails::finish_fork(child);
   UserHeap::finish_fork(child);
   registry::finish_fork(child);
   if (child) {

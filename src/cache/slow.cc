@@ -19,6 +19,7 @@
 #include "space/large.h"
 #include "space/limits.h"
 #include "space/span.h"
+#include "space/tails.h"
 
 namespace loft {
 
@@ -325,7 +326,7 @@ size_t trim(size_t pad) {
   }
   given_back += let_go_others();
   if (thread != nullptr) given_back += rest_own_heap(thread);
-  return given_back + span::purge(pad);
+  return given_back + tails::give_back(0) + span::purge(pad);
 }
 
 }  // namespace loft

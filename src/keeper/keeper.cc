@@ -13,6 +13,7 @@
 #include "os/own_thread.h"
 #include "space/limits.h"
 #include "space/span.h"
+#include "space/tails.h"
 
 namespace loft::keeper {
 
@@ -65,14 +66,15 @@ bool look_around(bool at_threads) {
   const bool cores_rest = core::look();
   const bool parked_rest = registry::rest_parked();
   const bool users_rest = UserHeap::rest_all();
+  tails::give_back(limits::hard() == limits::kNone ? span::kDecayTicks : 0);
   const size_t dirty = span::totals().dirty;
   // What quiet threads and heaps let go of has waited long enough.
   const size_t let_go = dirty > dirty_before ? dirty - dirty_before : 0;
   const size_t idle = span::idle_bytes();
   const bool gave = purge(least(idle + let_go, dirty));
   // What the system does not take back is no reason to stay awake.
-  return all_quiet && room_rests && cores_rest && parked_rest && users_rest && !gave &&
-         idle == span::totals().dirty;
+  return all_quiet && room_rests && cores_rest && parked_rest && users_rest && tails::none() &&
+         !gave && idle == span::totals().dirty;
 }
 
 // Returns when it is told to leave.
@@ -180,6 +182,10 @@ void enable() {
   look_at_group_now();
 }
 
-void options_changed() { look_at_group_now(); }
+void options_changed() {
+  look_at_group_now();
+  // What was left behind objects before there was a hard limit counts as if it were not there.
+  if (limits::hard() != limits::kNone) tails::give_back(0);
+}
 
 }  // namespace loft::keeper

@@ -13,6 +13,7 @@
 #include "space/limits.h"
 #include "space/metadata.h"
 #include "space/span.h"
+#include "space/tails.h"
 
 namespace loft {
 
@@ -159,6 +160,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.large_cache_hits += larges.cache_hits;
   stats.large_resizes = larges.resizes;
   stats.large_moves = larges.moves;
+  stats.tail_bytes = tails::given_back_bytes();
   stats.allocated_bytes += larges.bytes;
 
   const span::Totals spans = span::totals();

@@ -105,6 +105,7 @@ Residents look_at_residents() {
   Walk walk(least(committed, round_up(pagemap.base + used, kHugePage)), found);
   walk.go();
   walk.go_along(window.pagemap.base, window.pagemap.base + (used >> kGranuleLog) * sizeof(Entry));
+  walk.go_along(window.tails.base, window.tails.base + (used >> kGranuleLog) * kTailRecord);
   if (metadata::end() != 0) walk.go_along(window.metadata.base, metadata::end());
   return found;
 }

@@ -7,6 +7,7 @@
 #include "os/os.h"
 #include "space/limits.h"
 #include "space/span.h"
+#include "space/tails.h"
 
 namespace loft::large {
 
@@ -44,39 +45,62 @@ void enter(Large* object) {
   pagemap.fill(object->base, object->granules, Entry(kNoHeap, kLarge, metadata::index_of(object)));
 }
 
-// Pages behind an object of `bytes` bytes, up to the end of its granules, do not count. Where the
-// limit is hard they must then not be there, as they are after an object that was longer, or in a
-// span that was. (With huge pages the system does as it likes, and the limit holds but for that.)
-void drop_tail(uintptr_t base, size_t bytes) {
-  const size_t tail = (granules_for(bytes) << kGranuleLog) - bytes;
-  if (LOFT_LIKELY(limits::hard() == limits::kNone) || tail == 0) return;
-  if (get(options.thp) != kHugePrefer) os::discard(reinterpret_cast<void*>(base + bytes), tail);
+uintptr_t limit_of(const Large& object) { return object.base + (object.granules << kGranuleLog); }
+
+// Pages behind an object's end, up to that of its granules, do not count. After an object that was
+// longer, or in a span that was, they may be there. Where the limit is hard they must not;
+// otherwise they go in time. (With huge pages the system does as it likes, and the limit holds but
+// for that.)
+void leave_tail(uintptr_t base, size_t bytes) {
+  const uintptr_t end = base + bytes;
+  const size_t tail = round_up(end, kGranule) - end;
+  if (tail == 0 || get(options.thp) == kHugePrefer) return;
+  if (LOFT_LIKELY(limits::hard() == limits::kNone)) return tails::note(end);
+  os::discard(reinterpret_cast<void*>(end), tail);
+}
+
+// Another end within the same granules. A fork in between finds no tail, or a shorter one.
+void move_end(Large* object, size_t bytes) {
+  const bool shorter = bytes < object->bytes;
+  const bool tail = tails::forget(limit_of(*object));
+  account(object->bytes, bytes);
+  object->bytes = bytes;
+  compiler_fence();
+  if (shorter || tail) leave_tail(object->base, bytes);
 }
 
 bool resize_in_place(Large* object, size_t bytes) {
   const size_t granules = granules_for(bytes);
-  const uintptr_t end = object->base + (object->granules << kGranuleLog);
-  if (bytes < object->bytes) drop_tail(object->base, bytes);
+  if (granules == object->granules) {
+    if (!span::recount(object->bytes, bytes)) return false;
+    move_end(object, bytes);
+    return true;
+  }
+  const uintptr_t limit = limit_of(*object);
+  const bool tail = tails::forget(limit);
+  bool zero = true;
   if (granules > object->granules) {
-    bool zero = true;
-    if (!span::extend(end, granules - object->granules, zero, bytes - object->bytes)) return false;
+    if (!span::extend(limit, granules - object->granules, zero, bytes - object->bytes)) {
+      if (tail) leave_tail(object->base, object->bytes);
+      return false;
+    }
     object->granules = granules;
     enter(object);
-    if (!zero) drop_tail(object->base, bytes);
-  } else if (granules < object->granules) {
-    const uintptr_t tail = object->base + (granules << kGranuleLog);
+  } else {
+    const uintptr_t rest = object->base + (granules << kGranuleLog);
     const size_t freed = object->granules - granules;
     object->granules = granules;
     if (object->moved) {
-      span::release_moved(tail, freed, object->bytes - bytes);
+      span::release_moved(rest, freed, object->bytes - bytes);
     } else {
-      span::release(tail, freed, true, object->bytes - bytes);
+      span::release(rest, freed, true, object->bytes - bytes);
     }
-  } else if (!span::recount(object->bytes, bytes)) {
-    return false;
+    zero = false;
   }
   account(object->bytes, bytes);
   object->bytes = bytes;
+  compiler_fence();
+  if (!zero) leave_tail(object->base, bytes);
   return true;
 }
 
@@ -107,11 +131,12 @@ bool resize_by_moving(Large* object, size_t bytes) {
     }
     return false;
   }
-  if (!target.zero) drop_tail(target.base, bytes);
   const Large old = *object;
+  tails::forget(limit_of(old));
   *object = Large{target.base, bytes, granules_for(bytes), old.asked, true, false};
   enter(object);
   account(old.bytes, bytes);
+  if (!target.zero) leave_tail(target.base, bytes);
   if (old.moved) {
     span::release_moved(old.base, old.granules, 0);
   } else {
@@ -140,7 +165,7 @@ void* allocate(size_t asked, size_t alignment, bool zeroed) {
   account(0, bytes);
   allocation_count.fetch_add(1, memory_order_relaxed);
   if (!range.zero) cache_hit_count.fetch_add(1, memory_order_relaxed);
-  if (!range.zero) drop_tail(range.base, bytes);
+  if (!range.zero) leave_tail(range.base, bytes);
   void* p = reinterpret_cast<void*>(range.base);
   if (zeroed && !range.zero) {
     if (bytes < kDiscardMin || !os::discard(p, bytes)) __builtin_memset(p, 0, bytes);
@@ -150,6 +175,7 @@ void* allocate(size_t asked, size_t alignment, bool zeroed) {
 
 void release(Large* object) {
   const Large old = *object;
+  tails::forget(limit_of(old));
   account(old.bytes, 0);
   metadata::release(object, sizeof(Large));
   if (old.moved) {
@@ -160,11 +186,7 @@ void release(Large* object) {
   }
 }
 
-void set_length(Large* object, size_t bytes) {
-  if (bytes < object->bytes) drop_tail(object->base, bytes);
-  account(object->bytes, bytes);
-  object->bytes = bytes;
-}
+void set_length(Large* object, size_t bytes) { move_end(object, bytes); }
 
 void* resize(Large* object, size_t asked) {
   const size_t bytes = round_up(asked, os::page_size());

@@ -4,8 +4,7 @@
 //
 //   hard   never exceeded by a span: the request is refused. The tables count and are never
 //          refused, because giving memory back needs them. Of a large object its pages count, and
-//          what lies behind them in its granules is given back (space/large.cc): but not of
-//          objects that were there before the limit.
+//          what lies behind them in its granules is given back (space/tails.h).
 //   soft   exceeded, but then loft is `tight`: little free memory stays, caches are small. It is
 //          so, too, while the group as a whole is near a limit, whoever of it has the memory, and
 //          before the hard limit is met.

@@ -20,6 +20,9 @@ constexpr uintptr_t kPlannedBases[] = {uintptr_t{1} << 44, uintptr_t{1} << 36};
 constexpr size_t kPlannedSpread = size_t{1} << 35;
 
 constexpr size_t pagemap_bytes(size_t heap) { return round_up(heap / kGranule * 8, kGranule); }
+constexpr size_t tails_bytes(size_t heap) {
+  return round_up(heap / kGranule * kTailRecord, kGranule);
+}
 
 constexpr size_t kMostMetadata = kLargestWindow / kMetadataShare;  // 2^32 units, by index
 constexpr size_t metadata_bytes(size_t heap, bool reserved) {
@@ -32,30 +35,32 @@ void lay_out(uintptr_t base, size_t heap) {
     base += bytes;
   };
   carve(window.pagemap, pagemap_bytes(heap), kGranule, true);
+  carve(window.tails, tails_bytes(heap), kGranule, true);
   carve(window.metadata, metadata_bytes(heap, window.reserved), 4 * kGranule, window.reserved);
   window.nulls = base;
   base += kGranule;
   carve(window.heap, heap, 64 * kGranule, window.reserved);
 }
 
-bool map_pagemap() {
+bool map_granule_tables() {
   return os::map_zeros(reinterpret_cast<void*>(window.pagemap.base),
-                       window.pagemap.end - window.pagemap.base, window.reserved);
+                       window.tails.end - window.pagemap.base, window.reserved);
 }
 
 bool commit_first_steps() {
-  return window.pagemap.grow(window.pagemap.base + 1) &&
+  return window.pagemap.grow(window.pagemap.base + 1) && window.tails.grow(window.tails.base + 1) &&
          window.metadata.grow(window.metadata.base + 1) && window.heap.grow(window.heap.base + 1);
 }
 
 bool open_reserved() {
   for (size_t heap = kLargestWindow; heap >= kSmallestWindow; heap /= 2) {
-    const size_t total = pagemap_bytes(heap) + metadata_bytes(heap, true) + heap + 2 * kGranule;
+    const size_t total =
+        pagemap_bytes(heap) + tails_bytes(heap) + metadata_bytes(heap, true) + heap + 2 * kGranule;
     void* at = os::reserve(total);
     if (at == nullptr) continue;
     window.reserved = true;
     lay_out(round_up(reinterpret_cast<uintptr_t>(at), kGranule), heap);
-    if (map_pagemap() && commit_first_steps()) {
+    if (map_granule_tables() && commit_first_steps()) {
       // Where the system would give huge pages to everybody, the first object of each of a few
       // classes would cost 2 MiB of memory. Region::grow takes it back for the heap.
       os::allow_huge_pages(at, total, false);
@@ -77,10 +82,10 @@ bool open_planned(size_t limit) {
   window.reserved = false;
   for (const uintptr_t base : kPlannedBases) {
     lay_out(round_up(base + os::entropy() % kPlannedSpread, kGranule), heap);
-    if (!map_pagemap()) continue;
+    if (!map_granule_tables()) continue;
     if (commit_first_steps()) return true;
     // Whatever is left here would refuse the place to the next attempt, when there is memory again.
-    unmap(window.pagemap.base, window.pagemap.end);
+    unmap(window.pagemap.base, window.tails.end);
     unmap(window.metadata.base, window.metadata.committed);
     unmap(window.heap.base, window.heap.committed);
   }

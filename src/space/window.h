@@ -1,8 +1,9 @@
-// The address space of the heap: one window, and beside it the two tables that describe it. All
-// three grow upwards from their first byte, in steps, so that little is mapped in a small process
+// The address space of the heap: one window, and beside it the tables that describe it. All of them
+// grow upwards from their first byte, in steps, so that little is mapped in a small process
 // and each stays one mapping in a large one.
 //
 //   pagemap    8 bytes for each granule of the window
+//   tails      2 bytes for each granule (space/tails.h)
 //   metadata   slabs, spans, heaps, caches; never inside the window (HotOS'23: segregated metadata)
 //   window     spans of granules: slabs and large objects, nothing else
 //
@@ -21,6 +22,7 @@ namespace loft {
 
 inline constexpr unsigned kGranuleLog = 16;
 inline constexpr size_t kGranule = size_t{1} << kGranuleLog;  // also the largest page size served
+inline constexpr size_t kTailRecord = 2;                      // bytes
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
 // Of the window. Of slabs, those of sixteen bytes need most, 576 bytes for each 64 KiB; all classes
@@ -45,6 +47,7 @@ struct Region {
 
 struct Window {
   Region pagemap;
+  Region tails;
   Region metadata;
   uintptr_t nulls = 0;  // a granule of addresses behind it, for open_nulls
   Region heap;

@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -151,6 +153,69 @@ size_t resident_pages(char* p, size_t bytes) {
   size_t count = 0;
   for (const unsigned char each : pages) count += each & 1u;
   return count;
+}
+
+// An object of 36 KiB in a place where one of 64 KiB was; the caller frees it.
+char* short_object_in_a_used_place() {
+  auto* longer = static_cast<char*>(malloc(64 << 10));
+  memset(longer, 1, 64 << 10);
+  free(longer);
+  auto* object = static_cast<char*>(malloc(36 << 10));
+  EXPECT_EQ(object, longer) << "what the thread kept";
+  memset(object, 2, 36 << 10);
+  return object;
+}
+
+bool has_no_tail(char* object) { return resident_pages(object + (36 << 10), 28 << 10) == 0; }
+
+bool is_whole(const char* object) {
+  return std::all_of(object, object + (36 << 10), [](char c) { return c == 2; });
+}
+
+class Tails : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (sysconf(_SC_PAGESIZE) != 4096) GTEST_SKIP() << "of pages of 4 KiB";
+  }
+};
+
+TEST_F(Tails, APurgeGivesThemBack) {
+  const uint64_t before = stats().tail_bytes;
+  char* object = short_object_in_a_used_place();
+  loft_purge(nullptr);
+  EXPECT_TRUE(has_no_tail(object));
+  EXPECT_GE(stats().tail_bytes, before + (28u << 10));
+  EXPECT_TRUE(is_whole(object));
+  free(object);
+}
+
+TEST_F(Tails, SoDoesAHardLimitThatIsSet) {
+  char* object = short_object_in_a_used_place();
+  char none[32] = "";
+  EXPECT_EQ(loft_option_get("hard_limit", none, sizeof(none)), 0);
+  EXPECT_EQ(loft_option_set("hard_limit", "1G"), 0);
+  EXPECT_TRUE(has_no_tail(object));
+  EXPECT_TRUE(is_whole(object));
+  EXPECT_EQ(loft_option_set("hard_limit", none), 0);
+  free(object);
+}
+
+TEST_F(Tails, AndTheKeeperInTime) {
+  // Large enough for a keeper to be started.
+  std::vector<char*> many;
+  for (int i = 0; i < 256; ++i) {
+    many.push_back(static_cast<char*>(malloc(64 << 10)));
+    memset(many.back(), 1, 64 << 10);
+  }
+  char* object = short_object_in_a_used_place();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!has_no_tail(object) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(has_no_tail(object));
+  EXPECT_TRUE(is_whole(object));
+  free(object);
+  for (char* p : many) free(p);
 }
 
 TEST(Calloc, OfPagesWithoutMemoryTouchesNone) {
