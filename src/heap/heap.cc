@@ -1,10 +1,7 @@
 #include "heap/heap.h"
 
 #include "base/options.h"
-#include "base/peek.h"
 #include "heap/registry.h"
-#include "message/outbox.h"
-#include "message/pack.h"
 #include "os/fault.h"
 #include "slab/run.h"
 #include "space/limits.h"
@@ -14,9 +11,6 @@ namespace loft {
 
 namespace {
 
-// What a message costs a drain's budget at least: many of one small object each are work as well.
-constexpr size_t kLeastCharge = 512;
-
 // How many records a refill takes in, and the rest of their message, before it looks into its
 // slabs. Each is a visit to a slab, a miss or two: where a small refill met several hundred of
 // them, one malloc in ten thousand took 15 microseconds in place of 5. But if it took in fewer
@@ -25,39 +19,6 @@ constexpr unsigned kLeastRefillRecords = 64;
 constexpr unsigned most_records(unsigned wanted) {
   constexpr unsigned kAhead = 16;
   return most(kLeastRefillRecords, wanted + kAhead);
-}
-
-// Bounds even a full drain: senders that are faster than we are must not hold us for ever.
-constexpr size_t kDrainAllBytes = size_t{1} << 30;
-
-// A carrier lies in freed memory: what a use after free may have written there is checked before it
-// is believed.
-[[noreturn]] void report_damaged(const Message* message, const Slab* slab) {
-  slab::report_misuse("write after free: damaged message in", message, slab);
-}
-
-[[noreturn]] void report_lost(const Message* message) {
-  os::fault(Text() << "write after free: a message of returned objects leads to "
-                   << static_cast<const void*>(message) << ", which is no object of loft");
-}
-
-bool is_in_a_slab(const Message* message) {
-  const uint64_t position = pagemap.position(message);
-  return position < pagemap.limit && pagemap.at_position(position).is_slab();
-}
-
-// The entry of the slab that a record names, if there is one and it has the word; otherwise one
-// that is no slab's.
-Entry slab_of(const Record& record) {
-  if (!metadata::contains(record.slab)) return Entry{};
-  const auto* slab = metadata::at_index<Slab>(record.slab);
-  const void* base = reinterpret_cast<const void*>(slab->base);
-  if (!pagemap.contains(base)) return Entry{};
-  const Entry entry = pagemap.of(base);
-  const bool valid = entry.is_slab() && entry.index() == record.slab &&
-                     record.word < slab->shape().words && record.freed != 0 &&
-                     !beyond_last_object(slab->shape(), record.word, record.freed);
-  return valid ? entry : Entry{};
 }
 
 }  // namespace
@@ -158,12 +119,6 @@ void Heap::unlist(Slab* slab) {
   --available.slabs;
   available.sparse -= is_sparse(slab->list) ? 1u : 0u;
   slab->set_list(Fullness::kFull);
-}
-
-// After objects came back to `slab`.
-LOFT_ALWAYS_INLINE void Heap::settle(Slab* slab) {
-  if (LOFT_UNLIKELY(!slab->stays.has(slab->free))) return relist(slab);
-  slab->check();
 }
 
 // Lists a slab anew, or lets it go when it is wholly free and another slab of its class can serve
@@ -323,116 +278,6 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
   }
   counters_.classes[size_class].put.add(static_cast<unsigned long>(objects - first));
   return objects;
-}
-
-void Heap::receive_bitmap(Message* message, Tag tag, Slab* slab, Received& received) {
-  const Geometry& shape = slab->shape();
-  const unsigned first_word = first_word_in(tag);
-  const unsigned end = first_word + word_count_in(tag);
-  if (LOFT_UNLIKELY(end > shape.words || !carries_itself(message, first_word, end, slab))) {
-    report_damaged(message, slab);
-  }
-  unsigned objects = 0;
-  for (unsigned word = first_word; word < end; ++word) {
-    const uint64_t freed = message->words()[word - first_word];
-    if (freed == 0) continue;
-    if (LOFT_UNLIKELY(beyond_last_object(shape, word, freed))) report_damaged(message, slab);
-    const unsigned count = count_bits(freed);
-    slab->put_word(word, freed, count);
-    objects += count;
-  }
-  if (LOFT_UNLIKELY(objects == 0)) report_damaged(message, slab);
-  counters_.classes[slab->size_class].received.add(objects);
-  received.bytes += objects * size_t{shape.size};
-  settle(slab);
-}
-
-// What a record says, as a message of its own: for the heap that has taken the slab over since it
-// was sent.
-Message* message_of(const Record& record, const Slab& slab) {
-  const size_t object = size_t{record.word} * 64 + highest_bit(record.freed);
-  auto* message = reinterpret_cast<Message*>(slab.base + object * slab.shape().size);
-  message->words()[0] = record.freed;
-  message->link.store(end_link(bitmap_tag(record.word, 1)), memory_order_relaxed);
-  return message;
-}
-
-// From the last record to the first: the carrier's own slab is named by the first ones, so that it
-// is not let go, and the carrier with it, before all others have been read.
-void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarder,
-                           Received& received) {
-  if (LOFT_UNLIKELY(count - 1 >= kMaxRecords)) report_lost(message);
-  while (count-- != 0) {
-    const Record record = message->records()[count];
-    const Entry entry = slab_of(record);
-    if (LOFT_UNLIKELY(!entry.is_slab())) report_lost(message);
-    Slab* slab = slab::at(entry);
-    if (LOFT_UNLIKELY(entry.owner() != id_)) {
-      // Only if it or the carrier's slab was another's when the message was written.
-      if (!peek(slab->moved) && !slab::at(pagemap.of(message))->moved) report_lost(message);
-      forwarder.add(entry.owner(), message_of(record, *slab));
-      continue;
-    }
-    const unsigned objects = count_bits(record.freed);
-    slab->put_word(record.word, record.freed, objects);
-    counters_.classes[slab->size_class].received.add(objects);
-    received.bytes += objects * size_t{slab->shape().size};
-    settle(slab);
-  }
-}
-
-bool Heap::drain(size_t budget, size_t record_charge) {
-  Forwarder forwarder(id_);
-  Received received;
-  const auto check = [](const Message* next) {
-    if (LOFT_UNLIKELY(!is_in_a_slab(next))) report_lost(next);
-  };
-  const bool more = inbox_.drain(budget, check, [&](Message* message, Tag tag) -> size_t {
-    const Entry entry = pagemap.of(message);
-    if (LOFT_UNLIKELY(entry.owner() != id_)) {
-      message->link.store(end_link(tag), memory_order_relaxed);
-      forwarder.add(entry.owner(), message);
-      return kGranule;  // forwarding is work too: a drain stays bounded
-    }
-    const size_t bytes_before = received.bytes;
-    size_t least_charge = kLeastCharge;
-    ++received.messages;
-    if (has_records(tag)) {
-      least_charge = most(least_charge, record_count_in(tag) * record_charge);
-      receive_records(message, record_count_in(tag), forwarder, received);
-    } else {
-      receive_bitmap(message, tag, slab::at(entry), received);
-    }
-    return most(received.bytes - bytes_before, least_charge);
-  });
-  if (received.messages != 0) rested_.store(false, memory_order_relaxed);
-  counters_.drains.add(1);
-  counters_.messages_received.add(received.messages);
-  if (LOFT_UNLIKELY(forwarder.messages() != 0)) {
-    counters_.forwards.add(forwarder.messages());
-    counters_.posts.add(forwarder.post());
-  }
-  return more;
-}
-
-void Heap::drain_all() {
-  // The stub may be queued from before, with messages behind it: drained first, it can be queued
-  // anew.
-  drain(kDrainAllBytes);
-  inbox_.complete();
-  drain(kDrainAllBytes);
-}
-
-// As drain_all, in steps. False if somebody waits.
-bool Heap::take_in(const os::Lock* awaited) {
-  constexpr size_t kStep = size_t{1} << 20;
-  for (int round = 0; round < 2; ++round) {
-    while (drain(kStep)) {
-      if (lock_.has_sleepers() || (awaited != nullptr && awaited->has_sleepers())) return false;
-    }
-    inbox_.complete();
-  }
-  return true;
 }
 
 size_t Heap::rest(const os::Lock* awaited, Walk walk) {

@@ -19,7 +19,8 @@ extern LOFT_HIDDEN Atomic<Inbox*> directory[kMaxHeaps];
 // Owner of the slab that a carrier lies in.
 inline HeapId destination(const Message* message) { return pagemap.acquire(message).owner(); }
 
-// Posts a chain to the owner of its first message. One exchange.
+// Posts a chain to the owner of its first message. One exchange. Stops the program where nobody
+// owns that.
 void deliver(Chain chain);
 
 }  // namespace loft

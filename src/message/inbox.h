@@ -38,8 +38,8 @@ class Inbox {
   // Consumer only, under the heap's lock. Calls consume(message, tag), which returns the
   // bytes it took in, for each message whose link is set, until `budget` bytes are reached, and for
   // one at least, so that who repeats it comes to an end. The message may be reused as soon as
-  // consume is called. Links lie in freed memory: check(next) is called before one is followed, and
-  // does not return where no message can be. True if it stopped for the budget.
+  // consume is called. Links lie in freed memory: check(message, next) is called before one is
+  // followed, and does not return where no message can be. True if it stopped for the budget.
   template <class Check, class Consume>
   bool drain(size_t budget, Check&& check, Consume&& consume) {
     size_t taken = 0;
@@ -54,7 +54,7 @@ class Inbox {
         more = true;
         break;
       }
-      if (LOFT_LIKELY(next != &stub_)) check(next);
+      if (LOFT_LIKELY(next != &stub_)) check(message, next);
       __builtin_prefetch(next);
       if (message == &stub_) {
         stub_queued_ = false;

@@ -93,7 +93,7 @@ bool drain(unsigned heap, size_t budget) {
   Forwarder forwarder(kIds[heap]);
   size_t taken = 0;
   const bool more = world().inboxes[heap].drain(
-      budget, [](const Message*) {},
+      budget, [](const Message*, const Message*) {},
       [&](Message* message, Tag tag) -> size_t {
         const unsigned serial = serial_of(message);
         model::plain_read(message->words());
@@ -148,7 +148,7 @@ constexpr uint64_t kPacked[] = {0x8000000000000001, 0, 0, 2, 0, 0, 0, 0, 0, 0x50
 // Takes in what was packed, as Heap does.
 void take_words(size_t budget) {
   world().inboxes[0].drain(
-      budget, [](const Message*) {},
+      budget, [](const Message*, const Message*) {},
       [](Message* message, Tag tag) -> size_t {
         model::plain_read(message->words());
         const unsigned first = first_word_in(tag);

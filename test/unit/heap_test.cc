@@ -594,14 +594,16 @@ TEST_F(HeapDeathTest, DamagedBitmaps) {
                line);
   EXPECT_DEATH((message->link.store(end_link(bitmap_tag(0, 4))), message->words()[1] = 0,
                 message->words()[2] = 0, message->words()[3] = ~uint64_t{0}, receive(message)),
-               "double free of 0x[0-9a-f]+: slab 0x[0-9a-f]+, size class 48 bytes");
+               "double free of 0x[0-9a-f]+, or write after free to the message that brought it, in "
+               "0x[0-9a-f]+: slab 0x[0-9a-f]+, size class 48 bytes");
   receive(message);
   put({objects.begin() + 2, objects.end()});
 }
 
 TEST_F(HeapDeathTest, DamagedRecords) {
   const std::vector<void*> objects = take(class_of(256), 4);
-  const std::string line = "write after free: a message of returned objects leads to 0x";
+  const std::string line =
+      "write after free: damaged message in 0x[0-9a-f]+: slab 0x[0-9a-f]+, size class 256 bytes";
   Message* message = recorded({objects});
   Record& record = message->records()[0];
   EXPECT_DEATH((record.slab = 0, receive(message)), line);
@@ -612,7 +614,8 @@ TEST_F(HeapDeathTest, DamagedRecords) {
   EXPECT_DEATH((record.freed = 0, receive(message)), line);
   EXPECT_DEATH((message->link.store(end_link(records_tag(0))), receive(message)), line);
   EXPECT_DEATH((message->link.store(end_link(records_tag(128))), receive(message)), line);
-  EXPECT_DEATH((record.freed |= uint64_t{1} << 60, receive(message)), "double free of 0x");
+  EXPECT_DEATH((record.freed |= uint64_t{1} << 60, receive(message)),
+               "double free of 0x[0-9a-f]+, or write after free to the message that brought it");
   receive(message);
 }
 
@@ -622,7 +625,7 @@ TEST_F(HeapDeathTest, RecordsOfAnotherHeap) {
   void* theirs = nullptr;
   ASSERT_EQ(other->refill_from_new(class_of(256), &theirs, 1), 1u);
   Message* message = recorded({mine, {theirs}});
-  EXPECT_DEATH(receive(message), "leads to 0x");
+  EXPECT_DEATH(receive(message), "damaged message in 0x");
   receive(recorded({mine}));
   other->put_word(slab_of(theirs), index_of(theirs) / 64, uint64_t{1} << index_of(theirs) % 64);
   registry::park(other);
@@ -636,21 +639,29 @@ TEST_F(HeapDeathTest, LinksThatLeadAstray) {
   alignas(64) uint64_t local[8] = {number(last)};
   EXPECT_DEATH((first->link.store(first->link.load() | number(local)),
                 heap_->inbox().push({first, last}), drain_all()),
-               "leads to 0x");
+               "message of returned objects in 0x[0-9a-f]+ leads to 0x");
   // Where nothing is mapped, in the window and outside; and between two addresses of objects.
   const uintptr_t inside = window.heap.end - kGranule;
   for (const uintptr_t astray : {uintptr_t{0x1000}, inside, number(last) + 8}) {
     EXPECT_DEATH(
         (heap_->inbox().push({first, last}), first->link.store(end_link(0) | astray), drain_all()),
-        "leads to 0x");
+        "message of returned objects in 0x[0-9a-f]+ leads to 0x");
   }
   const span::Range nothing = span::acquire(1, kGranule);
   *static_cast<uint64_t*>(address(nothing.base)) = number(last);
   EXPECT_DEATH((first->link.store(first->link.load() | nothing.base),
                 heap_->inbox().push({first, last}), drain_all()),
-               "leads to 0x");
+               "message of returned objects in 0x[0-9a-f]+ leads to 0x");
   span::release(nothing.base, 1, true);
   put(objects);
+}
+
+TEST_F(HeapDeathTest, AMessageInASlabThatIsGone) {
+  const span::Range nothing = span::acquire(1, kGranule);
+  auto* message = static_cast<Message*>(address(nothing.base));
+  message->link.store(end_link(bitmap_tag(0, 1)));
+  EXPECT_DEATH(deliver({message, message}), "double free of 0x[0-9a-f]+: it had come home");
+  span::release(nothing.base, 1, true);
 }
 
 class RegistryTest : public HeapTest {};

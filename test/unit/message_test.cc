@@ -246,7 +246,7 @@ struct Drained {
 Drained drain(Inbox& inbox, size_t budget = SIZE_MAX) {
   Drained drained{};
   drained.more = inbox.drain(
-      budget, [](const Message*) {},
+      budget, [](const Message*, const Message*) {},
       [&](Message* message, Tag tag) -> size_t {
         drained.numbers.push_back(message->words()[0]);
         EXPECT_EQ(tag, Messages::tag_of(message->words()[0]));
@@ -474,7 +474,7 @@ class RoutingTest : public testing::Test {
     const HeapId self = ids_[place];
     Forwarder forwarder(self);
     inboxes_[place].drain(
-        budget, [](const Message*) {},
+        budget, [](const Message*, const Message*) {},
         [&](Message* message, Tag tag) -> size_t {
           const uint64_t hops = ++message->words()[0];
           EXPECT_LE(hops, kMaxHops);

@@ -1,8 +1,11 @@
-// misuse WHAT: hands the allocator an address that it must not take. The address is printed first;
-// reaching the end, with the allocator still content, prints "survived". A mistake may show only
-// when caches are emptied, so this is done.
+// misuse WHAT [PROCESSORS]: hands the allocator an address that it must not take. The address is
+// printed first; reaching the end, with the allocator still content, prints "survived". A mistake
+// may show only when caches are emptied, so this is done. PROCESSORS, a digit each: where the first
+// thread runs, and those that it starts, the last one for all others.
+#define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -12,6 +15,17 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+static const char* processors = "";
+
+static void run_on_next_processor(void) {
+  if (*processors == 0) return;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(*processors - '0', &one);
+  if (sched_setaffinity(0, sizeof(one), &one) != 0) abort();
+  if (processors[1] != 0) processors++;
+}
 
 static char in_data[4096] __attribute__((aligned(64))) = {1};
 
@@ -89,9 +103,21 @@ static void* free_its_own_twice(void* size) {
   return NULL;
 }
 
+struct work {
+  void* (*run)(void*);
+  void* argument;
+};
+
+static void* on_next_processor(void* work) {
+  const struct work mine = *(struct work*)work;
+  run_on_next_processor();
+  return mine.run(mine.argument);
+}
+
 static void in_thread(void* (*run)(void*), void* argument) {
+  struct work work = {run, argument};
   pthread_t thread;
-  if (pthread_create(&thread, NULL, run, argument) != 0) abort();
+  if (pthread_create(&thread, NULL, on_next_processor, &work) != 0) abort();
   pthread_join(thread, NULL);
 }
 
@@ -102,6 +128,8 @@ static void* free_and_churn(void* object) {
 
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "";
+  if (argc > 2) processors = argv[2];
+  run_on_next_processor();
   char in_stack[256] __attribute__((aligned(64)));
   memset(in_stack, 1, sizeof(in_stack));
   char* small = malloc(64);

@@ -1,0 +1,200 @@
+// What comes home: a heap takes in the messages of its inbox. Each lies in a freed object, and says
+// of which others with it; what a use after free, or a second free, may have made of that is
+// checked before it is believed.
+#include "base/peek.h"
+#include "heap/heap.h"
+#include "message/outbox.h"
+#include "message/pack.h"
+#include "os/fault.h"
+
+namespace loft {
+
+namespace {
+
+// What a message costs a drain's budget at least: many of one small object each are work as well.
+constexpr size_t kLeastCharge = 512;
+
+// Bounds even a full drain: senders that are faster than we are must not hold us for ever.
+constexpr size_t kDrainAllBytes = size_t{1} << 30;
+
+bool is_in_a_slab(const Message* message) {
+  const uint64_t position = pagemap.position(message);
+  return position < pagemap.limit && pagemap.at_position(position).is_slab();
+}
+
+// Where a message lies and, because a damaged link makes a message of anything, which one led to
+// it.
+Text& operator<<(Text& line, const Place& place) {
+  line << static_cast<const void*>(place.message);
+  if (place.before == nullptr) return line;
+  return line << ", behind the one in " << static_cast<const void*>(place.before);
+}
+
+void add_slab(Text& line, const Slab* slab) {
+  line << ": slab " << reinterpret_cast<const void*>(slab->base) << ", size class "
+       << uint64_t{slab->shape().size} << " bytes";
+}
+
+[[noreturn]] void report_damaged(const Place& place) {
+  Text line;
+  line << "write after free: damaged message in " << place;
+  add_slab(line, slab::at(pagemap.of(place.message)));
+  os::fault(line);
+}
+
+[[noreturn]] void report_lost(const Message* message, const Message* next) {
+  os::fault(Text() << "write after free: the message of returned objects in "
+                   << static_cast<const void*>(message) << " leads to "
+                   << static_cast<const void*>(next) << ", which is no object of loft");
+}
+
+// One of the two: which one cannot be told.
+[[noreturn]] void report_returned_twice(const Place& place, const Slab* slab, unsigned word,
+                                        uint64_t twice) {
+  const size_t object = (size_t{word} * 64 + lowest_bit(twice)) * slab->shape().size;
+  Text line;
+  line << "double free of " << reinterpret_cast<const void*>(slab->base + object)
+       << ", or write after free to the message that brought it, in " << place;
+  add_slab(line, slab);
+  os::fault(line);
+}
+
+// The objects of one word that the message has brought.
+void put_received(const Place& place, Slab* slab, unsigned word, uint64_t freed, unsigned count) {
+  const uint64_t twice = slab->bits[word] & freed;
+  if (LOFT_UNLIKELY(twice != 0)) report_returned_twice(place, slab, word, twice);
+  slab->put_word(word, freed, count);
+}
+
+// The entry of the slab that a record names, if there is one and it has the word; otherwise one
+// that is no slab's.
+Entry slab_of(const Record& record) {
+  if (!metadata::contains(record.slab)) return Entry{};
+  const auto* slab = metadata::at_index<Slab>(record.slab);
+  const void* base = reinterpret_cast<const void*>(slab->base);
+  if (!pagemap.contains(base)) return Entry{};
+  const Entry entry = pagemap.of(base);
+  const bool valid = entry.is_slab() && entry.index() == record.slab &&
+                     record.word < slab->shape().words && record.freed != 0 &&
+                     !beyond_last_object(slab->shape(), record.word, record.freed);
+  return valid ? entry : Entry{};
+}
+
+}  // namespace
+
+void Heap::receive_bitmap(Tag tag, Slab* slab, Received& received) {
+  Message* const message = received.place.message;
+  const Geometry& shape = slab->shape();
+  const unsigned first_word = first_word_in(tag);
+  const unsigned end = first_word + word_count_in(tag);
+  if (LOFT_UNLIKELY(end > shape.words || !carries_itself(message, first_word, end, slab))) {
+    report_damaged(received.place);
+  }
+  unsigned objects = 0;
+  for (unsigned word = first_word; word < end; ++word) {
+    const uint64_t freed = message->words()[word - first_word];
+    if (freed == 0) continue;
+    if (LOFT_UNLIKELY(beyond_last_object(shape, word, freed))) report_damaged(received.place);
+    const unsigned count = count_bits(freed);
+    put_received(received.place, slab, word, freed, count);
+    objects += count;
+  }
+  if (LOFT_UNLIKELY(objects == 0)) report_damaged(received.place);
+  counters_.classes[slab->size_class].received.add(objects);
+  received.bytes += objects * size_t{shape.size};
+  settle(slab);
+}
+
+// What a record says, as a message of its own: for the heap that has taken the slab over since it
+// was sent.
+Message* message_of(const Record& record, const Slab& slab) {
+  const size_t object = size_t{record.word} * 64 + highest_bit(record.freed);
+  auto* message = reinterpret_cast<Message*>(slab.base + object * slab.shape().size);
+  message->words()[0] = record.freed;
+  message->link.store(end_link(bitmap_tag(record.word, 1)), memory_order_relaxed);
+  return message;
+}
+
+// From the last record to the first: the carrier's own slab is named by the first ones, so that it
+// is not let go, and the carrier with it, before all others have been read.
+void Heap::receive_records(unsigned count, Forwarder& forwarder, Received& received) {
+  const Place place = received.place;
+  Message* const message = place.message;
+  if (LOFT_UNLIKELY(count - 1 >= kMaxRecords)) report_damaged(place);
+  while (count-- != 0) {
+    const Record record = message->records()[count];
+    const Entry entry = slab_of(record);
+    if (LOFT_UNLIKELY(!entry.is_slab())) report_damaged(place);
+    Slab* slab = slab::at(entry);
+    if (LOFT_UNLIKELY(entry.owner() != id_)) {
+      // Only if it or the carrier's slab was another's when the message was written.
+      if (!peek(slab->moved) && !slab::at(pagemap.of(message))->moved) report_damaged(place);
+      forwarder.add(entry.owner(), message_of(record, *slab));
+      continue;
+    }
+    const unsigned objects = count_bits(record.freed);
+    put_received(place, slab, record.word, record.freed, objects);
+    counters_.classes[slab->size_class].received.add(objects);
+    received.bytes += objects * size_t{slab->shape().size};
+    settle(slab);
+  }
+}
+
+bool Heap::drain(size_t budget, size_t record_charge) {
+  Forwarder forwarder(id_);
+  Received received;
+  received.place.message = last_received_;
+  const auto check = [](const Message* message, const Message* next) {
+    if (LOFT_UNLIKELY(!is_in_a_slab(next))) report_lost(message, next);
+  };
+  const bool more = inbox_.drain(budget, check, [&](Message* message, Tag tag) -> size_t {
+    received.place = {message, received.place.message};
+    const Entry entry = pagemap.of(message);
+    if (LOFT_UNLIKELY(entry.owner() != id_)) {
+      message->link.store(end_link(tag), memory_order_relaxed);
+      forwarder.add(entry.owner(), message);
+      return kGranule;  // forwarding is work too: a drain stays bounded
+    }
+    const size_t bytes_before = received.bytes;
+    size_t least_charge = kLeastCharge;
+    ++received.messages;
+    if (has_records(tag)) {
+      least_charge = most(least_charge, record_count_in(tag) * record_charge);
+      receive_records(record_count_in(tag), forwarder, received);
+    } else {
+      receive_bitmap(tag, slab::at(entry), received);
+    }
+    return most(received.bytes - bytes_before, least_charge);
+  });
+  last_received_ = received.place.message;
+  if (received.messages != 0) rested_.store(false, memory_order_relaxed);
+  counters_.drains.add(1);
+  counters_.messages_received.add(received.messages);
+  if (LOFT_UNLIKELY(forwarder.messages() != 0)) {
+    counters_.forwards.add(forwarder.messages());
+    counters_.posts.add(forwarder.post());
+  }
+  return more;
+}
+
+void Heap::drain_all() {
+  // The stub may be queued from before, with messages behind it: drained first, it can be queued
+  // anew.
+  drain(kDrainAllBytes);
+  inbox_.complete();
+  drain(kDrainAllBytes);
+}
+
+// As drain_all, in steps. False if somebody waits.
+bool Heap::take_in(const os::Lock* awaited) {
+  constexpr size_t kStep = size_t{1} << 20;
+  for (int round = 0; round < 2; ++round) {
+    while (drain(kStep)) {
+      if (lock_.has_sleepers() || (awaited != nullptr && awaited->has_sleepers())) return false;
+    }
+    inbox_.complete();
+  }
+  return true;
+}
+
+}  // namespace loft
