@@ -55,6 +55,7 @@ void* reallocate(void* p, size_t size) {
   Large* object = large::at(entry);
   if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
   if (size > kSmallMax) {
+    attention::raise();  // of what it leaves behind, if it gets shorter
     if (void* resized = large::resize(object, size); resized != nullptr) return resized;
   }
   return reallocate_by_copy(p, object->bytes, size);

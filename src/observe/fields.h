@@ -89,7 +89,7 @@ inline constexpr Field kFields[] = {
                "Spans taken, by slabs and large objects"),
     LOFT_NEXT(spans_released, kEvents, "Spans that came back"),
     LOFT_NEXT(hole_bytes, kEvents, "Bytes given back of partly used slabs"),
-    LOFT_NEXT(tail_bytes, kEvents, "Bytes given back behind the ends of large objects"),
+    LOFT_NEXT(tail_bytes, kEvents, "Bytes behind the ends of large objects that went back"),
     LOFT_NEXT(large_allocations, kEvents, "Large objects handed out so far"),
     LOFT_NEXT(large_cache_hits, kEvents, "Of these, on pages that were resident still"),
     LOFT_NEXT(large_resizes, kEvents, "Large objects resized without a copy"),

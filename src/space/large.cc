@@ -51,22 +51,32 @@ uintptr_t limit_of(const Large& object) { return object.base + (object.granules 
 // longer, or in a span that was, they may be there. Where the limit is hard they must not;
 // otherwise they go in time. (With huge pages the system does as it likes, and the limit holds but
 // for that.)
-void leave_tail(uintptr_t base, size_t bytes) {
+void leave_tail(uintptr_t base, size_t bytes, tails::Since since = tails::now()) {
   const uintptr_t end = base + bytes;
   const size_t tail = round_up(end, kGranule) - end;
   if (tail == 0 || get(options.thp) == kHugePrefer) return;
-  if (LOFT_LIKELY(limits::hard() == limits::kNone)) return tails::note(end);
+  if (LOFT_LIKELY(limits::hard() == limits::kNone)) {
+    tails::note(end, since);
+    // Or there was none then, and who has set one has looked at the tails before this was one.
+    if (LOFT_LIKELY(limits::hard() == limits::kNone)) return;
+    if (tails::forget(end + tail) == tails::kNoTail) return;
+  }
   os::discard(reinterpret_cast<void*>(end), tail);
 }
 
 // Another end within the same granules. A fork in between finds no tail, or a shorter one.
 void move_end(Large* object, size_t bytes) {
+  if (bytes == object->bytes) return;
   const bool shorter = bytes < object->bytes;
-  const bool tail = tails::forget(limit_of(*object));
+  const tails::Since since = tails::forget(limit_of(*object));
   account(object->bytes, bytes);
   object->bytes = bytes;
   compiler_fence();
-  if (shorter || tail) leave_tail(object->base, bytes);
+  if (shorter) {
+    leave_tail(object->base, bytes);
+  } else if (since != tails::kNoTail) {
+    leave_tail(object->base, bytes, since);
+  }
 }
 
 bool resize_in_place(Large* object, size_t bytes) {
@@ -77,11 +87,11 @@ bool resize_in_place(Large* object, size_t bytes) {
     return true;
   }
   const uintptr_t limit = limit_of(*object);
-  const bool tail = tails::forget(limit);
+  const tails::Since since = tails::forget(limit);
   bool zero = true;
   if (granules > object->granules) {
     if (!span::extend(limit, granules - object->granules, zero, bytes - object->bytes)) {
-      if (tail) leave_tail(object->base, object->bytes);
+      if (since != tails::kNoTail) leave_tail(object->base, object->bytes, since);
       return false;
     }
     object->granules = granules;

@@ -22,24 +22,27 @@ static_assert(sizeof(Record) == kTailRecord);
 static_assert(kGranule / 4096 < kClaimed >> kTickBits);
 
 unsigned pages_in_tail(Record record) { return record >> kTickBits; }
-// Of more than 255 ticks it is wrong for a few of them, and found then.
-uint8_t age_of(Record record) { return static_cast<uint8_t>(span::ticks() - record); }
+uint8_t tick_of(Record record) { return static_cast<uint8_t>(record); }
+// Modulo 256: an old one looks young for a few ticks, and is found after these.
+uint8_t age_of(Record record) { return static_cast<uint8_t>(span::ticks() - tick_of(record)); }
 
 size_t granule_of(uintptr_t at) { return (at - window.heap.base) >> kGranuleLog; }
 Atomic<Record>& record_at(size_t granule) {
   return reinterpret_cast<Atomic<Record>*>(window.tails.base)[granule];
 }
 
-// Held while records are claimed.
+// Held while records are claimed. Who forks is let in before the next step.
 constinit os::Lock claiming;
+constinit Atomic<bool> forking{false};  // relaxed: a hint, of which a late one costs a step
 
 // Some record was written since the last look at all of them.
 constinit Atomic<bool> noted{false};
 
 constinit Atomic<size_t> returned{0};  // relaxed: a statistic
 
-// Few: whoever waits for one of them waits for all.
+// Few of both: whoever waits for one of them waits for all, and for the looks at others meanwhile.
 constexpr size_t kAtOnce = 16;
+constexpr size_t kLooksAtOnce = 4096;
 
 struct Look {
   size_t granule;  // the next one
@@ -47,12 +50,14 @@ struct Look {
   bool left;       // something stays noted
 };
 
-// Looks at the granules [look.granule, end), claims up to kAtOnce old tails, and gives them back.
+// Looks at some of the granules [look.granule, end), claims up to kAtOnce old tails, and gives them
+// back.
 Look go_on(Look look, size_t end, uint32_t ticks) {
   os::Range ranges[kAtOnce];
   size_t of[kAtOnce];
   size_t count = 0;
   const os::Guard guard(claiming);
+  end = least(end, look.granule + kLooksAtOnce);
   for (; look.granule < end && count < kAtOnce; ++look.granule) {
     Record record = record_at(look.granule).load(memory_order_relaxed);
     if (record == 0) continue;
@@ -82,44 +87,50 @@ Look go_on(Look look, size_t end, uint32_t ticks) {
 
 }  // namespace
 
-void note(uintptr_t end) {
+Since now() { return static_cast<uint8_t>(span::ticks()); }
+
+void note(uintptr_t end, Since since) {
   const size_t bytes = round_up(end, kGranule) - end;
   const size_t pages = bytes / os::page_size();
   if (pages == 0) return;
   Atomic<Record>& record = record_at(granule_of(end));
-  LOFT_CHECK(record.load(memory_order_relaxed) == 0);
-  const auto tick = static_cast<uint8_t>(span::ticks());
+  LOFT_CHECK(record.load(memory_order_relaxed) == 0 && since < kNoTail);
   // Release pairs with the acquire of who claims it: nobody uses these pages any more.
-  record.store(static_cast<Record>(pages << kTickBits | tick), memory_order_release);
+  record.store(static_cast<Record>(pages << kTickBits | since), memory_order_release);
   // The fence pairs with that in give_back, between its store and its look at the records: it sees
   // this one, or `noted` is false here, and set again.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!noted.load(memory_order_relaxed)) noted.store(true, memory_order_relaxed);
 }
 
-bool forget(uintptr_t limit) {
+Since forget(uintptr_t limit) {
   Atomic<Record>& record = record_at(granule_of(limit) - 1);
   // Acquire pairs with the release in go_on.
-  Record now = record.load(memory_order_acquire);
-  while (now != 0) {
-    if (now == kClaimed) {
-      const os::Guard wait(claiming);
-      now = record.load(memory_order_acquire);
-      LOFT_CHECK(now == 0);
-    } else if (record.compare_exchange_weak(now, 0, memory_order_acquire, memory_order_acquire)) {
-      return true;
+  Record before = record.load(memory_order_acquire);
+  while (before != 0) {
+    if (before == kClaimed) {
+      // Who has claimed it needs nothing of anybody for its step.
+      os::yield();
+      before = record.load(memory_order_acquire);
+    } else if (record.compare_exchange_weak(before, 0, memory_order_acquire,
+                                            memory_order_acquire)) {
+      return tick_of(before);
     }
   }
-  return false;
+  return kNoTail;
 }
 
 size_t give_back(uint32_t ticks) {
-  if (none()) return 0;
+  // Somebody may be looking at this moment, for older ones: who wants all looks for himself.
+  if (ticks != 0 && none()) return 0;
   noted.store(false, memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // note says why
   const size_t end = span::used_bytes() >> kGranuleLog;
   Look look = {};
-  while (look.granule < end) look = go_on(look, end, ticks);
+  while (look.granule < end) {
+    while (forking.load(memory_order_relaxed)) os::yield();
+    look = go_on(look, end, ticks);
+  }
   if (look.left) noted.store(true, memory_order_relaxed);
   returned.fetch_add(look.bytes, memory_order_relaxed);
   return look.bytes;
@@ -128,13 +139,19 @@ size_t give_back(uint32_t ticks) {
 bool none() { return !noted.load(memory_order_relaxed); }
 size_t given_back_bytes() { return returned.load(memory_order_relaxed); }
 
-void prepare_fork() { claiming.lock(); }
+void prepare_fork() {
+  forking.store(true, memory_order_relaxed);
+  claiming.lock();
+}
+
 void finish_fork(bool child) {
   if (child) {
     claiming.reset();
+    noted.store(true, memory_order_relaxed);  // whoever had cleared it is not here to go on
   } else {
     claiming.unlock();
   }
+  forking.store(false, memory_order_relaxed);
 }
 
 }  // namespace loft::tails

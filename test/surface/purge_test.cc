@@ -176,6 +176,7 @@ class Tails : public testing::Test {
  protected:
   void SetUp() override {
     if (sysconf(_SC_PAGESIZE) != 4096) GTEST_SKIP() << "of pages of 4 KiB";
+    if (!surface::threads_own()) GTEST_SKIP() << "takes what a thread has kept";
   }
 };
 
