@@ -55,7 +55,7 @@ void move(HeapCounters::Adopted& from, HeapCounters::Adopted& to, const Slab& sl
 // threads share its lines for as long.
 bool Heap::has_surplus(SizeClass size_class) const {
   constexpr unsigned kFewObjects = 64;
-  constexpr uint32_t kEnough = 3;
+  constexpr uint32_t kEnough = 4;
   return geometry(size_class).objects <= kFewObjects &&
          peek(available_[size_class].sparse) >= kEnough;
 }

@@ -894,9 +894,9 @@ TEST_F(TakeOverTest, FromAHeapAtWorkThatHasTooMany) {
     mine_->check();
     heap_->check();
   };
-  // What the sparse slab has free is taken first; then three slabs of which a quarter is in use.
+  // What the sparse slab has free is taken first; then four slabs of which a quarter is in use.
   const std::vector<void*> rest = take(kClass, kObjects - kObjects / 4);
-  std::vector<void*> more = take(kClass, 2 * kObjects);
+  std::vector<void*> more = take(kClass, 3 * kObjects);
   std::vector<void*> left = {sparse_[0]};
   put(rest);
   const auto thin_out = [&](size_t slab) {
@@ -905,16 +905,17 @@ TEST_F(TakeOverTest, FromAHeapAtWorkThatHasTooMany) {
     left.push_back(*begin);
   };
   thin_out(0);
-  EXPECT_FALSE(heap_->has_surplus(kClass)) << "two are none too many";
-  look_at_all();
-  EXPECT_EQ(owned(left, heap_), 2u);
   thin_out(1);
+  EXPECT_FALSE(heap_->has_surplus(kClass)) << "three are none too many";
+  look_at_all();
+  EXPECT_EQ(owned(left, heap_), 3u);
+  thin_out(2);
   EXPECT_TRUE(heap_->has_surplus(kClass));
   look_at_all();
-  EXPECT_EQ(owned(left, heap_), 2u) << "one went, and two are none too many again";
+  EXPECT_EQ(owned(left, heap_), 3u) << "one went, and three are none too many again";
   EXPECT_EQ(owned(left, mine_), 1u);
   std::vector<void*> all = sparse_;
-  for (size_t slab = 0; slab < 2; ++slab) {
+  for (size_t slab = 0; slab < 3; ++slab) {
     const auto begin = more.begin() + static_cast<long>(slab * kObjects);
     all.insert(all.end(), begin, begin + kObjects / 4);
   }
