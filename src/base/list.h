@@ -2,6 +2,8 @@
 // is in at most one list; the caller holds the lock that guards the list.
 #pragma once
 
+#include "base/peek.h"
+
 namespace loft {
 
 template <class T>
@@ -9,6 +11,8 @@ class List {
  public:
   bool empty() const { return head_ == nullptr; }
   T* front() const { return head_; }
+  // Without the lock: a hint.
+  bool seems_empty() const { return peek(head_) == nullptr; }
 
   void push_front(T* node) {
     node->prev = nullptr;

@@ -38,8 +38,7 @@ constexpr unsigned kStreak = 2;         // refills in a row that make a stream
 constexpr uint8_t kWatchedPushes = 32;  // a bin's first pushes are checked one by one
 constexpr uint8_t kReviewEvery = 64;  // refills; a round of all bins takes kSizeClasses times that
 constexpr uint8_t kTightReviewEvery = 8;  // where memory is tight (space/limits.h)
-constexpr size_t kTightShare =
-    16;  // where memory is tight, this part of the budget is all there is
+constexpr size_t kTightShare = 16;        // where it is, this part of the budget is all there is
 
 // 2^k - 1 for some k: with the null slot, the array fills whole cache lines.
 constexpr unsigned capacity_below(size_t objects) {
@@ -226,7 +225,7 @@ bool make_room(Thread* thread, SizeClass size_class) {
   if (state.capacity == 0) return false;
   if (state.capacity == kMaxCapacity && stash(thread, size_class, alternating)) return true;
   const unsigned older = (state.capacity + 1u) / 2;
-  if (magazines::may_serve(thread, size_class, &Trials::flushes) &&
+  if (magazines::in_use() && magazines::may_serve(thread, size_class, &Trials::flushes) &&
       magazines::decide(thread, size_class, &Trials::flushes, older) &&
       magazines::hand_over(thread, size_class, older)) {
     return true;
@@ -361,8 +360,10 @@ void* refill(Thread* thread, Request request) {
                      ? 0
                      : static_cast<uint8_t>(state.streak + (state.streak < 255));
   const size_t most_wanted = most(kStreamSlots, kStreamBytes / class_size(size_class));
+  const bool room_may = magazines::in_use() && state.depot == nullptr &&
+                        magazines::may_serve(thread, size_class, &Trials::refills);
   // Also a stream that is faster than the room, which needs longer ones to keep ahead of it.
-  const bool late = magazines::late(thread, size_class);
+  const bool late = room_may && magazines::late(thread, size_class);
   const bool stream = state.streak >= kStreak && (late || state.capacity + 1u < most_wanted);
   if (state.capacity == 0 || state.last == SlowEvent::kFlush || stream) grow(thread, size_class);
   state.last = SlowEvent::kRefill;
@@ -378,7 +379,6 @@ void* refill(Thread* thread, Request request) {
   const unsigned wanted =
       stream ? state.capacity
              : static_cast<unsigned>(least<size_t>((state.capacity + 1u) / 2, most_wanted));
-  const bool room_may = magazines::may_serve(thread, size_class, &Trials::refills);
   if (room_may && magazines::decide(thread, size_class, &Trials::refills, 0) &&
       magazines::take(thread, request, wanted)) {
     return *bin.top--;

@@ -260,7 +260,8 @@ void* take_zero(Thread* thread, Request request) {
   return object;
 }
 
-bool is_to_keep_ahead(const Thread* thread, SizeClass size_class) {
+bool late(const Thread* thread, SizeClass size_class) {
+  if (thread->magazines == nullptr || !thread->magazines->classes[size_class].late) return false;
   const Trials* const trials = trials_of(thread);
   return always() || (trials != nullptr && trials->refills[size_class].rests_at(Trial::kRoom));
 }

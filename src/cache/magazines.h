@@ -83,8 +83,9 @@ inline bool always() {
   return get(options.keeper_serves) == kServesAlways || get(options.keeper_prepare) != kPrepareOff;
 }
 
-// For a refill or a flush that is about to begin: false where the thread serves itself, and nothing
-// below is to be asked. All that a room costs a thread for which it does not pay.
+// Where there is a room, for a refill or a flush that is about to begin: false where the thread
+// serves itself, and nothing below is to be asked. All that a room costs a thread for which it does
+// not pay.
 inline bool may_serve(Thread* thread, SizeClass size_class, KindOfTrial kind);
 
 // Where it may: decides whether the room is to serve it. So many objects will be flushed; of a
@@ -110,8 +111,7 @@ bool hand_over(Thread* thread, SizeClass size_class, unsigned objects);
 void* take_zero(Thread* thread, Request request);
 
 // The last refill of the class found nothing ready, and it is for the room to keep ahead.
-inline bool late(const Thread* thread, SizeClass size_class);
-bool is_to_keep_ahead(const Thread* thread, SizeClass size_class);
+bool late(const Thread* thread, SizeClass size_class);
 
 // Now and then, by the thread: what nobody has asked for since the last time goes back.
 void review(Thread* thread, SizeClass size_class);
@@ -183,13 +183,7 @@ inline bool magazines::in_use() {
   return LOFT_UNLIKELY(room::state.load(memory_order_relaxed) >= room::kAwake);
 }
 
-inline bool magazines::late(const Thread* thread, SizeClass size_class) {
-  return in_use() && thread->magazines != nullptr && thread->magazines->classes[size_class].late &&
-         is_to_keep_ahead(thread, size_class);
-}
-
 inline bool magazines::may_serve(Thread* thread, SizeClass size_class, KindOfTrial kind) {
-  if (!in_use()) return false;
   Trials* const trials = thread->magazines == nullptr ? nullptr : thread->magazines->trials;
   return trials == nullptr || always() || !(trials->*kind)[size_class].passes(Trial::kOwn);
 }

@@ -109,7 +109,6 @@ void Heap::list(Slab* slab, Fullness fullness) {
   Available& available = available_[slab->size_class];
   available.lists[static_cast<unsigned>(fullness)].push_front(slab);
   ++available.slabs;
-  available.sparse += is_sparse(fullness) ? 1u : 0u;
   slab->set_list(fullness);
 }
 
@@ -117,7 +116,6 @@ void Heap::unlist(Slab* slab) {
   Available& available = available_[slab->size_class];
   available.lists[static_cast<unsigned>(slab->list)].remove(slab);
   --available.slabs;
-  available.sparse -= is_sparse(slab->list) ? 1u : 0u;
   slab->set_list(Fullness::kFull);
 }
 

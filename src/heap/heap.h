@@ -85,6 +85,7 @@ class alignas(64) Heap {
   // Whether the heap, whose thread is at work, has a slab of a class to spare. Read without the
   // lock: a hint, and take_over finds out.
   bool has_surplus(SizeClass size_class) const;
+  static constexpr unsigned kKept = 3;  // slabs that it keeps for its next refills
 
   // --- All below: under the lock. ---
 
@@ -202,7 +203,6 @@ class alignas(64) Heap {
   struct Available {
     List<Slab> lists[kFullnessLists];
     uint32_t slabs;
-    uint32_t sparse;  // of these, more than half free
   };
   Available available_[kSizeClasses] = {};
   HeapCounters counters_;

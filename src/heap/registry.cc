@@ -15,7 +15,6 @@ constexpr size_t kOthersBytes = 16 * kGranule;  // and bytes it takes in for eac
 // What somebody does not use for so long others may have. Less, and threads that run take each
 // other's slabs; more, and those that wait for their turn keep theirs.
 constexpr uint64_t kIdleNs = 1'000'000;
-constexpr unsigned kKept = 1;  // sparse slabs that a heap at work keeps, for its next refill
 
 constinit os::Lock lock;
 constinit Atomic<Heap*> heaps[kMaxHeaps];
@@ -85,7 +84,7 @@ Help help(Heap& heap, SizeClass size_class) {
     if (sleeps || other->parked()) {
       got.slab = heap.take_over(*other, size_class);
     } else if (surplus) {
-      got.slab = heap.take_over(*other, size_class, kKept);
+      got.slab = heap.take_over(*other, size_class, Heap::kKept);
     }
     other->lock().unlock();
   }

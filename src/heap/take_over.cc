@@ -55,9 +55,12 @@ void move(HeapCounters::Adopted& from, HeapCounters::Adopted& to, const Slab& sl
 // threads share its lines for as long.
 bool Heap::has_surplus(SizeClass size_class) const {
   constexpr unsigned kFewObjects = 64;
-  constexpr uint32_t kEnough = 4;
-  return geometry(size_class).objects <= kFewObjects &&
-         peek(available_[size_class].sparse) >= kEnough;
+  const Available& available = available_[size_class];
+  if (geometry(size_class).objects > kFewObjects || peek(available.slabs) <= kKept) return false;
+  const auto some = [&](Fullness fullness) {
+    return !available.lists[static_cast<unsigned>(fullness)].seems_empty();
+  };
+  return some(Fullness::kSparser) || some(Fullness::kSparse);
 }
 
 bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept) {

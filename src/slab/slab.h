@@ -58,11 +58,6 @@ constexpr Fullness fullness_of(uint32_t free, uint32_t objects) {
   return free != 0 ? Fullness::kNearlyFull : Fullness::kFull;
 }
 
-// More than half is free.
-constexpr bool is_sparse(Fullness fullness) {
-  return fullness == Fullness::kSparse || fullness == Fullness::kSparser;
-}
-
 // How many free objects a slab has that stays in its list when some come back. A wholly free one is
 // to be looked at in any list.
 struct FreeRange {
