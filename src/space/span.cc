@@ -58,10 +58,7 @@ bool advance_frontier(size_t bytes) {
     return false;
   }
   const size_t entries = (window.heap.committed - window.heap.base) >> kGranuleLog;
-  if (!window.pagemap.grow(window.pagemap.base + entries * sizeof(Entry)) ||
-      !window.tails.grow(window.tails.base + entries * kTailRecord)) {
-    return false;
-  }
+  if (!window.pagemap.grow(window.pagemap.base + entries * sizeof(Entry))) return false;
   __atomic_store_n(&frontier, target, __ATOMIC_RELAXED);  // used_bytes
   return true;
 }

@@ -31,7 +31,8 @@ Atomic<Record>& record_at(size_t granule) {
   return reinterpret_cast<Atomic<Record>*>(window.tails.base)[granule];
 }
 
-// Held while records are claimed. Who forks is let in before the next step.
+// Held while records are claimed, and while the table grows. Who forks is let in before the next
+// step.
 constinit os::Lock claiming;
 constinit Atomic<bool> forking{false};  // relaxed: a hint, of which a late one costs a step
 
@@ -85,6 +86,16 @@ Look go_on(Look look, size_t end, uint32_t ticks) {
   return look;
 }
 
+// The table can be read everywhere, and be written where somebody has noted something so far: most
+// processes never do. False without memory.
+bool make_writable(size_t granule) {
+  const uintptr_t end = window.tails.base + (granule + 1) * kTailRecord;
+  // Relaxed: the system had made it writable before it was said to be.
+  if (LOFT_LIKELY(end <= __atomic_load_n(&window.tails.committed, __ATOMIC_RELAXED))) return true;
+  const os::Guard guard(claiming);
+  return window.tails.grow(end);
+}
+
 }  // namespace
 
 Since now() { return static_cast<uint8_t>(span::ticks()); }
@@ -93,6 +104,8 @@ void note(uintptr_t end, Since since) {
   const size_t bytes = round_up(end, kGranule) - end;
   const size_t pages = bytes / os::page_size();
   if (pages == 0) return;
+  // Without it, the pages stay as long as the object.
+  if (LOFT_UNLIKELY(!make_writable(granule_of(end)))) return;
   Atomic<Record>& record = record_at(granule_of(end));
   LOFT_CHECK(record.load(memory_order_relaxed) == 0 && since < kNoTail);
   // Release pairs with the acquire of who claims it: nobody uses these pages any more.

@@ -48,7 +48,7 @@ bool map_granule_tables() {
 }
 
 bool commit_first_steps() {
-  return window.pagemap.grow(window.pagemap.base + 1) && window.tails.grow(window.tails.base + 1) &&
+  return window.pagemap.grow(window.pagemap.base + 1) &&
          window.metadata.grow(window.metadata.base + 1) && window.heap.grow(window.heap.base + 1);
 }
 

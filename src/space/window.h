@@ -55,7 +55,8 @@ struct Window {
 };
 
 // Zero-initialised until the first allocation. Guarded by the lock in space/span.cc, but for
-// `metadata` after start (lock in space/metadata.cc) and what pagemap.h publishes.
+// `metadata` and `tails` after start (locks in space/metadata.cc and space/tails.cc) and what
+// pagemap.h publishes.
 extern LOFT_HIDDEN Window window;
 
 // Lays out the window and commits the first step of each region. False without memory; may be

@@ -7,17 +7,21 @@
 #include <algorithm>
 #include <iterator>
 #include <new>
+#include <string>
 
 #include "engine.h"
 #include "message/directory.h"
 #include "message/inbox.h"
 #include "message/outbox.h"
 #include "message/pack.h"
+#include "os/fault.h"
 #include "os/lock.h"
 
 namespace loft {
 
 constinit Pagemap pagemap;
+
+void os::fault(const Text& what) { model::fail(std::string(what.data(), what.size())); }
 
 }  // namespace loft
 
