@@ -22,24 +22,9 @@ bool is_in_a_slab(const Message* message) {
   return position < pagemap.limit && pagemap.at_position(position).is_slab();
 }
 
-// Where a message lies and, because a damaged link makes a message of anything, which one led to
-// it.
-Text& operator<<(Text& line, const Place& place) {
-  line << static_cast<const void*>(place.message);
-  if (place.before == nullptr) return line;
-  return line << ", behind the one in " << static_cast<const void*>(place.before);
-}
-
-void add_slab(Text& line, const Slab* slab) {
-  line << ": slab " << reinterpret_cast<const void*>(slab->base) << ", size class "
-       << uint64_t{slab->shape().size} << " bytes";
-}
-
-[[noreturn]] void report_damaged(const Place& place) {
-  Text line;
-  line << "write after free: damaged message in " << place;
-  add_slab(line, slab::at(pagemap.of(place.message)));
-  os::fault(line);
+[[noreturn]] void report_damaged(const Message* message) {
+  slab::report_misuse("write after free: damaged message in", message,
+                      slab::at(pagemap.of(message)));
 }
 
 [[noreturn]] void report_lost(const Message* message, const Message* next) {
@@ -49,20 +34,20 @@ void add_slab(Text& line, const Slab* slab) {
 }
 
 // One of the two: which one cannot be told.
-[[noreturn]] void report_returned_twice(const Place& place, const Slab* slab, unsigned word,
+[[noreturn]] void report_returned_twice(const Message* message, const Slab* slab, unsigned word,
                                         uint64_t twice) {
   const size_t object = (size_t{word} * 64 + lowest_bit(twice)) * slab->shape().size;
-  Text line;
-  line << "double free of " << reinterpret_cast<const void*>(slab->base + object)
-       << ", or write after free to the message that brought it, in " << place;
-  add_slab(line, slab);
-  os::fault(line);
+  Text what;
+  what << "double free of " << reinterpret_cast<const void*>(slab->base + object)
+       << ", or write after free to the message that brought it, in";
+  slab::report_misuse(what.data(), message, slab);
 }
 
 // The objects of one word that the message has brought.
-void put_received(const Place& place, Slab* slab, unsigned word, uint64_t freed, unsigned count) {
+void put_received(const Message* message, Slab* slab, unsigned word, uint64_t freed,
+                  unsigned count) {
   const uint64_t twice = slab->bits[word] & freed;
-  if (LOFT_UNLIKELY(twice != 0)) report_returned_twice(place, slab, word, twice);
+  if (LOFT_UNLIKELY(twice != 0)) report_returned_twice(message, slab, word, twice);
   slab->put_word(word, freed, count);
 }
 
@@ -82,24 +67,23 @@ Entry slab_of(const Record& record) {
 
 }  // namespace
 
-void Heap::receive_bitmap(Tag tag, Slab* slab, Received& received) {
-  Message* const message = received.place.message;
+void Heap::receive_bitmap(Message* message, Tag tag, Slab* slab, Received& received) {
   const Geometry& shape = slab->shape();
   const unsigned first_word = first_word_in(tag);
   const unsigned end = first_word + word_count_in(tag);
   if (LOFT_UNLIKELY(end > shape.words || !carries_itself(message, first_word, end, slab))) {
-    report_damaged(received.place);
+    report_damaged(message);
   }
   unsigned objects = 0;
   for (unsigned word = first_word; word < end; ++word) {
     const uint64_t freed = message->words()[word - first_word];
     if (freed == 0) continue;
-    if (LOFT_UNLIKELY(beyond_last_object(shape, word, freed))) report_damaged(received.place);
+    if (LOFT_UNLIKELY(beyond_last_object(shape, word, freed))) report_damaged(message);
     const unsigned count = count_bits(freed);
-    put_received(received.place, slab, word, freed, count);
+    put_received(message, slab, word, freed, count);
     objects += count;
   }
-  if (LOFT_UNLIKELY(objects == 0)) report_damaged(received.place);
+  if (LOFT_UNLIKELY(objects == 0)) report_damaged(message);
   counters_.classes[slab->size_class].received.add(objects);
   received.bytes += objects * size_t{shape.size};
   settle(slab);
@@ -117,23 +101,22 @@ Message* message_of(const Record& record, const Slab& slab) {
 
 // From the last record to the first: the carrier's own slab is named by the first ones, so that it
 // is not let go, and the carrier with it, before all others have been read.
-void Heap::receive_records(unsigned count, Forwarder& forwarder, Received& received) {
-  const Place place = received.place;
-  Message* const message = place.message;
-  if (LOFT_UNLIKELY(count - 1 >= kMaxRecords)) report_damaged(place);
+void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarder,
+                           Received& received) {
+  if (LOFT_UNLIKELY(count - 1 >= kMaxRecords)) report_damaged(message);
   while (count-- != 0) {
     const Record record = message->records()[count];
     const Entry entry = slab_of(record);
-    if (LOFT_UNLIKELY(!entry.is_slab())) report_damaged(place);
+    if (LOFT_UNLIKELY(!entry.is_slab())) report_damaged(message);
     Slab* slab = slab::at(entry);
     if (LOFT_UNLIKELY(entry.owner() != id_)) {
       // Only if it or the carrier's slab was another's when the message was written.
-      if (!peek(slab->moved) && !slab::at(pagemap.of(message))->moved) report_damaged(place);
+      if (!peek(slab->moved) && !slab::at(pagemap.of(message))->moved) report_damaged(message);
       forwarder.add(entry.owner(), message_of(record, *slab));
       continue;
     }
     const unsigned objects = count_bits(record.freed);
-    put_received(place, slab, record.word, record.freed, objects);
+    put_received(message, slab, record.word, record.freed, objects);
     counters_.classes[slab->size_class].received.add(objects);
     received.bytes += objects * size_t{slab->shape().size};
     settle(slab);
@@ -143,12 +126,10 @@ void Heap::receive_records(unsigned count, Forwarder& forwarder, Received& recei
 bool Heap::drain(size_t budget, size_t record_charge) {
   Forwarder forwarder(id_);
   Received received;
-  received.place.message = last_received_;
   const auto check = [](const Message* message, const Message* next) {
     if (LOFT_UNLIKELY(!is_in_a_slab(next))) report_lost(message, next);
   };
   const bool more = inbox_.drain(budget, check, [&](Message* message, Tag tag) -> size_t {
-    received.place = {message, received.place.message};
     const Entry entry = pagemap.of(message);
     if (LOFT_UNLIKELY(entry.owner() != id_)) {
       message->link.store(end_link(tag), memory_order_relaxed);
@@ -160,13 +141,12 @@ bool Heap::drain(size_t budget, size_t record_charge) {
     ++received.messages;
     if (has_records(tag)) {
       least_charge = most(least_charge, record_count_in(tag) * record_charge);
-      receive_records(record_count_in(tag), forwarder, received);
+      receive_records(message, record_count_in(tag), forwarder, received);
     } else {
-      receive_bitmap(tag, slab::at(entry), received);
+      receive_bitmap(message, tag, slab::at(entry), received);
     }
     return most(received.bytes - bytes_before, least_charge);
   });
-  last_received_ = received.place.message;
   if (received.messages != 0) rested_.store(false, memory_order_relaxed);
   counters_.drains.add(1);
   counters_.messages_received.add(received.messages);

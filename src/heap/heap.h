@@ -49,12 +49,6 @@ struct HeapCounters {
   unsigned long objects_received() const;
 };
 
-// Where the message lies that is being taken in, and where the one before it lay.
-struct Place {
-  Message* message = nullptr;
-  const Message* before = nullptr;
-};
-
 class alignas(64) Heap {
  public:
   explicit Heap(HeapId id) : id_(id) {}
@@ -146,13 +140,12 @@ class alignas(64) Heap {
 
  private:
   struct Received {
-    Place place;
     unsigned long messages = 0;
     size_t bytes = 0;
   };
   bool drain(size_t budget, size_t record_charge);  // what each record costs at least
-  void receive_bitmap(Tag tag, Slab* slab, Received& received);
-  void receive_records(unsigned count, Forwarder& forwarder, Received& received);
+  void receive_bitmap(Message* message, Tag tag, Slab* slab, Received& received);
+  void receive_records(Message* message, unsigned count, Forwarder& forwarder, Received& received);
   // After objects came back to `slab`.
   LOFT_ALWAYS_INLINE void settle(Slab* slab) {
     if (LOFT_UNLIKELY(!slab->stays.has(slab->free))) return relist(slab);
@@ -206,7 +199,6 @@ class alignas(64) Heap {
   };
   Available available_[kSizeClasses] = {};
   HeapCounters counters_;
-  Message* last_received_ = nullptr;  // to be named, and not to be read
   Inbox inbox_;
 };
 

@@ -66,7 +66,7 @@ bool look_around(bool at_threads) {
   const bool cores_rest = core::look();
   const bool parked_rest = registry::rest_parked();
   const bool users_rest = UserHeap::rest_all();
-  tails::give_back(limits::hard() == limits::kNone ? span::kDecayTicks : 0);
+  tails::give_back(limits::hard() == limits::kNone ? span::kDecayTicks : 1);
   const size_t dirty = span::totals().dirty;
   // What quiet threads and heaps let go of has waited long enough.
   const size_t let_go = dirty > dirty_before ? dirty - dirty_before : 0;

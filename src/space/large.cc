@@ -64,26 +64,11 @@ void leave_tail(uintptr_t base, size_t bytes, tails::Since since = tails::now())
   os::discard(reinterpret_cast<void*>(end), tail);
 }
 
-// Another end within the same granules. A fork in between finds no tail, or a shorter one.
-void move_end(Large* object, size_t bytes) {
-  if (bytes == object->bytes) return;
-  const bool shorter = bytes < object->bytes;
-  const tails::Since since = tails::forget(limit_of(*object));
-  account(object->bytes, bytes);
-  object->bytes = bytes;
-  compiler_fence();
-  if (shorter) {
-    leave_tail(object->base, bytes);
-  } else if (since != tails::kNoTail) {
-    leave_tail(object->base, bytes, since);
-  }
-}
-
 bool resize_in_place(Large* object, size_t bytes) {
   const size_t granules = granules_for(bytes);
   if (granules == object->granules) {
     if (!span::recount(object->bytes, bytes)) return false;
-    move_end(object, bytes);
+    set_length(object, bytes);
     return true;
   }
   const uintptr_t limit = limit_of(*object);
@@ -196,7 +181,20 @@ void release(Large* object) {
   }
 }
 
-void set_length(Large* object, size_t bytes) { move_end(object, bytes); }
+// A fork in between finds no tail, or a shorter one.
+void set_length(Large* object, size_t bytes) {
+  if (bytes == object->bytes) return;
+  const bool shorter = bytes < object->bytes;
+  const tails::Since since = tails::forget(limit_of(*object));
+  account(object->bytes, bytes);
+  object->bytes = bytes;
+  compiler_fence();
+  if (shorter) {
+    leave_tail(object->base, bytes);
+  } else if (since != tails::kNoTail) {
+    leave_tail(object->base, bytes, since);
+  }
+}
 
 void* resize(Large* object, size_t asked) {
   const size_t bytes = round_up(asked, os::page_size());
