@@ -22,8 +22,9 @@ bool is_in_a_slab(const Message* message) {
   return position < pagemap.limit && pagemap.at_position(position).is_slab();
 }
 
+// A double free as well: it lets a slab go too early, and messages then tell of what is not there.
 [[noreturn]] void report_damaged(const Message* message) {
-  slab::report_misuse("write after free: damaged message in", message,
+  slab::report_misuse("double free or write after free: damaged message in", message,
                       slab::at(pagemap.of(message)));
 }
 
