@@ -189,6 +189,19 @@ void free_large(Thread* thread, Large* object) {
   if (thread == nullptr || !large_cache::keep(thread, object)) large::release(object);
 }
 
+// What cannot come home at the moment (heap/stall.h) is as good as the thread's own, where no two
+// threads can come to write one line by it.
+bool keep_meanwhile(Thread* thread, void* p, Entry entry) {
+  if (LOFT_UNLIKELY(thread->heap == nullptr)) return false;
+  if (LOFT_LIKELY(!thread->heap->stall().at(entry.owner()))) return false;
+  const SizeClass size_class = class_of_bin(entry.bin());
+  if (!fills_cache_lines(size_class)) return false;
+  check_start("free", p, entry);
+  if (!bins::push_slow(thread, size_class, p)) return false;
+  thread->counters.turnarounds.add(1);
+  return true;
+}
+
 }  // namespace
 
 LOFT_COLD void make_way() {
@@ -249,6 +262,7 @@ void deallocate_unbatched(void* p) {
     Thread* thread = slow.thread();
     // It may be its own: a hidden thread has taken its block back just now.
     if (LOFT_LIKELY(thread != nullptr && entry.owner() != thread->owner)) {
+      if (LOFT_UNLIKELY(keep_meanwhile(thread, p, entry))) return;
       return batch_cache::add(thread, p, entry);
     }
   } else if (entry.bin() == kLarge) {

@@ -11,6 +11,7 @@
 #include "base/atomic.h"
 #include "base/list.h"
 #include "base/size_class.h"
+#include "heap/stall.h"
 #include "message/directory.h"
 #include "message/inbox.h"
 #include "message/outbox.h"
@@ -76,10 +77,14 @@ class alignas(64) Heap {
     return 0;
   }
 
-  // Whether the heap, whose thread is at work, has a slab of a class to spare. Read without the
-  // lock: a hint, and take_over finds out.
-  bool has_surplus(SizeClass size_class) const;
+  // What the heap, whose thread is at work, has of a class to spare: slabs of which half is free,
+  // or, where others free much of what is in them, also such of which an eighth is. Read without
+  // the lock: a hint, and take_over finds out.
+  enum class Surplus : uint8_t { kNone, kHalfFree, kEighthFree };
+  Surplus surplus(SizeClass size_class) const;
   static constexpr unsigned kKept = 3;  // slabs that it keeps for its next refills
+
+  Stall& stall() { return stall_; }
 
   // --- All below: under the lock. ---
 
@@ -124,9 +129,10 @@ class alignas(64) Heap {
   enum class Walk : uint8_t { kNow, kNowAndThen };
   size_t rest(const os::Lock* awaited, Walk walk);
 
-  // Makes one of `other`'s slabs of a class its own, of which half is free and resident, but for
-  // the first `kept` of these. False if it has no more. Under the locks of both. heap/take_over.cc
-  bool take_over(Heap& other, SizeClass size_class, unsigned kept = 0);
+  // Makes one of `other`'s slabs of a class its own, of which half is free and resident, or an
+  // eighth if `eighths`, but for the first `kept` of these. False if it has no more. Under the
+  // locks of both. heap/take_over.cc
+  bool take_over(Heap& other, SizeClass size_class, unsigned kept, bool eighths);
 
   // Gives spare slabs back, but for `keep` of them.
   void trim_spares(unsigned keep);
@@ -199,6 +205,7 @@ class alignas(64) Heap {
   };
   Available available_[kSizeClasses] = {};
   HeapCounters counters_;
+  Stall stall_;  // of another heap; not beside the lock, for which others wait
   Inbox inbox_;
 };
 

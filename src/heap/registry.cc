@@ -66,13 +66,16 @@ Help help(Heap& heap, SizeClass size_class) {
     Heap* other = at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
     const uint64_t idle = other->idle_ns(now);
     if (other == &heap) continue;
-    // A thread that sleeps, or works, has objects there that it writes to: not into lines that
-    // others write, too.
+    // A thread that sleeps has objects there that it will write to: not into lines that others
+    // write, too.
     const bool sleeps = idle >= kIdleNs && fills_cache_lines(size_class);
-    const bool surplus = other->has_surplus(size_class);
+    const Heap::Surplus surplus = other->surplus(size_class);
     const bool pending = idle != 0 && other->inbox().maybe_pending();
-    if (!sleeps && !surplus && !pending && !other->parked()) continue;
-    if (!other->lock().try_lock()) continue;
+    if (!sleeps && surplus == Heap::Surplus::kNone && !pending && !other->parked()) continue;
+    if (!other->lock().try_lock()) {
+      if (pending) heap.stall().note(other->id(), other->lock(), now);
+      continue;
+    }
     if (pending) {
       other->drain(kOthersBytes);
       other->inbox().complete();
@@ -82,9 +85,10 @@ Help help(Heap& heap, SizeClass size_class) {
     }
     // Under the lock: a thread that has adopted the heap, and got objects there, is seen.
     if (sleeps || other->parked()) {
-      got.slab = heap.take_over(*other, size_class);
-    } else if (surplus) {
-      got.slab = heap.take_over(*other, size_class, Heap::kKept);
+      got.slab = heap.take_over(*other, size_class, 0, false);
+    } else if (surplus != Heap::Surplus::kNone) {
+      const bool eighths = surplus == Heap::Surplus::kEighthFree;
+      got.slab = heap.take_over(*other, size_class, Heap::kKept, eighths);
     }
     other->lock().unlock();
   }

@@ -30,12 +30,13 @@ size_t used_bytes(const Slab& slab) {
   return (slab.shape().objects - slab.free) * size_t{slab.shape().size};
 }
 
-// Whether half of the slab is free and has memory. One that was hardly used yet has none to offer,
-// and what its owner's thread keeps in its cache would have to go a longer way home: with such
-// slabs taken over, too, ten thousand threads that had gone to sleep kept three times as much.
-bool saves_memory(const Slab& slab) {
+// Whether a part of the slab, one of `share`, is free and has memory. One that was hardly used yet
+// has none to offer, and what its owner's thread keeps in its cache would have to go a longer way
+// home: with such slabs taken over, too, ten thousand threads that had gone to sleep kept three
+// times as much.
+bool saves_memory(const Slab& slab, unsigned share) {
   const size_t bytes = size_t{slab.shape().granules} << kGranuleLog;
-  return slab.charged_pages() * os::page_size() >= used_bytes(slab) + bytes / 2;
+  return slab.charged_pages() * os::page_size() >= used_bytes(slab) + bytes / share;
 }
 
 void move(HeapCounters::Adopted& from, HeapCounters::Adopted& to, const Slab& slab) {
@@ -51,23 +52,33 @@ void move(HeapCounters::Adopted& from, HeapCounters::Adopted& to, const Slab& sl
 
 }  // namespace
 
-// Only of classes with few objects a slab. Of many, one slab serves its thread for long, and two
-// threads share its lines for as long.
-bool Heap::has_surplus(SizeClass size_class) const {
+// Of many small objects, one slab serves its thread for long, and two threads share its lines for
+// as long: only classes with few objects a slab, unless at least a third of what came home of the
+// class, since the heap was made, came from others, who have these objects in their hands anyway.
+Heap::Surplus Heap::surplus(SizeClass size_class) const {
   constexpr unsigned kFewObjects = 64;
+  const ClassCounters& counters = counters_.classes[size_class];
+  const unsigned long received = counters.received.get();
+  const bool shared = received != 0 && received >= counters.put.get() / 2;
+  if (!shared && geometry(size_class).objects > kFewObjects) return Surplus::kNone;
   const Available& available = available_[size_class];
-  if (geometry(size_class).objects > kFewObjects || peek(available.slabs) <= kKept) return false;
+  if (peek(available.slabs) <= kKept) return Surplus::kNone;
   const auto some = [&](Fullness fullness) {
     return !available.lists[static_cast<unsigned>(fullness)].seems_empty();
   };
-  return some(Fullness::kSparser) || some(Fullness::kSparse);
+  const bool sparse = some(Fullness::kSparser) || some(Fullness::kSparse);
+  if (shared && (sparse || some(Fullness::kHalf))) return Surplus::kEighthFree;
+  return sparse ? Surplus::kHalfFree : Surplus::kNone;
 }
 
-bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept) {
-  for (const Fullness fullness : {Fullness::kSparser, Fullness::kSparse}) {
+bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept, bool eighths) {
+  for (const Fullness fullness : {Fullness::kSparser, Fullness::kSparse, Fullness::kHalf}) {
+    const bool half = fullness == Fullness::kHalf;
+    if (half && !eighths) break;
+    if (half) kept = least(kept, 1u);  // the owner's next refill begins with the first
     Slab* slab = other.available_[size_class].lists[static_cast<unsigned>(fullness)].front();
     for (unsigned looks = 1; slab != nullptr; ++looks) {
-      if (saves_memory(*slab) && kept-- == 0) break;
+      if (saves_memory(*slab, half ? 8 : 2) && kept-- == 0) break;
       slab = looks < kSlabLooks ? slab->next : nullptr;
     }
     if (slab == nullptr) continue;

@@ -35,6 +35,8 @@ class Lock {
   // Somebody waits, or has waited, for the present holder. A hint.
   bool has_sleepers() const { return word_.load(memory_order_relaxed) == kHeldWithSleepers; }
 
+  bool is_held() const { return word_.load(memory_order_relaxed) != kFree; }  // a hint
+
   unsigned long acquisitions() const { return acquisitions_.get(); }
   unsigned long waits() const { return waits_.get(); }  // of these, that found it held
 

@@ -179,5 +179,28 @@ TEST_F(TakeOver, FromThreadsAtWork) {
   expect_all_home(std::size(kSizes));
 }
 
+// Threads that replace each other's small objects, and are not equally far at any time.
+TEST_F(TakeOver, SmallOnesThatOthersFree) {
+  constexpr unsigned kPlaces = 40'000;
+  static std::atomic<void*> places[kPlaces] = {};
+  std::atomic<unsigned> bad{0};
+  const auto check = [&](void* p) {
+    if (p != nullptr) bad += check_and_free(p, id_of(p), size_of(p));
+  };
+  on_threads(4, [&](unsigned thread) {
+    uint64_t random = thread + 1;
+    for (uint64_t n = 0; n < scaled(200'000); ++n) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      // The first two sizes.
+      const uint64_t id = (n * 4 + thread) << 2 | (random >> 60 & 1);
+      check(places[(random >> 30) % kPlaces].exchange(make(id, size(id))));
+    }
+  });
+  RecordProperty("slabs_taken_over", static_cast<int>(taken_over()));
+  for (std::atomic<void*>& place : places) check(place.exchange(nullptr));
+  EXPECT_EQ(bad, 0u);
+  expect_all_home(std::size(kSizes));
+}
+
 }  // namespace
 }  // namespace storm

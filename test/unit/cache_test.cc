@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <barrier>
@@ -622,6 +623,86 @@ TEST_F(CacheTest, NoTurnaroundWhileThereIsMemory) {
   release(slabs);
 }
 
+// What is freed for a heap whose thread was put aside in the midst of a refill.
+class StallTest : public CacheTest {
+ protected:
+  static void* give_one(std::vector<void*>& slab) {
+    void* p = slab.back();
+    slab.pop_back();
+    deallocate(p);
+    return p;
+  }
+  // By two looks that find the lock held, which it is.
+  static void find_stalled(Heap* other) {
+    self->heap->stall().note(other->id(), other->lock(), 1'000'000);
+    EXPECT_FALSE(self->heap->stall().at(other->id())) << "it may be at work";
+    self->heap->stall().note(other->id(), other->lock(), 2'000'000);
+    EXPECT_TRUE(self->heap->stall().at(other->id()));
+  }
+  static unsigned long turnarounds() { return self->counters.turnarounds.get(); }
+};
+
+TEST_F(StallTest, WhatCannotComeHomeIsReused) {
+  std::vector<std::vector<void*>> lines = slabs_of(1024, 2);
+  std::vector<std::vector<void*>> smaller = slabs_of(48, 1);
+  Heap* home = self->heap;
+  in_thread([&] {
+    deallocate(allocate(1024));
+    ASSERT_NE(self->heap, home);
+    const unsigned long before = turnarounds();
+    give_one(lines[0]);
+    batch_cache::send_all(self);
+    EXPECT_EQ(turnarounds(), before) << "it goes home";
+    {
+      const os::Guard guard(home->lock());
+      find_stalled(home);
+      void* kept = give_one(lines[0]);
+      EXPECT_EQ(turnarounds(), before + 1);
+      EXPECT_EQ(allocate(1024), kept);
+      give_one(smaller[0]);
+      EXPECT_TRUE(has_batch(smaller[0].back())) << "two threads would write one line";
+      deallocate(kept);
+      EXPECT_EQ(turnarounds(), before + 2);
+    }
+    give_one(lines[0]);
+    EXPECT_EQ(turnarounds(), before + 2);
+    EXPECT_TRUE(has_batch(lines[0].back()));
+    // Held once more, and not for long yet.
+    const os::Guard guard(home->lock());
+    give_one(lines[1]);
+    EXPECT_EQ(turnarounds(), before + 2);
+  });
+  release(lines);
+  release(smaller);
+}
+
+// More than the bin takes, and what is in it at the thread's end.
+TEST_F(StallTest, WhatWasKeptComesHomeAfterAll) {
+  const SizeClass c = class_of(1024);
+  std::vector<std::vector<void*>> lines = slabs_of(1024, 40);
+  Heap* home = self->heap;
+  const unsigned long before = home->counters().classes[c].received.get();
+  unsigned long given = 0;
+  in_thread([&] {
+    deallocate(allocate(1024));
+    const os::Guard guard(home->lock());
+    find_stalled(home);
+    for (auto& slab : lines) {
+      while (slab.size() > 1) {
+        give_one(slab);
+        ++given;
+      }
+    }
+    EXPECT_GE(turnarounds(), given / 4) << "a slab has a batch once the bin was full";
+  });
+  {
+    const os::Guard guard(home->lock());
+    home->drain_all();
+  }
+  EXPECT_EQ(home->counters().classes[c].received.get() - before, given);
+  release(lines);
+}
+
 // The sanitizers ask for memory of their own.
 #if !defined(LOFT_TEST_ADDRESS_SANITIZER) && !defined(LOFT_TEST_THREAD_SANITIZER)
 
@@ -694,6 +775,28 @@ TEST_F(CacheDeathTest, FirstFreesAreWatched) {
   EXPECT_DEATH(deallocate(address(slab_of(q)->base + 290 * class_size(class_of(200)))),
                kDoubleFree);
   deallocate(q);
+}
+
+using StallDeathTest = StallTest;
+
+// Beyond the pushes that are watched in any case.
+TEST_F(StallDeathTest, WhatIsKeptIsChecked) {
+  const SizeClass c = class_of(1024);
+  std::vector<std::vector<void*>> lines = slabs_of(1024, 80);
+  Heap* home = self->heap;
+  const auto free_inside = [&] {
+    in_thread([&] {
+      deallocate(allocate(1024));
+      const os::Guard guard(home->lock());
+      find_stalled(home);
+      for (unsigned i = 1; i < 80; ++i) give_one(lines[i]);
+      ASSERT_GE(self->states[c].watched_pushes, 32);
+      deallocate(inside(lines[0][0], 64));
+      _exit(0);  // at the thread's end it would be found in any case
+    });
+  };
+  EXPECT_DEATH(free_inside(), "free of an interior pointer 0x[0-9a-f]+: slab");
+  release(lines);
 }
 
 TEST_F(CacheDeathTest, LaterMisuseIsSeenWhenItReachesTheSlab) {

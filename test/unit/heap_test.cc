@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "heap/registry.h"
@@ -732,11 +734,18 @@ TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
   EXPECT_EQ(heap_->idle_ns(now), 0u) << "it has served a refill";
   EXPECT_EQ(heap_->idle_ns(now + 2), 2u);
   for (Message* message : packed({objects[0], objects[1]})) send(message);
+  const auto look = [&] {
+    for (unsigned i = 0; i <= registry::count(); ++i) registry::help(*other, 0);
+  };
   {
     const os::Guard guard(heap_->lock());
-    for (unsigned i = 0; i <= registry::count(); ++i) registry::help(*other, 0);
+    look();
     EXPECT_EQ(received(), before) << "this heap is locked";
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    look();
+    EXPECT_TRUE(other->stall().at(heap_->id()));
   }
+  EXPECT_FALSE(other->stall().at(heap_->id()));
   const os::Guard guard(other->lock());
   for (unsigned i = 0; i <= registry::count(); ++i) registry::help(*other, 0);
   EXPECT_EQ(received(), before + 2);
@@ -767,7 +776,7 @@ class TakeOverTest : public RegistryTest {
   void take_over() {
     const os::Guard guard(mine_->lock());
     const os::Guard other(heap_->lock());
-    ASSERT_TRUE(mine_->take_over(*heap_, kClass));
+    ASSERT_TRUE(mine_->take_over(*heap_, kClass, 0, false));
     EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
     EXPECT_EQ(pagemap.of(full_[0]).owner(), heap_->id());
     mine_->check();
@@ -781,6 +790,11 @@ class TakeOverTest : public RegistryTest {
         heap->check();
       }
     }
+  }
+  // Until few of the class were freed by others, in earlier tests as well.
+  void free_own(SizeClass size_class) {
+    const ClassCounters& counters = heap_->counters().classes[size_class];
+    while (counters.received.get() >= counters.put.get() / 8) put(take(size_class, 1));
   }
   // How much is free in the heap's slabs of the class: taken, and given back.
   static size_t free_in(Heap* heap) {
@@ -806,7 +820,7 @@ TEST_F(TakeOverTest, TheSparseOneGoesAndTheFullOneStays) {
   {
     const os::Guard guard(mine_->lock());
     const os::Guard other(heap_->lock());
-    EXPECT_FALSE(mine_->take_over(*heap_, kClass)) << "nothing there is half free";
+    EXPECT_FALSE(mine_->take_over(*heap_, kClass, 0, true)) << "nothing there is half free";
   }
   for (Message* message : packed(sparse_)) send(message);
   for (Message* message : packed(full_)) send(message);
@@ -894,6 +908,7 @@ TEST_F(TakeOverTest, FromAHeapAtWorkThatHasTooMany) {
     mine_->check();
     heap_->check();
   };
+  free_own(kClass);
   // What the sparse slab has free is taken first; then four slabs of which a quarter is in use.
   const std::vector<void*> rest = take(kClass, kObjects - kObjects / 4);
   std::vector<void*> more = take(kClass, 3 * kObjects);
@@ -906,11 +921,11 @@ TEST_F(TakeOverTest, FromAHeapAtWorkThatHasTooMany) {
   };
   thin_out(0);
   thin_out(1);
-  EXPECT_FALSE(heap_->has_surplus(kClass)) << "three are none too many";
+  EXPECT_EQ(heap_->surplus(kClass), Heap::Surplus::kNone) << "three are none too many";
   look_at_all();
   EXPECT_EQ(owned(left, heap_), 3u);
   thin_out(2);
-  EXPECT_TRUE(heap_->has_surplus(kClass));
+  EXPECT_EQ(heap_->surplus(kClass), Heap::Surplus::kHalfFree);
   look_at_all();
   EXPECT_EQ(owned(left, heap_), 3u) << "one went, and three are none too many again";
   EXPECT_EQ(owned(left, mine_), 1u);
@@ -928,9 +943,9 @@ TEST_F(TakeOverTest, FromAHeapAtWorkThatHasTooMany) {
 TEST_F(TakeOverTest, TheFirstOnesAreKept) {
   const os::Guard guard(mine_->lock());
   const os::Guard other(heap_->lock());
-  EXPECT_FALSE(mine_->take_over(*heap_, kClass, 1));
+  EXPECT_FALSE(mine_->take_over(*heap_, kClass, 1, false));
   EXPECT_EQ(pagemap.of(sparse_[0]).owner(), heap_->id());
-  EXPECT_TRUE(mine_->take_over(*heap_, kClass, 0));
+  EXPECT_TRUE(mine_->take_over(*heap_, kClass, 0, false));
   EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
 }
 
@@ -938,7 +953,7 @@ TEST_F(TakeOverTest, NearlyFullSlabsAreNoSurplus) {
   const std::vector<void*> rest = take(kClass, kObjects - kObjects / 4);
   const std::vector<void*> more = take(kClass, 4 * kObjects);
   for (size_t slab = 0; slab < 4; ++slab) put({more[slab * kObjects]});
-  EXPECT_FALSE(heap_->has_surplus(kClass));
+  EXPECT_EQ(heap_->surplus(kClass), Heap::Surplus::kNone);
   for (size_t i = 0; i < more.size(); ++i) {
     if (i % kObjects != 0) put({more[i]});
   }
@@ -947,16 +962,66 @@ TEST_F(TakeOverTest, NearlyFullSlabsAreNoSurplus) {
   put(sparse_);
 }
 
+// Where others free most of the objects, whoever needs one may have slabs of which some are free.
+TEST_F(TakeOverTest, WhatOthersFreeOthersMayHave) {
+  constexpr SizeClass kSmall = class_of(128);
+  constexpr unsigned kMany = geometry(kSmall).objects;
+  std::vector<void*> all = take(kSmall, 5 * kMany);
+  const auto part_of = [&](size_t slab) {
+    const auto begin = all.begin() + static_cast<long>(slab * kMany);
+    return std::vector<void*>(begin, begin + kMany / 4);
+  };
+  const auto come_home = [&](const std::vector<void*>& objects) {
+    for (Message* message : packed(objects)) send(message);
+    const os::Guard guard(heap_->lock());
+    heap_->drain_all();
+  };
+  const auto look_at_all = [&] {
+    for (unsigned i = 0; i <= registry::count(); ++i) {
+      put(take(class_of(48), 1));  // it is at work
+      const os::Guard guard(mine_->lock());
+      registry::help(*mine_, kSmall);
+    }
+    mine_->check();
+    heap_->check();
+  };
+  const auto gone = [&] {
+    unsigned slabs = 0;
+    for (size_t slab = 0; slab < 5; ++slab) {
+      slabs += pagemap.of(all[slab * kMany + kMany - 1]).owner() == mine_->id();
+    }
+    return slabs;
+  };
+  for (size_t slab = 0; slab < 3; ++slab) come_home(part_of(slab));
+  EXPECT_EQ(heap_->surplus(kSmall), Heap::Surplus::kNone) << "three are none too many";
+  look_at_all();
+  EXPECT_EQ(gone(), 0u);
+  come_home(part_of(3));
+  EXPECT_EQ(heap_->surplus(kSmall), Heap::Surplus::kEighthFree);
+  look_at_all();
+  EXPECT_EQ(gone(), 1u) << "one went, and three are none too many again";
+  for (size_t slab = 0; slab < 5; ++slab) {
+    const auto begin = all.begin() + static_cast<long>(slab * kMany);
+    for (Message* message : packed({begin + (slab < 4 ? kMany / 4 : 0), begin + kMany})) {
+      send(message);
+    }
+  }
+  drain_both();
+  put(full_);
+  put(sparse_);
+}
+
 // Of many small objects a slab serves its thread long enough.
 TEST_F(TakeOverTest, SmallObjectsAreNoSurplus) {
   constexpr SizeClass kSmall = class_of(128);
   constexpr unsigned kMany = geometry(kSmall).objects;
+  free_own(kSmall);
   std::vector<void*> all = take(kSmall, 6 * kMany);
   for (size_t slab = 0; slab < 6; ++slab) {
     put({all.begin() + static_cast<long>(slab * kMany),
          all.begin() + static_cast<long>((slab + 1) * kMany) - 2});
   }
-  EXPECT_FALSE(heap_->has_surplus(kSmall));
+  EXPECT_EQ(heap_->surplus(kSmall), Heap::Surplus::kNone);
   for (size_t slab = 0; slab < 6; ++slab) {
     put({all.begin() + static_cast<long>((slab + 1) * kMany) - 2,
          all.begin() + static_cast<long>((slab + 1) * kMany)});

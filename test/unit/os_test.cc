@@ -130,7 +130,9 @@ TEST(Lock, CountsAcquisitions) {
   EXPECT_EQ(lock.acquisitions(), 0u);
   {
     const os::Guard guard(lock);
+    EXPECT_TRUE(lock.is_held());
   }
+  EXPECT_FALSE(lock.is_held());
   EXPECT_EQ(lock.acquisitions(), 1u);
   ASSERT_TRUE(lock.try_lock());
   EXPECT_FALSE(lock.try_lock());

@@ -13,6 +13,7 @@ class Lock {
   void unlock() { model::unlock(&place_); }
   void reset() {}
   bool has_sleepers() const { return false; }
+  bool is_held() const { return false; }
   unsigned long acquisitions() const { return 0; }
   unsigned long waits() const { return 0; }
 
