@@ -175,7 +175,7 @@ def story(stats: dict[str, int]) -> list[str]:
     ratio("batch_objects", "batches_sent", "objects a batch; they went home with")
     count("posts", "atomic exchanges, so that one of these served")
     ratio("batch_objects", "posts", "objects")
-    count("turnarounds", "objects used again at once by the thread that freed them")
+    count("turnarounds", "objects kept by the thread that freed them, for its next calls")
     count("slabs_created", "slabs were cut,")
     count("slabs_released", "of them became empty and were given back")
     count("large_allocations", "large objects,")

@@ -254,7 +254,7 @@ typedef struct loft_stats_t {
   uint64_t forwards;           // messages received for another heap and passed on
   uint64_t messages_received;  // messages that reached their heap
   uint64_t objects_received;   // objects in them
-  uint64_t turnarounds;        // objects of other heaps, reused by the thread that freed them
+  uint64_t turnarounds;        // objects of other heaps, kept by who freed them for its next calls
   uint64_t locks_taken;        // locks of heaps and of shared tables
 
   uint64_t large_allocations;  // large objects handed out

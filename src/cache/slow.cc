@@ -190,10 +190,10 @@ void free_large(Thread* thread, Large* object) {
 }
 
 // What cannot come home at the moment (heap/stall.h) is as good as the thread's own, where no two
-// threads can come to write one line by it.
+// threads can come to write one line by it. Freed twice, it is seen as late as an own one would be.
 bool keep_meanwhile(Thread* thread, void* p, Entry entry) {
   if (LOFT_UNLIKELY(thread->heap == nullptr)) return false;
-  if (LOFT_LIKELY(!thread->heap->stall().at(entry.owner()))) return false;
+  if (LOFT_LIKELY(!thread->heap->stall().is_at(entry.owner()))) return false;
   const SizeClass size_class = class_of_bin(entry.bin());
   if (!fills_cache_lines(size_class)) return false;
   check_start("free", p, entry);

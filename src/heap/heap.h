@@ -84,6 +84,7 @@ class alignas(64) Heap {
   Surplus surplus(SizeClass size_class) const;
   static constexpr unsigned kKept = 3;  // slabs that it keeps for its next refills
 
+  // Which other heap could not be asked for memory. Asked without the lock; noted under it.
   Stall& stall() { return stall_; }
 
   // --- All below: under the lock. ---
@@ -129,9 +130,9 @@ class alignas(64) Heap {
   enum class Walk : uint8_t { kNow, kNowAndThen };
   size_t rest(const os::Lock* awaited, Walk walk);
 
-  // Makes one of `other`'s slabs of a class its own, of which half is free and resident, or an
-  // eighth if `eighths`, but for the first `kept` of these. False if it has no more. Under the
-  // locks of both. heap/take_over.cc
+  // Makes one of `other`'s slabs of a class its own: of those of which half is free and resident,
+  // one behind the first `kept`; if there is none and `eighths`, one of which an eighth is, but not
+  // the first. False if it has none of these either. Under the locks of both. heap/take_over.cc
   bool take_over(Heap& other, SizeClass size_class, unsigned kept, bool eighths);
 
   // Gives spare slabs back, but for `keep` of them.

@@ -73,7 +73,7 @@ Help help(Heap& heap, SizeClass size_class) {
     const bool pending = idle != 0 && other->inbox().maybe_pending();
     if (!sleeps && surplus == Heap::Surplus::kNone && !pending && !other->parked()) continue;
     if (!other->lock().try_lock()) {
-      if (pending) heap.stall().note(other->id(), other->lock(), now);
+      if (pending) heap.stall().note(other->id(), other->lock(), os::now_ns());
       continue;
     }
     if (pending) {

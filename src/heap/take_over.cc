@@ -75,7 +75,7 @@ bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept, bool eigh
   for (const Fullness fullness : {Fullness::kSparser, Fullness::kSparse, Fullness::kHalf}) {
     const bool half = fullness == Fullness::kHalf;
     if (half && !eighths) break;
-    if (half) kept = least(kept, 1u);  // the owner's next refill begins with the first
+    if (half) kept = 1;  // the owner's next refill begins with the first
     Slab* slab = other.available_[size_class].lists[static_cast<unsigned>(fullness)].front();
     for (unsigned looks = 1; slab != nullptr; ++looks) {
       if (saves_memory(*slab, half ? 8 : 2) && kept-- == 0) break;

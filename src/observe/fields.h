@@ -84,7 +84,7 @@ inline constexpr Field kFields[] = {
     LOFT_NEXT(heaps_helped, kEvents, "Inboxes emptied by a refill of another heap"),
     LOFT_NEXT(messages_received, kEvents, "Messages that reached their heap"),
     LOFT_NEXT(objects_received, kEvents, "Objects in them"),
-    LOFT_NEXT(turnarounds, kEvents, "Objects of other heaps that were reused and not sent home"),
+    LOFT_NEXT(turnarounds, kEvents, "Objects of other heaps that a thread kept for its next calls"),
     LOFT_FIRST("spans, large objects and the system", spans_acquired, kEvents,
                "Spans taken, by slabs and large objects"),
     LOFT_NEXT(spans_released, kEvents, "Spans that came back"),

@@ -735,6 +735,7 @@ TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
   EXPECT_EQ(heap_->idle_ns(now + 2), 2u);
   for (Message* message : packed({objects[0], objects[1]})) send(message);
   const auto look = [&] {
+    const os::Guard guard(other->lock());
     for (unsigned i = 0; i <= registry::count(); ++i) registry::help(*other, 0);
   };
   {
@@ -743,9 +744,9 @@ TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
     EXPECT_EQ(received(), before) << "this heap is locked";
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     look();
-    EXPECT_TRUE(other->stall().at(heap_->id()));
+    EXPECT_TRUE(other->stall().is_at(heap_->id()));
   }
-  EXPECT_FALSE(other->stall().at(heap_->id()));
+  EXPECT_FALSE(other->stall().is_at(heap_->id()));
   const os::Guard guard(other->lock());
   for (unsigned i = 0; i <= registry::count(); ++i) registry::help(*other, 0);
   EXPECT_EQ(received(), before + 2);
@@ -820,7 +821,7 @@ TEST_F(TakeOverTest, TheSparseOneGoesAndTheFullOneStays) {
   {
     const os::Guard guard(mine_->lock());
     const os::Guard other(heap_->lock());
-    EXPECT_FALSE(mine_->take_over(*heap_, kClass, 0, true)) << "nothing there is half free";
+    EXPECT_FALSE(mine_->take_over(*heap_, kClass, 0, true)) << "what is left there is full";
   }
   for (Message* message : packed(sparse_)) send(message);
   for (Message* message : packed(full_)) send(message);
@@ -966,15 +967,18 @@ TEST_F(TakeOverTest, NearlyFullSlabsAreNoSurplus) {
 TEST_F(TakeOverTest, WhatOthersFreeOthersMayHave) {
   constexpr SizeClass kSmall = class_of(128);
   constexpr unsigned kMany = geometry(kSmall).objects;
-  std::vector<void*> all = take(kSmall, 5 * kMany);
-  const auto part_of = [&](size_t slab) {
-    const auto begin = all.begin() + static_cast<long>(slab * kMany);
-    return std::vector<void*>(begin, begin + kMany / 4);
-  };
   const auto come_home = [&](const std::vector<void*>& objects) {
     for (Message* message : packed(objects)) send(message);
     const os::Guard guard(heap_->lock());
     heap_->drain_all();
+  };
+  // Whatever earlier tests did with the class.
+  const ClassCounters& counters = heap_->counters().classes[kSmall];
+  while (counters.received.get() < counters.put.get()) come_home(take(kSmall, 1));
+  std::vector<void*> all = take(kSmall, 5 * kMany);
+  const auto part_of = [&](size_t slab) {
+    const auto begin = all.begin() + static_cast<long>(slab * kMany);
+    return std::vector<void*>(begin, begin + kMany / 4);
   };
   const auto look_at_all = [&] {
     for (unsigned i = 0; i <= registry::count(); ++i) {
@@ -1000,6 +1004,7 @@ TEST_F(TakeOverTest, WhatOthersFreeOthersMayHave) {
   EXPECT_EQ(heap_->surplus(kSmall), Heap::Surplus::kEighthFree);
   look_at_all();
   EXPECT_EQ(gone(), 1u) << "one went, and three are none too many again";
+  EXPECT_EQ(pagemap.of(all[4 * kMany - 1]).owner(), heap_->id()) << "the next refill's stays";
   for (size_t slab = 0; slab < 5; ++slab) {
     const auto begin = all.begin() + static_cast<long>(slab * kMany);
     for (Message* message : packed({begin + (slab < 4 ? kMany / 4 : 0), begin + kMany})) {
