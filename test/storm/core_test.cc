@@ -89,7 +89,7 @@ class Exchange {
     void* own[16] = {};
     unsigned bad = 0;
     for (uint64_t i = 0; i < rounds; ++i) {
-      random = random * 6364136223846793005u + 1442695040888963407u;
+      advance(random);
       const uint64_t id = uint64_t{thread} << 32 | i;
       void* fresh = make(id, mixed(random >> 40));
       // Every second one stays with its thread for a while.

@@ -73,7 +73,7 @@ TEST_F(Exchange, ConsumersFreeInAnotherOrder) {
       held.push_back(street.take(i));
       if (held.size() < kHeld && i + 1 != objects) continue;
       while (held.size() > (i + 1 == objects ? 0 : kHeld / 2)) {
-        random = random * 6364136223846793005u + 1442695040888963407u;
+        advance(random);
         std::swap(held[(random >> 33) % held.size()], held.back());
         const uint64_t id = id_of(held.back());
         faults += check_and_free(held.back(), id, mixed_size(id));
@@ -150,7 +150,7 @@ TEST_F(Exchange, EverybodyTakesFromEverybody) {
     for (unsigned i = 0; i < rounds; ++i) {
       const uint64_t id = uint64_t{self} * rounds + i;
       void* mine = make(id, mixed_size(id));
-      random = random * 6364136223846793005u + 1442695040888963407u;
+      advance(random);
       std::atomic<void*>& place = table[(random >> 33) % kPlaces];
       faults += take_out(place.exchange(mine, std::memory_order_acq_rel));
     }

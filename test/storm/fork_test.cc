@@ -41,7 +41,7 @@ class Load {
   }
   void steps(uint64_t random, unsigned count) {
     for (unsigned i = 0; i < count; ++i) {
-      random = random * 6364136223846793005u + 1442695040888963407u;
+      advance(random);
       const uint64_t id = random >> 40;
       void* mine = make(id, size_for(id));
       take_out(table_[(random >> 33) % std::size(table_)].exchange(mine));

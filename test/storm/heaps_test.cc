@@ -42,7 +42,7 @@ class Table {
 
   void steps(uint64_t random, unsigned count) {
     for (unsigned i = 0; i < count; ++i) {
-      random = random * 6364136223846793005u + 1442695040888963407u;
+      advance(random);
       void* mine = make_in(heap_, random >> 40);
       if (mine != nullptr && (random >> 20) % 8 == 0) mine = resized(mine, random >> 40);
       take_out(table_[(random >> 33) % std::size(table_)].exchange(mine), (random >> 25) % 2 == 0);

@@ -114,6 +114,8 @@ TEST_F(TakeOver, OnePurgeIsEnough) {
   EXPECT_EQ(s.slab_bytes, before_.slab_bytes);
 }
 
+unsigned check(void* p) { return p == nullptr ? 0u : check_and_free(p, id_of(p), size_of(p)); }
+
 // Threads hand each other objects, of the sizes whose number has the bits of `sizes`, and let every
 // other one of their own go after each round: which of them needs memory, and who has too much of
 // what, changes all the time.
@@ -121,9 +123,6 @@ void hand_each_other(uint64_t rounds, uint64_t sizes, std::chrono::milliseconds 
   constexpr unsigned kThreads = 8;
   constexpr unsigned kPlaces = 512;
   static std::atomic<void*> places[kPlaces] = {};
-  const auto check = [](void* p) {
-    return p == nullptr ? 0u : check_and_free(p, id_of(p), size_of(p));
-  };
   std::atomic<unsigned> bad{0};
   std::atomic<bool> done{false};
   std::thread reader([&] {
@@ -145,7 +144,7 @@ void hand_each_other(uint64_t rounds, uint64_t sizes, std::chrono::milliseconds 
     for (uint64_t round = 0; round < rounds; ++round) {
       // Each round another size, so that what was left of the size before lies about.
       for (unsigned i = 0; i < 3'000; ++i) {
-        random = random * 6364136223846793005u + 1442695040888963407u;
+        advance(random);
         const uint64_t which = random >> 62 == 0 ? random >> 50 & 3 : round & 3;
         const uint64_t id = (round + thread) << 2 | which | sizes;
         void* fresh = make(id, size(id));
@@ -184,20 +183,17 @@ TEST_F(TakeOver, SmallOnesThatOthersFree) {
   constexpr unsigned kPlaces = 40'000;
   static std::atomic<void*> places[kPlaces] = {};
   std::atomic<unsigned> bad{0};
-  const auto check = [&](void* p) {
-    if (p != nullptr) bad += check_and_free(p, id_of(p), size_of(p));
-  };
   on_threads(4, [&](unsigned thread) {
     uint64_t random = thread + 1;
     for (uint64_t n = 0; n < scaled(200'000); ++n) {
-      random = random * 6364136223846793005u + 1442695040888963407u;
+      advance(random);
       // The first two sizes.
       const uint64_t id = (n * 4 + thread) << 2 | (random >> 60 & 1);
-      check(places[(random >> 30) % kPlaces].exchange(make(id, size(id))));
+      bad += check(places[(random >> 30) % kPlaces].exchange(make(id, size(id))));
     }
   });
   RecordProperty("slabs_taken_over", static_cast<int>(taken_over()));
-  for (std::atomic<void*>& place : places) check(place.exchange(nullptr));
+  for (std::atomic<void*>& place : places) bad += check(place.exchange(nullptr));
   EXPECT_EQ(bad, 0u);
   expect_all_home(std::size(kSizes));
 }

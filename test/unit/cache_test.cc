@@ -77,6 +77,16 @@ class CacheTest : public testing::Test {
     }
   }
 
+  // Frees one of a slab's objects, and returns where it was.
+  static void* give_one(std::vector<void*>& slab) {
+    void* p = slab.back();
+    slab.pop_back();
+    deallocate(p);
+    return p;
+  }
+
+  static unsigned long turnarounds() { return self->counters.turnarounds.get(); }
+
   static bool has_batch(const void* p) {
     const size_t set = batch_set(slab_index(p));
     return self->batch_keys[set] == slab_index(p) ||
@@ -101,8 +111,7 @@ TEST_F(CacheTest, EachOfTheSixteenBatchesIsReached) {
   unsigned places = 0;
   in_thread([&] {
     for (auto& slab : slabs) {
-      deallocate(slab.back());
-      slab.pop_back();
+      give_one(slab);
       places |= self->open_batches;
       most_at_once = std::max(most_at_once, count_bits(self->open_batches));
     }
@@ -127,8 +136,7 @@ TEST_F(CacheTest, TheFullerOfTwoWaysIsEvicted) {
   ASSERT_GE(same.size(), 3u);
   const auto give = [](std::vector<void*>& slab, int objects) {
     for (; objects != 0; --objects) {
-      deallocate(slab.back());
-      slab.pop_back();
+      give_one(slab);
     }
   };
   for (const bool first_is_fuller : {false, true}) {
@@ -169,8 +177,7 @@ TEST_F(CacheTest, ObjectsOfManySlabsGoAlone) {
     const unsigned long messages = counters.batch_messages.get();
     for (size_t turn = 0; turn < kEach; ++turn) {
       for (auto& slab : slabs) {
-        deallocate(slab.back());
-        slab.pop_back();
+        give_one(slab);
       }
     }
     const unsigned long freed = kEach * slabs.size();
@@ -199,8 +206,7 @@ TEST_F(CacheTest, FullBatchIsSent) {
   std::vector<std::vector<void*>> slabs = slabs_of(1024, 2);
   in_thread([&] {
     for (int i = 0; i < 9; ++i) {
-      deallocate(slabs[0].back());
-      slabs[0].pop_back();
+      give_one(slabs[0]);
     }
     EXPECT_TRUE(has_batch(slabs[0].back()));
     const unsigned long sent = self->counters.batches_sent.get();
@@ -247,13 +253,11 @@ TEST_F(CacheTest, OutboxIsPostedWhenItHoldsEnough) {
   in_thread([&] {
     unsigned long posts = 0;
     for (int i = 0; i < 15; ++i) {
-      deallocate(slabs[0].back());
-      slabs[0].pop_back();
+      give_one(slabs[0]);
       if (i == 0) posts = self->counters.posts.get();
     }
     EXPECT_EQ(self->counters.posts.get(), posts);
-    deallocate(slabs[0].back());
-    slabs[0].pop_back();
+    give_one(slabs[0]);
     EXPECT_EQ(self->counters.posts.get() - posts, 1u);
     EXPECT_TRUE(self->outbox.empty());
   });
@@ -582,11 +586,9 @@ TEST_F(CacheTest, TurnaroundTakesObjectsOutOfOpenBatches) {
   in_thread([&] {
     std::vector<void*> given;
     for (int i = 0; i < 20; ++i) {
-      given.push_back(slabs[0].back());
-      deallocate(slabs[0].back());
-      slabs[0].pop_back();
+      given.push_back(give_one(slabs[0]));
     }
-    const unsigned long before = self->counters.turnarounds.get();
+    const unsigned long before = turnarounds();
     std::vector<void*> slots(21, nullptr);
     EXPECT_EQ(batch_cache::turn_around(self, class_of(128), &slots[20], 20), 0u);
     EXPECT_EQ(batch_cache::turn_around(self, class_of(64), &slots[20], 5), 5u);
@@ -594,7 +596,7 @@ TEST_F(CacheTest, TurnaroundTakesObjectsOutOfOpenBatches) {
     EXPECT_EQ(batch_cache::turn_around(self, class_of(64), &slots[15], 100), 15u);
     EXPECT_FALSE(has_batch(slabs[0].front()));
     EXPECT_EQ(self->open_batches, 0u);
-    EXPECT_EQ(self->counters.turnarounds.get() - before, 20u);
+    EXPECT_EQ(turnarounds() - before, 20u);
     std::sort(given.begin(), given.end());
     slots.erase(slots.begin());
     std::sort(slots.begin(), slots.end());
@@ -608,13 +610,12 @@ TEST_F(CacheTest, NoTurnaroundWhileThereIsMemory) {
   std::vector<std::vector<void*>> slabs = slabs_of(64, 1);
   in_thread([&] {
     for (int i = 0; i < 100; ++i) {
-      deallocate(slabs[0].back());
-      slabs[0].pop_back();
+      give_one(slabs[0]);
     }
-    const unsigned long before = self->counters.turnarounds.get();
+    const unsigned long before = turnarounds();
     std::vector<void*> mine;
     for (int i = 0; i < 5000; ++i) mine.push_back(allocate(64));
-    EXPECT_EQ(self->counters.turnarounds.get(), before);
+    EXPECT_EQ(turnarounds(), before);
     for (void* p : mine) {
       EXPECT_EQ(pagemap.of(p).owner(), self->owner);
       deallocate(p);
@@ -626,12 +627,6 @@ TEST_F(CacheTest, NoTurnaroundWhileThereIsMemory) {
 // What is freed for a heap whose thread was put aside in the midst of a refill.
 class StallTest : public CacheTest {
  protected:
-  static void* give_one(std::vector<void*>& slab) {
-    void* p = slab.back();
-    slab.pop_back();
-    deallocate(p);
-    return p;
-  }
   // By two looks that find the lock held, which it is.
   static void find_stalled(Heap* other) {
     const os::Guard guard(self->heap->lock());
@@ -640,7 +635,6 @@ class StallTest : public CacheTest {
     self->heap->stall().note(other->id(), other->lock(), 2'000'000);
     EXPECT_TRUE(self->heap->stall().is_at(other->id()));
   }
-  static unsigned long turnarounds() { return self->counters.turnarounds.get(); }
 };
 
 TEST_F(StallTest, WhatCannotComeHomeIsReused) {

@@ -747,8 +747,7 @@ TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
     EXPECT_TRUE(other->stall().is_at(heap_->id()));
   }
   EXPECT_FALSE(other->stall().is_at(heap_->id()));
-  const os::Guard guard(other->lock());
-  for (unsigned i = 0; i <= registry::count(); ++i) registry::help(*other, 0);
+  look();
   EXPECT_EQ(received(), before + 2);
   EXPECT_EQ(held_here(), 0u);
   registry::park(other);
@@ -968,9 +967,7 @@ TEST_F(TakeOverTest, WhatOthersFreeOthersMayHave) {
   constexpr SizeClass kSmall = class_of(128);
   constexpr unsigned kMany = geometry(kSmall).objects;
   const auto come_home = [&](const std::vector<void*>& objects) {
-    for (Message* message : packed(objects)) send(message);
-    const os::Guard guard(heap_->lock());
-    heap_->drain_all();
+    for (Message* message : packed(objects)) receive(message);
   };
   // Whatever earlier tests did with the class.
   const ClassCounters& counters = heap_->counters().classes[kSmall];
