@@ -18,13 +18,6 @@ constexpr uint64_t start_limit_for(const Geometry& shape) {
   return shape.inverse << (64 - kInverseShift);
 }
 
-// Of most slabs by address and entry alone: the owner writes to the line that names its base.
-uintptr_t base_of_slab(const void* p, Entry entry) {
-  return geometry(class_of_bin(entry.bin())).granules == 1
-             ? round_down(reinterpret_cast<uintptr_t>(p), kGranule)
-             : slab::at(entry)->base;
-}
-
 void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
   const SizeClass size_class = class_of_bin(entry.bin());
   const Geometry& shape = geometry(size_class);
@@ -171,7 +164,7 @@ bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record
 void add(Thread* thread, void* p, Entry entry) {
   size_t place = place_of(thread, entry.index());
   const bool open = place != kNoPlace;
-  const uintptr_t base = open ? thread->batches()[place].base : base_of_slab(p, entry);
+  const uintptr_t base = open ? thread->batches()[place].base : slab::base_of(p, entry);
   const Record record = record_of(p, entry, base);
   if (!open) {
     if (send_alone(thread, p, entry, record)) return;

@@ -33,6 +33,12 @@ void* take_one(Heap* heap, Request request);
 // no memory could be had for the bin's array, or the bin not be made the caller's own.
 bool push_slow(Thread* thread, SizeClass size_class, void* p);
 
+// Whether push_slow would find room without making some.
+inline bool has_room(const Thread* thread, SizeClass size_class) {
+  const BinState& state = thread->states[size_class];
+  return state.slots != nullptr && thread->bins[size_class].top < state.slots + state.capacity;
+}
+
 // Gives all objects of all bins back.
 void flush_all(Thread* thread);
 

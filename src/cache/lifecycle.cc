@@ -203,6 +203,7 @@ bool give_heap(Thread* thread) {
   if (heap == nullptr) return false;
   thread->heap = heap;
   thread->owner = heap->id();
+  thread->trade = Trade{};
   return true;
 }
 

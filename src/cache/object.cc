@@ -46,9 +46,10 @@ void check_start(const char* call, const void* p, Entry entry) {
                      << reinterpret_cast<const void*>(object->base) << " of "
                      << uint64_t{object->bytes} << " bytes");
   }
-  const Slab* slab = slab::at(entry);
-  if (LOFT_LIKELY(slab->object_starting_at(p) != kNoObject)) return;
-  slab::report_misuse((Text() << call << " of an interior pointer").data(), p, slab);
+  const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - slab::base_of(p, entry);
+  const Geometry& shape = geometry(class_of_bin(entry.bin()));
+  if (LOFT_LIKELY(object_starting_at(shape, offset) != kNoObject)) return;
+  slab::report_misuse((Text() << call << " of an interior pointer").data(), p, slab::at(entry));
 }
 
 void check_freed(Heap* heap, void* const* cached, unsigned count, const void* p) {

@@ -189,15 +189,20 @@ void free_large(Thread* thread, Large* object) {
   if (thread == nullptr || !large_cache::keep(thread, object)) large::release(object);
 }
 
-// What cannot come home at the moment (heap/stall.h) is as good as the thread's own, where no two
-// threads can come to write one line by it. Freed twice, it is seen as late as an own one would be.
-bool keep_meanwhile(Thread* thread, void* p, Entry entry) {
-  if (LOFT_UNLIKELY(thread->heap == nullptr)) return false;
-  if (LOFT_LIKELY(!thread->heap->stall().is_at(entry.owner()))) return false;
+// An object of another heap may be as good as the thread's own: if threads trade such objects
+// (cache/trade.h), as far as its bin has room, but for a slab that comes twice in a row, which is
+// worth a batch; or if it cannot come home at the moment (heap/stall.h), and then whatever room it
+// takes. Freed twice, it is seen as late as an own one would be.
+bool keep(Thread* thread, void* p, Entry entry) {
   const SizeClass size_class = class_of_bin(entry.bin());
-  if (!fills_cache_lines(size_class)) return false;
+  if (thread->heap == nullptr || !fills_cache_lines(size_class)) return false;
+  Heap& heap = *thread->heap;
+  const bool traded = is_tradable(size_class) && thread->trade.keeps(heap.counters()) &&
+                      thread->missed_slab != entry.index() && bins::has_room(thread, size_class);
+  if (!traded && !heap.stall().is_at(entry.owner())) return false;
   check_start("free", p, entry);
   if (!bins::push_slow(thread, size_class, p)) return false;
+  if (traded) thread->missed_slab = entry.index();
   thread->counters.turnarounds.add(1);
   return true;
 }
@@ -262,7 +267,7 @@ void deallocate_unbatched(void* p) {
     Thread* thread = slow.thread();
     // It may be its own: a hidden thread has taken its block back just now.
     if (LOFT_LIKELY(thread != nullptr && entry.owner() != thread->owner)) {
-      if (LOFT_UNLIKELY(keep_meanwhile(thread, p, entry))) return;
+      if (keep(thread, p, entry)) return;
       return batch_cache::add(thread, p, entry);
     }
   } else if (entry.bin() == kLarge) {

@@ -14,6 +14,7 @@
 #include "base/macros.h"
 #include "base/size_class.h"
 #include "cache/profile.h"
+#include "cache/trade.h"
 #include "heap/heap.h"
 #include "message/outbox.h"
 #include "os/lock.h"
@@ -163,6 +164,7 @@ struct alignas(64) Thread {
   BatchPlaces open_batches{};  // those that have a key
   uint8_t misses{};            // of slabs that had no batch, and whose set was full
   uint32_t missed_slab{};      // the last one that had no batch
+  Trade trade{};
 
   BinState states[kSizeClasses]{};
   void** spare_arrays{};  // empty ones, of kMostSlots each

@@ -173,6 +173,14 @@ void destroy(Slab* slab);
 
 LOFT_ALWAYS_INLINE Slab* at(Entry entry) { return metadata::at_index<Slab>(entry.index()); }
 
+// Where p's slab begins: of most by address and entry alone, as its owner writes to the line that
+// says so.
+inline uintptr_t base_of(const void* p, Entry entry) {
+  return geometry(class_of_bin(entry.bin())).granules == 1
+             ? round_down(reinterpret_cast<uintptr_t>(p), kGranule)
+             : at(entry)->base;
+}
+
 // Stops the program with one line that names the address, its slab and its size class.
 [[noreturn]] void report_misuse(const char* what, const void* p, const Slab* slab);
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <barrier>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -698,6 +699,192 @@ TEST_F(StallTest, WhatWasKeptComesHomeAfterAll) {
   release(lines);
 }
 
+TEST(Trade, KeepsForSomeWindowsAfterOneInWhichEnoughWasReceived) {
+  HeapCounters own{};
+  Trade trade{};
+  // Objects kept in a window while `received` come home.
+  const auto window = [&](unsigned received) {
+    own.classes[class_of(64)].received.add(received);
+    for (const size_t size : {48, 2048}) own.classes[class_of(size)].received.add(1'000'000);
+    unsigned kept = 0;
+    for (uint32_t i = 0; i < Trade::kWindow; ++i) kept += trade.keeps(own) ? 1u : 0u;
+    return kept;
+  };
+  EXPECT_EQ(window(1'000'000), 0u) << "by an earlier thread, as far as it knows";
+  EXPECT_EQ(window(Trade::kEnough - 1), 0u);
+  EXPECT_EQ(window(Trade::kEnough - 1), 0u) << "each window counts by itself";
+  EXPECT_EQ(window(Trade::kEnough), 1u) << "from its end on";
+  unsigned kept = 0;
+  for (unsigned i = 0; i < Trade::kKeeping; ++i) kept += window(0);
+  EXPECT_EQ(kept, Trade::kKeeping * Trade::kWindow - 1);
+  EXPECT_EQ(window(Trade::kEnough - 1), 0u) << "it asks again";
+  EXPECT_EQ(window(0), 0u);
+}
+
+class TradeTest : public CacheTest {
+ protected:
+  // As if this thread and others had freed each other's objects for long.
+  static void find_trading() {
+    HeapCounters own{};
+    self->trade = Trade{};
+    for (int window = 0; window < 2; ++window) {
+      own.classes[class_of(64)].received.add(Trade::kEnough);
+      for (uint32_t i = 0; i < Trade::kWindow; ++i) self->trade.keeps(own);
+    }
+  }
+
+  // A bin with an array, and no longer under watch.
+  static void use_bin(size_t size) {
+    for (int i = 0; i < 100; ++i) deallocate(allocate(size));
+  }
+
+  void TearDown() override {
+    self->trade = Trade{};
+    bins::flush_all(self);
+    batch_cache::send_all(self);
+  }
+};
+
+TEST_F(TradeTest, WholeCacheLinesStayWhereTheyAreFreed) {
+  std::vector<std::vector<void*>> lines = slabs_of(512, 3);
+  std::vector<std::vector<void*>> smaller = slabs_of(48, 1);
+  std::vector<std::vector<void*>> larger = slabs_of(2048, 1);
+  in_thread([&] {
+    for (const size_t size : {512, 48, 2048}) use_bin(size);
+    const unsigned long before = turnarounds();
+    give_one(lines[0]);
+    EXPECT_TRUE(has_batch(lines[0].back()));
+    find_trading();
+    void* kept = give_one(lines[1]);
+    EXPECT_EQ(turnarounds(), before + 1);
+    EXPECT_EQ(allocate(512), kept);
+    give_one(lines[2]);
+    EXPECT_EQ(turnarounds(), before + 2);
+    give_one(lines[2]);
+    EXPECT_TRUE(has_batch(lines[2].back())) << "twice in a row is worth one";
+    give_one(lines[0]);
+    EXPECT_EQ(turnarounds(), before + 2) << "its slab has a batch";
+    give_one(smaller[0]);
+    EXPECT_TRUE(has_batch(smaller[0].back())) << "two threads would write one line";
+    give_one(larger[0]);
+    EXPECT_TRUE(has_batch(larger[0].back()));
+    void* const popped = allocate(512);
+    deallocate(kept);
+    EXPECT_EQ(turnarounds(), before + 3) << "another slab's in between";
+    deallocate(popped);
+  });
+  release(lines);
+  release(smaller);
+  release(larger);
+}
+
+TEST_F(TradeTest, NoMoreThanTheBinHasRoomFor) {
+  std::vector<std::vector<void*>> lines = slabs_of(512, 40);
+  const SizeClass c = class_of(512);
+  Heap* home = self->heap;
+  const unsigned long received_before = home->counters().classes[c].received.get();
+  unsigned long given = 0;
+  in_thread([&] {
+    use_bin(512);
+    find_trading();
+    const unsigned long before = turnarounds();
+    const unsigned capacity = self->states[c].capacity;
+    while (lines[0].size() > 1) {
+      for (auto& slab : lines) {
+        give_one(slab);
+        ++given;
+      }
+    }
+    EXPECT_EQ(self->states[c].capacity, capacity);
+    EXPECT_GT(turnarounds(), before);
+    EXPECT_LE(turnarounds() - before, capacity);
+  });
+  {
+    const os::Guard guard(home->lock());
+    home->drain_all();
+  }
+  EXPECT_EQ(home->counters().classes[c].received.get() - received_before, given);
+  release(lines);
+}
+
+// Fills a table with objects of 64 to 1024 bytes, and empties another one in an order of its own.
+class Trader {
+ public:
+  static constexpr unsigned kObjects = 8192;
+
+  explicit Trader(unsigned seed) : random_(seed) {}
+
+  void fill(std::vector<uint64_t*>& table) {
+    table.resize(kObjects);
+    for (uint64_t*& p : table) {
+      p = static_cast<uint64_t*>(allocate(64 * (1 + random_() % 16)));
+      *p = reinterpret_cast<uint64_t>(&p);
+    }
+    std::shuffle(table.begin(), table.end(), random_);
+  }
+
+  // Of objects in nobody else's hands, each names the place it was made for.
+  static void empty(std::vector<uint64_t*>& table) {
+    std::set<uint64_t> names;
+    for (const uint64_t* p : table) names.insert(*p);
+    EXPECT_EQ(names.size(), kObjects);
+    for (uint64_t* p : table) deallocate(p);
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+TEST_F(TradeTest, IsFoundOutWhereTwoThreadsFreeEachOthersObjects) {
+  std::vector<uint64_t*> tables[2];
+  unsigned long kept[2] = {};
+  std::barrier together(2);
+  const auto trade = [&](unsigned me) {
+    const unsigned long before = turnarounds();
+    Trader trader(me);
+    for (int round = 0; round < 20; ++round) {
+      trader.fill(tables[me]);
+      together.arrive_and_wait();
+      Trader::empty(tables[1 - me]);
+      together.arrive_and_wait();
+    }
+    kept[me] = turnarounds() - before;
+    together.arrive_and_wait();  // no heap is adopted before the other thread's end
+  };
+  std::thread other(trade, 1);
+  trade(0);
+  other.join();
+  EXPECT_GT(kept[0], 0u);
+  EXPECT_GT(kept[1], 0u);
+}
+
+TEST_F(TradeTest, IsNotTakenForGivingAway) {
+  std::vector<uint64_t*> table;
+  Trader trader(1);
+  std::barrier together(2);
+  std::thread consumer([&] {
+    for (size_t size = 64; size <= 1024; size += 64) use_bin(size);
+    {
+      // What earlier tests freed for the heap that this thread has adopted.
+      const os::Guard guard(self->heap->lock());
+      self->heap->drain_all();
+    }
+    const unsigned long before = turnarounds();
+    for (int round = 0; round < 10; ++round) {
+      together.arrive_and_wait();
+      Trader::empty(table);
+      together.arrive_and_wait();
+    }
+    EXPECT_EQ(turnarounds(), before);
+  });
+  for (int round = 0; round < 10; ++round) {
+    trader.fill(table);
+    together.arrive_and_wait();
+    together.arrive_and_wait();
+  }
+  consumer.join();
+}
+
 // The sanitizers ask for memory of their own.
 #if !defined(LOFT_TEST_ADDRESS_SANITIZER) && !defined(LOFT_TEST_THREAD_SANITIZER)
 
@@ -787,6 +974,24 @@ TEST_F(StallDeathTest, WhatIsKeptIsChecked) {
       for (unsigned i = 1; i < 80; ++i) give_one(lines[i]);
       ASSERT_GE(self->states[c].watched_pushes, 32);
       deallocate(inside(lines[0][0], 64));
+      _exit(0);  // at the thread's end it would be found in any case
+    });
+  };
+  EXPECT_DEATH(free_inside(), "free of an interior pointer 0x[0-9a-f]+: slab");
+  release(lines);
+}
+
+using TradeDeathTest = TradeTest;
+
+TEST_F(TradeDeathTest, WhatIsKeptIsChecked) {
+  std::vector<std::vector<void*>> lines = slabs_of(512, 2);
+  const auto free_inside = [&] {
+    in_thread([&] {
+      use_bin(512);
+      find_trading();
+      const unsigned long before = turnarounds();
+      give_one(lines[0]);
+      if (turnarounds() == before + 1) deallocate(inside(lines[1][0], 64));
       _exit(0);  // at the thread's end it would be found in any case
     });
   };
