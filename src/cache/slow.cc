@@ -192,10 +192,11 @@ void free_large(Thread* thread, Large* object) {
 // An object of another heap may be as good as the thread's own: if threads trade such objects
 // (cache/trade.h), as far as its bin has room, but for a slab that comes twice in a row, which is
 // worth a batch; or if it cannot come home at the moment (heap/stall.h), and then whatever room it
-// takes. Freed twice, it is seen as late as an own one would be.
+// takes. Freed twice, it is seen at once if it is the last one kept, else as late as an own one.
 bool keep(Thread* thread, void* p, Entry entry) {
   const SizeClass size_class = class_of_bin(entry.bin());
   if (thread->heap == nullptr || !fills_cache_lines(size_class)) return false;
+  if (LOFT_UNLIKELY(*thread->bins[size_class].top == p)) report_bad_batch_add(p);
   Heap& heap = *thread->heap;
   const bool traded = is_tradable(size_class) && thread->trade.keeps(heap.counters()) &&
                       thread->missed_slab != entry.index() && bins::has_room(thread, size_class);

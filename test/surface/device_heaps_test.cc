@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <numeric>
 #include <random>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "loft/loft.h"
@@ -83,9 +86,11 @@ class Driver {
     int device = 0;
     if (initialise(0) != 0 || device_get(&device, 0) != 0) return "no device that CUDA can use";
     Handle module = nullptr;
-    const bool works = retain(&context_, device) == 0 && set_current_(context_) == 0 &&
-                       load(&module, kAdd) == 0 && function_of(&add_, module, "add") == 0;
-    return works ? nullptr : "the device refuses the test's kernel";
+    EXPECT_EQ(retain(&context_, device), 0);
+    EXPECT_EQ(set_current_(context_), 0);
+    EXPECT_EQ(load(&module, kAdd), 0);
+    EXPECT_EQ(function_of(&add_, module, "add"), 0);
+    return nullptr;
   }
 
   static constexpr char kAdd[] = R"(

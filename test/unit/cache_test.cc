@@ -86,6 +86,13 @@ class CacheTest : public testing::Test {
     return p;
   }
 
+  // What came home to the heap so far, and waits at its door.
+  static unsigned long received(Heap* heap, SizeClass c) {
+    const os::Guard guard(heap->lock());
+    heap->drain_all();
+    return heap->counters().classes[c].received.get();
+  }
+
   static unsigned long turnarounds() { return self->counters.turnarounds.get(); }
 
   static bool has_batch(const void* p) {
@@ -676,7 +683,7 @@ TEST_F(StallTest, WhatWasKeptComesHomeAfterAll) {
   const SizeClass c = class_of(1024);
   std::vector<std::vector<void*>> lines = slabs_of(1024, 40);
   Heap* home = self->heap;
-  const unsigned long before = home->counters().classes[c].received.get();
+  const unsigned long before = received(home, c);
   unsigned long given = 0;
   in_thread([&] {
     deallocate(allocate(1024));
@@ -691,11 +698,7 @@ TEST_F(StallTest, WhatWasKeptComesHomeAfterAll) {
     }
     EXPECT_GE(turnarounds() - kept_before, given / 4) << "a slab has a batch once the bin was full";
   });
-  {
-    const os::Guard guard(home->lock());
-    home->drain_all();
-  }
-  EXPECT_EQ(home->counters().classes[c].received.get() - before, given);
+  EXPECT_EQ(received(home, c) - before, given);
   release(lines);
 }
 
@@ -782,15 +785,16 @@ TEST_F(TradeTest, NoMoreThanTheBinHasRoomFor) {
   std::vector<std::vector<void*>> lines = slabs_of(512, 40);
   const SizeClass c = class_of(512);
   Heap* home = self->heap;
-  const unsigned long received_before = home->counters().classes[c].received.get();
+  const unsigned long received_before = received(home, c);
   unsigned long given = 0;
   in_thread([&] {
     use_bin(512);
     find_trading();
     const unsigned long before = turnarounds();
     const unsigned capacity = self->states[c].capacity;
-    while (lines[0].size() > 1) {
+    for (unsigned turn = 1; turn < geometry(c).objects; ++turn) {
       for (auto& slab : lines) {
+        if (slab.size() <= 1) continue;
         give_one(slab);
         ++given;
       }
@@ -799,11 +803,7 @@ TEST_F(TradeTest, NoMoreThanTheBinHasRoomFor) {
     EXPECT_GT(turnarounds(), before);
     EXPECT_LE(turnarounds() - before, capacity);
   });
-  {
-    const os::Guard guard(home->lock());
-    home->drain_all();
-  }
-  EXPECT_EQ(home->counters().classes[c].received.get() - received_before, given);
+  EXPECT_EQ(received(home, c) - received_before, given);
   release(lines);
 }
 
@@ -828,6 +828,8 @@ class Trader {
     std::set<uint64_t> names;
     for (const uint64_t* p : table) names.insert(*p);
     EXPECT_EQ(names.size(), kObjects);
+    EXPECT_EQ(*names.begin(), reinterpret_cast<uint64_t>(&table.front()));
+    EXPECT_EQ(*names.rbegin(), reinterpret_cast<uint64_t>(&table.back()));
     for (uint64_t* p : table) deallocate(p);
   }
 
@@ -840,6 +842,7 @@ TEST_F(TradeTest, IsFoundOutWhereTwoThreadsFreeEachOthersObjects) {
   unsigned long kept[2] = {};
   std::barrier together(2);
   const auto trade = [&](unsigned me) {
+    deallocate(allocate(64));  // from here on it has a block
     const unsigned long before = turnarounds();
     Trader trader(me);
     for (int round = 0; round < 20; ++round) {
@@ -996,6 +999,22 @@ TEST_F(TradeDeathTest, WhatIsKeptIsChecked) {
     });
   };
   EXPECT_DEATH(free_inside(), "free of an interior pointer 0x[0-9a-f]+: slab");
+  release(lines);
+}
+
+TEST_F(TradeDeathTest, WhatIsKeptAndFreedAgainIsSeen) {
+  std::vector<std::vector<void*>> lines = slabs_of(512, 1);
+  const auto free_twice = [&] {
+    in_thread([&] {
+      use_bin(512);
+      find_trading();
+      const unsigned long before = turnarounds();
+      void* kept = give_one(lines[0]);
+      if (turnarounds() == before + 1) deallocate(kept);
+      _exit(0);  // at the thread's end it would be found in any case
+    });
+  };
+  EXPECT_DEATH(free_twice(), kDoubleFree);
   release(lines);
 }
 
