@@ -403,7 +403,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p) {
     ++state.watched_pushes;
     set_limit(bin, state);
   }
-  if (count(bin, state) >= state.capacity && !make_room(thread, size_class)) return false;
+  if (!has_room(thread, size_class) && !make_room(thread, size_class)) return false;
   bin.top[1] = p;
   compiler_fence();  // as in deallocate
   ++bin.top;

@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include "storm/support.h"
+#include "surface/heap_stats.h"
 
 namespace storm {
 namespace {
+
+using surface::stats_of;
 
 constexpr size_t kSizes[] = {16, 48, 100, 320, 1'000, 3'000, 20'000, 700'000};
 size_t size_for(uint64_t id) { return kSizes[id % std::size(kSizes)]; }
@@ -17,13 +20,6 @@ void* make_in(loft_heap_t* heap, uint64_t id) {
   void* p = loft_heap_malloc(heap, size_for(id));
   if (p != nullptr) stamp(p, id, size_for(id));
   return p;
-}
-
-loft_heap_stats_t stats_of(const loft_heap_t* heap) {
-  loft_heap_stats_t s = {};
-  s.struct_size = sizeof(s);
-  EXPECT_EQ(loft_heap_stats(heap, &s), 0);
-  return s;
 }
 
 // Threads that put objects into a table and take out what others put there.

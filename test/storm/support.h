@@ -46,14 +46,14 @@ constexpr unsigned scaled(unsigned rounds) {
   return rounds < 2 * kSlowdown ? 2 : rounds / kSlowdown;
 }
 
-// Objects say who they are and how long, and every further word of them depends on both and on its
-// place: an object handed out twice, cut short, or written to by the allocator does not pass.
-// Beyond a page only some words are written, beyond a mebibyte not even in every page.
 // The next of a stream of numbers, whose upper bits are the random ones.
 inline uint64_t advance(uint64_t& random) {
   return random = random * 6364136223846793005u + 1442695040888963407u;
 }
 
+// Objects say who they are and how long, and every further word of them depends on both and on its
+// place: an object handed out twice, cut short, or written to by the allocator does not pass.
+// Beyond a page only some words are written, beyond a mebibyte not even in every page.
 inline uint64_t word_of(uint64_t id, size_t i) { return (id + 1) * 0x9E3779B97F4A7C15u ^ i; }
 constexpr size_t stride_for(size_t size) {
   return size <= 4096 ? 1 : size <= (1 << 20) ? 61 : 2053;

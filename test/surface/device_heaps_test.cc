@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "loft/loft.h"
+#include "surface/heap_stats.h"
 
 namespace {
 
@@ -128,6 +129,7 @@ class Driver {
 };
 
 constexpr size_t kRegion = size_t{64} << 20;
+constexpr unsigned kPortableAndMapped = 3;  // flags of pinned memory
 
 class DeviceHeaps : public testing::Test {
  protected:
@@ -136,13 +138,6 @@ class DeviceHeaps : public testing::Test {
     driver_ = Driver::get(&why);
     if (driver_ == nullptr) GTEST_SKIP() << why;
     driver_->use();
-  }
-
-  static uint64_t live_objects(const loft_heap_t* heap) {
-    loft_heap_stats_t stats = {};
-    stats.struct_size = sizeof stats;
-    EXPECT_EQ(loft_heap_stats(heap, &stats), 0);
-    return stats.live_objects;
   }
 
   const Driver* driver_ = nullptr;
@@ -212,7 +207,7 @@ TEST_F(DeviceHeaps, OverADevicesOwnMemory) {
     };
     replace_at_random(heap, seed, write, read);
   });
-  EXPECT_EQ(live_objects(heap), 0u);
+  EXPECT_EQ(surface::stats_of(heap).live_objects, 0u);
   void* whole = loft_heap_aligned_alloc(heap, 256, kRegion - 4096);
   EXPECT_NE(whole, nullptr) << "what was freed is one piece again";
   EXPECT_EQ(reinterpret_cast<uintptr_t>(whole) % 256, 0u);
@@ -242,7 +237,6 @@ void share_with_device(const Driver* driver, void* region) {
 }
 
 TEST_F(DeviceHeaps, OverMemoryThatTheDriverPinned) {
-  constexpr unsigned kPortableAndMapped = 3;
   void* region = nullptr;
   ASSERT_EQ(driver_->allocate_pinned(&region, kRegion, kPortableAndMapped), 0);
   share_with_device(driver_, region);
@@ -250,7 +244,6 @@ TEST_F(DeviceHeaps, OverMemoryThatTheDriverPinned) {
 }
 
 TEST_F(DeviceHeaps, OverMemoryOfTheProgramsThatWasPinned) {
-  constexpr unsigned kPortableAndMapped = 3;
   void* region = mmap(nullptr, kRegion, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(region, MAP_FAILED);
   ASSERT_EQ(driver_->pin(region, kRegion, kPortableAndMapped), 0);
@@ -262,7 +255,6 @@ TEST_F(DeviceHeaps, OverMemoryOfTheProgramsThatWasPinned) {
 // A program that uses a device under loft as its malloc: large pinned objects of loft's own.
 TEST_F(DeviceHeaps, ObjectsOfTheProcessCanBePinned) {
   constexpr size_t kCount = size_t{1} << 18;
-  constexpr unsigned kPortableAndMapped = 3;
   for (uint32_t round = 0; round < 20; ++round) {
     auto* words = static_cast<uint32_t*>(aligned_alloc(4096, 4 * kCount));
     ASSERT_NE(words, nullptr);

@@ -19,6 +19,7 @@
 
 #include "loft/heap.hpp"
 #include "loft/loft.h"
+#include "surface/heap_stats.h"
 #include "surface/shadow.h"
 #include "surface/support.h"
 
@@ -26,14 +27,7 @@ namespace {
 
 using surface::aligned;
 using surface::opaque;
-
-loft_heap_stats_t stats_of(const loft_heap_t* heap) {
-  loft_heap_stats_t stats = {};
-  stats.struct_size = sizeof(stats);
-  EXPECT_EQ(loft_heap_stats(heap, &stats), 0);
-  EXPECT_EQ(stats.struct_size, sizeof(stats));
-  return stats;
-}
+using surface::stats_of;
 
 // Address space that is given back when it goes.
 class Mapping {

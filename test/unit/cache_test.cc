@@ -86,10 +86,14 @@ class CacheTest : public testing::Test {
     return p;
   }
 
-  // What came home to the heap so far, and waits at its door.
-  static unsigned long received(Heap* heap, SizeClass c) {
+  static void drain_all(Heap* heap) {
     const os::Guard guard(heap->lock());
     heap->drain_all();
+  }
+
+  // What came home to the heap so far, and waits at its door.
+  static unsigned long received(Heap* heap, SizeClass c) {
+    drain_all(heap);
     return heap->counters().classes[c].received.get();
   }
 
@@ -201,10 +205,7 @@ TEST_F(CacheTest, ObjectsOfManySlabsGoAlone) {
     deallocate(twice);
     EXPECT_TRUE(has_batch(twice));
   });
-  {
-    const os::Guard guard(owner->lock());
-    owner->drain_all();
-  }
+  drain_all(owner);
   EXPECT_EQ(before - out(), kEach * slabs.size() + 2);
   release(slabs);
 }
@@ -235,8 +236,7 @@ TEST_F(CacheTest, AThreadThatOnlyFreesHasNoHeapAndHoardsNothing) {
   const unsigned long before = heap->counters().objects_received();
   unsigned long objects = 0;
   in_thread([&] {
-    deallocate(slabs[0].back());  // it has a block from here on
-    slabs[0].pop_back();
+    give_one(slabs[0]);  // it has a block from here on
     ++objects;
     const size_t capacity = self->capacity_bytes;
     for (const auto& slab : slabs) {
@@ -249,8 +249,7 @@ TEST_F(CacheTest, AThreadThatOnlyFreesHasNoHeapAndHoardsNothing) {
   });
   EXPECT_EQ(registry::count(), heaps);
   EXPECT_EQ(registry::adoptions(), adoptions);
-  const os::Guard guard(heap->lock());
-  heap->drain_all();
+  drain_all(heap);
   EXPECT_EQ(heap->counters().objects_received() - before, objects);
 }
 
@@ -867,11 +866,7 @@ TEST_F(TradeTest, IsNotTakenForGivingAway) {
   std::barrier together(2);
   std::thread consumer([&] {
     for (size_t size = 64; size <= 1024; size += 64) use_bin(size);
-    {
-      // What earlier tests freed for the heap that this thread has adopted.
-      const os::Guard guard(self->heap->lock());
-      self->heap->drain_all();
-    }
+    drain_all(self->heap);  // it has adopted one, for which earlier tests may have freed
     const unsigned long before = turnarounds();
     for (int round = 0; round < 10; ++round) {
       together.arrive_and_wait();
@@ -984,37 +979,32 @@ TEST_F(StallDeathTest, WhatIsKeptIsChecked) {
   release(lines);
 }
 
-using TradeDeathTest = TradeTest;
-
-TEST_F(TradeDeathTest, WhatIsKeptIsChecked) {
-  std::vector<std::vector<void*>> lines = slabs_of(512, 2);
-  const auto free_inside = [&] {
+class TradeDeathTest : public TradeTest {
+ protected:
+  // A thread that trades keeps the last object of `slab`, and frees what `next` makes of it.
+  template <typename Next>
+  static void keep_and_free(std::vector<void*>& slab, Next next) {
     in_thread([&] {
       use_bin(512);
       find_trading();
       const unsigned long before = turnarounds();
-      give_one(lines[0]);
-      if (turnarounds() == before + 1) deallocate(inside(lines[1][0], 64));
+      void* kept = give_one(slab);
+      if (turnarounds() == before + 1) deallocate(next(kept));
       _exit(0);  // at the thread's end it would be found in any case
     });
-  };
-  EXPECT_DEATH(free_inside(), "free of an interior pointer 0x[0-9a-f]+: slab");
+  }
+};
+
+TEST_F(TradeDeathTest, WhatIsKeptIsChecked) {
+  std::vector<std::vector<void*>> lines = slabs_of(512, 2);
+  EXPECT_DEATH(keep_and_free(lines[0], [&](void*) { return inside(lines[1][0], 64); }),
+               "free of an interior pointer 0x[0-9a-f]+: slab");
   release(lines);
 }
 
 TEST_F(TradeDeathTest, WhatIsKeptAndFreedAgainIsSeen) {
   std::vector<std::vector<void*>> lines = slabs_of(512, 1);
-  const auto free_twice = [&] {
-    in_thread([&] {
-      use_bin(512);
-      find_trading();
-      const unsigned long before = turnarounds();
-      void* kept = give_one(lines[0]);
-      if (turnarounds() == before + 1) deallocate(kept);
-      _exit(0);  // at the thread's end it would be found in any case
-    });
-  };
-  EXPECT_DEATH(free_twice(), kDoubleFree);
+  EXPECT_DEATH(keep_and_free(lines[0], [](void* kept) { return kept; }), kDoubleFree);
   release(lines);
 }
 
