@@ -424,7 +424,7 @@ void flush_all(Thread* thread) {
   depot::release_spares(thread);
 }
 
-void withdraw(Thread* thread, bool between_calls) {
+void withdraw(Thread* thread) {
   const os::Guard guard(thread->heap->lock());
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     const BinState& state = thread->states[c];
@@ -432,7 +432,7 @@ void withdraw(Thread* thread, bool between_calls) {
     empty_depot(thread, c, kAllOfIt, batch_cache::send_single);
     void** const top = thread->bins[c].top;
     // Larger sizes are popped on a path that counts as a slow one: nobody is in the midst of it.
-    void** const end = between_calls || class_size(c) > kTableMax ? top + 1 : top;
+    void** const end = class_size(c) > kTableMax ? top + 1 : top;
     // Nothing below the end, or nothing any more: the thread was emptied before and sleeps still.
     if (state.slots == nullptr || end <= state.slots + 1 || state.slots[1] == nullptr) continue;
     give_back(thread->heap, c, state.slots + 1, end, batch_cache::send_single);

@@ -42,11 +42,11 @@ inline bool has_room(const Thread* thread, SizeClass size_class) {
 // Gives all objects of all bins back.
 void flush_all(Thread* thread);
 
-// For a thread that is hidden, under its quiet lock: gives back all objects, or, where it may be in
-// the midst of a call, all but the topmost of each bin that malloc pops on its fast path. The tops
-// stay where they are, so that such a call ends as if nothing had happened. The objects' places are
-// null, as below a first object.
-void withdraw(Thread* thread, bool between_calls);
+// For a thread that is hidden and may be in the midst of a call, under its quiet lock: gives back
+// all objects but the topmost of each bin that malloc pops on its fast path. The tops stay where
+// they are, so that such a call ends as if nothing had happened. The objects' places are null, as
+// below a first object.
+void withdraw(Thread* thread);
 
 // After withdraw: closes the gaps.
 void settle(Thread* thread);

@@ -7,6 +7,7 @@
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
 #include "os/os.h"
+#include "space/span.h"
 
 namespace loft::quiet {
 
@@ -18,6 +19,16 @@ namespace {
 constinit os::Lock round;
 
 constexpr unsigned kLooks = 3;  // without a movement, before a thread is taken to be quiet
+
+// Hiding a thread, and its finding its feet again, is some 100 microseconds of work: little for one
+// that then sleeps on, much for thousands that wake up every second. A thread that woke within
+// kShort ticks of being hidden is restless, and hidden again only when it has slept for as long, or
+// as one of the few that are at each look: by default two hundred in a second, 2 % of a processor.
+constexpr uint32_t kShort = 100;
+constexpr unsigned kRestlessPerLook = 20;
+
+// Under the lock of the round.
+constinit unsigned restless_left = 0;
 
 // What changes with every call that is not the exact undoing of another. A hint, read beside the
 // running thread, with relaxed loads: if it misses something, a cache is emptied too early.
@@ -40,6 +51,14 @@ uint64_t activity_of(const Thread* thread) {
 
 void set_self(Thread* thread, Thread* to) {
   __atomic_store_n(thread->quiet.place_of_self, to, __ATOMIC_RELAXED);
+}
+
+// Under the thread's quiet lock.
+void mark_hidden(Thread* thread, bool between_calls) {
+  thread->quiet.hidden = true;
+  thread->quiet.between_calls = between_calls;
+  thread->quiet.hidden_at = span::ticks();
+  thread->counters.hidden.add(1);
 }
 
 // Under the thread's quiet lock. Makes the thread's next call fail on a stand-in. Then, if it ran
@@ -74,9 +93,7 @@ bool hide(Thread* thread) {
   const bool by_itself = waits && os::thread_waits_by_itself(quiet.number, quiet.place_of_self);
   if (waits && os::thread_time_ns(quiet.number) == time &&
       __atomic_load_n(&quiet.busy, __ATOMIC_RELAXED) == 0) {
-    quiet.hidden = true;
-    quiet.between_calls = by_itself;
-    thread->counters.hidden.add(1);
+    mark_hidden(thread, by_itself);
     return true;
   }
   set_self(thread, thread);
@@ -84,10 +101,18 @@ bool hide(Thread* thread) {
 }
 
 // Under the quiet lock of a hidden thread. Returns the bytes of holes that were given back.
+//
+// The bins of a thread that is in the midst of no call start over. (Left as they were, only empty,
+// they looked like those of a stream of allocations, and grew every time that it woke.)
 size_t empty(Thread* thread, Heap::Walk walk) {
   if (thread->heap != nullptr) {
     magazines::empty(thread);
-    bins::withdraw(thread, thread->quiet.between_calls);
+    if (thread->quiet.between_calls) {
+      bins::flush_all(thread);
+      bins::start_over(thread, true);
+    } else {
+      bins::withdraw(thread);
+    }
   }
   batch_cache::send_all_hidden(thread);
   large_cache::release_all(thread);
@@ -113,7 +138,11 @@ bool wants_emptying(Thread* thread) {
   const uint64_t activity = activity_of(thread);
   quiet.looks = activity == quiet.activity ? quiet.looks + 1 : 0;
   quiet.activity = activity;
-  return quiet.looks >= kLooks;
+  if (quiet.looks < kLooks) return false;
+  if (!quiet.restless || quiet.looks >= kShort) return true;
+  if (restless_left == 0) return false;
+  --restless_left;
+  return true;
 }
 
 size_t bytes_in_bins(const Thread* thread) {
@@ -189,6 +218,7 @@ bool look() {
   // Somebody is at it: then there will be something to look at again.
   if (!round.try_lock()) return false;
   bool all_hidden = true;
+  restless_left = kRestlessPerLook;
   lifecycle::start_over();
   for (bool round_ends = false; !round_ends;) {
     Chosen chosen;
@@ -243,11 +273,7 @@ void begin_wait() {
   Thread* thread = lifecycle::attach();
   if (thread == nullptr || thread->quiet.place_of_self == nullptr) return;
   const os::Guard guard(thread->quiet.lock);
-  // Marked first: in the child of a fork in between, gaps in the bins are closed by who is marked.
-  thread->quiet.hidden = true;
-  thread->quiet.between_calls = true;  // this one is for no signal handler
-  thread->counters.hidden.add(1);
-  compiler_fence();
+  mark_hidden(thread, true);  // this call is for no signal handler
   empty(thread, Heap::Walk::kNowAndThen);
   set_self(thread, &stand_in);
 }
@@ -259,6 +285,7 @@ namespace {
 void become_visible(Thread* thread) {
   if (!thread->quiet.hidden) return;
   thread->quiet.looks = 0;
+  thread->quiet.restless = span::ticks() - thread->quiet.hidden_at < kShort;
   bins::settle(thread);
   batch_cache::forget_late(thread);
   compiler_fence();

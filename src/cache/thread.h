@@ -132,12 +132,14 @@ struct Quiet {
   Thread** place_of_self;  // where its `self` is; nullptr while it cannot be hidden. Under the lock
   bool hidden;             // `self` names a stand-in. Under the lock
   bool between_calls;      // hidden, and in the midst of no call. Under the lock
+  bool restless;           // woke soon after it was hidden last. Under the lock
   int number;              // the system's
   // Above zero while the thread is on a slow path. Plain stores of the thread alone: it is read
   // only where the system has said that the thread waits, which puts them in order.
   uint32_t busy;
-  uint32_t looks;     // in a row at which nothing had moved; under the lock
-  uint64_t activity;  // at the last of them
+  uint32_t looks;      // in a row at which nothing had moved; under the lock
+  uint32_t hidden_at;  // in ticks of span; under the lock
+  uint64_t activity;   // at the last of them
 };
 
 // A block starts as zeroed memory, of which set_up fills in what is not zero: the pages of the

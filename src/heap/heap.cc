@@ -50,6 +50,7 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
   }
   counters.taken.add(taken);
   if (taken != 0) rested_.store(false, memory_order_relaxed);
+  rests_ = false;
   return taken;
 }
 
@@ -74,6 +75,7 @@ void* Heap::take_zero(SizeClass size_class) {
     if (slab->free == 0) unlist(slab);
     slab->check();
     rested_.store(false, memory_order_relaxed);
+    rests_ = false;
     return object;
   }
   return nullptr;
@@ -282,6 +284,7 @@ size_t Heap::rest(const os::Lock* awaited, Walk walk) {
   // Whoever has no memory comes here with every request.
   if (rested() && !inbox_.maybe_pending()) return 0;
   const bool yields = walk == Walk::kNowAndThen;
+  rests_ = true;
   if (!take_in(awaited) && yields) return 0;
   const uint32_t now = span::ticks();
   if (walk == Walk::kNowAndThen && walked_ && now - last_walk_ < span::kDecayTicks) return 0;

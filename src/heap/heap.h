@@ -141,6 +141,9 @@ class alignas(64) Heap {
   // Nothing has changed since rest() last came to its end.
   bool rested() const { return rested_.load(memory_order_relaxed); }
 
+  // Nobody took objects out since rest() was called last: no thread's cache has many of them.
+  bool rests() const { return rests_; }
+
   void check() const;  // invariants; debug builds
 
   Heap* next_parked = nullptr;  // guarded by the lock in heap/registry.cc
@@ -180,6 +183,7 @@ class alignas(64) Heap {
   Atomic<unsigned long> seen_refills_{0};
   Atomic<uint64_t> seen_at_{0};  // the time of the last look that found another number
   Atomic<bool> rested_{false};   // relaxed: a hint for those who look for something to do
+  bool rests_ = false;
   bool walked_ = false;
   uint32_t last_walk_ = 0;  // in ticks of span
 

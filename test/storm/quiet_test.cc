@@ -14,6 +14,7 @@
 #include "cache/attention.h"
 #include "cache/thread.h"
 #include "keeper/keeper.h"
+#include "space/span.h"
 #include "storm/support.h"
 
 namespace storm {
@@ -305,6 +306,69 @@ TEST_F(QuietStorm, NothingIsKeptByAThreadThatSleepsBetweenCalls) {
   EXPECT_EQ(kept(), 0u);
   stop = true;
   stop.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(broken, 0u);
+}
+
+// Threads that wake soon after they were hidden are hidden again, but only so many at each look.
+TEST_F(QuietStorm, ThreadsThatWakeAllTheTimeAreLeftAloneMostOfIt) {
+  constexpr unsigned kThreads = 150;
+  constexpr unsigned kPerLook = 20;
+  constexpr uint32_t kShort = 100;  // ticks
+  ASSERT_EQ(loft_option_set("decay_ms", "500"), 0);
+  const auto hidden = [] {
+    loft_stats_t stats = {};
+    stats.struct_size = sizeof(stats);
+    loft_stats(&stats);
+    return stats.threads_hidden;
+  };
+  std::atomic<unsigned> broken{0};
+  std::atomic<unsigned> round{0};
+  std::atomic<unsigned> done{0};
+  constexpr unsigned kEnd = ~0u;
+  std::vector<std::thread> threads;
+  for (unsigned me = 0; me < kThreads; ++me) {
+    threads.emplace_back([&, me] {
+      for (unsigned now = 0; now != kEnd;) {
+        broken += work_a_little(me);
+        ++done;
+        round.wait(now);
+        now = round;
+      }
+    });
+  }
+  // This one would have its turn among them.
+  const auto wait_for = [](auto&& reached) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!reached() && std::chrono::steady_clock::now() < deadline) sleep_ms(1);
+    return reached();
+  };
+  loft_idle_begin();
+  bool seen = false;
+  for (unsigned attempt = 0; attempt < 5 && !seen; ++attempt) {
+    const uint32_t begin = loft::span::ticks();
+    const uint64_t before = hidden();
+    EXPECT_TRUE(wait_for([&] { return done == kThreads; }));
+    EXPECT_TRUE(wait_for([&] { return hidden() - before >= kThreads; }));
+    done = 0;
+    ++round;
+    round.notify_all();
+    EXPECT_TRUE(wait_for([&] { return done == kThreads; }));
+    const uint32_t awake = loft::span::ticks();
+    const uint64_t first = hidden();
+    seen = awake - begin < kShort;
+    uint64_t again = 0;
+    while (seen && again < kThreads && !HasFailure()) {
+      again = hidden() - first;
+      const uint64_t looks = loft::span::ticks() - awake + 1;
+      EXPECT_LE(again, kPerLook * looks);
+      EXPECT_LT(looks, 10 * kShort) << "they are never hidden again";
+      sleep_ms(1);
+    }
+  }
+  EXPECT_TRUE(seen) << "in ten seconds they did not fall asleep and wake";
+  round = kEnd;
+  round.notify_all();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(broken, 0u);
 }

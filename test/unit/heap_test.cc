@@ -893,6 +893,40 @@ TEST_F(TakeOverTest, FromAHeapThatNobodyOwnsAndNotFromOneAtWork) {
   drain_both();
 }
 
+// The objects that are missing in the first one may be in the cache of the thread that sleeps.
+TEST_F(TakeOverTest, FromAThreadThatSleepsAllButTheFirst) {
+  const auto look_at_all = [&] {
+    put(take(class_of(48), 1));
+    heap_->idle_ns(1);  // that was long ago
+    for (unsigned i = 0; i <= registry::count(); ++i) {
+      const os::Guard guard(mine_->lock());
+      registry::help(*mine_, kClass);
+    }
+  };
+  look_at_all();
+  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), heap_->id());
+  const std::vector<void*> rest = take(kClass, kObjects - static_cast<unsigned>(sparse_.size()));
+  std::vector<void*> more = take(kClass, kObjects);
+  put(rest);
+  put({more.begin() + 1, more.end()});
+  look_at_all();
+  EXPECT_NE(pagemap.of(more[0]).owner(), pagemap.of(sparse_[0]).owner());
+  put(full_);
+  more.resize(1);
+  for (void* p : {more[0], sparse_[0]}) send(packed({p})[0]);
+  for (Message* message : packed({sparse_.begin() + 1, sparse_.end()})) send(message);
+  drain_both();
+}
+
+TEST_F(RegistryTest, AHeapRestsUntilSomebodyTakesObjectsOut) {
+  heap_->rest(nullptr, Heap::Walk::kNow);
+  EXPECT_TRUE(heap_->rests());
+  put(take(class_of(1024), 1));
+  EXPECT_FALSE(heap_->rests());
+  heap_->rest(nullptr, Heap::Walk::kNow);
+  EXPECT_TRUE(heap_->rests());
+}
+
 // A thread that works, and whose objects die faster than it needs new ones.
 TEST_F(TakeOverTest, FromAHeapAtWorkThatHasTooMany) {
   const auto owned = [](const std::vector<void*>& some, const Heap* by) {
