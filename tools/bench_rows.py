@@ -311,6 +311,15 @@ ROWS = (
         kind=Kind.OWN,
         once=True,
     ),
+    Row(
+        "2000 threads that wake now and then",
+        MEMORY,
+        2000,
+        "wakeups --threads=2000 --run-ms=5000",
+        full_only=True,
+        kind=Kind.OWN,
+        once=True,
+    ),
     *sweep(
         "malloc-test 1:1 by outbox_bytes",
         "LOFT_OUTBOX_BYTES",

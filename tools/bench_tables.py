@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench_memory import memory_table, mib, return_table
+from bench_memory import memory_table, mib, return_table, wake_table
 from bench_report import METRICS, Cell, Json, Table, compared, medians, metric_table
 
 
@@ -243,7 +243,8 @@ def statistics_table(data: Json) -> Table | None:
 
 def tables(data: Json) -> list[Table]:
     made = [metric_table(data, metric) for metric in METRICS]
-    made += [latency_table(data), return_table(data), memory_table(data), warm_up_table(data)]
+    made += [latency_table(data), return_table(data), memory_table(data), wake_table(data)]
+    made += [warm_up_table(data)]
     made += [startup_table(data), instruction_table(data)]
     made += sweep_tables(data)
     made.append(statistics_table(data))
@@ -261,7 +262,8 @@ class Loss:
 def losses(data: Json) -> list[Loss]:
     """Where loft is behind the best peer, the worst first; of tables that move together, one."""
     counted = [metric_table(data, metric) for metric in METRICS if metric.counts]
-    counted += [latency_table(data), return_table(data), memory_table(data), startup_table(data)]
+    counted += [latency_table(data), return_table(data), memory_table(data), wake_table(data)]
+    counted += [startup_table(data)]
     found = []
     for table in counted:
         if table is None or "loft" not in table.columns:
