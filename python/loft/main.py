@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import signal
 import sys
@@ -38,7 +37,7 @@ def check_seconds(option: str, value: float) -> None:
 
 def show_version(wanted: bool) -> None:
     if wanted:
-        print(f"loft {importlib.metadata.version('loft')} ({places.library()})")
+        print(f"loft {places.version()} ({places.library()})")
         raise typer.Exit
 
 

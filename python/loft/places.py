@@ -1,14 +1,20 @@
-"""Where the files are that come with the command: inside the package, or in a checkout's build."""
+"""Where the files are that come with the command: inside the package, or in a checkout's build.
+
+And of which version they are.
+"""
 
 from __future__ import annotations
 
+import re
+from importlib import metadata
 from pathlib import Path
 
 from loft.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parent
 # In a checkout the package is python/loft. Installed, this names no folder that exists.
-CHECKOUT_BUILD = PACKAGE.parent.parent / "build"
+CHECKOUT = PACKAGE.parent.parent
+CHECKOUT_BUILD = CHECKOUT / "build"
 PEERS = CHECKOUT_BUILD / "peers"
 
 
@@ -29,3 +35,13 @@ def launcher() -> Path:
 
 def hold_library() -> Path:
     return _find("loft-hold.so")
+
+
+def version() -> str:
+    """That of the installed package; of a checkout where none was installed, the header's."""
+    try:
+        return metadata.version("loft")
+    except metadata.PackageNotFoundError:
+        header = (CHECKOUT / "include" / "loft" / "loft.h").read_text()
+        found = re.search(r'#define LOFT_VERSION_STRING "([^"]+)"', header)
+        return found[1] if found else "of no version"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from loft import places
 from loft.comparison import Comparison, Measured
 from loft.metrics import Row
 
@@ -22,7 +22,7 @@ def write_json(path: Path, comparison: Comparison, rows: list[Row], remarks: lis
 def as_json(comparison: Comparison, rows: list[Row], remarks: list[str]) -> dict[str, Any]:
     plan = comparison.plan
     return {
-        "loft": version("loft"),
+        "loft": places.version(),
         "command": plan.command,
         "runs": plan.runs,
         "allocators": [_allocator(each, rows) for each in comparison.measured],

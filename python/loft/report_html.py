@@ -6,10 +6,9 @@ import html
 import os
 import platform
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 
-from loft import charts
+from loft import charts, places
 from loft.comparison import Comparison
 from loft.metrics import Row
 from loft.report_text import LEGEND, cell, heading
@@ -63,7 +62,7 @@ def page(comparison: Comparison, rows: list[Row], remarks: list[str]) -> str:
 def _where() -> str:
     now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     return (
-        f"loft {version('loft')}, {platform.machine()}, {os.cpu_count()} CPUs, "
+        f"loft {places.version()}, {platform.machine()}, {os.cpu_count()} CPUs, "
         f"{platform.system()} {platform.release()}, {now}"
     )
 

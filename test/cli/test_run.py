@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from support import LOFT, Compile, Loft, one_line
 
-from loft import preload
+from loft import places, preload
 from loft.errors import UserError
 
 
@@ -171,6 +172,18 @@ def test_the_version_is_the_headers(loft: Loft, build: Path) -> None:
     version = header.split('LOFT_VERSION_STRING "')[1].split('"')[0]
     ran = loft("--version")
     assert ran.stdout == f"loft {version} ({build / 'libloft.so'})\n"
+
+
+def test_a_checkout_where_nothing_was_installed_has_the_headers_too(
+    build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_installed(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    installed = places.version()
+    monkeypatch.setattr(metadata, "version", not_installed)
+    monkeypatch.setattr(places, "CHECKOUT", build.parent)
+    assert places.version() == installed
 
 
 @pytest.mark.parametrize("command", [[], ["run"], ["compare"], ["doctor"]])
