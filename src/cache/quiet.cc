@@ -1,5 +1,6 @@
 #include "cache/quiet.h"
 
+#include "base/options.h"
 #include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
@@ -7,6 +8,7 @@
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
 #include "os/os.h"
+#include "space/limits.h"
 #include "space/span.h"
 
 namespace loft::quiet {
@@ -21,10 +23,11 @@ constinit os::Lock round;
 constexpr unsigned kLooks = 3;  // without a movement, before a thread is taken to be quiet
 
 // Hiding a thread, and its finding its feet again, is some 100 microseconds of work: little for one
-// that then sleeps on, much for thousands that wake up every second. A thread that woke within
-// kShort ticks of being hidden is restless, and hidden again only when it has slept for as long, or
-// as one of the few that are at each look: by default two hundred in a second, 2 % of a processor.
-constexpr uint32_t kShort = 100;
+// that then sleeps on, much for thousands that wake up every second. A thread that woke shortly
+// after it was hidden is restless, and hidden again only when it has slept for as long, or as one
+// of the few that are at each look: by default two hundred in a second, 2 % of a processor.
+constexpr unsigned kShortDecays = 20;  // times decay_ms
+constexpr unsigned kShortLooks = kShortDecays * span::kDecayTicks;
 constexpr unsigned kRestlessPerLook = 20;
 
 // Under the lock of the round.
@@ -51,14 +54,6 @@ uint64_t activity_of(const Thread* thread) {
 
 void set_self(Thread* thread, Thread* to) {
   __atomic_store_n(thread->quiet.place_of_self, to, __ATOMIC_RELAXED);
-}
-
-// Under the thread's quiet lock.
-void mark_hidden(Thread* thread, bool between_calls) {
-  thread->quiet.hidden = true;
-  thread->quiet.between_calls = between_calls;
-  thread->quiet.hidden_at = span::ticks();
-  thread->counters.hidden.add(1);
 }
 
 // Under the thread's quiet lock. Makes the thread's next call fail on a stand-in. Then, if it ran
@@ -93,7 +88,10 @@ bool hide(Thread* thread) {
   const bool by_itself = waits && os::thread_waits_by_itself(quiet.number, quiet.place_of_self);
   if (waits && os::thread_time_ns(quiet.number) == time &&
       __atomic_load_n(&quiet.busy, __ATOMIC_RELAXED) == 0) {
-    mark_hidden(thread, by_itself);
+    quiet.hidden = true;
+    quiet.between_calls = by_itself;
+    quiet.hidden_at = os::now_ns();
+    thread->counters.hidden.add(1);
     return true;
   }
   set_self(thread, thread);
@@ -128,6 +126,11 @@ struct Chosen {
   bool all_hidden = true;
 };
 
+// Whether it is one of few that may be hidden at a look.
+bool is_rationed(const Quiet& quiet) {
+  return !quiet.hidden && quiet.restless && quiet.looks < kShortLooks;
+}
+
 bool wants_emptying(Thread* thread) {
   Quiet& quiet = thread->quiet;
   if (quiet.hidden) {
@@ -139,10 +142,7 @@ bool wants_emptying(Thread* thread) {
   quiet.looks = activity == quiet.activity ? quiet.looks + 1 : 0;
   quiet.activity = activity;
   if (quiet.looks < kLooks) return false;
-  if (!quiet.restless || quiet.looks >= kShort) return true;
-  if (restless_left == 0) return false;
-  --restless_left;
-  return true;
+  return !is_rationed(quiet) || restless_left != 0 || limits::tight();
 }
 
 size_t bytes_in_bins(const Thread* thread) {
@@ -225,7 +225,11 @@ bool look() {
     round_ends = lifecycle::visit_threads(choose, &chosen);
     all_hidden = all_hidden && chosen.all_hidden;
     if (Thread* thread = chosen.thread; thread != nullptr) {
-      if (thread->quiet.hidden || hide(thread)) empty(thread, Heap::Walk::kNowAndThen);
+      const bool rationed = is_rationed(thread->quiet);
+      if (thread->quiet.hidden || hide(thread)) {
+        if (rationed && restless_left != 0) --restless_left;
+        empty(thread, Heap::Walk::kNowAndThen);
+      }
       thread->quiet.lock.unlock();
     }
     // A fork waits, or a purge: the others' turn comes with the next look, as these are hidden now.
@@ -249,6 +253,7 @@ Swept empty_all() {
     swept.unreached_threads += sweep.unreached;
     if (Thread* thread = sweep.thread; thread != nullptr) {
       if (thread->quiet.hidden || hide(thread)) {
+        thread->quiet.hidden_at = 0;  // not because it slept: its waking says nothing
         swept.given_back += empty(thread, Heap::Walk::kNow);
       } else {
         ++swept.unreached_threads;
@@ -273,8 +278,14 @@ void begin_wait() {
   Thread* thread = lifecycle::attach();
   if (thread == nullptr || thread->quiet.place_of_self == nullptr) return;
   const os::Guard guard(thread->quiet.lock);
-  mark_hidden(thread, true);  // this call is for no signal handler
+  thread->quiet.between_calls = true;  // this one is for no signal handler
+  thread->quiet.hidden_at = 0;         // and the program's wish
+  thread->counters.hidden.add(1);
   empty(thread, Heap::Walk::kNowAndThen);
+  // Last: in the child of a fork in between, what is in its batches is given up as any thread's is.
+  compiler_fence();
+  thread->quiet.hidden = true;
+  compiler_fence();
   set_self(thread, &stand_in);
 }
 
@@ -285,7 +296,8 @@ namespace {
 void become_visible(Thread* thread) {
   if (!thread->quiet.hidden) return;
   thread->quiet.looks = 0;
-  thread->quiet.restless = span::ticks() - thread->quiet.hidden_at < kShort;
+  const uint64_t short_ns = get(options.decay_ms) * kShortDecays * 1'000'000;
+  thread->quiet.restless = os::now_ns() - thread->quiet.hidden_at < short_ns;
   bins::settle(thread);
   batch_cache::forget_late(thread);
   compiler_fence();

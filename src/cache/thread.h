@@ -48,7 +48,7 @@ struct BinState {
   uint16_t capacity;  // 2^k - 1, so that the array fills whole cache lines
   SlowEvent last;
   uint8_t streak;          // refills since the last flush, saturating
-  uint8_t watched_pushes;  // so far; of this array, and of the block's earlier threads
+  uint8_t watched_pushes;  // so far; of this array and the block's earlier ones
   uint16_t withdrawn;      // of the objects below the top; while the thread is hidden
   void** seen_at;          // where the last review found `top`
   void** depot;            // full arrays beside this one (cache/depot.h)
@@ -138,8 +138,8 @@ struct Quiet {
   // only where the system has said that the thread waits, which puts them in order.
   uint32_t busy;
   uint32_t looks;      // in a row at which nothing had moved; under the lock
-  uint32_t hidden_at;  // in ticks of span; under the lock
   uint64_t activity;   // at the last of them
+  uint64_t hidden_at;  // os::now_ns(), or 0: because it was told to. Under the lock
 };
 
 // A block starts as zeroed memory, of which set_up fills in what is not zero: the pages of the

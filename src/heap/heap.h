@@ -141,7 +141,7 @@ class alignas(64) Heap {
   // Nothing has changed since rest() last came to its end.
   bool rested() const { return rested_.load(memory_order_relaxed); }
 
-  // Nobody took objects out since rest() was called last: no thread's cache has many of them.
+  // Nobody took objects out since rest() was called last: few are in the cache of its thread.
   bool rests() const { return rests_; }
 
   void check() const;  // invariants; debug builds

@@ -15,9 +15,11 @@ constexpr size_t kOthersBytes = 16 * kGranule;  // and bytes it takes in for eac
 // What somebody does not use for so long others may have. Less, and threads that run take each
 // other's slabs; more, and those that wait for their turn keep theirs.
 constexpr uint64_t kIdleNs = 1'000'000;
-// Who waits for so long has done its work, and much of the first slab of each class is in its
-// thread's cache: in another's hands, it would go home object by object when that is emptied.
+// Who waits for so long, but not for longer, has done its work and will work again, and much of the
+// first slab of each class is in its thread's cache: in another's hands, it would go home object by
+// object when that is emptied.
 constexpr uint64_t kAsleepNs = 50'000'000;
+constexpr uint64_t kAwayNs = 10'000'000'000;
 
 constinit os::Lock lock;
 constinit Atomic<Heap*> heaps[kMaxHeaps];
@@ -89,8 +91,8 @@ Help help(Heap& heap, SizeClass size_class) {
     // Under the lock: a thread that has adopted the heap, and got objects there, is seen.
     if (sleeps || other->parked()) {
       const bool has_cache = !other->parked() && !other->rests();
-      const unsigned kept = has_cache && idle >= kAsleepNs ? 1 : 0;
-      got.slab = heap.take_over(*other, size_class, kept, false);
+      const bool returns = has_cache && idle >= kAsleepNs && idle < kAwayNs;
+      got.slab = heap.take_over(*other, size_class, returns ? 1 : 0, false);
     } else if (surplus != Heap::Surplus::kNone) {
       const bool eighths = surplus == Heap::Surplus::kEighthFree;
       got.slab = heap.take_over(*other, size_class, Heap::kKept, eighths);

@@ -895,22 +895,26 @@ TEST_F(TakeOverTest, FromAHeapThatNobodyOwnsAndNotFromOneAtWork) {
 
 // The objects that are missing in the first one may be in the cache of the thread that sleeps.
 TEST_F(TakeOverTest, FromAThreadThatSleepsAllButTheFirst) {
-  const auto look_at_all = [&] {
+  constexpr uint64_t kSecond = 1'000'000'000;
+  const auto look_at_all = [&](uint64_t last_refill) {
     put(take(class_of(48), 1));
-    heap_->idle_ns(1);  // that was long ago
+    heap_->idle_ns(last_refill);
     for (unsigned i = 0; i <= registry::count(); ++i) {
       const os::Guard guard(mine_->lock());
       registry::help(*mine_, kClass);
     }
   };
-  look_at_all();
+  look_at_all(os::now_ns() - kSecond);
   EXPECT_EQ(pagemap.of(sparse_[0]).owner(), heap_->id());
   const std::vector<void*> rest = take(kClass, kObjects - static_cast<unsigned>(sparse_.size()));
   std::vector<void*> more = take(kClass, kObjects);
   put(rest);
   put({more.begin() + 1, more.end()});
-  look_at_all();
+  look_at_all(os::now_ns() - kSecond);
   EXPECT_NE(pagemap.of(more[0]).owner(), pagemap.of(sparse_[0]).owner());
+  look_at_all(1);  // that was long ago
+  EXPECT_EQ(pagemap.of(more[0]).owner(), mine_->id());
+  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
   put(full_);
   more.resize(1);
   for (void* p : {more[0], sparse_[0]}) send(packed({p})[0]);
