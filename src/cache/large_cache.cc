@@ -26,7 +26,9 @@ Large* empty(Thread* thread, unsigned place) {
 unsigned next_place(Thread* thread) {
   LargeCache& cache = thread->large;
   cache.last = (cache.last + 1) % kLargePlaces;
-  if (cache.kept[cache.last] != nullptr) large::release(empty(thread, cache.last));
+  if (cache.kept[cache.last] != nullptr) {
+    large::release(empty(thread, cache.last), &cache.spare);
+  }
   return cache.last;
 }
 
@@ -75,6 +77,7 @@ bool keep(Thread* thread, Large* object) {
 
 void release_all(Thread* thread) {
   for (unsigned i = 0; i < kLargePlaces; ++i) next_place(thread);
+  large::release_descriptors(&thread->large.spare);
 }
 
 void review(Thread* thread) {

@@ -132,10 +132,11 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
       return kept;
     }
   }
-  void* object = large::allocate(size, alignment, zeroed);
+  large::Descriptors* const spare = thread != nullptr ? &thread->large.spare : nullptr;
+  void* object = large::allocate(size, alignment, zeroed, spare);
   if (LOFT_UNLIKELY(object == nullptr && thread != nullptr)) {
     let_go_of_all(thread);
-    object = large::allocate(size, alignment, zeroed);
+    object = large::allocate(size, alignment, zeroed, spare);
   }
   return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
 }
@@ -186,7 +187,8 @@ void* take_cleared(Request request) {
 }
 
 void free_large(Thread* thread, Large* object) {
-  if (thread == nullptr || !large_cache::keep(thread, object)) large::release(object);
+  if (thread == nullptr) return large::release(object);
+  if (!large_cache::keep(thread, object)) large::release(object, &thread->large.spare);
 }
 
 // An object of another heap may be as good as the thread's own: if threads trade such objects

@@ -118,9 +118,10 @@ struct ThreadCounters {
 
 // Invariant: each kept[i] is null or a large object marked as kept; counters.large_kept_bytes is
 // the sum of their lengths. cache/large_cache.cc.
-inline constexpr unsigned kLargePlaces = 4;
+inline constexpr unsigned kLargePlaces = 16;
 struct LargeCache {
   Large* kept[kLargePlaces];
+  large::Descriptors spare;
   unsigned last;    // the place that was filled or emptied last: if it is empty, filled next
   unsigned credit;  // how many more may be kept: what the thread allocated, up to kLargePlaces
   bool used;        // since the last review

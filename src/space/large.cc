@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "base/options.h"
 #include "os/os.h"
 #include "space/limits.h"
@@ -26,19 +27,49 @@ constexpr size_t kAlwaysMoved = size_t{64} << 20;
 // may never touch most.
 constexpr size_t kDiscardMin = 1 << 20;
 
-// Relaxed sums of many writers: statistics, nothing is ordered by them.
-constinit Atomic<size_t> live_bytes{0};
-constinit Atomic<size_t> allocation_count{0};
-constinit Atomic<size_t> cache_hit_count{0};
+// Relaxed sums of many writers: statistics, nothing is ordered by them. What every allocation adds
+// to is kept in parts, each in lines of its own: threads whose stacks lie apart seldom share one.
+constexpr unsigned kParts = 8;
+struct alignas(2 * kCacheLine) Part {
+  Atomic<size_t> live_bytes{0};
+  Atomic<size_t> allocations{0};
+  Atomic<size_t> cache_hits{0};
+};
+constinit Part parts[kParts];
 constinit Atomic<size_t> resize_count{0};
 constinit Atomic<size_t> move_count{0};
+
+Part& part() {
+  const auto stack = reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) / kGranule;
+  return parts[stack * 0x9E3779B97F4A7C15u >> (64 - highest_bit(kParts))];
+}
 
 // Relaxed: a few more than kMostMoved do no harm.
 constinit Atomic<unsigned> moved_count{0};
 
 void account(size_t before, size_t after) {
   if (before == after) return;
-  live_bytes.fetch_add(after - before, memory_order_relaxed);
+  part().live_bytes.fetch_add(after - before, memory_order_relaxed);
+}
+
+constexpr unsigned kMostSpare = 16;  // descriptors
+
+void* new_descriptor(Descriptors* spare) {
+  if (spare == nullptr || spare->first == nullptr) return metadata::allocate(sizeof(Large));
+  void* block = spare->first;
+  spare->first = *static_cast<void**>(block);
+  --spare->count;
+  return block;
+}
+
+void discard_descriptor(Large* object, Descriptors* spare) {
+  if (spare == nullptr || spare->count >= kMostSpare) {
+    return metadata::release(object, sizeof(Large));
+  }
+  *reinterpret_cast<void**>(object) = spare->first;
+  compiler_fence();  // listed when it is linked, for the heir
+  spare->first = object;
+  ++spare->count;
 }
 
 void enter(Large* object) {
@@ -145,9 +176,9 @@ bool resize_by_moving(Large* object, size_t bytes) {
 
 }  // namespace
 
-void* allocate(size_t asked, size_t alignment, bool zeroed) {
+void* allocate(size_t asked, size_t alignment, bool zeroed, Descriptors* spare) {
   const size_t bytes = round_up(asked, os::page_size());
-  void* block = metadata::allocate(sizeof(Large));
+  void* block = new_descriptor(spare);
   if (block == nullptr) return nullptr;
   const size_t granules = granules_for(bytes);
   const span::Range range = span::acquire(granules, alignment, bytes);
@@ -158,8 +189,8 @@ void* allocate(size_t asked, size_t alignment, bool zeroed) {
   auto* object = new (block) Large{range.base, bytes, granules, asked, false, false};
   enter(object);
   account(0, bytes);
-  allocation_count.fetch_add(1, memory_order_relaxed);
-  if (!range.zero) cache_hit_count.fetch_add(1, memory_order_relaxed);
+  part().allocations.fetch_add(1, memory_order_relaxed);
+  if (!range.zero) part().cache_hits.fetch_add(1, memory_order_relaxed);
   if (!range.zero) leave_tail(range.base, bytes);
   void* p = reinterpret_cast<void*>(range.base);
   if (zeroed && !range.zero) {
@@ -168,17 +199,26 @@ void* allocate(size_t asked, size_t alignment, bool zeroed) {
   return p;
 }
 
-void release(Large* object) {
+void release(Large* object, Descriptors* spare) {
   const Large old = *object;
   tails::forget(limit_of(old));
   account(old.bytes, 0);
-  metadata::release(object, sizeof(Large));
+  discard_descriptor(object, spare);
   if (old.moved) {
     moved_count.fetch_sub(1, memory_order_relaxed);
     span::release_moved(old.base, old.granules, old.bytes);
   } else {
     span::release(old.base, old.granules, true, old.bytes);
   }
+}
+
+void release_descriptors(Descriptors* spare) {
+  while (void* block = spare->first) {
+    spare->first = *static_cast<void**>(block);
+    compiler_fence();  // forgotten before it is released, for the heir
+    metadata::release(block, sizeof(Large));
+  }
+  spare->count = 0;
 }
 
 // A fork in between finds no tail, or a shorter one.
@@ -208,9 +248,14 @@ void* resize(Large* object, size_t asked) {
 }
 
 Totals totals() {
-  return {live_bytes.load(memory_order_relaxed), allocation_count.load(memory_order_relaxed),
-          cache_hit_count.load(memory_order_relaxed), resize_count.load(memory_order_relaxed),
-          move_count.load(memory_order_relaxed)};
+  Totals totals = {0, 0, 0, resize_count.load(memory_order_relaxed),
+                   move_count.load(memory_order_relaxed)};
+  for (const Part& part : parts) {
+    totals.bytes += part.live_bytes.load(memory_order_relaxed);
+    totals.allocations += part.allocations.load(memory_order_relaxed);
+    totals.cache_hits += part.cache_hits.load(memory_order_relaxed);
+  }
+  return totals;
 }
 
 }  // namespace loft::large

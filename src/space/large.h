@@ -22,13 +22,24 @@ struct Large {
 
 namespace large {
 
+// Descriptors that nobody uses, linked by their first words: a thread's own, so that objects that
+// come and go take no lock for them. All zero is none.
+struct Descriptors {
+  void* first;
+  unsigned count;  // for the heir of a thread that died in a fork, about right
+};
+
 inline Large* at(Entry entry) { return metadata::at_index<Large>(entry.index()); }
 
 // For `asked` bytes. `alignment`: a power of two. nullptr without memory. `zeroed`: every byte
-// reads as zero; fresh and purged pages are not touched for it.
-void* allocate(size_t asked, size_t alignment, bool zeroed);
+// reads as zero; fresh and purged pages are not touched for it. `spare`: the thread's, if it has
+// any; its descriptor comes from there and goes there.
+void* allocate(size_t asked, size_t alignment, bool zeroed, Descriptors* spare = nullptr);
 
-void release(Large* object);
+void release(Large* object, Descriptors* spare = nullptr);
+
+// Gives all of them up.
+void release_descriptors(Descriptors* spare);
 
 // How many granules an object of so many bytes takes.
 inline size_t granules_for(size_t bytes) { return round_up(bytes, kGranule) >> kGranuleLog; }

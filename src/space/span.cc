@@ -230,10 +230,10 @@ void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
   const size_t keep = get(options.dirty_bytes);
   const size_t floor = keep - keep / 8;  // not each one that follows makes a system call
   size_t excess = 0;
+  pagemap.fill(base, granules, Entry{});
   {
     const os::Guard guard(lock);
     released_count.add(1);
-    pagemap.fill(base, granules, Entry{});
     free_spans::insert(base, granules, dirty);
     in_use.add(-bytes);
     limits::weigh(committed_locked());

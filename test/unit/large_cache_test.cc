@@ -53,6 +53,32 @@ TEST_F(LargeCacheTest, PairsTakeNoLock) {
   EXPECT_EQ(metadata::locks(), metadata_locks);
 }
 
+// What the cache has no place for takes the lock of the spans, and none for its descriptor.
+TEST_F(LargeCacheTest, DescriptorsAreTheThreadsOwn) {
+  constexpr size_t kLong = size_t{2} << 20;
+  deallocate(allocate(kLong));
+  const unsigned long metadata_locks = metadata::locks();
+  for (int i = 0; i < 100; ++i) deallocate(allocate(kLong));
+  EXPECT_EQ(metadata::locks(), metadata_locks);
+  const size_t used = metadata::used_bytes();
+  EXPECT_GT(self->large.spare.count, 0u);
+  large_cache::release_all(self);
+  EXPECT_EQ(self->large.spare.count, 0u);
+  EXPECT_LT(metadata::used_bytes(), used);
+}
+
+// A thread that frees what others allocate does not gather their descriptors.
+TEST_F(LargeCacheTest, AThreadKeepsFewDescriptors) {
+  std::vector<void*> objects;
+  for (int i = 0; i < 100; ++i) objects.push_back(allocate(100'000));
+  in_thread([&] {
+    deallocate(allocate(16));
+    for (void* p : objects) deallocate(p);
+    EXPECT_EQ(kept(), 0u);
+    EXPECT_LE(self->large.spare.count, 16u);
+  });
+}
+
 TEST_F(LargeCacheTest, KeptBytesAreZeroForCalloc) {
   auto* p = static_cast<char*>(allocate(kSize));
   __builtin_memset(p, 1, kSize);
@@ -75,7 +101,7 @@ TEST_F(LargeCacheTest, AThreadThatOnlyFreesKeepsNothing) {
 
 TEST_F(LargeCacheTest, KeepsNoMoreThanItsPlacesAndItsBudget) {
   std::vector<void*> objects;
-  for (int i = 0; i < 16; ++i) objects.push_back(allocate(100'000));
+  for (unsigned i = 0; i < 2 * kLargePlaces; ++i) objects.push_back(allocate(100'000));
   const size_t usable = usable_size(objects[0]);
   for (void* p : objects) deallocate(p);
   EXPECT_EQ(kept(), kLargePlaces * usable);
