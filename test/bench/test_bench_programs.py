@@ -60,6 +60,8 @@ PROGRAMS: list[tuple[str, str, int | None]] = [
     ("startup", "--starts=3", 3),
     ("realloc_vector", "--limit=10000000", None),
     ("ping_pong_large", "--rounds=100", 100),
+    ("large_replacement", "--rounds=100 --slots=10", 220),
+    ("large_replacement", "--threads=3 --rounds=50 --slots=4 --min=9 --max=5000", 162),
     ("thread_churn", "--count=50", 50),
 ]
 
@@ -445,6 +447,7 @@ void free(void* p) {
         ("batch_order", "--order=fifo --min=64 --max=64 --count=100 --rounds=1"),
         ("build_shuffle_free", "--min=64 --max=64 --count=100 --rounds=1"),
         ("random_replacement", "--min=64 --max=64 --slots=100 --rounds=10000"),
+        ("large_replacement", "--min=64 --max=71 --slots=100 --rounds=1000 --threads=1"),
         ("malloc_test", "--min=64 --max=64 --messages=1"),
         ("alternation", "--size=64 --rounds=1"),
         ("threadtest", "--size=64 --threads=1 --rounds=1"),
