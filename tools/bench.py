@@ -128,7 +128,9 @@ class Measurement:
 
     def contestants(self, row: Row) -> dict[str, Path | None]:
         chosen = {
-            name: path for name, path in self.chosen.items() if not row.only or name in row.only
+            name: path
+            for name, path in self.chosen.items()
+            if (not row.only or name in row.only) and name not in row.without
         }
         if row.variant and "loft" in chosen:
             chosen["loft"] = variant_library(row)

@@ -51,6 +51,8 @@ class Row:
     once: bool = False
     # The only allocators that this row is for.
     only: tuple[str, ...] = ()
+    # Those that would take minutes.
+    without: tuple[str, ...] = ()
     # The library that stands for loft in this row, one of tools/variants.py's or NEXTGEN.
     variant: str = ""
 
@@ -85,7 +87,7 @@ def malloc_test_of(size: int) -> Row:
     return Row(f"malloc-test of {size} B", PASSING, 2, command, size not in (16, 256, 2048))
 
 
-def buffers(sizes: str, arguments: str, *threads: int) -> list[Row]:
+def buffers(sizes: str, arguments: str = "") -> list[Row]:
     return [
         Row(
             f"buffers of {sizes}, {count} thread{'s' if count > 1 else ''}",
@@ -93,8 +95,9 @@ def buffers(sizes: str, arguments: str, *threads: int) -> list[Row]:
             count,
             f"large_replacement --threads={count} {arguments}".strip(),
             full_only=bool(arguments),
+            without=("prototype",),
         )
-        for count in threads
+        for count in (1, 2)
     ]
 
 
@@ -244,8 +247,8 @@ ROWS = (
     *scaling("phong", "phong --steps=4000000"),
     *scaling("threadtest", "threadtest --rounds=1200"),
     Row("800 kB ping-pong", SYSTEM, 1, "ping_pong_large --rounds=600000"),
-    *buffers("32 to 256 KiB", "", 1, 2),
-    *buffers("64 KiB to 1 MiB", "--min=65536 --max=1048576 --slots=40 --rounds=100000", 1, 2, 4),
+    *buffers("32 to 256 KiB"),
+    *buffers("64 KiB to 1 MiB", "--min=65536 --max=1048576 --slots=40 --rounds=100000"),
     Row("realloc to 256 MiB", SYSTEM, 1, "realloc_vector --limit=268435456"),
     Row("realloc to 4 GiB", SYSTEM, 1, "realloc_vector --limit=4294967296", True),
     Row("thread churn", SYSTEM, 1, "thread_churn --count=4000"),
