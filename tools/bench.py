@@ -214,6 +214,9 @@ def open_store(out: Path, header: Json, names: list[str], keep: bool) -> Store:
         print(f"bench: {out} is of another set: {'; '.join(different)}", file=sys.stderr)
         raise typer.Exit(2)
     old["header"]["versions"] |= header["versions"]
+    # There were others when it was made.
+    rows = {row.name for row in ROWS}
+    old["rows"] = [each for each in old["rows"] if each["name"] in rows]
     known = allocators()
     old["allocators"] = [name for name in known if name in {*old["allocators"], *names}]
     old["peers"] = [name for name in PEERS if name in old["allocators"]]

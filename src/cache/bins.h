@@ -89,9 +89,9 @@ void put_back(Heap* heap, SizeClass size_class, void** objects, void** end,
 // How many objects a bin holds, read beside the running thread: about right.
 unsigned held(const Thread* thread, SizeClass size_class);
 
-// For the block's next thread, or its own that sleeps. Gives all arrays back, or, unless memory is tight, all but small
-// first ones: then every bin is empty; otherwise the last thread may have died in a fork, in the
-// midst of anything.
+// For the block's next thread, or its own that sleeps. Gives all arrays back, or, unless memory is
+// tight, all but small first ones: then every bin is empty; otherwise the last thread may have died
+// in a fork, in the midst of anything.
 void start_over(Thread* thread, bool keep_first_arrays);
 
 }  // namespace bins

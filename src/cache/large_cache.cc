@@ -4,6 +4,8 @@
 #include "space/limits.h"
 #include "space/span.h"
 
+static_assert(loft::kLargePlaces <= 8 * sizeof(loft::LargeCache::used));
+
 namespace loft::large_cache {
 
 namespace {
@@ -48,7 +50,7 @@ void* take(Thread* thread, size_t bytes, size_t asked) {
     if (object->bytes != bytes && !span::recount(object->bytes, bytes)) continue;
     empty(thread, place);
     cache.last = place;  // the next one kept comes here
-    cache.used = true;
+    cache.used = static_cast<uint16_t>(cache.used | 1u << place);
     thread->counters.large_hits.add(1);
     large::use_again(object, bytes, asked);
     return reinterpret_cast<void*>(object->base);
@@ -81,8 +83,12 @@ void release_all(Thread* thread) {
 }
 
 void review(Thread* thread) {
-  if (!thread->large.used) release_all(thread);
-  thread->large.used = false;
+  LargeCache& cache = thread->large;
+  for (unsigned place = 0; place < kLargePlaces; ++place) {
+    if ((cache.used >> place & 1) != 0 || cache.kept[place] == nullptr) continue;
+    large::release(empty(thread, place), &cache.spare);
+  }
+  cache.used = 0;
 }
 
 }  // namespace loft::large_cache

@@ -20,7 +20,7 @@ bool keep(Thread* thread, Large* object);
 // Gives all that is kept back to the spans.
 void release_all(Thread* thread);
 
-// As above, unless the cache was of use since the last call.
+// As above, what no place was used for since the last call.
 void review(Thread* thread);
 
 }  // namespace loft::large_cache

@@ -274,10 +274,33 @@ void finish_fork(bool child) {
   }
 }
 
+namespace {
+
+// Under the quiet lock. The mark goes last: in the child of a fork in between, this is done again,
+// which it bears.
+void become_visible(Thread* thread) {
+  if (!thread->quiet.hidden) return;
+  thread->quiet.looks = 0;
+  if (thread->quiet.hidden_at != 0) {
+    constexpr uint64_t kHour = 3'600'000;  // in milliseconds
+    const uint64_t short_ns = least(get(options.decay_ms), kHour) * kShortDecays * 1'000'000;
+    thread->quiet.restless = os::now_ns() - thread->quiet.hidden_at < short_ns;
+  }
+  bins::settle(thread);
+  batch_cache::forget_late(thread);
+  compiler_fence();
+  thread->quiet.hidden = false;
+}
+
+}  // namespace
+
 void begin_wait() {
   Thread* thread = lifecycle::attach();
   if (thread == nullptr || thread->quiet.place_of_self == nullptr) return;
   const os::Guard guard(thread->quiet.lock);
+  // While it waited for the lock, it may have been taken for one that sleeps.
+  set_self(thread, thread);
+  become_visible(thread);
   thread->quiet.between_calls = true;  // this one is for no signal handler
   thread->quiet.hidden_at = 0;         // and the program's wish
   thread->counters.hidden.add(1);
@@ -288,23 +311,6 @@ void begin_wait() {
   compiler_fence();
   set_self(thread, &stand_in);
 }
-
-namespace {
-
-// Under the quiet lock. The mark goes last: in the child of a fork in between, this is done again,
-// which it bears.
-void become_visible(Thread* thread) {
-  if (!thread->quiet.hidden) return;
-  thread->quiet.looks = 0;
-  const uint64_t short_ns = get(options.decay_ms) * kShortDecays * 1'000'000;
-  thread->quiet.restless = os::now_ns() - thread->quiet.hidden_at < short_ns;
-  bins::settle(thread);
-  batch_cache::forget_late(thread);
-  compiler_fence();
-  thread->quiet.hidden = false;
-}
-
-}  // namespace
 
 void wake(Thread* thread) {
   {

@@ -124,7 +124,7 @@ struct LargeCache {
   large::Descriptors spare;
   unsigned last;    // the place that was filled or emptied last: if it is empty, filled next
   unsigned credit;  // how many more may be kept: what the thread allocated, up to kLargePlaces
-  bool used;        // since the last review
+  uint16_t used;    // a bit for each place that was, since the last review
 };
 
 // What it takes to act for a thread that sleeps. cache/quiet.cc.

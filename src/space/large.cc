@@ -54,19 +54,25 @@ void account(size_t before, size_t after) {
 
 constexpr unsigned kMostSpare = 16;  // descriptors
 
+Large* pop(Descriptors* spare) {
+  Large* const descriptor = spare->first;
+  spare->first = reinterpret_cast<Large*>(descriptor->base);
+  compiler_fence();  // forgotten before anything is done with it, for the heir
+  --spare->count;
+  return descriptor;
+}
+
 void* new_descriptor(Descriptors* spare) {
   if (spare == nullptr || spare->first == nullptr) return metadata::allocate(sizeof(Large));
-  void* block = spare->first;
-  spare->first = *static_cast<void**>(block);
-  --spare->count;
-  return block;
+  return pop(spare);
 }
 
 void discard_descriptor(Large* object, Descriptors* spare) {
   if (spare == nullptr || spare->count >= kMostSpare) {
     return metadata::release(object, sizeof(Large));
   }
-  *reinterpret_cast<void**>(object) = spare->first;
+  object->kept = true;  // whoever comes here by a stale pointer finds no object
+  object->base = reinterpret_cast<uintptr_t>(spare->first);
   compiler_fence();  // listed when it is linked, for the heir
   spare->first = object;
   ++spare->count;
@@ -213,11 +219,7 @@ void release(Large* object, Descriptors* spare) {
 }
 
 void release_descriptors(Descriptors* spare) {
-  while (void* block = spare->first) {
-    spare->first = *static_cast<void**>(block);
-    compiler_fence();  // forgotten before it is released, for the heir
-    metadata::release(block, sizeof(Large));
-  }
+  while (spare->first != nullptr) metadata::release(pop(spare), sizeof(Large));
   spare->count = 0;
 }
 
@@ -255,6 +257,8 @@ Totals totals() {
     totals.allocations += part.allocations.load(memory_order_relaxed);
     totals.cache_hits += part.cache_hits.load(memory_order_relaxed);
   }
+  // An object that came in a part that was read before, and went in one that was read later.
+  if (static_cast<ptrdiff_t>(totals.bytes) < 0) totals.bytes = 0;
   return totals;
 }
 

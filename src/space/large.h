@@ -22,10 +22,10 @@ struct Large {
 
 namespace large {
 
-// Descriptors that nobody uses, linked by their first words: a thread's own, so that objects that
-// come and go take no lock for them. All zero is none.
+// Descriptors that nobody uses, marked as kept and linked by their bases: a thread's own, so that
+// objects that come and go take no lock for them. All zero is none.
 struct Descriptors {
-  void* first;
+  Large* first;
   unsigned count;  // for the heir of a thread that died in a fork, about right
 };
 

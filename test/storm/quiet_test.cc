@@ -38,7 +38,10 @@ class QuietStorm : public testing::Test {
     if (!loft::os::kSeesWaitingThreads) GTEST_SKIP() << "the thread sanitizer sees races in it";
     ASSERT_EQ(loft_option_set("decay_ms", "50"), 0);
   }
-  void TearDown() override { loft_option_set("decay_ms", "500"); }
+  void TearDown() override {
+    loft_option_set("decay_ms", "500");
+    loft_option_set("cgroup", "soft");
+  }
 };
 
 // What a thread has stashed by the thousand goes home while it sleeps.
@@ -315,7 +318,9 @@ TEST_F(QuietStorm, ThreadsThatWakeAllTheTimeAreLeftAloneMostOfIt) {
   constexpr unsigned kThreads = 150;
   constexpr unsigned kPerLook = 20;
   constexpr uint64_t kShortNs = 10'000'000'000;
+  if (owner_is("core")) GTEST_SKIP() << "is about what threads hold";
   ASSERT_EQ(loft_option_set("decay_ms", "500"), 0);
+  ASSERT_EQ(loft_option_set("cgroup", "off"), 0);  // where memory is tight all are emptied
   const auto hidden = [] {
     loft_stats_t stats = {};
     stats.struct_size = sizeof(stats);
@@ -333,6 +338,7 @@ TEST_F(QuietStorm, ThreadsThatWakeAllTheTimeAreLeftAloneMostOfIt) {
   std::atomic<unsigned> round{0};
   std::atomic<unsigned> done{0};
   constexpr unsigned kEnd = ~0u;
+  uint64_t begin = loft::os::now_ns();
   std::vector<std::thread> threads;
   for (unsigned me = 0; me < kThreads; ++me) {
     threads.emplace_back([&, me] {
@@ -346,16 +352,17 @@ TEST_F(QuietStorm, ThreadsThatWakeAllTheTimeAreLeftAloneMostOfIt) {
   }
   bool seen = false;
   for (unsigned attempt = 0; attempt < 5 && !seen && !HasFailure(); ++attempt) {
-    const uint64_t begin = loft::os::now_ns();
     EXPECT_TRUE(wait_for([&] { return done == kThreads && hidden() >= asleep; }));
     EXPECT_EQ(hidden(), asleep);
     const uint32_t tick = loft::span::ticks();
+    const uint64_t woken = loft::os::now_ns();
     done = 0;
     ++round;
     round.notify_all();
     EXPECT_TRUE(wait_for([&] { return done == kThreads; }));
     // Else some of them were hidden long before they woke.
     seen = loft::os::now_ns() - begin < kShortNs;
+    begin = woken;
     for (uint64_t again = 0; seen && again < kThreads && !HasFailure();) {
       again = hidden() - asleep;
       const uint64_t looks = loft::span::ticks() - tick + 1;

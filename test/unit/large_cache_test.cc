@@ -136,6 +136,20 @@ TEST_F(LargeCacheTest, AnUnusedOneGivesBackAtItsReview) {
   EXPECT_EQ(kept(), 0u);
 }
 
+// A program that goes on with one buffer does not keep those of other sizes for it.
+TEST_F(LargeCacheTest, AReviewLeavesWhatIsUsed) {
+  void* one = allocate(kSize);
+  void* other = allocate(kSize / 2);
+  const size_t usable = usable_size(one);
+  deallocate(other);
+  deallocate(one);
+  for (int i = 0; i < 2; ++i) {
+    deallocate(allocate(kSize));
+    large_cache::review(self);
+  }
+  EXPECT_EQ(kept(), usable);
+}
+
 TEST_F(LargeCacheTest, TrimAndTheThreadsEndGiveBack) {
   void* p = allocate(kSize);
   deallocate(p);
