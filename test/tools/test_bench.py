@@ -124,6 +124,16 @@ def test_another_commit_or_command_is_measured_anew(tmp_path: Path, programs: li
     assert any("c1 (1 rows)" in line and "c2 (1 rows)" in line for line in header_lines(data))
 
 
+def test_rows_that_are_gone_are_dropped(
+    tmp_path: Path, programs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.json"
+    measure(out, [ROW, OTHER], 1, keep=False)
+    monkeypatch.setattr(bench, "ROWS", (OTHER,))
+    data = measure(out, [OTHER], 1, keep=True, mark="c2")
+    assert [row["name"] for row in data["rows"]] == [OTHER.name]
+
+
 def test_sets_of_two_machines_stay_apart(
     tmp_path: Path, programs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
