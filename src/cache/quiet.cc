@@ -142,6 +142,12 @@ bool wants_emptying(Thread* thread) {
   quiet.looks = activity == quiet.activity ? quiet.looks + 1 : 0;
   quiet.activity = activity;
   if (quiet.looks < kLooks) return false;
+  // One whose calls undo each other has not moved either; whether it slept, its clock tells.
+  if (quiet.restless && (quiet.looks == kLooks || quiet.looks >= kShortLooks)) {
+    const uint64_t ran = os::thread_time_ns(quiet.number);
+    if (ran != quiet.ran) quiet.looks = kLooks;
+    quiet.ran = ran;
+  }
   return !is_rationed(quiet) || restless_left != 0 || limits::tight();
 }
 

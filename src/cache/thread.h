@@ -141,6 +141,7 @@ struct Quiet {
   uint32_t looks;      // in a row at which nothing had moved; under the lock
   uint64_t activity;   // at the last of them
   uint64_t hidden_at;  // os::now_ns(), or 0: because it was told to. Under the lock
+  uint64_t ran;        // its processor time, while it is restless and may sleep. Under the lock
 };
 
 // A block starts as zeroed memory, of which set_up fills in what is not zero: the pages of the
