@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench_report import Cell, Json, Table, compared, medians
+from bench_report import Cell, Json, Table, compared, find_row, medians
 
 
 def mib(kib: float) -> str:
@@ -174,8 +174,7 @@ def cpu_us(run: Json) -> float:
 
 def wake_table(data: Json) -> Table | None:
     """What threads cost that sleep nearly all the time."""
-    name = "2000 threads that wake now and then"
-    row = next((row for row in data["rows"] if row["name"] == name), None)
+    row = find_row(data, "2000 threads that wake now and then")
     if row is None or not any(row["runs"].values()):
         return None
     table = Table(

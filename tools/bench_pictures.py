@@ -9,7 +9,7 @@ import re
 import statistics
 from dataclasses import dataclass, field
 
-from bench_report import METRICS, Json, metric_table
+from bench_report import METRICS, Json, find_row, metric_table
 from bench_tables import QUANTILES
 
 # File, and what it shows.
@@ -91,7 +91,7 @@ def start(data: Json) -> list[Field]:
 
 
 def idle(data: Json) -> list[Field]:
-    row = next((row for row in data["rows"] if row["name"] == "idle return"), None)
+    row = find_row(data, "idle return")
     shown = Field("", "seconds since all was freed", "MiB resident, LazyFree left out")
     for name, runs in (row["runs"] if row else {}).items():
         if not runs:
@@ -107,7 +107,7 @@ def idle(data: Json) -> list[Field]:
 
 
 def latency(data: Json) -> list[Field]:
-    row = next((row for row in data["rows"] if row["name"] == "latency"), None)
+    row = find_row(data, "latency")
     fields = []
     for call in ("malloc", "free"):
         shown = Field(call, "", "ns", log_y=True, ticks=list(QUANTILES))

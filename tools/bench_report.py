@@ -267,6 +267,10 @@ def compared(
     table.rows.append((label, cells))
 
 
+def find_row(data: Json, name: str) -> Json | None:
+    return next((row for row in data["rows"] if row["name"] == name), None)
+
+
 def medians(row: Json, figure: Callable[[Json], float]) -> dict[str, float]:
     return {
         name: statistics.median(figure(run) for run in runs)

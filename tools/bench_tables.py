@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench_memory import memory_table, mib, return_table, wake_table
-from bench_report import METRICS, Cell, Json, Table, compared, medians, metric_table
+from bench_report import METRICS, Cell, Json, Table, compared, find_row, medians, metric_table
 
 
 def startup_table(data: Json) -> Table | None:
-    row = next((row for row in data["rows"] if row["name"] == "start-up"), None)
+    row = find_row(data, "start-up")
     if row is None or not any(row["runs"].values()):
         return None
     names: list[str] = data["allocators"]
@@ -93,7 +93,7 @@ def quantile_of(call: str, quantile: str, run: Json) -> float:
 
 
 def latency_table(data: Json) -> Table | None:
-    row = next((row for row in data["rows"] if row["name"] == "latency"), None)
+    row = find_row(data, "latency")
     if row is None or not any(row["runs"].values()):
         return None
     clocks = [run["clock_ns"]["p50"] for runs in row["runs"].values() for run in runs]
@@ -118,7 +118,7 @@ def latency_table(data: Json) -> Table | None:
 
 
 def warm_up_table(data: Json) -> Table | None:
-    row = next((row for row in data["rows"] if row["name"] == "malloc-test, from the start"), None)
+    row = find_row(data, "malloc-test, from the start")
     if row is None or not any(row["runs"].values()):
         return None
     table = Table(
@@ -244,8 +244,7 @@ def statistics_table(data: Json) -> Table | None:
 def tables(data: Json) -> list[Table]:
     made = [metric_table(data, metric) for metric in METRICS]
     made += [latency_table(data), return_table(data), memory_table(data), wake_table(data)]
-    made += [warm_up_table(data)]
-    made += [startup_table(data), instruction_table(data)]
+    made += [warm_up_table(data), startup_table(data), instruction_table(data)]
     made += sweep_tables(data)
     made.append(statistics_table(data))
     return [table for table in made if table is not None]

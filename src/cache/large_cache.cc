@@ -24,13 +24,16 @@ Large* empty(Thread* thread, unsigned place) {
   return object;
 }
 
+void give_back(Thread* thread, unsigned place) {
+  if (thread->large.kept[place] == nullptr) return;
+  large::release(empty(thread, place), &thread->large.spare);
+}
+
 // Moves on to the next place, and gives back what is kept there.
 unsigned next_place(Thread* thread) {
   LargeCache& cache = thread->large;
   cache.last = (cache.last + 1) % kLargePlaces;
-  if (cache.kept[cache.last] != nullptr) {
-    large::release(empty(thread, cache.last), &cache.spare);
-  }
+  give_back(thread, cache.last);
   return cache.last;
 }
 
@@ -85,8 +88,7 @@ void release_all(Thread* thread) {
 void review(Thread* thread) {
   LargeCache& cache = thread->large;
   for (unsigned place = 0; place < kLargePlaces; ++place) {
-    if ((cache.used >> place & 1) != 0 || cache.kept[place] == nullptr) continue;
-    large::release(empty(thread, place), &cache.spare);
+    if ((cache.used >> place & 1) == 0) give_back(thread, place);
   }
   cache.used = 0;
 }

@@ -25,6 +25,13 @@ void sleep_ms(unsigned milliseconds) {
   nanosleep(&time, nullptr);
 }
 
+template <class Reached>
+bool wait_for(Reached reached) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!reached() && std::chrono::steady_clock::now() < deadline) sleep_ms(1);
+  return reached();
+}
+
 class QuietStorm : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -271,12 +278,6 @@ INSTANTIATE_TEST_SUITE_P(Flags, QuietStormWithHandlers,
 // Threads that wait by themselves keep no object, of whatever size, nor a slab for it.
 TEST_F(QuietStorm, NothingIsKeptByAThreadThatSleepsBetweenCalls) {
   if (!loft::os::sees_system_calls()) GTEST_SKIP() << "the system does not tell";
-  const auto stats = [] {
-    loft_stats_t s = {};
-    s.struct_size = sizeof(s);
-    loft_stats(&s);
-    return s;
-  };
   const auto use_all_sizes = [] {
     unsigned broken = 0;
     for (size_t size = 16; size <= 32 << 10; size = size * 5 / 4 + 1) {
@@ -300,12 +301,11 @@ TEST_F(QuietStorm, NothingIsKeptByAThreadThatSleepsBetweenCalls) {
   while (asleep != threads.size()) sleep_ms(1);
   // This one holds nothing either.
   loft_idle_begin();
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   const auto kept = [&] {
     const loft_stats_t s = stats();
     return s.cached_bytes + s.free_in_slabs_bytes;
   };
-  while (kept() != 0 && std::chrono::steady_clock::now() < deadline) sleep_ms(5);
+  wait_for([&] { return kept() == 0; });
   EXPECT_EQ(kept(), 0u);
   stop = true;
   stop.notify_all();
@@ -321,17 +321,7 @@ TEST_F(QuietStorm, ThreadsThatWakeAllTheTimeAreLeftAloneMostOfIt) {
   if (owner_is("core")) GTEST_SKIP() << "is about what threads hold";
   ASSERT_EQ(loft_option_set("decay_ms", "500"), 0);
   ASSERT_EQ(loft_option_set("cgroup", "off"), 0);  // where memory is tight all are emptied
-  const auto hidden = [] {
-    loft_stats_t stats = {};
-    stats.struct_size = sizeof(stats);
-    loft_stats(&stats);
-    return stats.threads_hidden;
-  };
-  const auto wait_for = [](auto&& reached) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!reached() && std::chrono::steady_clock::now() < deadline) sleep_ms(1);
-    return reached();
-  };
+  const auto hidden = [] { return stats().threads_hidden; };
   loft_idle_begin();  // this one would have its turn among them
   uint64_t asleep = hidden() + kThreads;
   std::atomic<unsigned> broken{0};
