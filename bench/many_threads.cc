@@ -10,13 +10,10 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "crowd.h"
 #include "memory.h"
 
 namespace {
-
-// Mixed, up to where most programs' objects end.
-constexpr uint64_t kSizes[] = {16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048};
-constexpr size_t kStack = 128 << 10;
 
 struct Shared {
   uint64_t bytes;
@@ -57,7 +54,7 @@ void work(Shared& shared) {
   Link* first = nullptr;
   uint64_t count = 0;
   for (uint64_t held = 0; held < shared.bytes; count++) {
-    uint64_t size = kSizes[count % std::size(kSizes)];
+    uint64_t size = bench::kMixedSizes[count % std::size(bench::kMixedSizes)];
     auto* link = static_cast<Link*>(bench::allocate(size));
     *link = {first, count};
     first = link;
@@ -97,15 +94,9 @@ int main(int argc, char** argv) {
   bench::Table<pthread_t> threads(count);
   memory.sample("start");
   double seconds = team.run_here([&] {
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, kStack);
-    for (uint64_t i = 0; i < count; i++) {
-      if (pthread_create(&threads[i], &attributes, thread_main, &shared) != 0) {
-        bench::fail("thread %" PRIu64 " did not start: this system allows fewer", i);
-      }
-    }
-    pthread_attr_destroy(&attributes);
+    bench::start_crowd(count, [&](uint64_t i, const pthread_attr_t* attributes) {
+      return pthread_create(&threads[i], attributes, thread_main, &shared);
+    });
     while (shared.finished.load() != count) bench::sleep_ms(1);
   });
   memory.sample("freed");

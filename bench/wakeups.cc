@@ -8,12 +8,10 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "common.h"
+#include "crowd.h"
 
 namespace {
 
-constexpr uint64_t kSizes[] = {16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048};
-constexpr size_t kStack = 128 << 10;
 constexpr uint64_t kMostObjects = 256;
 constexpr uint64_t kMillisecond = 1'000'000;
 
@@ -47,7 +45,8 @@ void sleep_until(uint64_t ns) {
 void use_memory(uint64_t count, uint64_t mark) {
   uint64_t* objects[kMostObjects];
   for (uint64_t i = 0; i < count; i++) {
-    objects[i] = static_cast<uint64_t*>(bench::allocate(kSizes[i % std::size(kSizes)]));
+    objects[i] = static_cast<uint64_t*>(
+        bench::allocate(bench::kMixedSizes[i % std::size(bench::kMixedSizes)]));
     *objects[i] = mark + i;
   }
   for (uint64_t i = 0; i < count; i++) {
@@ -93,20 +92,14 @@ int main(int argc, char** argv) {
   double cpu_seconds = 0;
   const double seconds = team.run_here([&] {
     const double before = process_cpu_seconds();
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, kStack);
     // The first wake when all are there; as fast as threads start.
     plan.begin = clock_ns() + count * 100'000;
     plan.end = plan.begin + run_ms * kMillisecond;
-    for (uint64_t i = 0; i < count; i++) {
+    bench::start_crowd(count, [&](uint64_t i, const pthread_attr_t* attributes) {
       threads[i].plan = &plan;
       threads[i].first = plan.begin + plan.period_ns * i / count;
-      if (pthread_create(&threads[i].thread, &attributes, thread_main, &threads[i]) != 0) {
-        bench::fail("thread %" PRIu64 " did not start: this system allows fewer", i);
-      }
-    }
-    pthread_attr_destroy(&attributes);
+      return pthread_create(&threads[i].thread, attributes, thread_main, &threads[i]);
+    });
     for (const Work& work : threads) pthread_join(work.thread, nullptr);
     cpu_seconds = process_cpu_seconds() - before;
   });
