@@ -86,6 +86,12 @@ enum class Pushed { kYes, kNo, kNotTheOwner };
   "1:\n"
 #define LOFT_SEQUENCE_END "2:\n"
 
+// First wherever a sequence with a result goes on. GCC before 12.4 and 13.3 (its bug 113921) mixes
+// up what it moves on the way out of such a statement: where one failed, what it had read came back
+// in place of null, and was somebody else's by then. With a statement at both ends it moves nothing
+// there.
+#define LOFT_SEQUENCE_LEFT asm volatile("")
+
 // Into `scratch`: the block of the processor that the sequence is on, whose number is signed.
 #define LOFT_SEQUENCE_BLOCK              \
   "movslq %%fs:4(%[area]), %[scratch]\n" \
@@ -123,9 +129,11 @@ LOFT_ALWAYS_INLINE void* pop_by_table(size_t index) {
         [table] "i"(kTable)
       : "memory", "cc"
       : failed);
+  LOFT_SEQUENCE_LEFT;
   if (object == nullptr) __builtin_unreachable();
   return object;
 failed:
+  LOFT_SEQUENCE_LEFT;
   return nullptr;
 }
 
@@ -140,9 +148,11 @@ LOFT_ALWAYS_INLINE void* pop(size_t stack) {
       : [area] "r"(restartable.area), [blocks] "r"(restartable.blocks), [stack] "r"(stack)
       : "memory", "cc"
       : failed);
+  LOFT_SEQUENCE_LEFT;
   if (object == nullptr) __builtin_unreachable();
   return object;
 failed:
+  LOFT_SEQUENCE_LEFT;
   return nullptr;
 }
 
@@ -197,13 +207,16 @@ LOFT_ALWAYS_INLINE void** close_here(void*** top, void** closed, unsigned number
       : [area] "r"(restartable.area), [number] "r"(number), [place] "r"(top), [closed] "r"(closed)
       : "memory", "cc"
       : failed);
+  LOFT_SEQUENCE_LEFT;
   return before;
 failed:
+  LOFT_SEQUENCE_LEFT;
   return nullptr;
 }
 
 #undef LOFT_SEQUENCE_BEGIN
 #undef LOFT_SEQUENCE_END
+#undef LOFT_SEQUENCE_LEFT
 #undef LOFT_SEQUENCE_BLOCK
 #undef LOFT_SEQUENCE_POP
 #undef LOFT_SEQUENCE_PUSH
