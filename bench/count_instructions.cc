@@ -24,7 +24,7 @@ int main() { bench::fail("only x86-64 is supported"); }
 
 namespace {
 
-constexpr size_t kSizes[] = {16, 64, 128, 512};
+constexpr size_t kSizes[] = {16, 64, 128, 512, 4096, 32768};
 constexpr int kPairs = 32;
 constexpr size_t kRemoteSize = 64;
 constexpr int kWarmUpRounds = 20;

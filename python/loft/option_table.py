@@ -38,7 +38,7 @@ OPTIONS = {
     "cache_bytes": Option(
         "bytes",
         (),
-        "2M",
+        "4M",
         "bytes of free objects that one thread's cache may hold",
     ),
     "batch_bytes": Option(

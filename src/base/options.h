@@ -25,7 +25,7 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
   X(kChoice, foreign, 0, "abort|ignore",                                                         \
     "what to do after reporting a pointer that loft did not allocate: stop the program, or let " \
     "the call do nothing")                                                                       \
-  X(kBytes, cache_bytes, 2 << 20, "", "bytes of free objects that one thread's cache may hold")  \
+  X(kBytes, cache_bytes, 4 << 20, "", "bytes of free objects that one thread's cache may hold")  \
   X(kBytes, batch_bytes, 16 << 10, "",                                                           \
     "bytes of objects freed for one slab of another heap before they are sent home")             \
   X(kBytes, outbox_bytes, 64 << 10, "",                                                          \

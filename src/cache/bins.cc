@@ -18,7 +18,7 @@ namespace loft::bins {
 namespace {
 
 // What the array of one class may hold in one cache.
-constexpr size_t kClassBytes = 256 * 1024;
+constexpr size_t kClassBytes = 512 * 1024;
 constexpr unsigned kMaxCapacity = kMostSlots - 1;
 // And what full arrays may besides, where they have as many slots as any. A program whose stock of
 // an object swings by 1000 needs room for more than that, because a refill brings more than was
@@ -430,10 +430,8 @@ void withdraw(Thread* thread) {
     const BinState& state = thread->states[c];
     // Not by a batch: the thread may be in the midst of adding to the one that would be opened.
     empty_depot(thread, c, kAllOfIt, batch_cache::send_single);
-    void** const top = thread->bins[c].top;
-    // Larger sizes are popped on a path that counts as a slow one: nobody is in the midst of it.
-    void** const end = class_size(c) > kTableMax ? top + 1 : top;
-    // Nothing below the end, or nothing any more: the thread was emptied before and sleeps still.
+    void** const end = thread->bins[c].top;
+    // Nothing below the top, or nothing any more: the thread was emptied before and sleeps still.
     if (state.slots == nullptr || end <= state.slots + 1 || state.slots[1] == nullptr) continue;
     give_back(thread->heap, c, state.slots + 1, end, batch_cache::send_single);
     for (void** slot = state.slots + 1; slot < end; ++slot) *slot = nullptr;

@@ -3,7 +3,6 @@
 #include "base/options.h"
 #include "heap/user_heap.h"
 #include "os/fault.h"
-#include "slab/slab.h"
 #include "space/large.h"
 
 namespace loft {
@@ -24,7 +23,7 @@ const char* what_is_wrong(const void* p) {
 
 }  // namespace
 
-Entry checked_entry(const char* call, const void* p) {
+Entry checked_entry_beyond_slabs(const char* call, const void* p) {
   const char* wrong = what_is_wrong(p);
   if (LOFT_LIKELY(wrong == nullptr)) return pagemap.of(p);
   Text line;
@@ -38,7 +37,7 @@ Entry checked_entry(const char* call, const void* p) {
   return Entry(kNoHeap, kNothing, 0);
 }
 
-void check_start(const char* call, const void* p, Entry entry) {
+void check_start_beyond_slabs(const char* call, const void* p, Entry entry) {
   if (entry.bin() == kLarge) {
     const Large* object = large::at(entry);
     if (LOFT_LIKELY(reinterpret_cast<uintptr_t>(p) == object->base)) return;
@@ -46,9 +45,6 @@ void check_start(const char* call, const void* p, Entry entry) {
                      << reinterpret_cast<const void*>(object->base) << " of "
                      << uint64_t{object->bytes} << " bytes");
   }
-  const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - slab::base_of(p, entry);
-  const Geometry& shape = geometry(class_of_bin(entry.bin()));
-  if (LOFT_LIKELY(object_starting_at(shape, offset) != kNoObject)) return;
   slab::report_misuse((Text() << call << " of an interior pointer").data(), p, slab::at(entry));
 }
 

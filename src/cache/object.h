@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "heap/heap.h"
+#include "slab/slab.h"
 #include "space/pagemap.h"
 
 namespace loft {
@@ -18,14 +19,31 @@ struct ObjectRange {
 // the object is allocated at the moment is the caller's to know.
 ObjectRange object_of(const void* p);
 
+// The slow sides of the two below.
+Entry checked_entry_beyond_slabs(const char* call, const void* p);
+void check_start_beyond_slabs(const char* call, const void* p, Entry entry);
+
 // The pagemap entry of a pointer that `call` was given: a slab's, a large object's or an extent's.
 // Anything else is reported in one line, which stops the program, or, by the option foreign=ignore,
 // gives an entry of kind kNothing.
-Entry checked_entry(const char* call, const void* p);
+inline Entry checked_entry(const char* call, const void* p) {
+  if (LOFT_LIKELY(pagemap.position(p) < pagemap.limit)) {
+    const Entry entry = pagemap.of(p);
+    if (LOFT_LIKELY(entry.is_slab())) return entry;
+  }
+  return checked_entry_beyond_slabs(call, p);
+}
 
 // Stops the program with one line if p, whose entry is a slab's or a large object's, is not the
 // first byte of an object.
-void check_start(const char* call, const void* p, Entry entry);
+inline void check_start(const char* call, const void* p, Entry entry) {
+  if (LOFT_LIKELY(entry.is_slab())) {
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - slab::base_of(p, entry);
+    const Geometry& shape = geometry(class_of_bin(entry.bin()));
+    if (LOFT_LIKELY(object_starting_at(shape, offset) != kNoObject)) return;
+  }
+  check_start_beyond_slabs(call, p, entry);
+}
 
 // What free's fast path has no instructions for: stops the program with one line if p, of a heap
 // whose lock is free, is not the first byte of an object, or if that is free already, in its slab

@@ -69,10 +69,11 @@ void set_self(Thread* thread, Thread* to) {
 //
 // Where the system can show that no handler is running on the thread, it waits in a system call of
 // its own: fast paths make none, so it is between two calls, and whatever comes next begins with
-// the stand-in. Then the tops go, too, and with them some twenty pages of a thread that used all
-// sizes. That is looked at before the second look at the clock, and so of the same wait. (A handler
-// that leaves a call of malloc by switching to another stack, to come back later, may not exist: in
-// between, no call of malloc could be made on the thread under any allocator.)
+// the stand-in. Then the tops go, too, and with them some twenty pages, and up to 200 KiB of larger
+// objects, of a thread that used all sizes. That is looked at before the second look at the clock,
+// and so of the same wait. (A handler that leaves a call of malloc by switching to another stack,
+// to come back later, may not exist: in between, no call of malloc could be made on the thread
+// under any allocator.)
 bool hide(Thread* thread) {
   Quiet& quiet = thread->quiet;
   const uint64_t time = os::thread_time_ns(quiet.number);

@@ -141,18 +141,26 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
 }
 
-void* pop_or_refill(Request request) {
-  if (LOFT_UNLIKELY(core::in_use())) {
-    void* popped = os::pop(bin_offset(request.size_class));
-    return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request);
+// The bins of sizes beyond allocate's table: from kTableMax on, a quarter of it is the least that
+// two class sizes lie apart.
+constexpr size_t kStep = kTableMax / 4;
+struct SteppedBins {
+  uint16_t of[kSmallMax / kStep];
+  constexpr SteppedBins() : of{} {
+    for (size_t i = 0; i < kSmallMax / kStep; ++i) of[i] = bin_offset(class_of((i + 1) * kStep));
   }
-  // A slow path also where it pops: bins::withdraw takes these bins' last objects, too.
-  const lifecycle::SlowPath slow;
-  if (LOFT_UNLIKELY(slow.thread() == nullptr)) return allocate_class(request);
-  Bin& bin = slow.thread()->bins[request.size_class];
-  void* object = *bin.top;
-  if (LOFT_UNLIKELY(object == nullptr)) return allocate_class(request);
-  --bin.top;
+};
+constexpr SteppedBins stepped_bins;
+
+// As allocate does, from a bin whose offset is known; nullptr if it is empty.
+LOFT_ALWAYS_INLINE void* pop(size_t offset) {
+  if (LOFT_UNLIKELY(core::in_use())) return os::pop(offset);
+  Bin* bin = this_thread()->bin_at(offset);
+  void** top = bin->top;
+  void* object = *top;
+  if (LOFT_UNLIKELY(object == nullptr)) return nullptr;
+  bin->top = top - 1;
+  LOFT_FORGET(object);
   return object;
 }
 
@@ -223,13 +231,15 @@ LOFT_COLD void* refuse(size_t bytes) {
 }
 
 void* allocate_from_empty(size_t size) {
-  if (LOFT_UNLIKELY(size == 0)) return pop_or_refill(request_of(1));
-  return allocate_class(request_of(size));
+  if (LOFT_LIKELY(size != 0)) return allocate_class(request_of(size));
+  void* popped = pop(bin_offset(class_of(1)));
+  return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request_of(1));
 }
 
 void* allocate_beyond_table(size_t size) {
-  if (LOFT_LIKELY(size <= kSmallMax)) return pop_or_refill(request_of(size));
-  return allocate_large(size, kGranule, false);
+  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, kGranule, false);
+  void* popped = pop(stepped_bins.of[(size - 1) / kStep]);
+  return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request_of(size));
 }
 
 void* allocate_zeroed(size_t size) {
@@ -238,10 +248,8 @@ void* allocate_zeroed(size_t size) {
     if (void* cleared = take_cleared(request_of(size)); cleared != nullptr) return cleared;
   }
   if (size >= kZeroMin) {
-    if (LOFT_UNLIKELY(core::in_use())) {
-      void* popped = os::pop(bin_offset(class_of(size)));
-      if (popped != nullptr) return __builtin_memset(popped, 0, size);
-    }
+    void* popped = pop(stepped_bins.of[(size - 1) / kStep]);
+    if (popped != nullptr) return __builtin_memset(popped, 0, size);
     if (void* zero = take_zero(request_of(size)); zero != nullptr) return zero;
   }
   void* object = allocate(size);
@@ -253,10 +261,13 @@ void* allocate_aligned(size_t alignment, size_t size) {
   if (alignment <= kAlignment) return allocate(size);
   if (size <= kSmallMax && alignment <= kSmallMax) {
     // Objects stand at multiples of their size from an aligned base: any class whose size is a
-    // multiple of the alignment will do, and the next power of two always is one.
-    SizeClass c = class_of(most(size, alignment));
-    while (class_size(c) % alignment != 0) ++c;
-    return pop_or_refill({c, static_cast<uint32_t>(size)});
+    // multiple of the alignment will do. The least for such a size is: above kLinearLog, class
+    // sizes are the multiples of a power of two, and either so are those of the alignment, or it
+    // divides that power.
+    const SizeClass c = class_of(round_up(most<size_t>(size, 1), alignment));
+    void* popped = pop(bin_offset(c));
+    if (LOFT_LIKELY(popped != nullptr)) return popped;
+    return allocate_class({c, static_cast<uint32_t>(size)});
   }
   return allocate_large(most<size_t>(size, 1), most(alignment, kGranule), false);
 }

@@ -109,7 +109,7 @@ bool thread_waits(int number) {
 // with what is between them, or it lies elsewhere, and nothing is known.
 bool thread_waits_by_itself(int number, const void* stack_end) {
 #if defined(__x86_64__)
-  constexpr size_t kMost = 64 * 1024;  // threads that sleep have a few frames
+  constexpr size_t kMost = 256 * 1024;  // most threads that sleep have a few frames, some a buffer
   const KeepErrno keep;
   char text[256];
   const size_t size = read_of_thread(number, "syscall", text, sizeof(text));
