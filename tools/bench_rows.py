@@ -203,6 +203,14 @@ ROWS = (
     Row("xalan", ONE, 1, "xalan --records=8000"),
     Row("malloc-test 1:1", PASSING, 2, MALLOC_TEST),
     *map(malloc_test_of, (8, 16, 32, 64, 128, 256, 512, 1024, 2048)),
+    Row("malloc-test of 64 KiB", PASSING, 2, "malloc_test --messages=150 --min=65536 --max=65536"),
+    Row(
+        "malloc-test of 256 B to 64 KiB",
+        PASSING,
+        2,
+        "malloc_test --messages=150 --min=256 --max=65536",
+        full_only=True,
+    ),
     Row("malloc-test 4:4", PASSING, 8, f"{MALLOC_TEST} --producers=4 --consumers=4", True),
     Row("malloc-test, queue without bound", PASSING, 2, UNBOUNDED, once=True),
     Row(

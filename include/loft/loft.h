@@ -297,7 +297,7 @@ typedef struct loft_stats_t {
   uint64_t free_in_slabs_bytes;       // on pages of slabs that hold an object, or did
   uint64_t cached_bytes;              // small objects in thread caches
   uint64_t in_flight_bytes;           // small objects in batches, outboxes and inboxes
-  uint64_t large_cached_bytes;        // large objects in thread caches
+  uint64_t large_cached_bytes;        // large objects in caches, of threads or between them
   uint64_t free_span_bytes;           // free spans that keep their memory for now
   uint64_t metadata_resident_bytes;   // loft's own tables, the pagemap among them
   uint64_t purged_charged_bytes;      // free spans that the system did not take back: locked memory
@@ -352,7 +352,7 @@ LOFT_API int loft_stats(loft_stats_t* stats) LOFT_NOEXCEPT;
 
 // The identity of one size class, and its events. The fields of loft_stats_t are the sums of these
 // over all classes, where there are fields of the same name; free_bytes is part of
-// free_in_slabs_bytes, and what thread caches hold of large objects is large_cached_bytes there.
+// free_in_slabs_bytes, and what caches hold of large objects is large_cached_bytes there.
 //
 //   resident_bytes == live_bytes + rounding_bytes + free_bytes + cached_bytes + in_flight_bytes
 //                     + huge_slack_bytes - untouched_bytes

@@ -1,6 +1,7 @@
 #include "cache/large_cache.h"
 
 #include "base/options.h"
+#include "cache/large_transfer.h"
 #include "space/limits.h"
 #include "space/span.h"
 
@@ -37,28 +38,52 @@ unsigned next_place(Thread* thread) {
   return cache.last;
 }
 
-}  // namespace
+// False where the object would be longer than it was, and over the hard limit by that.
+bool may_be(const Large* object, size_t bytes) {
+  return object->bytes == bytes || span::recount(object->bytes, bytes);
+}
 
-void* take(Thread* thread, size_t bytes, size_t asked) {
+// An object of as many granules as `bytes` takes, of which so many bytes count, or nullptr.
+Large* take_kept(Thread* thread, size_t bytes) {
   LargeCache& cache = thread->large;
-  // What was kept while there was plenty may be in the way.
-  if (LOFT_UNLIKELY(limits::tight())) release_all(thread);
-  cache.credit = least(cache.credit + 1u, kLargePlaces);
   const size_t granules = large::granules_for(bytes);
   for (unsigned look = 0; look < kLargePlaces; ++look) {
     const unsigned place = (cache.last + look) % kLargePlaces;
     Large* object = cache.kept[place];
     if (object == nullptr || object->granules != granules) continue;
-    // Longer than it was, and over the hard limit by that.
-    if (object->bytes != bytes && !span::recount(object->bytes, bytes)) continue;
+    if (!may_be(object, bytes)) continue;
     empty(thread, place);
     cache.last = place;  // the next one kept comes here
     cache.used = static_cast<uint16_t>(cache.used | 1u << place);
-    thread->counters.large_hits.add(1);
-    large::use_again(object, bytes, asked);
-    return reinterpret_cast<void*>(object->base);
+    return object;
   }
   return nullptr;
+}
+
+// As above, of what other threads gave up.
+Large* take_passed_on(Thread* thread, size_t bytes) {
+  Large* object = large_transfer::take(bytes);
+  if (object == nullptr || may_be(object, bytes)) return object;
+  large::release(object, &thread->large.spare);
+  return nullptr;
+}
+
+}  // namespace
+
+void* take(Thread* thread, size_t bytes, size_t asked) {
+  LargeCache& cache = thread->large;
+  // What was kept while there was plenty may be in the way.
+  if (LOFT_UNLIKELY(limits::tight())) {
+    release_all(thread);
+    large_transfer::release_all();
+  }
+  cache.credit = least(cache.credit + 1u, kLargePlaces);
+  Large* object = take_kept(thread, bytes);
+  if (object == nullptr) object = take_passed_on(thread, bytes);
+  if (object == nullptr) return nullptr;
+  thread->counters.large_hits.add(1);
+  large::use_again(object, bytes, asked);
+  return reinterpret_cast<void*>(object->base);
 }
 
 bool keep(Thread* thread, Large* object) {
@@ -68,7 +93,8 @@ bool keep(Thread* thread, Large* object) {
     release_all(thread);
     return false;
   }
-  if (cache.credit == 0 || object->bytes > least(kLongest, budget)) return false;
+  if (object->bytes > least(kLongest, budget)) return false;
+  if (cache.credit == 0) return large_transfer::put(object);
   --cache.credit;
   const Counter& kept_bytes = thread->counters.large_kept_bytes;
   unsigned place = cache.kept[cache.last] == nullptr ? cache.last : next_place(thread);

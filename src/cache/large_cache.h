@@ -1,20 +1,20 @@
 // The large objects that a thread freed last, for its next allocations of the same length: such a
 // pair takes no lock and no atomic operation, which a program that allocates and frees one buffer
-// per request does all day. Only as many are kept as the thread has allocated itself: one that only
-// frees hoards nothing.
+// per request does all day. Only as many are kept as the thread has allocated itself: what one that
+// only frees gives up goes on to others (cache/large_transfer.h).
 #pragma once
 
 #include "cache/thread.h"
 
 namespace loft::large_cache {
 
-// A kept object of as many granules as `bytes` takes, now `bytes` long (a multiple of the page
-// size), for a request of `asked` bytes; nullptr if there is none. Its contents are what they were.
-// Counts the allocation either way.
+// An object that was kept, of as many granules as `bytes` takes, now `bytes` long (a multiple of
+// the page size), for a request of `asked` bytes; nullptr if there is none. Its contents are what
+// they were. Counts the allocation either way.
 void* take(Thread* thread, size_t bytes, size_t asked);
 
-// Keeps an object that the program gave up, for which an older one may have to go. False if it is
-// too long or the thread has no use for it.
+// Keeps an object that the program gave up, for which an older one may have to go, or passes it on.
+// False if it is too long or nobody has a use for it.
 bool keep(Thread* thread, Large* object);
 
 // Gives all that is kept back to the spans.

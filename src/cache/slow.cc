@@ -6,6 +6,7 @@
 #include "cache/bins.h"
 #include "cache/core.h"
 #include "cache/large_cache.h"
+#include "cache/large_transfer.h"
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
 #include "cache/object.h"
@@ -64,6 +65,7 @@ size_t visit_others(unsigned long* passed_on) {
 // them, and lets go of their spare slabs.
 size_t let_go_others() {
   size_t given_back = UserHeap::give_back_all();
+  large_transfer::release_all();
   // What one passes on may be for another that was visited before it; and where its slab has
   // changed hands, its way begins anew.
   for (unsigned round = 0; round < 2 * kMaxHops; ++round) {
@@ -151,6 +153,13 @@ struct SteppedBins {
   }
 };
 constexpr SteppedBins stepped_bins;
+constexpr bool steps_are_exact() {
+  for (size_t size = kTableMax + 1; size <= kSmallMax; ++size) {
+    if (stepped_bins.of[(size - 1) / kStep] != bin_offset(class_of(size))) return false;
+  }
+  return true;
+}
+static_assert(steps_are_exact());
 
 // As allocate does, from a bin whose offset is known; nullptr if it is empty.
 LOFT_ALWAYS_INLINE void* pop(size_t offset) {
@@ -160,7 +169,6 @@ LOFT_ALWAYS_INLINE void* pop(size_t offset) {
   void* object = *top;
   if (LOFT_UNLIKELY(object == nullptr)) return nullptr;
   bin->top = top - 1;
-  LOFT_FORGET(object);
   return object;
 }
 

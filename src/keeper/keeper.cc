@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "cache/attention.h"
 #include "cache/core.h"
+#include "cache/large_transfer.h"
 #include "cache/quiet.h"
 #include "heap/registry.h"
 #include "heap/user_heap.h"
@@ -66,6 +67,7 @@ bool look_around(bool at_threads) {
   const bool cores_rest = core::look();
   const bool parked_rest = registry::rest_parked();
   const bool users_rest = UserHeap::rest_all();
+  const bool none_passing = large_transfer::release_idle();
   tails::give_back(limits::hard() == limits::kNone ? span::kDecayTicks : 1);
   const size_t dirty = span::totals().dirty;
   // What quiet threads and heaps let go of has waited long enough.
@@ -73,8 +75,8 @@ bool look_around(bool at_threads) {
   const size_t idle = span::idle_bytes();
   const bool gave = purge(least(idle + let_go, dirty));
   // What the system does not take back is no reason to stay awake.
-  return all_quiet && room_rests && cores_rest && parked_rest && users_rest && tails::none() &&
-         !gave && idle == span::totals().dirty;
+  return all_quiet && room_rests && cores_rest && parked_rest && users_rest && none_passing &&
+         tails::none() && !gave && idle == span::totals().dirty;
 }
 
 // Returns when it is told to leave.

@@ -3,6 +3,7 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/core.h"
+#include "cache/large_transfer.h"
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
 #include "heap/registry.h"
@@ -139,7 +140,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   for (unsigned id = 1; id <= stats.heaps; ++id) add_heap(books, stats, *registry::at(id));
   stats.adoptions = registry::adoptions();
 
-  size_t kept = 0;
+  size_t kept = large_transfer::bytes();
   for (const Thread* t = lifecycle::newest_block(); t != nullptr; t = t->older) {
     kept += add_thread(books, stats, *t);
   }

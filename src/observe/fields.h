@@ -37,7 +37,7 @@ inline constexpr Field kFields[] = {
     LOFT_NEXT(free_in_slabs_bytes, kNow, "Free, on pages of slabs that have memory"),
     LOFT_NEXT(cached_bytes, kNow, "Small objects in thread caches"),
     LOFT_NEXT(in_flight_bytes, kNow, "Small objects on their way home in batches and messages"),
-    LOFT_NEXT(large_cached_bytes, kNow, "Large objects in thread caches"),
+    LOFT_NEXT(large_cached_bytes, kNow, "Large objects in caches"),
     LOFT_NEXT(free_span_bytes, kNow, "Free spans that keep their memory for now"),
     LOFT_NEXT(metadata_resident_bytes, kNow, "Tables of the allocator"),
     LOFT_NEXT(purged_charged_bytes, kNow, "Free spans that the system did not take back"),

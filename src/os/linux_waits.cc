@@ -70,7 +70,7 @@ bool may_be_of_a_signal_frame(uint64_t flags, uint64_t word) {
 
 // Also where it cannot be read.
 bool may_have_signal_frame(uintptr_t from, uintptr_t to) {
-  uint64_t words[256];
+  uint64_t words[512];
   uint64_t before = 0;  // below the first word there is no frame
   for (uintptr_t at = round_up(from, sizeof(uint64_t)); at < to;) {
     const size_t bytes = least<size_t>(sizeof(words), round_up(to - at, sizeof(uint64_t)));

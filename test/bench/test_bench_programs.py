@@ -386,7 +386,7 @@ def test_counts_instructions(programs: Path) -> None:
 
 @pytest.mark.skipif(len(libraries()) < 2, reason="loft is not built")
 @pytest.mark.parametrize(
-    ("owner", "most", "most_beyond_table"), [("thread", 34, 47), ("core", 48, 60)]
+    ("owner", "most", "most_beyond_table"), [("thread", 34, 45), ("core", 48, 60)]
 )
 def test_what_each_owner_costs(
     programs: Path,

@@ -194,6 +194,41 @@ TEST_F(Exchange, ResizedByAnotherThreadFreedByAThird) {
   expect_all_home(std::size(kSizes), 1 << 20);
 }
 
+// Two threads fill buffers of all lengths, two only drain them, a fifth one calls everything home
+// all the time. The ways between them are short, so that few are alive and all are used again.
+TEST_F(Exchange, BuffersThatSomeFillAndOthersDrain) {
+  constexpr unsigned kWays = 4;
+  const unsigned objects = scaled(20'000);
+  const auto size = [](uint64_t id) { return 33'000 + id * 7919 % 60 * 16'000; };
+  std::atomic<void*> ways[2][kWays] = {};
+  std::atomic<unsigned> bad{0};
+  std::atomic<unsigned> draining{2};
+  on_threads(5, [&](unsigned self) {
+    if (self == 4) {
+      while (draining != 0) loft_purge(nullptr);
+      return;
+    }
+    unsigned faults = 0;
+    for (unsigned i = 0; i < objects; ++i) {
+      const uint64_t id = uint64_t{self / 2} << 32 | i;
+      std::atomic<void*>& way = ways[self / 2][i % kWays];
+      if (self % 2 == 0) {
+        void* p = make(id, size(id));
+        while (way.load(std::memory_order_relaxed) != nullptr) sched_yield();
+        way.store(p, std::memory_order_release);
+      } else {
+        void* p = nullptr;
+        while ((p = way.exchange(nullptr, std::memory_order_acquire)) == nullptr) sched_yield();
+        faults += check_and_free(p, id, size(id));
+      }
+    }
+    bad += faults;
+    if (self % 2 == 1) --draining;
+  });
+  EXPECT_EQ(bad, 0u);
+  expect_all_home(1, 1 << 20);
+}
+
 // Zeroed and aligned objects are what they should be although others have written and freed them.
 TEST_F(Exchange, ZeroedAndAlignedObjectsOfReusedMemory) {
   const unsigned objects = scaled(30'000);

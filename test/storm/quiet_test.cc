@@ -137,14 +137,16 @@ TEST_F(QuietStorm, NothingIsLostOrHandedOutTwice) {
   EXPECT_GT(found_hidden, 0u) << "the storm met no keeper";
 }
 
-// Some objects of several sizes, written and checked.
+// Some objects of several sizes, up to 1 KiB and beyond, written and checked.
 unsigned work_a_little(unsigned seed) {
+  const auto size_of = [](unsigned id) {
+    return size_t{48} + id % 40 * 16 + (id % 8 == 0 ? id % 5 * 6000 : 0);
+  };
   void* held[100];
-  for (unsigned i = 0; i < std::size(held); ++i)
-    held[i] = make(seed + i, 48 + (seed + i) % 40 * 16);
+  for (unsigned i = 0; i < std::size(held); ++i) held[i] = make(seed + i, size_of(seed + i));
   unsigned broken = 0;
   for (unsigned i = 0; i < std::size(held); ++i) {
-    broken += check_and_free(held[i], seed + i, 48 + (seed + i) % 40 * 16);
+    broken += check_and_free(held[i], seed + i, size_of(seed + i)) != 0;
   }
   return broken;
 }
@@ -234,10 +236,12 @@ TEST_P(QuietStormWithHandlers, AThreadMayBeAsleepInTheMidstOfACall) {
     void* held[64] = {};
     uint64_t ids[64] = {};
     uint64_t id = me;
+    // Below and above what the table of bins goes up to.
+    const auto size_at = [](size_t i) { return i % 2 == 0 ? size_t{64} : size_t{1500}; };
     while (!stop.load(std::memory_order_relaxed)) {
       const size_t i = (id * 7919 >> 3) % 64;
-      if (held[i] != nullptr) broken += check_and_free(held[i], ids[i], 64) != 0;
-      held[i] = make(ids[i] = id, 64);
+      if (held[i] != nullptr) broken += check_and_free(held[i], ids[i], size_at(i)) != 0;
+      held[i] = make(ids[i] = id, size_at(i));
       id += 2;
       if (me == 0) {
         void* expected = nullptr;
@@ -248,7 +252,7 @@ TEST_P(QuietStormWithHandlers, AThreadMayBeAsleepInTheMidstOfACall) {
       }
     }
     for (size_t i = 0; i < 64; ++i) {
-      if (held[i] != nullptr) broken += check_and_free(held[i], ids[i], 64) != 0;
+      if (held[i] != nullptr) broken += check_and_free(held[i], ids[i], size_at(i)) != 0;
     }
     const stack_t none = {nullptr, SS_DISABLE, 0};
     sigaltstack(&none, nullptr);

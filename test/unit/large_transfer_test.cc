@@ -1,0 +1,156 @@
+// Large objects that one thread frees and another one allocates.
+#include "cache/large_transfer.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "cache/allocate.h"
+#include "cache/large_cache.h"
+#include "cache/object.h"
+#include "loft/loft.h"
+#include "space/limits.h"
+#include "space/metadata.h"
+#include "space/span.h"
+#include "unit/support.h"
+
+namespace loft {
+namespace {
+
+using test::in_thread;
+
+constexpr size_t kSize = 100'000;
+
+class LargeTransferTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    deallocate(allocate(16));
+    trim(0);
+    self->large = LargeCache{};
+  }
+  void TearDown() override { trim(0); }
+
+  // By a thread that has allocated no large object.
+  static void free_elsewhere(const std::vector<void*>& objects) {
+    in_thread([&] {
+      deallocate(allocate(16));
+      for (void* p : objects) deallocate(p);
+    });
+  }
+  static std::vector<void*> some(size_t count, size_t size = kSize) {
+    std::vector<void*> objects;
+    for (size_t i = 0; i < count; ++i) objects.push_back(allocate(size));
+    return objects;
+  }
+
+  test::DefaultOptions defaults_;
+};
+
+TEST_F(LargeTransferTest, WhoAllocatesGetsWhatOthersFreed) {
+  const std::vector<void*> before = some(4);
+  free_elsewhere(before);
+  EXPECT_EQ(large_transfer::bytes(), 4 * round_up(kSize, os::page_size()));
+  const unsigned long locks = span::totals().locks;
+  const unsigned long metadata_locks = metadata::locks();
+  void* after[4];
+  for (void*& p : after) p = allocate(kSize);
+  EXPECT_EQ(span::totals().locks, locks);
+  EXPECT_EQ(metadata::locks(), metadata_locks);
+  EXPECT_TRUE(std::is_permutation(before.begin(), before.end(), after));
+  EXPECT_EQ(large_transfer::bytes(), 0u);
+  for (void* p : after) deallocate(p);
+}
+
+// Of any length that takes as many granules; it is then as long as it was asked for.
+TEST_F(LargeTransferTest, OfAnotherLength) {
+  free_elsewhere(some(1, 120'000));
+  void* shorter = allocate(70'000);
+  EXPECT_EQ(usable_size(shorter), round_up(70'000, os::page_size()));
+  EXPECT_EQ(large_transfer::bytes(), 0u);
+  free_elsewhere({shorter});
+  void* other = allocate(200'000);
+  EXPECT_EQ(large_transfer::bytes(), round_up(70'000, os::page_size())) << "too short for that";
+  deallocate(other);
+}
+
+TEST_F(LargeTransferTest, HoldsEightOrAMebibyteOfALength) {
+  free_elsewhere(some(20));
+  EXPECT_EQ(large_transfer::bytes(), 8 * round_up(kSize, os::page_size()));
+  free_elsewhere(some(5, 300'000));
+  large_transfer::release_all();
+  free_elsewhere(some(5, 300'000));
+  EXPECT_EQ(large_transfer::bytes(), 3 * round_up(300'000, os::page_size()));
+  large_transfer::release_all();
+  free_elsewhere(some(3, 1 << 20));
+  EXPECT_EQ(large_transfer::bytes(), 1u << 20);
+  large_transfer::release_all();
+  free_elsewhere(some(3, (1 << 20) + 1));
+  EXPECT_EQ(large_transfer::bytes(), 0u);
+}
+
+TEST_F(LargeTransferTest, WhatNobodyTakesGoesBack) {
+  free_elsewhere(some(2));
+  EXPECT_FALSE(large_transfer::release_idle()) << "it came after the last look";
+  void* p = allocate(kSize);
+  EXPECT_TRUE(large_transfer::release_idle());
+  EXPECT_EQ(large_transfer::bytes(), 0u);
+  deallocate(p);
+}
+
+TEST_F(LargeTransferTest, TrimGivesBack) {
+  free_elsewhere(some(2));
+  EXPECT_NE(large_transfer::bytes(), 0u);
+  trim(0);
+  EXPECT_EQ(large_transfer::bytes(), 0u);
+}
+
+TEST_F(LargeTransferTest, WhereMemoryIsTightNothingStays) {
+  free_elsewhere(some(2));
+  EXPECT_NE(large_transfer::bytes(), 0u);
+  options.soft_limit.store(1);
+  limits::weigh(span::committed());
+  ASSERT_TRUE(limits::tight());
+  void* p = allocate(kSize);
+  void* q = allocate(kSize);
+  EXPECT_EQ(large_transfer::bytes(), 0u);
+  free_elsewhere({p, q});
+  EXPECT_EQ(large_transfer::bytes(), 0u);
+  options.soft_limit.store(0);
+  limits::weigh(span::committed());
+}
+
+TEST_F(LargeTransferTest, CountsAsCached) {
+  loft_stats_t before = {};
+  before.struct_size = sizeof(before);
+  ASSERT_EQ(loft_stats(&before), 0);
+  free_elsewhere(some(3));
+  loft_stats_t after = {};
+  after.struct_size = sizeof(after);
+  ASSERT_EQ(loft_stats(&after), 0);
+  EXPECT_EQ(after.large_bytes, before.large_bytes);
+  EXPECT_EQ(after.large_cached_bytes - before.large_cached_bytes,
+            3 * round_up(kSize, os::page_size()));
+}
+
+TEST_F(LargeTransferTest, IsNoObjectThere) {
+  void* p = allocate(kSize);
+  free_elsewhere({p});
+  EXPECT_EQ(object_of(p).start, nullptr);
+  EXPECT_DEATH(deallocate(p), "free of a pointer to memory that is not allocated .*: 0x");
+}
+
+TEST_F(LargeTransferTest, AChildFindsIt) {
+  void* const p = allocate(kSize);
+  free_elsewhere({p});
+  const pid_t child = fork();
+  if (child == 0) _exit(allocate(kSize) == p ? 0 : 1);
+  int status = 1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace loft
