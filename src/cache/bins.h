@@ -43,8 +43,8 @@ inline bool has_room(const Thread* thread, SizeClass size_class) {
 void flush_all(Thread* thread);
 
 // For a thread that is hidden and may be in the midst of a call, under its quiet lock: gives back
-// all objects but the topmost of each bin. The tops stay where they are, so that such a call ends as
-// if nothing had happened. The objects' places are null, as below a first object.
+// all objects but the topmost of each bin. The tops stay where they are, so that such a call ends
+// as if nothing had happened. The objects' places are null, as below a first object.
 void withdraw(Thread* thread);
 
 // After withdraw: closes the gaps.

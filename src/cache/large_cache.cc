@@ -91,6 +91,7 @@ bool keep(Thread* thread, Large* object) {
   const size_t budget = get(options.cache_bytes);
   if (LOFT_UNLIKELY(limits::tight())) {
     release_all(thread);
+    large_transfer::release_all();
     return false;
   }
   if (object->bytes > least(kLongest, budget)) return false;
@@ -117,6 +118,7 @@ void review(Thread* thread) {
     if ((cache.used >> place & 1) == 0) give_back(thread, place);
   }
   cache.used = 0;
+  if (LOFT_UNLIKELY(limits::tight())) large_transfer::release_all();
 }
 
 }  // namespace loft::large_cache

@@ -1,6 +1,8 @@
 #include "cache/large_transfer.h"
 
+#include "base/atomic.h"
 #include "base/bits.h"
+#include "base/options.h"
 #include "cache/places.h"
 #include "os/os.h"
 
@@ -23,7 +25,9 @@ Large* object_of(uint64_t word) { return metadata::at_index<Large>(static_cast<u
 size_t bytes_of(uint64_t word) { return (word >> 32) * os::page_size(); }
 
 constinit Places<kPlaces> shards[kShards];
-constinit uint64_t seen[kShards][kPlaces];  // at the last call of release_idle
+// At the last call of release_idle; 0, too, for what that one released. Relaxed: hints, and where a
+// keeper ends and others take its place, two may be at it.
+constinit Atomic<uint64_t> seen[kShards][kPlaces];
 
 unsigned places_for(size_t granules) {
   return static_cast<unsigned>(least<size_t>(kShardBytes / (granules << kGranuleLog), kPlaces));
@@ -49,7 +53,7 @@ bool release(unsigned shard, unsigned place, uint64_t word) {
 
 bool put(Large* object) {
   const size_t granules = object->granules;
-  if (granules > kShards) return false;
+  if (granules > kShards || object->bytes > get(options.dirty_bytes)) return false;
   object->kept = true;
   return shards[granules - 1].put(word_of(object), places_for(granules));
 }
@@ -61,18 +65,22 @@ Large* take(size_t bytes) {
   return word == 0 ? nullptr : object_of(word);
 }
 
-void release_all() {
-  for_each([](unsigned shard, unsigned place, uint64_t word) {
-    if (word != 0) release(shard, place, word);
+bool release_all() {
+  bool any = false;
+  for_each([&](unsigned shard, unsigned place, uint64_t word) {
+    if (word != 0 && release(shard, place, word)) any = true;
   });
+  return any;
 }
 
 bool release_idle() {
   bool none_left = true;
   for_each([&](unsigned shard, unsigned place, uint64_t word) {
-    const bool idle = word == seen[shard][place];
-    seen[shard][place] = word;
-    if (word != 0 && !(idle && release(shard, place, word))) none_left = false;
+    Atomic<uint64_t>& before = seen[shard][place];
+    const bool idle = word != 0 && word == before.load(memory_order_relaxed);
+    const bool gone = word == 0 || (idle && release(shard, place, word));
+    before.store(gone ? 0 : word, memory_order_relaxed);
+    none_left = none_left && gone;
   });
   return none_left;
 }

@@ -1,10 +1,12 @@
 // realloc and malloc_usable_size.
 #include "cache/allocate.h"
 #include "cache/attention.h"
+#include "cache/large_transfer.h"
 #include "cache/object.h"
 #include "heap/user_heap.h"
 #include "os/os.h"
 #include "space/large.h"
+#include "space/limits.h"
 
 namespace loft {
 
@@ -57,6 +59,10 @@ void* reallocate(void* p, size_t size) {
   if (size > kSmallMax) {
     attention::raise();  // of what it leaves behind, if it gets shorter
     if (void* resized = large::resize(object, size); resized != nullptr) return resized;
+    // What passes from thread to thread may be what there is no room for under a hard limit.
+    if (limits::hard() != limits::kNone && large_transfer::release_all()) {
+      if (void* resized = large::resize(object, size); resized != nullptr) return resized;
+    }
   }
   return reallocate_by_copy(p, object->bytes, size);
 }

@@ -83,12 +83,12 @@ size_t rest_own_heap(Thread* thread) {
   return thread->heap->rest(nullptr, Heap::Walk::kNow);
 }
 
-// What nobody uses may be in the way of what the thread wants.
+// What nobody uses may be in the way of what the thread wants, if it has a block or not.
 void let_go_of_all(Thread* thread) {
-  let_go(thread);
-  if (core::in_use()) core::empty_others();
+  if (thread != nullptr) let_go(thread);
+  if (thread != nullptr && core::in_use()) core::empty_others();
   let_go_others();
-  rest_own_heap(thread);
+  if (thread != nullptr) rest_own_heap(thread);
 }
 
 Request request_of(size_t size) { return {class_of(size), static_cast<uint32_t>(size)}; }
@@ -114,6 +114,10 @@ void* allocate_class(Request request) {
     }
   } else if (Heap* heap = lifecycle::shared_heap(); heap != nullptr) {
     object = bins::take_one(heap, request);
+    if (LOFT_UNLIKELY(object == nullptr)) {
+      let_go_of_all(nullptr);
+      object = bins::take_one(heap, request);
+    }
   }
   if (LOFT_LIKELY(object != nullptr)) return object;
   return refuse(size_t{geometry(request.size_class).granules} << kGranuleLog);
@@ -136,7 +140,7 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   }
   large::Descriptors* const spare = thread != nullptr ? &thread->large.spare : nullptr;
   void* object = large::allocate(size, alignment, zeroed, spare);
-  if (LOFT_UNLIKELY(object == nullptr && thread != nullptr)) {
+  if (LOFT_UNLIKELY(object == nullptr)) {
     let_go_of_all(thread);
     object = large::allocate(size, alignment, zeroed, spare);
   }
@@ -230,7 +234,7 @@ bool keep(Thread* thread, void* p, Entry entry) {
 
 LOFT_COLD void make_way() {
   const lifecycle::SlowPath slow;
-  if (slow.thread() != nullptr) let_go_of_all(slow.thread());
+  let_go_of_all(slow.thread());
 }
 
 LOFT_COLD void* refuse(size_t bytes) {

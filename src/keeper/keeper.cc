@@ -61,13 +61,13 @@ bool purge(size_t wanted) {
 // One tick. True if nothing is left to watch. Quiet threads are the keeper's alone: looking at them
 // takes a file of the system, and the program's own threads have no table to open one in.
 bool look_around(bool at_threads) {
+  const bool none_passing = large_transfer::release_idle();
   const size_t dirty_before = span::totals().dirty;
   const bool all_quiet = at_threads && quiet::look();
   const bool room_rests = quiet::rest_room();
   const bool cores_rest = core::look();
   const bool parked_rest = registry::rest_parked();
   const bool users_rest = UserHeap::rest_all();
-  const bool none_passing = large_transfer::release_idle();
   tails::give_back(limits::hard() == limits::kNone ? span::kDecayTicks : 1);
   const size_t dirty = span::totals().dirty;
   // What quiet threads and heaps let go of has waited long enough.

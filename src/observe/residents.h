@@ -20,7 +20,7 @@ struct Residents {
   size_t live_objects;
   size_t asked;    // by the program, of those that it has
   size_t live;     // their bytes: whole pages
-  size_t kept;     // bytes of those in thread caches
+  size_t kept;     // bytes of those in caches
   size_t touched;  // of live and kept ones, resident
   size_t tails;    // resident behind their ends, up to the next granule
 };

@@ -17,7 +17,7 @@ struct Large {
   size_t granules;
   size_t asked;  // bytes; what the program wanted of them
   bool moved;    // its pages came by os::move_pages and lie in a mapping of their own
-  bool kept;     // free, in the cache of a thread
+  bool kept;     // free, in a cache
 };
 
 namespace large {

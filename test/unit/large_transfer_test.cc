@@ -79,8 +79,8 @@ TEST_F(LargeTransferTest, OfAnotherLength) {
 TEST_F(LargeTransferTest, HoldsEightOrAMebibyteOfALength) {
   free_elsewhere(some(20));
   EXPECT_EQ(large_transfer::bytes(), 8 * round_up(kSize, os::page_size()));
-  free_elsewhere(some(5, 300'000));
-  large_transfer::release_all();
+  EXPECT_TRUE(large_transfer::release_all());
+  EXPECT_FALSE(large_transfer::release_all());
   free_elsewhere(some(5, 300'000));
   EXPECT_EQ(large_transfer::bytes(), 3 * round_up(300'000, os::page_size()));
   large_transfer::release_all();
@@ -89,6 +89,9 @@ TEST_F(LargeTransferTest, HoldsEightOrAMebibyteOfALength) {
   large_transfer::release_all();
   free_elsewhere(some(3, (1 << 20) + 1));
   EXPECT_EQ(large_transfer::bytes(), 0u);
+  options.dirty_bytes.store(64 * 1024);
+  free_elsewhere(some(1));
+  EXPECT_EQ(large_transfer::bytes(), 0u) << "no free span of that length would stay";
 }
 
 TEST_F(LargeTransferTest, WhatNobodyTakesGoesBack) {
@@ -98,6 +101,34 @@ TEST_F(LargeTransferTest, WhatNobodyTakesGoesBack) {
   EXPECT_TRUE(large_transfer::release_idle());
   EXPECT_EQ(large_transfer::bytes(), 0u);
   deallocate(p);
+}
+
+// Descriptors are used again at once: the same word that comes anew is not an old one.
+TEST_F(LargeTransferTest, WhatComesAnewIsNotOld) {
+  free_elsewhere(some(1));
+  EXPECT_FALSE(large_transfer::release_idle());
+  EXPECT_TRUE(large_transfer::release_idle());
+  free_elsewhere(some(1));
+  EXPECT_FALSE(large_transfer::release_idle());
+  EXPECT_NE(large_transfer::bytes(), 0u);
+}
+
+// Under a hard limit it makes room for an object that grows where it is, which a copy would have
+// none for.
+TEST_F(LargeTransferTest, MakesWayForAnObjectThatGrows) {
+  constexpr size_t kLong = size_t{40} << 20;
+  constexpr size_t kMore = size_t{3} << 20;
+  const std::vector<void*> passed = some(4, 1 << 20);
+  void* p = allocate(kLong);
+  free_elsewhere({passed[0]});
+  ASSERT_NE(large_transfer::bytes(), 0u);
+  span::purge(0);
+  options.hard_limit.store(span::committed() + kMore - (size_t{1} << 19));
+  EXPECT_EQ(reallocate(p, kLong + kMore), p);
+  EXPECT_EQ(large_transfer::bytes(), 0u);
+  options.hard_limit.store(0);
+  deallocate(p);
+  for (size_t i = 1; i < passed.size(); ++i) deallocate(passed[i]);
 }
 
 TEST_F(LargeTransferTest, TrimGivesBack) {
