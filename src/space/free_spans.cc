@@ -66,7 +66,7 @@ Span* find_any(bool dirty, size_t granules) {
   return bins[dirty].find_any(granules, [=](Span* s) { return s->granules >= granules; });
 }
 
-Span* longest_dirty() { return bins[kDirty].longest(); }
+Span* longest(bool dirty) { return bins[dirty].longest(); }
 
 void link(Span* s) {
   bins[s->dirty].insert(s);

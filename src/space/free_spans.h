@@ -26,8 +26,9 @@ Span* at(uintptr_t address);
 // bounded number of spans, and may miss one; the other at all that may do.
 Span* find(bool dirty, size_t granules);
 Span* find_any(bool dirty, size_t granules);
-// One of the longest that the system did not refuse to take.
-Span* longest_dirty();
+// One of the longest of its kind; nullptr if there is none. Of resident ones, that the system did
+// not refuse to take.
+Span* longest(bool dirty);
 
 // Takes a listed span out of its list, for good.
 void remove(Span* s);

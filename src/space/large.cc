@@ -23,9 +23,9 @@ constexpr size_t kMoveMin = 256 * 1024;
 constexpr unsigned kMostMoved = 256;
 constexpr size_t kAlwaysMoved = size_t{64} << 20;
 
-// From this size on, taking new zero pages is cheaper than clearing used ones, of which the program
-// may never touch most.
-constexpr size_t kDiscardMin = 1 << 20;
+// Clearing pages takes a fifth of what it takes to get new ones, should the program touch all. From
+// this size on it may touch few, and what it does not touch should not stay.
+constexpr size_t kDiscardMin = size_t{32} << 20;
 
 // Relaxed sums of many writers: statistics, nothing is ordered by them. What every allocation adds
 // to is kept in parts, each in lines of its own: threads whose stacks lie apart seldom share one.

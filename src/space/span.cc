@@ -66,7 +66,7 @@ bool advance_frontier(size_t bytes) {
 size_t purge_locked(size_t keep) {
   size_t given_back = 0;
   while (dirty_bytes() > keep) {
-    Span* s = free_spans::longest_dirty();
+    Span* s = free_spans::longest(free_spans::kDirty);
     if (s == nullptr) break;
     const uintptr_t base = s->base;
     const size_t granules = s->granules;
@@ -111,7 +111,53 @@ Range take_from(Span* s, size_t granules) {
   return range;
 }
 
-Range acquire_locked(size_t granules, size_t bytes) {
+// Of two listed spans, of which the second begins where the first ends.
+Range take_from_both(Span* first, Span* second, size_t granules) {
+  if (first == nullptr || second == nullptr) return {};
+  if (first->granules >= granules) return take_from(first, granules);
+  if (first->granules + second->granules < granules) return {};
+  const Range range{first->base, !first->dirty && !second->dirty};
+  free_spans::take_front(second, granules - first->granules);
+  free_spans::remove(first);
+  least_dirty.see(dirty_bytes());
+  return range;
+}
+
+// A resident span and a clean one do not join, and a long object that comes again and again would
+// take as many addresses anew, and as much memory, once a part of its span was purged. Looks at the
+// longest of each kind.
+Range take_in_two_parts(size_t granules) {
+  for (const bool dirty : {free_spans::kDirty, free_spans::kClean}) {
+    Span* s = free_spans::longest(dirty);
+    if (s == nullptr) continue;
+    Span* before = free_spans::at(s->base - kGranule);
+    Span* behind = free_spans::at(s->base + free_spans::bytes_of(s));
+    if (const Range range = take_from_both(s, behind, granules); range.base != 0) return range;
+    if (const Range range = take_from_both(before, s, granules); range.base != 0) return range;
+  }
+  return {};
+}
+
+// What is free last of all, in one part or two, and as many new granules as it lacks: for one that
+// comes a little longer each time, or whose span has lost its first granule to a slab.
+Range take_last_and_more(size_t granules) {
+  Span* last = free_spans::at(frontier - kGranule);
+  if (last == nullptr) return {};
+  if (last->granules >= granules) return take_from(last, granules);
+  Span* before = free_spans::at(last->base - kGranule);
+  const size_t free = last->granules + (before == nullptr ? 0 : before->granules);
+  if (free >= granules) return take_from_both(before, last, granules);
+  if (!advance_frontier((granules - free) << kGranuleLog)) return {};
+  const Range range{before == nullptr ? last->base : before->base,
+                    before == nullptr && !last->dirty};
+  free_spans::remove(last);
+  if (before != nullptr) free_spans::remove(before);
+  least_dirty.see(dirty_bytes());
+  return range;
+}
+
+// `mixed`: a part may be resident and the rest clean.
+Range acquire_locked(size_t granules, size_t bytes, bool mixed) {
   // Resident spans first: a page that is there costs no fault and no growth.
   if (LOFT_LIKELY(committed_locked() <= limits::hard())) {
     Span* dirty = free_spans::find(free_spans::kDirty, granules);
@@ -120,26 +166,24 @@ Range acquire_locked(size_t granules, size_t bytes) {
   if (!admit(bytes)) return {};
   Span* clean = free_spans::find(free_spans::kClean, granules);
   if (const Range range = take_from(clean, granules); range.base != 0) return range;
+  if (mixed) {
+    if (const Range range = take_in_two_parts(granules); range.base != 0) return range;
+    if (const Range range = take_last_and_more(granules); range.base != 0) return range;
+  }
   const uintptr_t base = frontier;
   if (advance_frontier(granules << kGranuleLog)) return {base, true};
-  // Clean and dirty spans do not join: once all are clean, what is free is in its largest pieces,
-  // and the last of them may need only a little more behind it.
+  // Once all are clean, what is free is in its largest pieces.
   purge_locked(0);
   clean = free_spans::find_any(free_spans::kClean, granules);
   if (const Range range = take_from(clean, granules); range.base != 0) return range;
-  Span* last = free_spans::at(frontier - kGranule);
-  if (last == nullptr || last->dirty) return {};
-  if (!advance_frontier((granules - last->granules) << kGranuleLog)) return {};
-  const Range range{last->base, true};
-  free_spans::remove(last);
-  return range;
+  return take_last_and_more(granules);
 }
 
 // As above; what is on its way to the system comes back before anybody is told that there is no
 // memory. Whoever sent it needs nothing but this lock for that.
-Range acquire_patiently(size_t granules, size_t bytes) {
+Range acquire_patiently(size_t granules, size_t bytes, bool mixed) {
   for (;;) {
-    const Range range = acquire_locked(granules, bytes);
+    const Range range = acquire_locked(granules, bytes, mixed);
     if (range.base != 0 || in_transit.empty()) return range;
     lock.unlock();
     os::yield();
@@ -150,8 +194,9 @@ Range acquire_patiently(size_t granules, size_t bytes) {
 Range acquire_aligned(size_t granules, size_t alignment, size_t bytes) {
   const size_t slack = alignment <= kGranule ? 0 : (alignment >> kGranuleLog) - 1;
   if (granules + slack > (window.heap.end - window.heap.base) >> kGranuleLog) return {};
-  if (slack == 0) return acquire_patiently(granules, bytes);
-  const Range wide = acquire_patiently(granules + slack, bytes);
+  if (slack == 0) return acquire_patiently(granules, bytes, true);
+  // What is cut off goes back as what it was.
+  const Range wide = acquire_patiently(granules + slack, bytes, false);
   if (wide.base == 0) return {};
   const uintptr_t base = round_up(wide.base, alignment);
   const size_t head = (base - wide.base) >> kGranuleLog;
@@ -313,7 +358,7 @@ size_t send_into_transit(size_t floor, size_t wanted, Span** chosen, size_t most
   wanted = least(wanted, resident - least(floor, resident));
   size_t count = 0;
   for (size_t left = round_up(wanted, kGranule) >> kGranuleLog; left != 0 && count < most_spans;) {
-    Span* longest = free_spans::longest_dirty();
+    Span* longest = free_spans::longest(free_spans::kDirty);
     Span* s = longest == nullptr ? nullptr : free_spans::take_part_to_purge(longest, left, unit);
     if (s == nullptr) break;
     in_transit.push_front(s);

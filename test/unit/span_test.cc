@@ -43,6 +43,8 @@ class SpanTest : public testing::Test {
     return range.base;
   }
 
+  static size_t longer_than_any() { return span::used_bytes() / kGranule + 10; }
+
  private:
   test::DefaultOptions defaults_;
 };
@@ -227,6 +229,56 @@ TEST_F(SpanTest, HugeRequestsAreRefused) {
   span::release(base, 1, true);
 }
 
+// An object that comes again a little longer each time, or after slabs took a granule of its span,
+// takes the same addresses again, and as many new ones as it lacks.
+TEST_F(SpanTest, WhatIsFreeLastGrows) {
+  const size_t kLong = longer_than_any();
+  const uintptr_t base = acquire(kLong);
+  const size_t used = span::used_bytes();
+  for (size_t more = 1; more <= 5; ++more) {
+    span::release(base, kLong + more - 1, true);
+    const span::Range range = span::acquire(kLong + more, kGranule);
+    EXPECT_EQ(range.base, base);
+    EXPECT_FALSE(range.zero);
+    EXPECT_EQ(span::used_bytes(), used + more * kGranule);
+  }
+  span::release(base, kLong + 5, true);
+}
+
+// The same with two parts of different kinds.
+TEST_F(SpanTest, WhatIsFreeLastGrowsInTwoParts) {
+  const size_t kLong = longer_than_any();
+  const uintptr_t base = acquire(kLong);
+  const size_t used = span::used_bytes();
+  span::release(base, kLong - 3, true);
+  span::release(base + (kLong - 3) * kGranule, 3, false);
+  const span::Range range = span::acquire(kLong + 2, kGranule);
+  EXPECT_EQ(range.base, base);
+  EXPECT_FALSE(range.zero);
+  EXPECT_EQ(span::used_bytes(), used + 2 * kGranule);
+  span::release(base, kLong + 2, true);
+}
+
+// A part of its span was purged: it takes what was and what is resident together.
+TEST_F(SpanTest, TwoPartsOfDifferentKinds) {
+  const size_t kLong = longer_than_any();
+  const uintptr_t base = acquire(kLong + 1);
+  const size_t behind = longer_than_any();
+  const uintptr_t fence = acquire(behind);
+  const size_t used = span::used_bytes();
+  const size_t half = kLong / 2;
+  span::release(base, half, true);
+  span::release(base + half * kGranule, kLong + 1 - half, false);
+  EXPECT_EQ(span::totals().dirty, half * kGranule);
+  const span::Range range = span::acquire(kLong, kGranule);
+  EXPECT_EQ(range.base, base);
+  EXPECT_FALSE(range.zero);
+  EXPECT_EQ(span::totals().dirty, 0u);
+  EXPECT_EQ(span::used_bytes(), used);
+  span::release(base, kLong, true);
+  span::release(fence, behind, true);
+}
+
 // One byte for each granule of the window that was ever handed out.
 class Shadow {
  public:
@@ -244,12 +296,19 @@ class Shadow {
     return states_[i];
   }
 
+  // What is not zero is dirty, or has one part that is, and free ones beside it.
   void take(uintptr_t base, size_t granules, bool zero) {
+    size_t dirty = 0;
+    size_t changes = 0;
     for (size_t i = 0; i < granules; ++i) {
-      State& state = at(base + i * kGranule);
-      ASSERT_EQ(state, zero ? State::kFree : State::kDirty) << i;
-      state = State::kLive;
+      const State state = at(base + i * kGranule);
+      ASSERT_NE(state, State::kLive) << i;
+      if (state == State::kDirty) ++dirty;
+      if (i != 0 && state != at(base + (i - 1) * kGranule)) ++changes;
     }
+    ASSERT_EQ(dirty == 0, zero);
+    ASSERT_LE(changes, 2u);
+    for (size_t i = 0; i < granules; ++i) at(base + i * kGranule) = State::kLive;
     live_ += granules * kGranule;
   }
 
