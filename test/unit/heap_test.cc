@@ -764,6 +764,10 @@ class TakeOverTest : public RegistryTest {
     sparse_ = take(kClass, kObjects);
     put({sparse_.begin() + kObjects / 4, sparse_.end()});
     sparse_.resize(kObjects / 4);
+    // Some tests refill this class for the heap to be seen at work. Its first slab is made now: for
+    // one, help is asked for, which looks at the heap, and what looks a millisecond later finds it
+    // idle.
+    put(take(class_of(48), 1));
     mine_ = registry::adopt();
     const os::Guard guard(mine_->lock());
     mine_->rest(nullptr, Heap::Walk::kNow);
