@@ -38,6 +38,14 @@ unsigned next_place(Thread* thread) {
   return cache.last;
 }
 
+// What was kept while there was plenty may be in the way. True if memory is tight.
+bool empty_if_tight(Thread* thread) {
+  if (LOFT_LIKELY(!limits::tight())) return false;
+  release_all(thread);
+  large_transfer::release_all();
+  return true;
+}
+
 // False where the object would be longer than it was, and over the hard limit by that.
 bool may_be(const Large* object, size_t bytes) {
   return object->bytes == bytes || span::recount(object->bytes, bytes);
@@ -72,11 +80,7 @@ Large* take_passed_on(Thread* thread, size_t bytes) {
 
 void* take(Thread* thread, size_t bytes, size_t asked) {
   LargeCache& cache = thread->large;
-  // What was kept while there was plenty may be in the way.
-  if (LOFT_UNLIKELY(limits::tight())) {
-    release_all(thread);
-    large_transfer::release_all();
-  }
+  empty_if_tight(thread);
   cache.credit = least(cache.credit + 1u, kLargePlaces);
   Large* object = take_kept(thread, bytes);
   if (object == nullptr) object = take_passed_on(thread, bytes);
@@ -89,11 +93,7 @@ void* take(Thread* thread, size_t bytes, size_t asked) {
 bool keep(Thread* thread, Large* object) {
   LargeCache& cache = thread->large;
   const size_t budget = get(options.cache_bytes);
-  if (LOFT_UNLIKELY(limits::tight())) {
-    release_all(thread);
-    large_transfer::release_all();
-    return false;
-  }
+  if (LOFT_UNLIKELY(empty_if_tight(thread))) return false;
   if (object->bytes > least(kLongest, budget)) return false;
   if (cache.credit == 0) return large_transfer::put(object);
   --cache.credit;

@@ -23,7 +23,7 @@ const char* what_is_wrong(const void* p) {
 
 }  // namespace
 
-Entry checked_entry_beyond_slabs(const char* call, const void* p) {
+Entry checked_entry_slow(const char* call, const void* p) {
   const char* wrong = what_is_wrong(p);
   if (LOFT_LIKELY(wrong == nullptr)) return pagemap.of(p);
   Text line;
@@ -37,7 +37,7 @@ Entry checked_entry_beyond_slabs(const char* call, const void* p) {
   return Entry(kNoHeap, kNothing, 0);
 }
 
-void check_start_beyond_slabs(const char* call, const void* p, Entry entry) {
+void check_start_slow(const char* call, const void* p, Entry entry) {
   if (entry.bin() == kLarge) {
     const Large* object = large::at(entry);
     if (LOFT_LIKELY(reinterpret_cast<uintptr_t>(p) == object->base)) return;

@@ -20,8 +20,8 @@ struct ObjectRange {
 ObjectRange object_of(const void* p);
 
 // The slow sides of the two below.
-Entry checked_entry_beyond_slabs(const char* call, const void* p);
-void check_start_beyond_slabs(const char* call, const void* p, Entry entry);
+Entry checked_entry_slow(const char* call, const void* p);
+void check_start_slow(const char* call, const void* p, Entry entry);
 
 // The pagemap entry of a pointer that `call` was given: a slab's, a large object's or an extent's.
 // Anything else is reported in one line, which stops the program, or, by the option foreign=ignore,
@@ -31,7 +31,7 @@ inline Entry checked_entry(const char* call, const void* p) {
     const Entry entry = pagemap.of(p);
     if (LOFT_LIKELY(entry.is_slab())) return entry;
   }
-  return checked_entry_beyond_slabs(call, p);
+  return checked_entry_slow(call, p);
 }
 
 // Stops the program with one line if p, whose entry is a slab's or a large object's, is not the
@@ -42,7 +42,7 @@ inline void check_start(const char* call, const void* p, Entry entry) {
     const Geometry& shape = geometry(class_of_bin(entry.bin()));
     if (LOFT_LIKELY(object_starting_at(shape, offset) != kNoObject)) return;
   }
-  check_start_beyond_slabs(call, p, entry);
+  check_start_slow(call, p, entry);
 }
 
 // What free's fast path has no instructions for: stops the program with one line if p, of a heap

@@ -1,5 +1,5 @@
-// A few places for words that are not 0, each in one line of its own: any thread may put one in and
-// take one out, at any time, without a lock. Who takes a word out has what it stands for to
+// A few places for words that are not 0, in a cache line of their own: any thread may put one in
+// and take one out, at any time, without a lock. Who takes a word out has what it stands for to
 // himself, as who put it in had left it.
 //
 // Modelled in test/model/places.cc.

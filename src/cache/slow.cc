@@ -76,19 +76,21 @@ size_t let_go_others() {
   return given_back;
 }
 
-// What came home to the thread's own heap meanwhile.
+// What came home to the thread's own heap meanwhile, if it has a block and a heap.
 size_t rest_own_heap(Thread* thread) {
-  if (thread->heap == nullptr) return 0;
+  if (thread == nullptr || thread->heap == nullptr) return 0;
   const os::Guard guard(thread->heap->lock());
   return thread->heap->rest(nullptr, Heap::Walk::kNow);
 }
 
 // What nobody uses may be in the way of what the thread wants, if it has a block or not.
 void let_go_of_all(Thread* thread) {
-  if (thread != nullptr) let_go(thread);
-  if (thread != nullptr && core::in_use()) core::empty_others();
+  if (thread != nullptr) {
+    let_go(thread);
+    if (core::in_use()) core::empty_others();
+  }
   let_go_others();
-  if (thread != nullptr) rest_own_heap(thread);
+  rest_own_heap(thread);
 }
 
 Request request_of(size_t size) { return {class_of(size), static_cast<uint32_t>(size)}; }
@@ -176,6 +178,11 @@ LOFT_ALWAYS_INLINE void* pop(size_t offset) {
   return object;
 }
 
+void* pop_or_refill(Request request) {
+  void* popped = pop(bin_offset(request.size_class));
+  return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request);
+}
+
 // From so many bytes on, calloc looks for an object on pages without memory, which need not be
 // cleared, and of which the program may never touch most. Shorter ones are cleared faster than
 // found.
@@ -243,9 +250,8 @@ LOFT_COLD void* refuse(size_t bytes) {
 }
 
 void* allocate_from_empty(size_t size) {
-  if (LOFT_LIKELY(size != 0)) return allocate_class(request_of(size));
-  void* popped = pop(bin_offset(class_of(1)));
-  return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request_of(1));
+  if (LOFT_UNLIKELY(size == 0)) return pop_or_refill(request_of(1));
+  return allocate_class(request_of(size));
 }
 
 void* allocate_beyond_table(size_t size) {
@@ -277,9 +283,7 @@ void* allocate_aligned(size_t alignment, size_t size) {
     // sizes are the multiples of a power of two, and either so are those of the alignment, or it
     // divides that power.
     const SizeClass c = class_of(round_up(most<size_t>(size, 1), alignment));
-    void* popped = pop(bin_offset(c));
-    if (LOFT_LIKELY(popped != nullptr)) return popped;
-    return allocate_class({c, static_cast<uint32_t>(size)});
+    return pop_or_refill({c, static_cast<uint32_t>(size)});
   }
   return allocate_large(most<size_t>(size, 1), most(alignment, kGranule), false);
 }
@@ -370,7 +374,7 @@ size_t trim(size_t pad) {
     batch_cache::send_all(thread);
   }
   given_back += let_go_others();
-  if (thread != nullptr) given_back += rest_own_heap(thread);
+  given_back += rest_own_heap(thread);
   return given_back + tails::give_back(0) + span::purge(pad);
 }
 

@@ -118,6 +118,7 @@ TEST(SizeClasses, SmallestThatFitsForEverySize) {
 // allocate_aligned relies on it.
 TEST(SizeClasses, OfAMultipleOfAnAlignmentIsAMultipleOfIt) {
   for (size_t alignment = kMinObject; alignment <= kSmallMax; alignment *= 2) {
+    EXPECT_EQ(class_size(class_of(alignment)), alignment);
     for (size_t size = alignment; size <= kSmallMax; size += alignment) {
       ASSERT_EQ(class_size(class_of(size)) % alignment, 0u) << size << " by " << alignment;
     }

@@ -2,8 +2,6 @@
 #include "cache/large_cache.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -179,11 +177,7 @@ TEST_F(LargeCacheTest, OfAThreadThatDiedInAForkNothingCounts) {
     self->counters.large_kept_bytes.add(size_t{0} - 5000);
   });
   state.wait(0);
-  const pid_t child = fork();
-  if (child == 0) _exit(other->counters.large_kept_bytes.get() == 0 ? 0 : 1);
-  int status = 1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(test::child_passes([&] { return other->counters.large_kept_bytes.get() == 0; }));
   state.store(2);
   state.notify_all();
   thread.join();

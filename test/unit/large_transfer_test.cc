@@ -2,8 +2,6 @@
 #include "cache/large_transfer.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <vector>
@@ -155,13 +153,15 @@ TEST_F(LargeTransferTest, WhereMemoryIsTightNothingStays) {
 }
 
 TEST_F(LargeTransferTest, CountsAsCached) {
-  loft_stats_t before = {};
-  before.struct_size = sizeof(before);
-  ASSERT_EQ(loft_stats(&before), 0);
+  const auto stats = [] {
+    loft_stats_t s = {};
+    s.struct_size = sizeof(s);
+    EXPECT_EQ(loft_stats(&s), 0);
+    return s;
+  };
+  const loft_stats_t before = stats();
   free_elsewhere(some(3));
-  loft_stats_t after = {};
-  after.struct_size = sizeof(after);
-  ASSERT_EQ(loft_stats(&after), 0);
+  const loft_stats_t after = stats();
   EXPECT_EQ(after.large_bytes, before.large_bytes);
   EXPECT_EQ(after.large_cached_bytes - before.large_cached_bytes,
             3 * round_up(kSize, os::page_size()));
@@ -177,11 +177,7 @@ TEST_F(LargeTransferTest, IsNoObjectThere) {
 TEST_F(LargeTransferTest, AChildFindsIt) {
   void* const p = allocate(kSize);
   free_elsewhere({p});
-  const pid_t child = fork();
-  if (child == 0) _exit(allocate(kSize) == p ? 0 : 1);
-  int status = 1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(test::child_passes([&] { return allocate(kSize) == p; }));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // Magazines with the test in the room's place: it decides when a call is heard, and whether.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -326,17 +324,13 @@ TEST_F(MagazinesTest, AForkLosesNothing) {
     fly();
     // The child has this thread, which has nothing.
     std::thread([this] {
-      int status = -1;
-      const pid_t child = fork();
-      if (child == 0) {
+      EXPECT_TRUE(test::child_passes([this] {
         const bool all = out() == held_.size() && !magazines::anybody_calls();
         void* p = allocate(kSize);
         deallocate(p);
         free_all();
-        _exit(all ? 0 : 1);
-      }
-      EXPECT_EQ(waitpid(child, &status, 0), child);
-      EXPECT_EQ(status, 0);
+        return all;
+      }));
     }).join();
     free_all();
   });
@@ -352,9 +346,7 @@ TEST_F(MagazinesTest, AForkForgetsOldCalls) {
     block = this_thread();
   });
   ASSERT_NE(block->magazines->calls.load(), 0u);
-  int status = -1;
-  const pid_t child = fork();
-  if (child == 0) {
+  EXPECT_TRUE(test::child_passes([&] {
     bool heard = false;
     in_thread([&] {
       allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
@@ -362,10 +354,8 @@ TEST_F(MagazinesTest, AForkForgetsOldCalls) {
       heard = this_thread() == block && state_of(mine().ready) == Slot::kThreads;
       free_all();
     });
-    _exit(heard ? 0 : 1);
-  }
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+    return heard;
+  }));
 }
 
 // A thread that died between two arrays leaves what was in its hands, and no more.
@@ -375,16 +365,12 @@ TEST_F(MagazinesTest, AForkInTheMidstOfAnExchange) {
     const unsigned lost = mine().ready.objects;
     mine().ready.state.store(Slot::kInHand);
     std::thread([&] {
-      int status = -1;
-      const pid_t child = fork();
-      if (child == 0) {
+      EXPECT_TRUE(test::child_passes([&] {
         const bool all = out() == held_.size() + lost;
         free_all();
         trim(0);
-        _exit(all && out() == lost ? 0 : 1);
-      }
-      EXPECT_EQ(waitpid(child, &status, 0), child);
-      EXPECT_EQ(status, 0);
+        return all && out() == lost;
+      }));
     }).join();
     mine().ready.state.store(Slot::kThreads);
     free_all();

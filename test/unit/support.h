@@ -1,6 +1,9 @@
 // What several unit tests need.
 #pragma once
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,6 +34,15 @@ class DefaultOptions {
 inline void in_thread(const std::function<void()>& work) {
   std::thread thread(work);
   thread.join();
+}
+
+// Whether work() returns true in the child of a fork.
+template <class Work>
+bool child_passes(Work work) {
+  const pid_t child = fork();
+  if (child == 0) _exit(work() ? 0 : 1);
+  int status = -1;
+  return waitpid(child, &status, 0) == child && status == 0;
 }
 
 inline void* address(uintptr_t at) { return reinterpret_cast<void*>(at); }
