@@ -11,9 +11,6 @@ namespace loft {
 
 namespace {
 
-// From this size on, taking new zero pages is cheaper than clearing used ones.
-constexpr size_t kClearByDiscarding = 1 << 20;
-
 constinit os::Lock user_heaps_lock;  // taken before any shard's
 constinit List<UserHeap> user_heaps;
 constinit UserHeap* next_to_rest = nullptr;  // the first one, if null
@@ -130,8 +127,9 @@ void* UserHeap::allocate(size_t size, size_t alignment, bool zeroed) {
   bool zero = false;
   if (region_ == nullptr && Shard::stands_alone(size, alignment)) {
     p = shards_[0]->allocate_alone(size, alignment, zero);
-    if (p != nullptr && zeroed && !zero && size >= kClearByDiscarding) {
-      zero = os::discard(p, round_up(size, os::page_size()));
+    if (p != nullptr && zeroed && !zero) {
+      os::clear(p, round_up(size, os::page_size()));
+      zero = true;
     }
   } else {
     Shard& shard = lock_one();

@@ -49,6 +49,11 @@ struct Range {
 inline constexpr size_t kMostRanges = 64;
 uint64_t discard_ranges(const Range* ranges, size_t count);  // count <= kMostRanges == 64
 
+// Makes committed pages read as zero, which `at` and `bytes` are multiples of. In a long range
+// those that hold memory are cleared and keep it, which takes a fifth of what new ones do should
+// the program touch them, and the others have and get none.
+void clear(void* at, size_t bytes);
+
 // Moves the pages of [from, from + bytes) to [to, to + bytes), replacing what is mapped there. The
 // source range stays mapped and reads as zero: nobody else can be placed there. False, and nothing
 // moved, when the system refuses; then [to, to + bytes) may be a hole.

@@ -23,10 +23,6 @@ constexpr size_t kMoveMin = 256 * 1024;
 constexpr unsigned kMostMoved = 256;
 constexpr size_t kAlwaysMoved = size_t{64} << 20;
 
-// Clearing pages takes a fifth of what it takes to get new ones, should the program touch all. From
-// this size on it may touch few, and what it does not touch should not stay.
-constexpr size_t kDiscardMin = size_t{32} << 20;
-
 // Relaxed sums of many writers: statistics, nothing is ordered by them. What every allocation adds
 // to is kept in parts, each in lines of its own: threads whose stacks lie apart seldom share one.
 constexpr unsigned kParts = 8;
@@ -199,9 +195,7 @@ void* allocate(size_t asked, size_t alignment, bool zeroed, Descriptors* spare) 
   if (!range.zero) part().cache_hits.fetch_add(1, memory_order_relaxed);
   if (!range.zero) leave_tail(range.base, bytes);
   void* p = reinterpret_cast<void*>(range.base);
-  if (zeroed && !range.zero) {
-    if (bytes < kDiscardMin || !os::discard(p, bytes)) __builtin_memset(p, 0, bytes);
-  }
+  if (zeroed && !range.zero) os::clear(p, bytes);
   return p;
 }
 

@@ -42,6 +42,42 @@ TEST(Pages, CommitAndDiscard) {
   os::unreserve(at, bytes);
 }
 
+// Pages of a long range that hold memory are cleared, the others get none; and all of a short one
+// is. `touched`: every so many pages; `locked`: the first ones
+// cannot be given back.
+void expect_clears(size_t pages, size_t touched, bool locked) {
+  const size_t page = os::page_size();
+  auto* at = static_cast<char*>(os::reserve(pages * page));
+  ASSERT_NE(at, nullptr);
+  ASSERT_TRUE(os::commit(at, pages * page, true));
+  os::allow_huge_pages(at, pages * page, false);
+  for (size_t i = 0; i < pages; i += touched) memset(at + i * page, 1, page);
+  const unsigned long discards = os::calls().discards;
+  if (locked && mlock2(at, 3 * page, MLOCK_ONFAULT) != 0) GTEST_SKIP() << "may not lock memory";
+  errno = 4711;
+  os::clear(at, pages * page);
+  EXPECT_EQ(errno, 4711);
+  std::vector<unsigned char> resident(pages);
+  ASSERT_EQ(mincore(at, pages * page, resident.data()), 0);
+  for (size_t i = locked ? touched : 0; i < pages; ++i) {
+    ASSERT_EQ((resident[i] & 1) != 0, i % touched == 0) << i;
+  }
+  if (touched == 1) {
+    EXPECT_EQ(os::calls().discards, discards);
+  }
+  EXPECT_TRUE(reads_zero(at, pages * page));
+  os::unreserve(at, pages * page);
+}
+
+TEST(Pages, ClearedWhereTheyHoldMemory) {
+  for (const size_t pages : {1u, 255u, 256u, 1024u, 1025u, 5000u}) expect_clears(pages, 1, false);
+  for (const size_t pages : {256u, 1024u, 1025u, 5000u}) {
+    for (const size_t touched : {2u, 3u, 100u, 1500u}) expect_clears(pages, touched, false);
+  }
+}
+
+TEST(Pages, LockedOnesAreCleared) { expect_clears(5000, 100, true); }
+
 TEST(Pages, UnreservedCommitFailsWhereSomebodyIs) {
   const size_t bytes = 4 * os::page_size();
   void* at = os::reserve(bytes);

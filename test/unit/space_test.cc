@@ -265,7 +265,7 @@ TEST_F(LargeTest, ImpossibleSizesAndAlignments) {
 }
 
 TEST_F(LargeTest, ZeroedAlthoughItsPagesWereUsed) {
-  // On both sides of the size from which pages are given back in place of being cleared.
+  // On both sides of the size from which only pages that hold memory are cleared.
   for (const size_t bytes : {size_t{65536}, size_t{800'000}, size_t{1 << 20}, size_t{5 << 20}}) {
     void* p = allocate(bytes);
     memset(p, 0xee, of(p)->bytes);
