@@ -2,23 +2,36 @@
 
 #include "base/options.h"
 #include "cache/large_transfer.h"
+#include "os/os.h"
 #include "space/limits.h"
 #include "space/span.h"
 
 static_assert(loft::kLargePlaces <= 8 * sizeof(loft::LargeCache::used));
+static_assert(loft::large_cache::kLongest >> loft::kGranuleLog <= UINT8_MAX);
 
 namespace loft::large_cache {
 
 namespace {
 
-// Longer ones are rare, and for them a lock is little beside the touching of their pages.
-constexpr size_t kLongest = size_t{1} << 20;
+// What holds of each place holds before its length is known and after it is forgotten: the heir of
+// a thread that died in a fork finds in it what is kept, or nothing.
+void fill(Thread* thread, unsigned place, Large* object) {
+  LargeCache& cache = thread->large;
+  object->kept = true;
+  compiler_fence();
+  cache.kept[place] = object;
+  compiler_fence();
+  cache.granules[place] = static_cast<uint8_t>(object->granules);
+  thread->counters.large_kept_bytes.add(object->bytes);
+}
 
-// Each change of a place is one store: the heir of a thread that died in a fork finds in it what is
-// kept, or nothing.
-Large* empty(Thread* thread, unsigned place) {
+LOFT_ALWAYS_INLINE Large* empty(Thread* thread, unsigned place) {
   LargeCache& cache = thread->large;
   Large* object = cache.kept[place];
+  // But for what died in between, which its heir gives back.
+  LOFT_CHECK(object->kept && (cache.granules[place] == object->granules || !cache.granules[place]));
+  cache.granules[place] = 0;
+  compiler_fence();
   cache.kept[place] = nullptr;
   compiler_fence();
   thread->counters.large_kept_bytes.add(-object->bytes);
@@ -51,21 +64,23 @@ bool may_be(const Large* object, size_t bytes) {
   return object->bytes == bytes || span::recount(object->bytes, bytes);
 }
 
+// A place with an object of so many granules, or with none for 0: the last one, or the first;
+// kLargePlaces without any.
+unsigned place_of(const LargeCache& cache, size_t granules) {
+  if (LOFT_LIKELY(cache.granules[cache.last] == granules)) return cache.last;
+  unsigned place = 0;
+  while (place < kLargePlaces && cache.granules[place] != granules) ++place;
+  return place;
+}
+
 // An object of as many granules as `bytes` takes, of which so many bytes count, or nullptr.
 Large* take_kept(Thread* thread, size_t bytes) {
   LargeCache& cache = thread->large;
-  const size_t granules = large::granules_for(bytes);
-  for (unsigned look = 0; look < kLargePlaces; ++look) {
-    const unsigned place = (cache.last + look) % kLargePlaces;
-    Large* object = cache.kept[place];
-    if (object == nullptr || object->granules != granules) continue;
-    if (!may_be(object, bytes)) continue;
-    empty(thread, place);
-    cache.last = place;  // the next one kept comes here
-    cache.used = static_cast<uint16_t>(cache.used | 1u << place);
-    return object;
-  }
-  return nullptr;
+  const unsigned place = place_of(cache, large::granules_for(bytes));
+  if (place == kLargePlaces || !may_be(cache.kept[place], bytes)) return nullptr;
+  cache.last = place;  // the next one kept comes here
+  cache.used = static_cast<uint16_t>(cache.used | 1u << place);
+  return empty(thread, place);
 }
 
 // As above, of what other threads gave up.
@@ -78,8 +93,9 @@ Large* take_passed_on(Thread* thread, size_t bytes) {
 
 }  // namespace
 
-void* take(Thread* thread, size_t bytes, size_t asked) {
+void* take(Thread* thread, size_t asked) {
   LargeCache& cache = thread->large;
+  const size_t bytes = round_up(asked, os::page_size());
   empty_if_tight(thread);
   cache.credit = least(cache.credit + 1u, kLargePlaces);
   Large* object = take_kept(thread, bytes);
@@ -98,12 +114,11 @@ bool keep(Thread* thread, Large* object) {
   if (cache.credit == 0) return large_transfer::put(object);
   --cache.credit;
   const Counter& kept_bytes = thread->counters.large_kept_bytes;
-  unsigned place = cache.kept[cache.last] == nullptr ? cache.last : next_place(thread);
+  unsigned place = place_of(cache, 0);
+  if (place == kLargePlaces) place = next_place(thread);
   while (kept_bytes.get() + object->bytes > budget) place = next_place(thread);
-  object->kept = true;
-  compiler_fence();
-  cache.kept[place] = object;
-  thread->counters.large_kept_bytes.add(object->bytes);
+  cache.last = place;
+  fill(thread, place, object);
   return true;
 }
 

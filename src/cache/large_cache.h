@@ -8,10 +8,12 @@
 
 namespace loft::large_cache {
 
-// An object that was kept, of as many granules as `bytes` takes, now `bytes` long (a multiple of
-// the page size), for a request of `asked` bytes; nullptr if there is none. Its contents are what
-// they were. Counts the allocation either way.
-void* take(Thread* thread, size_t bytes, size_t asked);
+// Longer ones are rare, and for them a lock is little beside the touching of their pages.
+inline constexpr size_t kLongest = size_t{1} << 20;
+
+// An object that was kept, for a request of `asked` bytes, which are at most kLongest; nullptr if
+// there is none. Its contents are what they were. Counts the allocation either way.
+void* take(Thread* thread, size_t asked);
 
 // Keeps an object that the program gave up, for which an older one may have to go, or passes it on.
 // False if it is too long or nobody has a use for it.

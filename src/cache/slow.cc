@@ -125,21 +125,26 @@ void* allocate_class(Request request) {
   return refuse(size_t{geometry(request.size_class).granules} << kGranuleLog);
 }
 
+// nullptr: the thread keeps none that will do.
+void* take_kept_large(size_t size, bool zeroed) {
+  const lifecycle::SlowPath slow;
+  if (LOFT_UNLIKELY(slow.thread() == nullptr)) return nullptr;
+  void* kept = large_cache::take(slow.thread(), size);
+  if (kept != nullptr && zeroed) __builtin_memset(kept, 0, round_up(size, os::page_size()));
+  return kept;
+}
+
 void* allocate_large(size_t size, size_t alignment, bool zeroed) {
+  if (size <= large_cache::kLongest && LOFT_LIKELY(alignment == kGranule)) {
+    if (void* kept = take_kept_large(size, zeroed); LOFT_LIKELY(kept != nullptr)) return kept;
+  }
   // PTRDIFF_MAX: the difference of two pointers into one object has to be representable.
   if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
     return os::out_of_memory();
   }
-  const size_t bytes = round_up(size, os::page_size());
   attention::look_after();
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
-  if (LOFT_LIKELY(thread != nullptr && alignment == kGranule)) {
-    if (void* kept = large_cache::take(thread, bytes, size); kept != nullptr) {
-      if (zeroed) __builtin_memset(kept, 0, bytes);
-      return kept;
-    }
-  }
   large::Descriptors* const spare = thread != nullptr ? &thread->large.spare : nullptr;
   void* object = large::allocate(size, alignment, zeroed, spare);
   if (LOFT_UNLIKELY(object == nullptr)) {
@@ -216,6 +221,14 @@ void* take_cleared(Request request) {
 void free_large(Thread* thread, Large* object) {
   if (thread == nullptr) return large::release(object);
   if (!large_cache::keep(thread, object)) large::release(object, &thread->large.spare);
+}
+
+LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
+  if (LOFT_UNLIKELY(reinterpret_cast<uintptr_t>(p) != object->base || object->kept)) {
+    return deallocate_slow(p);  // says so
+  }
+  const lifecycle::SlowPath slow;
+  free_large(slow.thread(), object);
 }
 
 // An object of another heap may be as good as the thread's own: if threads trade such objects
@@ -301,11 +314,7 @@ void deallocate_unbatched(void* p) {
       return batch_cache::add(thread, p, entry);
     }
   } else if (entry.bin() == kLarge) {
-    const lifecycle::SlowPath slow;
-    Large* object = large::at(entry);
-    if (LOFT_LIKELY(reinterpret_cast<uintptr_t>(p) == object->base && !object->kept)) {
-      return free_large(slow.thread(), object);
-    }
+    return deallocate_large(p, large::at(entry));
   }
   deallocate_slow(p);
 }

@@ -116,11 +116,12 @@ struct ThreadCounters {
   Counter room_cleared;      // objects that calloc took from it
 };
 
-// Invariant: each kept[i] is null or a large object marked as kept; counters.large_kept_bytes is
-// the sum of their lengths. cache/large_cache.cc.
+// Invariant: each kept[i] is null or a large object marked as kept, of granules[i] granules;
+// counters.large_kept_bytes is the sum of their lengths. cache/large_cache.cc.
 inline constexpr unsigned kLargePlaces = 16;
 struct LargeCache {
   Large* kept[kLargePlaces];
+  uint8_t granules[kLargePlaces];  // 0 where nothing is kept
   large::Descriptors spare;
   unsigned last;    // the place that was filled or emptied last: if it is empty, filled next
   unsigned credit;  // how many more may be kept: what the thread allocated, up to kLargePlaces

@@ -6,13 +6,14 @@
 
 namespace loft::limits {
 
+// All relaxed, here and below: each is a number on its own.
+constinit Atomic<bool> own_tight{false};
+constinit Atomic<bool> group_tight{false};
+
 namespace {
 
 constexpr size_t kLeastDirty = 256 * 1024;  // under any limit: a few spans, for use again
 
-// All relaxed: each is a number on its own.
-constinit Atomic<bool> own_tight{false};  // our own bytes are above the soft limit
-constinit Atomic<bool> group_tight{false};
 constinit Atomic<size_t> group_high{kNone};
 constinit Atomic<size_t> group_max{kNone};
 constinit Atomic<size_t> group_limit{kNone};
@@ -54,10 +55,7 @@ size_t soft() {
                           near(group_max.load(memory_order_relaxed))));
 }
 
-bool tight() {
-  return own_tight.load(memory_order_relaxed) ||
-         (group_tight.load(memory_order_relaxed) && get(options.cgroup) != kGroupOff);
-}
+bool group_counts() { return get(options.cgroup) != kGroupOff; }
 
 size_t dirty_kept() {
   const size_t kept = get(options.dirty_bytes);

@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/atomic.h"
+#include "base/macros.h"
 #include "os/os.h"
 
 namespace loft::limits {
@@ -29,8 +31,14 @@ size_t hard();
 // What `limit` is near from: a sixteenth before it, so that little is kept before it is met.
 constexpr size_t near(size_t limit) { return limit == kNone ? kNone : limit - limit / 16; }
 
-// Whether to keep little.
-bool tight();
+// Whether to keep little. The first two are only written to by this floor.
+extern LOFT_HIDDEN Atomic<bool> own_tight;    // our own bytes are above the soft limit
+extern LOFT_HIDDEN Atomic<bool> group_tight;  // the group's are; whatever the option `cgroup` says
+bool group_counts();
+inline bool tight() {
+  return own_tight.load(memory_order_relaxed) ||
+         (LOFT_UNLIKELY(group_tight.load(memory_order_relaxed)) && group_counts());
+}
 
 // How many bytes of free spans may stay resident. Where it is tight, a 64th of the soft limit:
 // small beside it, and enough for what is freed and allocated again at once.

@@ -77,6 +77,28 @@ TEST_F(LargeCacheTest, AThreadKeepsFewDescriptors) {
   });
 }
 
+// Whatever order the places were emptied in, nothing has to go while one of them is empty.
+TEST_F(LargeCacheTest, WhatComesBackFindsAnEmptyPlace) {
+  constexpr size_t kLength = size_t{1} << 16;
+  std::vector<void*> objects;
+  const auto allocate_some = [&](unsigned count) {
+    for (unsigned i = 0; i < count; ++i) objects.push_back(allocate(kLength));
+  };
+  const auto free_all = [&] {
+    for (void* p : objects) deallocate(p);
+    objects.clear();
+  };
+  allocate_some(kLargePlaces);
+  free_all();
+  ASSERT_EQ(kept(), kLargePlaces * kLength);
+  for (unsigned count = 1; count <= kLargePlaces; ++count) {
+    allocate_some(count);
+    EXPECT_EQ(kept(), (kLargePlaces - count) * kLength);
+    free_all();
+    EXPECT_EQ(kept(), kLargePlaces * kLength);
+  }
+}
+
 TEST_F(LargeCacheTest, KeptBytesAreZeroForCalloc) {
   auto* p = static_cast<char*>(allocate(kSize));
   __builtin_memset(p, 1, kSize);
