@@ -320,7 +320,7 @@ typedef struct loft_stats_t {
   uint64_t hole_bytes;           // given back of partly used slabs
   uint64_t spans_acquired;       // spans taken, by slabs and large objects
   uint64_t spans_released;       // spans that came back
-  uint64_t large_resizes;        // large objects that realloc resized without a copy
+  uint64_t large_resizes;        // large objects given other pages by realloc, without a copy
   uint64_t large_moves;          // of these, by moving their pages
   uint64_t threads_hidden;       // times that a cache was emptied while its thread slept, or its
                                  // processor had no use for it

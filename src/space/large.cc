@@ -234,11 +234,13 @@ void set_length(Large* object, size_t bytes) {
 
 void* resize(Large* object, size_t asked) {
   const size_t bytes = round_up(asked, os::page_size());
-  if (!resize_in_place(object, bytes)) {
-    if (bytes < kMoveMin || !resize_by_moving(object, bytes)) return nullptr;
-    move_count.fetch_add(1, memory_order_relaxed);
+  if (bytes != object->bytes) {
+    if (!resize_in_place(object, bytes)) {
+      if (bytes < kMoveMin || !resize_by_moving(object, bytes)) return nullptr;
+      move_count.fetch_add(1, memory_order_relaxed);
+    }
+    resize_count.fetch_add(1, memory_order_relaxed);
   }
-  resize_count.fetch_add(1, memory_order_relaxed);
   object->asked = asked;
   return reinterpret_cast<void*>(object->base);
 }

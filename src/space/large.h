@@ -62,7 +62,7 @@ struct Totals {
   size_t bytes;        // in use or kept
   size_t allocations;  // ever made
   size_t cache_hits;   // of these, on pages that were still resident
-  size_t resizes;      // without a copy
+  size_t resizes;      // to another length in pages, without a copy
   size_t moves;        // of these, to another place
 };
 Totals totals();
