@@ -60,6 +60,8 @@ PROGRAMS: list[tuple[str, str, int | None]] = [
     ("startup", "--starts=3", 3),
     ("realloc_vector", "--limit=10000000", None),
     ("ping_pong_large", "--rounds=100", 100),
+    ("zeroed", "--rounds=20 --size=3000000 --step=1", 20),
+    ("zeroed", "--rounds=20 --size=3000000 --step=20000", 20),
     ("large_replacement", "--rounds=100 --slots=10", 220),
     ("large_replacement", "--threads=3 --rounds=50 --slots=4 --min=9 --max=5000", 162),
     ("thread_churn", "--count=50", 50),
