@@ -10,7 +10,7 @@ namespace {
 
 // From this size on, looking which pages there are takes little beside clearing them.
 constexpr size_t kLookMin = size_t{1} << 20;
-constexpr size_t kMostPages = 1024;  // looked at at once
+constexpr size_t kPagesAtOnce = 1024;  // looked at at once
 
 // What is to be given back, in as few calls as can be.
 class Gaps {
@@ -45,10 +45,10 @@ void clear(void* at, size_t bytes) {
   const KeepErrno keep;
   const size_t page = page_size();
   Gaps gaps;
-  unsigned char pages[kMostPages];
+  unsigned char pages[kPagesAtOnce];
   for (size_t done = 0; done < bytes;) {
     char* const base = static_cast<char*>(at) + done;
-    const size_t count = least(kMostPages, (bytes - done) / page);
+    const size_t count = least(kPagesAtOnce, (bytes - done) / page);
     if (mincore(base, count * page, pages) != 0) __builtin_memset(pages, 1, count);
     for (size_t i = 0; i < count;) {
       const size_t first = i;
