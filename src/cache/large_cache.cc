@@ -2,6 +2,7 @@
 
 #include "base/options.h"
 #include "cache/large_transfer.h"
+#include "os/fault.h"
 #include "os/os.h"
 #include "space/limits.h"
 #include "space/span.h"
@@ -13,8 +14,8 @@ namespace loft::large_cache {
 
 namespace {
 
-// What holds of each place holds before its length is known and after it is forgotten: the heir of
-// a thread that died in a fork finds in it what is kept, or nothing.
+// An object is in `kept` before its length is in `granules`, and until after that is taken out: the
+// heir of a thread that died in a fork finds in each place what is kept, or nothing.
 void fill(Thread* thread, unsigned place, Large* object) {
   LargeCache& cache = thread->large;
   object->kept = true;
@@ -28,7 +29,7 @@ void fill(Thread* thread, unsigned place, Large* object) {
 LOFT_ALWAYS_INLINE Large* empty(Thread* thread, unsigned place) {
   LargeCache& cache = thread->large;
   Large* object = cache.kept[place];
-  // But for what died in between, which its heir gives back.
+  // 0, too, for the heir of a thread that died within one of these.
   LOFT_CHECK(object->kept && (cache.granules[place] == object->granules || !cache.granules[place]));
   cache.granules[place] = 0;
   compiler_fence();

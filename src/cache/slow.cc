@@ -134,6 +134,18 @@ void* take_kept_large(size_t size, bool zeroed) {
   return kept;
 }
 
+void* allocate_span(size_t size, size_t alignment, bool* zero) {
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
+  large::Descriptors* const spare = thread != nullptr ? &thread->large.spare : nullptr;
+  void* object = large::allocate(size, alignment, zero, spare);
+  if (LOFT_UNLIKELY(object == nullptr)) {
+    let_go_of_all(thread);
+    object = large::allocate(size, alignment, zero, spare);
+  }
+  return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
+}
+
 void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   if (size <= large_cache::kLongest && LOFT_LIKELY(alignment == kGranule)) {
     if (void* kept = take_kept_large(size, zeroed); LOFT_LIKELY(kept != nullptr)) return kept;
@@ -143,15 +155,11 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
     return os::out_of_memory();
   }
   attention::look_after();
-  const lifecycle::SlowPath slow;
-  Thread* thread = slow.thread();
-  large::Descriptors* const spare = thread != nullptr ? &thread->large.spare : nullptr;
-  void* object = large::allocate(size, alignment, zeroed, spare);
-  if (LOFT_UNLIKELY(object == nullptr)) {
-    let_go_of_all(thread);
-    object = large::allocate(size, alignment, zeroed, spare);
-  }
-  return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
+  bool zero = false;
+  void* object = allocate_span(size, alignment, &zero);
+  // Here, as it may take milliseconds, in which nobody should wait for a processor's lock.
+  if (object != nullptr && zeroed && !zero) os::clear(object, round_up(size, os::page_size()));
+  return object;
 }
 
 // The bins of sizes beyond allocate's table: from kTableMax on, a quarter of it is the least that

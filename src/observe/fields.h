@@ -92,7 +92,7 @@ inline constexpr Field kFields[] = {
     LOFT_NEXT(tail_bytes, kEvents, "Bytes behind the ends of large objects that went back"),
     LOFT_NEXT(large_allocations, kEvents, "Large objects handed out so far"),
     LOFT_NEXT(large_cache_hits, kEvents, "Of these, on pages that were resident still"),
-    LOFT_NEXT(large_resizes, kEvents, "Large objects resized without a copy"),
+    LOFT_NEXT(large_resizes, kEvents, "Large objects given other pages without a copy"),
     LOFT_NEXT(large_moves, kEvents, "Of these, by moving their pages"),
     LOFT_NEXT(os_maps, kEvents, "System calls that mapped memory"),
     LOFT_NEXT(os_purges, kEvents, "System calls that gave memory back"),

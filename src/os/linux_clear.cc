@@ -2,6 +2,8 @@
 #include <sys/mman.h>
 
 #include "base/bits.h"
+#include "base/size_class.h"
+#include "os/fault.h"
 #include "os/os.h"
 
 namespace loft::os {
@@ -34,16 +36,38 @@ class Gaps {
   size_t count_ = 0;
 };
 
+// Whether a page reads as zero. Most that do not say so in their first line.
+bool is_zero(const char* page, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += kCacheLine) {
+    uint64_t words[kCacheLine / sizeof(uint64_t)];
+    __builtin_memcpy(words, page + at, kCacheLine);
+    uint64_t any = 0;
+    for (const uint64_t word : words) any |= word;
+    if (any != 0) return false;
+  }
+  return true;
+}
+
+// A page that was only read is the system's one page of zeros, and writing would give it memory.
+void clear_pages(char* at, size_t count, size_t page) {
+  constexpr size_t kAhead = 8;  // pages, whose first lines come from memory meanwhile
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) __builtin_prefetch(at + (i + kAhead) * page);
+    if (!is_zero(at + i * page, page)) __builtin_memset(at + i * page, 0, page);
+  }
+}
+
 }  // namespace
 
 // A page that holds no memory may still not read as zero: it may have been swapped out.
 void clear(void* at, size_t bytes) {
+  const size_t page = page_size();
+  LOFT_CHECK(bytes % page == 0);
   if (bytes < kLookMin) {
     __builtin_memset(at, 0, bytes);
     return;
   }
   const KeepErrno keep;
-  const size_t page = page_size();
   Gaps gaps;
   unsigned char pages[kPagesAtOnce];
   for (size_t done = 0; done < bytes;) {
@@ -55,7 +79,7 @@ void clear(void* at, size_t bytes) {
       const bool resident = (pages[i] & 1) != 0;
       while (i < count && ((pages[i] & 1) != 0) == resident) ++i;
       if (resident) {
-        __builtin_memset(base + first * page, 0, (i - first) * page);
+        clear_pages(base + first * page, i - first, page);
       } else {
         gaps.add(base + first * page, (i - first) * page);
       }

@@ -178,7 +178,7 @@ bool resize_by_moving(Large* object, size_t bytes) {
 
 }  // namespace
 
-void* allocate(size_t asked, size_t alignment, bool zeroed, Descriptors* spare) {
+void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare) {
   const size_t bytes = round_up(asked, os::page_size());
   void* block = new_descriptor(spare);
   if (block == nullptr) return nullptr;
@@ -194,9 +194,8 @@ void* allocate(size_t asked, size_t alignment, bool zeroed, Descriptors* spare) 
   part().allocations.fetch_add(1, memory_order_relaxed);
   if (!range.zero) part().cache_hits.fetch_add(1, memory_order_relaxed);
   if (!range.zero) leave_tail(range.base, bytes);
-  void* p = reinterpret_cast<void*>(range.base);
-  if (zeroed && !range.zero) os::clear(p, bytes);
-  return p;
+  *zero = range.zero;
+  return reinterpret_cast<void*>(range.base);
 }
 
 void release(Large* object, Descriptors* spare) {

@@ -31,10 +31,10 @@ struct Descriptors {
 
 inline Large* at(Entry entry) { return metadata::at_index<Large>(entry.index()); }
 
-// For `asked` bytes. `alignment`: a power of two. nullptr without memory. `zeroed`: every byte
-// reads as zero; fresh and purged pages are not touched for it. `spare`: the thread's, if it has
+// For `asked` bytes. `alignment`: a power of two. nullptr without memory. *zero: whether every byte
+// is known to read as zero, as those of fresh and purged pages. `spare`: the thread's, if it has
 // any; its descriptor comes from there and goes there.
-void* allocate(size_t asked, size_t alignment, bool zeroed, Descriptors* spare = nullptr);
+void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare = nullptr);
 
 void release(Large* object, Descriptors* spare = nullptr);
 

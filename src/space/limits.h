@@ -31,7 +31,7 @@ size_t hard();
 // What `limit` is near from: a sixteenth before it, so that little is kept before it is met.
 constexpr size_t near(size_t limit) { return limit == kNone ? kNone : limit - limit / 16; }
 
-// Whether to keep little. The first two are only written to by this floor.
+// Whether to keep little. The first two are written in limits.cc alone.
 extern LOFT_HIDDEN Atomic<bool> own_tight;    // our own bytes are above the soft limit
 extern LOFT_HIDDEN Atomic<bool> group_tight;  // the group's are; whatever the option `cgroup` says
 bool group_counts();

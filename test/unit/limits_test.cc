@@ -131,7 +131,7 @@ testing::AssertionResult counts(size_t before, size_t bytes) {
 
 TEST_F(LimitsTest, WhatCountsIsWhatMayBeResident) {
   const size_t before = committed();
-  void* p = large::allocate(36 * 1024, kGranule, false);
+  void* p = test::allocate_large(36 * 1024, kGranule, false);
   EXPECT_TRUE(counts(before, 36 * 1024)) << "of the granule, what is used";
   Large* object = large::at(pagemap.of(p));
   ASSERT_EQ(large::resize(object, 48 * 1024), p);
@@ -142,7 +142,7 @@ TEST_F(LimitsTest, WhatCountsIsWhatMayBeResident) {
   ASSERT_EQ(large::resize(object, 9 * kMiB), q);
   span::purge(0);
   EXPECT_TRUE(counts(before, 9 * kMiB));
-  void* behind = large::allocate(4 * kMiB, kGranule, false);
+  void* behind = test::allocate_large(4 * kMiB, kGranule, false);
   EXPECT_TRUE(counts(before, 13 * kMiB));
   q = large::resize(object, 20 * kMiB);
   if (q == nullptr) GTEST_SKIP() << "the kernel cannot move pages";
@@ -268,7 +268,7 @@ TEST_F(HardLimitTest, BelowWhatIsInUse) {
 TEST_F(HardLimitTest, NothingIsLeftBehindAnObject) {
   constexpr size_t kSize = 36 * 1024;
   const auto written = [](size_t size) {
-    void* p = large::allocate(size, kGranule, false);
+    void* p = test::allocate_large(size, kGranule, false);
     memset(p, 1, size);
     return large::at(pagemap.of(p));
   };
@@ -307,7 +307,7 @@ TEST_F(HardLimitTest, NothingIsLeftBehindAnObject) {
 }
 
 TEST_F(HardLimitTest, MovingAnObjectDoesNotCountTwice) {
-  void* p = large::allocate(10 * kMiB, kGranule, false);
+  void* p = test::allocate_large(10 * kMiB, kGranule, false);
   ASSERT_NE(p, nullptr);
   Large* object = large::at(pagemap.of(p));
   ASSERT_TRUE(take(1));  // behind it

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <string>
@@ -43,8 +44,7 @@ TEST(Pages, CommitAndDiscard) {
 }
 
 // Pages of a long range that hold memory are cleared, the others get none; and all of a short one
-// is. `touched`: every so many pages; `locked`: the first ones
-// cannot be given back.
+// is. `touched`: every so many pages; `locked`: the first ones cannot be given back.
 void expect_clears(size_t pages, size_t touched, bool locked) {
   const size_t page = os::page_size();
   auto* at = static_cast<char*>(os::reserve(pages * page));
@@ -74,6 +74,24 @@ TEST(Pages, ClearedWhereTheyHoldMemory) {
   for (const size_t pages : {256u, 1024u, 1025u, 5000u}) {
     for (const size_t touched : {2u, 3u, 100u, 1500u}) expect_clears(pages, touched, false);
   }
+}
+
+// A page that was only read is the system's one page of zeros, and stays that.
+TEST(Pages, NoneForThoseThatWereOnlyRead) {
+  const size_t bytes = 5000 * os::page_size();
+  auto* at = static_cast<char*>(os::reserve(bytes));
+  ASSERT_TRUE(os::commit(at, bytes, true));
+  os::allow_huge_pages(at, bytes, false);
+  EXPECT_TRUE(reads_zero(at, bytes));
+  at[bytes / 2] = 1;
+  rusage before;
+  rusage after;
+  getrusage(RUSAGE_SELF, &before);
+  os::clear(at, bytes);
+  getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(after.ru_minflt - before.ru_minflt, 500) << "of writes to 4999 pages of zeros";
+  EXPECT_TRUE(reads_zero(at, bytes));
+  os::unreserve(at, bytes);
 }
 
 TEST(Pages, LockedOnesAreCleared) { expect_clears(5000, 100, true); }

@@ -168,7 +168,7 @@ class LargeTest : public SpaceTest {
   }
   static void release(void* p) { large::release(of(p)); }
   static void* allocate(size_t bytes, size_t alignment = kGranule) {
-    void* p = large::allocate(bytes, alignment, false);
+    void* p = test::allocate_large(bytes, alignment, false);
     EXPECT_NE(p, nullptr);
     return p;
   }
@@ -252,9 +252,9 @@ TEST_F(LargeTest, Aligned) {
 TEST_F(LargeTest, ImpossibleSizesAndAlignments) {
   const size_t live = large::totals().bytes;
   const size_t metadata = metadata::used_bytes();
-  EXPECT_EQ(large::allocate(PTRDIFF_MAX - kGranule, kGranule, false), nullptr);
-  EXPECT_EQ(large::allocate(window.heap.end - window.heap.base + 1, kGranule, true), nullptr);
-  EXPECT_EQ(large::allocate(100'000, size_t{1} << 62, false), nullptr);
+  EXPECT_EQ(test::allocate_large(PTRDIFF_MAX - kGranule, kGranule, false), nullptr);
+  EXPECT_EQ(test::allocate_large(window.heap.end - window.heap.base + 1, kGranule, true), nullptr);
+  EXPECT_EQ(test::allocate_large(100'000, size_t{1} << 62, false), nullptr);
   EXPECT_EQ(large::totals().bytes, live);
   EXPECT_EQ(metadata::used_bytes(), metadata);
   void* p = allocate(100'000);
@@ -271,7 +271,7 @@ TEST_F(LargeTest, ZeroedAlthoughItsPagesWereUsed) {
     memset(p, 0xee, of(p)->bytes);
     release(p);
     const size_t hits = large::totals().cache_hits;
-    void* again = large::allocate(bytes, kGranule, true);
+    void* again = test::allocate_large(bytes, kGranule, true);
     ASSERT_EQ(large::totals().cache_hits, hits + 1) << "else this tests nothing";
     EXPECT_TRUE(reads_zero(again, of(again)->bytes)) << bytes;
     release(again);
@@ -356,7 +356,7 @@ TEST_F(LargeTest, MovingLosesNoAddressSpace) {
     }
     release(p);
     // What was left behind reads as zero when it is called so.
-    void* fresh = large::allocate(3'000'000, kGranule, true);
+    void* fresh = test::allocate_large(3'000'000, kGranule, true);
     ASSERT_TRUE(reads_zero(fresh, 3'000'000));
     release(fresh);
   }
@@ -485,7 +485,7 @@ TEST_F(LargeTest, RandomSizesKeepTheirBytes) {
       case 0: {
         const size_t bytes = size();
         const bool zeroed = random() % 2 == 0;
-        void* p = large::allocate(bytes, kGranule, zeroed);
+        void* p = test::allocate_large(bytes, kGranule, zeroed);
         ASSERT_NE(p, nullptr);
         if (zeroed) {
           ASSERT_TRUE(reads_zero(p, bytes));

@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "base/options.h"
+#include "os/os.h"
+#include "space/large.h"
 #include "space/pagemap.h"
 
 namespace loft::test {
@@ -54,6 +56,14 @@ inline bool reads_zero(const void* p, size_t bytes) {
   uint64_t seen = 0;
   for (size_t i = 0; i < bytes / 8; ++i) seen |= words[i];
   return seen == 0;
+}
+
+// As malloc and calloc do for a large object.
+inline void* allocate_large(size_t size, size_t alignment, bool zeroed) {
+  bool zero = false;
+  void* p = large::allocate(size, alignment, &zero);
+  if (p != nullptr && zeroed && !zero) os::clear(p, round_up(size, os::page_size()));
+  return p;
 }
 
 }  // namespace loft::test

@@ -56,7 +56,7 @@ class TailsTest : public testing::Test {
   }
 
   void* allocate(size_t bytes) {
-    held_.push_back(large::allocate(bytes, kGranule, false));
+    held_.push_back(test::allocate_large(bytes, kGranule, false));
     return held_.back();
   }
   void release(void* p) {
@@ -101,7 +101,8 @@ TEST_F(TailsTest, GoesBackWhileTheObjectLives) {
 }
 
 TEST_F(TailsTest, OfFreshPagesThereIsNone) {
-  while (span::totals().clean != 0) held_.push_back(large::allocate(kGranule, kGranule, false));
+  while (span::totals().clean != 0)
+    held_.push_back(test::allocate_large(kGranule, kGranule, false));
   const void* p = allocate(page());
   EXPECT_TRUE(p != nullptr && tails::none());
 }
@@ -252,7 +253,7 @@ TEST_F(TailsTest, BesideThreadsThatUseTheirs) {
         Object& o = objects[random() % kObjects];
         const size_t bytes = (1 + random() % 48) * page();
         if (o.at == nullptr) {
-          o.at = static_cast<char*>(large::allocate(bytes, kGranule, false));
+          o.at = static_cast<char*>(test::allocate_large(bytes, kGranule, false));
           if (o.at == nullptr) continue;
         } else if (random() % 2 == 0) {
           check(o, o.bytes, stamp(o));
