@@ -49,12 +49,14 @@ bool is_zero(const char* page, size_t bytes) {
 }
 
 // A page that was only read is the system's one page of zeros, and writing would give it memory.
-void clear_pages(char* at, size_t count, size_t page) {
-  constexpr size_t kAhead = 8;  // pages, whose first lines come from memory meanwhile
-  for (size_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) __builtin_prefetch(at + (i + kAhead) * page);
-    if (!is_zero(at + i * page, page)) __builtin_memset(at + i * page, 0, page);
+void clear_pages(char* at, size_t bytes, size_t page) {
+  size_t first = 0;  // of those before `i` that are yet to be cleared
+  for (size_t i = 0; i < bytes; i += page) {
+    if (LOFT_LIKELY(!is_zero(at + i, page))) continue;
+    __builtin_memset(at + first, 0, i - first);
+    first = i + page;
   }
+  __builtin_memset(at + first, 0, bytes - first);
 }
 
 }  // namespace
@@ -79,7 +81,7 @@ void clear(void* at, size_t bytes) {
       const bool resident = (pages[i] & 1) != 0;
       while (i < count && ((pages[i] & 1) != 0) == resident) ++i;
       if (resident) {
-        clear_pages(base + first * page, i - first, page);
+        clear_pages(base + first * page, (i - first) * page, page);
       } else {
         gaps.add(base + first * page, (i - first) * page);
       }
