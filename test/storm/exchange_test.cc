@@ -232,8 +232,11 @@ TEST_F(Exchange, BuffersThatSomeFillAndOthersDrain) {
   const uint64_t spans = stats().spans_acquired;
   const unsigned objects = scaled(20'000);
   fill_and_drain(1, objects, false);
-  EXPECT_LT(stats().spans_acquired - spans, objects / 2)
-      << "half of the buffers and more were passed on";
+  // A processor's cache is now that of who fills, now that of who drains.
+  if (threads_own()) {
+    EXPECT_LT(stats().spans_acquired - spans, objects / 2)
+        << "half of the buffers and more were passed on";
+  }
   fill_and_drain(2, objects / 2, false);
   expect_all_home(1, 1 << 20);
 }
