@@ -126,12 +126,9 @@ void* allocate_class(Request request) {
 }
 
 // nullptr: the thread keeps none that will do.
-void* take_kept_large(size_t size, bool zeroed) {
+void* take_kept_large(size_t size) {
   const lifecycle::SlowPath slow;
-  if (LOFT_UNLIKELY(slow.thread() == nullptr)) return nullptr;
-  void* kept = large_cache::take(slow.thread(), size);
-  if (kept != nullptr && zeroed) __builtin_memset(kept, 0, round_up(size, os::page_size()));
-  return kept;
+  return LOFT_LIKELY(slow.thread() != nullptr) ? large_cache::take(slow.thread(), size) : nullptr;
 }
 
 void* allocate_span(size_t size, size_t alignment, bool* zero) {
@@ -147,18 +144,21 @@ void* allocate_span(size_t size, size_t alignment, bool* zero) {
 }
 
 void* allocate_large(size_t size, size_t alignment, bool zeroed) {
-  if (size <= large_cache::kLongest && LOFT_LIKELY(alignment == kGranule)) {
-    if (void* kept = take_kept_large(size, zeroed); LOFT_LIKELY(kept != nullptr)) return kept;
-  }
-  // PTRDIFF_MAX: the difference of two pointers into one object has to be representable.
-  if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
-    return os::out_of_memory();
-  }
-  attention::look_after();
   bool zero = false;
-  void* object = allocate_span(size, alignment, &zero);
-  // Here, as it may take milliseconds, in which nobody should wait for a processor's lock.
-  if (object != nullptr && zeroed && !zero) os::clear(object, round_up(size, os::page_size()));
+  void* object = nullptr;
+  if (size <= large_cache::kLongest && LOFT_LIKELY(alignment == kGranule)) {
+    object = take_kept_large(size);
+  }
+  if (LOFT_UNLIKELY(object == nullptr)) {
+    // PTRDIFF_MAX: the difference of two pointers into one object has to be representable.
+    if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
+      return os::out_of_memory();
+    }
+    attention::look_after();
+    object = allocate_span(size, alignment, &zero);
+  }
+  // After the slow path, as it may take milliseconds, in which nobody should wait for a processor.
+  if (zeroed && !zero && object != nullptr) os::clear(object, round_up(size, os::page_size()));
   return object;
 }
 

@@ -33,28 +33,6 @@ namespace {
 constexpr size_t kMixed[] = {16, 24, 64, 200, 512, 1'000, 2'000, 9'000};
 size_t mixed(uint64_t i) { return kMixed[i % std::size(kMixed)]; }
 
-// The processors that the test may use.
-std::vector<int> processors() {
-  cpu_set_t set;
-  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
-  std::vector<int> all;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) all.push_back(cpu);
-  }
-  return all;
-}
-
-// 0 for the caller.
-void move_to(pid_t thread, int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  // The thread may have ended meanwhile.
-  if (sched_setaffinity(thread, sizeof(set), &set) != 0) {
-    EXPECT_EQ(errno, ESRCH);
-  }
-}
-
 // Moved about, the caller goes back to where it was allowed to be at the end.
 class Affinity {
  public:

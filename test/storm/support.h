@@ -123,6 +123,28 @@ void on_threads(unsigned count, Body body) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// The processors that the test may use.
+inline std::vector<int> processors() {
+  cpu_set_t set;
+  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+  std::vector<int> all;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) all.push_back(cpu);
+  }
+  return all;
+}
+
+// 0 for the caller.
+inline void move_to(pid_t thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  // The thread may have ended meanwhile.
+  if (sched_setaffinity(thread, sizeof(set), &set) != 0) {
+    EXPECT_EQ(errno, ESRCH);
+  }
+}
+
 inline loft_stats_t stats() {
   loft_stats_t s = {};
   s.struct_size = sizeof(s);

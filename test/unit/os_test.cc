@@ -53,7 +53,10 @@ void expect_clears(size_t pages, size_t touched, bool locked) {
   os::allow_huge_pages(at, pages * page, false);
   for (size_t i = 0; i < pages; i += touched) memset(at + i * page, 1, page);
   const unsigned long discards = os::calls().discards;
-  if (locked && mlock2(at, 3 * page, MLOCK_ONFAULT) != 0) GTEST_SKIP() << "may not lock memory";
+  if (locked && mlock2(at, 3 * page, MLOCK_ONFAULT) != 0) {
+    os::unreserve(at, pages * page);
+    GTEST_SKIP() << "may not lock memory";
+  }
   errno = 4711;
   os::clear(at, pages * page);
   EXPECT_EQ(errno, 4711);
