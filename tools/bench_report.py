@@ -53,6 +53,8 @@ class Metric:
     single: bool = False
     # Its losses are listed; of figures that move together only the first is.
     counts: bool = False
+    # Of a run that ran as it should, and has none of it.
+    without: str = "-"
 
 
 def _rate(value: float) -> str:
@@ -109,6 +111,7 @@ METRICS = [
         False,
         _overhead,
         lambda value: f"{value:.3g}",
+        without=f"< {MUCH_LIVE >> 20} MiB",
     ),
     Metric(
         "CPU time",
@@ -239,12 +242,13 @@ def best_peer(
     return pick(measured, key=lambda entry: statistics.median(entry[1].values()))
 
 
-def judged(text: str, ratio: float, higher_is_better: bool) -> Cell:
-    """The cell that shows a ratio to the best peer."""
+def judged(text: str, ratio: float, higher_is_better: bool, noise: float = 0.0) -> Cell:
+    """The cell that shows a ratio to the best peer; within the noise it is level."""
     gain = ratio if higher_is_better else 1 / max(ratio, 1e-9)
-    if gain < 1 - LEVEL:
+    level = max(LEVEL, noise)
+    if gain < 1 - level:
         return Cell(text, "behind", gain)
-    return Cell(text, "ahead" if gain > 1 + LEVEL else "level", gain)
+    return Cell(text, "ahead" if gain > 1 + level else "level", gain)
 
 
 def compared(
@@ -280,9 +284,12 @@ def medians(row: Json, figure: Callable[[Json], float]) -> dict[str, float]:
 
 
 def row_label(label: str, row: Json, cores: int) -> str:
-    if fits(row, cores):
-        return label
-    return f"{label} (more threads than the {cores} CPUs)"
+    if not fits(row, cores):
+        return f"{label} (more threads than the {cores} CPUs)"
+    runs = [run for runs in row["runs"].values() for run in runs]
+    if 2 * sum(disturbed(row, run, cores) for run in runs) > len(runs):
+        return f"{label} (the CPUs were shared with others: do not believe it)"
+    return label
 
 
 def metric_table(data: Json, metric: Metric) -> Table | None:
@@ -310,11 +317,13 @@ def metric_table(data: Json, metric: Metric) -> Table | None:
                         group = means.setdefault(str(row["group"]), {})
                         group.setdefault(name, []).append(ratio)
                     text = f"{ratio:.2f}"
+                    noise = spread(ratios)
                     if len(ratios) >= ROUNDS_FOR_SPREAD:
-                        text += f" ±{spread(ratios) * 100:.0f}%"
-                    cells.append(judged(text, ratio, metric.higher_is_better))
-                elif row["runs"].get(name):
-                    cells.append(Cell("invalid"))
+                        text += f" ±{noise * 100:.0f}%"
+                    cells.append(judged(text, ratio, metric.higher_is_better, noise))
+                elif runs := row["runs"].get(name):
+                    measured = any(not invalid(row, run, cores) for run in runs)
+                    cells.append(Cell(metric.without if measured else "invalid"))
                 else:
                     cells.append(Cell("-"))
             middle = statistics.median(best[1].values())

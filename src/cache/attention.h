@@ -31,9 +31,12 @@ inline void look_after() {
   if (auto* call = unattended.load(memory_order_relaxed); call != nullptr) call();
 }
 
-// A thread began or woke up. The exchange lets one of many wake the keeper; relaxed, the futex
-// orders nothing that the keeper relies on.
+// A thread began or woke up, or has left memory behind without that: done before. The fence pairs
+// with the keeper's, between its store of kAsleep and its last look: one of the two sees the other,
+// so nothing is slept over. The exchange lets one of many wake the keeper; relaxed, as the futex
+// orders nothing that anybody relies on.
 inline void raise() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (LOFT_LIKELY(state.load(memory_order_relaxed) != kAsleep)) return;
   uint32_t expected = kAsleep;
   if (state.compare_exchange_strong(expected, kTicking, memory_order_relaxed)) {

@@ -57,11 +57,15 @@ void* reallocate(void* p, size_t size) {
   Large* object = large::at(entry);
   if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
   if (size > kSmallMax) {
-    attention::raise();  // of what it leaves behind, if it gets shorter
-    if (void* resized = large::resize(object, size); resized != nullptr) return resized;
+    const size_t bytes = object->bytes;
+    void* resized = large::resize(object, size);
     // What passes from thread to thread may be what there is no room for under a hard limit.
-    if (limits::hard() != limits::kNone && large_transfer::release_all()) {
-      if (void* resized = large::resize(object, size); resized != nullptr) return resized;
+    if (resized == nullptr && limits::hard() != limits::kNone && large_transfer::release_all()) {
+      resized = large::resize(object, size);
+    }
+    if (resized != nullptr) {
+      if (object->bytes != bytes) attention::raise();  // of what it left behind
+      return resized;
     }
   }
   return reallocate_by_copy(p, object->bytes, size);

@@ -287,7 +287,7 @@ size_t Heap::rest(const os::Lock* awaited, Walk walk) {
   rests_ = true;
   if (!take_in(awaited) && yields) return 0;
   const uint32_t now = span::ticks();
-  if (walk == Walk::kNowAndThen && walked_ && now - last_walk_ < span::kDecayTicks) return 0;
+  if (yields && walked_ && now - last_walk_ < span::kDecayTicks) return 0;
   walked_ = true;
   last_walk_ = now;
   trim_spares(0);

@@ -97,7 +97,7 @@ void run() {
     ticked = now;
     if (!look_around(own_files)) continue;
     // Asleep only if nobody was awake between two looks: who wakes up after the first, and found us
-    // ticking, is seen by the second.
+    // ticking, is seen by the second. The fence pairs with that in attention::raise.
     uint32_t expected = attention::kTicking;
     if (!state.compare_exchange_strong(expected, attention::kAsleep, memory_order_relaxed)) return;
     std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -90,7 +90,8 @@ void leave_tail(uintptr_t base, size_t bytes, tails::Since since = tails::now())
   if (tail == 0 || get(options.thp) == kHugePrefer) return;
   if (LOFT_LIKELY(limits::hard() == limits::kNone)) {
     tails::note(end, since);
-    // Or there was none then, and who has set one has looked at the tails before this was one.
+    // The fence in note pairs with that in give_back: either we see the limit here, or who has set
+    // it, and gives all tails back then, sees this one.
     if (LOFT_LIKELY(limits::hard() == limits::kNone)) return;
     if (tails::forget(end + tail) == tails::kNoTail) return;
   }
@@ -150,10 +151,9 @@ bool resize_by_moving(Large* object, size_t bytes) {
   if (!target.zero) os::discard(to, object->bytes);
   if (!os::move_pages(reinterpret_cast<void*>(object->base), to, object->bytes)) {
     if (os::can_move_pages()) {
-      if (!target.zero) {
-        os::discard(to + object->bytes, (granules_for(bytes) << kGranuleLog) - object->bytes);
-      }
-      span::release_target(target.base, granules_for(bytes), object->bytes, more);
+      const size_t rest = (granules_for(bytes) << kGranuleLog) - object->bytes;
+      const bool clean = target.zero || os::discard(to + object->bytes, rest);
+      span::release_target(target.base, granules_for(bytes), object->bytes, !clean, more);
     } else {
       span::release(target.base, granules_for(bytes), !target.zero, more);
     }

@@ -256,9 +256,11 @@ Range acquire(size_t granules, size_t alignment, size_t bytes) {
   Range range;
   {
     const os::Guard guard(lock);
-    acquired_count.add(1);
     range = acquire_aligned(granules, alignment, bytes);
-    if (range.base != 0) in_use.add(bytes);
+    if (range.base != 0) {
+      acquired_count.add(1);
+      in_use.add(bytes);
+    }
     limits::weigh(committed_locked());
   }
   relieve();
@@ -326,10 +328,10 @@ void release_moved(uintptr_t base, size_t granules, size_t bytes) {
   }
 }
 
-void release_target(uintptr_t base, size_t granules, size_t moved, size_t bytes) {
+void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, size_t bytes) {
   if (os::commit(reinterpret_cast<void*>(base), moved, false)) {
     advise_huge_pages(base, moved);
-    release(base, granules, false, bytes);
+    release(base, granules, dirty, bytes);
   } else {
     lose(base, granules, bytes);
   }

@@ -50,8 +50,8 @@ bool recount(size_t from, size_t to);
 void release_moved(uintptr_t base, size_t granules, size_t bytes);
 
 // Gives granules back over whose first `moved` bytes a move failed: these may be a hole by now, and
-// another mapping in it. What is there holds no memory.
-void release_target(uintptr_t base, size_t granules, size_t moved, size_t bytes);
+// another mapping in it. What is there holds no memory; what is behind it may, where it is `dirty`.
+void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, size_t bytes);
 
 // Gives free resident spans back to the system until at most `keep` bytes of them stay. Returns the
 // bytes given back.

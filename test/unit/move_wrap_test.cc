@@ -3,6 +3,7 @@
 // addresses, if it will never be granted.
 #include <errno.h>
 #include <gtest/gtest.h>
+#include <stdarg.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "loft/loft.h"
+#include "space/large.h"
+#include "space/pagemap.h"
 #include "space/window.h"
 
 extern "C" {
@@ -23,12 +26,26 @@ void* __wrap_mmap(void* at, size_t bytes, int protection, int flags, int file, o
   return __real_mmap(at, bytes, protection, flags, file, offset);
 }
 int __wrap_munmap(void* at, size_t bytes) { return __real_munmap(at, bytes); }
-int __wrap_madvise(void* at, size_t bytes, int advice) { return __real_madvise(at, bytes, advice); }
+
+// As where the program has locked its memory.
+static bool locked = false;
+int __wrap_madvise(void* at, size_t bytes, int advice) {
+  if (!locked) return __real_madvise(at, bytes, advice);
+  errno = EINVAL;
+  return -1;
+}
 
 static int asked = 0;
 static int answer = ENOMEM;
-void* __wrap_mremap(void*, size_t, size_t, int, ...) {
+static bool unmaps = false;
+void* __wrap_mremap(void*, size_t, size_t bytes, int flags, ...) {
   ++asked;
+  if (unmaps) {
+    va_list rest;
+    va_start(rest, flags);
+    __real_munmap(va_arg(rest, void*), bytes);
+    va_end(rest);
+  }
   errno = answer;
   return MAP_FAILED;
 }
@@ -47,6 +64,30 @@ size_t resident() {
   EXPECT_EQ(mincore(reinterpret_cast<void*>(loft::window.heap.base), bytes, pages.data()), 0);
   return page * static_cast<size_t>(std::count_if(pages.begin(), pages.end(),
                                                   [](unsigned char in) { return (in & 1) != 0; }));
+}
+
+// The kernel drops what is at the target before it finds that it cannot move.
+TEST(RefusedMove, WhatStaysBehindTheTargetIsNotTakenToBeZero) {
+  answer = ENOMEM;
+  auto* room = static_cast<char*>(loft_malloc(8 * kMegabyte));
+  std::memset(room, 1, 8 * kMegabyte);
+  loft_free(room);
+  auto* object = static_cast<char*>(loft_malloc(kMegabyte));
+  void* in_the_way = loft_malloc(kMegabyte);
+  ASSERT_GE(object, room);
+  ASSERT_LT(object, room + 8 * kMegabyte);
+  asked = 0;
+  locked = unmaps = true;
+  EXPECT_EQ(loft::large::resize(loft::large::at(loft::pagemap.of(object)), 3 * kMegabyte), nullptr);
+  locked = unmaps = false;
+  ASSERT_EQ(asked, 1);
+  for (size_t bytes : {3 * kMegabyte, 2 * kMegabyte, kMegabyte}) {
+    auto* zeros = static_cast<char*>(loft_calloc(1, bytes));
+    ASSERT_NE(zeros, nullptr);
+    EXPECT_EQ(std::count(zeros, zeros + bytes, 0), static_cast<ptrdiff_t>(bytes));
+  }
+  loft_free(object);
+  loft_free(in_the_way);
 }
 
 TEST(RefusedMove, ObjectsAreCopiedAndNoMemoryIsLost) {
