@@ -99,6 +99,13 @@ bool hide(Thread* thread) {
   return false;
 }
 
+// Under the quiet lock.
+size_t rest_heap(Thread* thread, Heap::Walk walk) {
+  if (thread->heap == nullptr || thread->heap == lifecycle::room_heap()) return 0;
+  const os::Guard guard(thread->heap->lock());
+  return thread->heap->rest(&thread->quiet.lock, walk);
+}
+
 // Under the quiet lock of a hidden thread. Returns the bytes of holes that were given back.
 //
 // The bins of a thread that is in the midst of no call start over. (Left as they were, only empty,
@@ -115,9 +122,7 @@ size_t empty(Thread* thread, Heap::Walk walk) {
   }
   batch_cache::send_all_hidden(thread);
   large_cache::release_all(thread);
-  if (thread->heap == nullptr || thread->heap == lifecycle::room_heap()) return 0;
-  const os::Guard guard(thread->heap->lock());
-  return thread->heap->rest(&thread->quiet.lock, walk);
+  return rest_heap(thread, walk);
 }
 
 // The next thread to be emptied, with its quiet lock held: one at a time, so that none waits for
@@ -152,8 +157,11 @@ bool wants_emptying(Thread* thread) {
   return !is_rationed(quiet) || restless_left != 0 || limits::tight();
 }
 
-size_t bytes_in_bins(const Thread* thread) {
+size_t bytes_in_caches(const Thread* thread) {
   size_t bytes = 0;
+  for (const uint8_t& granules : thread->large.granules) {
+    bytes += size_t{__atomic_load_n(&granules, __ATOMIC_RELAXED)} << kGranuleLog;
+  }
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     bytes += (bins::held(thread, c) + magazines::held(thread, c).all()) * class_size(c);
   }
@@ -236,6 +244,9 @@ bool look() {
       if (thread->quiet.hidden || hide(thread)) {
         if (rationed && restless_left != 0) --restless_left;
         empty(thread, Heap::Walk::kNowAndThen);
+      } else {
+        // It computes, and calls nothing: what is in its heap is for all that in nobody's way.
+        rest_heap(thread, Heap::Walk::kAtWork);
       }
       thread->quiet.lock.unlock();
     }
@@ -264,7 +275,7 @@ Swept empty_all() {
         swept.given_back += empty(thread, Heap::Walk::kNow);
       } else {
         ++swept.unreached_threads;
-        swept.unreached_bytes += bytes_in_bins(thread);
+        swept.unreached_bytes += bytes_in_caches(thread);
       }
       thread->quiet.lock.unlock();
     }

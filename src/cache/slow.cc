@@ -40,8 +40,11 @@ size_t let_go(Thread* thread) {
   return given_back;
 }
 
+// Heaps whose threads work: all slabs of theirs are looked at for a call of the program alone.
+enum class AtWork : uint8_t { kSpares, kHoles };
+
 // A visit to all heaps. *passed_on: of messages, from one to another.
-size_t visit_others(unsigned long* passed_on) {
+size_t visit_others(AtWork at_work, unsigned long* passed_on) {
   size_t given_back = 0;
   for (unsigned id = 1; id <= registry::count(); ++id) {
     Heap* heap = registry::at(id);
@@ -52,6 +55,7 @@ size_t visit_others(unsigned long* passed_on) {
       const os::Guard guard(heap->lock());
       if (heap->parked() || rooms) given_back += heap->rest(nullptr, Heap::Walk::kNow);
     } else if (heap->lock().try_lock()) {
+      if (at_work == AtWork::kHoles) given_back += heap->rest(nullptr, Heap::Walk::kAtWork);
       if (heap->inbox().maybe_pending()) heap->drain_all();
       heap->trim_spares(0);
       heap->lock().unlock();
@@ -62,15 +66,15 @@ size_t visit_others(unsigned long* passed_on) {
 }
 
 // The same for the heaps that nobody owns; for those of other threads, takes in what was freed for
-// them, and lets go of their spare slabs.
-size_t let_go_others() {
+// them, and lets go of their spare slabs, or also of holes.
+size_t let_go_others(AtWork at_work) {
   size_t given_back = UserHeap::give_back_all();
   large_transfer::release_all();
   // What one passes on may be for another that was visited before it; and where its slab has
   // changed hands, its way begins anew.
   for (unsigned round = 0; round < 2 * kMaxHops; ++round) {
     unsigned long passed_on = 0;
-    given_back += visit_others(&passed_on);
+    given_back += visit_others(at_work, &passed_on);
     if (passed_on == 0) break;
   }
   return given_back;
@@ -89,7 +93,7 @@ void let_go_of_all(Thread* thread) {
     let_go(thread);
     if (core::in_use()) core::empty_others();
   }
-  let_go_others();
+  let_go_others(AtWork::kSpares);
   rest_own_heap(thread);
 }
 
@@ -375,24 +379,19 @@ void report_bad_batch_add(const void* p) {
       p, slab);
 }
 
-size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
+Purged purge_all(size_t pad) {
   const quiet::Swept swept = quiet::empty_all();
-  *unreached_threads = swept.unreached_threads;
-  *unreached_bytes = swept.unreached_bytes;
-  return swept.given_back + trim(0);
-}
-
-size_t trim(size_t pad) {
-  size_t given_back = core::in_use() ? core::empty_all() : 0;
+  size_t given_back = swept.given_back + (core::in_use() ? core::empty_all() : 0);
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
   if (thread != nullptr) {
     given_back += let_go(thread);
     batch_cache::send_all(thread);
   }
-  given_back += let_go_others();
+  given_back += let_go_others(AtWork::kHoles);
   given_back += rest_own_heap(thread);
-  return given_back + tails::give_back(0) + span::purge(pad);
+  given_back += tails::give_back(0) + span::purge(pad);
+  return {given_back, swept.unreached_threads, swept.unreached_bytes};
 }
 
 }  // namespace loft

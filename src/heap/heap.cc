@@ -283,11 +283,11 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
 size_t Heap::rest(const os::Lock* awaited, Walk walk) {
   // Whoever has no memory comes here with every request.
   if (rested() && !inbox_.maybe_pending()) return 0;
-  const bool yields = walk == Walk::kNowAndThen;
-  rests_ = true;
+  const bool yields = walk != Walk::kNow;
+  if (walk != Walk::kAtWork) rests_ = true;
   if (!take_in(awaited) && yields) return 0;
   const uint32_t now = span::ticks();
-  if (yields && walked_ && now - last_walk_ < span::kDecayTicks) return 0;
+  if (walk == Walk::kNowAndThen && walked_ && now - last_walk_ < span::kDecayTicks) return 0;
   walked_ = true;
   last_walk_ = now;
   trim_spares(0);

@@ -122,12 +122,16 @@ class alignas(64) Heap {
   // Takes in every message that has arrived (up to a gibibyte of objects).
   void drain_all();
 
-  // For a heap whose thread is hidden or gone: takes in what has arrived, lets go of every empty
-  // slab and gives the holes of the others back; for the latter it walks over all slabs, so that a
-  // heap to which something comes again and again does that only now and then. Stops early, within
-  // a slab or a mebibyte of messages, once somebody sleeps on `awaited` or, unless it was asked for
-  // by a call of the program, on the heap's own lock. Returns the bytes of the holes.
-  enum class Walk : uint8_t { kNow, kNowAndThen };
+  // Takes in what has arrived, lets go of every empty slab and gives the holes of the others back;
+  // for the latter it walks over all slabs. Stops early, within a slab or a mebibyte of messages,
+  // once somebody sleeps on `awaited` or on the heap's own lock; who sleeps on that while a call of
+  // the program rests a heap whose thread does not work will take messages in, but waits for the
+  // slabs. Returns the bytes of the holes.
+  enum class Walk : uint8_t {
+    kNow,         // for a call of the program, and a heap whose thread is hidden or gone
+    kNowAndThen,  // the same, but over slabs not again and again, as things come again and again
+    kAtWork,      // its thread runs, and may hold more in its caches
+  };
   size_t rest(const os::Lock* awaited, Walk walk);
 
   // Makes one of `other`'s slabs of a class its own: of those of which half is free and resident,

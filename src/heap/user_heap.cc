@@ -231,8 +231,15 @@ void* UserHeap::reallocate(const char* call, Extent* extent, void* p, size_t siz
     Shard& shard = *Shard::of(extent);
     const os::Guard guard(shard.lock());
     if (shard.resize(object.block, size)) return p;
-  } else if (size <= object.bytes && (object.block != nullptr || size >= object.bytes / 2)) {
-    return p;
+  } else {
+    if (object.block != nullptr) {
+      // Others free objects of the same row meanwhile.
+      const os::Guard guard(Shard::of(extent)->lock());
+      if (LOFT_UNLIKELY(Blocks::is_free(object))) {
+        report_object((Text() << call << " of a free object").data(), p, object);
+      }
+    }
+    if (size <= object.bytes && (object.block != nullptr || size >= object.bytes / 2)) return p;
   }
   UserHeap* heap = of(extent);
   void* fresh = heap->allocate(size, kAlignment, false);

@@ -34,7 +34,8 @@ constexpr uint64_t kWatch = 1000 * kMillisecond;
 
 // Where memory is tight, what nobody needed for a fifth of the time goes, or for half a second.
 uint64_t tick_ns() {
-  const uint64_t decay = get(options.decay_ms);
+  constexpr uint64_t kLongest = 1000'000'000;  // some days, for whoever says never
+  const uint64_t decay = least<uint64_t>(get(options.decay_ms), kLongest);
   if (decay == 0) return kWatch;
   const uint64_t tick = decay / span::kDecayTicks;
   return most<uint64_t>(limits::tight() ? least<uint64_t>(tick / 5, 100) : tick, 10) * kMillisecond;

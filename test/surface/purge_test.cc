@@ -62,11 +62,9 @@ TEST(Purge, ReachesThreadsThatWaitAndThreadsThatEnded) {
   waiting.join();
 }
 
-TEST(Purge, CountsWhatItGivesBackOfOthersSlabs) {
-  ASSERT_EQ(loft_option_set("decay_ms", "0"), 0);  // nobody else gives it back meanwhile
-  std::atomic<int> state{0};
-  std::thread waiting([&] {
-    std::vector<void*> objects(kObjects);
+// Fills slabs and leaves one object of fifty in them.
+struct Holes {
+  Holes() {
     for (void*& p : objects) {
       p = malloc(kSize);
       memset(p, 1, kSize);
@@ -74,10 +72,66 @@ TEST(Purge, CountsWhatItGivesBackOfOthersSlabs) {
     for (size_t i = 0; i < kObjects; ++i) {
       if (i % 50 != 0) free(objects[i]);
     }
+  }
+  ~Holes() {
+    for (size_t i = 0; i < kObjects; i += 50) free(objects[i]);
+  }
+  std::vector<void*> objects = std::vector<void*>(kObjects);
+};
+
+// True once the holes of that many objects are given back by such calls, within a minute.
+template <class GiveBack>
+bool gives_holes_back(GiveBack give_back) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (std::chrono::steady_clock::now() < deadline) {
+    give_back();
+    if (stats().hole_bytes > kObjects * kSize / 4) return true;
+  }
+  return false;
+}
+
+TEST(Purge, ReachesTheSlabsOfThreadsThatRun) {
+  ASSERT_EQ(loft_option_set("decay_ms", "0"), 0);
+  std::atomic<int> state{0};
+  std::thread busy([&] {
+    const Holes holes;
+    state.store(1);
+    while (state.load() == 1) {
+    }
+  });
+  while (state.load() == 0) {
+  }
+  EXPECT_TRUE(gives_holes_back([] { loft_purge(nullptr); }));
+  state.store(2);
+  busy.join();
+  EXPECT_EQ(loft_option_set("decay_ms", "500"), 0);
+}
+
+TEST(Trim, ReachesThreadsThatWait) {
+  ASSERT_EQ(loft_option_set("decay_ms", "0"), 0);
+  std::atomic<int> state{0};
+  std::thread waiting([&] {
+    const Holes holes;
     state.store(1);
     state.notify_one();
     state.wait(1);
-    for (size_t i = 0; i < kObjects; i += 50) free(objects[i]);
+  });
+  state.wait(0);
+  EXPECT_TRUE(gives_holes_back([] { loft_malloc_trim(0); }));
+  state.store(2);
+  state.notify_one();
+  waiting.join();
+  EXPECT_EQ(loft_option_set("decay_ms", "500"), 0);
+}
+
+TEST(Purge, CountsWhatItGivesBackOfOthersSlabs) {
+  ASSERT_EQ(loft_option_set("decay_ms", "0"), 0);  // nobody else gives it back meanwhile
+  std::atomic<int> state{0};
+  std::thread waiting([&] {
+    const Holes holes;
+    state.store(1);
+    state.notify_one();
+    state.wait(1);
   });
   state.wait(0);
   const uint64_t before = stats().hole_bytes;

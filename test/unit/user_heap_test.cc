@@ -250,10 +250,10 @@ TEST_F(UserHeapTest, PurgingGivesItBackAtOnce) {
   void* q = allocate(100);
   memset(p, 1, kBytes);
   free(p);
-  EXPECT_GE(trim(0), kBytes - 2 * os::page_size());
+  EXPECT_GE(purge_all(0).given_back, kBytes - 2 * os::page_size());
   EXPECT_EQ(resident({p}, kBytes), 0u);
   free(q);
-  trim(0);
+  purge_all(0);
   EXPECT_EQ(capacity(), 0u);
 }
 
@@ -388,6 +388,8 @@ TEST_F(UserHeapDeathTest, StopsTheProgram) {
     free(p);
     EXPECT_DEATH(free(p), size == 100 ? "double free of 0x" : "not allocated");
     EXPECT_DEATH(deallocate(p), size == 100 ? "double free of 0x" : "not allocated");
+    EXPECT_DEATH((void)reallocate(p, 10),
+                 size == 100 ? "realloc of a free object 0x" : "not allocated");
     free(q);
   }
   void* alone = allocate(3'000'000);
