@@ -77,21 +77,23 @@ OPTIONS = {
         "",
         ("auto", "never", "prefer"),
         "auto",
-        "huge pages: whether the system may back the heap with them; auto keeps them out, so that "
-        "no process grows by them, prefer asks for them and gives back nothing smaller",
+        "huge pages: whether the system may back the heap with them; auto and never keep them "
+        "out, so that no process grows by them, prefer asks for them and gives back nothing "
+        "smaller",
     ),
     "keeper": Option(
         "",
         ("off", "on"),
         "on",
-        "whether a thread of loft's own may give memory back while the program does nothing",
+        "whether a thread of loft's own may give memory back while the program does nothing; one "
+        "that has begun goes on",
     ),
     "keeper_cpu": Option(
         "processor",
         (),
         "any",
-        "where the thread runs that owner=keeper starts for its slabs; any: wherever the "
-        "process's first thread may",
+        "where the thread runs that owner=keeper starts for its slabs, read when it starts; any: "
+        "wherever the process's first thread may",
     ),
     "keeper_serves": Option(
         "",
@@ -111,8 +113,9 @@ OPTIONS = {
         "bytes",
         (),
         "0",
-        "bytes from the system above which loft keeps little: free memory goes back at once, and "
-        "caches stay small; 0 is no limit",
+        "bytes from the system above which loft keeps little: free memory goes back within a "
+        "tenth of a second, or where there is no keeper with later calls, and caches stay small; "
+        "0 is no limit",
     ),
     "hard_limit": Option(
         "bytes",

@@ -38,13 +38,15 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "than a quarter of what is in use stays about a third as long, and more than an eighth "     \
     "half as long; 0 keeps it")                                                                  \
   X(kChoice, thp, 0, "auto|never|prefer",                                                        \
-    "huge pages: whether the system may back the heap with them; auto keeps them out, so that "  \
-    "no process grows by them, prefer asks for them and gives back nothing smaller")             \
+    "huge pages: whether the system may back the heap with them; auto and never keep them "      \
+    "out, so that no process grows by them, prefer asks for them and gives back nothing "        \
+    "smaller")                                                                                   \
   X(kChoice, keeper, 1, "off|on",                                                                \
-    "whether a thread of loft's own may give memory back while the program does nothing")        \
+    "whether a thread of loft's own may give memory back while the program does nothing; one "   \
+    "that has begun goes on")                                                                    \
   X(kProcessor, keeper_cpu, 65535, "",                                                           \
-    "where the thread runs that owner=keeper starts for its slabs; any: wherever the process's " \
-    "first thread may")                                                                          \
+    "where the thread runs that owner=keeper starts for its slabs, read when it starts; any: "   \
+    "wherever the process's first thread may")                                                   \
   X(kChoice, keeper_serves, 0, "trial|always",                                                   \
     "when that thread serves the others: in what it does faster than they do it themselves, as " \
     "trials of both show now and then; or in all that it can. With keeper_prepare always")       \
@@ -52,8 +54,9 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "what that thread does besides with objects that it gets ready: nothing; touch those on "    \
     "pages without memory; or that, and clear some for calloc")                                  \
   X(kBytes, soft_limit, 0, "",                                                                   \
-    "bytes from the system above which loft keeps little: free memory goes back at once, and "   \
-    "caches stay small; 0 is no limit")                                                          \
+    "bytes from the system above which loft keeps little: free memory goes back within a "       \
+    "tenth of a second, or where there is no keeper with later calls, and caches stay small; "   \
+    "0 is no limit")                                                                             \
   X(kBytes, hard_limit, 0, "",                                                                   \
     "bytes from the system that loft does not exceed: a request that would is refused, with "    \
     "NULL and ENOMEM; 0 is no limit")                                                            \
