@@ -47,11 +47,13 @@ inline double now() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-inline double thread_cpu_time() {
+inline double cpu_time(clockid_t clock) {
   timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  clock_gettime(clock, &t);
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
+inline double thread_cpu_time() { return cpu_time(CLOCK_THREAD_CPUTIME_ID); }
+inline double process_cpu_time() { return cpu_time(CLOCK_PROCESS_CPUTIME_ID); }
 
 // Keeps the compiler from removing an allocation or moving work across.
 inline void escape(void* p) { asm volatile("" : : "g"(p) : "memory"); }
@@ -222,8 +224,6 @@ class Team {
     ran_on_.assign(threads, -1);
     migrated_.assign(threads, 0);
     shares_.assign(threads, 0.0);
-    cpu_seconds_ = 0;
-    std::vector<double> used(threads);
     std::atomic<size_t> ready{0};
     std::atomic<bool> go{false};
     std::vector<std::thread> team;
@@ -235,25 +235,26 @@ class Team {
         prepare(i);
         ready.fetch_add(1);
         while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
-        double cpu_start = thread_cpu_time();
+        double own_cpu_start = thread_cpu_time();
         double start = now();
         int cpu = sched_getcpu();
         body(i);
         ends[i] = now();
         double elapsed = ends[i] - start;
-        used[i] = thread_cpu_time() - cpu_start;
-        shares_[i] = elapsed > 0 ? used[i] / elapsed : 1.0;
+        double own_cpu = thread_cpu_time() - own_cpu_start;
+        shares_[i] = elapsed > 0 ? own_cpu / elapsed : 1.0;
         ran_on_[i] = cpu;
         migrated_[i] = sched_getcpu() != cpu;
       });
     }
     while (ready.load() != threads) std::this_thread::yield();
     double start = now();
+    double cpu_start = process_cpu_time();
     go.store(true, std::memory_order_release);
     for (auto& thread : team) thread.join();
     double last = start;
     for (double end : ends) last = end > last ? end : last;
-    for (double u : used) cpu_seconds_ += u;
+    cpu_seconds_ = process_cpu_time() - cpu_start;
     return last - start;
   }
 
@@ -261,21 +262,24 @@ class Team {
   template <typename Body>
   double run_here(const Body& body) {
     pin(cpu_of(0));
-    double cpu_start = thread_cpu_time();
+    double cpu_start = process_cpu_time();
+    double own_cpu_start = thread_cpu_time();
     double start = now();
     int cpu = sched_getcpu();
     body();
     double elapsed = now() - start;
+    double own_cpu = thread_cpu_time() - own_cpu_start;
     ran_on_.assign(1, cpu);
     migrated_.assign(1, sched_getcpu() != cpu);
-    cpu_seconds_ = thread_cpu_time() - cpu_start;
-    shares_.assign(1, elapsed > 0 ? cpu_seconds_ / elapsed : 1.0);
+    cpu_seconds_ = process_cpu_time() - cpu_start;
+    shares_.assign(1, elapsed > 0 ? own_cpu / elapsed : 1.0);
     return elapsed;
   }
 
   const std::vector<int>& ran_on() const { return ran_on_; }
-  // CPU time of the threads themselves: where there are no counters it stands for cycles, and other
-  // programs disturb it less than the elapsed time.
+  // CPU time of the process, with whatever threads the workload or the allocator starts besides:
+  // where there are no counters it stands for cycles, and other programs disturb it less than the
+  // elapsed time.
   double cpu_seconds() const { return cpu_seconds_; }
   bool migrated() const {
     for (char m : migrated_) {

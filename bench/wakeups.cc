@@ -5,7 +5,6 @@
 // Source: servers with a thread for each connection or timer, as for many_threads. The threads wake
 // one after another, evenly spread over the period; an operation is one wake. CPU time is that of
 // the whole process, threads of the allocator's own included.
-#include <sys/resource.h>
 #include <time.h>
 
 #include "crowd.h"
@@ -66,15 +65,6 @@ void* thread_main(void* argument) {
   return nullptr;
 }
 
-double process_cpu_seconds() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -91,7 +81,7 @@ int main(int argc, char** argv) {
   bench::Table<Work> threads(count);
   double cpu_seconds = 0;
   const double seconds = team.run_here([&] {
-    const double before = process_cpu_seconds();
+    const double before = bench::process_cpu_time();
     // The first wake when all are there; as fast as threads start.
     plan.begin = clock_ns() + count * 100'000;
     plan.end = plan.begin + run_ms * kMillisecond;
@@ -101,7 +91,7 @@ int main(int argc, char** argv) {
       return pthread_create(&threads[i].thread, attributes, thread_main, &threads[i]);
     });
     for (const Work& work : threads) pthread_join(work.thread, nullptr);
-    cpu_seconds = process_cpu_seconds() - before;
+    cpu_seconds = bench::process_cpu_time() - before;
   });
   uint64_t wakes = 0;
   uint64_t planned = 0;

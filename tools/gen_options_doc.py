@@ -37,9 +37,9 @@ An option is set, by falling precedence,
 
 Environment and symbol are read by the library's constructor; what is allocated before it runs under
 the defaults. A value that is not accepted is reported in one line on standard error and changes
-nothing. A name in `loft_options` that is no option is reported as well; variables of the
-environment that begin with `LOFT_` and are no option may be somebody else's, and are not. Byte counts
-take the suffixes K, M and G (powers of 1024). `owner` cannot be set while the program runs.
+nothing. A name in `loft_options` that is no option is reported as well; a variable of the
+environment that begins with `LOFT_` and is no option may be somebody else's, and is not. Byte
+counts take the suffixes K, M and G (powers of 1024). `owner` cannot be set while the program runs.
 
 | option | environment | accepted | default | what it does |
 |---|---|---|---|---|

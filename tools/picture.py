@@ -51,10 +51,12 @@ COLOURS = {
 FIELDS_IN_A_ROW = 3
 
 
-def save(data: Json, figure: Any, out: Path) -> None:
+def measured(data: Json) -> str:
     header = data["header"]
-    figure.suptitle(f"{header['cpu']}, {header['cores']} CPUs, {header['date']}", fontsize=8)
-    figure.tight_layout()
+    return f"{header['cpu']}, {header['cores']} CPUs, {header['date']}"
+
+
+def save(figure: Any, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     # No creation date inside: the same figures draw the same file.
     figure.savefig(out, metadata={"Date": None})
@@ -67,7 +69,7 @@ def draw_overview(data: Json, out: Path, *, owners: bool) -> bool:
     shown = [name for name in points if (name.startswith("loft") if owners else " " not in name)]
     if not rows or (owners and len(shown) == 1):
         return False
-    figure, axes = pyplot.subplots(figsize=(9, 0.2 * len(rows) + 1.4))
+    figure, axes = pyplot.subplots(figsize=(9, 0.2 * len(rows) + 1.4), layout="constrained")
     for name in shown:
         found = points[name]
         if name not in COLOURS:
@@ -82,15 +84,16 @@ def draw_overview(data: Json, out: Path, *, owners: bool) -> bool:
         )
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")
-    ticks = [0.1, 0.2, 0.5, 1, 2, 3]
+    ticks = [0.1, 0.2, 0.5, 1, 2, 5]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_yticks(range(len(rows)), rows, fontsize=7)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(axis="y", linewidth=0.3)
     axes.set_xlabel(f"{title}: ratio to the best peer of the row (right is better)")
-    axes.legend(fontsize=7, loc="lower left")
-    save(data, figure, out)
+    axes.set_title(measured(data), fontsize=8)
+    figure.legend(fontsize=7, loc="outside upper center", ncols=len(shown))
+    save(figure, out)
     return True
 
 
@@ -129,19 +132,20 @@ def draw_fields(data: Json, fields: list[Field], out: Path) -> bool:
     wide = min(len(fields), FIELDS_IN_A_ROW)
     high = (len(fields) + wide - 1) // wide
     size = (9, 3.2 * high) if wide > 1 else (7, 3.6)
-    figure, grid = pyplot.subplots(high, wide, figsize=size, squeeze=False)
+    figure, grid = pyplot.subplots(high, wide, figsize=size, squeeze=False, layout="constrained")
     places = list(grid.flat)
     for axes, shown in zip(places, fields, strict=False):
         draw_field(axes, shown)
     for axes in places[len(fields) :]:
         axes.set_axis_off()
-    named: list[str] = []
-    for axes, shown in zip(places, fields, strict=False):
-        # A legend for all fields of the same lines.
-        if sorted(shown.lines) != named:
+    if len({tuple(sorted(shown.lines)) for shown in fields}) == 1:
+        handles, names = places[0].get_legend_handles_labels()
+        figure.legend(handles, names, fontsize=7, loc="outside lower center", ncols=len(names))
+    else:
+        for axes in places[: len(fields)]:
             axes.legend(fontsize=6)
-            named = sorted(shown.lines)
-    save(data, figure, out)
+    figure.suptitle(measured(data), fontsize=8)
+    save(figure, out)
     return True
 
 

@@ -94,7 +94,8 @@ LOFT_FRESH() void* loft_pvalloc(size_t size) LOFT_NOEXCEPT;
 // How many bytes of `object` the program may use: at least what it asked for. 0 for NULL.
 LOFT_API size_t loft_malloc_usable_size(const void* object) LOFT_NOEXCEPT;
 
-// As loft_purge, keeping about `pad` bytes of free memory ready. 1 if any was given back, else 0.
+// Gives free memory back to the system, keeping about `pad` bytes of it ready: all that is free but
+// for the caches of other threads, which loft_purge reaches too. 1 if any was given back, else 0.
 LOFT_API int loft_malloc_trim(size_t pad) LOFT_NOEXCEPT;
 
 // What loft_purge could not reach.
@@ -105,8 +106,8 @@ typedef struct loft_unreached_t {
 
 // Gives back to the system all memory that is free: of this thread, of threads that wait in the
 // kernel, of threads that have ended, and what no thread holds. Threads that run keep what is in
-// their caches, no more; `*unreached` tells how much that is (NULL: not wanted). To see which threads wait, it opens a
-// file in /proc for each. Returns the bytes that were given back.
+// their caches; `*unreached` tells how much that is (NULL: not wanted). To see which
+// threads wait, it opens a file in /proc for each. Returns the bytes that were given back.
 LOFT_API uint64_t loft_purge(loft_unreached_t* unreached) LOFT_NOEXCEPT;
 
 // For event loops, before and after a wait that may be long: from begin on, what the calling thread

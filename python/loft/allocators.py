@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import re
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,17 +37,22 @@ def library_folders() -> list[Path]:
 
 
 def found(folders: list[Path], peers: Path) -> list[Allocator]:
-    """glibc's, loft, what is installed in `folders`, and what `make peers` has built."""
+    """glibc's, loft, what is installed in `folders`, and what `make peers` has built and nobody
+    has installed."""
     by_name: dict[str, Path | None] = {"glibc": None, "loft": places.library()}
     for name, pattern in INSTALLED.items():
         files = [file for folder in folders for file in sorted(folder.glob(pattern))]
         if usable := [file for file in files if elf.replaces_malloc(file)]:
             by_name[name] = usable[0]
     for file in sorted(peers.glob("*.so")):
-        if elf.replaces_malloc(file):
+        if elf.replaces_malloc(file) and not _is_any_of(file, by_name.values()):
             taken = file.stem in by_name
             by_name[f"peers/{file.stem}" if taken else file.stem] = file
     return [Allocator(name, library) for name, library in by_name.items()]
+
+
+def _is_any_of(file: Path, others: Iterable[Path | None]) -> bool:
+    return any(other is not None and filecmp.cmp(file, other) for other in others)
 
 
 def chosen(names: list[str], there: list[Allocator]) -> list[Allocator]:

@@ -44,7 +44,7 @@ def check_environment(machine: Machine) -> Iterator[Finding]:
 
 
 def check_command(command: list[str], machine: Machine) -> Iterator[Finding]:
-    path = program.find(command[0])
+    path = program.executed(command)
     what = "program"
     if reason := program.obstacle(path, program.User.current()):
         yield Finding(

@@ -66,7 +66,7 @@ Progress = Callable[[str, int], None]
 
 
 def compare(plan: Plan, progress: Progress) -> Comparison:
-    path = program.last(program.find(plan.command[0]))
+    path = program.last(program.executed(plan.command))
     measured = [Measured(_before_linked(each, path)) for each in plan.allocators]
     comparison = Comparison(plan, measured, list(_whose_malloc(measured, path)))
     runner = _Runner(comparison, progress)

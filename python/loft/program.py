@@ -14,6 +14,8 @@ from loft.errors import NOT_EXECUTABLE, NOT_FOUND, UserError
 
 # A script's interpreter may be a script; the kernel follows as many.
 MOST_INTERPRETERS = 5
+# These execute their first word that is no option and sets no variable.
+WRAPPERS = ("env", "nohup", "setsid")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,23 @@ def find(name: str) -> Path:
     raise UserError(f"{name} may not be executed; chmod +x may be missing", NOT_EXECUTABLE)
 
 
+def executed(command: list[str]) -> Path:
+    """The file that a command comes to, behind those that only execute another."""
+    path = find(command[0])
+    while path.name in WRAPPERS and (command := _wrapped(command)):
+        found = shutil.which(command[0])
+        if found is None:
+            break
+        path = Path(found)
+    return path
+
+
+def _wrapped(command: list[str]) -> list[str]:
+    words = range(1, len(command))
+    first = (i for i in words if not command[i].startswith("-") and "=" not in command[i])
+    return command[next(first, len(command)) :]
+
+
 def chain(path: Path) -> Iterator[Path]:
     """The file, and if it is a script its interpreter, and so on to what is no script."""
     yield path
@@ -52,8 +71,8 @@ def chain(path: Path) -> Iterator[Path]:
         path = Path(words[0])
         yield path
         if path.name == "env":
-            program = next((w for w in words[1:] if not w.startswith("-") and "=" not in w), "")
-            found = shutil.which(program)
+            wrapped = _wrapped(words)
+            found = shutil.which(wrapped[0]) if wrapped else None
             if found is None:
                 return
             path = Path(found)
@@ -120,5 +139,6 @@ def _has_capabilities(path: Path) -> bool:
 
 def check(command: list[str]) -> None:
     """Raises what is wrong with running this command under an allocator."""
-    if reason := obstacle(find(command[0]), User.current()):
-        raise UserError(reason)
+    for path in dict.fromkeys((find(command[0]), executed(command))):
+        if reason := obstacle(path, User.current()):
+            raise UserError(reason)

@@ -46,12 +46,14 @@ void* loft_pvalloc(size_t size) noexcept { return loft::allocate_whole_pages(siz
 
 size_t loft_malloc_usable_size(const void* object) noexcept { return loft::usable_size(object); }
 
-int loft_malloc_trim(size_t pad) noexcept { return loft::purge_all(pad).given_back != 0 ? 1 : 0; }
+int loft_malloc_trim(size_t pad) noexcept { return loft::trim(pad) != 0 ? 1 : 0; }
 
 uint64_t loft_purge(loft_unreached_t* unreached) noexcept {
-  const loft::Purged purged = loft::purge_all(0);
-  if (unreached != nullptr) *unreached = {purged.unreached_threads, purged.unreached_bytes};
-  return purged.given_back;
+  size_t threads = 0;
+  size_t bytes = 0;
+  const size_t given_back = loft::purge_everything(&threads, &bytes);
+  if (unreached != nullptr) *unreached = {threads, bytes};
+  return given_back;
 }
 
 void loft_idle_begin() noexcept { loft::quiet::begin_wait(); }

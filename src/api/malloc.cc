@@ -45,9 +45,7 @@ LOFT_EXPORT void* pvalloc(size_t size) noexcept { return loft::allocate_whole_pa
 
 LOFT_EXPORT size_t malloc_usable_size(void* object) noexcept { return loft::usable_size(object); }
 
-LOFT_EXPORT int malloc_trim(size_t pad) noexcept {
-  return loft::purge_all(pad).given_back != 0 ? 1 : 0;
-}
+LOFT_EXPORT int malloc_trim(size_t pad) noexcept { return loft::trim(pad) != 0 ? 1 : 0; }
 
 // Gone from libc's headers, still called by old binaries.
 LOFT_EXPORT void cfree(void* object) noexcept { loft::deallocate(object); }

@@ -112,13 +112,12 @@ size_t usable_size(const void* p);       // 0 for nullptr
 void make_way();
 void* refuse(size_t bytes);
 
-// Sends home and gives back what can be reached, whichever thread holds it, but for about `pad`
-// bytes of free spans. Bytes given to the system.
-struct Purged {
-  size_t given_back;
-  size_t unreached_threads;
-  size_t unreached_bytes;  // about what their caches hold
-};
-Purged purge_all(size_t pad);
+// Sends home and gives back what can be reached from this thread: all but what is in other
+// threads' caches. Bytes given to the system, keeping about `pad` bytes of free spans.
+size_t trim(size_t pad);
+
+// The same for every thread that can be reached. *unreached_threads and *unreached_bytes tell of
+// the others.
+size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes);
 
 }  // namespace loft

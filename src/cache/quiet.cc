@@ -1,6 +1,7 @@
 #include "cache/quiet.h"
 
 #include "base/options.h"
+#include "base/peek.h"
 #include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
@@ -99,13 +100,6 @@ bool hide(Thread* thread) {
   return false;
 }
 
-// Under the quiet lock.
-size_t rest_heap(Thread* thread, Heap::Walk walk) {
-  if (thread->heap == nullptr || thread->heap == lifecycle::room_heap()) return 0;
-  const os::Guard guard(thread->heap->lock());
-  return thread->heap->rest(&thread->quiet.lock, walk);
-}
-
 // Under the quiet lock of a hidden thread. Returns the bytes of holes that were given back.
 //
 // The bins of a thread that is in the midst of no call start over. (Left as they were, only empty,
@@ -122,7 +116,19 @@ size_t empty(Thread* thread, Heap::Walk walk) {
   }
   batch_cache::send_all_hidden(thread);
   large_cache::release_all(thread);
-  return rest_heap(thread, walk);
+  if (thread->heap == nullptr || thread->heap == lifecycle::room_heap()) return 0;
+  const os::Guard guard(thread->heap->lock());
+  return thread->heap->rest(&thread->quiet.lock, walk);
+}
+
+// Under the quiet lock of a thread that calls nothing, but was not hidden: it computes. What is in
+// its caches is its own, but not the slabs. Or it waits in the midst of a call, for as long as it
+// likes, perhaps with the heap's lock: nobody waits for that here.
+void rest_at_work(Thread* thread) {
+  Heap* const heap = peek(thread->heap);
+  if (heap == nullptr || heap == lifecycle::room_heap() || !heap->lock().try_lock()) return;
+  heap->rest(&thread->quiet.lock, Heap::Walk::kAtWork);
+  heap->lock().unlock();
 }
 
 // The next thread to be emptied, with its quiet lock held: one at a time, so that none waits for
@@ -245,8 +251,7 @@ bool look() {
         if (rationed && restless_left != 0) --restless_left;
         empty(thread, Heap::Walk::kNowAndThen);
       } else {
-        // It computes, and calls nothing: what is in its heap is for all that in nobody's way.
-        rest_heap(thread, Heap::Walk::kAtWork);
+        rest_at_work(thread);
       }
       thread->quiet.lock.unlock();
     }

@@ -55,7 +55,7 @@ size_t visit_others(AtWork at_work, unsigned long* passed_on) {
       const os::Guard guard(heap->lock());
       if (heap->parked() || rooms) given_back += heap->rest(nullptr, Heap::Walk::kNow);
     } else if (heap->lock().try_lock()) {
-      if (at_work == AtWork::kHoles) given_back += heap->rest(nullptr, Heap::Walk::kAtWork);
+      if (at_work == AtWork::kHoles) given_back += heap->rest(nullptr, Heap::Walk::kAtWorkNow);
       if (heap->inbox().maybe_pending()) heap->drain_all();
       heap->trim_spares(0);
       heap->lock().unlock();
@@ -74,7 +74,7 @@ size_t let_go_others(AtWork at_work) {
   // changed hands, its way begins anew.
   for (unsigned round = 0; round < 2 * kMaxHops; ++round) {
     unsigned long passed_on = 0;
-    given_back += visit_others(at_work, &passed_on);
+    given_back += visit_others(round == 0 ? at_work : AtWork::kSpares, &passed_on);
     if (passed_on == 0) break;
   }
   return given_back;
@@ -379,9 +379,15 @@ void report_bad_batch_add(const void* p) {
       p, slab);
 }
 
-Purged purge_all(size_t pad) {
+size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
   const quiet::Swept swept = quiet::empty_all();
-  size_t given_back = swept.given_back + (core::in_use() ? core::empty_all() : 0);
+  *unreached_threads = swept.unreached_threads;
+  *unreached_bytes = swept.unreached_bytes;
+  return swept.given_back + trim(0);
+}
+
+size_t trim(size_t pad) {
+  size_t given_back = core::in_use() ? core::empty_all() : 0;
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
   if (thread != nullptr) {
@@ -390,8 +396,7 @@ Purged purge_all(size_t pad) {
   }
   given_back += let_go_others(AtWork::kHoles);
   given_back += rest_own_heap(thread);
-  given_back += tails::give_back(0) + span::purge(pad);
-  return {given_back, swept.unreached_threads, swept.unreached_bytes};
+  return given_back + tails::give_back(0) + span::purge(pad);
 }
 
 }  // namespace loft

@@ -281,14 +281,17 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
 }
 
 size_t Heap::rest(const os::Lock* awaited, Walk walk) {
+  const bool at_work = walk == Walk::kAtWork || walk == Walk::kAtWorkNow;
+  const bool yields = walk != Walk::kNow;
+  if (!at_work) rests_ = true;
   // Whoever has no memory comes here with every request.
   if (rested() && !inbox_.maybe_pending()) return 0;
-  const bool yields = walk != Walk::kNow;
-  if (walk != Walk::kAtWork) rests_ = true;
   if (!take_in(awaited) && yields) return 0;
   const uint32_t now = span::ticks();
-  if (walk == Walk::kNowAndThen && walked_ && now - last_walk_ < span::kDecayTicks) return 0;
+  const bool limited = walk == Walk::kAtWork || (walk == Walk::kNowAndThen && walked_at_rest_);
+  if (limited && walked_ && now - last_walk_ < span::kDecayTicks) return 0;
   walked_ = true;
+  walked_at_rest_ = !at_work;
   last_walk_ = now;
   trim_spares(0);
   Holes holes(counters_.classes);

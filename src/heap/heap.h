@@ -130,7 +130,8 @@ class alignas(64) Heap {
   enum class Walk : uint8_t {
     kNow,         // for a call of the program, and a heap whose thread is hidden or gone
     kNowAndThen,  // the same, but over slabs not again and again, as things come again and again
-    kAtWork,      // its thread runs, and may hold more in its caches
+    kAtWork,      // its thread runs, and may hold more in its caches; as now and then
+    kAtWorkNow,   // the same, for a call of the program
   };
   size_t rest(const os::Lock* awaited, Walk walk);
 
@@ -189,7 +190,8 @@ class alignas(64) Heap {
   Atomic<bool> rested_{false};   // relaxed: a hint for those who look for something to do
   bool rests_ = false;
   bool walked_ = false;
-  uint32_t last_walk_ = 0;  // in ticks of span
+  bool walked_at_rest_ = false;  // the last time
+  uint32_t last_walk_ = 0;       // in ticks of span
 
   // Emptied slabs of one granule, the last one first: a thread that fills and empties slabs gets
   // its own pages back, still in its core's cache, and mostly cut into objects of the size that it

@@ -438,8 +438,9 @@ def test_allocators_are_found_where_they_are(build: Path, failing: Path, tmp_pat
     system, peers = tmp_path / "lib", tmp_path / "peers"
     system.mkdir()
     peers.mkdir()
-    for name in ("lib/libjemalloc.so.2", "peers/jemalloc.so", "peers/another.so"):
-        (tmp_path / name).write_bytes(failing.read_bytes())
+    names = ("lib/libjemalloc.so.2", "peers/jemalloc.so", "peers/another.so")
+    for i, name in enumerate((*names, "peers/zopied.so")):
+        (tmp_path / name).write_bytes(failing.read_bytes() + bytes(i % len(names)))
     (system / "libmimalloc.so.2").write_text("not a library")
     found = {each.name: each.library for each in allocators.found([system], peers)}
     assert list(found) == ["glibc", "loft", "jemalloc", "another", "peers/jemalloc"]

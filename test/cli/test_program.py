@@ -12,6 +12,7 @@ import pytest
 from support import Compile, Loft, one_line
 
 from loft import elf, program
+from loft.errors import UserError
 from loft.program import User
 
 MAIN = "int main(void) { return 0; }"
@@ -112,6 +113,24 @@ def test_env_runs_what_it_names(
     path = script(tmp_path / "script", f"#!/usr/bin/env -S A=b {static.name}")
     assert list(program.chain(path)) == [path, Path("/usr/bin/env"), static]
     assert "statically linked" in str(program.obstacle(path, User.current()))
+
+
+@pytest.mark.parametrize(
+    "words", [["env"], ["env", "-i", "A=b"], ["nohup", "env", "A=b"], ["setsid", "--wait"]]
+)
+def test_a_command_that_executes_another_is_followed(
+    static: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(static.parent), prepend=os.pathsep)
+    assert program.executed([*words, static.name, "A=b"]) == static
+    with pytest.raises(UserError, match="statically linked"):
+        program.check([*words, static.name])
+
+
+def test_a_command_that_would_execute_nothing_is_itself() -> None:
+    for words in (["env"], ["env", "A=b"], ["env", "no-such-program"]):
+        assert program.executed(words).name == "env"
+        program.check(words)
 
 
 def test_scripts_that_name_each_other_end(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ TEST_F(LargeCacheTest, TrimAndTheThreadsEndGiveBack) {
   void* p = allocate(kSize);
   deallocate(p);
   EXPECT_NE(kept(), 0u);
-  purge_all(0);
+  trim(0);
   EXPECT_EQ(kept(), 0u);
   void* in_other = nullptr;
   in_thread([&] {

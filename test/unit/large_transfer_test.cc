@@ -26,10 +26,10 @@ class LargeTransferTest : public testing::Test {
  protected:
   void SetUp() override {
     deallocate(allocate(16));
-    purge_all(0);
+    trim(0);
     self->large = LargeCache{};
   }
-  void TearDown() override { purge_all(0); }
+  void TearDown() override { trim(0); }
 
   // By a thread that has allocated no large object.
   static void free_elsewhere(const std::vector<void*>& objects) {
@@ -133,7 +133,7 @@ TEST_F(LargeTransferTest, MakesWayForAnObjectThatGrows) {
 TEST_F(LargeTransferTest, TrimGivesBack) {
   free_elsewhere(some(2));
   EXPECT_NE(large_transfer::bytes(), 0u);
-  purge_all(0);
+  trim(0);
   EXPECT_EQ(large_transfer::bytes(), 0u);
 }
 

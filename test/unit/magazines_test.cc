@@ -224,7 +224,7 @@ TEST_F(MagazinesTest, CallocTakesWhatTheRoomHasCleared) {
     allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
     for (void* p : held_) memset(p, 1, kSize);
     free_all();
-    purge_all(0);
+    trim(0);
     const unsigned long cleared = this_thread()->counters.room_cleared.get();
     size_t from_room = 0;
     for (int i = 0; i < 1000; ++i) {
@@ -246,7 +246,7 @@ TEST_F(MagazinesTest, CallocTakesWhatTheRoomHasCleared) {
     EXPECT_GT(magazines::held(this_thread(), kClass).zeros, 0u);
     magazines::review(this_thread(), kClass);
     EXPECT_EQ(magazines::held(this_thread(), kClass).zeros, 0u);
-    purge_all(0);
+    trim(0);
     EXPECT_EQ(out(), 0u);
   });
   options.keeper_prepare.store(kPrepareOff);
@@ -311,7 +311,7 @@ TEST_F(MagazinesTest, ATrimEmptiesThem) {
   in_thread([this] {
     fly();
     free_all();
-    purge_all(0);
+    trim(0);
     EXPECT_EQ(out(), 0u);
     fly();
     free_all();
@@ -368,7 +368,7 @@ TEST_F(MagazinesTest, AForkInTheMidstOfAnExchange) {
       EXPECT_TRUE(test::child_passes([&] {
         const bool all = out() == held_.size() + lost;
         free_all();
-        purge_all(0);
+        trim(0);
         return all && out() == lost;
       }));
     }).join();

@@ -250,10 +250,10 @@ TEST_F(UserHeapTest, PurgingGivesItBackAtOnce) {
   void* q = allocate(100);
   memset(p, 1, kBytes);
   free(p);
-  EXPECT_GE(purge_all(0).given_back, kBytes - 2 * os::page_size());
+  EXPECT_GE(trim(0), kBytes - 2 * os::page_size());
   EXPECT_EQ(resident({p}, kBytes), 0u);
   free(q);
-  purge_all(0);
+  trim(0);
   EXPECT_EQ(capacity(), 0u);
 }
 
