@@ -1,8 +1,9 @@
 // What a thread holds: its cache of free objects, the open batches of objects it freed for other
-// heaps, its outbox. Only its own thread touches it, or whoever holds the lock of the processor
-// whose block it is (cache/core.h), so nothing here is locked or atomic but the counters that
-// others may read. A thread that never allocates has no heap; one that never frees for others never
-// touches the pages of its batches.
+// heaps, its outbox. Only its own thread touches it; or, while that is hidden, who holds its quiet
+// lock (cache/quiet.cc); or whoever holds the lock of the processor whose block it is
+// (cache/core.h). So nothing else here is locked or atomic but the counters that others may read. A
+// thread that never allocates has no heap; one that never frees for others never touches the pages
+// of its batches.
 #pragma once
 
 #include <cstddef>

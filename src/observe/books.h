@@ -1,5 +1,5 @@
-// What loft's own counters say, summed over heaps and threads. No lock is taken: what is read of a
-// thread that runs meanwhile is of slightly different moments.
+// What loft's own counters say, summed over heaps and threads. No lock is waited for: what is read
+// of a thread that runs meanwhile is of slightly different moments.
 #pragma once
 
 #include "base/size_class.h"

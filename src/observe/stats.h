@@ -1,4 +1,4 @@
-// Statistics: reads the floors below, never steers them, takes no lock and allocates nothing.
+// Statistics: reads the floors below, never steers them, waits for no lock and allocates nothing.
 #pragma once
 
 #include "loft/loft.h"

@@ -12,7 +12,8 @@
 
 namespace loft::free_spans {
 
-// Invariant: no two listed spans of one kind touch; bytes[kind] is the sum over those of the kind.
+// Invariant: no two listed spans of one kind touch, but for refused ones and, in the child of a
+// fork, what was in transit; bytes[kind] is the sum over those of the kind.
 enum : bool { kClean = false, kDirty = true };
 extern LOFT_HIDDEN Counter bytes[2];
 extern LOFT_HIDDEN Counter refused_bytes;  // of listed spans that are marked as refused
