@@ -105,9 +105,9 @@ typedef struct loft_unreached_t {
 } loft_unreached_t;
 
 // Gives back to the system all memory that is free: of this thread, of threads that wait in the
-// kernel, of threads that have ended, and what no thread holds. Threads that run keep what is in
-// their caches; `*unreached` tells how much that is (NULL: not wanted). To see which
-// threads wait, it opens a file in /proc for each. Returns the bytes that were given back.
+// kernel, of threads that have ended, and what no thread holds. Threads that run keep their caches;
+// `*unreached` tells how much that is (NULL: not wanted). To see which threads wait, it opens a
+// file in /proc for each. Returns the bytes that were given back.
 LOFT_API uint64_t loft_purge(loft_unreached_t* unreached) LOFT_NOEXCEPT;
 
 // For event loops, before and after a wait that may be long: from begin on, what the calling thread

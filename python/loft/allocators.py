@@ -52,7 +52,7 @@ def found(folders: list[Path], peers: Path) -> list[Allocator]:
 
 
 def _is_any_of(file: Path, others: Iterable[Path | None]) -> bool:
-    return any(other is not None and filecmp.cmp(file, other) for other in others)
+    return any(other is not None and filecmp.cmp(file, other, shallow=False) for other in others)
 
 
 def chosen(names: list[str], there: list[Allocator]) -> list[Allocator]:

@@ -48,17 +48,16 @@ def executed(command: list[str]) -> Path:
     """The file that a command comes to, behind those that only execute another."""
     path = find(command[0])
     while path.name in WRAPPERS and (command := _wrapped(command)):
-        found = shutil.which(command[0])
-        if found is None:
-            break
-        path = Path(found)
+        path = find(command[0])
     return path
 
 
 def _wrapped(command: list[str]) -> list[str]:
+    """The command that this one executes; empty if there is none of that name."""
     words = range(1, len(command))
     first = (i for i in words if not command[i].startswith("-") and "=" not in command[i])
-    return command[next(first, len(command)) :]
+    wrapped = command[next(first, len(command)) :]
+    return wrapped if wrapped and shutil.which(wrapped[0]) else []
 
 
 def chain(path: Path) -> Iterator[Path]:
@@ -71,11 +70,9 @@ def chain(path: Path) -> Iterator[Path]:
         path = Path(words[0])
         yield path
         if path.name == "env":
-            wrapped = _wrapped(words)
-            found = shutil.which(wrapped[0]) if wrapped else None
-            if found is None:
+            if not (words := _wrapped(words)):
                 return
-            path = Path(found)
+            path = find(words[0])
             yield path
 
 

@@ -166,7 +166,7 @@ bool wants_emptying(Thread* thread) {
 size_t bytes_in_caches(const Thread* thread) {
   size_t bytes = 0;
   for (const uint8_t& granules : thread->large.granules) {
-    bytes += size_t{__atomic_load_n(&granules, __ATOMIC_RELAXED)} << kGranuleLog;
+    bytes += size_t{peek(granules)} << kGranuleLog;
   }
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     bytes += (bins::held(thread, c) + magazines::held(thread, c).all()) * class_size(c);

@@ -79,6 +79,35 @@ struct Holes {
   std::vector<void*> objects = std::vector<void*>(kObjects);
 };
 
+// While there is one, nobody gives memory back but who is told to.
+struct NothingDecays {
+  NothingDecays() { EXPECT_EQ(loft_option_set("decay_ms", "0"), 0); }
+  ~NothingDecays() { EXPECT_EQ(loft_option_set("decay_ms", "500"), 0); }
+};
+
+// A thread that waits, with holes in its slabs.
+class Waiting {
+ public:
+  Waiting()
+      : thread_([this] {
+          const Holes holes;
+          state_.store(1);
+          state_.notify_one();
+          state_.wait(1);
+        }) {
+    state_.wait(0);
+  }
+  ~Waiting() {
+    state_.store(2);
+    state_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  std::atomic<int> state_{0};
+  std::thread thread_;
+};
+
 // True once the holes of that many objects are given back by such calls, within a minute.
 template <class GiveBack>
 bool gives_holes_back(GiveBack give_back) {
@@ -92,7 +121,7 @@ bool gives_holes_back(GiveBack give_back) {
 }
 
 TEST(Purge, ReachesTheSlabsOfThreadsThatRun) {
-  ASSERT_EQ(loft_option_set("decay_ms", "0"), 0);
+  const NothingDecays nothing_decays;
   std::atomic<int> state{0};
   std::thread busy([&] {
     const Holes holes;
@@ -105,36 +134,17 @@ TEST(Purge, ReachesTheSlabsOfThreadsThatRun) {
   EXPECT_TRUE(gives_holes_back([] { loft_purge(nullptr); }));
   state.store(2);
   busy.join();
-  EXPECT_EQ(loft_option_set("decay_ms", "500"), 0);
 }
 
 TEST(Trim, ReachesTheSlabsOfThreadsThatWait) {
-  ASSERT_EQ(loft_option_set("decay_ms", "0"), 0);
-  std::atomic<int> state{0};
-  std::thread waiting([&] {
-    const Holes holes;
-    state.store(1);
-    state.notify_one();
-    state.wait(1);
-  });
-  state.wait(0);
+  const NothingDecays nothing_decays;
+  const Waiting waiting;
   EXPECT_TRUE(gives_holes_back([] { loft_malloc_trim(0); }));
-  state.store(2);
-  state.notify_one();
-  waiting.join();
-  EXPECT_EQ(loft_option_set("decay_ms", "500"), 0);
 }
 
 TEST(Purge, CountsWhatItGivesBackOfOthersSlabs) {
-  ASSERT_EQ(loft_option_set("decay_ms", "0"), 0);  // nobody else gives it back meanwhile
-  std::atomic<int> state{0};
-  std::thread waiting([&] {
-    const Holes holes;
-    state.store(1);
-    state.notify_one();
-    state.wait(1);
-  });
-  state.wait(0);
+  const NothingDecays nothing_decays;
+  const Waiting waiting;
   const uint64_t before = stats().hole_bytes;
   loft_unreached_t unreached = {};
   uint64_t given_back = 0;
@@ -144,10 +154,6 @@ TEST(Purge, CountsWhatItGivesBackOfOthersSlabs) {
   const uint64_t after = stats().hole_bytes;
   EXPECT_GT(after, kObjects * kSize / 4);
   EXPECT_GE(given_back + before, after);
-  EXPECT_EQ(loft_option_set("decay_ms", "500"), 0);
-  state.store(2);
-  state.notify_one();
-  waiting.join();
 }
 
 TEST(Purge, TellsOfThreadsThatRun) {
