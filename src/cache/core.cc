@@ -363,19 +363,9 @@ void prepare_fork() {
 
 // A sequence of a thread that the child does not have never committed: nothing is left of it.
 void finish_fork(bool child) {
-  for_each([=](Core* core) {
-    if (child) {
-      core->lock.reset();
-    } else {
-      core->lock.unlock();
-    }
-  });
-  if (child) {
-    making.reset();
-    if (restartable_works) os::keep_fences();
-  } else {
-    making.unlock();
-  }
+  for_each([=](Core* core) { core->lock.after_fork(child); });
+  making.after_fork(child);
+  if (child && restartable_works) os::keep_fences();
 }
 
 }  // namespace loft::core

@@ -274,11 +274,7 @@ void finish_fork(bool child) {
   tails::finish_fork(child);
   UserHeap::finish_fork(child);
   registry::finish_fork(child);
-  if (child) {
-    lock.reset();
-  } else {
-    lock.unlock();
-  }
+  lock.after_fork(child);
   core::finish_fork(child);
   quiet::finish_fork(child);
   if (void* mine = os::thread_exit_value(); mine != nullptr) {

@@ -289,13 +289,7 @@ Swept empty_all() {
 }
 
 void prepare_fork() { round.lock(); }
-void finish_fork(bool child) {
-  if (child) {
-    round.reset();
-  } else {
-    round.unlock();
-  }
-}
+void finish_fork(bool child) { round.after_fork(child); }
 
 namespace {
 

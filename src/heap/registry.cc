@@ -128,18 +128,10 @@ void prepare_fork() {
 void finish_fork(bool child) {
   for (unsigned id = 1; id <= count(); ++id) {
     Heap* heap = at(id);
-    if (child) {
-      heap->inbox().repair();
-      heap->lock().reset();
-    } else {
-      heap->lock().unlock();
-    }
+    if (child) heap->inbox().repair();
+    heap->lock().after_fork(child);
   }
-  if (child) {
-    lock.reset();
-  } else {
-    lock.unlock();
-  }
+  lock.after_fork(child);
 }
 
 }  // namespace loft::registry

@@ -78,8 +78,9 @@ void Shard::adopt(Extent* extent) {
 }
 
 Shard::Leftover Shard::part_with(Extent* extent, bool dirty) {
-  extents_.remove(extent);
+  if (next_to_rest_ == extent) next_to_rest_ = extent->next;
   if (spare_ == extent) spare_ = nullptr;
+  extents_.remove(extent);
   counters_.extent_bytes.add(-(extent->units << kUnitLog));
   counters_.metadata_bytes.add(-metadata_of(extent));
   return {extent, dirty};
@@ -177,24 +178,24 @@ bool Shard::resize(Block* block, size_t size) {
   return blocks_.resize(block, size);
 }
 
-bool Shard::rest(bool all, const os::Lock& awaited, size_t& given_back) {
-  bool waits = false;
+void Shard::start_round() {
+  restless_.store(false, memory_order_relaxed);
+  if (region_ != nullptr) return;
+  blocks_.give_up_empty_rows();
+  next_to_rest_ = extents_.front();
+}
+
+void Shard::rest(bool all, const os::Lock& awaited, size_t& given_back) {
   last_rest_ = span::ticks();
-  if (region_ == nullptr) blocks_.give_up_empty_rows();
-  for (Extent* extent = extents_.front(); extent != nullptr && region_ == nullptr;) {
-    Extent* const next = extent->next;
-    if (extent->map != nullptr) {
-      waits = !rest_extent(extent, all, given_back) || waits;
-      const bool hurry = !all && (lock_.has_sleepers() || awaited.has_sleepers());
-      if (hurry && next != nullptr) {
-        waits = true;
-        break;
-      }
+  while (Extent* extent = next_to_rest_) {
+    next_to_rest_ = extent->next;
+    if (extent->map != nullptr && !rest_extent(extent, all, given_back)) {
+      restless_.store(true, memory_order_relaxed);
     }
-    extent = next;
+    if (all) lock_.let_others();
+    if (awaited.has_sleepers() || (!all && lock_.has_sleepers())) break;
   }
-  restless_.store(waits, memory_order_relaxed);
-  return !waits;
+  if (!round_is_over()) restless_.store(true, memory_order_relaxed);
 }
 
 // False if something waits.

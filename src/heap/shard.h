@@ -64,11 +64,14 @@ class alignas(64) Shard {
   // An object that is neither in a row nor alone, as Blocks::resize.
   bool resize(Block* block, size_t size);
 
-  // Gives back what is free: extents to the window, and of others whole pages to the system, whose
-  // bytes are added to `given_back`; all of it, or what was free already at the last call. False if
-  // something waits for the next one: also what is not looked at, if that is not all, because
-  // somebody sleeps on the shard's lock or on `awaited`.
-  bool rest(bool all, const os::Lock& awaited, size_t& given_back);
+  // A round gives back what is free: extents to the window, and of others whole pages to the
+  // system, whose bytes are added to `given_back`; all of it, or what was free already in the round
+  // before. It stops after any extent where somebody sleeps on `awaited`, to be called again. For
+  // who sleeps on the shard's lock it stops too, or, if it is to give back all, lets that one go
+  // first. One thread at a time goes round.
+  void start_round();
+  bool round_is_over() const { return next_to_rest_ == nullptr; }
+  void rest(bool all, const os::Lock& awaited, size_t& given_back);
   uint32_t last_rest() const { return last_rest_; }  // in ticks of span
 
   void check() const;  // invariants; debug builds
@@ -79,7 +82,8 @@ class alignas(64) Shard {
     if (LOFT_UNLIKELY(leftover.extent != nullptr)) return_to_window(leftover);
   }
 
-  // Relaxed: a hint for who looks for work.
+  // Whether something was freed since the last round began, or waits for the next one. Relaxed: a
+  // hint for who looks for work.
   bool restless() const { return restless_.load(memory_order_relaxed); }
 
   // Gives all extents up. Nobody uses the shard any more.
@@ -99,8 +103,9 @@ class alignas(64) Shard {
   Blocks blocks_;
   List<Extent> extents_;
   Extent* spare_ = nullptr;  // was empty when it was last looked at, and kept for what comes next
+  Extent* next_to_rest_ = nullptr;  // in this round
   uint32_t last_rest_ = 0;
-  Atomic<bool> restless_{false};  // something was freed since rest() came to its end
+  Atomic<bool> restless_{false};
   Counters counters_;
 };
 

@@ -15,7 +15,11 @@ constinit os::Lock user_heaps_lock;  // taken before any shard's
 constinit List<UserHeap> user_heaps;
 constinit UserHeap* next_to_rest = nullptr;  // the first one, if null
 constinit unsigned long past_locks = 0;      // of the shards of heaps that were destroyed
-constinit unsigned long past_waits = 0;      // (both under the lock)
+constinit unsigned long past_waits = 0;      // (all of these under the lock)
+
+// One thread at a time goes round: this is taken before the lock of the list, which a purge lets go
+// of on its way.
+constinit os::Lock round_lock;
 
 [[noreturn]] void report_object(const char* what, const void* p, const ObjectAt& object) {
   os::fault(Text() << what << " " << p << ": object " << reinterpret_cast<const void*>(object.start)
@@ -310,14 +314,32 @@ UserHeap::Sums UserHeap::sums_of_all() {
           waits.load(memory_order_relaxed)};
 }
 
+// Under the lock of the list, which others may have between two steps. They may destroy the heap,
+// and then it is `next_to_rest` no longer.
+void UserHeap::give_back(size_t& given_back) {
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    Shard& shard = *shards_[i];
+    for (bool starts = true, ends = false; !ends; starts = false) {
+      {
+        const os::Guard guard(shard.lock());
+        if (starts) shard.start_round();
+        shard.rest(true, user_heaps_lock, given_back);
+        ends = shard.round_is_over();
+      }
+      user_heaps_lock.let_others();
+      if (next_to_rest != this) return;
+    }
+  }
+}
+
 size_t UserHeap::give_back_all() {
   size_t given_back = 0;
+  const os::Guard round(round_lock);
   const os::Guard guard(user_heaps_lock);
-  for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
-    for (unsigned i = 0; i < heap->shard_count(); ++i) {
-      const os::Guard shard_guard(heap->shards_[i]->lock());
-      heap->shards_[i]->rest(true, user_heaps_lock, given_back);
-    }
+  next_to_rest = user_heaps.front();
+  while (UserHeap* heap = next_to_rest) {
+    heap->give_back(given_back);
+    if (next_to_rest == heap) next_to_rest = heap->next;
   }
   return given_back;
 }
@@ -330,9 +352,12 @@ bool UserHeap::rest() {
     if (!shard.restless()) continue;
     bool rests = false;
     if (shard.lock().try_lock()) {
-      size_t given_back = 0;
-      if (span::ticks() - shard.last_rest() >= span::kDecayTicks) {
-        rests = shard.rest(false, user_heaps_lock, given_back);
+      const bool goes_on = !shard.round_is_over();
+      if (goes_on || span::ticks() - shard.last_rest() >= span::kDecayTicks) {
+        size_t given_back = 0;
+        if (!goes_on) shard.start_round();
+        shard.rest(false, user_heaps_lock, given_back);
+        rests = shard.round_is_over() && !shard.restless();
       }
       shard.lock().unlock();
     }
@@ -342,18 +367,24 @@ bool UserHeap::rest() {
 }
 
 bool UserHeap::rest_all() {
+  if (!round_lock.try_lock()) return false;
   bool all_rest = true;
-  const os::Guard guard(user_heaps_lock);
-  UserHeap* heap = next_to_rest != nullptr ? next_to_rest : user_heaps.front();
-  const bool from_first = heap == user_heaps.front();
-  for (next_to_rest = nullptr; heap != nullptr; heap = heap->next) {
-    all_rest = heap->rest() && all_rest;
-    if (user_heaps_lock.has_sleepers()) {
-      next_to_rest = heap->next;
-      return false;
+  {
+    const os::Guard guard(user_heaps_lock);
+    UserHeap* heap = next_to_rest != nullptr ? next_to_rest : user_heaps.front();
+    bool stops = heap != user_heaps.front();
+    for (next_to_rest = nullptr; heap != nullptr; heap = heap->next) {
+      all_rest = heap->rest() && all_rest;
+      if (user_heaps_lock.has_sleepers()) {
+        next_to_rest = heap->next;
+        stops = true;
+        break;
+      }
     }
+    all_rest = all_rest && !stops;
   }
-  return all_rest && from_first;
+  round_lock.unlock();
+  return all_rest;
 }
 
 void UserHeap::check() const {
@@ -371,17 +402,15 @@ void UserHeap::prepare_fork() {
 }
 
 void UserHeap::finish_fork(bool child) {
-  const auto let_go = [child](os::Lock& lock) {
-    if (child) {
-      lock.reset();
-    } else {
-      lock.unlock();
-    }
-  };
   for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
-    for (unsigned i = 0; i < heap->shard_count(); ++i) let_go(heap->shards_[i]->lock());
+    for (unsigned i = 0; i < heap->shard_count(); ++i) {
+      heap->shards_[i]->lock().after_fork(child);
+    }
   }
-  let_go(user_heaps_lock);
+  user_heaps_lock.after_fork(child);
+  // Whoever went round had let go of the others when they were taken: where it stood is a place to
+  // go on from.
+  if (child) round_lock.reset();
 }
 
 }  // namespace loft

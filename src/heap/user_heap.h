@@ -77,11 +77,13 @@ class alignas(64) UserHeap {
   };
   static Sums sums_of_all();
 
-  // Gives back what is free in all heaps. Returns the bytes of pages in extents that stay.
+  // Gives back what is free in all heaps, and lets those who wait for a lock have it between two
+  // extents. Returns the bytes of pages in extents that stay.
   static size_t give_back_all();
 
   // The same for what has been free for some time. Called once a tick; waits for nobody's call, and
-  // stops if somebody waits. True if nothing is left to be given back.
+  // stops if somebody waits, to go on from there the next time. True if nothing is left to be given
+  // back.
   static bool rest_all();
 
   // All locks of all heaps are held between the two.
@@ -105,6 +107,7 @@ class alignas(64) UserHeap {
   Shard* add_shard();
   Shard& lock_one();
   unsigned shard_count() const { return shard_count_.load(memory_order_acquire); }
+  void give_back(size_t& given_back);
   bool rest();
   void add_to(Totals& totals) const;
 

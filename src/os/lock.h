@@ -46,14 +46,36 @@ class Lock {
     if (word_.exchange(kFree, memory_order_release) == kHeldWithSleepers) wake_one(&word_);
   }
 
-  // Only in the child of a fork, whose one thread found the lock held by the forking thread.
+  // By its holder, between two steps of long work: whoever sleeps on it has it first. Who was woken
+  // needs a while to come, and a thread of lower priority may never: so long, and no longer, the
+  // holder waits before it takes the lock again.
+  void let_others() {
+    if (LOFT_LIKELY(!has_sleepers())) return;
+    const unsigned long before = acquisitions();
+    unlock();
+    for (int i = 0; i < kYields && acquisitions() == before; ++i) yield();
+    lock();
+  }
+
+  // After a fork, by the one that locked it before. In the child the others are gone, and nobody is
+  // to be woken.
+  void after_fork(bool child) {
+    if (child) {
+      reset();
+    } else {
+      unlock();
+    }
+  }
+
+  // Only in the child of a fork: whoever held it is gone.
   void reset() { word_.store(kFree, memory_order_relaxed); }
 
  private:
   static constexpr uint32_t kFree = 0;
   static constexpr uint32_t kHeld = 1;
   static constexpr uint32_t kHeldWithSleepers = 2;
-  static constexpr int kSpins = 100;  // about a microsecond: most holders are done by then
+  static constexpr int kSpins = 100;   // about a microsecond: most holders are done by then
+  static constexpr int kYields = 200;  // a tenth of a millisecond: a wake-up takes less
 
   void lock_contended() {
     for (int i = 0; i < kSpins; ++i) {

@@ -90,12 +90,6 @@ unsigned long locks() { return lock.acquisitions(); }
 unsigned long waits() { return lock.waits(); }
 
 void prepare_fork() { lock.lock(); }
-void finish_fork(bool child) {
-  if (child) {
-    lock.reset();
-  } else {
-    lock.unlock();
-  }
-}
+void finish_fork(bool child) { lock.after_fork(child); }
 
 }  // namespace loft::metadata

@@ -458,10 +458,8 @@ void finish_fork(bool child) {
       in_transit_bytes.add(-free_spans::bytes_of(s));
       free_spans::link(s);
     }
-    lock.reset();
-  } else {
-    lock.unlock();
   }
+  lock.after_fork(child);
 }
 
 }  // namespace span

@@ -158,12 +158,9 @@ void prepare_fork() {
 }
 
 void finish_fork(bool child) {
-  if (child) {
-    claiming.reset();
-    noted.store(true, memory_order_relaxed);  // whoever had cleared it is not here to go on
-  } else {
-    claiming.unlock();
-  }
+  // In a child, whoever had cleared it is not here to go on.
+  if (child) noted.store(true, memory_order_relaxed);
+  claiming.after_fork(child);
   forking.store(false, memory_order_relaxed);
 }
 

@@ -117,6 +117,7 @@ TEST_F(Heaps, HeapsThatComeAndGo) {
       table.steps(self + round, 20);
       loft_heap_destroy(heap);
       if (round % 64 == self) stats();
+      if (round % 16 == self) loft_malloc_trim(0);
     }
   });
   EXPECT_EQ(bad, 0u);
@@ -167,6 +168,7 @@ TEST_F(Heaps, ForksBesideThreadsThatUseThem) {
       first.steps(self + round * 64, 50);
       second.steps(self + round * 64, 50);
       loft_heap_destroy(loft_heap_create());
+      if (round % 16 == self) loft_malloc_trim(0);
     }
   });
   forking.join();

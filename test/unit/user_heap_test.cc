@@ -5,8 +5,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <map>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cache/allocate.h"
@@ -255,6 +257,81 @@ TEST_F(UserHeapTest, PurgingGivesItBackAtOnce) {
   free(q);
   trim(0);
   EXPECT_EQ(capacity(), 0u);
+}
+
+// A lock, held by this thread, on which another one sleeps.
+class AwaitedLock {
+ public:
+  AwaitedLock() {
+    lock_.lock();
+    waiting_ = std::thread([this] { const os::Guard guard(lock_); });
+    while (!lock_.has_sleepers()) os::yield();
+  }
+  ~AwaitedLock() {
+    lock_.unlock();
+    waiting_.join();
+  }
+  AwaitedLock(const AwaitedLock&) = delete;
+  AwaitedLock& operator=(const AwaitedLock&) = delete;
+
+  const os::Lock& get() const { return lock_; }
+
+ private:
+  os::Lock lock_;
+  std::thread waiting_;
+};
+
+TEST_F(UserHeapTest, APurgeStopsForWhoWaitsAndGoesOnFromThere) {
+  constexpr size_t kBytes = 50'000;
+  struct Objects {
+    void* kept;  // the first of an extent
+    std::vector<char*> freed;
+  };
+  std::map<const Extent*, Objects> held;
+  std::vector<const Extent*> extents;  // newest last
+  for (int i = 0; i < 400; ++i) {
+    auto* p = static_cast<char*>(allocate(kBytes));
+    memset(p, 1, kBytes);
+    const Extent* extent = Shard::extent_at(pagemap.of(p));
+    const auto [place, first] = held.try_emplace(extent, p);
+    if (first) {
+      extents.push_back(extent);
+    } else {
+      place->second.freed.push_back(p);
+    }
+  }
+  const size_t count = extents.size();
+  ASSERT_GE(count, 5u);
+  for (const auto& [extent, objects] : held) {
+    for (char* p : objects.freed) free(p);
+  }
+
+  Shard& shard = *Shard::of(extents.front());
+  const AwaitedLock awaited;
+  // False once the round is over.
+  const auto step = [&](bool starts) {
+    const os::Guard guard(shard.lock());
+    if (starts) shard.start_round();
+    size_t given_back = 0;
+    shard.rest(true, awaited.get(), given_back);
+    EXPECT_TRUE(shard.round_is_over() || shard.restless());
+    return !shard.round_is_over();
+  };
+  EXPECT_TRUE(step(true));
+  EXPECT_EQ(resident(held[extents[count - 1]].freed, kBytes), 0u);
+  EXPECT_NE(resident(held[extents[count - 2]].freed, kBytes), 0u);
+  // The one to go on from leaves: as the second of two that become empty, for one would be kept.
+  for (const size_t index : {count - 3, count - 2}) {
+    free(held[extents[index]].kept);
+    held.erase(extents[index]);
+  }
+  size_t steps = 2;
+  while (step(false)) ++steps;
+  EXPECT_EQ(steps, count - 1) << "one for each";
+  for (const auto& [extent, objects] : held) {
+    EXPECT_EQ(resident(objects.freed, kBytes), 0u);
+    free(objects.kept);
+  }
 }
 
 TEST_F(UserHeapTest, CountsInTheTotals) {
