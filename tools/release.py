@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from limits import HANGS_S
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-TIMEOUT_S = 900
 
 
 def build_release(*targets: str) -> Path:
@@ -22,7 +23,7 @@ def build_release(*targets: str) -> Path:
             ["cmake", "--preset", "release"],
             ["cmake", "--build", "--preset", "release", "--target", *targets],
         ):
-            subprocess.run(command, cwd=ROOT, check=True, timeout=TIMEOUT_S)
+            subprocess.run(command, cwd=ROOT, check=True, timeout=HANGS_S)
     return BUILD
 
 

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import HANGS_S
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-# Far above what any takes on a busy machine: it only ends one that hangs.
-TIMEOUT_S = 180
-
 # Program, small parameters, and how many operations it must then report (None: drawn at random).
 PROGRAMS: list[tuple[str, str, int | None]] = [
     ("hot_loop", "--rounds=1000", 8000),
@@ -81,7 +79,7 @@ def ended(program: Path, arguments: str, preload: Path | None) -> subprocess.Com
         env=environment(preload),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=HANGS_S,
         check=False,
     )
 
@@ -233,7 +231,7 @@ def compiled(tmp_path: Path, source: str) -> Path:
     out = f'-DOUT="{tmp_path / "out"}"'
     flags = ["-D_GNU_SOURCE", "-shared", "-fPIC", "-O1", out]
     subprocess.run(
-        ["gcc", *flags, tmp_path / "seeded.c", "-o", library], check=True, timeout=TIMEOUT_S
+        ["gcc", *flags, tmp_path / "seeded.c", "-o", library], check=True, timeout=HANGS_S
     )
     return library
 
@@ -420,7 +418,7 @@ def test_refuses_what_it_does_not_know(
     programs: Path, program: str, arguments: str, message: str
 ) -> None:
     done = subprocess.run(
-        [programs / program, *arguments.split()], capture_output=True, text=True, timeout=TIMEOUT_S
+        [programs / program, *arguments.split()], capture_output=True, text=True, timeout=HANGS_S
     )
     assert done.returncode == 1
     assert message in done.stderr

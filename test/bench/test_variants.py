@@ -10,17 +10,15 @@ from pathlib import Path
 
 import pytest
 from amalgamate import ROOT
+from limits import HANGS_S
 from release import build_release
 from variants import VARIANTS, Variant, VariantError, with_profile, write_variant
-
-# Far above what any takes on a busy machine: it only ends one that hangs.
-TIMEOUT_S = 180
 
 
 def check(program: Path, variant: Variant) -> subprocess.CompletedProcess[str]:
     arguments = [str(variant.ways), str(variant.sets), variant.eviction]
     return subprocess.run(
-        [program, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        [program, *arguments], capture_output=True, text=True, timeout=HANGS_S, check=False
     )
 
 
@@ -31,9 +29,7 @@ def test_sends_what_a_cache_of_its_shape_sends(name: str, tmp_path: Path) -> Non
     program = tmp_path / "check"
     source = ROOT / "test" / "bench" / "variant_check.cc"
     flags = ["-std=c++20", "-O0", "-fno-exceptions", "-fno-rtti", f'-DVARIANT="{single}"']
-    subprocess.run(
-        ["g++", *flags, source, "-o", program, "-lpthread"], check=True, timeout=TIMEOUT_S
-    )
+    subprocess.run(["g++", *flags, source, "-o", program, "-lpthread"], check=True, timeout=HANGS_S)
     done = check(program, VARIANTS[name])
     assert done.returncode == 0, done.stderr
     assert "batches" in done.stdout
@@ -62,7 +58,7 @@ def test_the_build_makes_libraries_of_them(programs: Path) -> None:
         env=os.environ | {"LD_PRELOAD": str(library), "LOFT_STATS": "json"},
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=HANGS_S,
         check=True,
     )
     counted = json.loads(done.stderr)
@@ -79,7 +75,7 @@ def test_an_unknown_name_is_told(arguments: list[str], said: str) -> None:
         [sys.executable, ROOT / "tools" / "variants.py", *arguments],
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=HANGS_S,
     )
     assert done.returncode == 2
     assert said in done.stderr

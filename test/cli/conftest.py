@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from limits import HANGS_S
 from release import build_release
 from support import FORWARDING_MALLOC, LOFT, Compile, Loft
 
@@ -28,7 +29,7 @@ def loft(build: Path) -> Loft:
             env={**inherited, **variables},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HANGS_S,
         )
 
     return run
@@ -42,7 +43,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compile:
         folder = tmp_path_factory.mktemp("compiled")
         (folder / "source.c").write_text(source)
         out = folder / name
-        subprocess.run(["gcc", "-o", out, folder / "source.c", *flags], check=True, timeout=120)
+        subprocess.run(["gcc", "-o", out, folder / "source.c", *flags], check=True, timeout=HANGS_S)
         return out
 
     return compile_source

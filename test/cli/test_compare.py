@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from limits import HANGS_S
 from support import FORWARDING_MALLOC, LOFT, OWN_MALLOC, Compile, Loft, one_line
 
 from loft import allocators, comparison, launch, metrics
@@ -67,7 +68,7 @@ def compared(build: Path, busy: Path, tmp_path_factory: pytest.TempPathFactory) 
         [LOFT, "compare", "--runs", "6", "--with", HERE, *files, "--", busy],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_S,
     )
     assert ran.returncode == 0, ran.stderr
     # No bar and no output of the command where nobody watches.
@@ -296,13 +297,13 @@ def test_an_interrupt_leaves_nothing(build: Path, number: signal.Signals, code: 
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + HANGS_S
         while len(marked(mark)) < 4 and time.monotonic() < limit:
             time.sleep(0.02)
         # An impatient user presses twice.
         process.send_signal(number)
         process.send_signal(number)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=HANGS_S)
     assert process.returncode == code
     assert "Traceback" not in out + errors
     assert marked(mark) == []
@@ -311,7 +312,7 @@ def test_an_interrupt_leaves_nothing(build: Path, number: signal.Signals, code: 
 def test_a_killed_loft_takes_the_command_along(build: Path) -> None:
     mark = f"{6000 + os.getpid() / 1e7:.7f}"
     with subprocess.Popen([LOFT, "compare", "--with", "loft", "--", "sleep", mark]) as process:
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + HANGS_S
         while not marked(mark) and time.monotonic() < limit:
             time.sleep(0.02)
         assert marked(mark)
@@ -403,7 +404,7 @@ def test_the_files_are_written_though_nobody_reads_the_terminal(
     ours, theirs = os.pipe()
     os.close(ours)
     what = ["--runs", "1", "--with", "glibc", f"--json={tmp_path / 'j'}", "--", "true"]
-    subprocess.run([LOFT, "compare", *what], stdout=theirs, timeout=60)
+    subprocess.run([LOFT, "compare", *what], stdout=theirs, timeout=HANGS_S)
     os.close(theirs)
     assert read(tmp_path / "j")["runs"] == 1
 
@@ -472,6 +473,6 @@ def test_a_bar_is_drawn_on_a_terminal(build: Path) -> None:
         pass  # How a terminal says that its other end is closed.
     finally:
         os.close(ours)
-    assert ran.wait(timeout=60) == 0
+    assert ran.wait(timeout=HANGS_S) == 0
     assert b"warm-up: glibc" in drawn
     assert b"round 1 of 1: loft" in drawn

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from limits import HANGS_S
 from support import ROOT
 
 
@@ -19,7 +20,7 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": "2"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS_S,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran

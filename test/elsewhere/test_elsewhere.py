@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from limits import HANGS_S
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -48,7 +49,7 @@ class Place:
         for variable in (f"LD_PRELOAD={self.library}", f"LOFT_OWNER={owner}"):
             command += [*self.before_a_variable, variable]
         command += [str(self.program), what]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
 
 
 def place_with(

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from limits import HANGS_S
 from programs import (
     SOURCES,
     Build,
@@ -74,7 +75,7 @@ def reference(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 def execute(lib: Path, tmp_path: Path) -> Execute:
     def result(
-        *command: str | Path, preload: bool = True, timeout: int = 60, **more: str
+        *command: str | Path, preload: bool = True, timeout: int = HANGS_S, **more: str
     ) -> subprocess.CompletedProcess[str]:
         env = environment(tmp_path) | more
         if preload:

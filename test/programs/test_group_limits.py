@@ -59,7 +59,7 @@ def test_limits_are_watched(made_up: MadeUp, build: Build, lib: Path, execute: E
         cpu_max="50000 100000",
     )
     command = made_up.command(lib, build("group.c"), "watch", made_up.folder)
-    result = execute(*command, preload=False, timeout=120, LOFT_DECAY_MS="60000")
+    result = execute(*command, preload=False, LOFT_DECAY_MS="60000")
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.splitlines() == [
         f"group_limit_bytes {768 * MIB}",

@@ -31,7 +31,7 @@ def test_every_point_of_a_life(execute: Execute, build: Build, way: str) -> None
 
 
 def test_a_hundred_thousand_threads(execute: Execute, build: Build) -> None:
-    result = execute(build("many_threads.c"), "100000", timeout=120)
+    result = execute(build("many_threads.c"), "100000")
     assert result.returncode == 0, result.stderr
     (resident, address_space), (resident_after, address_space_after) = (
         map(int, line.split()) for line in result.stdout.splitlines()
@@ -45,7 +45,7 @@ def test_a_hundred_thousand_threads(execute: Execute, build: Build) -> None:
 
 
 def test_fork_storm(execute: Execute, build: Build) -> None:
-    result = execute(build("fork_storm.cc"), "400", timeout=120)
+    result = execute(build("fork_storm.cc"), "400")
     assert (result.returncode, result.stdout, result.stderr) == (0, "400 forks, 0 failures\n", "")
 
 

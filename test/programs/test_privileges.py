@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from limits import HANGS_S
 
 SOURCE = r"""
 #include <stdio.h>
@@ -60,7 +61,7 @@ def test_options_in_the_environment(folder: Path, lib: Path, mode: int) -> None:
         user=NOBODY,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_S,
         check=False,
     )
     assert result.returncode == 0

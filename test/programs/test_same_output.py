@@ -19,7 +19,7 @@ def test_the_library_is_loaded(execute: Execute, lib: Path) -> None:
 
 
 def test_a_program_that_never_ends_is_reported(lib: Path, inputs: Path, tmp_path: Path) -> None:
-    waiting = Program("waiting", "echo begun; exec sleep 1000", timeout=1)
+    waiting = Program("waiting", "echo begun; exec sleep 1000", timeout=5)
     with pytest.raises(NeverEnds, match=r"(?s)waiting .*\(sleep\): \d+ .*begun"):
         run(waiting, tmp_path, inputs, lib)
 

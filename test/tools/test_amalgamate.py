@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from amalgamate import AmalgamationError, amalgamate, local_names
+from limits import HANGS_S
 
 
 def tree(tmp_path: Path, files: dict[str, str]) -> tuple[Path, Path]:
@@ -148,11 +149,11 @@ def test_a_program_runs_with_the_single_file(single: Path, tmp_path: Path, compi
     program = tmp_path / "program"
     loft = tmp_path / "loft.o"
     flags = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([compiler, *flags, "-c", single, "-o", loft], check=True, timeout=300)
+    subprocess.run([compiler, *flags, "-c", single, "-o", loft], check=True, timeout=HANGS_S)
     subprocess.run(
-        [compiler, *flags, main, loft, "-o", program, "-lpthread"], check=True, timeout=300
+        [compiler, *flags, main, loft, "-o", program, "-lpthread"], check=True, timeout=HANGS_S
     )
-    result = subprocess.run([program], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([program], capture_output=True, text=True, timeout=HANGS_S)
     assert (result.returncode, result.stdout, result.stderr) == (0, "408890\n", "")
 
 

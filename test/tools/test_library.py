@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import HANGS_S
 
 ALLOCATION_SYMBOLS = {
     "malloc",
@@ -47,7 +48,7 @@ def output_of(*command: str | Path, **environment: str) -> str:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_S,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -251,7 +252,7 @@ def test_processors_own_from_the_start_on(library: Path, tunables: str) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_S,
         check=True,
     )
     said = json.loads(ran.stderr)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import HANGS_S
 from prometheus_client.parser import text_string_to_metric_families
 
 PARTS = (
@@ -65,7 +66,7 @@ def told(library: Path, choice: str) -> str:
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_S,
     )
     assert result.returncode == 0, result.stderr
     return result.stderr

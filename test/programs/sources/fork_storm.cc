@@ -63,7 +63,7 @@ void* work_in_child(void*) {
 }
 
 [[noreturn]] void child(int number) {
-  alarm(20);
+  alarm(300);  // ends a child that hangs
   auto state = static_cast<unsigned>(number);
   churn(state, 300);
   for (auto& slot : slots) destroy(slot.exchange(nullptr));

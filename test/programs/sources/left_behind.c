@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kObjects = 200000, kBytes = 512, kKept = 128, kSeconds = 60 };
+enum { kObjects = 200000, kBytes = 512, kKept = 128, kSeconds = 600 };
 
 static char* kept[kObjects / kKept + 1];
 

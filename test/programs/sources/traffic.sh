@@ -8,11 +8,11 @@ start() {
   redis-server --port 0 --unixsocket "$PWD/redis.sock" --save "" --appendonly no \
     --enable-debug-command local --dir "$PWD" "$@" >>server.log 2>&1 &
   server=$!
-  for _ in $(seq 200); do
+  while kill -0 "$server" 2>/dev/null; do
     if [ "$(redis-cli -s redis.sock ping 2>/dev/null)" = PONG ]; then return; fi
     sleep 0.02
   done
-  echo "the server does not answer"
+  echo "the server ended"
   cat server.log
   exit 1
 }
