@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from loft import allocators, elf, linked, places, preload, program
+from loft import allocators, elf, embedded, linked, options, places, preload, program
 from loft.finding import Finding
 from loft.machine import Machine
 
 # How the kernel marks a file that is no longer in its folder.
 DELETED = " (deleted)"
+# The program, and the library that it mostly is.
+PYTHON = re.compile(r"(lib)?python[0-9.]*t?(\.so\b.*)?$")
 
 
 def check_library() -> Finding:
@@ -19,6 +21,14 @@ def check_library() -> Finding:
 
 
 def check_environment(machine: Machine) -> Iterator[Finding]:
+    for complaint in options.misspelt(machine.environment):
+        yield Finding(
+            "warning",
+            "variable",
+            complaint,
+            "a variable that is no option is taken for somebody else's, and nothing is said of it",
+            "correct its name, or leave it if it is another program's",
+        )
     for entry in preload.entries(machine.environment.get("LD_PRELOAD", "")):
         file = allocators.preloaded(entry, machine.environment)
         if "/" in entry and not Path(entry).exists():
@@ -59,7 +69,9 @@ def check_command(command: list[str], machine: Machine) -> Iterator[Finding]:
     last = program.last(path)
     yield from _own_malloc(last)
     for library in linked.allocators(last):
-        yield _linked(library)
+        yield _linked(last, library)
+    for library in embedded.libraries(last):
+        yield from contained("linked library", library)
     yield from _python(last, machine)
 
 
@@ -68,21 +80,57 @@ def _own_malloc(path: Path) -> Iterator[Finding]:
     if elf.is_loft(path):
         yield Finding("ok", what, value, "is linked with loft: nothing needs to be preloaded")
     elif elf.defines_malloc(path):
+        names = " and ".join(each.allocator for each in embedded.allocators(path))
         yield Finding(
             "warning",
             what,
             value,
-            "defines a malloc of its own, which comes before any that is preloaded",
+            f"defines a malloc of its own{names and f' ({names})'}, which comes before any that is "
+            "preloaded",
             "build it without its allocator, where it has a switch for that, and link loft",
             blocks=True,
         )
+    elif embedded.allocators(path):
+        yield from contained(what, path)
     else:
         yield Finding("ok", what, value, "takes malloc from a library, so that loft's can be it")
 
 
-def _linked(library: Path) -> Finding:
+def contained(what: str, file: Path, name: Path | None = None) -> Iterator[Finding]:
+    """The allocators in a file, which a process may know by another name."""
+    for each in embedded.allocators(file):
+        if PYTHON.match(file.name) and each.allocator == "mimalloc":
+            yield Finding(
+                "note",
+                what,
+                str(name or file),
+                f"contains {each}, which Python uses where PYTHONMALLOC=mimalloc asks for it, and "
+                "where it has no global lock",
+                "nothing, unless it is used; with the lock PYTHONMALLOC=malloc avoids it",
+            )
+        else:
+            yield Finding(
+                "warning" if what == "program" else "note",
+                what,
+                str(name or file),
+                f"contains {each}: what it takes from that allocator stays there, and only what it "
+                "takes from malloc is loft's; loft compare measures that part alone",
+                each.remedy,
+            )
+
+
+def _linked(program: Path, library: Path) -> Finding:
     if elf.is_loft(library):
         return Finding("ok", "linked library", str(library), "the program is linked with loft")
+    if name := embedded.taken_from(program, library):
+        return Finding(
+            "warning",
+            "linked library",
+            str(library),
+            f"brings an allocator that the program calls as {name}: what it takes so stays there, "
+            "and only what is taken from malloc is loft's",
+            "build the program without that allocator, where it has a switch for that",
+        )
     return Finding(
         "note",
         "linked library",
@@ -93,7 +141,7 @@ def _linked(library: Path) -> Finding:
 
 
 def _python(path: Path, machine: Machine) -> Iterator[Finding]:
-    if re.match(r"python[0-9.]*$", path.name) and "PYTHONMALLOC" not in machine.environment:
+    if PYTHON.match(path.name) and "PYTHONMALLOC" not in machine.environment:
         yield Finding(
             "note",
             "PYTHONMALLOC",
@@ -125,6 +173,8 @@ def check_process(machine: Machine) -> Iterator[Finding]:
                 "brings a malloc of its own",
                 "see LD_PRELOAD, and what the program is linked with",
             )
+        elif file is not None:
+            yield from contained(what, file, name)
 
 
 def _mapped(machine: Machine) -> dict[Path, Path | None]:

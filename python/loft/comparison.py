@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from loft import allocators, elf, launch, linked, program
+from loft import allocators, elf, embedded, launch, linked, options, program
 from loft.allocators import Allocator
 from loft.launch import Counts, Job, Usage
 from loft.memory import MemoryWatch
@@ -68,7 +69,8 @@ Progress = Callable[[str, int], None]
 def compare(plan: Plan, progress: Progress) -> Comparison:
     path = program.last(program.executed(plan.command))
     measured = [Measured(_before_linked(each, path)) for each in plan.allocators]
-    comparison = Comparison(plan, measured, list(_whose_malloc(measured, path)))
+    notes = [*options.misspelt(os.environ), *_whose_malloc(measured, path)]
+    comparison = Comparison(plan, measured, notes)
     runner = _Runner(comparison, progress)
     runner.warm_up()
     runner.timed_rounds()
@@ -92,10 +94,25 @@ def _whose_malloc(measured: list[Measured], path: Path) -> Iterator[str]:
             f"{path} defines a malloc of its own, which comes before any that is preloaded: "
             "these rows all measure that one"
         )
+    else:
+        yield from _same_in_all_rows(path)
+    for library in embedded.libraries(path):
+        yield from _same_in_all_rows(library)
+    for library in linked.allocators(path):
+        if name := embedded.taken_from(path, library):
+            yield f"{path} calls {library} as {name}: what it takes so is the same in all rows"
     names = ", ".join(str(library) for library in linked.allocators(path))
     libc = linked.libc(path)
     if names and libc is not None and any(each.allocator.library == libc for each in measured):
         yield f"{path} is linked with {names}; under glibc, {libc} is preloaded before it"
+
+
+def _same_in_all_rows(path: Path) -> Iterator[str]:
+    for each in embedded.allocators(path):
+        yield (
+            f"{path} contains {each}: what it takes from that allocator is the same in all rows, "
+            "which compare the rest alone"
+        )
 
 
 class _Runner:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +31,8 @@ class Elf:
 # program does not call, and malloc itself needs this table.
 LOFT_NAMES = frozenset({"loft_malloc", "_ZN4loft7pagemapE"})
 NAMES = LOFT_NAMES | {"malloc"}
+WHOLE_NAMES = re.compile(f"({'|'.join(sorted(NAMES))})\0".encode())
+SHN_UNDEF = 0
 
 
 @cache
@@ -53,16 +58,29 @@ def read(path: Path) -> Elf | None:
 
 
 def _defined_in(elf: ELFFile, section_name: str) -> frozenset[str]:
+    found = symbols(elf, section_name, WHOLE_NAMES)
+    return frozenset(match[1].decode() for match, defined in found if defined)
+
+
+# st_name and st_shndx, with what lies before, between and behind them.
+ENTRIES = {32: "I10xH", 64: "I2xH16x"}
+
+
+def symbols(
+    elf: ELFFile, section_name: str, pattern: re.Pattern[bytes]
+) -> Iterator[tuple[re.Match[bytes], bool]]:
+    """The symbols whose names begin so, and whether the file defines each or lacks it.
+
+    Large programs have a million symbols: only those that match become objects.
+    """
     section = elf.get_section_by_name(section_name)
     if not isinstance(section, SymbolTableSection):
-        return frozenset()
-    return frozenset(
-        name
-        for name in NAMES
-        if any(
-            symbol["st_shndx"] != "SHN_UNDEF" for symbol in section.get_symbol_by_name(name) or ()
-        )
-    )
+        return
+    names = section.stringtable.data()
+    entry = ("<" if elf.little_endian else ">") + ENTRIES[elf.elfclass]
+    for name_at, section_index in struct.iter_unpack(entry, section.data()):
+        if match := pattern.match(names, name_at):
+            yield match, section_index != SHN_UNDEF
 
 
 def replaces_malloc(path: Path) -> bool:

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Mapping
 
 from loft.errors import UserError
 from loft.option_table import OPTIONS
 
+PREFIX = "LOFT_"
+# Below this a name has little in common with an option's and is somebody else's variable.
+CLOSE = 0.62
 SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 def environment(settings: list[str]) -> dict[str, str]:
     """The variables that set these options."""
-    return {f"LOFT_{name.upper()}": value for name, value in map(_checked, settings)}
+    return {variable(name): value for name, value in map(_checked, settings)}
+
+
+def variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def misspelt(environment: Mapping[str, str]) -> list[str]:
+    """What is to be said of variables that look like options and set none."""
+    return [
+        f"{name} is no option of loft and sets nothing; did you mean {variable(meant)}?"
+        for name in sorted(environment)
+        if (meant := _meant(name)) is not None
+    ]
+
+
+def _meant(name: str) -> str | None:
+    """The option whose variable this nearly is."""
+    if not name.upper().startswith(PREFIX) or name in map(variable, OPTIONS):
+        return None
+    asked = name[len(PREFIX) :].lower()
+    begun = [option for option in OPTIONS if asked and option.startswith(f"{asked}_")]
+    return next(iter(begun or difflib.get_close_matches(asked, OPTIONS, 1, CLOSE)), None)
 
 
 def _checked(setting: str) -> tuple[str, str]:

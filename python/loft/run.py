@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sys
 from typing import NoReturn
 
 from loft import allocators, elf, options, places, preload, program
@@ -16,6 +17,8 @@ SHELL = "/bin/sh"
 def run(command: list[str], settings: list[str]) -> NoReturn:
     variables = options.environment(settings)
     program.check(command)
+    for complaint in options.misspelt(os.environ):
+        print(f"loft: {complaint}", file=sys.stderr, flush=True)
     others = [entry for entry in preload.inherited() if not _is_loft(entry)]
     library = preload.value([places.library()], others)
     # Python ignores these, and what is ignored stays so in the command.

@@ -198,6 +198,15 @@ def test_a_bare_name_is_searched_for_as_the_loader_does(made: Made, failing: Pat
         assert (finding.level, finding.value) == (level, failing.name)
 
 
+def test_a_variable_that_is_nearly_an_option(made: Made) -> None:
+    variables = {"LOFT_DECAY": "1", "LOFT_CACHE_BYTES": "64K", "LOFT_HOME": "/", "DECAY_M": ""}
+    (finding,) = check_program.check_environment(made.machine(variables))
+    assert finding.level == "warning"
+    assert finding.value.startswith("LOFT_DECAY is no option of loft")
+    assert "did you mean LOFT_DECAY_MS?" in finding.value
+    assert not finding.blocks
+
+
 @pytest.mark.parametrize("flags", [[], ["-rdynamic"]])
 def test_a_program_with_its_own_malloc(loft: Loft, compiled: Compile, flags: list[str]) -> None:
     ran = loft("doctor", "--", compiled("own", OWN_MALLOC, "-fno-builtin", *flags))

@@ -12,7 +12,7 @@ import pytest
 from limits import HANGS_S
 from support import LOFT, Compile, Loft, one_line
 
-from loft import places, preload
+from loft import option_table, options, places, preload
 from loft.errors import UserError
 
 
@@ -49,6 +49,30 @@ def test_the_owner_is_an_option_of_its_own(loft: Loft) -> None:
     ran = loft("run", "--owner", "nobody", "--", "true")
     assert ran.returncode == 2
     assert "owner=nobody: accepted is thread, core" in one_line(ran.stderr)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("LOFT_DECAY", "LOFT_DECAY_MS"),
+        ("LOFT_SOFT", "LOFT_SOFT_LIMIT"),
+        ("LOFT_STAT", "LOFT_STATS"),
+        ("LOFT_DIRTY_BYTE", "LOFT_DIRTY_BYTES"),
+        ("LOFT_stats", "LOFT_STATS"),
+    ],
+)
+def test_a_variable_that_is_nearly_an_option_is_named(loft: Loft, name: str, meant: str) -> None:
+    ran = loft("run", "--", "sh", "-c", "echo ran", **{name: "1"})
+    assert (ran.returncode, ran.stdout) == (0, "ran\n")
+    said = one_line(ran.stderr)
+    assert said == f"loft: {name} is no option of loft and sets nothing; did you mean {meant}?"
+
+
+def test_other_variables_are_not_named(loft: Loft) -> None:
+    names = [f"LOFT_{name.upper()}" for name in option_table.OPTIONS]
+    # The command's own, the tests', and somebody else's.
+    names += ["LOFT_HOLD_PID", "LOFT_HOLD_MS", "LOFT_LIB", "LOFT_TEST_SEED", "LOFT_HOME", "LOFT_"]
+    assert options.misspelt(dict.fromkeys(names, "")) == []
 
 
 def test_loft_goes_before_what_was_preloaded(loft: Loft, build: Path, compiled: Compile) -> None:

@@ -1,0 +1,209 @@
+"""Which allocators a program or a library contains under names of their own.
+
+Preloading replaces `malloc` and its kin. A program that takes memory from `_rjem_malloc` or
+`mi_malloc` never asks for that, and nothing that is preloaded reaches those calls.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from loft import elf, linked
+
+CALLS = "malloc|calloc|realloc|free|memalign|aligned_alloc|posix_memalign"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A C string that an allocator keeps in a stripped program too: the name of an environment
+    variable, or a message."""
+
+    # Every such string holds this. It is found much faster than the pattern.
+    part: bytes
+    whole: str
+
+
+@dataclass(frozen=True)
+class Signature:
+    name: str
+    # The functions that memory is taken from and given back to.
+    takes: str
+    # What else it defines.
+    inner: str = "(?!)"
+    texts: tuple[Text, ...] = ()
+    remedy: str = "build it without that allocator, where it has a switch for that"
+
+
+SIGNATURES = (
+    Signature(
+        "jemalloc",
+        rf"(je_|_rjem_|_rjem_je_|jemalloc_)({CALLS}|mallocx|sdallocx)|(m|r|x|sd)allocx",
+        r"(je_|_rjem_|_rjem_je_)(mallctl|arena_\w+|tcache_\w+)",
+        (Text(b"MALLOC_CONF", r"[A-Z0-9_]*MALLOC_CONF"), Text(b"<jemalloc>: ", r"<jemalloc>: .*")),
+    ),
+    Signature(
+        "mimalloc",
+        rf"mi_(heap_)?({CALLS}|zalloc)|mi_new",
+        r"_?mi_(process_init|malloc_generic|page_malloc|heap_new)",
+        (Text(b"MIMALLOC_", r"MIMALLOC_[A-Z_]+"), Text(b"mimalloc: ", r"mimalloc: .*")),
+    ),
+    Signature(
+        "tcmalloc",
+        rf"tc_({CALLS}|new|delete|cfree)|TCMallocInternal\w+",
+        r"TCMalloc\w+|MallocExtension_\w+|"
+        r"_ZT?[NVK]*(8tcmalloc|15MallocExtension|22TCMallocImplementation)\w*",
+        (Text(b"TCMALLOC_", r"TCMALLOC_[A-Z_]+"), Text(b"tcmalloc: ", r"tcmalloc: .*")),
+    ),
+    Signature(
+        "snmalloc",
+        rf"sn_({CALLS}|rust_\w+)",
+        r"_ZN[VKO]*8snmalloc\w+",
+        (Text(b"SNMALLOC_", r"SNMALLOC_[A-Z_]+"),),
+    ),
+    Signature("rpmalloc", r"rp(malloc|calloc|realloc|free|memalign|aligned_alloc)"),
+    Signature("Hoard", r"xx(malloc|free|memalign)|hoard_?(malloc|free)", r"_ZN[VK]*5Hoard\w+"),
+    Signature("TBB's allocator", rf"scalable_({CALLS}|aligned_malloc)"),
+    Signature(
+        "Scudo",
+        rf"scudo_({CALLS})",
+        r"_ZN[VK]*5scudo\w+",
+        (Text(b"SCUDO_OPTIONS", r"SCUDO_OPTIONS"),),
+    ),
+    Signature("PartitionAlloc", r"(?!)", r"_ZN[VK]*14partition_alloc\w+"),
+    # Its symbols are gone where it is stripped; its table of functions, which has names, is not.
+    Signature(
+        "Go's runtime",
+        r"runtime\.mallocgc",
+        texts=(Text(b"runtime.mallocgc", r"runtime\.mallocgc\w*"),),
+        remedy="nothing: Go takes its objects from nobody else",
+    ),
+)
+# A text longer than this is neither a name nor a message.
+MOST_TEXT = 200
+
+
+@dataclass(frozen=True)
+class Contained:
+    allocator: str
+    # What gave it away.
+    sign: str
+    # A text alone may be there for another reason.
+    certain: bool
+    remedy: str
+
+    def __str__(self) -> str:
+        if self.certain:
+            return f"{self.allocator} (it defines {self.sign})"
+        return f"{self.allocator}, by the look of it (it holds the text {self.sign!r})"
+
+
+@cache
+def allocators(path: Path) -> tuple[Contained, ...]:
+    """Those that this file contains; none where it cannot be read, and loft is not counted."""
+    if elf.is_loft(path):
+        return ()
+    symbols, texts = _symbols(path).defined, _texts(path)
+    return tuple(
+        Contained(
+            each.name, symbols.get(each.name) or texts[each.name], each.name in symbols, each.remedy
+        )
+        for each in SIGNATURES
+        if each.name in symbols or each.name in texts
+    )
+
+
+def taken_from(path: Path, library: Path) -> str | None:
+    """A function by which this file takes memory from this library's allocator past malloc."""
+    there = _symbols(library).defined
+    return next((asked for name, asked in _symbols(path).asked_for.items() if name in there), None)
+
+
+def libraries(path: Path) -> list[Path]:
+    """Those loaded with a program that contain allocators; whole mallocs are not among them."""
+    return [
+        library
+        for library in linked.libraries(path)
+        if not linked.is_libc(library) and not elf.replaces_malloc(library) and allocators(library)
+    ]
+
+
+# Groups by the number of the signature. The compiler appends something to the name of a part or a
+# variant of a function that it has made a function of its own.
+NAMES = re.compile(
+    (
+        "(?:"
+        + "|".join(
+            f"(?P<takes_{i}>{signature.takes})|(?P<inner_{i}>{signature.inner})"
+            for i, signature in enumerate(SIGNATURES)
+        )
+        + r")(?:\.\w+)*\0"
+    ).encode()
+)
+
+
+@dataclass
+class _Symbols:
+    """A function of each allocator, by the allocator's name."""
+
+    defined: dict[str, str] = field(default_factory=dict)
+    asked_for: dict[str, str] = field(default_factory=dict)
+
+
+@cache
+def _symbols(path: Path) -> _Symbols:
+    found = _Symbols()
+    try:
+        with path.open("rb") as file:
+            described = ELFFile(file)
+            for section_name in (".dynsym", ".symtab"):
+                for match, defined in elf.symbols(described, section_name, NAMES):
+                    kind, _, number = (match.lastgroup or "").partition("_")
+                    name, symbol = SIGNATURES[int(number)].name, match[0].rstrip(b"\0").decode()
+                    if defined:
+                        found.defined.setdefault(name, symbol)
+                    elif kind == "takes":
+                        found.asked_for.setdefault(name, symbol)
+    except (ELFError, OSError):
+        pass
+    return found
+
+
+def _texts(path: Path) -> dict[str, str]:
+    """A text of each allocator, by the allocator's name."""
+    found: dict[str, str] = {}
+    try:
+        with (
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
+            for segment in ELFFile(file).iter_segments("PT_LOAD"):
+                start = segment["p_offset"]
+                end = start + segment["p_filesz"]
+                for signature in SIGNATURES:
+                    for text in signature.texts:
+                        if (string := _text(content, text, start, end)) is not None:
+                            found.setdefault(signature.name, string)
+    # An empty file cannot be mapped.
+    except (ELFError, OSError, ValueError):
+        pass
+    return found
+
+
+def _text(content: mmap.mmap, text: Text, start: int, end: int) -> str | None:
+    """The first C string between two places that is such a text."""
+    at = content.find(text.part, start, end)
+    while at >= 0:
+        first = content.rfind(b"\0", max(start, at - MOST_TEXT), at) + 1 or start
+        last = content.find(b"\0", at, min(end, at + MOST_TEXT))
+        string = content[first:last].decode(errors="replace")
+        if last >= 0 and re.fullmatch(text.whole, string, re.DOTALL):
+            return string.strip()
+        at = content.find(text.part, at + 1, end)
+    return None
