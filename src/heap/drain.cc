@@ -104,7 +104,12 @@ Message* message_of(const Record& record, const Slab& slab) {
 // is not let go, and the carrier with it, before all others have been read.
 void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarder,
                            Received& received) {
-  if (LOFT_UNLIKELY(count - 1 >= kMaxRecords)) report_damaged(message);
+  const Slab* carrier = slab::at(pagemap.of(message));
+  // No more than fit into an object, and in one: behind a slab there need not be memory.
+  if (LOFT_UNLIKELY(count - 1 >= record_capacity(carrier->shape().size) ||
+                    carrier->object_starting_at(message) == kNoObject)) {
+    report_damaged(message);
+  }
   while (count-- != 0) {
     const Record record = message->records()[count];
     const Entry entry = slab_of(record);
@@ -112,7 +117,7 @@ void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarde
     Slab* slab = slab::at(entry);
     if (LOFT_UNLIKELY(entry.owner() != id_)) {
       // Only if it or the carrier's slab was another's when the message was written.
-      if (!peek(slab->moved) && !slab::at(pagemap.of(message))->moved) report_damaged(message);
+      if (!peek(slab->moved) && !carrier->moved) report_damaged(message);
       forwarder.add(entry.owner(), message_of(record, *slab));
       continue;
     }
@@ -120,6 +125,8 @@ void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarde
     put_received(message, slab, record.word, record.freed, objects);
     counters_.classes[slab->size_class].received.add(objects);
     received.bytes += objects * size_t{slab->shape().size};
+    // It would be let go while its carrier has more to say.
+    if (LOFT_UNLIKELY(slab == carrier && slab->empty() && count != 0)) report_damaged(message);
     settle(slab);
   }
 }

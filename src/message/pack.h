@@ -116,6 +116,8 @@ inline bool carries_itself(Message* message, unsigned first_word, unsigned end, 
   const size_t size = slab->shape().size;
   const size_t carriers = bytes <= size ? 1 : (bytes + size - 1) / size;
   if (word < first_word || word >= end || bit + carriers > 64) return false;
+  // Nor behind the last object, where there need not be memory.
+  if (first + carriers > slab->shape().objects) return false;
   const uint64_t mask = ~uint64_t{0} >> (64 - carriers) << bit;
   return (message->words()[word - first_word] & mask) == mask;
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -619,6 +620,40 @@ TEST_F(HeapDeathTest, DamagedRecords) {
   EXPECT_DEATH((record.freed |= uint64_t{1} << 60, receive(message)),
                "double free of 0x[0-9a-f]+, or write after free to the message that brought it");
   receive(message);
+}
+
+// In the last object of a slab, of what says that it goes on behind it, where nothing can be read.
+TEST_F(HeapDeathTest, MessagesThatLeaveTheirSlab) {
+  const auto expect_damaged = [&](size_t size, Tag tag) {
+    const Geometry& shape = geometry(class_of(size));
+    const std::vector<void*> objects = take(class_of(size), 2u * shape.objects);
+    const Slab* slab = slab_of(objects.front());
+    auto* message = static_cast<Message*>(address(slab->base + (shape.objects - 1u) * shape.size));
+    ASSERT_NE(std::find(objects.begin(), objects.end(), message), objects.end());
+    memset(message->words(), 0xFF, shape.size - sizeof(Message));
+    message->link.store(end_link(tag));
+    void* behind = address(slab->base + (size_t{shape.granules} << kGranuleLog));
+    EXPECT_DEATH((mprotect(behind, kGranule, PROT_NONE), receive(message)),
+                 "write after free: damaged message in");
+    put(objects);
+  };
+  expect_damaged(192, records_tag(kMaxRecords));
+  expect_damaged(48, bitmap_tag(0, geometry(class_of(48)).words));
+}
+
+// The first of the records is read last; by then the slab in which they are written is gone.
+TEST_F(HeapDeathTest, RecordsThatLetTheirOwnSlabGo) {
+  const Geometry& shape = geometry(class_of(2048));
+  ASSERT_LE(shape.objects, 64);
+  const std::vector<void*> objects = take(class_of(2048), 2u * shape.objects);
+  const Slab* slab = slab_of(objects.front());
+  std::vector<void*> all;
+  std::copy_if(objects.begin(), objects.end(), std::back_inserter(all),
+               [&](void* p) { return slab_of(p) == slab; });
+  ASSERT_EQ(all.size(), shape.objects);
+  Message* message = recorded({{all.front()}, all});
+  EXPECT_DEATH(receive(message), "write after free: damaged message in");
+  put(objects);
 }
 
 TEST_F(HeapDeathTest, RecordsOfAnotherHeap) {
