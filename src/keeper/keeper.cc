@@ -143,8 +143,10 @@ void unattended() {
   const bool young = forked != 0 && os::now_ns() - forked < kChildhood;
   if (get(options.keeper) != 0 && !young &&
       state.compare_exchange_strong(expected, attention::kTicking, memory_order_relaxed)) {
-    if (thread.start("loft-keeper", run)) return;
-    state.store(attention::kRefused, memory_order_relaxed);
+    const os::Start start = thread.start("loft-keeper", run);
+    if (start == os::Start::kStarted) return;
+    state.store(start == os::Start::kRefused ? attention::kRefused : attention::kNobody,
+                memory_order_relaxed);
   }
   if (state.load(memory_order_relaxed) != attention::kTicking) tick_on_a_slow_path();
 }

@@ -94,8 +94,10 @@ void start_one() {
   uint32_t expected = kNobody;
   // Awake already: who calls before the thread runs, is heard when it does.
   if (!state.compare_exchange_strong(expected, kAwake, memory_order_relaxed)) return;
-  if (has_a_processor() && thread.start("loft-room", run)) return;
-  state.store(kRefused, memory_order_relaxed);
+  os::Start started = os::Start::kRefused;
+  if (has_a_processor()) started = thread.start("loft-room", run);
+  if (started == os::Start::kStarted) return;
+  state.store(started == os::Start::kRefused ? kRefused : kNobody, memory_order_relaxed);
 }
 
 void in_child() {

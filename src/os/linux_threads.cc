@@ -13,6 +13,19 @@
 
 namespace loft::os {
 
+namespace {
+
+// The process whose memory this is: that which has loaded loft, or the child of a fork. A child
+// that shares its parent's memory has another number, unless both are the first in a namespace of
+// their own. Relaxed: written before the process has a second thread.
+constinit Atomic<int> process{0};
+
+__attribute__((constructor(101))) void remember_process() {
+  process.store(getpid(), memory_order_relaxed);
+}
+
+}  // namespace
+
 // It names itself, which is a system call: another's name is written to a file, which would take
 // the number that the program may be counting on for its next one.
 void* OwnThread::begin(void* self) {
@@ -22,12 +35,13 @@ void* OwnThread::begin(void* self) {
   return nullptr;
 }
 
-bool OwnThread::start(const char* name, void (*run)()) {
+Start OwnThread::start(const char* name, void (*run)()) {
   const KeepErrno keep;
+  if (getpid() != process.load(memory_order_relaxed)) return Start::kNotHere;
   const Guard guard(lock_);
   constexpr size_t kStackBytes = 256 * 1024;  // the program's thread-local variables are in it
   pthread_attr_t attributes;
-  if (ended_ || pthread_attr_init(&attributes) != 0) return false;
+  if (ended_ || pthread_attr_init(&attributes) != 0) return Start::kRefused;
   pthread_attr_setstacksize(&attributes, most(kStackBytes, static_cast<size_t>(PTHREAD_STACK_MIN)));
   // Not with the priority of a thread that happens to come by here.
   pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
@@ -43,9 +57,9 @@ bool OwnThread::start(const char* name, void (*run)()) {
   runs_ = pthread_create(&thread, &attributes, begin, this) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
-  if (!runs_) return false;
+  if (!runs_) return Start::kRefused;
   thread_ = __builtin_bit_cast(unsigned long, thread);
-  return true;
+  return Start::kStarted;
 }
 
 void OwnThread::end(Atomic<uint32_t>& word, uint32_t last) {
@@ -61,6 +75,7 @@ void OwnThread::end(Atomic<uint32_t>& word, uint32_t last) {
 
 bool OwnThread::forget() {
   const bool ended = ended_;
+  remember_process();
   lock_.reset();
   runs_ = ended_ = false;
   return ended;

@@ -10,10 +10,17 @@
 
 namespace loft::os {
 
+enum class Start {
+  kStarted,
+  kNotHere,  // this caller cannot have it started; others can
+  kRefused,  // the process may have no more threads, or since `end`
+};
+
 class OwnThread {
  public:
-  // False if the process may have no more threads, or since `end`.
-  bool start(const char* name, void (*run)());
+  // kNotHere for a child that shares its parent's memory (vfork): the thread would be the child's
+  // and end with it, while the parent believed for ever that it had one.
+  Start start(const char* name, void (*run)());
   // Puts `last` into `word`, which makes `run` return, wakes the thread if it sleeps on the word,
   // and waits until it has ended. There is no other one after it.
   void end(Atomic<uint32_t>& word, uint32_t last);
