@@ -14,6 +14,7 @@
 #include "heap/user_heap.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "os/stdio_lock.h"
 #include "space/metadata.h"
 #include "space/span.h"
 #include "space/tails.h"
@@ -260,6 +261,7 @@ void prepare_fork() {
     const os::Guard guard(thread->quiet.lock);
     ++thread->quiet.busy;
   }
+  os::lock_streams();
   quiet::prepare_fork();
   core::prepare_fork();
   lock.lock();
@@ -277,6 +279,7 @@ void finish_fork(bool child) {
   lock.after_fork(child);
   core::finish_fork(child);
   quiet::finish_fork(child);
+  os::unlock_streams(child);
   if (void* mine = os::thread_exit_value(); mine != nullptr) {
     auto* thread = static_cast<Thread*>(mine);
     if (child) {

@@ -6,6 +6,14 @@ import pytest
 from programs import Build, Execute
 
 
+@pytest.mark.parametrize("beside", ["alone", "threads"])
+def test_a_fork_beside_streams(execute: Execute, build: Build, beside: str) -> None:
+    """One thread grows a line, one flushes all streams, one forks: nobody waits for ever."""
+    result = execute(build("fork_streams.c"), beside, timeout=30)
+    expected = (0, "child goes on\nparent goes on\n", "")
+    assert (result.returncode, result.stdout, result.stderr) == expected
+
+
 @pytest.mark.parametrize("owner", ["thread", "keeper"])
 @pytest.mark.parametrize("threads", ["0", "3"])
 def test_a_child_that_shares_its_parents_memory(
