@@ -1,16 +1,17 @@
 // C23's sized frees. The pagemap knows the size already, so the caller's figure saves nothing;
 // these exist so that a program built for C23 finds its frees where its mallocs are.
 #include <stddef.h>
+#include <stdlib.h>
 
+#include "api/surface.h"
 #include "base/macros.h"
-#include "cache/allocate.h"
 
 extern "C" {
 
 LOFT_EXPORT void free_sized(void* object, size_t) noexcept;
 LOFT_EXPORT void free_aligned_sized(void* object, size_t, size_t) noexcept;
 
-void free_sized(void* object, size_t) noexcept { loft::deallocate(object); }
-void free_aligned_sized(void* object, size_t, size_t) noexcept { loft::deallocate(object); }
+void free_sized(void* object, size_t) noexcept { loft::replaceable(free)(object); }
+void free_aligned_sized(void* object, size_t, size_t) noexcept { loft::replaceable(free)(object); }
 
 }  // extern "C"

@@ -47,13 +47,19 @@ os::Symbol here(const char* name, Function* meaning) {
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 // Only if loft's malloc is the program's: what libc allocates itself is loft's then. (Where it is
-// not, the probe's one byte is lost: whose it is is not known.) The names are given loft's own
+// not, the probe's one byte stays, as it is not known whose it is; and within reach, for those who
+// look for what is lost.) The names are given loft's own
 // functions, and not those of somebody who stands before it, who may be looking libc's up in order
 // to pass calls on.
 bool bind_libc() {
   char* const probe = strdup("");
   if (probe == nullptr) return false;
-  if (!pagemap.contains(probe)) return true;
+  if (!pagemap.contains(probe)) {
+    // Relaxed: nobody reads it.
+    static constinit Atomic<char*> kept{nullptr};
+    kept.store(probe, memory_order_relaxed);
+    return true;
+  }
   deallocate(probe);
   const os::Symbol symbols[] = {
       here("malloc", malloc),

@@ -42,7 +42,9 @@ void* loft_memalign(size_t alignment, size_t size) noexcept {
 
 void* loft_valloc(size_t size) noexcept { return loft::allocate_at_page(size); }
 
-void* loft_pvalloc(size_t size) noexcept { return loft::allocate_whole_pages(size); }
+void* loft_pvalloc(size_t size) noexcept {
+  return loft::allocate_at_page(loft::in_whole_pages(size));
+}
 
 size_t loft_malloc_usable_size(const void* object) noexcept { return loft::usable_size(object); }
 

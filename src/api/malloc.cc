@@ -24,7 +24,9 @@ LOFT_EXPORT void* calloc(size_t count, size_t size) noexcept {
 LOFT_EXPORT void* realloc(void* object, size_t size) noexcept { return loft::resize(object, size); }
 
 LOFT_EXPORT void* reallocarray(void* object, size_t count, size_t size) noexcept {
-  return loft::resize_array(object, count, size);
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, size, &bytes)) return loft::os::out_of_memory();
+  return loft::replaceable(realloc)(object, bytes);
 }
 
 LOFT_EXPORT void* aligned_alloc(size_t alignment, size_t size) noexcept {
@@ -41,7 +43,9 @@ LOFT_EXPORT int posix_memalign(void** object, size_t alignment, size_t size) noe
 
 LOFT_EXPORT void* valloc(size_t size) noexcept { return loft::allocate_at_page(size); }
 
-LOFT_EXPORT void* pvalloc(size_t size) noexcept { return loft::allocate_whole_pages(size); }
+LOFT_EXPORT void* pvalloc(size_t size) noexcept {
+  return loft::replaceable(valloc)(loft::in_whole_pages(size));
+}
 
 LOFT_EXPORT size_t malloc_usable_size(void* object) noexcept { return loft::usable_size(object); }
 

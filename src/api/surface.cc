@@ -42,10 +42,10 @@ int allocate_aligned_posix(void** object, size_t alignment, size_t size) {
 
 void* allocate_at_page(size_t size) { return allocate_aligned(os::page_size(), size); }
 
-void* allocate_whole_pages(size_t size) {
+size_t in_whole_pages(size_t size) {
   const size_t page = os::page_size();
-  if (size > PTRDIFF_MAX) return os::out_of_memory();
-  return allocate_aligned(page, size == 0 ? page : round_up(size, page));
+  if (size > PTRDIFF_MAX) return size;
+  return size == 0 ? page : round_up(size, page);
 }
 
 }  // namespace loft
