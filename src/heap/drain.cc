@@ -23,20 +23,20 @@ bool is_in_a_slab(const Message* message) {
 }
 
 // A double free as well: it lets a slab go too early, and messages then tell of what is not there.
-[[noreturn]] LOFT_COLD void report_damaged(const Message* message) {
+[[noreturn]] void report_damaged(const Message* message) {
   slab::report_misuse("double free or write after free: damaged message in", message,
                       slab::at(pagemap.of(message)));
 }
 
-[[noreturn]] LOFT_COLD void report_lost(const Message* message, const Message* next) {
+[[noreturn]] void report_lost(const Message* message, const Message* next) {
   os::fault(Text() << "write after free: the message of returned objects in "
                    << static_cast<const void*>(message) << " leads to "
                    << static_cast<const void*>(next) << ", which is no object of loft");
 }
 
 // One of the two: which one cannot be told.
-[[noreturn]] LOFT_COLD void report_returned_twice(const Message* message, const Slab* slab,
-                                                  unsigned word, uint64_t twice) {
+[[noreturn]] void report_returned_twice(const Message* message, const Slab* slab, unsigned word,
+                                        uint64_t twice) {
   const size_t object = (size_t{word} * 64 + lowest_bit(twice)) * slab->shape().size;
   Text what;
   what << "double free of " << reinterpret_cast<const void*>(slab->base + object)
