@@ -7,13 +7,14 @@
 #include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "cache/idle.h"
 #include "cache/large_cache.h"
 #include "cache/magazines.h"
-#include "cache/quiet.h"
 #include "heap/registry.h"
 #include "heap/user_heap.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "os/own_thread.h"
 #include "os/stdio_lock.h"
 #include "space/metadata.h"
 #include "space/span.h"
@@ -29,6 +30,7 @@ constinit __thread bool has_exited = false;
 namespace attention {
 constinit Atomic<uint32_t> state{kNobody};
 constinit Atomic<void (*)()> unattended{nullptr};
+constinit Atomic<void (*)()> on_thread_end{nullptr};
 }  // namespace attention
 
 namespace lifecycle {
@@ -76,7 +78,7 @@ void retire(Thread* thread, List<Thread>& where) {
   if (next_visited == thread) next_visited = thread->next;
   threads.remove(thread);
   thread->large = LargeCache{};
-  new (&thread->quiet) Quiet{};
+  thread->idle = Idle{};
   // In a fork's child, the thread may have died between keeping a large object and counting it, or
   // between taking a heap and writing down all of it.
   thread->counters.large_kept_bytes.add(-thread->counters.large_kept_bytes.get());
@@ -112,7 +114,6 @@ void cool_down(Thread* block) {
 // allocates in one of them would find no round left: its heap would never be parked.
 void on_exit(void* value) {
   auto* thread = static_cast<Thread*>(value);
-  quiet::retire(thread);
   has_exited = true;
   self = &stand_in;
   hand_over(thread);
@@ -123,7 +124,7 @@ void on_exit(void* value) {
     cold = retire_warm(thread);
   }
   if (cold != nullptr) cool_down(cold);
-  attention::raise();  // there is a heap to look after
+  attention::thread_ended();
 }
 
 // Under the lock. The block is set up.
@@ -159,23 +160,13 @@ Thread* attach() {
   Thread* thread = this_thread();
   if (LOFT_LIKELY(thread != &stand_in)) return thread;
   if (LOFT_UNLIKELY(has_exited) || core::in_use()) return nullptr;
-  if (void* mine = os::thread_exit_value(); mine != nullptr) {
-    thread = static_cast<Thread*>(mine);
-    quiet::wake(thread);
-    return thread;
-  }
   {
     const os::Guard guard(lock);
     thread = unused_or_new();
   }
   if (thread == nullptr) return nullptr;
   self = thread;  // before the call below, which may allocate
-  if (os::set_thread_exit_value(thread)) {
-    const os::Guard guard(thread->quiet.lock);
-    thread->quiet.number = os::thread_number();
-    thread->quiet.place_of_self = &self;
-  }
-  attention::raise();
+  os::set_thread_exit_value(thread);
   return thread;
 }
 
@@ -231,7 +222,6 @@ Heap* room_heap() {
 void give_up_block() {
   Thread* thread = this_thread();
   if (thread == &stand_in) return;
-  quiet::retire(thread);
   self = &stand_in;
   os::set_thread_exit_value(nullptr);
   hand_over(thread);
@@ -241,6 +231,11 @@ void give_up_block() {
 }
 
 const Thread* newest_block() { return newest.load(memory_order_acquire); }
+
+bool has_other_threads() {
+  if (core::in_use()) return !os::single_threaded();
+  return started_count.get() - exited_count.get() >= 2;
+}
 
 Totals totals() {
   const unsigned long exited = exited_count.get();
@@ -253,16 +248,9 @@ Totals totals() {
 
 namespace {
 
-// The forking thread may wait for locks here, and must not be taken for a quiet one: nor may
-// anybody be acting for it at the moment of the fork.
 void prepare_fork() {
-  if (void* mine = os::thread_exit_value(); mine != nullptr) {
-    auto* thread = static_cast<Thread*>(mine);
-    const os::Guard guard(thread->quiet.lock);
-    ++thread->quiet.busy;
-  }
   os::lock_streams();
-  quiet::prepare_fork();
+  idle::prepare_fork();
   core::prepare_fork();
   lock.lock();
   registry::prepare_fork();
@@ -278,16 +266,8 @@ void finish_fork(bool child) {
   registry::finish_fork(child);
   lock.after_fork(child);
   core::finish_fork(child);
-  quiet::finish_fork(child);
+  idle::finish_fork(child);
   os::unlock_streams(child);
-  if (void* mine = os::thread_exit_value(); mine != nullptr) {
-    auto* thread = static_cast<Thread*>(mine);
-    if (child) {
-      thread->quiet.lock.reset();
-      thread->quiet.number = os::thread_number();
-    }
-    --thread->quiet.busy;
-  }
 }
 
 void in_parent() { finish_fork(false); }
@@ -296,8 +276,6 @@ void in_parent() { finish_fork(false); }
 // those threads had collected for other heaps is given up, because a thread may have died between
 // any two stores to a batch or to its outbox.
 void take_over_from_dead(Thread* thread) {
-  thread->quiet.lock.reset();
-  quiet::retire(thread);
   thread->forget_batches();
   hand_over(thread);
   bins::start_over(thread, false);
@@ -314,8 +292,7 @@ void in_child() {
   const Thread* mine = static_cast<Thread*>(os::thread_exit_value());
   for (Thread* thread = threads.front(); thread != nullptr;) {
     Thread* next = thread->next;
-    // Without a place for it at the system, a thread is known by its `self` alone, and never
-    // hidden.
+    // Without a place for it at the system, a thread is known by its `self` alone.
     if (thread != mine && thread != this_thread()) take_over_from_dead(thread);
     thread = next;
   }
