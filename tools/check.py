@@ -161,10 +161,8 @@ def python(stage: Stage) -> None:
         "test/programs",
         "test/bench",
         "test/elsewhere",
-        "test/fuzz",
         "python/loft",
         "test/cli",
-        "test/suites",
     ):
         scripts = sorted((ROOT / folder).glob("*.py"))
         if scripts:
@@ -226,18 +224,6 @@ def elsewhere(stage: Stage) -> None:
     pytest(stage, "test/elsewhere")
 
 
-def suites(stage: Stage) -> None:
-    """The short cut; SUITES=long runs whole suites."""
-    need_release(stage, "loft_shared")
-    pytest(stage, "test/suites")
-
-
-def fuzz(stage: Stage) -> None:
-    stage.need("cmake", "--preset", "fuzz")
-    stage.need("cmake", "--build", "--preset", "fuzz")
-    pytest(stage, "test/fuzz")
-
-
 def preset(name: str) -> Callable[[Stage], None]:
     def build_and_test(stage: Stage) -> None:
         stage.need("cmake", "--preset", name)
@@ -269,11 +255,9 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "clang": ("clang, as shipped", preset("clang")),
     "asan": ("clang, address and undefined-behaviour sanitizers", preset("asan")),
     "tsan": ("clang, thread sanitizer", preset("tsan")),
-    "fuzz": ("fuzzers of calls, options, group texts and messages", fuzz),
     "tidy": ("clang-tidy", tidy),
     "programs": ("real programs under LD_PRELOAD", programs),
     "owners": ("the same where processors or a room own the heaps", owners),
-    "suites": ("other people's tests end under loft as under libc", suites),
     "elsewhere": ("with musl, and on an ARM processor that an emulator plays", elsewhere),
 }
 

@@ -33,11 +33,9 @@ default-jdk-headless    javac                                   a program to run
 findutils               find                                    a program to run under loft
 tar                     tar                                     a program to run under loft
 xz-utils                xz                                      a program to run under loft
-stress-ng               stress-ng                               its stressors, to run under loft
-dpkg-dev                dpkg-source                             unpacks the tests of other programs
 strace                  strace                                  counts system calls at start-up
 xalan                   xalan                                   a program to run under loft
-valgrind                valgrind                                a tool that replaces malloc itself
+valgrind                valgrind                                a tool that puts its own malloc in place of loft's
 musl-tools              musl-gcc                                another C library
 g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for another processor
 qemu-user               qemu-aarch64                            plays that processor

@@ -322,7 +322,7 @@ typedef struct loft_stats_t {
   uint64_t spans_released;       // spans that came back
   uint64_t large_resizes;        // large objects given other pages by realloc, without a copy
   uint64_t large_moves;          // of these, by moving their pages
-  uint64_t caches_emptied;       // times that a cache was emptied while its thread slept, or its
+  uint64_t threads_hidden;       // times that a cache was emptied while its thread slept, or its
                                  // processor had no use for it
   uint64_t keeper_ticks;         // looks of the keeper, or of who stands in for it
   uint64_t locks_waited_for;     // of locks_taken, that were found held

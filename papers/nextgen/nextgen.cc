@@ -157,7 +157,7 @@ void on_exit(void* value) {
 LOFT_NOINLINE Mailbox* mailbox_or_start() {
   int now = state.load(std::memory_order_acquire);
   if (now == kNone && state.compare_exchange_strong(now, kStarting, std::memory_order_relaxed)) {
-    if (!thread.start("nextgen-room", room)) state.store(kRefused);
+    if (thread.start("nextgen-room", room) != loft::os::Start::kStarted) state.store(kRefused);
   }
   const bool on = state.load(std::memory_order_acquire) == kOn;
   return on && !alone && loft::span::initialise() ? mailbox() : nullptr;

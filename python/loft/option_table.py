@@ -32,9 +32,8 @@ OPTIONS = {
         "",
         ("abort", "ignore"),
         "abort",
-        "what to do after reporting a pointer that loft did not allocate, or a write after free "
-        "that has cut a queue of freed objects: stop the program; or let the call do nothing, and "
-        "go on without what was behind the cut",
+        "what to do after reporting a pointer that loft did not allocate: stop the program, or "
+        "let the call do nothing",
     ),
     "cache_bytes": Option(
         "bytes",
@@ -82,12 +81,12 @@ OPTIONS = {
         "out, so that no process grows by them, prefer asks for them and gives back nothing "
         "smaller",
     ),
-    "background": Option(
+    "keeper": Option(
         "",
-        ("off", "auto", "on"),
-        "auto",
-        "whether a thread of loft's own may give memory back while the program does nothing: "
-        "never; while the program has threads of its own; or also in a program of one thread",
+        ("off", "on"),
+        "on",
+        "whether a thread of loft's own may give memory back while the program does nothing; one "
+        "that has begun goes on",
     ),
     "keeper_cpu": Option(
         "processor",
@@ -129,16 +128,8 @@ OPTIONS = {
         "",
         ("off", "soft", "hard"),
         "soft",
-        "what follows from the limits of the control group that the process is in when the "
-        "library is loaded: nothing; a soft limit; or, besides, a hard limit of fifteen "
-        "sixteenths of the group's",
-    ),
-    "watch_group": Option(
-        "",
-        ("off", "on"),
-        "off",
-        "whether loft's background thread reads the group's limits, and what the group uses of "
-        "them, every second: it opens files of the system for that, which filters of system calls "
-        "may forbid; near a limit of the group loft then keeps little, whoever has the memory",
+        "what follows from the limits of the control group (version 2) that the process is in: "
+        "nothing; a soft limit, also while the group as a whole is near one of its own; or, "
+        "besides, a hard limit of fifteen sixteenths of its memory.max",
     ),
 }

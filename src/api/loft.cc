@@ -9,9 +9,9 @@
 #include "api/process.h"  // for keep_process_hooks
 #include "api/surface.h"
 #include "cache/allocate.h"
-#include "cache/idle.h"
 #include "cache/lifecycle.h"
 #include "cache/object.h"
+#include "cache/quiet.h"
 #include "keeper/keeper.h"
 #include "observe/report.h"
 #include "observe/stats.h"
@@ -58,7 +58,7 @@ uint64_t loft_purge(loft_unreached_t* unreached) noexcept {
   return given_back;
 }
 
-void loft_idle_begin() noexcept { loft::idle::begin_wait(); }
+void loft_idle_begin() noexcept { loft::quiet::begin_wait(); }
 
 void loft_idle_end() noexcept { loft::lifecycle::attach(); }
 

@@ -23,9 +23,8 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
   X(kChoice, stats, 0, "0|1|json|prometheus",                                                    \
     "print statistics to standard error when the process exits")                                 \
   X(kChoice, foreign, 0, "abort|ignore",                                                         \
-    "what to do after reporting a pointer that loft did not allocate, or a write after free "    \
-    "that has cut a queue of freed objects: stop the program; or let the call do nothing, and "  \
-    "go on without what was behind the cut")                                                     \
+    "what to do after reporting a pointer that loft did not allocate: stop the program, or let " \
+    "the call do nothing")                                                                       \
   X(kBytes, cache_bytes, 4 << 20, "", "bytes of free objects that one thread's cache may hold")  \
   X(kBytes, batch_bytes, 16 << 10, "",                                                           \
     "bytes of objects freed for one slab of another heap before they are sent home")             \
@@ -42,9 +41,9 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "huge pages: whether the system may back the heap with them; auto and never keep them "      \
     "out, so that no process grows by them, prefer asks for them and gives back nothing "        \
     "smaller")                                                                                   \
-  X(kChoice, background, 1, "off|auto|on",                                                       \
-    "whether a thread of loft's own may give memory back while the program does nothing: "       \
-    "never; while the program has threads of its own; or also in a program of one thread")       \
+  X(kChoice, keeper, 1, "off|on",                                                                \
+    "whether a thread of loft's own may give memory back while the program does nothing; one "   \
+    "that has begun goes on")                                                                    \
   X(kProcessor, keeper_cpu, 65535, "",                                                           \
     "where the thread runs that owner=keeper starts for its slabs, read when it starts; any: "   \
     "wherever the process's first thread may")                                                   \
@@ -62,13 +61,9 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "bytes from the system that loft does not exceed: a request that would is refused, with "    \
     "NULL and ENOMEM; 0 is no limit")                                                            \
   X(kChoice, cgroup, 1, "off|soft|hard",                                                         \
-    "what follows from the limits of the control group that the process is in when the library " \
-    "is loaded: nothing; a soft limit; or, besides, a hard limit of fifteen sixteenths of the "  \
-    "group's")                                                                                   \
-  X(kChoice, watch_group, 0, "off|on",                                                           \
-    "whether loft's background thread reads the group's limits, and what the group uses of "     \
-    "them, every second: it opens files of the system for that, which filters of system calls "  \
-    "may forbid; near a limit of the group loft then keeps little, whoever has the memory")
+    "what follows from the limits of the control group (version 2) that the process is in: "     \
+    "nothing; a soft limit, also while the group as a whole is near one of its own; or, "        \
+    "besides, a hard limit of fifteen sixteenths of its memory.max")
 
 // The choices of `owner`. A value is written before the program's own constructors run, and never
 // again.
@@ -76,9 +71,6 @@ enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerKeeper };
 
 // Of an option that names a processor.
 inline constexpr uint64_t kAnyProcessor = 65535;
-
-// The choices of `background`.
-enum Background : uint64_t { kBackgroundOff, kBackgroundAuto, kBackgroundOn };
 
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/peek.h"
+#include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/large_cache.h"
@@ -233,7 +234,8 @@ bool start() {
   for (unsigned i = 0; i < numbers + 2; ++i) blocks[i] = nobodys;
   os::restartable.blocks = blocks + 2;
   lifecycle::give_up_block();
-  span::serve_processors();
+  pagemap.core_limit = pagemap.limit;
+  pagemap.thread_limit = 0;
   pagemap.table_max = 0;
   return true;
 }
@@ -253,6 +255,7 @@ Thread* enter() {
     if (LOFT_UNLIKELY(core->emptied)) {
       core->emptied = false;
       core->looks = 0;
+      attention::raise();
     }
     return &core->thread;
   }
@@ -294,7 +297,7 @@ bool look() {
     if (wanted || !core->emptied) all_empty = false;
     if (!wanted) return core->lock.unlock();
     empty(core, Heap::Walk::kNowAndThen);
-    core->thread.counters.emptied.add(1);
+    core->thread.counters.hidden.add(1);
     unlock_emptied(core);
   });
   return all_empty;

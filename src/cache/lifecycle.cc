@@ -7,14 +7,13 @@
 #include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
-#include "cache/idle.h"
 #include "cache/large_cache.h"
 #include "cache/magazines.h"
+#include "cache/quiet.h"
 #include "heap/registry.h"
 #include "heap/user_heap.h"
 #include "os/lock.h"
 #include "os/os.h"
-#include "os/own_thread.h"
 #include "os/stdio_lock.h"
 #include "space/metadata.h"
 #include "space/span.h"
@@ -30,7 +29,6 @@ constinit __thread bool has_exited = false;
 namespace attention {
 constinit Atomic<uint32_t> state{kNobody};
 constinit Atomic<void (*)()> unattended{nullptr};
-constinit Atomic<void (*)()> on_thread_end{nullptr};
 }  // namespace attention
 
 namespace lifecycle {
@@ -78,7 +76,7 @@ void retire(Thread* thread, List<Thread>& where) {
   if (next_visited == thread) next_visited = thread->next;
   threads.remove(thread);
   thread->large = LargeCache{};
-  thread->idle = Idle{};
+  new (&thread->quiet) Quiet{};
   // In a fork's child, the thread may have died between keeping a large object and counting it, or
   // between taking a heap and writing down all of it.
   thread->counters.large_kept_bytes.add(-thread->counters.large_kept_bytes.get());
@@ -114,6 +112,7 @@ void cool_down(Thread* block) {
 // allocates in one of them would find no round left: its heap would never be parked.
 void on_exit(void* value) {
   auto* thread = static_cast<Thread*>(value);
+  quiet::retire(thread);
   has_exited = true;
   self = &stand_in;
   hand_over(thread);
@@ -124,7 +123,7 @@ void on_exit(void* value) {
     cold = retire_warm(thread);
   }
   if (cold != nullptr) cool_down(cold);
-  attention::thread_ended();
+  attention::raise();  // there is a heap to look after
 }
 
 // Under the lock. The block is set up.
@@ -160,13 +159,23 @@ Thread* attach() {
   Thread* thread = this_thread();
   if (LOFT_LIKELY(thread != &stand_in)) return thread;
   if (LOFT_UNLIKELY(has_exited) || core::in_use()) return nullptr;
+  if (void* mine = os::thread_exit_value(); mine != nullptr) {
+    thread = static_cast<Thread*>(mine);
+    quiet::wake(thread);
+    return thread;
+  }
   {
     const os::Guard guard(lock);
     thread = unused_or_new();
   }
   if (thread == nullptr) return nullptr;
   self = thread;  // before the call below, which may allocate
-  os::set_thread_exit_value(thread);
+  if (os::set_thread_exit_value(thread)) {
+    const os::Guard guard(thread->quiet.lock);
+    thread->quiet.number = os::thread_number();
+    thread->quiet.place_of_self = &self;
+  }
+  attention::raise();
   return thread;
 }
 
@@ -222,6 +231,7 @@ Heap* room_heap() {
 void give_up_block() {
   Thread* thread = this_thread();
   if (thread == &stand_in) return;
+  quiet::retire(thread);
   self = &stand_in;
   os::set_thread_exit_value(nullptr);
   hand_over(thread);
@@ -231,11 +241,6 @@ void give_up_block() {
 }
 
 const Thread* newest_block() { return newest.load(memory_order_acquire); }
-
-bool has_other_threads() {
-  if (core::in_use()) return !os::single_threaded();
-  return started_count.get() - exited_count.get() >= 2;
-}
 
 Totals totals() {
   const unsigned long exited = exited_count.get();
@@ -248,9 +253,16 @@ Totals totals() {
 
 namespace {
 
+// The forking thread may wait for locks here, and must not be taken for a quiet one: nor may
+// anybody be acting for it at the moment of the fork.
 void prepare_fork() {
+  if (void* mine = os::thread_exit_value(); mine != nullptr) {
+    auto* thread = static_cast<Thread*>(mine);
+    const os::Guard guard(thread->quiet.lock);
+    ++thread->quiet.busy;
+  }
   os::lock_streams();
-  idle::prepare_fork();
+  quiet::prepare_fork();
   core::prepare_fork();
   lock.lock();
   registry::prepare_fork();
@@ -266,8 +278,16 @@ void finish_fork(bool child) {
   registry::finish_fork(child);
   lock.after_fork(child);
   core::finish_fork(child);
-  idle::finish_fork(child);
+  quiet::finish_fork(child);
   os::unlock_streams(child);
+  if (void* mine = os::thread_exit_value(); mine != nullptr) {
+    auto* thread = static_cast<Thread*>(mine);
+    if (child) {
+      thread->quiet.lock.reset();
+      thread->quiet.number = os::thread_number();
+    }
+    --thread->quiet.busy;
+  }
 }
 
 void in_parent() { finish_fork(false); }
@@ -276,6 +296,8 @@ void in_parent() { finish_fork(false); }
 // those threads had collected for other heaps is given up, because a thread may have died between
 // any two stores to a batch or to its outbox.
 void take_over_from_dead(Thread* thread) {
+  thread->quiet.lock.reset();
+  quiet::retire(thread);
   thread->forget_batches();
   hand_over(thread);
   bins::start_over(thread, false);
@@ -292,7 +314,8 @@ void in_child() {
   const Thread* mine = static_cast<Thread*>(os::thread_exit_value());
   for (Thread* thread = threads.front(); thread != nullptr;) {
     Thread* next = thread->next;
-    // Without a place for it at the system, a thread is known by its `self` alone.
+    // Without a place for it at the system, a thread is known by its `self` alone, and never
+    // hidden.
     if (thread != mine && thread != this_thread()) take_over_from_dead(thread);
     thread = next;
   }

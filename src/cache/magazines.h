@@ -149,9 +149,8 @@ namespace room {
 
 enum State : uint32_t {
   kNoRoom,   // the policy is another one
-  kNobody,   // no thread at the moment
+  kNobody,   // no thread yet, or none any more in this process (fork)
   kRefused,  // none can be had, or none would be of use
-  kLeaving,  // it was told to end
   kAwake,
   kAsleep,
 };

@@ -5,12 +5,12 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/core.h"
-#include "cache/idle.h"
 #include "cache/large_cache.h"
 #include "cache/large_transfer.h"
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
 #include "cache/object.h"
+#include "cache/quiet.h"
 #include "heap/registry.h"
 #include "heap/user_heap.h"
 #include "os/fault.h"
@@ -320,7 +320,7 @@ void deallocate_unbatched(void* p) {
   if (LOFT_LIKELY(entry.is_slab())) {
     const lifecycle::SlowPath slow;
     Thread* thread = slow.thread();
-    // It may be its own, where the thread got its block just now.
+    // It may be its own: a hidden thread has taken its block back just now.
     if (LOFT_LIKELY(thread != nullptr && entry.owner() != thread->owner)) {
       if (keep(thread, p, entry)) return;
       return batch_cache::add(thread, p, entry);
@@ -345,7 +345,7 @@ void deallocate_slow(void* p) {
   if (entry.bin() == kNothing) return;  // reported, and the option says to go on
   if (entry.bin() == kExtent) {
     UserHeap::free("free", Shard::extent_at(entry), p);
-    return attention::look_after();
+    return attention::raise();
   }
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
@@ -363,7 +363,10 @@ void deallocate_slow(void* p) {
 
 void send_full_batch(size_t place) {
   const lifecycle::SlowPath slow;
-  batch_cache::send(slow.thread(), place);
+  // Unless it was sent meanwhile, because the thread had been hidden.
+  if (LOFT_LIKELY((slow.thread()->open_batches >> place & 1) != 0)) {
+    batch_cache::send(slow.thread(), place);
+  }
 }
 
 void report_bad_batch_add(const void* p) {
@@ -377,10 +380,10 @@ void report_bad_batch_add(const void* p) {
 }
 
 size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
-  const idle::Unreached unreached = idle::unreached();
-  *unreached_threads = unreached.threads;
-  *unreached_bytes = unreached.bytes;
-  return trim(0);
+  const quiet::Swept swept = quiet::empty_all();
+  *unreached_threads = swept.unreached_threads;
+  *unreached_bytes = swept.unreached_bytes;
+  return swept.given_back + trim(0);
 }
 
 size_t trim(size_t pad) {

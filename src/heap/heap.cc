@@ -302,22 +302,22 @@ size_t Heap::rest(const os::Lock* awaited, Walk walk) {
         if (slab->empty()) {
           release(slab);
         } else if (get(options.thp) != kHugePrefer) {
-          holes.give_back(slab);
+          holes.add(slab);
         }
         slab = next;
         if ((yields && lock_.has_sleepers()) || (awaited != nullptr && awaited->has_sleepers())) {
-          return count(holes);
+          return give_back(holes);
         }
       }
     }
   }
   trim_spares(0);
   rested_.store(true, memory_order_relaxed);
-  return count(holes);
+  return give_back(holes);
 }
 
-size_t Heap::count(const Holes& holes) {
-  const size_t bytes = holes.given_back();
+size_t Heap::give_back(Holes& holes) {
+  const size_t bytes = holes.give_back();
   counters_.hole_bytes.add(bytes);
   return bytes;
 }

@@ -122,9 +122,6 @@ class alignas(64) Heap {
   // Takes in every message that has arrived (up to a gibibyte of objects).
   void drain_all();
 
-  // Only in the child of a fork, under the lock: message/inbox.h, repair.
-  void repair_inbox();
-
   // Takes in what has arrived, lets go of every empty slab and gives the holes of the others back;
   // for the latter it walks over all slabs. Stops early, within a slab or a mebibyte of messages,
   // once somebody sleeps on `awaited` or on the heap's own lock; who sleeps on that while a call of
@@ -181,7 +178,7 @@ class alignas(64) Heap {
   Slab* create_fresh(SizeClass size_class);
   Slab* take_spare(SizeClass size_class);
   void destroy(Slab* slab);
-  size_t count(const Holes& holes);
+  size_t give_back(Holes& holes);
   void check_counters() const;
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
 

@@ -1,7 +1,5 @@
 #include "keeper/room.h"
 
-#include <initializer_list>
-
 #include "base/options.h"
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
@@ -23,13 +21,10 @@ constexpr unsigned long kWorthwhileRefills = 1024;
 constexpr uint64_t kSpinNs = 50'000;
 constexpr unsigned kLooksEach = 64;  // between two looks at the clock
 
-// After so long without a call the thread ends: a process ends with its last thread, and ours must
-// not be that for long. The next refill that finds it worth its while starts another.
-constexpr uint64_t kIdleNs = 2'000'000'000;
-
-// A start that fails is not tried again at once.
-constexpr uint64_t kPauseNs = 1'000'000'000;
-constinit Atomic<uint64_t> next_start{0};
+// The child of a fork mostly runs another program soon: it gets no room before it has lived for a
+// while, as with the keeper.
+constexpr uint64_t kChildhoodNs = 1'000'000'000;
+constinit Atomic<uint64_t> forked_at{0};
 
 // Where the process could run when it began: a program may tie its threads to single processors
 // later, the one that starts the room among them.
@@ -48,28 +43,13 @@ bool called_within_spin() {
   return false;
 }
 
-// False if it was long.
-bool sleep() {
+void sleep() {
   uint32_t expected = kAwake;
-  if (!state.compare_exchange_strong(expected, kAsleep, memory_order_relaxed)) return true;
+  if (!state.compare_exchange_strong(expected, kAsleep, memory_order_relaxed)) return;
   // Pairs with the fence in wake: a thread that did not see this has called before our look.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (magazines::anybody_calls()) wake();
-  const uint64_t from = os::now_ns();
-  while (state.load(memory_order_relaxed) == kAsleep) {
-    os::wait_on_word_for(&state, kAsleep, kIdleNs);
-    expected = kAsleep;
-    if (os::now_ns() - from >= kIdleNs &&
-        state.compare_exchange_strong(expected, kNobody, memory_order_relaxed)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool is_told_to_leave() {
-  const uint32_t now = state.load(memory_order_relaxed);
-  return now == kRefused || now == kLeaving;
+  while (state.load(memory_order_relaxed) == kAsleep) os::wait_on_word(&state, kAsleep);
 }
 
 void settle_down() {
@@ -84,19 +64,17 @@ void settle_down() {
   }
 }
 
-// Returns when it is told to leave, with every call answered that came before; or when nobody
-// calls. A call that comes meanwhile is answered by the next thread: the caller serves itself.
+// Returns when it is told to leave, with every call answered that came before.
 void run() {
   settle_down();
   Heap* const heap = lifecycle::room_heap();
   for (bool leaves = false; !leaves;) {
-    leaves = is_told_to_leave();
+    leaves = state.load(memory_order_relaxed) == kRefused;
     for (Magazines* caller = magazines::take_calls(); caller != nullptr;) {
       caller = magazines::serve(heap, caller);
     }
-    if (!leaves && !called_within_spin() && !sleep()) break;
+    if (!leaves && !called_within_spin()) sleep();
   }
-  number.store(0, memory_order_relaxed);
 }
 
 constinit os::OwnThread thread;
@@ -111,19 +89,20 @@ bool has_a_processor() {
 void start_one() {
   const Heap* heap = lifecycle::room_heap();
   if (heap == nullptr || heap->counters().refills.get() < kWorthwhileRefills) return;
-  if (get(options.background) != kBackgroundOn && !lifecycle::has_other_threads()) return;
-  if (os::now_ns() < next_start.load(memory_order_relaxed)) return;
+  const uint64_t forked = forked_at.load(memory_order_relaxed);
+  if (forked != 0 && os::now_ns() - forked < kChildhoodNs) return;
   uint32_t expected = kNobody;
   // Awake already: who calls before the thread runs, is heard when it does.
   if (!state.compare_exchange_strong(expected, kAwake, memory_order_relaxed)) return;
-  if (!has_a_processor()) return state.store(kRefused, memory_order_relaxed);
-  if (thread.start(run)) return;
-  next_start.store(os::now_ns() + kPauseNs, memory_order_relaxed);
-  state.store(kNobody, memory_order_relaxed);
+  os::Start started = os::Start::kRefused;
+  if (has_a_processor()) started = thread.start("loft-room", run);
+  if (started == os::Start::kStarted) return;
+  state.store(started == os::Start::kRefused ? kRefused : kNobody, memory_order_relaxed);
 }
 
 void in_child() {
   number.store(0, memory_order_relaxed);
+  forked_at.store(os::now_ns(), memory_order_relaxed);
   // One that was refused is refused here, too.
   if (thread.forget() || state.load(memory_order_relaxed) != kRefused) {
     state.store(kNobody, memory_order_relaxed);
@@ -145,13 +124,6 @@ void leave() {
   if (now == kNoRoom || now == kRefused) return;
   thread.end(state, kRefused);
   number.store(0, memory_order_relaxed);
-}
-
-void pause() {
-  for (uint32_t now : {kAwake, kAsleep}) {
-    if (!state.compare_exchange_strong(now, kLeaving, memory_order_relaxed)) continue;
-    return thread.stop(state, kNobody);
-  }
 }
 
 unsigned long long time_ns() {

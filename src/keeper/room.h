@@ -13,10 +13,6 @@ void enable();
 // end.
 void leave();
 
-// The room's thread ends; another may be started later. For a thread that ends, and leaves the
-// program with one.
-void pause();
-
 // Processor time that the room's thread has had, in nanoseconds; 0 without one.
 unsigned long long time_ns();
 

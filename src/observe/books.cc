@@ -86,7 +86,7 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   stats.turnarounds += counters.turnarounds.get();
   stats.large_allocations += counters.large_hits.get();
   stats.large_cache_hits += counters.large_hits.get();
-  stats.caches_emptied += counters.emptied.get();
+  stats.threads_hidden += counters.hidden.get();
   stats.room_ready += counters.room_ready.get();
   stats.room_late += counters.room_late.get();
   stats.room_returns += counters.room_returns.get();

@@ -51,7 +51,7 @@ inline constexpr Field kFields[] = {
     LOFT_NEXT(threads_attached, kNow, "Threads that have a thread cache"),
     LOFT_NEXT(threads_started, kEvents, "Threads that got a thread cache"),
     LOFT_NEXT(threads_exited, kEvents, "Threads that gave it back"),
-    LOFT_NEXT(caches_emptied, kEvents, "Times that a cache was emptied while nobody used it"),
+    LOFT_NEXT(threads_hidden, kEvents, "Times that a cache was emptied while nobody used it"),
     LOFT_NEXT(adoptions, kEvents, "Parked heaps taken over by a new thread"),
     LOFT_NEXT(cores, kNow, "Processors that have a cache"),
     LOFT_NEXT(core_fences, kEvents, "Times that another processor was fenced off its cache"),

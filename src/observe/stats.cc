@@ -1,7 +1,6 @@
 #include "observe/stats.h"
 
 #include "base/options.h"
-#include "base/peek.h"
 #include "slab/geometry.h"
 #include "space/window.h"
 
@@ -27,7 +26,7 @@ Stats::Stats() {
   all_.huge_page_bytes = residents_.huge;
   if (all_.resident_bytes != 0) {
     all_.address_begin = window.pagemap.base;
-    all_.address_end = peek(window.heap.committed);
+    all_.address_end = window.heap.end;
   }
 }
 

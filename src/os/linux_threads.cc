@@ -26,40 +26,40 @@ __attribute__((constructor(101))) void remember_process() {
 
 }  // namespace
 
+// It names itself, which is a system call: another's name is written to a file, which would take
+// the number that the program may be counting on for its next one.
 void* OwnThread::begin(void* self) {
-  static_cast<const OwnThread*>(self)->run_();
+  const auto* mine = static_cast<const OwnThread*>(self);
+  pthread_setname_np(pthread_self(), mine->name_);
+  mine->run_();
   return nullptr;
 }
 
-void OwnThread::join() {
-  if (runs_) pthread_join(__builtin_bit_cast(pthread_t, thread_), nullptr);
-  runs_ = false;
-}
-
-// Nothing but what pthread_create does itself: no name and no scheduling of its own, which are
-// system calls that filters may forbid. It has the priority of the thread that starts it.
-bool OwnThread::start(void (*run)()) {
+Start OwnThread::start(const char* name, void (*run)()) {
   const KeepErrno keep;
-  if (getpid() != process.load(memory_order_relaxed)) return false;
+  if (getpid() != process.load(memory_order_relaxed)) return Start::kNotHere;
   const Guard guard(lock_);
-  join();
   constexpr size_t kStackBytes = 256 * 1024;  // the program's thread-local variables are in it
   pthread_attr_t attributes;
-  if (ended_ || pthread_attr_init(&attributes) != 0) return false;
+  if (ended_ || pthread_attr_init(&attributes) != 0) return Start::kRefused;
   pthread_attr_setstacksize(&attributes, most(kStackBytes, static_cast<size_t>(PTHREAD_STACK_MIN)));
+  // Not with the priority of a thread that happens to come by here.
+  pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+  pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   // The new thread inherits the mask: no signal of the program is ever delivered to it.
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
+  name_ = name;
   run_ = run;
   runs_ = pthread_create(&thread, &attributes, begin, this) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
-  if (!runs_) return false;
+  if (!runs_) return Start::kRefused;
   thread_ = __builtin_bit_cast(unsigned long, thread);
-  return true;
+  return Start::kStarted;
 }
 
 void OwnThread::end(Atomic<uint32_t>& word, uint32_t last) {
@@ -69,16 +69,8 @@ void OwnThread::end(Atomic<uint32_t>& word, uint32_t last) {
   // Relaxed: the thread acts on the word alone, and its end orders all that it did.
   word.store(last, memory_order_relaxed);
   wake_one(&word);
-  join();
-}
-
-void OwnThread::stop(Atomic<uint32_t>& word, uint32_t last) {
-  const KeepErrno keep;
-  const Guard guard(lock_);
-  wake_one(&word);
-  join();
-  // Relaxed, as in end: whoever starts another one finds this one joined, under the lock.
-  word.store(last, memory_order_relaxed);
+  if (runs_) pthread_join(__builtin_bit_cast(pthread_t, thread_), nullptr);
+  runs_ = false;
 }
 
 bool OwnThread::forget() {
@@ -89,8 +81,10 @@ bool OwnThread::forget() {
   return ended;
 }
 
-// False also where libc does not tell.
-bool single_threaded() {
+namespace {
+
+// Without a system call, as every program goes by here. False also where libc does not tell.
+bool alone() {
 #if __has_include(<sys/single_threaded.h>)
   return __libc_single_threaded != 0;
 #else
@@ -98,8 +92,10 @@ bool single_threaded() {
 #endif
 }
 
+}  // namespace
+
 bool on_end_of_first_thread(void (*hook)()) {
-  if (!single_threaded() && thread_number() != getpid()) return false;
+  if (!alone() && thread_number() != getpid()) return false;
   static constinit bool key_made = false;
   static pthread_key_t key;
   const auto call = [](void* function) { reinterpret_cast<void (*)()>(function)(); };

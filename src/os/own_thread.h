@@ -10,26 +10,28 @@
 
 namespace loft::os {
 
+enum class Start {
+  kStarted,
+  kNotHere,  // this caller cannot have it started; others can
+  kRefused,  // the process may have no more threads, or since `end`
+};
+
 class OwnThread {
  public:
-  // Waits for the end of an earlier run, which must be near. False if the process may have no more
-  // threads, or since `end`; and for a child that shares its parent's memory (vfork): the thread
-  // would be the child's and end with it, while the parent believed for ever that it had one.
-  bool start(void (*run)());
+  // kNotHere for a child that shares its parent's memory (vfork): the thread would be the child's
+  // and end with it, while the parent believed for ever that it had one.
+  Start start(const char* name, void (*run)());
   // Puts `last` into `word`, which makes `run` return, wakes the thread if it sleeps on the word,
   // and waits until it has ended. There is no other one after it.
   void end(Atomic<uint32_t>& word, uint32_t last);
-  // Wakes the thread, which has been told by the word to return, and waits until it has ended. Puts
-  // `last` into the word then: another one may be started.
-  void stop(Atomic<uint32_t>& word, uint32_t last);
   // In the child of a fork, which does not have it, and may start one. Whether it was ended.
   bool forget();
 
  private:
   static void* begin(void* self);
-  void join();
 
   Lock lock_;
+  const char* name_ = nullptr;
   void (*run_)() = nullptr;
   unsigned long thread_ = 0;  // a pthread_t
   bool runs_ = false;
@@ -39,8 +41,5 @@ class OwnThread {
 // `hook` runs when the caller ends by itself (pthread_exit), if it is the process's first thread;
 // not when the process ends. At most one hook. False if it will not run.
 bool on_end_of_first_thread(void (*hook)());
-
-// Whether the process has never had a second thread, as far as libc says. Without a system call.
-bool single_threaded();
 
 }  // namespace loft::os

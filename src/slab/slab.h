@@ -181,8 +181,7 @@ inline uintptr_t base_of(const void* p, Entry entry) {
              : at(entry)->base;
 }
 
-// One line that names the address, its slab and its size class; and the same, stopping the program.
-Text misuse(const char* what, const void* p, const Slab* slab);
+// Stops the program with one line that names the address, its slab and its size class.
 [[noreturn]] void report_misuse(const char* what, const void* p, const Slab* slab);
 
 // The same for an object that was freed before, and whose slab is another's or nobody's since.

@@ -10,13 +10,12 @@
 
 namespace loft::free_spans {
 
-constinit Counter bytes[kSpanStates];
+constinit Counter bytes[2];
 constinit Counter refused_bytes;
-constinit Counter unmapped_spans;
 
 namespace {
 
-constinit SpanBins bins[kSpanStates];
+constinit SpanBins bins[2];
 
 void name_ends(const Span* s, Entry entry) {
   pagemap.fill(s->base, 1, entry);
@@ -24,10 +23,9 @@ void name_ends(const Span* s, Entry entry) {
 }
 
 void unlink(Span* s) {
-  bins[s->state].remove(s);
-  bytes[s->state].add(-bytes_of(s));
+  bins[s->dirty].remove(s);
+  bytes[s->dirty].add(-bytes_of(s));
   if (s->refused) refused_bytes.add(-bytes_of(s));
-  if (s->state == kUnmapped) unmapped_spans.add(-1UL);
   name_ends(s, Entry{});
 }
 
@@ -48,7 +46,7 @@ Span* cut(Span* s, size_t granules) {
   void* block = new_descriptor();
   if (block == nullptr) return nullptr;
   const uintptr_t base = s->base + (granules << kGranuleLog);
-  auto* rest = new (block) Span{base, s->granules - granules, s->state, nullptr, nullptr, false};
+  auto* rest = new (block) Span{base, s->granules - granules, s->dirty, nullptr, nullptr, false};
   s->granules = granules;
   return rest;
 }
@@ -62,19 +60,18 @@ Span* at(uintptr_t address) {
   return e.bin() == kFreeSpan ? metadata::at_index<Span>(e.index()) : nullptr;
 }
 
-Span* find(SpanState state, size_t granules) { return bins[state].find(granules); }
+Span* find(bool dirty, size_t granules) { return bins[dirty].find(granules); }
 
-Span* find_any(SpanState state, size_t granules) {
-  return bins[state].find_any(granules, [=](Span* s) { return s->granules >= granules; });
+Span* find_any(bool dirty, size_t granules) {
+  return bins[dirty].find_any(granules, [=](Span* s) { return s->granules >= granules; });
 }
 
-Span* longest(SpanState state) { return bins[state].longest(); }
+Span* longest(bool dirty) { return bins[dirty].longest(); }
 
 void link(Span* s) {
-  bins[s->state].insert(s);
-  bytes[s->state].add(bytes_of(s));
+  bins[s->dirty].insert(s);
+  bytes[s->dirty].add(bytes_of(s));
   if (s->refused) refused_bytes.add(bytes_of(s));
-  if (s->state == kUnmapped) unmapped_spans.add(1);
   name_ends(s, Entry(kNoHeap, kFreeSpan, metadata::index_of(s)));
 }
 
@@ -103,16 +100,16 @@ void discard_descriptor(Span* s) {
   spare = s;
 }
 
-void insert(uintptr_t base, size_t granules, SpanState state) {
+void insert(uintptr_t base, size_t granules, bool dirty) {
   const uintptr_t end = base + (granules << kGranuleLog);
   Span* joined = nullptr;
-  if (Span* before = at(base - kGranule); before != nullptr && before->state == state) {
+  if (Span* before = at(base - kGranule); before != nullptr && before->dirty == dirty) {
     unlink(before);
     before->granules += granules;
     before->refused = false;
     joined = before;
   }
-  if (Span* after = at(end); after != nullptr && after->state == state) {
+  if (Span* after = at(end); after != nullptr && after->dirty == dirty) {
     unlink(after);
     if (joined == nullptr) {
       after->base = base;
@@ -127,10 +124,10 @@ void insert(uintptr_t base, size_t granules, SpanState state) {
   if (joined == nullptr) {
     void* block = new_descriptor();
     if (block == nullptr) {
-      if (state == kDirty) os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
+      if (dirty) os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
       return;
     }
-    joined = new (block) Span{base, granules, state, nullptr, nullptr, false};
+    joined = new (block) Span{base, granules, dirty, nullptr, nullptr, false};
   }
   link(joined);
 }

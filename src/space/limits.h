@@ -40,18 +40,9 @@ inline bool tight() {
          (LOFT_UNLIKELY(group_tight.load(memory_order_relaxed)) && group_counts());
 }
 
-// How many bytes of free spans may stay resident at all: an eighth of what the group may have, at
-// most.
-size_t most_dirty();
-
-// How many bytes of free spans stay resident, where there is time to give them back. Where it is
-// tight, a 64th of the soft limit: small beside it, and enough for what is freed and allocated
-// again at once. Where no background thread gives back what stays idle, no more than glibc's malloc
-// may keep.
+// How many bytes of free spans may stay resident. Where it is tight, a 64th of the soft limit:
+// small beside it, and enough for what is freed and allocated again at once.
 size_t dirty_kept();
-
-// Whether a background thread gives memory back.
-void set_attended(bool is);
 
 // Called with what loft has now whenever that has changed, under the lock of the spans.
 void weigh(size_t committed);

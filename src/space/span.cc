@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "base/list.h"
 #include "base/macros.h"
 #include "base/options.h"
 #include "os/fault.h"
@@ -13,26 +14,27 @@
 #include "space/pagemap.h"
 #include "space/window.h"
 
-namespace loft::span {
+namespace loft {
+
+constinit Pagemap pagemap;
+
+namespace span {
 
 namespace {
 
 constinit os::Lock lock;
-
-// Held by a purge while it has spans in transit: between two holds of `lock`, in no list. Taken
-// before `lock`. A thread that finds no memory waits for it, as what is in transit comes back.
-constinit os::Lock purging;
 constinit Atomic<bool> initialised{false};
 
 // Granules at and above the frontier were never handed out.
 constinit uintptr_t frontier = 0;
-constinit size_t passed_over = 0;  // bytes below the frontier that other mappings are in
 
 constinit Counter acquired_count;
 constinit Counter released_count;
 
-constexpr size_t kLongestStep = size_t{64} << 20;  // of a purge; acquire may wait for one
-constinit Counter in_transit_bytes;                // counted as resident
+// Between two steps of a purge, without the lock; in no bin. Counted as resident.
+constexpr size_t kLongestStep = size_t{64} << 20;  // acquire may wait for one
+constinit List<Span> in_transit;
+constinit Counter in_transit_bytes;
 
 // What counts of the granules in use is the sum of the two: the second is what was added without
 // the lock. Relaxed: whoever gives granules back under the lock has recounted them before.
@@ -44,64 +46,38 @@ constexpr size_t kLongStep = size_t{64} << 20;  // of the frontier
 constinit LowWater<kDecayTicks> least_dirty;
 constinit Atomic<uint32_t> tick_count{0};
 
-size_t dirty_bytes() { return free_spans::bytes[kDirty].get(); }
+size_t dirty_bytes() { return free_spans::bytes[free_spans::kDirty].get(); }
 
-// Moves the frontier by `bytes`. Where another mapping is in the way, it begins again behind that,
-// unless `next_to_last`. Returns where the new bytes begin; 0 without memory.
-uintptr_t advance_frontier(size_t bytes, bool next_to_last) {
-  if (bytes > window.heap.end - frontier) return 0;
+bool advance_frontier(size_t bytes) {
+  const uintptr_t target = frontier + bytes;
+  if (target < frontier || target > window.heap.end) return false;
   // What a region has got it keeps. So a long step, of which metadata's share is much, asks for all
   // of it first: what is refused must not cost others their memory.
-  if (bytes > kLongStep && !os::has_memory_for(bytes + bytes / kMetadataShare)) return 0;
-  if (!metadata::keep_room_for(frontier + bytes - window.heap.base - passed_over)) return 0;
-  const uintptr_t rest_end = window.heap.committed;
-  const HeapStep step = grow_heap(frontier, bytes);
-  if (step.base == 0) return 0;
-  pagemap.raise_limit(window.heap.committed);
-  if (step.moved) {
-    passed_over += step.base - rest_end;
-    if (rest_end != frontier) {
-      free_spans::insert(frontier, (rest_end - frontier) >> kGranuleLog, kClean);
-    }
+  if (bytes > kLongStep && !os::has_memory_for(bytes + bytes / kMetadataShare)) return false;
+  if (!metadata::keep_room_for(target - window.heap.base) || !window.heap.grow(target)) {
+    return false;
   }
-  const bool wanted = !step.moved || !next_to_last;
-  __atomic_store_n(&frontier, wanted ? step.base + bytes : step.base, __ATOMIC_RELAXED);
-  return wanted ? step.base : 0;
-}
-
-// From this size on, what is purged is unmapped: limits on address space then see it, too.
-constexpr size_t kUnmapMin = size_t{1} << 20;
-// Each may be a mapping more, of which the system allows a process some 65 000.
-constexpr size_t kMostUnmapped = 8192;
-
-bool unmap(uintptr_t base, size_t bytes) {
-  return free_spans::unmapped_spans.get() < kMostUnmapped &&
-         os::unmap(reinterpret_cast<void*>(base), bytes);
-}
-
-// Gives the memory of a span to the system, and says what it is then. The system does not discard
-// locked pages, but unmaps them.
-SpanState purge_pages(uintptr_t base, size_t bytes) {
-  if (bytes >= kUnmapMin && unmap(base, bytes)) return kUnmapped;
-  if (os::discard(reinterpret_cast<void*>(base), bytes)) return kClean;
-  return unmap(base, bytes) ? kUnmapped : kDirty;
+  const size_t entries = (window.heap.committed - window.heap.base) >> kGranuleLog;
+  if (!window.pagemap.grow(window.pagemap.base + entries * sizeof(Entry))) return false;
+  __atomic_store_n(&frontier, target, __ATOMIC_RELAXED);  // used_bytes
+  return true;
 }
 
 size_t purge_locked(size_t keep) {
   size_t given_back = 0;
   while (dirty_bytes() > keep) {
-    Span* s = free_spans::longest(kDirty);
+    Span* s = free_spans::longest(free_spans::kDirty);
     if (s == nullptr) break;
     const uintptr_t base = s->base;
     const size_t granules = s->granules;
-    const SpanState state = purge_pages(base, granules << kGranuleLog);
-    s->refused = state == kDirty;
+    // Refused where the program has locked its memory: it asked for the pages to stay.
+    s->refused = !os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
     if (s->refused) {
       free_spans::refused_bytes.add(free_spans::bytes_of(s));
       continue;
     }
     free_spans::remove(s);
-    free_spans::insert(base, granules, state);
+    free_spans::insert(base, granules, false);
     given_back += granules << kGranuleLog;
   }
   return given_back;
@@ -127,29 +103,12 @@ bool admit(size_t bytes) {
   return excess() == 0;
 }
 
-// Takes the first granules of a listed span, and maps them where they are not. False, and the span
-// as it was, without memory; a span that another mapping has come to lie in is lost.
-bool claim(Span* s, size_t granules) {
-  if (s->state == kUnmapped) {
-    const os::Placed placed = os::place(reinterpret_cast<void*>(s->base), granules << kGranuleLog);
-    if (placed == os::Placed::kOccupied) free_spans::remove(s);
-    if (placed != os::Placed::kYes) return false;
-    advise_huge_pages(s->base, granules << kGranuleLog);
-  }
-  free_spans::take_front(s, granules);
-  least_dirty.see(dirty_bytes());
-  return true;
-}
-
-// Undoes a claim.
-void put_back(uintptr_t base, size_t granules, SpanState state) {
-  free_spans::insert(base, granules, state == kUnmapped ? kClean : state);
-}
-
 Range take_from(Span* s, size_t granules) {
   if (s == nullptr) return {};
-  const Range range{s->base, s->state != kDirty};
-  return claim(s, granules) ? range : Range{};
+  const Range range{s->base, !s->dirty};
+  free_spans::take_front(s, granules);
+  least_dirty.see(dirty_bytes());
+  return range;
 }
 
 // Of two listed spans, of which the second begins where the first ends.
@@ -157,27 +116,23 @@ Range take_from_both(Span* first, Span* second, size_t granules) {
   if (first == nullptr || second == nullptr) return {};
   if (first->granules >= granules) return take_from(first, granules);
   if (first->granules + second->granules < granules) return {};
-  const Range range{first->base, first->state != kDirty && second->state != kDirty};
-  const Span part = *second;
-  const size_t count = granules - first->granules;
-  if (!claim(second, count)) return {};
-  if (claim(first, first->granules)) return range;
-  put_back(part.base, count, part.state);
-  return {};
+  const Range range{first->base, !first->dirty && !second->dirty};
+  free_spans::take_front(second, granules - first->granules);
+  free_spans::remove(first);
+  least_dirty.see(dirty_bytes());
+  return range;
 }
 
-// Spans of different states do not join, and a long object that comes again and again would take
-// as many addresses anew, and as much memory, once a part of its span was purged. Looks at the
-// longest of each state.
+// A resident span and a clean one do not join, and a long object that comes again and again would
+// take as many addresses anew, and as much memory, once a part of its span was purged. Looks at the
+// longest of each kind.
 Range take_in_two_parts(size_t granules) {
-  for (const SpanState state : {kDirty, kClean, kUnmapped}) {
-    Span* s = free_spans::longest(state);
+  for (const bool dirty : {free_spans::kDirty, free_spans::kClean}) {
+    Span* s = free_spans::longest(dirty);
     if (s == nullptr) continue;
     Span* before = free_spans::at(s->base - kGranule);
     Span* behind = free_spans::at(s->base + free_spans::bytes_of(s));
     if (const Range range = take_from_both(s, behind, granules); range.base != 0) return range;
-    // A span that was lost in between is nobody's neighbour any more.
-    if (before == nullptr || free_spans::at(s->base) != s) continue;
     if (const Range range = take_from_both(before, s, granules); range.base != 0) return range;
   }
   return {};
@@ -192,56 +147,46 @@ Range take_last_and_more(size_t granules) {
   Span* before = free_spans::at(last->base - kGranule);
   const size_t free = last->granules + (before == nullptr ? 0 : before->granules);
   if (free >= granules) return take_from_both(before, last, granules);
-  const Span was = *last;
-  const uintptr_t more = advance_frontier((granules - free) << kGranuleLog, true);
-  if (more == 0) return {};
-  const Range range{before == nullptr ? was.base : before->base,
-                    before == nullptr && was.state != kDirty};
-  if (claim(last, was.granules)) {
-    if (before == nullptr || claim(before, before->granules)) return range;
-    put_back(was.base, was.granules, was.state);
-  }
-  free_spans::insert(more, granules - free, kClean);
-  return {};
+  if (!advance_frontier((granules - free) << kGranuleLog)) return {};
+  const Range range{before == nullptr ? last->base : before->base,
+                    before == nullptr && !last->dirty};
+  free_spans::remove(last);
+  if (before != nullptr) free_spans::remove(before);
+  least_dirty.see(dirty_bytes());
+  return range;
 }
 
 // `mixed`: a part may be resident and the rest clean.
 Range acquire_locked(size_t granules, size_t bytes, bool mixed) {
   // Resident spans first: a page that is there costs no fault and no growth.
   if (LOFT_LIKELY(committed_locked() <= limits::hard())) {
-    Span* dirty = free_spans::find(kDirty, granules);
+    Span* dirty = free_spans::find(free_spans::kDirty, granules);
     if (const Range range = take_from(dirty, granules); range.base != 0) return range;
   }
   if (!admit(bytes)) return {};
-  for (const SpanState state : {kClean, kUnmapped}) {
-    Span* s = free_spans::find(state, granules);
-    if (const Range range = take_from(s, granules); range.base != 0) return range;
-  }
+  Span* clean = free_spans::find(free_spans::kClean, granules);
+  if (const Range range = take_from(clean, granules); range.base != 0) return range;
   if (mixed) {
     if (const Range range = take_in_two_parts(granules); range.base != 0) return range;
     if (const Range range = take_last_and_more(granules); range.base != 0) return range;
   }
-  const uintptr_t base = advance_frontier(granules << kGranuleLog, false);
-  if (base != 0) return {base, true};
-  // Once nothing is resident, what is free is in its largest pieces.
+  const uintptr_t base = frontier;
+  if (advance_frontier(granules << kGranuleLog)) return {base, true};
+  // Once all are clean, what is free is in its largest pieces.
   purge_locked(0);
-  for (const SpanState state : {kClean, kUnmapped}) {
-    Span* s = free_spans::find_any(state, granules);
-    if (const Range range = take_from(s, granules); range.base != 0) return range;
-  }
+  clean = free_spans::find_any(free_spans::kClean, granules);
+  if (const Range range = take_from(clean, granules); range.base != 0) return range;
   return take_last_and_more(granules);
 }
 
 // As above; what is on its way to the system comes back before anybody is told that there is no
-// memory. The purge needs nothing but `lock` for that. A thread of high priority lends it to no
-// one: it sleeps until the purge is over, however long others keep that from running.
+// memory. Whoever sent it needs nothing but this lock for that.
 Range acquire_patiently(size_t granules, size_t bytes, bool mixed) {
   for (;;) {
     const Range range = acquire_locked(granules, bytes, mixed);
-    if (range.base != 0 || in_transit_bytes.get() == 0) return range;
+    if (range.base != 0 || in_transit.empty()) return range;
     lock.unlock();
-    purging.lock();
-    purging.unlock();
+    os::yield();
     lock.lock();
   }
 }
@@ -255,20 +200,21 @@ Range acquire_aligned(size_t granules, size_t alignment, size_t bytes) {
   if (wide.base == 0) return {};
   const uintptr_t base = round_up(wide.base, alignment);
   const size_t head = (base - wide.base) >> kGranuleLog;
-  const SpanState state = wide.zero ? kClean : kDirty;
-  if (head != 0) free_spans::insert(wide.base, head, state);
-  if (slack != head) free_spans::insert(base + (granules << kGranuleLog), slack - head, state);
+  if (head != 0) free_spans::insert(wide.base, head, !wide.zero);
+  if (slack != head) free_spans::insert(base + (granules << kGranuleLog), slack - head, !wide.zero);
   return {base, wide.zero};
 }
 
-// Without the lock: what is too much of resident spans goes at once, and then for a while nothing.
-// A page that comes back costs some ten times what it took to give it, so that a program that frees
-// and allocates the same again and again loses a part of its time to it, and not nearly all.
+// Where memory is tight, without the lock: what is too much of resident spans goes at once, and
+// then for a while nothing. A page that comes back costs some ten times what it took to give it, so
+// that a program that frees and allocates the same again and again loses a part of its time to it,
+// and not nearly all.
 void relieve() {
   constexpr uint64_t kPause = 64;             // times what the purge took
   static constinit Atomic<uint64_t> next{0};  // relaxed: two at a time do no harm
+  if (LOFT_LIKELY(!limits::tight())) return;
   const size_t kept = limits::dirty_kept();
-  if (LOFT_LIKELY(dirty_bytes() <= kept)) return;
+  if (dirty_bytes() <= kept) return;
   const uint64_t begin = os::now_ns();
   if (begin < next.load(memory_order_relaxed)) return;
   purge(kept / 2);
@@ -277,12 +223,12 @@ void relieve() {
 }
 
 bool extend_locked(uintptr_t end, size_t granules, bool& zero) {
-  if (end == frontier) return advance_frontier(granules << kGranuleLog, true) != 0;
+  if (end == frontier) return advance_frontier(granules << kGranuleLog);
   Span* next = free_spans::at(end);
   if (next == nullptr || next->granules < granules) return false;
-  const bool clean = next->state != kDirty;
-  if (!claim(next, granules)) return false;
-  zero = zero && clean;
+  zero = zero && !next->dirty;
+  free_spans::take_front(next, granules);
+  least_dirty.see(dirty_bytes());
   return true;
 }
 
@@ -300,15 +246,10 @@ bool initialise() {
   if (initialised.load(memory_order_relaxed)) return true;
   if (!open_window()) return false;
   pagemap.set_table(window.heap.base, reinterpret_cast<Entry*>(window.pagemap.base));
-  pagemap.raise_limit(window.heap.committed);
+  pagemap.limit = pagemap.thread_limit = (window.heap.end - window.heap.base) >> kAlignmentLog;
   __atomic_store_n(&frontier, window.heap.base, __ATOMIC_RELAXED);  // used_bytes
   initialised.store(true, memory_order_release);
   return true;
-}
-
-void serve_processors() {
-  const os::Guard guard(lock);
-  pagemap.serve_processors();
 }
 
 Range acquire(size_t granules, size_t alignment, size_t bytes) {
@@ -330,15 +271,17 @@ namespace {
 
 size_t purge_step_above(size_t floor, size_t wanted);
 
-void release_as(uintptr_t base, size_t granules, SpanState state, size_t bytes) {
-  const size_t keep = limits::most_dirty();
+}  // namespace
+
+void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
+  const size_t keep = get(options.dirty_bytes);
   const size_t floor = keep - keep / 8;  // not each one that follows makes a system call
   size_t excess = 0;
   pagemap.fill(base, granules, Entry{});
   {
     const os::Guard guard(lock);
     released_count.add(1);
-    free_spans::insert(base, granules, state);
+    free_spans::insert(base, granules, dirty);
     in_use.add(-bytes);
     limits::weigh(committed_locked());
     const size_t resident = dirty_bytes() - free_spans::refused_bytes.get();
@@ -349,12 +292,6 @@ void release_as(uintptr_t base, size_t granules, SpanState state, size_t bytes) 
     step = purge_step_above(floor, excess);
   }
   relieve();
-}
-
-}  // namespace
-
-void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
-  release_as(base, granules, dirty ? kDirty : kClean, bytes);
 }
 
 bool extend(uintptr_t end, size_t granules, bool& zero, size_t bytes) {
@@ -381,17 +318,18 @@ bool recount(size_t from, size_t to) {
 }
 
 void release_moved(uintptr_t base, size_t granules, size_t bytes) {
-  void* const at = reinterpret_cast<void*>(base);
-  if (os::unmap(at, granules << kGranuleLog)) {
-    release_as(base, granules, kUnmapped, bytes);
+  // First, while it is ours for certain: what is lost then is addresses alone.
+  os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
+  if (os::renew(reinterpret_cast<void*>(base), granules << kGranuleLog)) {
+    advise_huge_pages(base, granules << kGranuleLog);
+    release(base, granules, false, bytes);
   } else {
-    os::discard(at, granules << kGranuleLog);
     lose(base, granules, bytes);
   }
 }
 
 void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, size_t bytes) {
-  if (os::place(reinterpret_cast<void*>(base), moved) == os::Placed::kYes) {
+  if (os::commit(reinterpret_cast<void*>(base), moved, false)) {
     advise_huge_pages(base, moved);
     release(base, granules, dirty, bytes);
   } else {
@@ -412,22 +350,20 @@ size_t idle_bytes() {
 
 namespace {
 
-constexpr size_t kMostInTransit = 64;  // spans
-
-// Takes up to `wanted` bytes of long dirty spans out of the lists, but not the last `floor` bytes
-// of them.
-size_t send_into_transit(size_t floor, size_t wanted, Span** chosen) {
+// Takes up to `wanted` bytes of long dirty spans out of the bins, as at most `most` spans, but not
+// the last `floor` bytes of them.
+size_t send_into_transit(size_t floor, size_t wanted, Span** chosen, size_t most_spans) {
   const os::Guard guard(lock);
   const size_t unit = get(options.thp) == kHugePrefer ? kHugePage : kGranule;
   const size_t dirty_before = dirty_bytes();
   const size_t resident = dirty_before - free_spans::refused_bytes.get();
   wanted = least(wanted, resident - least(floor, resident));
   size_t count = 0;
-  size_t left = round_up(wanted, kGranule) >> kGranuleLog;
-  while (left != 0 && count < kMostInTransit) {
-    Span* longest = free_spans::longest(kDirty);
+  for (size_t left = round_up(wanted, kGranule) >> kGranuleLog; left != 0 && count < most_spans;) {
+    Span* longest = free_spans::longest(free_spans::kDirty);
     Span* s = longest == nullptr ? nullptr : free_spans::take_part_to_purge(longest, left, unit);
     if (s == nullptr) break;
+    in_transit.push_front(s);
     in_transit_bytes.add(free_spans::bytes_of(s));
     left -= least(left, s->granules);
     chosen[count++] = s;
@@ -437,36 +373,38 @@ size_t send_into_transit(size_t floor, size_t wanted, Span** chosen) {
   return count;
 }
 
-// Returns the bytes that were given back.
-size_t arrive(Span* s, SpanState state) {
-  const Span was = *s;
+// Refused where the program has locked its memory: it asked for the pages to stay.
+void arrive(Span* s, bool refused) {
+  in_transit.remove(s);
   in_transit_bytes.add(-free_spans::bytes_of(s));
-  if (state == kDirty) {
-    free_spans::link_refused(s);
-    return 0;
-  }
+  if (refused) return free_spans::link_refused(s);
+  const Span was = *s;
   free_spans::discard_descriptor(s);
-  free_spans::insert(was.base, was.granules, state);
-  return free_spans::bytes_of(&was);
+  free_spans::insert(was.base, was.granules, false);
 }
 
 size_t purge_step_above(size_t floor, size_t wanted) {
-  Span* chosen[kMostInTransit];
-  SpanState states[kMostInTransit];
+  Span* chosen[os::kMostRanges];
+  os::Range ranges[os::kMostRanges];
   size_t bytes = 0;
   size_t count = 0;
-  const os::Guard guard(purging);
   // Again if all of them were refused: others may not be.
   do {
-    count = send_into_transit(floor, least(wanted, kLongestStep), chosen);
+    count = send_into_transit(floor, least(wanted, kLongestStep), chosen, os::kMostRanges);
+    if (count == 0) break;
     // Nobody else changes a span in transit.
     for (size_t i = 0; i < count; ++i) {
-      states[i] = purge_pages(chosen[i]->base, free_spans::bytes_of(chosen[i]));
+      ranges[i] = {reinterpret_cast<void*>(chosen[i]->base), free_spans::bytes_of(chosen[i])};
     }
-    const os::Guard arrival(lock);
-    for (size_t i = 0; i < count; ++i) bytes += arrive(chosen[i], states[i]);
+    const uint64_t gone = os::discard_ranges(ranges, count);
+    const os::Guard guard(lock);
+    for (size_t i = 0; i < count; ++i) {
+      const bool is_gone = (gone >> i & 1) != 0;
+      if (is_gone) bytes += ranges[i].bytes;
+      arrive(chosen[i], !is_gone);
+    }
     limits::weigh(committed_locked());
-  } while (bytes == 0 && count != 0);
+  } while (bytes == 0);
   return bytes;
 }
 
@@ -498,7 +436,7 @@ size_t purge(size_t keep) {
 Totals totals() {
   return {dirty_bytes() + in_transit_bytes.get(),
           free_spans::refused_bytes.get(),
-          free_spans::bytes[kClean].get() + free_spans::bytes[kUnmapped].get(),
+          free_spans::bytes[free_spans::kClean].get(),
           acquired_count.get(),
           released_count.get(),
           lock.acquisitions(),
@@ -506,15 +444,23 @@ Totals totals() {
 }
 
 void prepare_fork() {
-  purging.lock();
   lock.lock();
   metadata::prepare_fork();
 }
 
 void finish_fork(bool child) {
   metadata::finish_fork(child);
+  if (child) {
+    // Who was purging is not here to go on.
+    while (!in_transit.empty()) {
+      Span* s = in_transit.front();
+      in_transit.remove(s);
+      in_transit_bytes.add(-free_spans::bytes_of(s));
+      free_spans::link(s);
+    }
+  }
   lock.after_fork(child);
-  purging.after_fork(child);
 }
 
-}  // namespace loft::span
+}  // namespace span
+}  // namespace loft

@@ -19,9 +19,6 @@ struct Range {
 // Maps the window on first use. False without memory.
 bool initialise();
 
-// From now on free's fast path is for processors (owner=core).
-void serve_processors();
-
 // `granules` granules whose base is a multiple of `alignment` bytes (a power of two, at least
 // kGranule). Their pagemap entries are the caller's to fill. `bytes` of them count against the
 // limits (space/limits.h): less than all where the rest will hold no memory, or that of other
@@ -48,7 +45,7 @@ bool extend(uintptr_t end, size_t granules, bool& zero, size_t bytes);
 // hard limit forbids it.
 bool recount(size_t from, size_t to);
 
-// Gives granules back that lie in a mapping of their own, and unmaps them. Where the system refuses
+// Gives granules back that lie in a mapping of their own, as a fresh one. Where that cannot be had
 // they are lost to the window, and their entries say that nothing is there.
 void release_moved(uintptr_t base, size_t granules, size_t bytes);
 
@@ -85,7 +82,7 @@ size_t committed();
 struct Totals {
   size_t dirty;                      // bytes of free spans that may be resident
   size_t refused;                    // of these, in spans that the system did not take back
-  size_t clean;                      // bytes of free spans that are not resident, mapped or not
+  size_t clean;                      // bytes of free spans that are not resident
   unsigned long acquired, released;  // spans, so far
   unsigned long locks, waits;
 };

@@ -396,7 +396,7 @@ TEST_F(Accounting, AThreadThatSleepsHoldsWhatItHolds) {
   EXPECT_EQ(class_for(4000).cached_bytes, 0u);
   EXPECT_EQ(class_for(64).live_objects, 250u);
   EXPECT_EQ(class_for(4000).live_objects, 250u);
-  EXPECT_EQ(stats().caches_emptied, 1u);
+  EXPECT_EQ(stats().threads_hidden, 1u);
   expect_exact();
   step = 2;
   step.notify_one();

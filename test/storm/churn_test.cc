@@ -65,7 +65,10 @@ TEST_F(Churn, WavesUseTheHeapsOfTheFirst) {
   const loft_stats_t warm = run(2);
   const unsigned waves = scaled(150);
   const loft_stats_t after = run(waves);
-  EXPECT_EQ(after.heaps, warm.heaps);
+  // A processor that ran no thread of the first waves may run one of the others.
+  const size_t more_heaps = owner_is("core") ? loft::os::processors() : 0;
+  EXPECT_GE(after.heaps, warm.heaps);
+  EXPECT_LE(after.heaps, warm.heaps + more_heaps);
   if (threads_own()) {
     EXPECT_EQ(after.adoptions, warm.adoptions + waves * kThreads);
   }

@@ -9,9 +9,9 @@
 
 #include "base/options.h"
 #include "cache/allocate.h"
-#include "cache/idle.h"
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
+#include "cache/quiet.h"
 #include "unit/support.h"
 
 namespace loft {
@@ -294,7 +294,7 @@ TEST_F(MagazinesTest, TheyComeBackWhileTheirThreadSleeps) {
     fly();
     free_all();
     Thread* const thread = this_thread();
-    idle::begin_wait();
+    quiet::begin_wait();
     EXPECT_EQ(state_of(thread->magazines->classes[kClass].ready), Slot::kNone);
     EXPECT_EQ(state_of(thread->magazines->classes[kClass].returned), Slot::kNone);
     EXPECT_LE(out(), 1u) << "all but the one that the bin keeps";

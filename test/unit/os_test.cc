@@ -32,7 +32,7 @@ TEST(Pages, CommitAndDiscard) {
   const size_t bytes = 8 * os::page_size();
   auto* at = static_cast<char*>(os::reserve(bytes));
   ASSERT_NE(at, nullptr);
-  ASSERT_TRUE(os::commit(at, bytes));
+  ASSERT_TRUE(os::commit(at, bytes, true));
   EXPECT_TRUE(reads_zero(at, bytes));
   memset(at, 1, bytes);
   // A part gives its memory back, the rest keeps its bytes.
@@ -40,7 +40,7 @@ TEST(Pages, CommitAndDiscard) {
   EXPECT_TRUE(reads_zero(at + bytes / 4, bytes / 2));
   EXPECT_EQ(at[bytes / 4 - 1], 1);
   EXPECT_EQ(at[bytes * 3 / 4], 1);
-  os::unmap(at, bytes);
+  os::unreserve(at, bytes);
 }
 
 // Pages of a long range that hold memory are cleared, the others get none; and all of a short one
@@ -49,12 +49,12 @@ void expect_clears(size_t pages, size_t touched, bool locked) {
   const size_t page = os::page_size();
   auto* at = static_cast<char*>(os::reserve(pages * page));
   ASSERT_NE(at, nullptr);
-  ASSERT_TRUE(os::commit(at, pages * page));
+  ASSERT_TRUE(os::commit(at, pages * page, true));
   os::allow_huge_pages(at, pages * page, false);
   for (size_t i = 0; i < pages; i += touched) memset(at + i * page, 1, page);
   const unsigned long discards = os::calls().discards;
   if (locked && mlock2(at, 3 * page, MLOCK_ONFAULT) != 0) {
-    os::unmap(at, pages * page);
+    os::unreserve(at, pages * page);
     GTEST_SKIP() << "may not lock memory";
   }
   errno = 4711;
@@ -69,7 +69,7 @@ void expect_clears(size_t pages, size_t touched, bool locked) {
     EXPECT_EQ(os::calls().discards, discards);
   }
   EXPECT_TRUE(reads_zero(at, pages * page));
-  os::unmap(at, pages * page);
+  os::unreserve(at, pages * page);
 }
 
 TEST(Pages, ClearedWhereTheyHoldMemory) {
@@ -83,7 +83,7 @@ TEST(Pages, ClearedWhereTheyHoldMemory) {
 TEST(Pages, NoneForThoseThatWereOnlyRead) {
   const size_t bytes = 5000 * os::page_size();
   auto* at = static_cast<char*>(os::reserve(bytes));
-  ASSERT_TRUE(os::commit(at, bytes));
+  ASSERT_TRUE(os::commit(at, bytes, true));
   os::allow_huge_pages(at, bytes, false);
   EXPECT_TRUE(reads_zero(at, bytes));
   at[bytes / 2] = 1;
@@ -94,41 +94,36 @@ TEST(Pages, NoneForThoseThatWereOnlyRead) {
   getrusage(RUSAGE_SELF, &after);
   EXPECT_LT(after.ru_minflt - before.ru_minflt, 500) << "of writes to 4999 pages of zeros";
   EXPECT_TRUE(reads_zero(at, bytes));
-  os::unmap(at, bytes);
+  os::unreserve(at, bytes);
 }
 
 TEST(Pages, LockedOnesAreCleared) { expect_clears(5000, 100, true); }
 
-TEST(Pages, NothingIsPlacedWhereSomebodyIs) {
+TEST(Pages, UnreservedCommitFailsWhereSomebodyIs) {
   const size_t bytes = 4 * os::page_size();
   void* at = os::reserve(bytes);
   ASSERT_NE(at, nullptr);
   errno = 4711;
-  EXPECT_EQ(os::place(at, bytes), os::Placed::kOccupied);
-  EXPECT_FALSE(os::place_zeros(at, bytes));
+  EXPECT_FALSE(os::commit(at, bytes, false));
   EXPECT_EQ(errno, 4711);
-  EXPECT_TRUE(os::unmap(at, bytes));
-  EXPECT_EQ(os::place(at, bytes), os::Placed::kYes);
-  memset(at, 1, bytes);
-  os::unmap(at, bytes);
-  EXPECT_EQ(os::place(reinterpret_cast<void*>(uintptr_t{1} << 62), bytes), os::Placed::kNoMemory);
-  EXPECT_EQ(errno, 4711);
+  os::unreserve(at, bytes);
+  EXPECT_TRUE(os::commit(at, bytes, false));
+  os::unreserve(at, bytes);
 }
 
 TEST(Pages, ZerosAreReadable) {
   const size_t bytes = 4 * os::page_size();
   auto* at = static_cast<char*>(os::reserve(bytes));
-  os::unmap(at, bytes);
-  ASSERT_TRUE(os::place_zeros(at, bytes));
+  ASSERT_TRUE(os::map_zeros(at, bytes, true));
   EXPECT_TRUE(reads_zero(at, bytes));
-  os::unmap(at, bytes);
+  os::unreserve(at, bytes);
 }
 
 TEST(Pages, MoveTakesTheBytesAlong) {
   const size_t bytes = 4 * os::page_size();
   auto* from = static_cast<char*>(os::reserve(2 * bytes));
   char* to = from + bytes;
-  ASSERT_TRUE(os::commit(from, 2 * bytes));
+  ASSERT_TRUE(os::commit(from, 2 * bytes, true));
   memset(from, 7, bytes);
   memset(to, 9, bytes);
   if (!os::move_pages(from, to, bytes)) GTEST_SKIP() << "the kernel cannot move pages";
@@ -136,7 +131,7 @@ TEST(Pages, MoveTakesTheBytesAlong) {
   EXPECT_EQ(to[bytes - 1], 7);
   // The source is still ours, and empty.
   EXPECT_TRUE(reads_zero(from, bytes));
-  os::unmap(from, 2 * bytes);
+  os::unreserve(from, 2 * bytes);
 }
 
 TEST(Pages, RefusalsKeepErrno) {
@@ -150,12 +145,12 @@ TEST(Pages, RefusalsKeepErrno) {
 TEST(Pages, CallsAreCounted) {
   const os::Calls before = os::calls();
   void* at = os::reserve(os::page_size());
-  os::commit(at, os::page_size());
+  os::commit(at, os::page_size(), true);
   os::discard(at, os::page_size());
   const os::Calls after = os::calls();
   EXPECT_EQ(after.maps - before.maps, 2u);
   EXPECT_EQ(after.discards - before.discards, 1u);
-  os::unmap(at, os::page_size());
+  os::unreserve(at, os::page_size());
 }
 
 TEST(Errno, KeptAcrossAScope) {

@@ -170,7 +170,7 @@ TEST_F(SpanTest, APurgeTakesManySpansAtOnceAndNoMoreThanItMay) {
   const unsigned long calls = os::calls().discards;
   size_t given_back = 0;
   while (const size_t step = span::purge_step(150 * kGranule - given_back)) {
-    EXPECT_LE(step, 64 * kGranule);
+    EXPECT_LE(step, os::kMostRanges * kGranule);
     given_back += step;
     if (given_back == 150 * kGranule) break;
   }
@@ -282,12 +282,7 @@ TEST_F(SpanTest, TwoPartsOfDifferentKinds) {
 // One byte for each granule of the window that was ever handed out.
 class Shadow {
  public:
-  enum class State : char { kFree, kDirty, kLive, kGone };  // kGone: unmapped
-
-  static State state_of(const Span& span) {
-    if (span.state == kUnmapped) return State::kGone;
-    return span.state == kDirty ? State::kDirty : State::kFree;
-  }
+  enum class State : char { kFree, kDirty, kLive };
 
   size_t live() const { return live_; }
   uintptr_t frontier() const {
@@ -354,10 +349,10 @@ class Shadow {
       const Span* span = metadata::at_index<Span>(entry.index());
       ASSERT_EQ(span->base, base);
       ASSERT_EQ(span->granules, run(base));
-      ASSERT_EQ(state_of(*span), at(base));
+      ASSERT_EQ(span->dirty, at(base) == State::kDirty);
       const uintptr_t last = base + (span->granules - 1) * kGranule;
       ASSERT_EQ(pagemap.of(address(last)).index(), entry.index());
-      if (span->state == kDirty) dirty += span->granules * kGranule;
+      if (span->dirty) dirty += span->granules * kGranule;
       base = last + kGranule;
     }
     ASSERT_EQ(span::totals().dirty, dirty);
@@ -375,9 +370,8 @@ class Shadow {
       const Span* span = metadata::at_index<Span>(pagemap.of(address(base)).index());
       for (size_t i = 0; i < span->granules; ++i) {
         State& state = at(base + i * kGranule);
-        ASSERT_TRUE(span->state != kDirty || state == State::kDirty)
-            << "a purge made nothing dirty";
-        state = state_of(*span);
+        ASSERT_TRUE(!span->dirty || state == State::kDirty) << "a purge made nothing dirty";
+        state = span->dirty ? State::kDirty : State::kFree;
       }
       base += span->granules * kGranule;
     }
@@ -490,7 +484,7 @@ TEST(SpanBins, SmallestThatFits) {
   EXPECT_EQ(bins.longest(), nullptr);
   std::vector<Span> spans;
   for (const size_t granules : {3, 5, 63, 64, 70, 200, 5000, 1 << 20}) {
-    spans.push_back(Span{0, granules, kClean, nullptr, nullptr, false});
+    spans.push_back(Span{0, granules, false, nullptr, nullptr, false});
   }
   for (Span& s : spans) bins.insert(&s);
   for (size_t wanted = 1; wanted <= 1 << 20; wanted += wanted / 7 + 1) {

@@ -356,7 +356,7 @@ class RegionTest : public testing::Test {
     region_ = static_cast<char*>(os::reserve(kBytes));
     ASSERT_NE(region_, nullptr);
   }
-  void TearDown() override { os::unmap(region_, kBytes); }
+  void TearDown() override { os::unreserve(region_, kBytes); }
 
   // Anybody who touched a byte of it would end.
   char* region_ = nullptr;
@@ -446,7 +446,7 @@ TEST_F(RegionTest, ALongOneCostsWhatIsUsed) {
   heap->free("test", q);
   heap->check();
   heap->destroy();
-  os::unmap(region, kLong);
+  os::unreserve(region, kLong);
 }
 
 // ---- Misuse.

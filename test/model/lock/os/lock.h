@@ -12,6 +12,7 @@ class Lock {
   bool try_lock() { return model::try_lock(&place_); }
   void unlock() { model::unlock(&place_); }
   void reset() {}
+  void after_fork(bool child) { child ? reset() : unlock(); }
   bool has_sleepers() const { return false; }
   bool is_held() const { return false; }
   unsigned long acquisitions() const { return 0; }

@@ -1,7 +1,0 @@
-#include "space/pagemap.h"
-
-namespace loft {
-
-constinit Pagemap pagemap;
-
-}  // namespace loft
