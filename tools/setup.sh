@@ -35,7 +35,7 @@ tar                     tar                                     a program to run
 xz-utils                xz                                      a program to run under loft
 strace                  strace                                  counts system calls at start-up
 xalan                   xalan                                   a program to run under loft
-valgrind                valgrind                                a tool that puts its own malloc in place of loft's
+valgrind                valgrind                                a tool that puts its own malloc in the place of another
 musl-tools              musl-gcc                                another C library
 g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for another processor
 qemu-user               qemu-aarch64                            plays that processor
