@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 #if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>
 #endif
@@ -15,13 +16,12 @@ namespace loft::os {
 
 namespace {
 
-// The process whose memory this is: that which has loaded loft, or the child of a fork. A child
-// that shares its parent's memory has another number, unless both are the first in a namespace of
-// their own. Relaxed: written before the process has a second thread.
-constinit Atomic<int> process{0};
-
-__attribute__((constructor(101))) void remember_process() {
-  process.store(getpid(), memory_order_relaxed);
+// Whether the caller is a thread that libc has made. A child that shares its parent's memory
+// (vfork) has the parent's thread-local storage, and so libc's number of the parent's thread, which
+// libc tells without a system call as part of the name of a clock.
+bool is_thread_of_libc() {
+  clockid_t clock;
+  return pthread_getcpuclockid(pthread_self(), &clock) == 0 && ~(clock >> 3) == thread_number();
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ void* OwnThread::begin(void* self) {
 
 Start OwnThread::start(const char* name, void (*run)()) {
   const KeepErrno keep;
-  if (getpid() != process.load(memory_order_relaxed)) return Start::kNotHere;
+  if (!is_thread_of_libc()) return Start::kNotHere;
   const Guard guard(lock_);
   constexpr size_t kStackBytes = 256 * 1024;  // the program's thread-local variables are in it
   pthread_attr_t attributes;
@@ -75,7 +75,6 @@ void OwnThread::end(Atomic<uint32_t>& word, uint32_t last) {
 
 bool OwnThread::forget() {
   const bool ended = ended_;
-  remember_process();
   lock_.reset();
   runs_ = ended_ = false;
   return ended;
