@@ -32,8 +32,9 @@ OPTIONS = {
         "",
         ("abort", "ignore"),
         "abort",
-        "what to do after reporting a pointer that loft did not allocate: stop the program, or "
-        "let the call do nothing",
+        "what to do after reporting a pointer that loft did not allocate, or a write after free "
+        "that has cut a queue of freed objects: stop the program; or let the call do nothing, and "
+        "go on without what was behind the cut",
     ),
     "cache_bytes": Option(
         "bytes",

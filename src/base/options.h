@@ -23,8 +23,9 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
   X(kChoice, stats, 0, "0|1|json|prometheus",                                                    \
     "print statistics to standard error when the process exits")                                 \
   X(kChoice, foreign, 0, "abort|ignore",                                                         \
-    "what to do after reporting a pointer that loft did not allocate: stop the program, or let " \
-    "the call do nothing")                                                                       \
+    "what to do after reporting a pointer that loft did not allocate, or a write after free "    \
+    "that has cut a queue of freed objects: stop the program; or let the call do nothing, and "  \
+    "go on without what was behind the cut")                                                     \
   X(kBytes, cache_bytes, 4 << 20, "", "bytes of free objects that one thread's cache may hold")  \
   X(kBytes, batch_bytes, 16 << 10, "",                                                           \
     "bytes of objects freed for one slab of another heap before they are sent home")             \

@@ -255,7 +255,7 @@ void send_single(void* p, Entry entry) {
   if (index == kNoObject) report_bad_batch_add(p);
   auto* message = static_cast<Message*>(p);
   message->words()[0] = uint64_t{1} << index % 64;
-  message->link.store(end_link(bitmap_tag(index / 64, 1)), memory_order_relaxed);
+  message->link.store(end_link(message, bitmap_tag(index / 64, 1)), memory_order_relaxed);
   singles[slab->size_class].fetch_add(1, memory_order_relaxed);
   deliver({message, message});
 }

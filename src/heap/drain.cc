@@ -1,6 +1,7 @@
 // What comes home: a heap takes in the messages of its inbox. Each lies in a freed object, and says
 // of which others with it; what a use after free, or a second free, may have made of that is
 // checked before it is believed.
+#include "base/options.h"
 #include "base/peek.h"
 #include "heap/heap.h"
 #include "message/outbox.h"
@@ -28,10 +29,25 @@ bool is_in_a_slab(const Message* message) {
                       slab::at(pagemap.of(message)));
 }
 
-[[noreturn]] void report_lost(const Message* message, const Message* next) {
-  os::fault(Text() << "write after free: the message of returned objects in "
-                   << static_cast<const void*>(message) << " leads to "
-                   << static_cast<const void*>(next) << ", which is no object of loft");
+// Whether a message may be where the link leads. What a program writes after a free mostly has no
+// tag, its pointers among it.
+bool leads_to_a_message(uint64_t link) { return tag_in(link) != 0 && is_in_a_slab(next_in(link)); }
+
+// The queue is cut behind `message`. Returns if the program is to go on, without the objects that
+// were on their way behind it.
+LOFT_NOINLINE void report_cut(const Message* message, uint64_t link) {
+  Text line;
+  if (is_in_a_slab(message)) {
+    Text what;
+    what << "write after free: " << reinterpret_cast<const void*>(link)
+         << " stands where the link was of the message of returned objects in";
+    line = slab::misuse(what.data(), message, slab::at(pagemap.of(message)));
+  } else {  // the stub, which no program reaches: what came next had come home before
+    line << "double free: no slab is left around the message of returned objects in "
+         << static_cast<const void*>(next_in(link));
+  }
+  if (get(options.foreign) == 0) os::fault(line);
+  os::report(line);
 }
 
 // One of the two: which one cannot be told.
@@ -96,7 +112,7 @@ Message* message_of(const Record& record, const Slab& slab) {
   const size_t object = size_t{record.word} * 64 + highest_bit(record.freed);
   auto* message = reinterpret_cast<Message*>(slab.base + object * slab.shape().size);
   message->words()[0] = record.freed;
-  message->link.store(end_link(bitmap_tag(record.word, 1)), memory_order_relaxed);
+  message->link.store(end_link(message, bitmap_tag(record.word, 1)), memory_order_relaxed);
   return message;
 }
 
@@ -134,13 +150,15 @@ void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarde
 bool Heap::drain(size_t budget, size_t record_charge) {
   Forwarder forwarder(id_);
   Received received;
-  const auto check = [](const Message* message, const Message* next) {
-    if (LOFT_UNLIKELY(!is_in_a_slab(next))) report_lost(message, next);
+  const auto check = [](const Message* message, uint64_t link) {
+    if (LOFT_LIKELY(leads_to_a_message(link))) return true;
+    report_cut(message, link);
+    return false;
   };
   const bool more = inbox_.drain(budget, check, [&](Message* message, Tag tag) -> size_t {
     const Entry entry = pagemap.of(message);
     if (LOFT_UNLIKELY(entry.owner() != id_)) {
-      message->link.store(end_link(tag), memory_order_relaxed);
+      message->link.store(end_link(message, tag), memory_order_relaxed);
       forwarder.add(entry.owner(), message);
       return kGranule;  // forwarding is work too: a drain stays bounded
     }
@@ -171,6 +189,10 @@ void Heap::drain_all() {
   drain(kDrainAllBytes);
   inbox_.complete();
   drain(kDrainAllBytes);
+}
+
+void Heap::repair_inbox() {
+  inbox_.repair([](const Message*, uint64_t link) { return leads_to_a_message(link); });
 }
 
 // As drain_all, in steps. False if somebody waits.

@@ -122,6 +122,9 @@ class alignas(64) Heap {
   // Takes in every message that has arrived (up to a gibibyte of objects).
   void drain_all();
 
+  // Only in the child of a fork, under the lock: message/inbox.h, repair.
+  void repair_inbox();
+
   // Takes in what has arrived, lets go of every empty slab and gives the holes of the others back;
   // for the latter it walks over all slabs. Stops early, within a slab or a mebibyte of messages,
   // once somebody sleeps on `awaited` or on the heap's own lock; who sleeps on that while a call of

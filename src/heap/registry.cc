@@ -128,7 +128,7 @@ void prepare_fork() {
 void finish_fork(bool child) {
   for (unsigned id = 1; id <= count(); ++id) {
     Heap* heap = at(id);
-    if (child) heap->inbox().repair();
+    if (child) heap->repair_inbox();
     heap->lock().after_fork(child);
   }
   lock.after_fork(child);

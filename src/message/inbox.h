@@ -7,6 +7,10 @@
 //
 // A message is consumed once its link is set: from then on no producer touches it. So the last one
 // stays in the queue; complete() puts the stub behind it when it, too, has to go.
+//
+// Between the two steps the link of the old back is its end mark (message/message.h). Any link that
+// is neither that nor leads to a message was overwritten after the free: what it led to cannot be
+// found any more, and the consumer may go on behind it, at the stub.
 #pragma once
 
 #include <cstddef>
@@ -24,22 +28,24 @@ class Inbox {
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
 
-  // Any thread. The chain is not empty and ends with a null link.
+  // Any thread. The chain is not empty, and the link of its last message is an end.
   void push(Chain chain) {
     // Acquire: the old back was written by another producer, and the bits above its pointer are
     // read below; pairs with the release half of that producer's exchange. Release: the links and
-    // words of our chain, for the producer that gets our last message as its old back.
+    // words of our chain, its end among them, for the producer that gets our last message as its
+    // old back.
     Message* old_back = back_.exchange(chain.last, memory_order_acq_rel);
     const uint64_t link = old_back->link.load(memory_order_relaxed);
     // Release: pairs with the consumer's acquire load of this link, which then reads the chain.
-    old_back->link.store(link | reinterpret_cast<uint64_t>(chain.first), memory_order_release);
+    old_back->link.store(with_next(link, chain.first), memory_order_release);
   }
 
   // Consumer only, under the heap's lock. Calls consume(message, tag), which returns the
   // bytes it took in, for each message whose link is set, until `budget` bytes are reached, and for
   // one at least, so that who repeats it comes to an end. The message may be reused as soon as
-  // consume is called. Links lie in freed memory: check(message, next) is called before one is
-  // followed, and does not return where no message can be. True if it stopped for the budget.
+  // consume is called. Links lie in freed memory: check(message, link) is called before one is
+  // followed, and refuses those without a tag. What it refuses, and all else before the stub, is
+  // given up. True if the drain stopped for the budget.
   template <class Check, class Consume>
   bool drain(size_t budget, Check&& check, Consume&& consume) {
     size_t taken = 0;
@@ -48,19 +54,21 @@ class Inbox {
     for (;;) {
       // Acquire: pairs with the release store in push; the next message's contents are seen.
       const uint64_t link = message->link.load(memory_order_acquire);
+      if (is_end(message, link)) break;
       Message* next = next_in(link);
-      if (next == nullptr) break;
       if (taken >= budget && taken != 0) {
         more = true;
         break;
       }
-      if (LOFT_LIKELY(next != &stub_)) check(message, next);
-      __builtin_prefetch(next);
-      if (message == &stub_) {
-        stub_queued_ = false;
-      } else {
-        taken += consume(message, tag_in(link));
+      const bool is_stub = message == &stub_;
+      if (is_stub) stub_queued_ = false;
+      if (LOFT_UNLIKELY(leads_astray(message, link, check))) {
+        if (!stub_queued_) queue_stub();
+        message = &stub_;
+        continue;
       }
+      __builtin_prefetch(next);
+      if (!is_stub) taken += consume(message, tag_in(link));
       message = next;
     }
     front_.store(message, memory_order_relaxed);
@@ -72,10 +80,7 @@ class Inbox {
   // message that was pushed before the first of them.
   void complete() {
     if (front_.load(memory_order_relaxed) == &stub_ || stub_queued_) return;
-    // Relaxed: no producer can reach the stub before the push below.
-    stub_.link.store(0, memory_order_relaxed);
-    stub_queued_ = true;
-    push({&stub_, &stub_});
+    queue_stub();
   }
 
   // Whether a message may be waiting; from outside the lock only a hint. The stub at the back alone
@@ -86,25 +91,45 @@ class Inbox {
   }
 
   // Only in the child of a fork: a producer that died between its two steps cut the queue. What
-  // came after the cut cannot be reached any more and is given up; the queue ends at the cut.
-  void repair() {
-    Message* message = front_.load(memory_order_relaxed);
+  // came after the cut cannot be reached any more and is given up; the queue ends at the cut, or at
+  // a link that check(message, link) refuses, which the next drain finds.
+  template <class Check>
+  void repair(Check&& check) {
+    Message* last = front_.load(memory_order_relaxed);
     bool stub_behind_front = false;
-    while (Message* next = next_in(message->link.load(memory_order_relaxed))) {
-      message = next;
-      stub_behind_front = stub_behind_front || message == &stub_;
+    for (;;) {
+      const uint64_t link = last->link.load(memory_order_relaxed);
+      if (is_end(last, link)) break;
+      if (leads_astray(last, link, check)) break;
+      last = next_in(link);
+      stub_behind_front = stub_behind_front || last == &stub_;
     }
     stub_queued_ = stub_behind_front;
-    back_.store(message, memory_order_relaxed);
+    back_.store(last, memory_order_relaxed);
   }
 
  private:
+  // Of a link that is no end. It may lead to the stub, which no object is.
+  template <class Check>
+  bool leads_astray(const Message* message, uint64_t link, Check&& check) const {
+    return (next_in(link) != &stub_ || tag_in(link) == 0) && !check(message, link);
+  }
+
+  // Consumer only. The stub is in nobody's hands: it was never queued, or its link is set.
+  void queue_stub() {
+    // Relaxed: no producer can reach the stub before the push below.
+    stub_.link.store(stub_end(), memory_order_relaxed);
+    stub_queued_ = true;
+    push({&stub_, &stub_});
+  }
+  uint64_t stub_end() const { return end_link(&stub_, kStubTag); }
+
   // Producers write back_, the consumer writes the rest: separate lines. front_ is atomic for those
   // who ask maybe_pending without the lock; relaxed, the lock orders its consumers.
   alignas(64) Atomic<Message*> back_;
   alignas(64) Atomic<Message*> front_;
   bool stub_queued_ = false;  // the stub is in the queue, behind front_
-  Message stub_{};
+  Message stub_{stub_end()};
 };
 
 }  // namespace loft

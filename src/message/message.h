@@ -9,7 +9,14 @@
 //             from core to core.
 //
 //   link      next message, 48 bits | tag, 16 bits: form, and first word and number of words, or
-//             number of records
+//             number of records. The last message has an end mark instead of a next one
+//
+// The link lies in freed memory, and a program may write there. So neither part of a valid link is
+// ever zero. The end mark is the message's own address, made odd: no zero, no small number, no
+// pointer of the program's and no link or mark copied from another message is taken for it. Whoever
+// reads a link tells "nobody has followed yet" from "overwritten" by one comparison. (A program
+// that reads the old mark of an object that it has not yet written to, and writes just that back
+// after it has freed the object, is not told apart.)
 //
 // The carrier's own bit is among the payload; with records, among the first ones, of its own batch.
 // Which owner it is for follows from the carrier's address.
@@ -46,7 +53,7 @@ inline Message* next_in(uint64_t link) {
   return reinterpret_cast<Message*>(link & kLinkPointerMask);
 }
 
-using Tag = uint16_t;
+using Tag = uint16_t;  // of a valid link, not zero
 
 constexpr Tag kRecordsForm = 0x8000;
 constexpr unsigned kFirstWordBits = highest_bit(kMaxWords);
@@ -55,13 +62,26 @@ constexpr Tag bitmap_tag(unsigned first_word, unsigned words) {
   return static_cast<Tag>(words << kFirstWordBits | first_word);
 }
 constexpr Tag records_tag(unsigned count) { return static_cast<Tag>(kRecordsForm | count); }
+constexpr Tag kStubTag = records_tag(0);  // of what carries nothing
 constexpr bool has_records(Tag tag) { return (tag & kRecordsForm) != 0; }
 constexpr unsigned first_word_in(Tag tag) { return tag & ((1u << kFirstWordBits) - 1); }
 constexpr unsigned word_count_in(Tag tag) { return tag >> kFirstWordBits; }
 constexpr unsigned record_count_in(Tag tag) { return tag & ~unsigned{kRecordsForm}; }
 
 constexpr Tag tag_in(uint64_t link) { return static_cast<Tag>(link >> kLinkPointerBits); }
-constexpr uint64_t end_link(Tag tag) { return uint64_t{tag} << kLinkPointerBits; }
+constexpr uint64_t tag_bits(Tag tag) { return uint64_t{tag} << kLinkPointerBits; }
+
+inline uint64_t end_mark(const Message* message) { return reinterpret_cast<uint64_t>(message) | 1; }
+inline uint64_t end_link(const Message* message, Tag tag) {
+  return tag_bits(tag) | end_mark(message);
+}
+inline bool is_end(const Message* message, uint64_t link) {
+  return (link & kLinkPointerMask) == end_mark(message);
+}
+// The same tag, and a next message.
+inline uint64_t with_next(uint64_t link, const Message* next) {
+  return (link & ~kLinkPointerMask) | reinterpret_cast<uint64_t>(next);
+}
 
 // How many records fit into a carrier of `size` bytes. More than some would only lengthen the time
 // between two looks at a drain's budget.
@@ -77,13 +97,13 @@ struct Chain {  // all zero: empty
   Message* first;
   Message* last;
 
-  // `message` ends with a null link.
+  // The link of `message` is an end.
   void append(Message* message) {
     if (first == nullptr) {
       first = message;
     } else {
       const uint64_t link = last->link.load(memory_order_relaxed);
-      last->link.store(link | reinterpret_cast<uint64_t>(message), memory_order_relaxed);
+      last->link.store(with_next(link, message), memory_order_relaxed);
     }
     last = message;
   }

@@ -63,7 +63,7 @@ class Outbox {
   // Adds `message`, which has room for `capacity` records in all.
   void add_open(HeapId owner, Message* message, unsigned count, unsigned capacity) {
     add(owner, message);
-    message->link.store(end_link(records_tag(count)), memory_order_relaxed);
+    message->link.store(end_link(message, records_tag(count)), memory_order_relaxed);
     open_[owner % kBuckets] =
         Open{message, owner, static_cast<uint16_t>(count), static_cast<uint16_t>(capacity)};
   }
@@ -94,7 +94,7 @@ class Outbox {
     open.count = static_cast<uint16_t>(open.count + needed);
     // The message may be linked to a next one already: only its tag changes.
     const uint64_t link = open.message->link.load(memory_order_relaxed);
-    open.message->link.store((link & kLinkPointerMask) | end_link(records_tag(open.count)),
+    open.message->link.store((link & kLinkPointerMask) | tag_bits(records_tag(open.count)),
                              memory_order_relaxed);
     return room;
   }

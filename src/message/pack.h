@@ -71,7 +71,7 @@ constexpr unsigned carriers_needed(const Geometry& shape, uint64_t used) {
 }
 
 // `used` names the words that are not zero; afterwards all are. Calls emit(message) for each
-// message, whose link is null but for its tag.
+// message, whose link is an end.
 //
 // The highest objects carry: the lowest are the first that the owner hands out again. A batch of
 // small objects that was freed densely is one message, in several of them side by side, unless that
@@ -85,7 +85,7 @@ void pack(uintptr_t base, const Geometry& shape, uint64_t* words, uint64_t used,
       message->words()[i] = words[first + i];
       words[first + i] = 0;
     }
-    message->link.store(end_link(bitmap_tag(first, count)), memory_order_relaxed);
+    message->link.store(end_link(message, bitmap_tag(first, count)), memory_order_relaxed);
     emit(message);
   };
   if (used == 0) return;

@@ -185,11 +185,15 @@ void report_without_slab(const void* p) {
   os::fault(Text() << "double free of " << p << ", whose slab was given back since");
 }
 
-void report_misuse(const char* what, const void* p, const Slab* slab) {
+Text misuse(const char* what, const void* p, const Slab* slab) {
   Text line;
   line << what << " " << p << ": slab " << reinterpret_cast<const void*>(slab->base)
        << ", size class " << uint64_t{slab->shape().size} << " bytes";
-  os::fault(line);
+  return line;
+}
+
+void report_misuse(const char* what, const void* p, const Slab* slab) {
+  os::fault(misuse(what, p, slab));
 }
 
 }  // namespace slab

@@ -181,7 +181,8 @@ inline uintptr_t base_of(const void* p, Entry entry) {
              : at(entry)->base;
 }
 
-// Stops the program with one line that names the address, its slab and its size class.
+// One line that names the address, its slab and its size class; and the same, stopping the program.
+Text misuse(const char* what, const void* p, const Slab* slab);
 [[noreturn]] void report_misuse(const char* what, const void* p, const Slab* slab);
 
 // The same for an object that was freed before, and whose slab is another's or nobody's since.

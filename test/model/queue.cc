@@ -1,9 +1,10 @@
 // The message floor under every interleaving: inboxes with several producers, consumers that take
-// turns under a lock, budgets, forwarding, and the repair after a fork.
+// turns under a lock, budgets, forwarding, the repair after a fork, and links that a write after
+// free has damaged.
 //
 // Checked: every message arrives once, whole, with its tag, at its owner, and its memory is free to
 // be used again when it does; drains keep their budget; nobody needs more than kMaxHops hops; a
-// queue that holds something says so.
+// queue that holds something says so; one that was cut is seen to be, and takes messages again.
 #include <algorithm>
 #include <iterator>
 #include <new>
@@ -42,6 +43,8 @@ struct World {
   os::Lock locks[kHeaps];
   unsigned received[kHeaps * kMessages] = {};
   unsigned hops[kHeaps * kMessages] = {};
+  bool written = false;  // a program writes to its freed objects: no one's memory is used again
+  unsigned cuts = 0;     // that drains have seen
   uint64_t words[kMaxWords] = {};  // what came home of a packed batch
 };
 alignas(World) char world_memory[sizeof(World)];
@@ -76,7 +79,7 @@ Message* write_message(unsigned heap, unsigned number) {
   Message* message = message_at(heap, number);
   model::plain_write(message->words());
   message->words()[0] = serial_of(message);
-  message->link.store(end_link(tag_of(serial_of(message))), memory_order_relaxed);
+  message->link.store(end_link(message, tag_of(serial_of(message))), memory_order_relaxed);
   return message;
 }
 
@@ -88,17 +91,35 @@ Chain write_chain(unsigned heap, unsigned first, unsigned count) {
 
 // The owner hands the memory of a message out again at once.
 void use_again(Message* message) {
+  if (world().written) return;
   model::plain_write(message->words());
   model::plain_write(&message->link);
   message->words()[0] = ~uint64_t{0};
 }
 
+bool leads_to_a_message(uint64_t link) {
+  const uintptr_t offset =
+      reinterpret_cast<uintptr_t>(next_in(link)) - reinterpret_cast<uintptr_t>(arena);
+  return tag_in(link) != 0 && offset < sizeof(arena) && offset % 64 == 0;
+}
+
+bool check_link(const Message*, uint64_t link) {
+  if (leads_to_a_message(link)) return true;
+  model::check(world().written, "a link was damaged that nobody wrote to");
+  ++world().cuts;
+  return false;
+}
+
+void repair(unsigned heap) {
+  world().inboxes[heap].repair(
+      [](const Message*, uint64_t link) { return leads_to_a_message(link); });
+}
+
 bool drain(unsigned heap, size_t budget) {
   Forwarder forwarder(kIds[heap]);
   size_t taken = 0;
-  const bool more = world().inboxes[heap].drain(
-      budget, [](const Message*, const Message*) {},
-      [&](Message* message, Tag tag) -> size_t {
+  const bool more =
+      world().inboxes[heap].drain(budget, check_link, [&](Message* message, Tag tag) -> size_t {
         const unsigned serial = serial_of(message);
         model::plain_read(message->words());
         model::check(message->words()[0] == serial, "a message arrived without its payload");
@@ -107,7 +128,7 @@ bool drain(unsigned heap, size_t budget) {
         model::check(++taken <= (budget == 0 ? 1 : budget), "the budget was not kept");
         const HeapId owner = destination(message);
         if (owner != kIds[heap]) {
-          message->link.store(end_link(tag), memory_order_relaxed);
+          message->link.store(end_link(message, tag), memory_order_relaxed);
           forwarder.add(owner, message);
           return 1;
         }
@@ -151,19 +172,17 @@ constexpr uint64_t kPacked[] = {0x8000000000000001, 0, 0, 2, 0, 0, 0, 0, 0, 0x50
 
 // Takes in what was packed, as Heap does.
 void take_words(size_t budget) {
-  world().inboxes[0].drain(
-      budget, [](const Message*, const Message*) {},
-      [](Message* message, Tag tag) -> size_t {
-        model::plain_read(message->words());
-        const unsigned first = first_word_in(tag);
-        const unsigned end = first + word_count_in(tag);
-        for (unsigned word = first; word < end; ++word) {
-          const uint64_t freed = message->words()[word - first];
-          model::check((world().words[word] & freed) == 0, "an object came home twice");
-          world().words[word] |= freed;
-        }
-        return 1;
-      });
+  world().inboxes[0].drain(budget, check_link, [](Message* message, Tag tag) -> size_t {
+    model::plain_read(message->words());
+    const unsigned first = first_word_in(tag);
+    const unsigned end = first + word_count_in(tag);
+    for (unsigned word = first; word < end; ++word) {
+      const uint64_t freed = message->words()[word - first];
+      model::check((world().words[word] & freed) == 0, "an object came home twice");
+      world().words[word] |= freed;
+    }
+    return 1;
+  });
 }
 
 std::function<void()> finish(unsigned messages) {
@@ -320,7 +339,7 @@ std::vector<model::Scenario> scenarios() {
       set_up,
       {producer(0, 0, 2), producer(0, 2, 1), under_lock([] { drain(0, 1); }), under_lock([] {
          model::end_other_tasks();
-         world().inboxes[0].repair();
+         repair(0);
          producer(0, 4, 1)();
          drain(0, 1);
          producer(0, 5, 1)();
@@ -330,6 +349,68 @@ std::vector<model::Scenario> scenarios() {
         drain_until_quiet();
         expect(0, 4, 2);
       }});
+
+  // A program writes nothing, or a pointer, over a link, before or after a next message is behind
+  // it. What was on its way may be lost; what is sent after a drain has seen it arrives.
+  const auto set_up_for_writes = [] {
+    set_up();
+    world().written = true;
+  };
+  const auto sent_after_the_cut = [](unsigned least_cuts) {
+    return [=] {
+      drain_all(0);
+      drain_until_quiet();
+      model::check(world().cuts >= least_cuts, "a cut was not seen");
+      producer(0, 6, 2)();
+      drain_until_quiet();
+      expect(0, 6, 2);
+    };
+  };
+  const auto write = [](unsigned message, uint64_t word) {
+    message_at(0, message)->link.store(word, memory_order_relaxed);
+  };
+  all.push_back(Scenario{"a write after free between two messages, while others push and drain",
+                         set_up_for_writes,
+                         {[=] {
+                            producer(0, 0, 1)();
+                            producer(0, 1, 1)();
+                            write(0, 0);
+                          },
+                          producer(0, 2, 1), [] { drain_all(0); }},
+                         sent_after_the_cut(0)});
+  all.push_back(Scenario{"a pointer written over a link, the stub behind it",
+                         set_up_for_writes,
+                         {[=] {
+                            producer(0, 0, 2)();
+                            write(0, reinterpret_cast<uint64_t>(message_at(0, 0)));
+                          },
+                          producer(0, 2, 1),
+                          [] {
+                            drain(0, 1);
+                            world().inboxes[0].complete();
+                            drain(0, 2);
+                          }},
+                         sent_after_the_cut(0)});
+  all.push_back(Scenario{"a link is overwritten before anybody drains",
+                         [=] {
+                           set_up_for_writes();
+                           producer(0, 0, 2)();
+                           write(0, 0);
+                         },
+                         {producer(0, 2, 2), producer(0, 4, 1), [] { drain_all(0); }},
+                         sent_after_the_cut(1)});
+  all.push_back(Scenario{"the child of a fork repairs a queue with an overwritten link",
+                         [=] {
+                           set_up_for_writes();
+                           producer(0, 0, 3)();
+                           write(1, reinterpret_cast<uint64_t>(message_at(0, 0)));
+                         },
+                         {producer(0, 3, 1), under_lock([] { drain(0, 1); }), under_lock([] {
+                            model::end_other_tasks();
+                            repair(0);
+                            drain_all(0);
+                          })},
+                         sent_after_the_cut(1)});
   return all;
 }
 

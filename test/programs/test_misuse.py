@@ -104,6 +104,27 @@ def test_foreign_pointers_may_be_ignored(execute: Execute, build: Build, what: s
     assert survived == "survived"
 
 
+# Objects that one thread frees and another gets back have a list written into them on their way.
+WRITTEN = ["zero-after-free", "pointer-after-free", "number-after-free"]
+
+
+@pytest.mark.parametrize("what", WRITTEN)
+def test_a_write_after_free_is_seen(execute: Execute, build: Build, what: str) -> None:
+    result = execute(build("misuse.c"), what, LOFT_OWNER="thread")
+    address = stopped(result)
+    assert re.search(
+        rf"write after free: .* in {address}: slab 0x\w+, size class 64 ", result.stderr
+    )
+
+
+@pytest.mark.parametrize("what", WRITTEN)
+def test_objects_come_home_after_a_write(execute: Execute, build: Build, what: str) -> None:
+    result = execute(build("misuse.c"), what, LOFT_OWNER="thread", LOFT_FOREIGN="ignore")
+    address, survived = result.stdout.splitlines()
+    assert (result.returncode, survived) == (0, "survived"), result.stderr
+    assert re.fullmatch(rf"loft: write after free: .* in {address}: [ -~]+\n", result.stderr)
+
+
 def test_right_use_is_not_reported(execute: Execute, build: Build) -> None:
     """The same program without a mistake, so that the tests above know what they see."""
     result = execute(build("misuse.c"), "nothing")

@@ -1,6 +1,7 @@
 // Heaps: what they hand out and take back, directly and by message, and who owns them when.
 #include "heap/heap.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -97,7 +98,7 @@ class HeapTest : public testing::Test {
     }
     const auto count = static_cast<unsigned>(to - message->records());
     EXPECT_LE(count, record_capacity(slab_of(message)->shape().size));
-    message->link.store(end_link(records_tag(count)));
+    message->link.store(end_link(message, records_tag(count)));
     return message;
   }
 
@@ -586,16 +587,16 @@ TEST_F(HeapDeathTest, DamagedBitmaps) {
   const std::string line = "write after free: damaged message in 0x[0-9a-f]+: slab 0x";
   Message* message = packed({objects[0], objects[1]}).front();
   // A word that the slab has not, no object at all, objects behind the last.
-  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(22, 1))), receive(message)), line);
-  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(0, 23))), receive(message)), line);
-  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(0, 0))), receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(message, bitmap_tag(22, 1))), receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(message, bitmap_tag(0, 23))), receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(message, bitmap_tag(1, 0))), receive(message)), line);
   EXPECT_DEATH((message->words()[0] = 0, receive(message)), line);
   // More words than what was freed with the carrier has room for.
-  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(0, 12))), receive(message)), line);
-  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(21, 1))),
+  EXPECT_DEATH((message->link.store(end_link(message, bitmap_tag(0, 12))), receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(message, bitmap_tag(21, 1))),
                 message->words()[0] = uint64_t{1} << 63, receive(message)),
                line);
-  EXPECT_DEATH((message->link.store(end_link(bitmap_tag(0, 4))), message->words()[1] = 0,
+  EXPECT_DEATH((message->link.store(end_link(message, bitmap_tag(0, 4))), message->words()[1] = 0,
                 message->words()[2] = 0, message->words()[3] = ~uint64_t{0}, receive(message)),
                "double free of 0x[0-9a-f]+, or write after free to the message that brought it, in "
                "0x[0-9a-f]+: slab 0x[0-9a-f]+, size class 48 bytes");
@@ -615,8 +616,8 @@ TEST_F(HeapDeathTest, DamagedRecords) {
   EXPECT_DEATH((record.word = 64, receive(message)), line);
   EXPECT_DEATH((record.word = UINT32_MAX, receive(message)), line);
   EXPECT_DEATH((record.freed = 0, receive(message)), line);
-  EXPECT_DEATH((message->link.store(end_link(records_tag(0))), receive(message)), line);
-  EXPECT_DEATH((message->link.store(end_link(records_tag(128))), receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(message, records_tag(0))), receive(message)), line);
+  EXPECT_DEATH((message->link.store(end_link(message, records_tag(128))), receive(message)), line);
   EXPECT_DEATH((record.freed |= uint64_t{1} << 60, receive(message)),
                "double free of 0x[0-9a-f]+, or write after free to the message that brought it");
   receive(message);
@@ -631,7 +632,7 @@ TEST_F(HeapDeathTest, MessagesThatLeaveTheirSlab) {
     auto* message = static_cast<Message*>(address(slab->base + (shape.objects - 1u) * shape.size));
     ASSERT_NE(std::find(objects.begin(), objects.end(), message), objects.end());
     memset(message->words(), 0xFF, shape.size - sizeof(Message));
-    message->link.store(end_link(tag));
+    message->link.store(end_link(message, tag));
     void* behind = address(slab->base + (size_t{shape.granules} << kGranuleLog));
     EXPECT_DEATH((mprotect(behind, kGranule, PROT_NONE), receive(message)),
                  "write after free: damaged message in");
@@ -674,21 +675,31 @@ TEST_F(HeapDeathTest, LinksThatLeadAstray) {
   Message* last = packed({objects[1]}).front();
   // Not even in the window; and a place in it where nothing is.
   alignas(64) uint64_t local[8] = {number(last)};
-  EXPECT_DEATH((first->link.store(first->link.load() | number(local)),
+  const std::string line =
+      "write after free: 0x[0-9a-f]+ stands where the link was of the message of returned objects "
+      "in 0x[0-9a-f]+: slab 0x[0-9a-f]+, size class 64 bytes";
+  const uint64_t link = first->link.load();
+  EXPECT_DEATH((first->link.store(with_next(link, reinterpret_cast<Message*>(local))),
                 heap_->inbox().push({first, last}), drain_all()),
-               "message of returned objects in 0x[0-9a-f]+ leads to 0x");
-  // Where nothing is mapped, in the window and outside; and between two addresses of objects.
+               line);
+  // Where nothing is mapped, in the window and outside; between two addresses of objects; and what
+  // programs write: nothing, and pointers without a tag.
   const uintptr_t inside = window.heap.end - kGranule;
-  for (const uintptr_t astray : {uintptr_t{0x1000}, inside, number(last) + 8}) {
+  for (const uintptr_t astray : {uintptr_t{0x1000}, inside, number(last) + 8, uintptr_t{0}}) {
     EXPECT_DEATH(
-        (heap_->inbox().push({first, last}), first->link.store(end_link(0) | astray), drain_all()),
-        "message of returned objects in 0x[0-9a-f]+ leads to 0x");
+        (heap_->inbox().push({first, last}),
+         first->link.store(with_next(link, reinterpret_cast<Message*>(astray))), drain_all()),
+        line);
+  }
+  for (const uint64_t written : {uint64_t{0}, number(last), number(first)}) {
+    EXPECT_DEATH((heap_->inbox().push({first, last}), first->link.store(written), drain_all()),
+                 line);
   }
   const span::Range nothing = span::acquire(1, kGranule);
   *static_cast<uint64_t*>(address(nothing.base)) = number(last);
-  EXPECT_DEATH((first->link.store(first->link.load() | nothing.base),
+  EXPECT_DEATH((first->link.store(with_next(link, reinterpret_cast<Message*>(nothing.base))),
                 heap_->inbox().push({first, last}), drain_all()),
-               "message of returned objects in 0x[0-9a-f]+ leads to 0x");
+               line);
   span::release(nothing.base, 1, true);
   put(objects);
 }
@@ -696,9 +707,30 @@ TEST_F(HeapDeathTest, LinksThatLeadAstray) {
 TEST_F(HeapDeathTest, AMessageInASlabThatIsGone) {
   const span::Range nothing = span::acquire(1, kGranule);
   auto* message = static_cast<Message*>(address(nothing.base));
-  message->link.store(end_link(bitmap_tag(0, 1)));
+  message->link.store(end_link(message, bitmap_tag(0, 1)));
   EXPECT_DEATH(deliver({message, message}), "double free of 0x[0-9a-f]+: it had come home");
   span::release(nothing.base, 1, true);
+}
+
+// By the option foreign=ignore: what had been pushed is lost, what comes later arrives.
+TEST_F(HeapTest, GoesOnBehindACut) {
+  const test::DefaultOptions defaults;
+  options.foreign.store(1);
+  const std::vector<void*> objects = take(class_of(64), 6);
+  Message* first = packed({objects[0]}).front();
+  heap_->inbox().push({first, first});
+  send(packed({objects[1]}).front());
+  first->link.store(0);
+  testing::internal::CaptureStderr();
+  drain_all();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, testing::StartsWith("loft: write after free: 0x0 stands where the link was"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
+  EXPECT_FALSE(heap_->inbox().maybe_pending());
+  EXPECT_EQ(held_here(), 6 * 64u);
+  receive(packed({objects[2], objects[3]}).front());
+  EXPECT_EQ(held_here(), 4 * 64u);
+  put({objects[0], objects[1], objects[4], objects[5]});
 }
 
 class RegistryTest : public HeapTest {};

@@ -43,7 +43,7 @@ unsigned expect_round_trip(const Geometry& shape, const Arena& arena, const Bitm
        [&](Message* m) { messages.push_back(m); });
   for (Message* message : messages) {
     const uint64_t link = message->link.load();
-    EXPECT_EQ(next_in(link), nullptr);
+    EXPECT_TRUE(is_end(message, link));
     EXPECT_FALSE(has_records(tag_in(link)));
     const unsigned first = first_word_in(tag_in(link));
     const uint64_t offset = number(message) - arena.base();
@@ -197,13 +197,14 @@ TEST(Tags, BothFormsRoundTrip) {
     EXPECT_FALSE(has_records(tag));
     EXPECT_EQ(first_word_in(tag), n);
     EXPECT_EQ(word_count_in(tag), kMaxWords - n);
-    EXPECT_EQ(tag_in(end_link(tag)), tag);
-    EXPECT_EQ(next_in(end_link(tag)), nullptr);
+    EXPECT_EQ(tag_in(tag_bits(tag)), tag);
+    EXPECT_NE(tag, 0);
   }
   for (unsigned n = 1; n <= kMaxRecords; ++n) {
     EXPECT_TRUE(has_records(records_tag(n)));
     EXPECT_EQ(record_count_in(records_tag(n)), n);
-    EXPECT_EQ(tag_in(end_link(records_tag(n))), records_tag(n));
+    EXPECT_EQ(tag_in(tag_bits(records_tag(n))), records_tag(n));
+    EXPECT_NE(records_tag(n), kStubTag);
   }
 }
 
@@ -213,10 +214,10 @@ class Messages {
   explicit Messages(unsigned count) : cells_(std::make_unique<Cell[]>(count)) {
     for (unsigned i = 0; i < count; ++i) {
       at(i)->words()[0] = i;
-      at(i)->link.store(end_link(tag_of(i)));
+      at(i)->link.store(end_link(at(i), tag_of(i)));
     }
   }
-  static Tag tag_of(uint64_t i) { return static_cast<Tag>(i % 64); }
+  static Tag tag_of(uint64_t i) { return static_cast<Tag>(i % 64 + 1); }
 
   Message* at(unsigned i) { return reinterpret_cast<Message*>(&cells_[i]); }
 
@@ -227,7 +228,10 @@ class Messages {
   }
 
   // As a producer that died before it linked what it pushed behind message `i`.
-  void cut_after(unsigned i) { at(i)->link.store(at(i)->link.load() & ~kLinkPointerMask); }
+  void cut_after(unsigned i) { at(i)->link.store(end_link(at(i), tag_of(i))); }
+
+  // As a program that writes to a freed object.
+  void overwrite(unsigned i, uint64_t word) { at(i)->link.store(word); }
 
  private:
   struct alignas(64) Cell {
@@ -240,13 +244,28 @@ class Messages {
 struct Drained {
   std::vector<uint64_t> numbers;
   bool more;
+  unsigned cuts = 0;
   bool operator==(const Drained&) const = default;
 };
+
+// Whatever has a tag, and leads where an object could be.
+bool plausible(uint64_t link) {
+  return tag_in(link) != 0 && next_in(link) != nullptr && number(next_in(link)) % 64 == 0;
+}
+
+void repair(Inbox& inbox) {
+  inbox.repair([](const Message*, uint64_t link) { return plausible(link); });
+}
 
 Drained drain(Inbox& inbox, size_t budget = SIZE_MAX) {
   Drained drained{};
   drained.more = inbox.drain(
-      budget, [](const Message*, const Message*) {},
+      budget,
+      [&](const Message*, uint64_t link) {
+        if (plausible(link)) return true;
+        ++drained.cuts;
+        return false;
+      },
       [&](Message* message, Tag tag) -> size_t {
         drained.numbers.push_back(message->words()[0]);
         EXPECT_EQ(tag, Messages::tag_of(message->words()[0]));
@@ -371,14 +390,14 @@ TEST(Inbox, RandomCalls) {
 TEST(InboxRepair, WholeQueueStaysWhole) {
   Inbox inbox;
   Messages messages(10);
-  inbox.repair();
+  repair(inbox);
   EXPECT_FALSE(inbox.maybe_pending());
   inbox.push(messages.chain(0, 4));
-  inbox.repair();
+  repair(inbox);
   inbox.push(messages.chain(5, 9));
   EXPECT_EQ(drain(inbox).numbers, numbers(0, 8));
   inbox.complete();
-  inbox.repair();
+  repair(inbox);
   EXPECT_EQ(drain(inbox).numbers, numbers(9, 9));
 }
 
@@ -389,7 +408,7 @@ TEST(InboxRepair, EndsAtTheCut) {
   inbox.push(messages.chain(3, 4));
   messages.cut_after(2);
   EXPECT_EQ(drain(inbox).numbers, numbers(0, 1));
-  inbox.repair();
+  repair(inbox);
   inbox.push(messages.chain(5, 9));
   EXPECT_EQ(drain(inbox).numbers, (std::vector<uint64_t>{2, 5, 6, 7, 8}));
   inbox.complete();
@@ -405,7 +424,7 @@ TEST(InboxRepair, StubBehindTheCut) {
   inbox.complete();
   inbox.push(messages.chain(2, 2));
   messages.cut_after(1);
-  inbox.repair();
+  repair(inbox);
   inbox.complete();
   EXPECT_EQ(drain(inbox).numbers, numbers(1, 1));
   EXPECT_FALSE(inbox.maybe_pending());
@@ -426,13 +445,96 @@ TEST(InboxRepair, StubBeforeTheCut) {
   inbox.push(messages.chain(2, 3));
   inbox.push(messages.chain(4, 4));
   messages.cut_after(3);
-  inbox.repair();
+  repair(inbox);
   inbox.complete();
   inbox.push(messages.chain(5, 5));
   EXPECT_EQ(drain(inbox).numbers, numbers(1, 3));
   inbox.complete();
   EXPECT_EQ(drain(inbox).numbers, numbers(5, 5));
   EXPECT_FALSE(inbox.maybe_pending());
+}
+
+// What a program may write to a freed object: nothing, numbers, a pointer to the object itself or
+// to another, text, a link or an end mark that another message had.
+std::vector<uint64_t> damages(const Message* itself, const Message* other) {
+  return {0,
+          1,
+          ~uint64_t{0},
+          number(itself),
+          number(other),
+          end_mark(itself) - 1,
+          end_link(other, Messages::tag_of(0)),
+          0x3ff0'0000'0000'0000,
+          0x6c6c'6177'7964'6162};
+}
+
+TEST(InboxCut, IsSeenWhateverWasWritten) {
+  Messages messages(4);
+  for (const uint64_t damage : damages(messages.at(0), messages.at(3))) {
+    Inbox inbox;
+    inbox.push(messages.chain(0, 2));
+    messages.overwrite(0, damage);
+    EXPECT_EQ(drain(inbox), (Drained{{}, false, 1})) << damage;
+  }
+}
+
+TEST(InboxCut, GoesOnBehindIt) {
+  Inbox inbox;
+  Messages messages(10);
+  inbox.push(messages.chain(0, 4));
+  messages.overwrite(2, 0);
+  EXPECT_EQ(drain(inbox), (Drained{{0, 1}, false, 1}));
+  EXPECT_FALSE(inbox.maybe_pending());
+  inbox.push(messages.chain(5, 9));
+  EXPECT_EQ(drain(inbox), (Drained{numbers(5, 8), false, 0}));
+  inbox.complete();
+  EXPECT_EQ(drain(inbox), (Drained{numbers(9, 9), false, 0}));
+  EXPECT_FALSE(inbox.maybe_pending());
+}
+
+// The last message: nothing is behind it, and the next producer will store a link there.
+TEST(InboxCut, AtTheBack) {
+  Inbox inbox;
+  Messages messages(3);
+  inbox.push(messages.chain(0, 1));
+  messages.overwrite(1, 0);
+  EXPECT_EQ(drain(inbox), (Drained{{0}, false, 1}));
+  inbox.push(messages.chain(2, 2));
+  EXPECT_EQ(drain(inbox), (Drained{{}, false, 0}));
+  inbox.complete();
+  EXPECT_EQ(drain(inbox), (Drained{{2}, false, 0}));
+  EXPECT_FALSE(inbox.maybe_pending());
+}
+
+// The stub is behind the cut already: what follows it is not lost, and it is not queued twice.
+TEST(InboxCut, BeforeTheQueuedStub) {
+  Inbox inbox;
+  Messages messages(8);
+  inbox.push(messages.chain(0, 2));
+  EXPECT_EQ(drain(inbox, 1), (Drained{{0}, true, 0}));
+  inbox.complete();
+  inbox.push(messages.chain(3, 5));
+  messages.overwrite(1, 0);
+  EXPECT_EQ(drain(inbox), (Drained{numbers(3, 4), false, 1}));
+  inbox.complete();
+  inbox.push(messages.chain(6, 7));
+  EXPECT_EQ(drain(inbox), (Drained{numbers(5, 6), false, 0}));
+  inbox.complete();
+  EXPECT_EQ(drain(inbox), (Drained{numbers(7, 7), false, 0}));
+}
+
+TEST(InboxCut, RepairLeavesItToTheDrain) {
+  Inbox inbox;
+  Messages messages(6);
+  inbox.push(messages.chain(0, 3));
+  messages.overwrite(1, number(messages.at(0)));  // round and round
+  repair(inbox);
+  inbox.push(messages.chain(4, 4));
+  EXPECT_EQ(drain(inbox), (Drained{{0}, false, 1}));
+  inbox.push(messages.chain(5, 5));
+  EXPECT_EQ(drain(inbox), (Drained{{}, false, 0}));
+  inbox.complete();
+  EXPECT_EQ(drain(inbox), (Drained{{5}, false, 0}));
 }
 
 // A window of fake heaps: each id has an inbox in the directory and granules whose entries name it.
@@ -462,7 +564,7 @@ class RoutingTest : public testing::Test {
   Message* message_for(size_t place) {
     const uintptr_t at = base_ + place * kGranule + used_[place]++ * kMessageBytes;
     auto* message = new (reinterpret_cast<void*>(at)) Message{};
-    message->link.store(end_link(Messages::tag_of(sent_)));
+    message->link.store(end_link(message, Messages::tag_of(sent_)));
     message->words()[0] = 0;
     message->words()[1] = sent_++;
     arrived_.push_back(0);
@@ -474,13 +576,13 @@ class RoutingTest : public testing::Test {
     const HeapId self = ids_[place];
     Forwarder forwarder(self);
     inboxes_[place].drain(
-        budget, [](const Message*, const Message*) {},
+        budget, [](const Message*, uint64_t) { return true; },
         [&](Message* message, Tag tag) -> size_t {
           const uint64_t hops = ++message->words()[0];
           EXPECT_LE(hops, kMaxHops);
           EXPECT_EQ(tag, Messages::tag_of(message->words()[1]));
           if (destination(message) != self) {
-            message->link.store(end_link(tag));
+            message->link.store(end_link(message, tag));
             forwarder.add(destination(message), message);
             ++forwards_;
           } else {

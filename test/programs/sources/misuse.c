@@ -126,6 +126,39 @@ static void* free_and_churn(void* object) {
   return churn(NULL);
 }
 
+enum { kMany = 20000 };
+static void* many[kMany];
+
+static void* free_many(void* unused) {
+  for (int i = 0; i < kMany; i++) free(many[i]);
+  return unused;
+}
+
+static int compare(const void* a, const void* b) {
+  const uintptr_t x = *(const uintptr_t*)a, y = *(const uintptr_t*)b;
+  return x < y ? -1 : x > y;
+}
+
+// Another thread frees an object, which then carries the message that brings it home; a second one
+// follows; and the first object is written to. What is freed after that has to come home still.
+static void write_after_free(void* written) {
+  for (int i = 0; i < kMany; i++) many[i] = malloc(64);
+  uint64_t* const first = mistaken(malloc(64));
+  void* const second = malloc(64);
+  in_thread(free_it, first);
+  in_thread(free_it, second);
+  first[0] = (uint64_t)(uintptr_t)written;
+  malloc_trim(0);
+  in_thread(free_many, NULL);
+  qsort(many, kMany, sizeof(many[0]), compare);
+  int again = 0;
+  for (int i = 0; i < kMany; i++) {
+    void* object = malloc(64);
+    again += bsearch(&object, many, kMany, sizeof(many[0]), compare) != NULL;
+  }
+  if (again < kMany / 2) printf("only %d of %d objects came home\n", again, kMany);
+}
+
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "";
   if (argc > 2) processors = argv[2];
@@ -221,6 +254,15 @@ int main(int argc, char** argv) {
     mistaken(large);
     in_thread(free_it, large);
     free(large);
+  } else if (strcmp(what, "zero-after-free") == 0) {
+    write_after_free(NULL);
+  } else if (strcmp(what, "pointer-after-free") == 0) {
+    write_after_free(small);
+  } else if (strcmp(what, "number-after-free") == 0) {
+    const double number = 1.0;
+    void* written;
+    memcpy(&written, &number, sizeof(written));
+    write_after_free(written);
   } else if (strcmp(what, "nothing") == 0) {
     in_thread(free_it, small);
     free(large);
