@@ -143,7 +143,8 @@ void note_refill(Thread* thread, SizeClass size_class, unsigned objects) {
 }
 
 void forget_trials(Thread* thread) {
-  if (Trials* trials = trials_of(thread); trials != nullptr) *trials = Trials{};
+  // In place: a copy of them would be 7 KB of stack.
+  if (Trials* trials = trials_of(thread); trials != nullptr) new (trials) Trials{};
 }
 
 bool take(Thread* thread, Request request, unsigned wanted) {

@@ -24,7 +24,7 @@ bool is_in_a_slab(const Message* message) {
 }
 
 // A double free as well: it lets a slab go too early, and messages then tell of what is not there.
-[[noreturn]] void report_damaged(const Message* message) {
+[[noreturn]] LOFT_COLD void report_damaged(const Message* message) {
   slab::report_misuse("double free or write after free: damaged message in", message,
                       slab::at(pagemap.of(message)));
 }
@@ -33,26 +33,32 @@ bool is_in_a_slab(const Message* message) {
 // tag, its pointers among it.
 bool leads_to_a_message(uint64_t link) { return tag_in(link) != 0 && is_in_a_slab(next_in(link)); }
 
+LOFT_COLD Text cut_behind(const Message* message, uint64_t link) {
+  Text what;
+  what << "write after free: " << reinterpret_cast<const void*>(link)
+       << " stands where the link was of the message of returned objects in";
+  return slab::misuse(what.data(), message, slab::at(pagemap.of(message)));
+}
+
+// No program reaches the stub: what came next had come home before.
+Text cut_behind_stub(uint64_t link) {
+  Text line;
+  line << "double free: no slab is left around the message of returned objects in "
+       << static_cast<const void*>(next_in(link));
+  return line;
+}
+
 // The queue is cut behind `message`. Returns if the program is to go on, without the objects that
 // were on their way behind it.
-LOFT_NOINLINE void report_cut(const Message* message, uint64_t link) {
-  Text line;
-  if (is_in_a_slab(message)) {
-    Text what;
-    what << "write after free: " << reinterpret_cast<const void*>(link)
-         << " stands where the link was of the message of returned objects in";
-    line = slab::misuse(what.data(), message, slab::at(pagemap.of(message)));
-  } else {  // the stub, which no program reaches: what came next had come home before
-    line << "double free: no slab is left around the message of returned objects in "
-         << static_cast<const void*>(next_in(link));
-  }
+LOFT_COLD void report_cut(const Message* message, uint64_t link) {
+  const Text line = is_in_a_slab(message) ? cut_behind(message, link) : cut_behind_stub(link);
   if (get(options.foreign) == 0) os::fault(line);
   os::report(line);
 }
 
 // One of the two: which one cannot be told.
-[[noreturn]] void report_returned_twice(const Message* message, const Slab* slab, unsigned word,
-                                        uint64_t twice) {
+[[noreturn]] LOFT_COLD void report_returned_twice(const Message* message, const Slab* slab,
+                                                  unsigned word, uint64_t twice) {
   const size_t object = (size_t{word} * 64 + lowest_bit(twice)) * slab->shape().size;
   Text what;
   what << "double free of " << reinterpret_cast<const void*>(slab->base + object)

@@ -20,12 +20,9 @@ inline constexpr unsigned kRadixBits = 6;
 inline constexpr unsigned kBuckets = 1u << kRadixBits;
 inline constexpr unsigned kMaxHops = (16 + kRadixBits - 1) / kRadixBits;
 
-// One bucket for each value of some digit, and a bit for each that is not empty. All zero is empty;
-// no constructor, because 64 chains are too much to clear on the stack of every drain.
+// One bucket for each value of some digit, and a bit for each that is not empty. All zero is empty.
 class Buckets {
  public:
-  void clear() { used_ = 0; }
-
   void append(unsigned bucket, Message* message) {
     if ((used_ >> bucket & 1) == 0) {
       used_ |= uint64_t{1} << bucket;
@@ -125,33 +122,50 @@ class Outbox {
   size_t bytes_;
 };
 
-// Receiver's side, on the stack of one drain of heap `self`: collects what is for others.
+// Receiver's side, on the stack of one drain of heap `self`: collects what is for others. A few
+// buckets at a time, as that stack may be a small one; who begins one more sends these first.
 class Forwarder {
  public:
-  explicit Forwarder(HeapId self) : self_(self) {
-    for (Buckets& digit : digits_) digit.clear();
-  }
+  explicit Forwarder(HeapId self) : self_(self) {}
 
   // The first digit in which the ids differ chooses the bucket; the next hop shares it with
   // `owner`.
   void add(HeapId owner, Message* message) {
     const unsigned digit = lowest_bit(static_cast<uint64_t>(owner ^ self_)) / kRadixBits;
-    digits_[digit].append(owner >> digit * kRadixBits & (kBuckets - 1), message);
+    chain_of(digit * kBuckets + (owner >> digit * kRadixBits & (kBuckets - 1))).append(message);
     ++messages_;
   }
 
+  // Sends every bucket on its way; returns how many there were so far.
   unsigned post() {
-    unsigned sent = 0;
-    for (Buckets& digit : digits_) sent += digit.deliver_all();
-    return sent;
+    for (unsigned i = 0; i < open_; ++i) deliver(chains_[i]);
+    sent_ += open_;
+    open_ = 0;
+    return sent_;
   }
 
   unsigned messages() const { return messages_; }
 
  private:
+  static constexpr unsigned kOpen = 8;
+
+  Chain& chain_of(unsigned bucket) {
+    for (unsigned i = 0; i < open_; ++i) {
+      if (buckets_[i] == bucket) return chains_[i];
+    }
+    if (open_ == kOpen) post();
+    buckets_[open_] = static_cast<uint8_t>(bucket);
+    chains_[open_] = Chain{};
+    return chains_[open_++];
+  }
+
   HeapId self_;
   unsigned messages_ = 0;
-  Buckets digits_[kMaxHops];
+  unsigned sent_ = 0;
+  unsigned open_ = 0;
+  uint8_t buckets_[kOpen];  // of `open_` of them, whose chains are not empty
+  Chain chains_[kOpen];
 };
+static_assert(kMaxHops * kBuckets <= 256);
 
 }  // namespace loft

@@ -135,7 +135,7 @@ uint64_t discard_ranges(const Range* ranges, size_t count) {
   // late that it may not asks once more.
   static constinit Atomic<bool> many_at_once{true};
   constexpr int kThisProcess = -10001;  // PIDFD_SELF_THREAD_GROUP
-  const uint64_t all = ~uint64_t{0} >> (kMostRanges - count);
+  const uint64_t all = (uint64_t{1} << count) - 1;
   const bool tried = many_at_once.load(memory_order_relaxed);
   if (tried) {
     struct iovec vectors[kMostRanges];

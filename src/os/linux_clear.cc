@@ -12,7 +12,7 @@ namespace {
 
 // From this size on, looking which pages there are takes little beside clearing them.
 constexpr size_t kLookMin = size_t{1} << 20;
-constexpr size_t kPagesAtOnce = 1024;  // looked at at once
+constexpr size_t kPagesAtOnce = 512;  // looked at at once
 
 // What is to be given back, in as few calls as can be.
 class Gaps {

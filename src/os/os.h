@@ -46,8 +46,8 @@ struct Range {
   void* at;
   size_t bytes;
 };
-inline constexpr size_t kMostRanges = 64;
-uint64_t discard_ranges(const Range* ranges, size_t count);  // count <= kMostRanges == 64
+inline constexpr size_t kMostRanges = 16;                    // which callers gather on their stacks
+uint64_t discard_ranges(const Range* ranges, size_t count);  // count <= kMostRanges
 
 // Makes committed pages read as zero, which `at` and `bytes` are multiples of. In a long range
 // those that hold memory are cleared and keep it, which takes a fifth of what new ones do should

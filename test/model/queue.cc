@@ -281,6 +281,18 @@ std::vector<model::Scenario> scenarios() {
                            expect(2, 1, 1);
                          }});
 
+  all.push_back(Scenario{"an outbox that posts twice to the same heap",
+                         set_up,
+                         {[] {
+                            Outbox outbox{};
+                            for (const unsigned number : {0, 1}) {
+                              outbox.add(kIds[0], write_message(0, number));
+                              model::check(outbox.post() == 1, "one post for each bucket");
+                            }
+                          },
+                          [] { drain_all(0); }},
+                         finish(2)});
+
   all.push_back(Scenario{"three producers, two consumers in turn, few preemptions",
                          set_up,
                          {[] {
