@@ -50,7 +50,7 @@ ATTRIBUTE = re.compile(r"\[\[.*?\]\]|\balignas\s*\([^()]*\)|__attribute__\s*\(\(
 UNNAMED = "(unnamed)"
 
 # What a library has that is loaded, and a part of a program has not. CMakeLists.txt has them, too.
-LOADED = ("api/dlopen.cc", "os/linux_symbols.cc")
+LOADED = ("api/dlopen.cc", "os/linux_symbols.cc", "os/linux_vfork.cc")
 
 
 class AmalgamationError(Exception):
