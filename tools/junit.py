@@ -1,0 +1,53 @@
+"""What test runners report: how many tests passed, and how long each took."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SLOWEST = 20
+
+
+@dataclass
+class Count:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    # How long each test took, and its name.
+    times: list[tuple[float, str]] = field(default_factory=list)
+
+    def add(self, other: Count) -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.times += other.times
+
+    def __str__(self) -> str:
+        text = f"{self.passed} passed, {self.failed} failed"
+        return f"{text}, {self.skipped} skipped" if self.skipped else text
+
+
+def read_junit(report: Path, stage: str) -> Count:
+    if not report.exists():
+        return Count()
+    count = Count()
+    for case in ET.parse(report).getroot().iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            count.failed += 1
+        elif case.find("skipped") is not None:
+            count.skipped += 1
+        else:
+            count.passed += 1
+        # pytest names the file apart from the test; ctest repeats the name.
+        names = dict.fromkeys((case.get("classname", ""), case.get("name", "")))
+        name = " ".join(name for name in names if name)
+        count.times.append((float(case.get("time", 0)), f"{stage}: {name}"))
+    return count
+
+
+def slowest(times: Sequence[tuple[float, str]]) -> list[str]:
+    return [
+        f"  {seconds:7.1f} s  {name}" for seconds, name in sorted(times, reverse=True)[:SLOWEST]
+    ]
