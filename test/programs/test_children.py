@@ -9,7 +9,7 @@ from programs import Build, Execute
 @pytest.mark.parametrize("beside", ["alone", "threads"])
 def test_a_fork_beside_streams(execute: Execute, build: Build, beside: str) -> None:
     """One thread grows a line, one flushes all streams, one forks: nobody waits for ever."""
-    result = execute(build("fork_streams.c"), beside, timeout=30)
+    result = execute(build("fork_streams.c"), beside)
     expected = (0, "child goes on\nparent goes on\n", "")
     assert (result.returncode, result.stdout, result.stderr) == expected
 

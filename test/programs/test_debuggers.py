@@ -25,7 +25,7 @@ OPTIONS = {
 def test_every_name(execute: Execute, build: Build, tool: str) -> None:
     """No object is made by one of the two and freed by the other."""
     program = build("every_name.cc")
-    result = execute("valgrind", "-q", f"--tool={tool}", *OPTIONS[tool], program, timeout=120)
+    result = execute("valgrind", "-q", f"--tool={tool}", *OPTIONS[tool], program)
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
     # Of a tool that keeps accounts, all that -q leaves is where they went.
     assert "==" not in result.stderr or tool == "dhat", result.stderr
@@ -33,5 +33,5 @@ def test_every_name(execute: Execute, build: Build, tool: str) -> None:
 
 @pytest.mark.parametrize("command", ["ls -l /", "/usr/bin/python3 -c pass"])
 def test_programs_under_memcheck(execute: Execute, command: str) -> None:
-    result = execute("valgrind", "-q", *LEAKS, *command.split(), timeout=120)
+    result = execute("valgrind", "-q", *LEAKS, *command.split())
     assert (result.returncode, result.stderr) == (0, "")
