@@ -129,8 +129,8 @@ OPTIONS = {
         "",
         ("off", "soft", "hard"),
         "soft",
-        "what follows from the limits of the control group (version 2) that the process is in: "
-        "nothing; a soft limit, also while the group as a whole is near one of its own; or, "
-        "besides, a hard limit of fifteen sixteenths of its memory.max",
+        "what follows from the limits of the control groups that the process is in: nothing; a "
+        "soft limit, also while the group as a whole is near one of its own; or, besides, a hard "
+        "limit of fifteen sixteenths of its memory.max",
     ),
 }

@@ -62,7 +62,7 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "bytes from the system that loft does not exceed: a request that would is refused, with "    \
     "NULL and ENOMEM; 0 is no limit")                                                            \
   X(kChoice, cgroup, 1, "off|soft|hard",                                                         \
-    "what follows from the limits of the control group (version 2) that the process is in: "     \
+    "what follows from the limits of the control groups that the process is in: "                \
     "nothing; a soft limit, also while the group as a whole is near one of its own; or, "        \
     "besides, a hard limit of fifteen sixteenths of its memory.max")
 

@@ -1,4 +1,5 @@
-// Control groups of version 2, as files. Read through system calls of our own: libc's are places
+// Control groups, as files. Version 1 has a hierarchy for each resource, of which that of memory is
+// read; version 2 has one for all. Read through system calls of our own: libc's are places
 // where a thread may be cancelled, and some allocate.
 #include <errno.h>
 #include <fcntl.h>
@@ -74,8 +75,9 @@ class File {
     while (!line_ended_) {
       const int c = get();
       line_ended_ = c == '\n' || c < 0;
-      if (line_ended_ || c == end) break;
-      any = true;
+      if (line_ended_) break;
+      any = true;  // "::" is a word too, an empty one
+      if (c == end) break;
       if (length < size) text[length++] = static_cast<char>(c);
     }
     if (length == size) length = 0;
@@ -163,8 +165,32 @@ size_t number_in(Path& folder, const char* name, bool& unread) {
   return found;
 }
 
+// What the versions call the same.
+struct Names {
+  const char* max;
+  const char* high;  // nullptr: there is none
+  const char* current;
+  const char* droppable[3];  // in memory.stat; those of the groups below count
+  const char* processors;    // nullptr: they are another hierarchy's, which is not read
+};
+constexpr Names kNames[] = {
+    {"/memory.limit_in_bytes",
+     nullptr,
+     "/memory.usage_in_bytes",
+     {"total_active_file", "total_inactive_file", nullptr},
+     nullptr},
+    {"/memory.max",
+     "/memory.high",
+     "/memory.current",
+     {"active_file", "inactive_file", "slab_reclaimable"},
+     "/cpu.max"},
+};
+
+// Version 1 says "none" by the largest number of whole pages.
+constexpr size_t kNoLimitOfVersion1 = size_t{1} << 62;
+
 // What the system can drop of the group's memory.
-size_t droppable(Path& folder) {
+size_t droppable(Path& folder, const Names& names) {
   const size_t size = folder.size();
   File file(folder.add("/memory.stat").text());
   folder.cut(size);
@@ -172,24 +198,27 @@ size_t droppable(Path& folder) {
   do {
     char text[kWord];
     if (!file.word(text, sizeof(text))) break;
-    for (const char* name : {"active_file", "inactive_file", "slab_reclaimable"}) {
-      if (equal(text, name) && file.word(text, sizeof(text))) bytes += number(text);
+    for (const char* name : names.droppable) {
+      if (name != nullptr && equal(text, name) && file.word(text, sizeof(text))) {
+        bytes += number(text);
+      }
     }
   } while (file.next_line());
   return bytes;
 }
 
-size_t used_of(Path& folder, size_t limit) {
+size_t used_of(Path& folder, const Names& names, size_t limit) {
   bool unread = false;  // for one time, nothing is known to be used
-  const size_t current = number_in(folder, "/memory.current", unread);
+  const size_t current = number_in(folder, names.current, unread);
   if (current == kNoLimit || current <= limit / 2) return current == kNoLimit ? 0 : current;
-  return current - least(current, droppable(folder));
+  return current - least(current, droppable(folder, names));
 }
 
 // "QUOTA PERIOD", in microseconds of processor time; the quota may be "max".
-size_t processors_of(Path& folder, bool& unread) {
+size_t processors_of(Path& folder, const Names& names, bool& unread) {
+  if (names.processors == nullptr) return kNoLimit;
   const size_t size = folder.size();
-  File file(folder.add("/cpu.max").text());
+  File file(folder.add(names.processors).text());
   folder.cut(size);
   char quota[kWord];
   char period[kWord];
@@ -201,15 +230,16 @@ size_t processors_of(Path& folder, bool& unread) {
   return time == kNoLimit || each == 0 || each == kNoLimit ? kNoLimit : (time + each - 1) / each;
 }
 
-void look_at(Path& folder, Group& group, bool& unread) {
-  group.processors = least(group.processors, processors_of(folder, unread));
-  const size_t high = number_in(folder, "/memory.high", unread);
-  const size_t max = number_in(folder, "/memory.max", unread);
+void look_at(Path& folder, const Names& names, Group& group, bool& unread) {
+  group.processors = least(group.processors, processors_of(folder, names, unread));
+  const size_t high = names.high == nullptr ? kNoLimit : number_in(folder, names.high, unread);
+  size_t max = number_in(folder, names.max, unread);
+  if (max >= kNoLimitOfVersion1) max = kNoLimit;
   group.high = least(group.high, high);
   group.max = least(group.max, max);
   const size_t limit = least(high, max);
   if (limit == kNoLimit) return;
-  const size_t used = used_of(folder, limit);
+  const size_t used = used_of(folder, names, limit);
   const auto share = [](size_t part, size_t whole) {
     return static_cast<double>(part) / static_cast<double>(most<size_t>(whole, 1));
   };
@@ -218,35 +248,59 @@ void look_at(Path& folder, Group& group, bool& unread) {
   group.used = used;
 }
 
+// Whether `name` is one of "NAME,NAME,...".
+bool lists(const char* list, const char* name) {
+  for (;;) {
+    const char* rest = after(name, list);
+    if (rest != nullptr && (*rest == 0 || *rest == ',')) return true;
+    while (*list != 0 && *list != ',') ++list;
+    if (*list == 0) return false;
+    ++list;
+  }
+}
+
+void copy(char* to, const char* from) {
+  while ((*to++ = *from++) != 0) {
+  }
+}
+
 }  // namespace
 
 // "ID PARENT DEVICE ROOT POINT OPTIONS... - TYPE SOURCE OPTIONS"
-bool GroupReader::find_mount() {
+void GroupReader::find_mounts() {
   File file(Path().add(root_).add("/proc/self/mountinfo").text());
   do {
     char text[kWord];
     for (int i = 0; i < 3; ++i) file.word(text, sizeof(text));
+    char group[kLongestPath];
     char point[kLongestPath];
-    file.word(mounted_group_, sizeof(mounted_group_));
+    file.word(group, sizeof(group));
     file.word(point, sizeof(point));
     bool more = true;
     do {
       more = file.word(text, sizeof(text));
     } while (more && !equal(text, "-"));
-    if (!more || !file.word(text, sizeof(text)) || !equal(text, "cgroup2")) continue;
-    undo_escapes(mounted_group_);
+    if (!more || !file.word(text, sizeof(text))) continue;
+    const unsigned version = equal(text, "cgroup2") ? 2 : equal(text, "cgroup") ? 1 : 0;
+    if (version == 0) continue;
+    if (version == 1) {
+      char options[kLongestPath];
+      file.word(text, sizeof(text));
+      if (!file.word(options, sizeof(options)) || !lists(options, "memory")) continue;
+    }
+    Mount& mount = mounts_[version - 1];
+    undo_escapes(group);
     undo_escapes(point);
     // Above what the process may see of the groups, or too long.
-    if (mounted_group_[0] == 0 || after("/..", mounted_group_) != nullptr || point[0] == 0)
-      continue;
-    if (equal(mounted_group_, "/")) mounted_group_[0] = 0;
-    Path mount;
-    mount.add(root_).add(point);
-    if (mount.size() >= sizeof(mount_)) continue;
-    __builtin_memcpy(mount_, mount.text(), mount.size() + 1);
-    return true;
+    if (mount.found || group[0] == 0 || after("/..", group) != nullptr || point[0] == 0) continue;
+    if (equal(group, "/")) group[0] = 0;
+    Path path;
+    path.add(root_).add(point);
+    if (path.size() == 0 || path.size() >= sizeof(mount.path)) continue;
+    copy(mount.path, path.text());
+    copy(mount.group, group);
+    mount.found = true;
   } while (file.next_line());
-  return false;
 }
 
 // A process cannot leave the groups, but it may lose sight of them: it changes its root, or closes
@@ -264,30 +318,42 @@ Group GroupReader::read(const Group& last) {
 
 // False if there may be limits that could not be read.
 bool GroupReader::look(Group& group) {
-  mounted_ = mounted_ || find_mount();
-  if (!mounted_) return false;
-  bool unread = false;
+  if (!mounts_[0].found && !mounts_[1].found) find_mounts();
+  if (!mounts_[0].found && !mounts_[1].found) return false;
   File file(Path().add(root_).add("/proc/self/cgroup").text());
   if (!file.opened()) return false;
+  bool all_read = true;
   do {
-    // "0::PATH"; other numbers are of version 1.
-    char line[kLongestPath];
-    file.word(line, sizeof(line), '\n');
-    const char* path = after("0::", line);
-    if (path == nullptr) continue;
-    path = after(mounted_group_, path);
-    if (path == nullptr || (*path != 0 && *path != '/') || after("/..", path) != nullptr) break;
-    Path folder;
-    folder.add(mount_);
-    const size_t mount = folder.size();
-    if (!equal(path, "/")) folder.add(path);
-    unread = syscall(SYS_faccessat, AT_FDCWD, folder.text(), F_OK) != 0;
-    do {
-      look_at(folder, group, unread);
-    } while (folder.cut_name(mount));
-    break;
+    // "NUMBER:NAME,NAME,...:PATH"; of version 2 "0::PATH".
+    char number_of[kWord];
+    char controllers[kLongestPath];
+    char path[kLongestPath];
+    if (!file.word(number_of, sizeof(number_of), ':') ||
+        !file.word(controllers, sizeof(controllers), ':') || !file.word(path, sizeof(path), '\n')) {
+      continue;
+    }
+    const bool second = equal(number_of, "0") && controllers[0] == 0;
+    if (path[0] == 0 || (!second && !lists(controllers, "memory"))) continue;
+    const unsigned version = second ? 2 : 1;
+    const Mount& mount = mounts_[version - 1];
+    if (mount.found && !look_along(mount, version, path, group)) all_read = false;
   } while (file.next_line());
-  return !unread && !file.unread();
+  return all_read && !file.unread();
+}
+
+// Looks at the group with the path, and those around it, as far as they are to be seen.
+bool GroupReader::look_along(const Mount& mount, unsigned version, const char* path, Group& group) {
+  path = after(mount.group, path);
+  if (path == nullptr || (*path != 0 && *path != '/') || after("/..", path) != nullptr) return true;
+  Path folder;
+  folder.add(mount.path);
+  const size_t top = folder.size();
+  if (!equal(path, "/")) folder.add(path);
+  bool unread = syscall(SYS_faccessat, AT_FDCWD, folder.text(), F_OK) != 0;
+  do {
+    look_at(folder, kNames[version - 1], group, unread);
+  } while (folder.cut_name(top));
+  return !unread;
 }
 
 size_t processors() {

@@ -68,7 +68,7 @@ size_t address_space_limit();
 inline constexpr size_t kNoLimit = SIZE_MAX;
 
 // The group of processes that this one is in, where the system limits groups as a whole (Linux:
-// control groups of version 2), and the groups around it, whose limits bind it too.
+// control groups, of either version), and the groups around it, whose limits bind it too.
 struct Group {
   size_t high = kNoLimit;  // bytes above which the system takes memory from the group, and slows it
   size_t max = kNoLimit;   // bytes that the group cannot have: it is stopped instead
@@ -93,13 +93,20 @@ class GroupReader {
  private:
   static constexpr size_t kLongestPath = 1024;
 
-  bool find_mount();
+  // Where the groups of a version are to be seen, with the root, and the group that is to be seen
+  // there itself.
+  struct Mount {
+    bool found = false;
+    char path[kLongestPath];
+    char group[kLongestPath];
+  };
+
+  void find_mounts();
   bool look(Group& group);
+  bool look_along(const Mount& mount, unsigned version, const char* path, Group& group);
 
   const char* root_;
-  bool mounted_ = false;
-  char mount_[kLongestPath];          // where the groups are to be seen, with the root
-  char mounted_group_[kLongestPath];  // the group that is to be seen there itself
+  Mount mounts_[2];  // of version 1, as far as it limits memory, and of version 2
 };
 
 // Processors that the process's first thread may run on; 0 if the system does not say.

@@ -114,6 +114,41 @@ TEST_F(GroupTest, BesideVersionOne) {
   EXPECT_EQ(read().high, kMiB);
 }
 
+TEST_F(GroupTest, VersionOneLimitsMemory) {
+  put("/proc/self/mountinfo",
+      "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
+      "33 31 0:30 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n");
+  put("/proc/self/cgroup", "9:name=systemd:/\n4:hugetlb,memory:/outer/box\n1:cpu:/outer\n");
+  put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(read().max, os::kNoLimit);
+  put("/sys/fs/cgroup/memory/outer/memory.limit_in_bytes", "104857600\n");
+  put("/sys/fs/cgroup/memory/outer/memory.usage_in_bytes", "1048576\n");
+  put("/sys/fs/cgroup/memory/outer/box/memory.limit_in_bytes", "67108864\n");
+  put("/sys/fs/cgroup/memory/outer/box/memory.usage_in_bytes", "62914560\n");
+  put("/sys/fs/cgroup/memory/outer/box/memory.stat",
+      "cache 5\nactive_file 1\ninactive_file 1\ntotal_active_file 4194304\n"
+      "total_inactive_file 6291456\n");
+  const os::Group group = read();
+  EXPECT_EQ(group.max, 64 * kMiB);
+  EXPECT_EQ(group.high, os::kNoLimit);
+  EXPECT_EQ(group.limit, 64 * kMiB);
+  EXPECT_EQ(group.used, 50 * kMiB);
+}
+
+// As systemd mounts them in its hybrid mode: the unified hierarchy is there and limits nothing.
+TEST_F(GroupTest, BothVersionsCount) {
+  put("/proc/self/mountinfo",
+      "33 31 0:30 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
+      "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n");
+  put("/proc/self/cgroup", "4:memory:/a\n0::/b\n");
+  put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "67108864\n");
+  put("/sys/fs/cgroup/unified/b/cpu.max", "100000 100000\n");
+  EXPECT_EQ(read().max, 64 * kMiB);
+  EXPECT_EQ(read().processors, 1u);
+  put("/sys/fs/cgroup/unified/b/memory.max", "33554432\n");
+  EXPECT_EQ(read().max, 32 * kMiB);
+}
+
 TEST_F(GroupTest, PartOfTheTreeIsMounted) {
   put("/proc/self/mountinfo", "41 31 0:38 /pods/box /cgroups rw,relatime - cgroup2 cgroup2 rw\n");
   put("/cgroups/memory.max", "1048576\n");
@@ -163,9 +198,9 @@ TEST_F(GroupTest, LongLinesOfOthersAreSkipped) {
 // A line of 1024 bytes is too long; the limit further up is found by all others.
 TEST_F(GroupTest, WhatIsTooLongNamesNothing) {
   put("/sys/fs/cgroup/memory.max", "4096\n");
-  for (const size_t length : {1000, 1018, 1019, 1020, 1021, 3000}) {
+  for (const size_t length : {1000, 1021, 1022, 1023, 3000}) {
     put("/proc/self/cgroup", "0::/" + std::string(length, 'x') + "\n");
-    EXPECT_EQ(read().max, length < 1020 ? 4096 : os::kNoLimit) << length;
+    EXPECT_EQ(read().max, length < 1023 ? 4096 : os::kNoLimit) << length;
   }
 }
 
