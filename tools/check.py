@@ -136,6 +136,7 @@ def python(stage: Stage) -> None:
         "test/elsewhere",
         "python/loft",
         "test/cli",
+        "test/suites",
     ):
         scripts = sorted((ROOT / folder).glob("*.py"))
         if scripts:
@@ -206,6 +207,12 @@ def elsewhere(stage: Stage) -> None:
     pytest(stage, "test/elsewhere")
 
 
+def suites(stage: Stage) -> None:
+    """The short cut; SUITES=long runs whole suites."""
+    need_release(stage, "loft_shared")
+    pytest(stage, "test/suites")
+
+
 def preset(name: str, *kinds: str) -> Callable[[Stage], None]:
     """Builds and runs the tests of these kinds, which CMake has targets and labels for; or all."""
     targets = ["loft_shared", "loft_static"] + [f"loft_tests_{kind}" for kind in kinds]
@@ -256,6 +263,7 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "tidy": ("clang-tidy", tidy),
     "programs": ("real programs under LD_PRELOAD", programs),
     "owners": ("the same where processors or a room own the heaps", owners),
+    "suites": ("other people's tests end under loft as under libc", suites),
     "elsewhere": ("with musl, and on an ARM processor that an emulator plays", elsewhere),
     "strict": ("where the system refuses memory; beside nothing else", strict),
 }
@@ -263,7 +271,7 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
 # Stages of which each waits for something now and then: of a group, each beside the others.
 TOGETHER = (
     ("tools", "cli", "bench"),
-    ("programs", "owners", "elsewhere", "tidy"),
+    ("programs", "owners", "suites", "elsewhere", "tidy"),
 )
 
 

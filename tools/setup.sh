@@ -33,6 +33,8 @@ default-jdk-headless    javac                                   a program to run
 findutils               find                                    a program to run under loft
 tar                     tar                                     a program to run under loft
 xz-utils                xz                                      a program to run under loft
+stress-ng               stress-ng                               its stressors, to run under loft
+dpkg-dev                dpkg-source                             unpacks the tests of other programs
 strace                  strace                                  counts system calls at start-up
 xalan                   xalan                                   a program to run under loft
 valgrind                valgrind                                a tool that puts its own malloc in the place of another

@@ -1,0 +1,80 @@
+"""Debian's source packages, fetched by apt into the build folder.
+
+The machine's own lists are left as they are: the indexes of sources are kept in the build folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent.parent / "build" / "suites"
+SYSTEM = Path("/etc/apt")
+LIMIT_S = 300
+
+
+class Sources:
+    def __init__(self) -> None:
+        self._updated = False
+
+    def folder(self, package: str) -> Path:
+        """Where the package's source lies, unpacked and without Debian's changes applied twice."""
+        folder = FOLDER / package
+        if folder.is_dir():
+            return folder
+        self._update()
+        part = FOLDER / f"{package}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        self._apt("source", "--download-only", package, folder=part)
+        (described,) = part.glob("*.dsc")
+        unpack = ["dpkg-source", "--no-check", "--extract", described.name, "tree"]
+        subprocess.run(unpack, cwd=part, check=True, capture_output=True, timeout=LIMIT_S)
+        (part / "tree").rename(folder)
+        shutil.rmtree(part)
+        return folder
+
+    def _update(self) -> None:
+        if self._updated:
+            return
+        for name in ("lists/partial", "cache/archives/partial"):
+            (FOLDER / name).mkdir(parents=True, exist_ok=True)
+        (FOLDER / "debian.sources").write_text(_sources())
+        self._apt("update", folder=FOLDER)
+        self._updated = True
+
+    def _apt(self, *words: str, folder: Path) -> None:
+        settings = {
+            "Dir::Etc::sourcelist": FOLDER / "debian.sources",
+            "Dir::Etc::sourceparts": "/dev/null",
+            "Dir::State::lists": FOLDER / "lists",
+            "Dir::Cache": FOLDER / "cache",
+        }
+        options = [f"-o{name}={value}" for name, value in settings.items()]
+        ran = subprocess.run(
+            ["apt-get", "-q", *options, *words],
+            cwd=folder,
+            env={**os.environ, "LC_ALL": "C"},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+        if ran.returncode != 0:
+            raise RuntimeError(f"apt-get {' '.join(words)}: {ran.stderr}")
+
+
+def _sources() -> str:
+    """Where the machine has its packages from, as places of sources."""
+    modern = SYSTEM / "sources.list.d" / "debian.sources"
+    if modern.exists():
+        return re.sub(r"^Types:.*$", "Types: deb-src", modern.read_text(), flags=re.MULTILINE)
+    lines = (SYSTEM / "sources.list").read_text().splitlines()
+    found = [re.match(r"deb (?:\[(.*?)\] )?(\S+) (\S+) (.*)", line) for line in lines]
+    return "\n".join(
+        f"Types: deb-src\nURIs: {match[2]}\nSuites: {match[3]}\nComponents: {match[4]}\n"
+        for match in found
+        if match is not None
+    )
