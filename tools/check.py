@@ -134,6 +134,7 @@ def python(stage: Stage) -> None:
         "test/programs",
         "test/bench",
         "test/elsewhere",
+        "test/fuzz",
         "python/loft",
         "test/cli",
         "test/suites",
@@ -213,6 +214,12 @@ def suites(stage: Stage) -> None:
     pytest(stage, "test/suites")
 
 
+def fuzz(stage: Stage) -> None:
+    stage.need("cmake", "--preset", "fuzz")
+    stage.need("cmake", "--build", "--preset", "fuzz")
+    pytest(stage, "test/fuzz")
+
+
 def preset(name: str, *kinds: str) -> Callable[[Stage], None]:
     """Builds and runs the tests of these kinds, which CMake has targets and labels for; or all."""
     targets = ["loft_shared", "loft_static"] + [f"loft_tests_{kind}" for kind in kinds]
@@ -260,6 +267,7 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     ),
     "asan": ("clang, sanitizers and every invariant: unit, storms of every owner", preset("asan")),
     "tsan": ("clang, thread sanitizer: what has threads", preset("tsan")),
+    "fuzz": ("fuzzers of calls, options, group texts and messages", fuzz),
     "tidy": ("clang-tidy", tidy),
     "programs": ("real programs under LD_PRELOAD", programs),
     "owners": ("the same where processors or a room own the heaps", owners),
