@@ -1,9 +1,10 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli test bench results peers install format lint clean
+.PHONY: all run cli test soak bench results peers install format lint clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+SOAK_SECONDS ?= 3600
 VENV := build/venv
 PYTHON := $(VENV)/bin/python
 
@@ -29,6 +30,16 @@ test:
 	@tools/setup.sh test
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	@$(PYTHON) tools/check.py $(STAGES)
+
+# An hour of forks, threads, limits and purges under all owners, half of it under the address sanitizer.
+soak:
+	@tools/setup.sh test
+	@set -e; for preset in release asan; do \
+	  cmake --preset $$preset --log-level=WARNING; \
+	  cmake --build --preset $$preset --target loft_soak; \
+	done
+	@build/test/loft_soak $$(($(SOAK_SECONDS) / 2))
+	@build/asan/test/loft_soak $$(($(SOAK_SECONDS) / 2))
 
 # The allocators that loft is measured against, as build/peers/NAME.so.
 peers:
