@@ -130,6 +130,7 @@ def python(stage: Stage) -> None:
     stage.check(bin_folder / "ruff", "check", ".")
     for folder in (
         "tools",
+        "test",
         "test/tools",
         "test/programs",
         "test/bench",

@@ -6,10 +6,12 @@ worth keeping lies beside them, named by its hash.
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 
-SEEDS = Path(__file__).parent / "seeds"
+HERE = Path(__file__).parent
+SEEDS = HERE / "seeds"
 
 
 def word(size: int, value: int) -> bytes:
@@ -193,18 +195,9 @@ def options() -> dict[str, bytes]:
 
 # ---- group_fuzz.cc ----
 
-NAMES = [
-    "memory.max",
-    "memory.high",
-    "memory.current",
-    "memory.stat",
-    "cpu.max",
-    "memory.limit_in_bytes",
-    "memory.soft_limit_in_bytes",
-    "memory.usage_in_bytes",
-    "cpu.cfs_quota_us",
-    "cpu.cfs_period_us",
-]
+# The numbers of files follow from the order of its own list.
+TABLE = re.compile(r"kNames\[\] = \{(.*?)\};", re.DOTALL)
+NAMES = re.findall(r'"([^"]+)"', TABLE.findall((HERE / "group_fuzz.cc").read_text())[0])
 TOP, A, AB, MEMORY, MEMORY_A, MEMORY_AB, CPU, CPU_A = range(8)
 
 

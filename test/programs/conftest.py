@@ -1,4 +1,4 @@
-"""What the tests share: the library, compiled programs, and runs without the library."""
+"""What the tests share: compiled programs, and runs with and without the library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from programs import (
     Program,
     Reference,
     environment,
-    library,
     prepare,
     run,
 )
@@ -27,14 +26,6 @@ COMPILERS = {
     ".c": ("gcc", "-O1", "-fno-builtin", "-pthread"),
     ".cc": ("g++", "-std=c++20", "-O1", "-fno-builtin", "-pthread"),
 }
-
-
-@pytest.fixture(scope="session")
-def lib() -> Path:
-    path = library()
-    if not path.is_file():
-        pytest.exit(f"{path} is not there: build loft, or name a library in LOFT_LIB", returncode=2)
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,8 @@
-"""What the suites share: the library, and other people's sources."""
+"""What the suites share: other people's sources, and how long they may take."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from programs import library
 from sources import Sources
 from suite import LONG
 
@@ -15,14 +12,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = [item for item in items if not LONG and item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
-
-
-@pytest.fixture(scope="session")
-def lib() -> Path:
-    path = library()
-    if not path.is_file():
-        pytest.exit(f"{path} is not there: build loft, or name a library in LOFT_LIB", returncode=2)
-    return path
 
 
 @pytest.fixture(scope="session")
