@@ -154,7 +154,7 @@ def owner_sweep(title: str, threads: int, command: str) -> list[Row]:
     settings = [
         ("thread", "", ""),
         # The programs keep to the first processors; one thread leaves the second to the room.
-        ("keeper", "LOFT_OWNER=keeper LOFT_KEEPER_CPU=1 ", ""),
+        ("keeper", "LOFT_OWNER=keeper LOFT_KEEPER_CPU=1 LOFT_BACKGROUND=on ", ""),
         (NEXTGEN, "", NEXTGEN),
     ]
     return [

@@ -81,7 +81,8 @@ def settings_of(name: str) -> dict[str, str]:
     """The environment that chooses an allocator."""
     if name in ("thread", "core", "keeper"):
         library = BUILD / "libloft.so"
-        chosen = {"LOFT_OWNER": name}
+        # Programs of one thread are counted with the room, too.
+        chosen = {"LOFT_OWNER": name, "LOFT_BACKGROUND": "on"}
     else:
         library = BUILD / "peers" / f"{name}.so"
         chosen = {}

@@ -94,25 +94,27 @@ LOFT_FRESH() void* loft_pvalloc(size_t size) LOFT_NOEXCEPT;
 // How many bytes of `object` the program may use: at least what it asked for. 0 for NULL.
 LOFT_API size_t loft_malloc_usable_size(const void* object) LOFT_NOEXCEPT;
 
-// Gives free memory back to the system, keeping about `pad` bytes of it ready: all that is free but
-// for the caches of other threads, which loft_purge reaches too. 1 if any was given back, else 0.
+// Gives free memory back to the system, keeping about `pad` bytes of it ready: all that is free,
+// except what the caches of other threads hold. 1 if any was given back, else 0.
 LOFT_API int loft_malloc_trim(size_t pad) LOFT_NOEXCEPT;
 
 // What loft_purge could not reach.
 typedef struct loft_unreached_t {
-  uint64_t threads;  // that were running, so that nobody could act for them
+  uint64_t threads;  // other threads that hold something: a cache is its thread's alone
   uint64_t bytes;    // about what their caches held
 } loft_unreached_t;
 
-// Gives back to the system all memory that is free: of this thread, of threads that wait in the
-// kernel, of threads that have ended, and what no thread holds. Threads that run keep their caches;
-// `*unreached` tells how much that is (NULL: not wanted). To see which threads wait, it opens a
-// file in /proc for each. Returns the bytes that were given back.
+// Gives back to the system all memory that is free: what the caller holds, what threads that have
+// ended and no thread at all hold, and whole free pages of the slabs of all threads (except of
+// those that are at work there just then). Other threads keep their caches, whether they run or
+// sleep; `*unreached` tells how much that is (NULL: not wanted). Returns the bytes that were given
+// back.
 LOFT_API uint64_t loft_purge(loft_unreached_t* unreached) LOFT_NOEXCEPT;
 
-// For event loops, before and after a wait that may be long: from begin on, what the calling thread
-// caches is at the disposal of others, and what is sent to it is taken in for it. Its next call of
-// loft ends that, too.
+// For event loops, before and after a wait that may be long. begin empties the caches of the
+// calling thread: all that they hold goes home, and free pages go to the system. Nobody else does
+// that for a thread that sleeps. The thread may use loft at once again, without end. Where
+// processors have the caches (owner=core), begin does nothing.
 LOFT_API void loft_idle_begin(void) LOFT_NOEXCEPT;
 LOFT_API void loft_idle_end(void) LOFT_NOEXCEPT;
 
@@ -238,7 +240,7 @@ typedef struct loft_stats_t {
                              // use or not, and what heaps of the program's own have, but for
                              // regions
   uint64_t dirty_bytes;      // free spans that are still resident
-  uint64_t purged_bytes;     // free spans given back to the system, kept as address space
+  uint64_t purged_bytes;     // free spans without memory, mapped or not
 
   uint64_t slabs_created;   // slabs cut from spans
   uint64_t slabs_released;  // slabs that became empty and went back
@@ -269,11 +271,12 @@ typedef struct loft_stats_t {
   uint64_t user_heaps;       // heaps of the program's own (loft_heap_create) that exist now
   uint64_t user_heap_bytes;  // objects in them now
   // What counts against the first two is committed_bytes. Of the control group, what was known when
-  // it was last looked at.
+  // it was last looked at: at load, or with watch_group=on a second ago.
   uint64_t soft_limit_bytes;     // in force now, 0 for none
   uint64_t hard_limit_bytes;     // in force now, 0 for none
   uint64_t group_limit_bytes;    // of the group's limits, the one nearest to being met; 0 for none
-  uint64_t group_used_bytes;     // what counts against it, of all the group's processes
+  uint64_t group_used_bytes;     // what counts against it, of all the group's processes; 0 unless
+                                 // watch_group=on
   uint64_t group_processors;     // processors that the process may use at a time; 0 if not known
   uint64_t soft_limit_hits;      // times that a soft limit, or one of the group, was met
   uint64_t hard_limit_refusals;  // requests that got NULL because of the hard limit
@@ -300,7 +303,7 @@ typedef struct loft_stats_t {
   uint64_t large_cached_bytes;        // large objects in caches, of threads or between them
   uint64_t free_span_bytes;           // free spans that keep their memory for now
   uint64_t metadata_resident_bytes;   // loft's own tables, the pagemap among them
-  uint64_t purged_charged_bytes;      // free spans that the system did not take back: locked memory
+  uint64_t purged_charged_bytes;      // free spans that the system did not take back
   uint64_t user_heap_resident_bytes;  // heaps of the program's own, but for regions
   uint64_t huge_slack_bytes;          // resident because the rest of a huge page is in use
   uint64_t untouched_bytes;           // in the parts above, but not resident: never written by the
@@ -308,8 +311,8 @@ typedef struct loft_stats_t {
 
   uint64_t huge_page_bytes;  // of resident_bytes, in huge pages; 0 where the system does not say
   uint64_t live_objects;     // handed out and not freed; large ones included
-  uint64_t address_begin;    // all that is counted here lies in [address_begin, address_end),
-  uint64_t address_end;      // most of which is reserved and not in use
+  uint64_t address_begin;    // all that is counted here lies in [address_begin, address_end), of
+  uint64_t address_end;      // which most is not mapped, and some may be mappings of the program's
 
   uint64_t checked_frees;        // frees into a young bin, each of which is checked
   uint64_t bins_grown;           // bins of thread caches that got more room
@@ -322,8 +325,8 @@ typedef struct loft_stats_t {
   uint64_t spans_released;       // spans that came back
   uint64_t large_resizes;        // large objects given other pages by realloc, without a copy
   uint64_t large_moves;          // of these, by moving their pages
-  uint64_t threads_hidden;       // times that a cache was emptied while its thread slept, or its
-                                 // processor had no use for it
+  uint64_t caches_emptied;       // times that a cache was emptied: by loft_idle_begin, or because
+                                 // its processor had no use for it
   uint64_t keeper_ticks;         // looks of the keeper, or of who stands in for it
   uint64_t locks_waited_for;     // of locks_taken, that were found held
 

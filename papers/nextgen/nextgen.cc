@@ -45,9 +45,10 @@ struct alignas(64) Mailbox {
   Mailbox* older{};  // never changes
 };
 
-enum State : int { kTooEarly, kNone, kStarting, kOn, kRefused };
-std::atomic<int> state{kTooEarly};
-constinit loft::os::OwnThread thread;
+enum State : uint32_t { kTooEarly, kNone, kStarting, kOn, kRefused };
+loft::Atomic<uint32_t> state{kTooEarly};
+void room();
+constinit loft::os::OwnThread thread(state, {kNone, kStarting, kRefused, kRefused}, room);
 std::atomic<Mailbox*> newest{nullptr};
 std::atomic<unsigned long> served{0};
 pthread_key_t exit_key;
@@ -63,7 +64,7 @@ class Spin {
  public:
   void wait() {
     if (++spins_ % kSpins == 0) {
-      loft::os::yield();
+      loft::os::doze();
     } else {
       pause_briefly();
     }
@@ -155,10 +156,7 @@ void on_exit(void* value) {
 
 // The calling thread's mailbox, or nullptr if it has to serve itself.
 LOFT_NOINLINE Mailbox* mailbox_or_start() {
-  int now = state.load(std::memory_order_acquire);
-  if (now == kNone && state.compare_exchange_strong(now, kStarting, std::memory_order_relaxed)) {
-    if (thread.start("nextgen-room", room) != loft::os::Start::kStarted) state.store(kRefused);
-  }
+  if (state.load(std::memory_order_relaxed) == kNone) thread.start([] { return true; });
   const bool on = state.load(std::memory_order_acquire) == kOn;
   return on && !alone && loft::span::initialise() ? mailbox() : nullptr;
 }
@@ -229,7 +227,6 @@ void in_child() {
   }
   own_box = nullptr;  // until there is a room
   thread.forget();
-  state.store(kNone, std::memory_order_relaxed);
 }
 
 // After the constructors of loft (101 and 102): these handlers then surround its own.

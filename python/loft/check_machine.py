@@ -14,8 +14,9 @@ from loft.option_table import OPTIONS
 MIB = 1 << 20
 # The kernel's own default.
 USUAL_MAP_COUNT = 65530
-# What a small program under loft may need of address space, its code and stacks included.
-LEAST_ADDRESS_SPACE = 512 * MIB
+# What a small program under loft may need of address space, its code and stacks included: up to
+# 80 MiB more than without loft (test/programs/test_rlimits.py).
+LEAST_ADDRESS_SPACE = 128 * MIB
 # Free memory that loft keeps (dirty_bytes) is to be a small part of what there is.
 ROOMY = 2048 * MIB
 # loft's granule: the largest page that it serves (src/space/window.h).
@@ -67,15 +68,15 @@ def overcommit(machine: Machine) -> Finding:
     mode = machine.number(machine.proc / "sys/vm/overcommit_memory")
     if mode != 2:
         value = {0: "0 (heuristic)", 1: "1 (always)"}.get(mode or 0, str(mode))
-        return Finding("ok", what, value, "reserving address space costs nothing")
+        return Finding("ok", what, value, "what loft has mapped and not touched costs nothing")
     match = re.search(r"CommitLimit:\s+(\d+)", machine.text(machine.proc / "meminfo") or "")
     limit = f", {kibibytes(int(match[1]))} in all" if match else ""
     return Finding(
         "note",
         what,
         f"2 (strict{limit})",
-        "what loft reserves does not count, what it commits does, free memory that it keeps "
-        "included",
+        "all that loft has mapped counts, touched or not: its heap, the next step of it (an eighth "
+        "of its size, at most 64 MiB), and free memory that it keeps",
         "if programs run out of memory: lower dirty_bytes, or sysctl vm.overcommit_memory=0",
     )
 
@@ -96,15 +97,11 @@ def address_space(machine: Machine) -> Finding:
     what = "limit of address space"
     limit = machine.limit("Max address space")
     if limit is None:
-        return Finding("ok", what, "none", "loft reserves 8 TiB, of which nothing is used up")
+        return Finding("ok", what, "none", "loft maps what it uses, step by step")
     if limit >= LEAST_ADDRESS_SPACE:
-        return Finding(
-            "note",
-            what,
-            size(limit),
-            "loft reserves nothing then and maps step by step, which works",
-            "without need of the limit: ulimit -v unlimited; a control group limits memory better",
-        )
+        why = "loft maps what it uses, step by step; of what is freed, pieces of 1 MiB and more no "
+        why += "longer count once they have gone back to the system"
+        return Finding("ok", what, size(limit), why)
     return Finding(
         "warning",
         what,
@@ -121,18 +118,16 @@ def group_limit(machine: Machine) -> Finding:
         return Finding("ok", what, "none", "memory is limited by the machine alone")
     least, path = min(limits)
     value = f"{size(least)} ({path})"
-    if path.name in MEMORY_FILES and machine.environment.get("LOFT_CGROUP") != "off":
-        why = "loft keeps little while the group is near it; with LOFT_CGROUP=hard it also refuses "
+    if machine.environment.get("LOFT_CGROUP") != "off":
+        why = "read when a process starts: loft keeps little once its own memory is near it, with "
+        why += "LOFT_WATCH_GROUP=on once the group's is; with LOFT_CGROUP=hard it also refuses "
         why += "memory, where the system would end a process"
         return Finding("ok", what, value, why)
     kept = OPTIONS["dirty_bytes"].default
     why = f"free memory that loft keeps counts too, up to dirty_bytes ({kept}) for each process"
     if least >= ROOMY:
         return Finding("ok", what, value, why)
-    if path.name in MEMORY_FILES:
-        return Finding("note", what, value, why, "unset LOFT_CGROUP, which is off")
-    fitting = max(least // 16 // MIB, 1)
-    return Finding("note", what, value, why, f"loft run --option dirty_bytes={fitting}M ...")
+    return Finding("note", what, value, why, "unset LOFT_CGROUP, which is off")
 
 
 def processors(machine: Machine) -> Finding:

@@ -64,7 +64,8 @@ OPTIONS = {
         "bytes",
         (),
         "256M",
-        "bytes of free spans that stay resident for reuse before the largest are given back",
+        "bytes of free spans that stay resident for reuse before the largest are given back; less "
+        "where the control group or the process has little, and while no background thread runs",
     ),
     "decay_ms": Option(
         "milliseconds",
@@ -82,12 +83,12 @@ OPTIONS = {
         "out, so that no process grows by them, prefer asks for them and gives back nothing "
         "smaller",
     ),
-    "keeper": Option(
+    "background": Option(
         "",
-        ("off", "on"),
-        "on",
-        "whether a thread of loft's own may give memory back while the program does nothing; one "
-        "that has begun goes on",
+        ("off", "auto", "on"),
+        "auto",
+        "whether a thread of loft's own may give memory back while the program does nothing: "
+        "never; while the program has threads of its own; or also in a program of one thread",
     ),
     "keeper_cpu": Option(
         "processor",
@@ -115,8 +116,8 @@ OPTIONS = {
         (),
         "0",
         "bytes from the system above which loft keeps little: free memory goes back within a "
-        "tenth of a second, or where there is no keeper with later calls, and caches stay small; "
-        "0 is no limit",
+        "tenth of a second, or where no background thread runs with later calls, and caches stay "
+        "small; 0 is no limit",
     ),
     "hard_limit": Option(
         "bytes",
@@ -129,8 +130,16 @@ OPTIONS = {
         "",
         ("off", "soft", "hard"),
         "soft",
-        "what follows from the limits of the control groups that the process is in: nothing; a "
-        "soft limit, also while the group as a whole is near one of its own; or, besides, a hard "
-        "limit of fifteen sixteenths of its memory.max",
+        "what follows from the limits of the control group that the process is in when the "
+        "library is loaded: nothing; a soft limit; or, besides, a hard limit of fifteen "
+        "sixteenths of the group's",
+    ),
+    "watch_group": Option(
+        "",
+        ("off", "on"),
+        "off",
+        "whether loft's background thread reads the group's limits, and what the group uses of "
+        "them, every second: it opens files of the system for that, which filters of system calls "
+        "may forbid; near a limit of the group loft then keeps little, whoever has the memory",
     ),
 }

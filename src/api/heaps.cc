@@ -39,12 +39,11 @@ void* allocate_in(const char* call, loft_heap_t* handle, size_t size, size_t ali
   return p != nullptr ? p : refuse(size);
 }
 
-// Whatever is free may have to go back some time: the keeper must be awake for it.
 void free_in(const char* call, loft_heap_t* handle, void* p) {
   UserHeap& heap = checked_heap(call, handle);
   if (p == nullptr) return;
   heap.free(call, p);
-  attention::raise();
+  attention::look_after();
 }
 
 }  // namespace
@@ -68,7 +67,7 @@ loft_heap_t* loft_heap_create_over(void* region, size_t bytes) noexcept {
 void loft_heap_destroy(loft_heap_t* heap) noexcept {
   if (heap == nullptr) return;
   loft::checked_heap("loft_heap_destroy", heap).destroy();
-  loft::attention::raise();
+  loft::attention::look_after();
 }
 
 void* loft_heap_malloc(loft_heap_t* heap, size_t size) noexcept {
@@ -99,7 +98,7 @@ void* loft_heap_realloc(loft_heap_t* heap, void* object, size_t size) noexcept {
   }
   loft::UserHeap& checked = loft::checked_heap(kCall, heap);
   void* p = checked.reallocate(kCall, object, size);
-  loft::attention::raise();
+  loft::attention::look_after();
   if (LOFT_LIKELY(p != nullptr)) return p;
   // Of a foreign object, which was reported, nothing more is to be had.
   if (checked.over_region() || !checked.contains(object)) return loft::os::out_of_memory();

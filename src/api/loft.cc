@@ -9,9 +9,9 @@
 #include "api/process.h"  // for keep_process_hooks
 #include "api/surface.h"
 #include "cache/allocate.h"
+#include "cache/idle.h"
 #include "cache/lifecycle.h"
 #include "cache/object.h"
-#include "cache/quiet.h"
 #include "keeper/keeper.h"
 #include "observe/report.h"
 #include "observe/stats.h"
@@ -58,7 +58,7 @@ uint64_t loft_purge(loft_unreached_t* unreached) noexcept {
   return given_back;
 }
 
-void loft_idle_begin() noexcept { loft::quiet::begin_wait(); }
+void loft_idle_begin() noexcept { loft::idle::begin_wait(); }
 
 void loft_idle_end() noexcept { loft::lifecycle::attach(); }
 
@@ -98,6 +98,7 @@ int loft_stats(loft_stats_t* stats) noexcept {
   if (asked < 2 * sizeof(uint64_t)) return EINVAL;
   const bool counters_alone = asked <= offsetof(loft_stats_t, resident_bytes);
   loft_stats_t all = counters_alone ? loft::counted_stats() : loft::Stats().all();
+  if (counters_alone) loft::limit_processors(all);
   all.struct_size = asked < sizeof(all) ? asked : sizeof(all);
   memcpy(stats, &all, all.struct_size);
   return 0;

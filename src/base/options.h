@@ -33,7 +33,8 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "bytes of objects a thread keeps packed for other heaps before it posts them")               \
   X(kBytes, drain_bytes, 1 << 20, "", "bytes of returned objects that one refill takes in")      \
   X(kBytes, dirty_bytes, 256 << 20, "",                                                          \
-    "bytes of free spans that stay resident for reuse before the largest are given back")        \
+    "bytes of free spans that stay resident for reuse before the largest are given back; less "  \
+    "where the control group or the process has little, and while no background thread runs")    \
   X(kMilliseconds, decay_ms, 500, "",                                                            \
     "how long memory that nobody needed stays resident before it is given back; what is more "   \
     "than a quarter of what is in use stays about a third as long, and more than an eighth "     \
@@ -42,9 +43,9 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "huge pages: whether the system may back the heap with them; auto and never keep them "      \
     "out, so that no process grows by them, prefer asks for them and gives back nothing "        \
     "smaller")                                                                                   \
-  X(kChoice, keeper, 1, "off|on",                                                                \
-    "whether a thread of loft's own may give memory back while the program does nothing; one "   \
-    "that has begun goes on")                                                                    \
+  X(kChoice, background, 1, "off|auto|on",                                                       \
+    "whether a thread of loft's own may give memory back while the program does nothing: "       \
+    "never; while the program has threads of its own; or also in a program of one thread")       \
   X(kProcessor, keeper_cpu, 65535, "",                                                           \
     "where the thread runs that owner=keeper starts for its slabs, read when it starts; any: "   \
     "wherever the process's first thread may")                                                   \
@@ -56,15 +57,19 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "pages without memory; or that, and clear some for calloc")                                  \
   X(kBytes, soft_limit, 0, "",                                                                   \
     "bytes from the system above which loft keeps little: free memory goes back within a "       \
-    "tenth of a second, or where there is no keeper with later calls, and caches stay small; "   \
-    "0 is no limit")                                                                             \
+    "tenth of a second, or where no background thread runs with later calls, and caches stay "   \
+    "small; 0 is no limit")                                                                      \
   X(kBytes, hard_limit, 0, "",                                                                   \
     "bytes from the system that loft does not exceed: a request that would is refused, with "    \
     "NULL and ENOMEM; 0 is no limit")                                                            \
   X(kChoice, cgroup, 1, "off|soft|hard",                                                         \
-    "what follows from the limits of the control groups that the process is in: "                \
-    "nothing; a soft limit, also while the group as a whole is near one of its own; or, "        \
-    "besides, a hard limit of fifteen sixteenths of its memory.max")
+    "what follows from the limits of the control group that the process is in when the library " \
+    "is loaded: nothing; a soft limit; or, besides, a hard limit of fifteen sixteenths of the "  \
+    "group's")                                                                                   \
+  X(kChoice, watch_group, 0, "off|on",                                                           \
+    "whether loft's background thread reads the group's limits, and what the group uses of "     \
+    "them, every second: it opens files of the system for that, which filters of system calls "  \
+    "may forbid; near a limit of the group loft then keeps little, whoever has the memory")
 
 // The choices of `owner`. A value is written before the program's own constructors run, and never
 // again.
@@ -72,6 +77,9 @@ enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerKeeper };
 
 // Of an option that names a processor.
 inline constexpr uint64_t kAnyProcessor = 65535;
+
+// The choices of `background`.
+enum Background : uint64_t { kBackgroundOff, kBackgroundAuto, kBackgroundOn };
 
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };

@@ -81,8 +81,8 @@ LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
 // free: keeps errno. Misuse that is seen stops the program with one line.
 LOFT_ALWAYS_INLINE void deallocate(void* p) {
   const uint64_t position = pagemap.position(p);
-  if (LOFT_UNLIKELY(position >= pagemap.thread_limit)) {
-    if (LOFT_UNLIKELY(position >= pagemap.core_limit)) return deallocate_slow(p);
+  if (LOFT_UNLIKELY(!pagemap.thread_limit.contains(position))) {
+    if (LOFT_UNLIKELY(!pagemap.core_limit.contains(position))) return deallocate_slow(p);
     const uint64_t word = pagemap.at_position(position).word();
     const os::Pushed pushed = os::push_if_owner(p, word);
     if (LOFT_LIKELY(pushed == os::Pushed::kYes)) return;

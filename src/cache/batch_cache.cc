@@ -84,8 +84,6 @@ size_t make_place(Thread* thread, uintptr_t base, Entry entry) {
   return place;
 }
 
-void send_words(Thread* thread, size_t place, Batch& batch);
-
 // Puts the batch's words into messages, in the form that needs fewer of them. Returns how many
 // carriers it took.
 unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geometry& shape) {
@@ -177,12 +175,8 @@ void add(Thread* thread, void* p, Entry entry) {
   if (--batch.room == 0) send(thread, place);
 }
 
-void send(Thread* thread, size_t place) { send_words(thread, place, thread->batches()[place]); }
-
-namespace {
-
-// `batch`: the thread's own, or a copy of it.
-void send_words(Thread* thread, size_t place, Batch& batch) {
+void send(Thread* thread, size_t place) {
+  Batch& batch = thread->batches()[place];
   const SizeClass size_class = thread->batch_classes[place];
   const Geometry& shape = geometry(size_class);
   const uint32_t slab = thread->batch_keys[place];
@@ -194,37 +188,9 @@ void send_words(Thread* thread, size_t place, Batch& batch) {
   post_if_due(thread, size_t{objects} * shape.size);
 }
 
-}  // namespace
-
-void send_all_hidden(Thread* thread) {
-  while (thread->open_batches != 0) {
-    const size_t place = lowest_bit(thread->open_batches);
-    Batch copy = thread->batches()[place];
-    unsigned objects = 0;
-    for (const uint64_t word : copy.words) objects += count_bits(word);
-    copy.room = copy.capacity - objects;
-    if (objects != 0) {
-      send_words(thread, place, copy);
-    } else {
-      close(thread, place);
-    }
-  }
-  if (!thread->outbox.empty()) thread->counters.posts.add(thread->outbox.post());
-}
-
 void send_all(Thread* thread) {
   while (thread->open_batches != 0) send(thread, lowest_bit(thread->open_batches));
   if (!thread->outbox.empty()) thread->counters.posts.add(thread->outbox.post());
-}
-
-void forget_late(Thread* thread) {
-  for (size_t place = 0; place < kBatches; ++place) {
-    Batch& batch = thread->batches()[place];
-    // Never opened: its pages need not be touched.
-    if (batch.inverse == 0) continue;
-    batch = Batch{};
-    close(thread, place);
-  }
 }
 
 unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigned wanted) {

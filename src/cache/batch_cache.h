@@ -17,14 +17,6 @@ void send(Thread* thread, size_t place);
 // Sends everything that the thread holds for others.
 void send_all(Thread* thread);
 
-// The same for a thread that is hidden. It may be in the midst of adding an object: the batches are
-// sent as they are at one moment, and what comes later is not.
-void send_all_hidden(Thread* thread);
-
-// For a thread that was hidden while all it held was sent: clears what a call that it was in the
-// midst of may have written since.
-void forget_late(Thread* thread);
-
 // Moves up to `wanted` objects of a class from open batches to slots[0], slots[-1], ... Only for
 // classes that fill cache lines: reuse here cannot make two threads write one line. Returns how
 // many.

@@ -421,45 +421,6 @@ void flush_all(Thread* thread) {
   depot::release_spares(thread);
 }
 
-void withdraw(Thread* thread) {
-  const os::Guard guard(thread->heap->lock());
-  for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    const BinState& state = thread->states[c];
-    // Not by a batch: the thread may be in the midst of adding to the one that would be opened.
-    empty_depot(thread, c, kAllOfIt, batch_cache::send_single);
-    void** const end = thread->bins[c].top;
-    // Nothing below the top, or nothing any more: the thread was emptied before and sleeps still.
-    if (state.slots == nullptr || end <= state.slots + 1 || state.slots[1] == nullptr) continue;
-    give_back(thread->heap, c, state.slots + 1, end, batch_cache::send_single);
-    for (void** slot = state.slots + 1; slot < end; ++slot) *slot = nullptr;
-    thread->states[c].withdrawn = static_cast<uint16_t>(end - (state.slots + 1));
-  }
-  depot::release_spares(thread);
-}
-
-void settle(Thread* thread) {
-  for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    BinState& state = thread->states[c];
-    if (state.slots == nullptr) continue;
-    state.withdrawn = 0;
-    Bin& bin = thread->bins[c];
-    // One object, or two if the thread was in the midst of a free, or none, of a malloc.
-    unsigned objects = 0;
-    while (bin.top - objects > state.slots &&
-           bin.top[-static_cast<ptrdiff_t>(objects)] != nullptr) {
-      ++objects;
-    }
-    if (bin.top - objects == state.slots) continue;
-    void** const from = bin.top - objects + 1;
-    // In the child of a fork in between, this is done again: it finds no object, and none twice.
-    bin.top = state.slots;
-    compiler_fence();
-    __builtin_memmove(state.slots + 1, from, objects * sizeof(void*));
-    compiler_fence();
-    bin.top = state.slots + objects;
-  }
-}
-
 unsigned held(const Thread* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
   void** const slots = peek(state.slots);
@@ -468,8 +429,7 @@ unsigned held(const Thread* thread, SizeClass size_class) {
   const unsigned stashed = peek(state.stashed) * kMaxCapacity;
   // Of two different arrays, if the bin changes just now.
   if (slots == nullptr || top < slots || top >= slots + kMostSlots) return stashed;
-  const auto objects = static_cast<unsigned>(top - slots);
-  return objects - least<unsigned>(objects, peek(state.withdrawn)) + stashed;
+  return static_cast<unsigned>(top - slots) + stashed;
 }
 
 void start_over(Thread* thread, bool keep_first_arrays) {

@@ -42,14 +42,6 @@ inline bool has_room(const Thread* thread, SizeClass size_class) {
 // Gives all objects of all bins back.
 void flush_all(Thread* thread);
 
-// For a thread that is hidden and may be in the midst of a call, under its quiet lock: gives back
-// all objects but the topmost of each bin. The tops stay where they are, so that such a call ends
-// as if nothing had happened. The objects' places are null, as below a first object.
-void withdraw(Thread* thread);
-
-// After withdraw: closes the gaps.
-void settle(Thread* thread);
-
 // --- For magazines and depots, which take a bin's array whole. ---
 
 struct Array {
@@ -88,9 +80,9 @@ void put_back(Heap* heap, SizeClass size_class, void** objects, void** end,
 // How many objects a bin holds, read beside the running thread: about right.
 unsigned held(const Thread* thread, SizeClass size_class);
 
-// For the block's next thread, or its own that sleeps. Gives all arrays back, or, unless memory is
-// tight, all but small first ones: then every bin is empty; otherwise the last thread may have died
-// in a fork, in the midst of anything.
+// For the block's next thread, or its own that is about to wait. Gives all arrays back, or, unless
+// memory is tight, all but small first ones: then every bin is empty; otherwise the last thread may
+// have died in a fork, in the midst of anything.
 void start_over(Thread* thread, bool keep_first_arrays);
 
 }  // namespace bins

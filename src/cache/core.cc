@@ -3,7 +3,6 @@
 #include <new>
 
 #include "base/peek.h"
-#include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/large_cache.h"
@@ -147,8 +146,7 @@ Core* make(unsigned number) {
     return nullptr;
   }
   core->number = number;
-  // Like one that the keeper has emptied: who enters it first says so, under its lock, which the
-  // keeper's last look before it sleeps takes, too.
+  // Like one that the keeper has emptied: nothing is left to do for it until somebody enters.
   core->held = kAllStacks;
   core->emptied = true;
   core->thread.heap = heap;
@@ -173,7 +171,7 @@ void for_each(Visit visit) {
 }
 
 // Under the lock. All of it goes home, and the stacks stay closed until the next slow path on the
-// processor: that one says that somebody is awake.
+// processor, which says that it is in use.
 size_t empty(Core* core, Heap::Walk walk) {
   Thread* thread = &core->thread;
   close_from_afar(core, kAllStacks & ~core->held);
@@ -234,8 +232,7 @@ bool start() {
   for (unsigned i = 0; i < numbers + 2; ++i) blocks[i] = nobodys;
   os::restartable.blocks = blocks + 2;
   lifecycle::give_up_block();
-  pagemap.core_limit = pagemap.limit;
-  pagemap.thread_limit = 0;
+  span::serve_processors();
   pagemap.table_max = 0;
   return true;
 }
@@ -255,7 +252,6 @@ Thread* enter() {
     if (LOFT_UNLIKELY(core->emptied)) {
       core->emptied = false;
       core->looks = 0;
-      attention::raise();
     }
     return &core->thread;
   }
@@ -297,7 +293,7 @@ bool look() {
     if (wanted || !core->emptied) all_empty = false;
     if (!wanted) return core->lock.unlock();
     empty(core, Heap::Walk::kNowAndThen);
-    core->thread.counters.hidden.add(1);
+    core->thread.counters.emptied.add(1);
     unlock_emptied(core);
   });
   return all_empty;

@@ -70,7 +70,7 @@ inline constexpr size_t kForeignStack = kFirstBinOffset + kForeign * kBinBytes;
 inline constexpr size_t kTable = offsetof(Core, thread) + offsetof(Thread, bin_of);
 
 // Whether processors are the owners. Decided before the program has a second thread.
-inline bool in_use() { return pagemap.core_limit != 0; }
+inline bool in_use() { return pagemap.core_limit.get() != 0; }
 
 // Makes processors the owners, when the library is loaded. False, and all as it was, without
 // memory, or where threads have no place for what the system tells them.

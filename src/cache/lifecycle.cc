@@ -7,9 +7,9 @@
 #include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "cache/idle.h"
 #include "cache/large_cache.h"
 #include "cache/magazines.h"
-#include "cache/quiet.h"
 #include "heap/registry.h"
 #include "heap/user_heap.h"
 #include "os/lock.h"
@@ -24,16 +24,24 @@ namespace loft {
 constinit void* no_objects[1] = {nullptr};
 constinit Thread stand_in;
 constinit __thread Thread* self = &stand_in;
-constinit __thread bool has_exited = false;
 
 namespace attention {
 constinit Atomic<uint32_t> state{kNobody};
 constinit Atomic<void (*)()> unattended{nullptr};
+constinit Atomic<void (*)()> on_thread_end{nullptr};
 }  // namespace attention
 
 namespace lifecycle {
 
 namespace {
+
+// Of the calling thread.
+enum Stage : uint8_t {
+  kNone,       // it has not called, or has a block
+  kBlockless,  // it uses processors' blocks, and is counted
+  kExited,     // its destructors have run; or it is loft's own
+};
+constinit __thread Stage stage LOFT_TLS_INITIAL_EXEC = kNone;
 
 constinit os::Lock lock;  // taken before any heap's
 constinit List<Thread> threads;
@@ -45,6 +53,7 @@ constinit Atomic<Heap*> shared{nullptr};
 constinit Atomic<const Thread*> newest{nullptr};
 constinit Counter started_count;
 constinit Counter exited_count;
+constinit Counter blockless_count;  // threads that have called and use processors' blocks
 
 // Every object that the thread holds goes home; its heap waits for the next thread.
 void hand_over(Thread* thread) {
@@ -76,7 +85,7 @@ void retire(Thread* thread, List<Thread>& where) {
   if (next_visited == thread) next_visited = thread->next;
   threads.remove(thread);
   thread->large = LargeCache{};
-  new (&thread->quiet) Quiet{};
+  thread->idle = Idle{};
   // In a fork's child, the thread may have died between keeping a large object and counting it, or
   // between taking a heap and writing down all of it.
   thread->counters.large_kept_bytes.add(-thread->counters.large_kept_bytes.get());
@@ -107,13 +116,27 @@ void cool_down(Thread* block) {
   unused.push_front(block);
 }
 
+// The exit hook's value for a thread without a block.
+void* const no_block = &stand_in;
+
+void on_exit(void* value);
+
+void count_blockless(size_t more) {
+  const os::Guard guard(lock);
+  if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
+  blockless_count.add(more);
+}
+
 // Runs after the thread-local destructors of C++, among those of the program's keys. Waiting for a
 // later round would serve those of them that come after it faster, but a thread that first
 // allocates in one of them would find no round left: its heap would never be parked.
 void on_exit(void* value) {
+  stage = kExited;
+  if (value == no_block) {
+    count_blockless(-1UL);
+    return attention::thread_ended();
+  }
   auto* thread = static_cast<Thread*>(value);
-  quiet::retire(thread);
-  has_exited = true;
   self = &stand_in;
   hand_over(thread);
   bins::start_over(thread, true);
@@ -123,7 +146,7 @@ void on_exit(void* value) {
     cold = retire_warm(thread);
   }
   if (cold != nullptr) cool_down(cold);
-  attention::raise();  // there is a heap to look after
+  attention::thread_ended();
 }
 
 // Under the lock. The block is set up.
@@ -158,26 +181,27 @@ Thread* unused_or_new() {
 Thread* attach() {
   Thread* thread = this_thread();
   if (LOFT_LIKELY(thread != &stand_in)) return thread;
-  if (LOFT_UNLIKELY(has_exited) || core::in_use()) return nullptr;
-  if (void* mine = os::thread_exit_value(); mine != nullptr) {
-    thread = static_cast<Thread*>(mine);
-    quiet::wake(thread);
-    return thread;
-  }
+  if (LOFT_UNLIKELY(stage == kExited) || core::in_use()) return nullptr;
   {
     const os::Guard guard(lock);
     thread = unused_or_new();
   }
   if (thread == nullptr) return nullptr;
   self = thread;  // before the call below, which may allocate
-  if (os::set_thread_exit_value(thread)) {
-    const os::Guard guard(thread->quiet.lock);
-    thread->quiet.number = os::thread_number();
-    thread->quiet.place_of_self = &self;
-  }
-  attention::raise();
+  os::set_thread_exit_value(thread);
   return thread;
 }
+
+Thread* enter_core() {
+  if (LOFT_UNLIKELY(stage == kNone)) {
+    stage = kBlockless;  // before the calls below, which may allocate
+    count_blockless(1);
+    if (!os::set_thread_exit_value(no_block)) count_blockless(-1UL);
+  }
+  return core::enter();
+}
+
+void do_without_block() { stage = kExited; }
 
 void start_over() {
   const os::Guard guard(lock);
@@ -231,7 +255,6 @@ Heap* room_heap() {
 void give_up_block() {
   Thread* thread = this_thread();
   if (thread == &stand_in) return;
-  quiet::retire(thread);
   self = &stand_in;
   os::set_thread_exit_value(nullptr);
   hand_over(thread);
@@ -241,6 +264,10 @@ void give_up_block() {
 }
 
 const Thread* newest_block() { return newest.load(memory_order_acquire); }
+
+bool has_other_threads() {
+  return started_count.get() - exited_count.get() + blockless_count.get() >= 2;
+}
 
 Totals totals() {
   const unsigned long exited = exited_count.get();
@@ -253,16 +280,9 @@ Totals totals() {
 
 namespace {
 
-// The forking thread may wait for locks here, and must not be taken for a quiet one: nor may
-// anybody be acting for it at the moment of the fork.
 void prepare_fork() {
-  if (void* mine = os::thread_exit_value(); mine != nullptr) {
-    auto* thread = static_cast<Thread*>(mine);
-    const os::Guard guard(thread->quiet.lock);
-    ++thread->quiet.busy;
-  }
   os::lock_streams();
-  quiet::prepare_fork();
+  idle::prepare_fork();
   core::prepare_fork();
   lock.lock();
   registry::prepare_fork();
@@ -278,16 +298,8 @@ void finish_fork(bool child) {
   registry::finish_fork(child);
   lock.after_fork(child);
   core::finish_fork(child);
-  quiet::finish_fork(child);
+  idle::finish_fork(child);
   os::unlock_streams(child);
-  if (void* mine = os::thread_exit_value(); mine != nullptr) {
-    auto* thread = static_cast<Thread*>(mine);
-    if (child) {
-      thread->quiet.lock.reset();
-      thread->quiet.number = os::thread_number();
-    }
-    --thread->quiet.busy;
-  }
 }
 
 void in_parent() { finish_fork(false); }
@@ -296,8 +308,6 @@ void in_parent() { finish_fork(false); }
 // those threads had collected for other heaps is given up, because a thread may have died between
 // any two stores to a batch or to its outbox.
 void take_over_from_dead(Thread* thread) {
-  thread->quiet.lock.reset();
-  quiet::retire(thread);
   thread->forget_batches();
   hand_over(thread);
   bins::start_over(thread, false);
@@ -311,14 +321,15 @@ void in_child() {
       magazines::forget_calls(thread);
     }
   }
-  const Thread* mine = static_cast<Thread*>(os::thread_exit_value());
+  void* const value = os::thread_exit_value();
+  const Thread* mine = value == no_block ? nullptr : static_cast<Thread*>(value);
   for (Thread* thread = threads.front(); thread != nullptr;) {
     Thread* next = thread->next;
-    // Without a place for it at the system, a thread is known by its `self` alone, and never
-    // hidden.
+    // Without a place for it at the system, a thread is known by its `self` alone.
     if (thread != mine && thread != this_thread()) take_over_from_dead(thread);
     thread = next;
   }
+  blockless_count.add((stage == kBlockless ? 1 : 0) - blockless_count.get());
 }
 
 __attribute__((constructor(101))) void register_fork_handlers() {

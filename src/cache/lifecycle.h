@@ -12,37 +12,21 @@ namespace loft::lifecycle {
 // too, where processors have blocks, unless the thread has had one from before that was decided.
 Thread* attach();
 
-// A slow path of the calling thread: while one of these lives, nobody may act for the thread. Where
-// processors have blocks, it has the block of one, under its lock: then no second one may be made
-// while it lives.
+// core::enter, for a thread that counts as one of the program's from its first call on.
+Thread* enter_core();
+
+// The calling thread is loft's own: it gets no block, and counts as none of the program's.
+void do_without_block();
+
+// A slow path of the calling thread. Where processors have blocks, it has the block of one, under
+// its lock: then no second one may be made while it lives.
 class SlowPath {
  public:
-  // Asked again once it is marked: the thread may have been hidden in between, if it was
-  // interrupted.
   SlowPath() : thread_(this_thread()) {
-    if (LOFT_UNLIKELY(thread_ == &stand_in)) {
-      if (core::in_use()) {
-        thread_ = core::enter();
-        return;
-      }
-      thread_ = attach();
-    }
-    while (LOFT_LIKELY(thread_ != nullptr)) {
-      ++thread_->quiet.busy;
-      compiler_fence();
-      if (LOFT_LIKELY(this_thread() == thread_)) return;
-      --thread_->quiet.busy;
-      thread_ = attach();
-    }
+    if (LOFT_UNLIKELY(thread_ == &stand_in)) thread_ = core::in_use() ? enter_core() : attach();
   }
   ~SlowPath() {
-    compiler_fence();
-    if (LOFT_UNLIKELY(thread_ == nullptr)) return;
-    if (LOFT_UNLIKELY(thread_->core != nullptr)) {
-      core::leave(thread_->core);
-    } else {
-      --thread_->quiet.busy;
-    }
+    if (LOFT_UNLIKELY(thread_ != nullptr && thread_->core != nullptr)) core::leave(thread_->core);
   }
   SlowPath(const SlowPath&) = delete;
   SlowPath& operator=(const SlowPath&) = delete;
@@ -78,6 +62,9 @@ void give_up_block();
 // Every block that was ever made, from the newest on by `older`: blocks are used again and never
 // given back, so that anybody may walk along them without a lock.
 const Thread* newest_block();
+
+// Whether two or more threads of the program that have called are there.
+bool has_other_threads();
 
 struct Totals {
   unsigned long attached, started, exited, locks, waits;

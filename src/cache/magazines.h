@@ -20,8 +20,8 @@ namespace loft {
 
 // Through which one array at a time goes to the room and comes back. All but `state` belongs to
 // whom the state names. The room touches a slot under its heap's lock alone: so who holds that
-// lock, and acts for the thread (it ends, it is hidden, it died in a fork), may take any slot's
-// array.
+// lock, and acts for the thread (it ends, it empties its caches, it died in a fork), may take any
+// slot's array.
 //
 //   kNone     there is no array
 //   kThreads  a `ready` or `zeros` one is full, objects != 0; a `returned` one is empty
@@ -149,8 +149,9 @@ namespace room {
 
 enum State : uint32_t {
   kNoRoom,   // the policy is another one
-  kNobody,   // no thread yet, or none any more in this process (fork)
+  kNobody,   // no thread at the moment
   kRefused,  // none can be had, or none would be of use
+  kLeaving,  // it was told to end
   kAwake,
   kAsleep,
 };

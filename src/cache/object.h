@@ -27,7 +27,7 @@ void check_start_slow(const char* call, const void* p, Entry entry);
 // Anything else is reported in one line, which stops the program, or, by the option foreign=ignore,
 // gives an entry of kind kNothing.
 inline Entry checked_entry(const char* call, const void* p) {
-  if (LOFT_LIKELY(pagemap.position(p) < pagemap.limit)) {
+  if (LOFT_LIKELY(pagemap.limit.contains(pagemap.position(p)))) {
     const Entry entry = pagemap.of(p);
     if (LOFT_LIKELY(entry.is_slab())) return entry;
   }

@@ -46,7 +46,7 @@ void* reallocate(void* p, size_t size) {
       make_way();
       resized = UserHeap::reallocate("realloc", extent, p, size);
     }
-    attention::raise();
+    attention::look_after();
     return resized != nullptr ? resized : refuse(size);
   }
   check_start("realloc", p, entry);
@@ -64,7 +64,7 @@ void* reallocate(void* p, size_t size) {
       resized = large::resize(object, size);
     }
     if (resized != nullptr) {
-      if (object->bytes != bytes) attention::raise();  // of what it left behind
+      if (object->bytes != bytes) attention::look_after();  // of what it left behind
       return resized;
     }
   }

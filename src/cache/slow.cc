@@ -5,12 +5,12 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/core.h"
+#include "cache/idle.h"
 #include "cache/large_cache.h"
 #include "cache/large_transfer.h"
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
 #include "cache/object.h"
-#include "cache/quiet.h"
 #include "heap/registry.h"
 #include "heap/user_heap.h"
 #include "os/fault.h"
@@ -230,17 +230,25 @@ void* take_cleared(Request request) {
   return magazines::take_zero(slow.thread(), request);
 }
 
-void free_large(Thread* thread, Large* object) {
-  if (thread == nullptr) return large::release(object);
-  if (!large_cache::keep(thread, object)) large::release(object, &thread->large.spare);
+// What it leaves may be the last thing to look after for a long time.
+void free_large(Large* object) {
+  {
+    const lifecycle::SlowPath slow;
+    Thread* const thread = slow.thread();
+    if (thread == nullptr) {
+      large::release(object);
+    } else if (!large_cache::keep(thread, object)) {
+      large::release(object, &thread->large.spare);
+    }
+  }
+  attention::look_after();
 }
 
 LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
   if (LOFT_UNLIKELY(reinterpret_cast<uintptr_t>(p) != object->base || object->kept)) {
     return deallocate_slow(p);  // says so
   }
-  const lifecycle::SlowPath slow;
-  free_large(slow.thread(), object);
+  free_large(object);
 }
 
 // An object of another heap may be as good as the thread's own: if threads trade such objects
@@ -320,7 +328,7 @@ void deallocate_unbatched(void* p) {
   if (LOFT_LIKELY(entry.is_slab())) {
     const lifecycle::SlowPath slow;
     Thread* thread = slow.thread();
-    // It may be its own: a hidden thread has taken its block back just now.
+    // It may be its own, where the thread got its block just now.
     if (LOFT_LIKELY(thread != nullptr && entry.owner() != thread->owner)) {
       if (keep(thread, p, entry)) return;
       return batch_cache::add(thread, p, entry);
@@ -338,6 +346,34 @@ void deallocate_foreign(void* p) {
   }
 }
 
+namespace {
+
+// A program that only frees is looked after now and then, too.
+bool is_one_of_many(const Counter& events) { return events.get() % 8 == 0; }
+
+// Whether it is time for that.
+bool free_small(void* p, Entry entry) {
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
+  if (LOFT_UNLIKELY(thread == nullptr)) {
+    batch_cache::send_single(p, entry);
+    return false;
+  }
+  if (LOFT_LIKELY(entry.owner() != thread->owner)) {
+    if (thread->core != nullptr) {
+      core::free_foreign(thread->core, p, entry);
+    } else {
+      batch_cache::add(thread, p, entry);
+    }
+    return false;
+  }
+  const unsigned long flushes = thread->counters.flushes.get();
+  if (!bins::push_slow(thread, class_of_bin(entry.bin()), p)) batch_cache::send_single(p, entry);
+  return thread->counters.flushes.get() != flushes && is_one_of_many(thread->counters.flushes);
+}
+
+}  // namespace
+
 // The system floor keeps errno, so what is called here does.
 void deallocate_slow(void* p) {
   if (p == nullptr) return;
@@ -345,28 +381,23 @@ void deallocate_slow(void* p) {
   if (entry.bin() == kNothing) return;  // reported, and the option says to go on
   if (entry.bin() == kExtent) {
     UserHeap::free("free", Shard::extent_at(entry), p);
-    return attention::raise();
+    return attention::look_after();
   }
-  const lifecycle::SlowPath slow;
-  Thread* thread = slow.thread();
   if (entry.bin() == kLarge) {
     check_start("free", p, entry);
-    return free_large(thread, large::at(entry));
+    return free_large(large::at(entry));
   }
-  if (LOFT_UNLIKELY(thread == nullptr)) return batch_cache::send_single(p, entry);
-  if (LOFT_LIKELY(entry.owner() != thread->owner)) {
-    if (thread->core != nullptr) return core::free_foreign(thread->core, p, entry);
-    return batch_cache::add(thread, p, entry);
-  }
-  if (!bins::push_slow(thread, class_of_bin(entry.bin()), p)) batch_cache::send_single(p, entry);
+  if (LOFT_UNLIKELY(free_small(p, entry))) attention::look_after();
 }
 
 void send_full_batch(size_t place) {
-  const lifecycle::SlowPath slow;
-  // Unless it was sent meanwhile, because the thread had been hidden.
-  if (LOFT_LIKELY((slow.thread()->open_batches >> place & 1) != 0)) {
+  bool many = false;
+  {
+    const lifecycle::SlowPath slow;
     batch_cache::send(slow.thread(), place);
+    many = is_one_of_many(slow.thread()->counters.batches_sent);
   }
+  if (LOFT_UNLIKELY(many)) attention::look_after();
 }
 
 void report_bad_batch_add(const void* p) {
@@ -380,10 +411,10 @@ void report_bad_batch_add(const void* p) {
 }
 
 size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
-  const quiet::Swept swept = quiet::empty_all();
-  *unreached_threads = swept.unreached_threads;
-  *unreached_bytes = swept.unreached_bytes;
-  return swept.given_back + trim(0);
+  const idle::Unreached unreached = idle::unreached();
+  *unreached_threads = unreached.threads;
+  *unreached_bytes = unreached.bytes;
+  return trim(0);
 }
 
 size_t trim(size_t pad) {

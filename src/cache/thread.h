@@ -1,9 +1,8 @@
 // What a thread holds: its cache of free objects, the open batches of objects it freed for other
-// heaps, its outbox. Only its own thread touches it; or, while that is hidden, who holds its quiet
-// lock (cache/quiet.cc); or whoever holds the lock of the processor whose block it is
-// (cache/core.h). So nothing else here is locked or atomic but the counters that others may read. A
-// thread that never allocates has no heap; one that never frees for others never touches the pages
-// of its batches.
+// heaps, its outbox. Only its own thread touches it, or whoever holds the lock of the processor
+// whose block it is (cache/core.h). So nothing here is locked or atomic except the counters that
+// others may read. A thread that never allocates has no heap; one that never frees for others never
+// touches the pages of its batches.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +49,6 @@ struct BinState {
   SlowEvent last;
   uint8_t streak;          // refills since the last flush, saturating
   uint8_t watched_pushes;  // so far; of this array and the block's earlier ones
-  uint16_t withdrawn;      // of the objects below the top; while the thread is hidden
   void** seen_at;          // where the last review found `top`
   void** depot;            // full arrays beside this one (cache/depot.h)
   uint16_t stashed;        // how many
@@ -94,7 +92,7 @@ struct Batch {
   uint32_t count() const { return capacity - room; }
 };
 
-// Written by the thread, or by who acts for it; read by anybody. Those that tell no present state
+// Written by the thread; read by anybody. Those that tell no present state
 // count on when the block goes to the next thread: sums over all blocks are right without a lock.
 struct ThreadCounters {
   Counter flushes;
@@ -109,7 +107,7 @@ struct ThreadCounters {
   Counter turnarounds;
   Counter large_hits;
   Counter large_kept_bytes;  // now
-  Counter hidden;            // times; under the quiet lock, or the processor's
+  Counter emptied;           // times, because nobody used it
   Counter room_ready;        // refills for which a magazine was ready
   Counter room_late;         // and for which none was
   Counter room_returns;      // flushes that the room took
@@ -129,21 +127,10 @@ struct LargeCache {
   uint16_t used;    // a bit for each place that was, since the last review
 };
 
-// What it takes to act for a thread that sleeps. cache/quiet.cc.
-struct Quiet {
-  os::Lock lock;           // whoever acts for the thread; itself, when it finds itself hidden
-  Thread** place_of_self;  // where its `self` is; nullptr while it cannot be hidden. Under the lock
-  bool hidden;             // `self` names a stand-in. Under the lock
-  bool between_calls;      // hidden, and in the midst of no call. Under the lock
-  bool restless;           // woke soon after it was hidden last. Under the lock
-  int number;              // the system's
-  // Above zero while the thread is on a slow path. Plain stores of the thread alone: it is read
-  // only where the system has said that the thread waits, which puts them in order.
-  uint32_t busy;
-  uint32_t looks;      // in a row at which nothing had moved; under the lock
-  uint64_t activity;   // at the last of them
-  uint64_t hidden_at;  // os::now_ns(), or 0: because it was told to. Under the lock
-  uint64_t ran;        // its processor time, while it is restless and may sleep. Under the lock
+// What was seen of a thread beside it (cache/idle.cc). Guarded by the lock in lifecycle.cc.
+struct Idle {
+  uint32_t looks;     // in a row at which nothing had moved
+  uint64_t activity;  // at the last of them
 };
 
 // A block starts as zeroed memory, of which set_up fills in what is not zero: the pages of the
@@ -174,7 +161,7 @@ struct alignas(64) Thread {
 
   BinState states[kSizeClasses]{};
   void** spare_arrays{};  // empty ones, of kMostSlots each
-  Quiet quiet{};
+  Idle idle{};
   ThreadCounters counters{};
   LargeCache large{};
   Magazines* magazines{};  // nullptr until there is a use for some; the block's for ever
@@ -227,11 +214,8 @@ inline constexpr size_t kBatchBytes = kBatches * sizeof(Batch);  // behind each 
 // The current thread's block. A static stand-in, with every capacity zero and an owner that matches
 // nothing, sends each call to its slow path: no fast path tests whether a thread is set up or gone.
 extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread Thread* self;
-extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread bool has_exited;  // its destructors have run
-extern LOFT_HIDDEN Thread stand_in;  // before its first call, while it is hidden, after its end
+extern LOFT_HIDDEN Thread stand_in;  // before its first call and after its end
 
-// Relaxed: another thread writes it only while this one waits in the kernel, or takes back what it
-// wrote; quiet::hide says why that is enough.
-LOFT_ALWAYS_INLINE Thread* this_thread() { return __atomic_load_n(&self, __ATOMIC_RELAXED); }
+LOFT_ALWAYS_INLINE Thread* this_thread() { return self; }
 
 }  // namespace loft

@@ -262,20 +262,6 @@ bool Blocks::resize(Block* block, size_t size) {
 bool Blocks::give_back_pages(const Extent* extent, bool all, size_t& given_back) {
   const size_t page = os::page_size();
   bool some_wait = false;
-  os::Range ranges[os::kMostRanges];
-  Block* blocks[os::kMostRanges];
-  size_t count = 0;
-  const auto flush = [&] {
-    if (count == 0) return;
-    const uint64_t gone = os::discard_ranges(ranges, count);
-    for (size_t i = 0; i < count; ++i) {
-      // Refused where the program has locked its memory: it asked for the pages to stay.
-      if ((gone >> i & 1) == 0) continue;
-      blocks[i]->dirty = false;
-      given_back += ranges[i].bytes;
-    }
-    count = 0;
-  };
   for (uintptr_t at = extent->base; at != extent->end();) {
     Block* block = block_at(extent, at);
     at = block->end();
@@ -283,16 +269,16 @@ bool Blocks::give_back_pages(const Extent* extent, bool all, size_t& given_back)
     const uintptr_t first = round_up(block->base, page);
     const uintptr_t last = round_down(block->end(), page);
     if (first >= last) continue;
-    if (all || block->waited) {
-      if (count == os::kMostRanges) flush();
-      ranges[count] = {reinterpret_cast<void*>(first), last - first};
-      blocks[count++] = block;
-    } else {
+    if (!all && !block->waited) {
       block->waited = true;
       some_wait = true;
+      continue;
     }
+    // Refused where the program has locked its memory: it asked for the pages to stay.
+    if (!os::discard(reinterpret_cast<void*>(first), last - first)) continue;
+    block->dirty = false;
+    given_back += last - first;
   }
-  flush();
   return some_wait;
 }
 

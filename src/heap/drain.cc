@@ -20,7 +20,7 @@ constexpr size_t kDrainAllBytes = size_t{1} << 30;
 
 bool is_in_a_slab(const Message* message) {
   const uint64_t position = pagemap.position(message);
-  return position < pagemap.limit && pagemap.at_position(position).is_slab();
+  return pagemap.limit.contains(position) && pagemap.at_position(position).is_slab();
 }
 
 // A double free as well: it lets a slab go too early, and messages then tell of what is not there.

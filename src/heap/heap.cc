@@ -149,12 +149,16 @@ void Heap::release(Slab* slab) {
 }
 
 // For a processor's heap, Hoard's emptiness threshold, K and f, for slabs that are wholly empty:
-// those beyond it go to the free spans, where any heap gets them for any class.
+// those beyond it go to the free spans, where any heap gets them for any class. For every heap, a
+// quarter of what may lie free where memory is scarce.
 unsigned Heap::most_spares() const {
   constexpr unsigned kCoreSpares = 4;
   constexpr unsigned kCoreShare = 4;
+  constexpr size_t kScarceShare = 4;
+  const auto most = static_cast<unsigned>(
+      least(size_t{kMostSpares}, limits::scarce_dirty() / kGranule / kScarceShare));
   const bool of_core = get(options.owner) == kOwnerCore;
-  return of_core ? least(kMostSpares, kCoreSpares + granules_ / kCoreShare) : kMostSpares;
+  return of_core ? least(most, kCoreSpares + granules_ / kCoreShare) : most;
 }
 
 void Heap::destroy(Slab* slab) {
@@ -302,22 +306,22 @@ size_t Heap::rest(const os::Lock* awaited, Walk walk) {
         if (slab->empty()) {
           release(slab);
         } else if (get(options.thp) != kHugePrefer) {
-          holes.add(slab);
+          holes.give_back(slab);
         }
         slab = next;
         if ((yields && lock_.has_sleepers()) || (awaited != nullptr && awaited->has_sleepers())) {
-          return give_back(holes);
+          return count(holes);
         }
       }
     }
   }
   trim_spares(0);
   rested_.store(true, memory_order_relaxed);
-  return give_back(holes);
+  return count(holes);
 }
 
-size_t Heap::give_back(Holes& holes) {
-  const size_t bytes = holes.give_back();
+size_t Heap::count(const Holes& holes) {
+  const size_t bytes = holes.given_back();
   counters_.hole_bytes.add(bytes);
   return bytes;
 }

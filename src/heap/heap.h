@@ -131,7 +131,7 @@ class alignas(64) Heap {
   // the program rests a heap whose thread does not work will take messages in, but waits for the
   // slabs. Returns the bytes of the holes.
   enum class Walk : uint8_t {
-    kNow,         // for a call of the program, and a heap whose thread is hidden or gone
+    kNow,         // for a call of the program, and a heap whose thread is gone, or the caller
     kNowAndThen,  // the same, but over slabs not again and again, as things come again and again
     kAtWork,      // its thread runs, and may hold more in its caches; as now and then
     kAtWorkNow,   // the same, for a call of the program
@@ -149,7 +149,8 @@ class alignas(64) Heap {
   // Nothing has changed since rest() last came to its end.
   bool rested() const { return rested_.load(memory_order_relaxed); }
 
-  // Nobody took objects out since rest() was called last: few are in the cache of its thread.
+  // Nobody took objects out since rest() was called last, but for a walk at work: few are in the
+  // cache of its thread, which has emptied it or is gone.
   bool rests() const { return rests_; }
 
   void check() const;  // invariants; debug builds
@@ -181,7 +182,7 @@ class alignas(64) Heap {
   Slab* create_fresh(SizeClass size_class);
   Slab* take_spare(SizeClass size_class);
   void destroy(Slab* slab);
-  size_t give_back(Holes& holes);
+  size_t count(const Holes& holes);
   void check_counters() const;
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
 

@@ -33,15 +33,15 @@ uint32_t* allocate_map(size_t units) {
   void* map = os::reserve(bytes);
   if (map == nullptr) return nullptr;
   os::allow_huge_pages(map, bytes, false);
-  if (os::commit(map, bytes, true)) return static_cast<uint32_t*>(map);
-  os::unreserve(map, bytes);
+  if (os::commit(map, bytes)) return static_cast<uint32_t*>(map);
+  os::unmap(map, bytes);
   return nullptr;
 }
 
 void release_map(uint32_t* map, size_t units) {
   const size_t bytes = map_bytes(units);
   if (bytes <= kMostMapBytes) return metadata::release(map, bytes);
-  os::unreserve(map, bytes);
+  os::unmap(map, bytes);
 }
 
 size_t metadata_of(const Extent* extent) {

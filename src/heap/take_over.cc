@@ -32,8 +32,7 @@ size_t used_bytes(const Slab& slab) {
 
 // Whether a part of the slab, one of `share`, is free and has memory. One that was hardly used yet
 // has none to offer, and what its owner's thread keeps in its cache would have to go a longer way
-// home: with such slabs taken over, too, ten thousand threads that had gone to sleep kept three
-// times as much.
+// home.
 bool saves_memory(const Slab& slab, unsigned share) {
   const size_t bytes = size_t{slab.shape().granules} << kGranuleLog;
   return slab.charged_pages() * os::page_size() >= used_bytes(slab) + bytes / share;

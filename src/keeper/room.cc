@@ -21,10 +21,9 @@ constexpr unsigned long kWorthwhileRefills = 1024;
 constexpr uint64_t kSpinNs = 50'000;
 constexpr unsigned kLooksEach = 64;  // between two looks at the clock
 
-// The child of a fork mostly runs another program soon: it gets no room before it has lived for a
-// while, as with the keeper.
-constexpr uint64_t kChildhoodNs = 1'000'000'000;
-constinit Atomic<uint64_t> forked_at{0};
+// After so long without a call the thread ends: a process ends with its last thread, and ours must
+// not be that for long. The next refill that finds it worth its while starts another.
+constexpr uint64_t kIdleNs = 2'000'000'000;
 
 // Where the process could run when it began: a program may tie its threads to single processors
 // later, the one that starts the room among them.
@@ -43,70 +42,87 @@ bool called_within_spin() {
   return false;
 }
 
-void sleep() {
+// False if it was long.
+bool sleep() {
   uint32_t expected = kAwake;
-  if (!state.compare_exchange_strong(expected, kAsleep, memory_order_relaxed)) return;
+  if (!state.compare_exchange_strong(expected, kAsleep, memory_order_relaxed)) return true;
   // Pairs with the fence in wake: a thread that did not see this has called before our look.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (magazines::anybody_calls()) wake();
-  while (state.load(memory_order_relaxed) == kAsleep) os::wait_on_word(&state, kAsleep);
+  const uint64_t from = os::now_ns();
+  while (state.load(memory_order_relaxed) == kAsleep) {
+    os::wait_on_word_for(&state, kAsleep, kIdleNs);
+    expected = kAsleep;
+    if (os::now_ns() - from >= kIdleNs &&
+        state.compare_exchange_strong(expected, kNobody, memory_order_relaxed)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool is_told_to_leave() {
+  const uint32_t now = state.load(memory_order_relaxed);
+  return now == kRefused || now == kLeaving;
 }
 
 void settle_down() {
   number.store(os::thread_number(), memory_order_relaxed);
   const uint64_t wanted = get(options.keeper_cpu);
-  if (wanted == kAnyProcessor) {
-    processors.apply();
-  } else if (!os::run_on(wanted)) {
+  if (wanted != kAnyProcessor) {
+    if (os::run_on(wanted)) return;
     os::report(Text() << "keeper_cpu=" << wanted
                       << ": the room cannot run there, and runs anywhere");
-    processors.apply();
   }
+  // Filters of system calls may forbid what a program that ties no thread does not do.
+  os::ProcessorSet now;
+  now.read();
+  if (!(now == processors)) processors.apply();
 }
 
-// Returns when it is told to leave, with every call answered that came before.
+// Returns when it is told to leave, with every call answered that came before; or when nobody
+// calls. A call that comes meanwhile is answered by the next thread: the caller serves itself.
 void run() {
+  lifecycle::do_without_block();
   settle_down();
   Heap* const heap = lifecycle::room_heap();
   for (bool leaves = false; !leaves;) {
-    leaves = state.load(memory_order_relaxed) == kRefused;
+    leaves = is_told_to_leave();
     for (Magazines* caller = magazines::take_calls(); caller != nullptr;) {
       caller = magazines::serve(heap, caller);
     }
-    if (!leaves && !called_within_spin()) sleep();
+    if (!leaves && !called_within_spin() && !sleep()) break;
   }
+  number.store(0, memory_order_relaxed);
 }
 
-constinit os::OwnThread thread;
+constinit os::OwnThread thread(state, {kNobody, kAwake, kLeaving, kRefused}, run);
 
-bool has_a_processor() {
-  if (processors.count() != 1 && limits::totals().processors != 1) return true;
+// Beside a single thread it would hold none of the program's own: credentials, namespaces, filters.
+bool may_run() {
+  return get(options.background) == kBackgroundOn || lifecycle::has_other_threads();
+}
+
+// There is one processor.
+void refuse() {
+  uint32_t expected = kNobody;
+  if (!state.compare_exchange_strong(expected, kRefused, memory_order_relaxed)) return;
   os::report(Text() << "owner=keeper: there is one processor, so the room stays empty; threads "
                        "serve themselves");
-  return false;
 }
 
 void start_one() {
   const Heap* heap = lifecycle::room_heap();
   if (heap == nullptr || heap->counters().refills.get() < kWorthwhileRefills) return;
-  const uint64_t forked = forked_at.load(memory_order_relaxed);
-  if (forked != 0 && os::now_ns() - forked < kChildhoodNs) return;
-  uint32_t expected = kNobody;
-  // Awake already: who calls before the thread runs, is heard when it does.
-  if (!state.compare_exchange_strong(expected, kAwake, memory_order_relaxed)) return;
-  os::Start started = os::Start::kRefused;
-  if (has_a_processor()) started = thread.start("loft-room", run);
-  if (started == os::Start::kStarted) return;
-  state.store(started == os::Start::kRefused ? kRefused : kNobody, memory_order_relaxed);
+  if (!may_run()) return;
+  if (processors.count() == 1 || limits::totals().processors == 1) return refuse();
+  // Awake at once: who calls before the thread runs, is heard when it does.
+  thread.start(may_run);
 }
 
 void in_child() {
   number.store(0, memory_order_relaxed);
-  forked_at.store(os::now_ns(), memory_order_relaxed);
-  // One that was refused is refused here, too.
-  if (thread.forget() || state.load(memory_order_relaxed) != kRefused) {
-    state.store(kNobody, memory_order_relaxed);
-  }
+  thread.forget();
 }
 
 }  // namespace
@@ -122,8 +138,12 @@ void enable() {
 void leave() {
   const uint32_t now = state.load(memory_order_relaxed);
   if (now == kNoRoom || now == kRefused) return;
-  thread.end(state, kRefused);
+  thread.end();
   number.store(0, memory_order_relaxed);
+}
+
+void pause() {
+  if (!may_run()) thread.stop();
 }
 
 unsigned long long time_ns() {

@@ -13,6 +13,10 @@ void enable();
 // end.
 void leave();
 
+// The room's thread ends, unless the program has others that it may serve; another may be started
+// later. For a thread that ends.
+void pause();
+
 // Processor time that the room's thread has had, in nanoseconds; 0 without one.
 unsigned long long time_ns();
 

@@ -86,7 +86,7 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   stats.turnarounds += counters.turnarounds.get();
   stats.large_allocations += counters.large_hits.get();
   stats.large_cache_hits += counters.large_hits.get();
-  stats.threads_hidden += counters.hidden.get();
+  stats.caches_emptied += counters.emptied.get();
   stats.room_ready += counters.room_ready.get();
   stats.room_late += counters.room_late.get();
   stats.room_returns += counters.room_returns.get();
@@ -122,8 +122,7 @@ void add_limits(loft_stats_t& stats) {
   stats.hard_limit_bytes = shown(limits::hard());
   stats.group_limit_bytes = shown(totals.group_limit);
   stats.group_used_bytes = totals.group_used;
-  const size_t here = os::processors();
-  stats.group_processors = shown(here == 0 ? totals.processors : least(totals.processors, here));
+  stats.group_processors = shown(totals.processors);
   stats.soft_limit_hits = totals.soft_hits;
   stats.hard_limit_refusals = totals.hard_refusals;
 }

@@ -1,6 +1,8 @@
 #include "observe/stats.h"
 
 #include "base/options.h"
+#include "base/peek.h"
+#include "os/os.h"
 #include "slab/geometry.h"
 #include "space/window.h"
 
@@ -13,8 +15,15 @@ loft_stats_t counted_stats() {
   return stats;
 }
 
+void limit_processors(loft_stats_t& stats) {
+  const size_t here = os::processors();
+  if (here == 0) return;
+  if (stats.group_processors == 0 || stats.group_processors > here) stats.group_processors = here;
+}
+
 Stats::Stats() {
   read_books(books_, all_);
+  limit_processors(all_);
   residents_ = look_at_residents();
   huge_pages_ = residents_.huge != 0 || get(options.thp) == kHugePrefer;
   for (size_t i = 0; i < kStatsRows; ++i) add_row(row(i));
@@ -26,7 +35,7 @@ Stats::Stats() {
   all_.huge_page_bytes = residents_.huge;
   if (all_.resident_bytes != 0) {
     all_.address_begin = window.pagemap.base;
-    all_.address_end = window.heap.end;
+    all_.address_end = peek(window.heap.committed);
   }
 }
 

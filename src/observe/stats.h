@@ -31,8 +31,10 @@ class Stats {
   bool huge_pages_;  // there are some, or there may be
 };
 
-// The fields that counters tell; those of the identity, for which the system has to be asked, are
-// zero.
+// The fields that counters tell, without a system call. Those of the identity, for which the system
+// has to be asked, are zero, and `group_processors` is the group's share alone.
 loft_stats_t counted_stats();
+// No more than the process may run on; asks the system.
+void limit_processors(loft_stats_t& stats);
 
 }  // namespace loft

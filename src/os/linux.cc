@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -53,15 +52,21 @@ __attribute__((constructor(101))) void remember_environ(int, char**, char** entr
 }
 #endif
 
-bool map_at(void* at, size_t bytes, int protection, int placement) {
-  const KeepErrno keep;
+constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+void* map(void* at, size_t bytes, int protection, int flags) {
   map_calls.fetch_add(1, memory_order_relaxed);
-  void* p =
-      mmap(at, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | placement, -1, 0);
-  if (p == at) return true;
-  // A kernel older than the flag takes the address for a hint and may choose another place.
-  if (p != MAP_FAILED) munmap(p, bytes);
-  return false;
+  return mmap(at, bytes, protection, kPrivate | flags, -1, 0);
+}
+
+Placed place_at(void* at, size_t bytes, int protection) {
+  const KeepErrno keep;
+  void* p = map(at, bytes, protection, MAP_FIXED_NOREPLACE);
+  if (p == at) return Placed::kYes;
+  if (p == MAP_FAILED) return errno == EEXIST ? Placed::kOccupied : Placed::kNoMemory;
+  // A kernel older than the flag takes the address for a hint and chooses another place.
+  munmap(p, bytes);
+  return Placed::kOccupied;
 }
 
 }  // namespace
@@ -82,40 +87,38 @@ size_t page_size() {
 
 void* reserve(size_t bytes) {
   const KeepErrno keep;
-  map_calls.fetch_add(1, memory_order_relaxed);
-  void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = map(nullptr, bytes, PROT_NONE, 0);
   return p == MAP_FAILED ? nullptr : p;
 }
 
-void unreserve(void* at, size_t bytes) {
+bool unmap(void* at, size_t bytes) {
   const KeepErrno keep;
-  munmap(at, bytes);
+  map_calls.fetch_add(1, memory_order_relaxed);
+  return munmap(at, bytes) == 0;
 }
 
-// A reserved range changes its protection and is never mapped over: a refused MAP_FIXED leaves a
-// hole on some kernels, and another thread's mapping may land in it.
-bool commit(void* at, size_t bytes, bool reserved) {
-  if (!reserved) return map_at(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+bool commit(void* at, size_t bytes) {
   const KeepErrno keep;
   map_calls.fetch_add(1, memory_order_relaxed);
   return mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
+Placed place(void* at, size_t bytes) { return place_at(at, bytes, PROT_READ | PROT_WRITE); }
+
+// The system counts writable private memory against its limit, readable memory not.
+bool place_zeros(void* at, size_t bytes) { return place_at(at, bytes, PROT_READ) == Placed::kYes; }
+
 bool has_memory_for(size_t bytes) {
   const KeepErrno keep;
-  map_calls.fetch_add(1, memory_order_relaxed);
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  void* p = map(nullptr, bytes, PROT_READ | PROT_WRITE, 0);
   if (p == MAP_FAILED) return false;
   munmap(p, bytes);
   return true;
 }
 
-bool renew(void* at, size_t bytes) { return map_at(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED); }
-
-// The system counts writable private memory against its limit, readable memory not.
-bool map_zeros(void* at, size_t bytes, bool reserved) {
-  return map_at(at, bytes, PROT_READ, reserved ? MAP_FIXED : MAP_FIXED_NOREPLACE);
+bool renew(void* at, size_t bytes) {
+  const KeepErrno keep;
+  return map(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == at;
 }
 
 void allow_huge_pages(void* at, size_t bytes, bool allow) {
@@ -126,35 +129,16 @@ void allow_huge_pages(void* at, size_t bytes, bool allow) {
 bool discard(void* at, size_t bytes) {
   const KeepErrno keep;
   discard_calls.fetch_add(1, memory_order_relaxed);
-  return madvise(at, bytes, MADV_DONTNEED) == 0;
-}
-
-uint64_t discard_ranges(const Range* ranges, size_t count) {
-  const KeepErrno keep;
-  // A process may advise itself about many ranges at once since Linux 6.13. Relaxed: whoever learns
-  // late that it may not asks once more.
-  static constinit Atomic<bool> many_at_once{true};
-  constexpr int kThisProcess = -10001;  // PIDFD_SELF_THREAD_GROUP
-  const uint64_t all = (uint64_t{1} << count) - 1;
-  const bool tried = many_at_once.load(memory_order_relaxed);
-  if (tried) {
-    struct iovec vectors[kMostRanges];
-    size_t bytes = 0;
-    for (size_t i = 0; i < count; ++i) {
-      vectors[i] = {ranges[i].at, ranges[i].bytes};
-      bytes += ranges[i].bytes;
-    }
-    discard_calls.fetch_add(1, memory_order_relaxed);
-    const long done = syscall(SYS_process_madvise, kThisProcess, vectors, count, MADV_DONTNEED, 0);
-    if (done >= 0 && static_cast<size_t>(done) == bytes) return all;
+  volatile char* const first = static_cast<char*>(at);
+  const char before = *first;
+  *first = 1;
+  if (madvise(at, bytes, MADV_DONTNEED) == 0 && *first == 0) {
+    // The look has mapped the system's page of zeros there, which some count as resident.
+    madvise(at, page_size(), MADV_DONTNEED);
+    return true;
   }
-  // Not known, or one of them is locked: one by one, beyond those that are refused.
-  uint64_t gone = 0;
-  for (size_t i = 0; i < count; ++i) {
-    gone |= uint64_t{discard(ranges[i].at, ranges[i].bytes)} << i;
-  }
-  if (tried && gone == all) many_at_once.store(false, memory_order_relaxed);
-  return gone;
+  *first = before;
+  return false;
 }
 
 bool move_pages(void* from, void* to, size_t bytes) {
@@ -172,17 +156,16 @@ bool move_pages(void* from, void* to, size_t bytes) {
 
 bool can_move_pages() { return knows_moves.load(memory_order_relaxed); }
 
-// QEMU's user mode keeps some 10 bytes for every page of a mapping (until its version 8): for a
-// window of 8 TiB, more than a machine has. Like other emulators of that time, it has no vDSO.
 size_t address_space_limit() {
   const KeepErrno keep;
-  constexpr size_t kEmulated = size_t{1} << 40;
-  const size_t most_useful = getauxval(AT_SYSINFO_EHDR) == 0 ? kEmulated : SIZE_MAX;
   struct rlimit limit;
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most_useful;
-  const size_t allowed = limit.rlim_cur;
-  return least(allowed, most_useful);
+  const bool told = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return told ? limit.rlim_cur : kNoLimit;
 }
+
+// QEMU's user mode keeps some 10 bytes for every page of a mapping (until its version 8): for a
+// window's worth, more than a machine has. Like other emulators of that time, it has no vDSO.
+bool may_try_long_mappings() { return getauxval(AT_SYSINFO_EHDR) != 0; }
 
 uint64_t entropy() {
   uint64_t value = 0;
@@ -262,6 +245,10 @@ void ProcessorSet::read() {
   bytes_ = bytes > 0 ? static_cast<size_t>(bytes) : 0;
 }
 
+bool ProcessorSet::operator==(const ProcessorSet& other) const {
+  return bytes_ == other.bytes_ && __builtin_memcmp(words_, other.words_, bytes_) == 0;
+}
+
 size_t ProcessorSet::count() const {
   size_t sum = 0;
   for (size_t i = 0; i < bytes_ / sizeof(words_[0]); ++i) sum += count_bits(words_[i]);
@@ -272,8 +259,6 @@ void ProcessorSet::apply() const {
   const KeepErrno keep;
   if (bytes_ != 0) syscall(SYS_sched_setaffinity, 0, bytes_, words_);
 }
-
-int thread_number() { return static_cast<int>(syscall(SYS_gettid)); }
 
 uint64_t thread_time_ns(int number) {
   const KeepErrno keep;
@@ -339,7 +324,12 @@ void pause_briefly() {
 #endif
 }
 
-void yield() { syscall(SYS_sched_yield); }
+// A futex rather than sched_yield, which lets no thread of lower priority run.
+void doze() {
+  static const uint32_t nobody_wakes = 0;
+  constexpr uint64_t kMoment = 50'000;  // nanoseconds
+  wait_on_word_for(&nobody_wakes, 0, kMoment);
+}
 
 Calls calls() {
   return {map_calls.load(memory_order_relaxed), discard_calls.load(memory_order_relaxed)};

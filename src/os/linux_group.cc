@@ -109,7 +109,7 @@ class File {
   size_t next_ = 0;
   size_t end_ = 0;
   bool line_ended_ = false;
-  char bytes_[512];
+  char bytes_[4096];  // as much as the system writes of /proc at once
 };
 
 bool equal(const char* a, const char* b) {
@@ -167,6 +167,7 @@ size_t number_in(Path& folder, const char* name, bool& unread) {
 
 // What the versions call the same.
 struct Names {
+  const char* everywhere;  // a file that each group has, and no folder that is none
   const char* max;
   const char* high;  // nullptr: there is none
   const char* current;
@@ -175,19 +176,35 @@ struct Names {
 };
 constexpr Names kNames[] = {
     {"/memory.limit_in_bytes",
+     "/memory.limit_in_bytes",
      nullptr,
      "/memory.usage_in_bytes",
      {"total_active_file", "total_inactive_file", nullptr},
      nullptr},
-    {"/memory.max",
+    {"/cgroup.controllers",
+     "/memory.max",
      "/memory.high",
      "/memory.current",
      {"active_file", "inactive_file", "slab_reclaimable"},
      "/cpu.max"},
 };
 
+// Where nearly all systems show the groups: those of version 1, of version 2, and of version 2
+// where both are in use. /proc/self/mountinfo, which says it for certain, may take longer than all
+// the rest.
+constexpr const char* kUsualPlaces[] = {"/sys/fs/cgroup/memory", "/sys/fs/cgroup",
+                                        "/sys/fs/cgroup/unified"};
+
 // Version 1 says "none" by the largest number of whole pages.
 constexpr size_t kNoLimitOfVersion1 = size_t{1} << 62;
+
+bool exists(Path& folder, const char* name) {
+  const size_t size = folder.size();
+  const long file = syscall(SYS_openat, AT_FDCWD, folder.add(name).text(), O_PATH | O_CLOEXEC);
+  folder.cut(size);
+  if (file >= 0) syscall(SYS_close, file);
+  return file >= 0;
+}
 
 // What the system can drop of the group's memory.
 size_t droppable(Path& folder, const Names& names) {
@@ -318,11 +335,10 @@ Group GroupReader::read(const Group& last) {
 
 // False if there may be limits that could not be read.
 bool GroupReader::look(Group& group) {
-  if (!mounts_[0].found && !mounts_[1].found) find_mounts();
-  if (!mounts_[0].found && !mounts_[1].found) return false;
   File file(Path().add(root_).add("/proc/self/cgroup").text());
   if (!file.opened()) return false;
   bool all_read = true;
+  bool any_first = false;  // of version 1, which the system names first
   do {
     // "NUMBER:NAME,NAME,...:PATH"; of version 2 "0::PATH".
     char number_of[kWord];
@@ -333,23 +349,35 @@ bool GroupReader::look(Group& group) {
       continue;
     }
     const bool second = equal(number_of, "0") && controllers[0] == 0;
+    any_first = any_first || !second;
     if (path[0] == 0 || (!second && !lists(controllers, "memory"))) continue;
-    const unsigned version = second ? 2 : 1;
-    const Mount& mount = mounts_[version - 1];
-    if (mount.found && !look_along(mount, version, path, group)) all_read = false;
+    const char* usual = kUsualPlaces[!second ? 0 : any_first ? 2 : 1];
+    if (!look_along(second ? 2 : 1, usual, path, group)) all_read = false;
   } while (file.next_line());
   return all_read && !file.unread();
 }
 
 // Looks at the group with the path, and those around it, as far as they are to be seen.
-bool GroupReader::look_along(const Mount& mount, unsigned version, const char* path, Group& group) {
-  path = after(mount.group, path);
-  if (path == nullptr || (*path != 0 && *path != '/') || after("/..", path) != nullptr) return true;
+bool GroupReader::look_along(unsigned version, const char* usual_place, const char* path,
+                             Group& group) {
+  if (after("/..", path) != nullptr) return true;
+  if (equal(path, "/")) path = "";
   Path folder;
-  folder.add(mount.path);
-  const size_t top = folder.size();
-  if (!equal(path, "/")) folder.add(path);
-  bool unread = syscall(SYS_faccessat, AT_FDCWD, folder.text(), F_OK) != 0;
+  folder.add(root_).add(usual_place);
+  size_t top = folder.size();
+  const bool usual = exists(folder.add(path), kNames[version - 1].everywhere);
+  if (!usual) {
+    if (!mounts_[0].found && !mounts_[1].found) find_mounts();
+    const Mount& mount = mounts_[version - 1];
+    if (!mount.found) return mounts_[2 - version].found;
+    path = after(mount.group, path);
+    if (path == nullptr || (*path != 0 && *path != '/')) return true;
+    folder.cut(0);
+    folder.add(mount.path);
+    top = folder.size();
+    folder.add(path);
+  }
+  bool unread = !usual && !exists(folder, "");
   do {
     look_at(folder, kNames[version - 1], group, unread);
   } while (folder.cut_name(top));

@@ -50,6 +50,9 @@ constexpr size_t kPiece = size_t{64} << 20;
 
 constexpr size_t kMostPages = 1024;  // asked for at once, where pages are asked for
 
+// What is mapped is mapped in multiples of this, from multiples of it on.
+constexpr size_t kLeastMapped = size_t{64} << 10;
+
 // Relaxed: whoever learns late that the system cannot do it asks once more.
 constinit Atomic<bool> knows_runs{true};
 
@@ -130,8 +133,13 @@ void Residency::look_at_pages(uintptr_t end) {
   const size_t page = page_size();
   end = least(end, known_ + kMostPages * page);
   unsigned char pages[kMostPages];
-  if (mincore(reinterpret_cast<void*>(known_), end - known_, pages) != 0) {
-    add(known_, end, false);
+  while (mincore(reinterpret_cast<void*>(known_), end - known_, pages) != 0) {
+    const bool has_gaps = errno == ENOMEM;
+    if (has_gaps && end - known_ > kLeastMapped) {
+      end = known_ + kLeastMapped;
+      continue;
+    }
+    if (!has_gaps) add(known_, end, false);
     known_ = end;
     return;
   }

@@ -1,7 +1,10 @@
 // Threads of loft's own, by POSIX.
+#include <errno.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <time.h>
 #if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>
@@ -16,85 +19,146 @@ namespace loft::os {
 
 namespace {
 
+constexpr size_t kStackBytes = 256 * 1024;  // the program's thread-local variables are in it
+constexpr uint64_t kPauseNs = 1'000'000'000;
+
 // Whether the caller is a thread that libc has made. A child that shares its parent's memory
-// (vfork) has the parent's thread-local storage, and so libc's number of the parent's thread, which
-// libc tells without a system call as part of the name of a clock.
+// (vfork) has the parent's thread-local storage, and so libc's number of the parent's thread. The
+// system lets nobody but the owner unlock a word that has its number in it: of all calls that say
+// who the caller is, this one is allowed wherever there are threads.
 bool is_thread_of_libc() {
-  clockid_t clock;
-  return pthread_getcpuclockid(pthread_self(), &clock) == 0 && ~(clock >> 3) == thread_number();
+  const uint32_t word = static_cast<uint32_t>(thread_number());
+  return syscall(SYS_futex, &word, FUTEX_UNLOCK_PI_PRIVATE, 0, nullptr, nullptr, 0) == 0;
+}
+
+// While it lives the caller is not cancelled: what is below waits with a lock held.
+class NoCancellation {
+ public:
+  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
+  NoCancellation(const NoCancellation&) = delete;
+  NoCancellation& operator=(const NoCancellation&) = delete;
+
+ private:
+  int before_;
+};
+
+bool create_thread(pthread_t* thread, void* (*begin)(void*), void* argument) {
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setstacksize(&attributes, most(kStackBytes, static_cast<size_t>(PTHREAD_STACK_MIN)));
+  int error = pthread_create(thread, &attributes, begin, argument);
+  pthread_attr_destroy(&attributes);
+  // The program's thread-local variables do not fit.
+  if (error == EINVAL) error = pthread_create(thread, nullptr, begin, argument);
+  return error == 0;
 }
 
 }  // namespace
 
-// It names itself, which is a system call: another's name is written to a file, which would take
-// the number that the program may be counting on for its next one.
+int thread_number() {
+  clockid_t clock;
+  // libc tells it without a system call as part of the name of a clock.
+  return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~(clock >> 3) : 0;
+}
+
 void* OwnThread::begin(void* self) {
-  const auto* mine = static_cast<const OwnThread*>(self);
-  pthread_setname_np(pthread_self(), mine->name_);
-  mine->run_();
+  auto* const thread = static_cast<OwnThread*>(self);
+  thread->run_();
+  // Relaxed: who sees it waits for the thread's end next.
+  thread->has_returned_.store(true, memory_order_relaxed);
   return nullptr;
 }
 
-Start OwnThread::start(const char* name, void (*run)()) {
-  const KeepErrno keep;
-  if (!is_thread_of_libc()) return Start::kNotHere;
-  const Guard guard(lock_);
-  constexpr size_t kStackBytes = 256 * 1024;  // the program's thread-local variables are in it
-  pthread_attr_t attributes;
-  if (ended_ || pthread_attr_init(&attributes) != 0) return Start::kRefused;
-  pthread_attr_setstacksize(&attributes, most(kStackBytes, static_cast<size_t>(PTHREAD_STACK_MIN)));
-  // Not with the priority of a thread that happens to come by here.
-  pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
-  pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
+void OwnThread::join() {
+  if (runs_.load(memory_order_relaxed)) {
+    pthread_join(__builtin_bit_cast(pthread_t, thread_), nullptr);
+  }
+  runs_.store(false, memory_order_relaxed);
+}
+
+bool OwnThread::is_about_to_end() const {
+  return runs_.load(memory_order_relaxed) && !has_returned_.load(memory_order_relaxed);
+}
+
+// Nothing but what pthread_create does itself: no name and no scheduling of its own, which are
+// system calls that filters may forbid. It has the priority of the thread that starts it.
+bool OwnThread::create() {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   // The new thread inherits the mask: no signal of the program is ever delivered to it.
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  name_ = name;
-  run_ = run;
-  runs_ = pthread_create(&thread, &attributes, begin, this) == 0;
+  has_returned_.store(false, memory_order_relaxed);
+  const bool created = create_thread(&thread, begin, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_attr_destroy(&attributes);
-  if (!runs_) return Start::kRefused;
-  thread_ = __builtin_bit_cast(unsigned long, thread);
-  return Start::kStarted;
+  if (created) thread_ = __builtin_bit_cast(unsigned long, thread);
+  runs_.store(created, memory_order_relaxed);
+  return created;
 }
 
-void OwnThread::end(Atomic<uint32_t>& word, uint32_t last) {
+// Relaxed, here and below: the thread acts on the word alone, and its start and its end order all
+// that it does.
+bool OwnThread::start(bool (*may)()) {
   const KeepErrno keep;
+  const NoCancellation no_cancellation;
+  if (word_.load(memory_order_relaxed) != states_.nobody || is_about_to_end()) return false;
+  if (now_ns() < next_try_.load(memory_order_relaxed) || !is_thread_of_libc()) return false;
+  // Somebody starts it, or waits for its end: nobody waits for either here.
+  if (!lock_.try_lock()) return false;
+  bool started = false;
+  if (!ended_ && !is_about_to_end()) {
+    join();
+    uint32_t expected = states_.nobody;
+    if (may() && word_.compare_exchange_strong(expected, states_.running, memory_order_relaxed)) {
+      started = create();
+      if (!started) {
+        next_try_.store(now_ns() + kPauseNs, memory_order_relaxed);
+        word_.store(states_.nobody, memory_order_relaxed);
+      }
+    }
+  }
+  lock_.unlock();
+  return started;
+}
+
+void OwnThread::stop() {
+  const KeepErrno keep;
+  const NoCancellation no_cancellation;
+  const Guard guard(lock_);
+  if (!runs_.load(memory_order_relaxed)) return;
+  word_.store(states_.leaving, memory_order_relaxed);
+  wake_one(&word_);
+  join();
+  word_.store(states_.nobody, memory_order_relaxed);
+}
+
+void OwnThread::end() {
+  const KeepErrno keep;
+  const NoCancellation no_cancellation;
   const Guard guard(lock_);
   ended_ = true;
-  // Relaxed: the thread acts on the word alone, and its end orders all that it did.
-  word.store(last, memory_order_relaxed);
-  wake_one(&word);
-  if (runs_) pthread_join(__builtin_bit_cast(pthread_t, thread_), nullptr);
-  runs_ = false;
+  word_.store(states_.refused, memory_order_relaxed);
+  wake_one(&word_);
+  join();
 }
 
-bool OwnThread::forget() {
-  const bool ended = ended_;
+void OwnThread::forget() {
+  // One that was refused for another reason than `end` is refused here, too.
+  if (ended_ || word_.load(memory_order_relaxed) != states_.refused) {
+    word_.store(states_.nobody, memory_order_relaxed);
+  }
   lock_.reset();
-  runs_ = ended_ = false;
-  return ended;
+  ended_ = false;
+  runs_.store(false, memory_order_relaxed);
 }
 
-namespace {
-
-// Without a system call, as every program goes by here. False also where libc does not tell.
-bool alone() {
+bool on_end_of_first_thread(void (*hook)(), bool is_first) {
 #if __has_include(<sys/single_threaded.h>)
-  return __libc_single_threaded != 0;
-#else
-  return false;
+  is_first = is_first || __libc_single_threaded != 0;
 #endif
-}
-
-}  // namespace
-
-bool on_end_of_first_thread(void (*hook)()) {
-  if (!alone() && thread_number() != getpid()) return false;
+  if (!is_first && thread_number() != getpid()) return false;
   static constinit bool key_made = false;
   static pthread_key_t key;
   const auto call = [](void* function) { reinterpret_cast<void (*)()>(function)(); };

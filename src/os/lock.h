@@ -53,7 +53,7 @@ class Lock {
     if (LOFT_LIKELY(!has_sleepers())) return;
     const unsigned long before = acquisitions();
     unlock();
-    for (int i = 0; i < kYields && acquisitions() == before; ++i) yield();
+    for (int i = 0; i < kDozes && acquisitions() == before; ++i) doze();
     lock();
   }
 
@@ -74,8 +74,8 @@ class Lock {
   static constexpr uint32_t kFree = 0;
   static constexpr uint32_t kHeld = 1;
   static constexpr uint32_t kHeldWithSleepers = 2;
-  static constexpr int kSpins = 100;   // about a microsecond: most holders are done by then
-  static constexpr int kYields = 200;  // a tenth of a millisecond: a wake-up takes less
+  static constexpr int kSpins = 100;  // about a microsecond: most holders are done by then
+  static constexpr int kDozes = 4;    // longer than a wake-up takes
 
   void lock_contended() {
     for (int i = 0; i < kSpins; ++i) {

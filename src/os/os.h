@@ -13,13 +13,27 @@ namespace loft::os {
 size_t page_size();
 
 // Address space without memory behind it: any access faults. Page-aligned; nullptr when refused.
+// For tables of a region's length, and to see where the system has room, not for the heap.
 void* reserve(size_t bytes);
-void unreserve(void* at, size_t bytes);
+// Of memory or address space. False, and everything as it was, if the process may have no more
+// mappings.
+bool unmap(void* at, size_t bytes);
 
-// Puts zeroed, readable and writable memory at exactly [at, at + bytes), page-aligned. `reserved`
-// says that the range is ours, from reserve or map_zeros; otherwise it must be unused, and the call
-// fails where somebody else is there. False, and the range as it was, without memory.
-bool commit(void* at, size_t bytes, bool reserved);
+// Makes reserved address space readable and writable; it reads as zero. False without memory.
+bool commit(void* at, size_t bytes);
+
+// Puts zeroed, readable and writable memory at exactly [at, at + bytes), page-aligned, which
+// nothing may be mapped in.
+enum class Placed {
+  kYes,
+  kNoMemory,  // or an address that the machine does not have
+  kOccupied,  // another mapping is there
+};
+Placed place(void* at, size_t bytes);
+
+// As above, but only to be read, and without a claim on memory even where the system refuses to
+// promise more than it has.
+bool place_zeros(void* at, size_t bytes);
 
 // Whether the system would give so much memory now. It may have changed its mind a moment later.
 bool has_memory_for(size_t bytes);
@@ -28,30 +42,18 @@ bool has_memory_for(size_t bytes);
 // range may be a hole, where others may be placed.
 bool renew(void* at, size_t bytes);
 
-// Makes [at, at + bytes) read as zero, without a claim on memory even where the system refuses to
-// promise more than it has. `reserved` as above.
-bool map_zeros(void* at, size_t bytes, bool reserved);
-
 // Whether the system may (or shall) put huge pages behind a range; a wish that it may ignore.
 void allow_huge_pages(void* at, size_t bytes, bool allow);
 
-// Gives the memory behind committed pages back at once; they stay mapped and read as zero.
+// Gives the memory behind writable pages back at once; they stay mapped and read as zero.
 // MADV_DONTNEED rather than MADV_FREE: resident size then says what is true. False, and the memory
-// as it was, where the system refuses, as it does for locked pages.
+// as it was, where the system refuses, as it does for locked pages, and where it says yes and does
+// nothing: sandboxes and emulators do. So each call is checked, by the first byte of the range.
 bool discard(void* at, size_t bytes);
-
-// The same for several ranges, in as few calls as the system allows. A bit for each that was given
-// back.
-struct Range {
-  void* at;
-  size_t bytes;
-};
-inline constexpr size_t kMostRanges = 16;                    // which callers gather on their stacks
-uint64_t discard_ranges(const Range* ranges, size_t count);  // count <= kMostRanges
 
 // Makes committed pages read as zero, which `at` and `bytes` are multiples of. In a long range
 // those that hold memory are cleared and keep it, which takes a fifth of what new ones do should
-// the program touch them, and the others have and get none.
+// the program touch them; a range that is mostly without memory is discarded.
 void clear(void* at, size_t bytes);
 
 // Moves the pages of [from, from + bytes) to [to, to + bytes), replacing what is mapped there. The
@@ -60,12 +62,15 @@ void clear(void* at, size_t bytes);
 bool move_pages(void* from, void* to, size_t bytes);
 bool can_move_pages();  // false once the system has said that it knows no such move; no hole then
 
-// Bytes of address space that this process may map, SIZE_MAX without a limit: RLIMIT_AS, or what is
-// sensible under an emulator that pays for every page of a mapping, resident or not.
-size_t address_space_limit();
+// Whether the system can be asked for a long range of addresses to see where it would put it: not
+// under an emulator that pays for every page of a mapping, resident or not.
+bool may_try_long_mappings();
 
 // Of bytes or processors.
 inline constexpr size_t kNoLimit = SIZE_MAX;
+
+// Bytes of addresses that the process may have (RLIMIT_AS).
+size_t address_space_limit();
 
 // The group of processes that this one is in, where the system limits groups as a whole (Linux:
 // control groups, of either version), and the groups around it, whose limits bind it too.
@@ -103,7 +108,7 @@ class GroupReader {
 
   void find_mounts();
   bool look(Group& group);
-  bool look_along(const Mount& mount, unsigned version, const char* path, Group& group);
+  bool look_along(unsigned version, const char* usual_place, const char* path, Group& group);
 
   const char* root_;
   Mount mounts_[2];  // of version 1, as far as it limits memory, and of version 2
@@ -118,7 +123,8 @@ bool run_on(uint64_t processor);
 // A set of processors.
 class ProcessorSet {
  public:
-  void read();           // those that the calling thread may run on
+  void read();  // those that the calling thread may run on
+  bool operator==(const ProcessorSet& other) const;
   size_t count() const;  // 0 if the system did not say
   void apply() const;    // lets the calling thread run on these alone, as far as the system permits
 
@@ -148,25 +154,10 @@ unsigned processor();
 // One more than the highest number that `processor` can ever return; 0 if the system does not say.
 unsigned processor_numbers();
 
-// Threads of this process by the system's number for them.
+// Threads by the system's number for them.
 int thread_number();  // the caller's
-// Processor time that a thread has had so far; 0 if the system does not say.
+// Processor time that a thread of this process has had so far; 0 if the system does not say.
 uint64_t thread_time_ns(int number);
-// Whether a thread waits in the kernel for something, of its own accord: it is neither running nor
-// put aside in the middle of its work. False where that cannot be known.
-bool thread_waits(int number);
-// Of a thread that waits: whether it does so in a system call that it came to by itself, so that no
-// signal handler is running on it, which may have interrupted it anywhere. `stack_end` is an
-// address behind its stack, or close to the end of it. False where that cannot be known.
-bool thread_waits_by_itself(int number, const void* stack_end);
-bool sees_system_calls();  // whether it can ever be known
-// Whether the above may be relied upon in this build. The thread sanitizer cannot see that a thread
-// that waits runs nothing: what others do meanwhile would be races to it.
-#if defined(LOFT_THREAD_SANITIZER)
-inline constexpr bool kSeesWaitingThreads = false;
-#else
-inline constexpr bool kSeesWaitingThreads = true;
-#endif
 
 // For a thread of loft's own: gives it a table of file descriptors of its own, empty, so that
 // neither what it opens nor what the program closes disturbs the other. False where the system
@@ -186,7 +177,7 @@ void wait_on_word(const void* word, uint32_t expected);
 void wake_one(const void* word);
 void wait_on_word_for(const void* word, uint32_t expected, uint64_t nanoseconds);
 void pause_briefly();  // inside a spin
-void yield();          // lets others run
+void doze();           // sleeps for a moment, so that threads of any priority run
 
 // Calls made so far, for statistics.
 struct Calls {

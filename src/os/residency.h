@@ -20,7 +20,8 @@ class Residency {
     size_t huge = 0;  // of these, in huge pages, as far as the system says
   };
 
-  // What follows is about [from, to), page-aligned addresses that are mapped or reserved.
+  // What follows is about [from, to), page-aligned addresses. Where nothing is mapped, nothing is
+  // resident; but where the system is asked page by page, it says nothing about a piece with a gap.
   void begin(uintptr_t from, uintptr_t to);
 
   // How much is resident from where the last call ended up to `limit`. Where the system says

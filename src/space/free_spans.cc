@@ -10,12 +10,13 @@
 
 namespace loft::free_spans {
 
-constinit Counter bytes[2];
+constinit Counter bytes[kSpanStates];
 constinit Counter refused_bytes;
+constinit Counter unmapped_spans;
 
 namespace {
 
-constinit SpanBins bins[2];
+constinit SpanBins bins[kSpanStates];
 
 void name_ends(const Span* s, Entry entry) {
   pagemap.fill(s->base, 1, entry);
@@ -23,9 +24,10 @@ void name_ends(const Span* s, Entry entry) {
 }
 
 void unlink(Span* s) {
-  bins[s->dirty].remove(s);
-  bytes[s->dirty].add(-bytes_of(s));
+  bins[s->state].remove(s);
+  bytes[s->state].add(-bytes_of(s));
   if (s->refused) refused_bytes.add(-bytes_of(s));
+  if (s->state == kUnmapped) unmapped_spans.add(-1UL);
   name_ends(s, Entry{});
 }
 
@@ -46,7 +48,7 @@ Span* cut(Span* s, size_t granules) {
   void* block = new_descriptor();
   if (block == nullptr) return nullptr;
   const uintptr_t base = s->base + (granules << kGranuleLog);
-  auto* rest = new (block) Span{base, s->granules - granules, s->dirty, nullptr, nullptr, false};
+  auto* rest = new (block) Span{base, s->granules - granules, s->state, nullptr, nullptr, false};
   s->granules = granules;
   return rest;
 }
@@ -60,18 +62,19 @@ Span* at(uintptr_t address) {
   return e.bin() == kFreeSpan ? metadata::at_index<Span>(e.index()) : nullptr;
 }
 
-Span* find(bool dirty, size_t granules) { return bins[dirty].find(granules); }
+Span* find(SpanState state, size_t granules) { return bins[state].find(granules); }
 
-Span* find_any(bool dirty, size_t granules) {
-  return bins[dirty].find_any(granules, [=](Span* s) { return s->granules >= granules; });
+Span* find_any(SpanState state, size_t granules) {
+  return bins[state].find_any(granules, [=](Span* s) { return s->granules >= granules; });
 }
 
-Span* longest(bool dirty) { return bins[dirty].longest(); }
+Span* longest(SpanState state) { return bins[state].longest(); }
 
 void link(Span* s) {
-  bins[s->dirty].insert(s);
-  bytes[s->dirty].add(bytes_of(s));
+  bins[s->state].insert(s);
+  bytes[s->state].add(bytes_of(s));
   if (s->refused) refused_bytes.add(bytes_of(s));
+  if (s->state == kUnmapped) unmapped_spans.add(1);
   name_ends(s, Entry(kNoHeap, kFreeSpan, metadata::index_of(s)));
 }
 
@@ -100,16 +103,16 @@ void discard_descriptor(Span* s) {
   spare = s;
 }
 
-void insert(uintptr_t base, size_t granules, bool dirty) {
+void insert(uintptr_t base, size_t granules, SpanState state) {
   const uintptr_t end = base + (granules << kGranuleLog);
   Span* joined = nullptr;
-  if (Span* before = at(base - kGranule); before != nullptr && before->dirty == dirty) {
+  if (Span* before = at(base - kGranule); before != nullptr && before->state == state) {
     unlink(before);
     before->granules += granules;
     before->refused = false;
     joined = before;
   }
-  if (Span* after = at(end); after != nullptr && after->dirty == dirty) {
+  if (Span* after = at(end); after != nullptr && after->state == state) {
     unlink(after);
     if (joined == nullptr) {
       after->base = base;
@@ -124,10 +127,10 @@ void insert(uintptr_t base, size_t granules, bool dirty) {
   if (joined == nullptr) {
     void* block = new_descriptor();
     if (block == nullptr) {
-      if (dirty) os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
+      if (state == kDirty) os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
       return;
     }
-    joined = new (block) Span{base, granules, dirty, nullptr, nullptr, false};
+    joined = new (block) Span{base, granules, state, nullptr, nullptr, false};
   }
   link(joined);
 }
@@ -138,6 +141,51 @@ void take_front(Span* s, size_t granules) {
   s->base += granules << kGranuleLog;
   s->granules -= granules;
   link(s);
+}
+
+bool claim(Span* s, size_t granules) {
+  if (s->state == kUnmapped) {
+    const uintptr_t base = s->base;
+    const os::Placed placed = os::place(reinterpret_cast<void*>(base), granules << kGranuleLog);
+    if (placed == os::Placed::kOccupied) take_front(s, granules);
+    if (placed != os::Placed::kYes) return false;
+    advise_huge_pages(base, granules << kGranuleLog);
+  }
+  take_front(s, granules);
+  return true;
+}
+
+void put_back(uintptr_t base, size_t granules, SpanState state) {
+  insert(base, granules, state == kUnmapped ? kClean : state);
+}
+
+namespace {
+
+// From this size on, what is purged is unmapped: limits on address space then see it, too.
+constexpr size_t kUnmapMin = size_t{1} << 20;
+// Each may be a mapping more, of which the system allows a process some 65 000.
+constexpr size_t kMostUnmapped = 8192;
+
+bool unmap(uintptr_t base, size_t length) {
+  return unmapped_spans.get() < kMostUnmapped && os::unmap(reinterpret_cast<void*>(base), length);
+}
+
+}  // namespace
+
+void unmap_clean() {
+  for (Span* s = longest(kClean); s != nullptr && bytes_of(s) >= kUnmapMin; s = longest(kClean)) {
+    const Span was = *s;
+    if (!unmap(was.base, bytes_of(&was))) return;
+    remove(s);
+    insert(was.base, was.granules, kUnmapped);
+  }
+}
+
+// The system does not discard locked pages, but unmaps them.
+SpanState purge_pages(uintptr_t base, size_t length) {
+  if (length >= kUnmapMin && unmap(base, length)) return kUnmapped;
+  if (os::discard(reinterpret_cast<void*>(base), length)) return kClean;
+  return unmap(base, length) ? kUnmapped : kDirty;
 }
 
 Span* take_part_to_purge(Span* s, size_t most_granules, size_t unit) {

@@ -14,11 +14,16 @@ namespace {
 
 constexpr size_t kLeastDirty = 256 * 1024;  // under any limit: a few spans, for use again
 
+// glibc keeps up to twice its largest threshold for mappings, which is this.
+constexpr size_t kUnattendedDirty = size_t{64} << 20;
+constinit Atomic<bool> attended{false};
+
 constinit Atomic<size_t> group_high{kNone};
 constinit Atomic<size_t> group_max{kNone};
 constinit Atomic<size_t> group_limit{kNone};
 constinit Atomic<size_t> group_used{0};
 constinit Atomic<size_t> processors{kNone};
+constinit Atomic<size_t> address_space{kNone};
 constinit Atomic<unsigned long> soft_hits{0};
 constinit Atomic<unsigned long> hard_refusals{0};
 
@@ -57,10 +62,23 @@ size_t soft() {
 
 bool group_counts() { return get(options.cgroup) != kGroupOff; }
 
-size_t dirty_kept() {
-  const size_t kept = get(options.dirty_bytes);
-  return LOFT_UNLIKELY(tight()) ? least(kept, most(soft() / 64, kLeastDirty)) : kept;
+void set_address_space(size_t bytes) { address_space.store(bytes, memory_order_relaxed); }
+
+size_t scarce_dirty() {
+  const size_t scarce =
+      least(group_max.load(memory_order_relaxed), address_space.load(memory_order_relaxed));
+  return scarce == kNone ? kNone : scarce / 16;
 }
+
+size_t most_dirty() { return least(get(options.dirty_bytes), scarce_dirty()); }
+
+size_t dirty_kept() {
+  const size_t most = most_dirty();
+  if (LOFT_UNLIKELY(tight())) return least(most, loft::most(soft() / 64, kLeastDirty));
+  return attended.load(memory_order_relaxed) ? most : least(most, kUnattendedDirty);
+}
+
+void set_attended(bool is) { attended.store(is, memory_order_relaxed); }
 
 void weigh(size_t committed) {
   set_tight(own_tight, above(committed, soft(), own_tight.load(memory_order_relaxed)));

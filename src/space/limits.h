@@ -6,8 +6,8 @@
 //          refused, because giving memory back needs them. Of a large object its pages count, and
 //          what lies behind them in its granules is given back (space/tails.h).
 //   soft   exceeded, but then loft is `tight`: little free memory stays, caches are small. It is
-//          so, too, while the group as a whole is near a limit, whoever of it has the memory, and
-//          before the hard limit is met.
+//          so, too, before the hard limit is met, and, where the group is watched (option
+//          `watch_group`), while it is near a limit as a whole, whoever of it has the memory.
 //
 // Nothing here is locked: numbers on their own, read on slow paths, of which a late one does no
 // harm.
@@ -40,14 +40,30 @@ inline bool tight() {
          (LOFT_UNLIKELY(group_tight.load(memory_order_relaxed)) && group_counts());
 }
 
-// How many bytes of free spans may stay resident. Where it is tight, a 64th of the soft limit:
-// small beside it, and enough for what is freed and allocated again at once.
+// How many bytes of free spans may stay resident at all, however soon they may be used again: a
+// sixteenth of the memory that the group may have, or of the addresses that the process may. kNone
+// without such a limit.
+size_t scarce_dirty();
+// The same, or the option's where that is less.
+size_t most_dirty();
+
+// The limit on the process's addresses when the library is loaded; kNone if there is none.
+void set_address_space(size_t bytes);
+
+// How many bytes of free spans stay resident, where there is time to give them back. Where it is
+// tight, a 64th of the soft limit: small beside it, and enough for what is freed and allocated
+// again at once. Where no background thread gives back what stays idle, no more than glibc's malloc
+// may keep.
 size_t dirty_kept();
+
+// Whether a background thread gives memory back.
+void set_attended(bool is);
 
 // Called with what loft has now whenever that has changed, under the lock of the spans.
 void weigh(size_t committed);
 
-// What was found out about the group. Any thread, one at a time.
+// What was found out about the group: when the library is loaded, and by who watches it. Any
+// thread, one at a time.
 void set_group(const os::Group& group);
 os::Group group();  // as it was set; none at first
 

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/bound.h"
 #include "base/macros.h"
 #include "base/size_class.h"
 #include "space/window.h"
@@ -80,13 +81,13 @@ static_assert(sizeof(Entry) == 8);
 inline constexpr unsigned kAlignmentLog = 4;
 inline constexpr size_t kAlignment = size_t{1} << kAlignmentLog;
 
-// Set once, before the first object exists, and constant from then on. The table covers the whole
-// window; what is not committed of it reads as zero. A cache line of its own: every free reads it.
+// Constant after start, except the limits, which follow the heap: up to there the table is mapped,
+// and what nobody filled in of it reads as zero. A cache line of its own: every free reads it.
 struct alignas(64) Pagemap {
   // Until it is set: an odd base leaves every pointer misaligned, whatever else a thread sees of a
   // start that goes on beside it.
   uintptr_t base = 1;
-  uint64_t limit = 0;  // of the window, in units of kAlignment
+  Bound limit;  // of the window, in units of kAlignment
   Entry* entries = nullptr;
   // Where the entry of address 0 would be: free finds an entry by a shift, without waiting for the
   // offset from `base`, which is for the comparison alone.
@@ -95,8 +96,8 @@ struct alignas(64) Pagemap {
   // What free accepts on its fast path for a thread, and on that for a processor: one is `limit`
   // and the other 0, by the option `owner`. And the largest size that malloc accepts on its fast
   // path for a thread, here because all calls read this line. cache/allocate.h.
-  uint64_t thread_limit = 0;
-  uint64_t core_limit = 0;
+  Bound thread_limit;
+  Bound core_limit;
   size_t table_max = kTableMax;
 
   // `first` is the entry of the granule at `window_base`.
@@ -105,6 +106,17 @@ struct alignas(64) Pagemap {
     entries = first;
     entry_of_zero =
         reinterpret_cast<uintptr_t>(first) - (window_base >> kGranuleLog) * sizeof(Entry);
+  }
+
+  // The heap reaches up to `end`, and the table is mapped for it. Under the lock of the spans.
+  void raise_limit(uintptr_t end) {
+    limit.set((end - base) >> kAlignmentLog);
+    (core_limit.get() != 0 ? core_limit : thread_limit).set(limit.get());
+  }
+  // From now on processors are served, and no threads. Under the lock of the spans.
+  void serve_processors() {
+    core_limit.set(limit.get());
+    thread_limit.set(0);
   }
 
   // Position of p in units of kAlignment; at or above `limit` if p is null, foreign or misaligned.
@@ -117,7 +129,7 @@ struct alignas(64) Pagemap {
   }
 
   bool contains(const void* p) const {
-    return reinterpret_cast<uintptr_t>(p) - base < limit << kAlignmentLog;
+    return limit.contains((reinterpret_cast<uintptr_t>(p) - base) >> kAlignmentLog);
   }
   // p must be contained.
   Entry of(const void* p) const { return at(reinterpret_cast<uintptr_t>(p)).shared_load(); }

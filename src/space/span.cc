@@ -2,7 +2,6 @@
 
 #include <new>
 
-#include "base/list.h"
 #include "base/macros.h"
 #include "base/options.h"
 #include "os/fault.h"
@@ -14,27 +13,26 @@
 #include "space/pagemap.h"
 #include "space/window.h"
 
-namespace loft {
-
-constinit Pagemap pagemap;
-
-namespace span {
+namespace loft::span {
 
 namespace {
 
 constinit os::Lock lock;
+
+// Held by a purge while it has spans in transit: between two holds of `lock`, in no list. Taken
+// before `lock`. A thread that finds no memory waits for it, as what is in transit comes back.
+constinit os::Lock purging;
 constinit Atomic<bool> initialised{false};
 
 // Granules at and above the frontier were never handed out.
 constinit uintptr_t frontier = 0;
+constinit size_t passed_over = 0;  // bytes below the frontier that other mappings are in
 
 constinit Counter acquired_count;
 constinit Counter released_count;
 
-// Between two steps of a purge, without the lock; in no bin. Counted as resident.
-constexpr size_t kLongestStep = size_t{64} << 20;  // acquire may wait for one
-constinit List<Span> in_transit;
-constinit Counter in_transit_bytes;
+constexpr size_t kLongestStep = size_t{64} << 20;  // of a purge; acquire may wait for one
+constinit Counter in_transit_bytes;                // counted as resident
 
 // What counts of the granules in use is the sum of the two: the second is what was added without
 // the lock. Relaxed: whoever gives granules back under the lock has recounted them before.
@@ -46,38 +44,46 @@ constexpr size_t kLongStep = size_t{64} << 20;  // of the frontier
 constinit LowWater<kDecayTicks> least_dirty;
 constinit Atomic<uint32_t> tick_count{0};
 
-size_t dirty_bytes() { return free_spans::bytes[free_spans::kDirty].get(); }
+size_t dirty_bytes() { return free_spans::bytes[kDirty].get(); }
 
-bool advance_frontier(size_t bytes) {
-  const uintptr_t target = frontier + bytes;
-  if (target < frontier || target > window.heap.end) return false;
+// Moves the frontier by `bytes`. Where another mapping is in the way, it begins again behind that,
+// unless `next_to_last`. Returns where the new bytes begin; 0 without memory.
+uintptr_t advance_frontier(size_t bytes, bool next_to_last) {
+  if (bytes > window.heap.end - frontier) return 0;
   // What a region has got it keeps. So a long step, of which metadata's share is much, asks for all
   // of it first: what is refused must not cost others their memory.
-  if (bytes > kLongStep && !os::has_memory_for(bytes + bytes / kMetadataShare)) return false;
-  if (!metadata::keep_room_for(target - window.heap.base) || !window.heap.grow(target)) {
-    return false;
+  if (bytes > kLongStep && !os::has_memory_for(bytes + bytes / kMetadataShare)) return 0;
+  if (!metadata::keep_room_for(frontier + bytes - window.heap.base - passed_over)) return 0;
+  const uintptr_t rest_end = window.heap.committed;
+  const HeapStep step = grow_heap(frontier, bytes);
+  if (step.base == 0) return 0;
+  pagemap.raise_limit(window.heap.committed);
+  if (step.moved) {
+    passed_over += step.base - rest_end;
+    if (rest_end != frontier) {
+      free_spans::insert(frontier, (rest_end - frontier) >> kGranuleLog, kClean);
+    }
   }
-  const size_t entries = (window.heap.committed - window.heap.base) >> kGranuleLog;
-  if (!window.pagemap.grow(window.pagemap.base + entries * sizeof(Entry))) return false;
-  __atomic_store_n(&frontier, target, __ATOMIC_RELAXED);  // used_bytes
-  return true;
+  const bool wanted = !step.moved || !next_to_last;
+  __atomic_store_n(&frontier, wanted ? step.base + bytes : step.base, __ATOMIC_RELAXED);
+  return wanted ? step.base : 0;
 }
 
 size_t purge_locked(size_t keep) {
   size_t given_back = 0;
   while (dirty_bytes() > keep) {
-    Span* s = free_spans::longest(free_spans::kDirty);
+    Span* s = free_spans::longest(kDirty);
     if (s == nullptr) break;
     const uintptr_t base = s->base;
     const size_t granules = s->granules;
-    // Refused where the program has locked its memory: it asked for the pages to stay.
-    s->refused = !os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
+    const SpanState state = free_spans::purge_pages(base, granules << kGranuleLog);
+    s->refused = state == kDirty;
     if (s->refused) {
       free_spans::refused_bytes.add(free_spans::bytes_of(s));
       continue;
     }
     free_spans::remove(s);
-    free_spans::insert(base, granules, false);
+    free_spans::insert(base, granules, state);
     given_back += granules << kGranuleLog;
   }
   return given_back;
@@ -103,12 +109,16 @@ bool admit(size_t bytes) {
   return excess() == 0;
 }
 
+bool claim(Span* s, size_t granules) {
+  const bool claimed = free_spans::claim(s, granules);
+  least_dirty.see(dirty_bytes());
+  return claimed;
+}
+
 Range take_from(Span* s, size_t granules) {
   if (s == nullptr) return {};
-  const Range range{s->base, !s->dirty};
-  free_spans::take_front(s, granules);
-  least_dirty.see(dirty_bytes());
-  return range;
+  const Range range{s->base, s->state != kDirty};
+  return claim(s, granules) ? range : Range{};
 }
 
 // Of two listed spans, of which the second begins where the first ends.
@@ -116,23 +126,28 @@ Range take_from_both(Span* first, Span* second, size_t granules) {
   if (first == nullptr || second == nullptr) return {};
   if (first->granules >= granules) return take_from(first, granules);
   if (first->granules + second->granules < granules) return {};
-  const Range range{first->base, !first->dirty && !second->dirty};
-  free_spans::take_front(second, granules - first->granules);
-  free_spans::remove(first);
-  least_dirty.see(dirty_bytes());
-  return range;
+  const Range range{first->base, first->state != kDirty && second->state != kDirty};
+  const Span part = *second;
+  const size_t count = granules - first->granules;
+  if (!claim(second, count)) return {};
+  if (claim(first, first->granules)) return range;
+  free_spans::put_back(part.base, count, part.state);
+  return {};
 }
 
-// A resident span and a clean one do not join, and a long object that comes again and again would
-// take as many addresses anew, and as much memory, once a part of its span was purged. Looks at the
-// longest of each kind.
+// Spans of different states do not join, and a long object that comes again and again would take
+// as many addresses anew, and as much memory, once a part of its span was purged. Looks at the
+// longest of each state.
 Range take_in_two_parts(size_t granules) {
-  for (const bool dirty : {free_spans::kDirty, free_spans::kClean}) {
-    Span* s = free_spans::longest(dirty);
+  for (const SpanState state : {kDirty, kClean, kUnmapped}) {
+    Span* s = free_spans::longest(state);
     if (s == nullptr) continue;
-    Span* before = free_spans::at(s->base - kGranule);
-    Span* behind = free_spans::at(s->base + free_spans::bytes_of(s));
+    const uintptr_t base = s->base;
+    Span* before = free_spans::at(base - kGranule);
+    Span* behind = free_spans::at(base + free_spans::bytes_of(s));
     if (const Range range = take_from_both(s, behind, granules); range.base != 0) return range;
+    // If its addresses were lost in between, its descriptor may be another span's by now.
+    if (before == nullptr || free_spans::at(base) != s) continue;
     if (const Range range = take_from_both(before, s, granules); range.base != 0) return range;
   }
   return {};
@@ -147,46 +162,56 @@ Range take_last_and_more(size_t granules) {
   Span* before = free_spans::at(last->base - kGranule);
   const size_t free = last->granules + (before == nullptr ? 0 : before->granules);
   if (free >= granules) return take_from_both(before, last, granules);
-  if (!advance_frontier((granules - free) << kGranuleLog)) return {};
-  const Range range{before == nullptr ? last->base : before->base,
-                    before == nullptr && !last->dirty};
-  free_spans::remove(last);
-  if (before != nullptr) free_spans::remove(before);
-  least_dirty.see(dirty_bytes());
-  return range;
+  const Span was = *last;
+  const uintptr_t more = advance_frontier((granules - free) << kGranuleLog, true);
+  if (more == 0) return {};
+  const bool zero = was.state != kDirty && (before == nullptr || before->state != kDirty);
+  const Range range{before == nullptr ? was.base : before->base, zero};
+  if (claim(last, was.granules)) {
+    if (before == nullptr || claim(before, before->granules)) return range;
+    free_spans::put_back(was.base, was.granules, was.state);
+  }
+  free_spans::insert(more, granules - free, kClean);
+  return {};
 }
 
 // `mixed`: a part may be resident and the rest clean.
 Range acquire_locked(size_t granules, size_t bytes, bool mixed) {
   // Resident spans first: a page that is there costs no fault and no growth.
   if (LOFT_LIKELY(committed_locked() <= limits::hard())) {
-    Span* dirty = free_spans::find(free_spans::kDirty, granules);
+    Span* dirty = free_spans::find(kDirty, granules);
     if (const Range range = take_from(dirty, granules); range.base != 0) return range;
   }
   if (!admit(bytes)) return {};
-  Span* clean = free_spans::find(free_spans::kClean, granules);
-  if (const Range range = take_from(clean, granules); range.base != 0) return range;
+  for (const SpanState state : {kClean, kUnmapped}) {
+    Span* s = free_spans::find(state, granules);
+    if (const Range range = take_from(s, granules); range.base != 0) return range;
+  }
   if (mixed) {
     if (const Range range = take_in_two_parts(granules); range.base != 0) return range;
     if (const Range range = take_last_and_more(granules); range.base != 0) return range;
   }
-  const uintptr_t base = frontier;
-  if (advance_frontier(granules << kGranuleLog)) return {base, true};
-  // Once all are clean, what is free is in its largest pieces.
+  const uintptr_t base = advance_frontier(granules << kGranuleLog, false);
+  if (base != 0) return {base, true};
+  // Once nothing is resident, what is free is in its largest pieces.
   purge_locked(0);
-  clean = free_spans::find_any(free_spans::kClean, granules);
-  if (const Range range = take_from(clean, granules); range.base != 0) return range;
+  for (const SpanState state : {kClean, kUnmapped}) {
+    Span* s = free_spans::find_any(state, granules);
+    if (const Range range = take_from(s, granules); range.base != 0) return range;
+  }
   return take_last_and_more(granules);
 }
 
 // As above; what is on its way to the system comes back before anybody is told that there is no
-// memory. Whoever sent it needs nothing but this lock for that.
+// memory. The purge needs nothing but `lock` for that. A thread of high priority lends it to no
+// one: it sleeps until the purge is over, however long others keep that from running.
 Range acquire_patiently(size_t granules, size_t bytes, bool mixed) {
   for (;;) {
     const Range range = acquire_locked(granules, bytes, mixed);
-    if (range.base != 0 || in_transit.empty()) return range;
+    if (range.base != 0 || in_transit_bytes.get() == 0) return range;
     lock.unlock();
-    os::yield();
+    purging.lock();
+    purging.unlock();
     lock.lock();
   }
 }
@@ -200,35 +225,36 @@ Range acquire_aligned(size_t granules, size_t alignment, size_t bytes) {
   if (wide.base == 0) return {};
   const uintptr_t base = round_up(wide.base, alignment);
   const size_t head = (base - wide.base) >> kGranuleLog;
-  if (head != 0) free_spans::insert(wide.base, head, !wide.zero);
-  if (slack != head) free_spans::insert(base + (granules << kGranuleLog), slack - head, !wide.zero);
+  const SpanState state = wide.zero ? kClean : kDirty;
+  if (head != 0) free_spans::insert(wide.base, head, state);
+  if (slack != head) free_spans::insert(base + (granules << kGranuleLog), slack - head, state);
   return {base, wide.zero};
 }
 
-// Where memory is tight, without the lock: what is too much of resident spans goes at once, and
-// then for a while nothing. A page that comes back costs some ten times what it took to give it, so
-// that a program that frees and allocates the same again and again loses a part of its time to it,
-// and not nearly all.
+// Without the lock: what is too much of resident spans goes at once, and then for a while nothing.
+// A page that comes back costs some ten times what it took to give it, so that a program that frees
+// and allocates the same again and again loses a part of its time to it, and not nearly all.
 void relieve() {
   constexpr uint64_t kPause = 64;             // times what the purge took
   static constinit Atomic<uint64_t> next{0};  // relaxed: two at a time do no harm
-  if (LOFT_LIKELY(!limits::tight())) return;
   const size_t kept = limits::dirty_kept();
-  if (dirty_bytes() <= kept) return;
+  if (LOFT_LIKELY(dirty_bytes() <= kept)) return;
   const uint64_t begin = os::now_ns();
-  if (begin < next.load(memory_order_relaxed)) return;
+  // Where memory is scarce, what others want now cannot wait for its turn.
+  const bool scarce = dirty_bytes() > limits::scarce_dirty();
+  if (!scarce && begin < next.load(memory_order_relaxed)) return;
   purge(kept / 2);
   const uint64_t end = os::now_ns();
   next.store(end + kPause * (end - begin), memory_order_relaxed);
 }
 
 bool extend_locked(uintptr_t end, size_t granules, bool& zero) {
-  if (end == frontier) return advance_frontier(granules << kGranuleLog);
+  if (end == frontier) return advance_frontier(granules << kGranuleLog, true) != 0;
   Span* next = free_spans::at(end);
   if (next == nullptr || next->granules < granules) return false;
-  zero = zero && !next->dirty;
-  free_spans::take_front(next, granules);
-  least_dirty.see(dirty_bytes());
+  const bool clean = next->state != kDirty;
+  if (!claim(next, granules)) return false;
+  zero = zero && clean;
   return true;
 }
 
@@ -246,10 +272,15 @@ bool initialise() {
   if (initialised.load(memory_order_relaxed)) return true;
   if (!open_window()) return false;
   pagemap.set_table(window.heap.base, reinterpret_cast<Entry*>(window.pagemap.base));
-  pagemap.limit = pagemap.thread_limit = (window.heap.end - window.heap.base) >> kAlignmentLog;
+  pagemap.raise_limit(window.heap.committed);
   __atomic_store_n(&frontier, window.heap.base, __ATOMIC_RELAXED);  // used_bytes
   initialised.store(true, memory_order_release);
   return true;
+}
+
+void serve_processors() {
+  const os::Guard guard(lock);
+  pagemap.serve_processors();
 }
 
 Range acquire(size_t granules, size_t alignment, size_t bytes) {
@@ -271,17 +302,15 @@ namespace {
 
 size_t purge_step_above(size_t floor, size_t wanted);
 
-}  // namespace
-
-void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
-  const size_t keep = get(options.dirty_bytes);
+void release_as(uintptr_t base, size_t granules, SpanState state, size_t bytes) {
+  const size_t keep = limits::most_dirty();
   const size_t floor = keep - keep / 8;  // not each one that follows makes a system call
   size_t excess = 0;
   pagemap.fill(base, granules, Entry{});
   {
     const os::Guard guard(lock);
     released_count.add(1);
-    free_spans::insert(base, granules, dirty);
+    free_spans::insert(base, granules, state);
     in_use.add(-bytes);
     limits::weigh(committed_locked());
     const size_t resident = dirty_bytes() - free_spans::refused_bytes.get();
@@ -292,6 +321,12 @@ void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
     step = purge_step_above(floor, excess);
   }
   relieve();
+}
+
+}  // namespace
+
+void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
+  release_as(base, granules, dirty ? kDirty : kClean, bytes);
 }
 
 bool extend(uintptr_t end, size_t granules, bool& zero, size_t bytes) {
@@ -329,7 +364,7 @@ void release_moved(uintptr_t base, size_t granules, size_t bytes) {
 }
 
 void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, size_t bytes) {
-  if (os::commit(reinterpret_cast<void*>(base), moved, false)) {
+  if (os::place(reinterpret_cast<void*>(base), moved) == os::Placed::kYes) {
     advise_huge_pages(base, moved);
     release(base, granules, dirty, bytes);
   } else {
@@ -350,20 +385,22 @@ size_t idle_bytes() {
 
 namespace {
 
-// Takes up to `wanted` bytes of long dirty spans out of the bins, as at most `most` spans, but not
-// the last `floor` bytes of them.
-size_t send_into_transit(size_t floor, size_t wanted, Span** chosen, size_t most_spans) {
+constexpr size_t kMostInTransit = 64;  // spans
+
+// Takes up to `wanted` bytes of long dirty spans out of the lists, but not the last `floor` bytes
+// of them.
+size_t send_into_transit(size_t floor, size_t wanted, Span** chosen) {
   const os::Guard guard(lock);
   const size_t unit = get(options.thp) == kHugePrefer ? kHugePage : kGranule;
   const size_t dirty_before = dirty_bytes();
   const size_t resident = dirty_before - free_spans::refused_bytes.get();
   wanted = least(wanted, resident - least(floor, resident));
   size_t count = 0;
-  for (size_t left = round_up(wanted, kGranule) >> kGranuleLog; left != 0 && count < most_spans;) {
-    Span* longest = free_spans::longest(free_spans::kDirty);
+  size_t left = round_up(wanted, kGranule) >> kGranuleLog;
+  while (left != 0 && count < kMostInTransit) {
+    Span* longest = free_spans::longest(kDirty);
     Span* s = longest == nullptr ? nullptr : free_spans::take_part_to_purge(longest, left, unit);
     if (s == nullptr) break;
-    in_transit.push_front(s);
     in_transit_bytes.add(free_spans::bytes_of(s));
     left -= least(left, s->granules);
     chosen[count++] = s;
@@ -373,38 +410,36 @@ size_t send_into_transit(size_t floor, size_t wanted, Span** chosen, size_t most
   return count;
 }
 
-// Refused where the program has locked its memory: it asked for the pages to stay.
-void arrive(Span* s, bool refused) {
-  in_transit.remove(s);
-  in_transit_bytes.add(-free_spans::bytes_of(s));
-  if (refused) return free_spans::link_refused(s);
+// Returns the bytes that were given back.
+size_t arrive(Span* s, SpanState state) {
   const Span was = *s;
+  in_transit_bytes.add(-free_spans::bytes_of(s));
+  if (state == kDirty) {
+    free_spans::link_refused(s);
+    return 0;
+  }
   free_spans::discard_descriptor(s);
-  free_spans::insert(was.base, was.granules, false);
+  free_spans::insert(was.base, was.granules, state);
+  return free_spans::bytes_of(&was);
 }
 
 size_t purge_step_above(size_t floor, size_t wanted) {
-  Span* chosen[os::kMostRanges];
-  os::Range ranges[os::kMostRanges];
+  Span* chosen[kMostInTransit];
+  SpanState states[kMostInTransit];
   size_t bytes = 0;
   size_t count = 0;
+  const os::Guard guard(purging);
   // Again if all of them were refused: others may not be.
   do {
-    count = send_into_transit(floor, least(wanted, kLongestStep), chosen, os::kMostRanges);
-    if (count == 0) break;
+    count = send_into_transit(floor, least(wanted, kLongestStep), chosen);
     // Nobody else changes a span in transit.
     for (size_t i = 0; i < count; ++i) {
-      ranges[i] = {reinterpret_cast<void*>(chosen[i]->base), free_spans::bytes_of(chosen[i])};
+      states[i] = free_spans::purge_pages(chosen[i]->base, free_spans::bytes_of(chosen[i]));
     }
-    const uint64_t gone = os::discard_ranges(ranges, count);
-    const os::Guard guard(lock);
-    for (size_t i = 0; i < count; ++i) {
-      const bool is_gone = (gone >> i & 1) != 0;
-      if (is_gone) bytes += ranges[i].bytes;
-      arrive(chosen[i], !is_gone);
-    }
+    const os::Guard arrival(lock);
+    for (size_t i = 0; i < count; ++i) bytes += arrive(chosen[i], states[i]);
     limits::weigh(committed_locked());
-  } while (bytes == 0);
+  } while (bytes == 0 && count != 0);
   return bytes;
 }
 
@@ -428,15 +463,20 @@ size_t purge(size_t keep) {
   for (;;) {
     const size_t dirty = dirty_bytes();
     const size_t step = dirty <= keep ? 0 : purge_step(dirty - keep);
-    if (step == 0) return given_back;
+    if (step == 0) break;
     given_back += step;
   }
+  if (keep == 0 || limits::scarce_dirty() != limits::kNone) {
+    const os::Guard guard(lock);
+    free_spans::unmap_clean();
+  }
+  return given_back;
 }
 
 Totals totals() {
   return {dirty_bytes() + in_transit_bytes.get(),
           free_spans::refused_bytes.get(),
-          free_spans::bytes[free_spans::kClean].get(),
+          free_spans::bytes[kClean].get() + free_spans::bytes[kUnmapped].get(),
           acquired_count.get(),
           released_count.get(),
           lock.acquisitions(),
@@ -444,23 +484,15 @@ Totals totals() {
 }
 
 void prepare_fork() {
+  purging.lock();
   lock.lock();
   metadata::prepare_fork();
 }
 
 void finish_fork(bool child) {
   metadata::finish_fork(child);
-  if (child) {
-    // Who was purging is not here to go on.
-    while (!in_transit.empty()) {
-      Span* s = in_transit.front();
-      in_transit.remove(s);
-      in_transit_bytes.add(-free_spans::bytes_of(s));
-      free_spans::link(s);
-    }
-  }
   lock.after_fork(child);
+  purging.after_fork(child);
 }
 
-}  // namespace span
-}  // namespace loft
+}  // namespace loft::span

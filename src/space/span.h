@@ -1,7 +1,7 @@
 // Spans: runs of granules of the window, handed to slabs and large objects and taken back. Free
-// neighbours join; spans that are resident and spans that are clean are kept apart, so that each
-// byte of a free span is known to be one or the other. All functions may be called by any thread;
-// none calls back to the floors above, whose locks may be held.
+// neighbours join; spans that are resident, clean and unmapped are kept apart, so that the state of
+// each byte of a free span is known. All functions may be called by any thread; none calls back to
+// the floors above, whose locks may be held.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,9 @@ struct Range {
 
 // Maps the window on first use. False without memory.
 bool initialise();
+
+// From now on free's fast path is for processors (owner=core).
+void serve_processors();
 
 // `granules` granules whose base is a multiple of `alignment` bytes (a power of two, at least
 // kGranule). Their pagemap entries are the caller's to fill. `bytes` of them count against the
@@ -82,7 +85,7 @@ size_t committed();
 struct Totals {
   size_t dirty;                      // bytes of free spans that may be resident
   size_t refused;                    // of these, in spans that the system did not take back
-  size_t clean;                      // bytes of free spans that are not resident
+  size_t clean;                      // bytes of free spans that are not resident, mapped or not
   unsigned long acquired, released;  // spans, so far
   unsigned long locks, waits;
 };

@@ -11,12 +11,19 @@
 
 namespace loft {
 
+enum SpanState : uint8_t {
+  kClean,     // mapped, and reads as zero
+  kDirty,     // resident as far as we know
+  kUnmapped,  // given back, addresses and all: another mapping may be there
+};
+inline constexpr unsigned kSpanStates = 3;
+
 // A run of free granules. Lives in the metadata region; its first and last granule's pagemap
 // entries name it, which is how a neighbour that becomes free finds it.
 struct Span {
   uintptr_t base;
   size_t granules;
-  bool dirty;  // resident as far as we know; a clean span reads as zero
+  SpanState state;
   Span* next;
   Span* prev;
   bool refused;  // the system did not take its pages back

@@ -31,10 +31,8 @@ Atomic<Record>& record_at(size_t granule) {
   return reinterpret_cast<Atomic<Record>*>(window.tails.base)[granule];
 }
 
-// Held while records are claimed, and while the table grows. Who forks is let in before the next
-// step.
+// Held while records are claimed. An owner that finds its record claimed waits for this lock.
 constinit os::Lock claiming;
-constinit Atomic<bool> forking{false};  // relaxed: a hint, of which a late one costs a step
 
 // Some record was written since the last look at all of them.
 constinit Atomic<bool> noted{false};
@@ -52,12 +50,11 @@ struct Look {
 };
 
 // Looks at some of the granules [look.granule, end), claims up to kAtOnce old tails, and gives them
-// back.
+// back. Under the lock.
 Look go_on(Look look, size_t end, uint32_t ticks) {
-  os::Range ranges[kAtOnce];
   size_t of[kAtOnce];
   size_t count = 0;
-  const os::Guard guard(claiming);
+  look.granule = granule_of(window.behind_gap(window.heap.base + (look.granule << kGranuleLog)));
   end = least(end, look.granule + kLooksAtOnce);
   for (; look.granule < end && count < kAtOnce; ++look.granule) {
     Record record = record_at(look.granule).load(memory_order_relaxed);
@@ -72,28 +69,13 @@ Look go_on(Look look, size_t end, uint32_t ticks) {
     }
     const size_t bytes = pages_in_tail(record) * os::page_size();
     const uintptr_t limit = window.heap.base + ((look.granule + 1) << kGranuleLog);
-    ranges[count] = {reinterpret_cast<void*>(limit - bytes), bytes};
+    if (os::discard(reinterpret_cast<void*>(limit - bytes), bytes)) look.bytes += bytes;
     of[count++] = look.granule;
   }
-  if (count == 0) return look;
-  const uint64_t gone = os::discard_ranges(ranges, count);
-  for (size_t i = 0; i < count; ++i) {
-    if ((gone >> i & 1) != 0) look.bytes += ranges[i].bytes;
-    // Refused, too: locked pages are to stay. Release pairs with the acquires in forget: the pages
-    // are gone before anybody writes there.
-    record_at(of[i]).store(0, memory_order_release);
-  }
+  // Refused, too: locked pages are to stay. Release pairs with the acquires in forget: the pages
+  // are gone before anybody writes there.
+  for (size_t i = 0; i < count; ++i) record_at(of[i]).store(0, memory_order_release);
   return look;
-}
-
-// The table can be read everywhere, and be written where somebody has noted something so far: most
-// processes never do. False without memory.
-bool make_writable(size_t granule) {
-  const uintptr_t end = window.tails.base + (granule + 1) * kTailRecord;
-  // Relaxed: the system had made it writable before it was said to be.
-  if (LOFT_LIKELY(end <= __atomic_load_n(&window.tails.committed, __ATOMIC_RELAXED))) return true;
-  const os::Guard guard(claiming);
-  return window.tails.grow(end);
 }
 
 }  // namespace
@@ -104,8 +86,6 @@ void note(uintptr_t end, Since since) {
   const size_t bytes = round_up(end, kGranule) - end;
   const size_t pages = bytes / os::page_size();
   if (pages == 0) return;
-  // Without it, the pages stay as long as the object.
-  if (LOFT_UNLIKELY(!make_writable(granule_of(end)))) return;
   Atomic<Record>& record = record_at(granule_of(end));
   LOFT_CHECK(record.load(memory_order_relaxed) == 0 && since < kNoTail);
   // Release pairs with the acquire of who claims it: nobody uses these pages any more.
@@ -122,8 +102,11 @@ Since forget(uintptr_t limit) {
   Record before = record.load(memory_order_acquire);
   while (before != 0) {
     if (before == kClaimed) {
-      // Who has claimed it needs nothing of anybody for its step.
-      os::yield();
+      // The claim ends before the lock is let go. A thread of high priority sleeps as long as
+      // others keep its holder from running.
+      {
+        const os::Guard guard(claiming);
+      }
       before = record.load(memory_order_acquire);
     } else if (record.compare_exchange_weak(before, 0, memory_order_acquire,
                                             memory_order_acquire)) {
@@ -140,9 +123,12 @@ size_t give_back(uint32_t ticks) {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // note says why
   const size_t end = span::used_bytes() >> kGranuleLog;
   Look look = {};
-  while (look.granule < end) {
-    while (forking.load(memory_order_relaxed)) os::yield();
-    look = go_on(look, end, ticks);
+  {
+    const os::Guard guard(claiming);
+    while (look.granule < end) {
+      look = go_on(look, end, ticks);
+      claiming.let_others();
+    }
   }
   if (look.left) noted.store(true, memory_order_relaxed);
   returned.fetch_add(look.bytes, memory_order_relaxed);
@@ -152,16 +138,12 @@ size_t give_back(uint32_t ticks) {
 bool none() { return !noted.load(memory_order_relaxed); }
 size_t given_back_bytes() { return returned.load(memory_order_relaxed); }
 
-void prepare_fork() {
-  forking.store(true, memory_order_relaxed);
-  claiming.lock();
-}
+void prepare_fork() { claiming.lock(); }
 
 void finish_fork(bool child) {
   // In a child, whoever had cleared it is not here to go on.
   if (child) noted.store(true, memory_order_relaxed);
   claiming.after_fork(child);
-  forking.store(false, memory_order_relaxed);
 }
 
 }  // namespace loft::tails

@@ -4,6 +4,8 @@
 
 #include "base/options.h"
 #include "os/os.h"
+#include "space/metadata.h"
+#include "space/pagemap.h"
 
 namespace loft {
 
@@ -11,93 +13,148 @@ constinit Window window;
 
 namespace {
 
-constexpr size_t kLargestWindow = size_t{1} << 43;   // 8 TiB; halved until the reservation succeeds
-constexpr size_t kSmallestWindow = size_t{1} << 28;  // 256 MiB
+constexpr size_t kLargestWindow = size_t{1} << 46;   // 64 TiB, half of all addresses
+constexpr size_t kSmallestWindow = size_t{1} << 38;  // 256 GiB
 constexpr size_t kLargestStep = size_t{64} << 20;
 
-// Where a window is planned under RLIMIT_AS: empty on 47-bit and on 39-bit address spaces.
-constexpr uintptr_t kPlannedBases[] = {uintptr_t{1} << 44, uintptr_t{1} << 36};
+// Where a window is laid out if the system is not to be asked: empty on 47-bit address spaces, with
+// the shadow of an address sanitizer or without, and on 39-bit ones.
+struct Plan {
+  uintptr_t base;
+  size_t heap;
+};
+constexpr Plan kPlans[] = {
+#if !defined(LOFT_THREAD_SANITIZER)  // whose shadow is there, and whose mmap then drops the address
+    {uintptr_t{3} << 43, size_t{1} << 45},
+#endif
+    {uintptr_t{1} << 36, size_t{1} << 37},
+};
 constexpr size_t kPlannedSpread = size_t{1} << 35;
 
-constexpr size_t pagemap_bytes(size_t heap) { return round_up(heap / kGranule * 8, kGranule); }
+constexpr size_t pagemap_bytes(size_t heap) {
+  return round_up(heap / kGranule * sizeof(Entry), kGranule);
+}
 constexpr size_t tails_bytes(size_t heap) {
   return round_up(heap / kGranule * kTailRecord, kGranule);
 }
+// Heaps of the program's own take a twelfth for objects of sixteen bytes, and where address space
+// is limited they may be most of it.
+constexpr size_t kMostMetadata = (size_t{1} << 32) * kMetadataUnit;  // 2^32 units, by index
+constexpr size_t metadata_bytes(size_t heap) { return least(heap / 8, kMostMetadata); }
 
-constexpr size_t kMostMetadata = kLargestWindow / kMetadataShare;  // 2^32 units, by index
-constexpr size_t metadata_bytes(size_t heap, bool reserved) {
-  return least(heap / (reserved ? kMetadataShare : kPlannedMetadataShare), kMostMetadata);
+size_t total_bytes(size_t heap) {
+  return pagemap_bytes(heap) + tails_bytes(heap) + metadata_bytes(heap) + kGranule + heap;
 }
 
 void lay_out(uintptr_t base, size_t heap) {
-  auto carve = [&base](Region& region, size_t bytes, size_t step, bool ours) {
-    region = Region{base, base + bytes, base, step, ours};
+  const auto carve = [&base](Region& region, size_t bytes, size_t step) {
+    region = Region{base, base + bytes, base, step};
     base += bytes;
   };
-  carve(window.pagemap, pagemap_bytes(heap), kGranule, true);
-  carve(window.tails, tails_bytes(heap), kGranule, true);
-  carve(window.metadata, metadata_bytes(heap, window.reserved), 4 * kGranule, window.reserved);
+  carve(window.pagemap, pagemap_bytes(heap), kGranule);
+  carve(window.tails, tails_bytes(heap), kGranule);
+  carve(window.metadata, metadata_bytes(heap), kGranule);
   window.nulls = base;
   base += kGranule;
-  carve(window.heap, heap, 64 * kGranule, window.reserved);
+  carve(window.heap, heap, 16 * kGranule);
 }
 
-bool map_granule_tables() {
-  return os::map_zeros(reinterpret_cast<void*>(window.pagemap.base),
-                       window.tails.end - window.pagemap.base, window.reserved);
+bool grow_tables(uintptr_t heap_end) {
+  const size_t granules = (heap_end - window.heap.base) >> kGranuleLog;
+  return window.pagemap.grow(window.pagemap.base + granules * sizeof(Entry)) &&
+         window.tails.grow(window.tails.base + granules * kTailRecord);
 }
 
-bool commit_first_steps() {
-  return window.pagemap.grow(window.pagemap.base + 1) &&
-         window.metadata.grow(window.metadata.base + 1) && window.heap.grow(window.heap.base + 1);
+// Heap without tables is of no use.
+bool grow_with_tables(uintptr_t target) {
+  Region& heap = window.heap;
+  const uintptr_t before = heap.committed;
+  if (!heap.grow(target)) return false;
+  if (grow_tables(heap.committed)) return true;
+  os::unmap(reinterpret_cast<void*>(before), heap.committed - before);
+  heap.committed = before;
+  return false;
 }
 
-bool open_reserved() {
+void give_up(Region& region) {
+  if (region.committed != region.base) {
+    os::unmap(reinterpret_cast<void*>(region.base), region.committed - region.base);
+  }
+  region = Region{};
+}
+
+// Maps the first step of each region. What is left of a failed attempt would refuse the place to
+// the next one, when there is memory again.
+bool open_at(uintptr_t base, size_t heap) {
+  lay_out(base, heap);
+  if (grow_with_tables(window.heap.base + 1) && window.metadata.grow(window.metadata.base + 1)) {
+    return true;
+  }
+  for (Region* region : {&window.heap, &window.pagemap, &window.tails, &window.metadata}) {
+    give_up(*region);
+  }
+  return false;
+}
+
+// Where the system would put a mapping of so many bytes now; 0 if nowhere.
+uintptr_t find_addresses(size_t bytes) {
+  void* at = os::reserve(bytes);
+  if (at == nullptr) return 0;
+  os::unmap(at, bytes);
+  return reinterpret_cast<uintptr_t>(at);
+}
+
+// The system knows best which addresses are in nobody's way: it is asked for as many, which are
+// given back at once. It mostly hands addresses out from the top, and what the program maps later
+// lies above a heap that grows from below. Where it hands them out from below, or may do so once a
+// gap below the window is full, the window begins half-way up.
+bool open_where_system_says() {
   for (size_t heap = kLargestWindow; heap >= kSmallestWindow; heap /= 2) {
-    const size_t total =
-        pagemap_bytes(heap) + tails_bytes(heap) + metadata_bytes(heap, true) + heap + 2 * kGranule;
-    void* at = os::reserve(total);
-    if (at == nullptr) continue;
-    window.reserved = true;
-    lay_out(round_up(reinterpret_cast<uintptr_t>(at), kGranule), heap);
-    if (map_granule_tables() && commit_first_steps()) {
-      // Where the system would give huge pages to everybody, the first object of each of a few
-      // classes would cost 2 MiB of memory. Region::grow takes it back for the heap.
-      os::allow_huge_pages(at, total, false);
+    const size_t bytes = total_bytes(heap) + kGranule;
+    const uintptr_t at = find_addresses(bytes);
+    if (at == 0) continue;
+    const uintptr_t base = round_up(at, kGranule);
+    const uintptr_t next = find_addresses(kGranule);
+    const uintptr_t middle = at + bytes / 2;
+    const bool from_below = next != 0 && next < middle;
+    if (from_below ? open_at(round_up(middle, kGranule), heap / 2) : open_at(base, heap)) {
       return true;
     }
-    os::unreserve(at, total);
-    return false;
   }
   return false;
 }
 
-void unmap(uintptr_t from, uintptr_t to) {
-  if (from != to) os::unreserve(reinterpret_cast<void*>(from), to - from);
-}
-
-bool open_planned(size_t limit) {
-  size_t heap = kSmallestWindow;
-  while (heap < limit && heap < kLargestWindow) heap *= 2;
-  window.reserved = false;
-  for (const uintptr_t base : kPlannedBases) {
-    lay_out(round_up(base + os::entropy() % kPlannedSpread, kGranule), heap);
-    if (!map_granule_tables()) continue;
-    if (commit_first_steps()) return true;
-    // Whatever is left here would refuse the place to the next attempt, when there is memory again.
-    unmap(window.pagemap.base, window.tails.end);
-    unmap(window.metadata.base, window.metadata.committed);
-    unmap(window.heap.base, window.heap.committed);
+bool open_planned() {
+  for (const Plan& plan : kPlans) {
+    const uintptr_t base = plan.base + os::entropy() % kPlannedSpread;
+    if (open_at(round_down(base, kGranule), plan.heap)) return true;
   }
   return false;
+}
+
+bool in_the_way(uintptr_t at, size_t bytes) {
+  const auto placed = os::place(reinterpret_cast<void*>(at), bytes);
+  if (placed == os::Placed::kYes) os::unmap(reinterpret_cast<void*>(at), bytes);
+  return placed == os::Placed::kOccupied;
+}
+
+// Where the heap can go on for `bytes`, from heap.committed on; 0 if nowhere. The size of what is
+// in the way is not known: steps double.
+uintptr_t find_way_past(size_t bytes) {
+  const Region& heap = window.heap;
+  for (size_t step = kGranule; step < heap.end - heap.committed; step *= 2) {
+    const uintptr_t at = heap.committed + step;
+    if (bytes > heap.end - at) return 0;
+    if (!in_the_way(at, bytes)) return at;
+  }
+  return 0;
 }
 
 }  // namespace
 
 void** open_nulls() {
-  const bool mapped =
-      os::map_zeros(reinterpret_cast<void*>(window.nulls), kGranule, window.reserved);
-  return mapped ? reinterpret_cast<void**>(window.nulls) : nullptr;
+  void* const nulls = reinterpret_cast<void*>(window.nulls);
+  return os::place_zeros(nulls, kGranule) ? static_cast<void**>(nulls) : nullptr;
 }
 
 void advise_huge_pages(uintptr_t at, size_t bytes) {
@@ -107,28 +164,58 @@ void advise_huge_pages(uintptr_t at, size_t bytes) {
 bool Region::grow(uintptr_t target) {
   if (target <= committed) return true;
   if (target > end) return false;
-  const size_t ahead = clamp(size_t{committed - base} / 8, step, kLargestStep);
+  const size_t ahead = clamp(size_t{committed - base} / 32, step, kLargestStep);
   const uintptr_t needed = round_up(target, kGranule);
   const uintptr_t wanted = least(end, round_up(most(needed, committed + ahead), kGranule));
   for (const uintptr_t to : {wanted, needed}) {
-    if (os::commit(reinterpret_cast<void*>(committed), to - committed, ours)) {
-      if (this == &window.heap && get(options.thp) == kHugePrefer) {
-        os::allow_huge_pages(reinterpret_cast<void*>(committed), to - committed, true);
-      } else if (!window.reserved) {
-        os::allow_huge_pages(reinterpret_cast<void*>(committed), to - committed, false);
-      }
-      __atomic_store_n(&committed, to, __ATOMIC_RELAXED);  // metadata::contains
-      return true;
-    }
+    void* const at = reinterpret_cast<void*>(committed);
+    if (os::place(at, to - committed) != os::Placed::kYes) continue;
+    // Where the system would give huge pages to everybody, the first object of each of a few
+    // classes would cost 2 MiB of memory.
+    const bool huge = this == &window.heap && get(options.thp) == kHugePrefer;
+    os::allow_huge_pages(at, to - committed, huge);
+    __atomic_store_n(&committed, to, __ATOMIC_RELAXED);  // metadata::contains
+    return true;
   }
   return false;
 }
 
+HeapStep grow_heap(uintptr_t from, size_t bytes) {
+  Region& heap = window.heap;
+  if (bytes > heap.end - from) return {};
+  if (grow_with_tables(from + bytes)) return {from, false};
+  const uintptr_t before = heap.committed;
+  if (!in_the_way(before, from + bytes - before)) return {};
+  const uintptr_t behind = find_way_past(round_up(bytes, kGranule));
+  if (behind == 0) return {};
+  heap.committed = behind;
+  if (grow_with_tables(behind + bytes)) {
+    window.add_gap(before, behind);
+    return {behind, true};
+  }
+  heap.committed = before;
+  return {};
+}
+
+void Window::add_gap(uintptr_t begin, uintptr_t end) {
+  const size_t count = gap_count.load(memory_order_relaxed);
+  if (count == kMostGaps) return;
+  gaps[count] = {begin, end};
+  // Pairs with the acquire in behind_gap.
+  gap_count.store(count + 1, memory_order_release);
+}
+
+uintptr_t Window::behind_gap(uintptr_t at) const {
+  const size_t count = gap_count.load(memory_order_acquire);
+  for (size_t i = 0; i < count; ++i) {
+    if (at >= gaps[i].begin && at < gaps[i].end) return gaps[i].end;
+  }
+  return at;
+}
+
 bool open_window() {
-  const size_t limit = os::address_space_limit();
-  const bool open = limit == SIZE_MAX ? open_reserved() : open_planned(limit);
-  if (!open) window = Window{};
-  return open;
+  if (os::may_try_long_mappings() && open_where_system_says()) return true;
+  return open_planned();
 }
 
 }  // namespace loft

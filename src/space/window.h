@@ -1,20 +1,20 @@
-// The address space of the heap: one window, and beside it the tables that describe it. All of them
-// grow upwards from their first byte, in steps, so that little is mapped in a small process
-// and each stays one mapping in a large one.
+// The address space of the heap: one window, and beside it the tables that describe it.
 //
 //   pagemap    8 bytes for each granule of the window
 //   tails      2 bytes for each granule (space/tails.h)
 //   metadata   slabs, spans, heaps, caches; never inside the window (HotOS'23: segregated metadata)
 //   window     spans of granules: slabs and large objects, nothing else
 //
-// Normally the whole is reserved at start. Under RLIMIT_AS a reservation would eat the program's
-// own allowance, so there the ranges are only planned, far from where the kernel maps, and each
-// step fails if somebody else is there.
+// The window is a range of addresses by agreement, not a reservation. Each part grows upwards from
+// its first byte, in steps, and nothing is mapped beyond its last step: limits on address space and
+// on locked memory, core dumps and whoever reads VIRT see what loft uses. Where another mapping is
+// in the way, the heap goes on behind it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "base/atomic.h"
 #include "base/bits.h"
 #include "base/macros.h"
 
@@ -25,43 +25,62 @@ inline constexpr size_t kGranule = size_t{1} << kGranuleLog;  // also the larges
 inline constexpr size_t kTailRecord = 2;                      // bytes
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-// Of the window. Of slabs, those of sixteen bytes need most, 576 bytes for each 64 KiB; all classes
-// in turn, 2 KiB.
+// Of what the window has in use. Of slabs, those of sixteen bytes need most, 576 bytes for each
+// 64 KiB; all classes in turn, 2 KiB.
 inline constexpr size_t kMetadataShare = 32;
-// Where the window is only planned, and hardly larger than what may be mapped: heaps of the
-// program's own take a twelfth for objects of sixteen bytes.
-inline constexpr size_t kPlannedMetadataShare = 8;
 
-// A range that is committed from its base upwards. Guarded by the lock of whoever grows it.
+// A range that is mapped from its base upwards. Guarded by the lock of whoever grows it.
 struct Region {
   uintptr_t base = 0;
   uintptr_t end = 0;
   uintptr_t committed = 0;  // base <= committed <= end, a multiple of kGranule
-  size_t step = 0;          // least bytes to commit at once; address space only, touched when used
-  bool ours = false;        // mapped in some way already: nobody else can be there
+  size_t step = 0;          // least bytes to map at once; address space only, touched when used
 
-  // Commits up to at least `target`, and ahead of it by an eighth of the region's size so far,
-  // within [step, 64 MiB], to keep system calls few. False without memory or address space.
+  // Maps up to at least `target`, and ahead of it by a 32nd of the region's size so far, within
+  // [step, 64 MiB], to keep system calls few. False without memory or address space.
   bool grow(uintptr_t target);
 };
 
+// Other mappings that the heap has gone on behind. Of more than these, looks take longer.
+inline constexpr size_t kMostGaps = 16;
+
 struct Window {
+  // The end of the gap that `at` lies in; `at` if it lies in none. Needs no lock.
+  uintptr_t behind_gap(uintptr_t at) const;
+  void add_gap(uintptr_t begin, uintptr_t end);
+
+  struct Gap {
+    uintptr_t begin;
+    uintptr_t end;
+  };
+
   Region pagemap;
   Region tails;
   Region metadata;
-  uintptr_t nulls = 0;  // a granule of addresses behind it, for open_nulls
+  uintptr_t nulls = 0;  // a granule of addresses behind metadata, for open_nulls
   Region heap;
-  bool reserved = false;
+  Gap gaps[kMostGaps] = {};
+  Atomic<size_t> gap_count{0};
 };
 
-// Zero-initialised until the first allocation. Guarded by the lock in space/span.cc, but for
-// `metadata` and `tails` after start (locks in space/metadata.cc and space/tails.cc) and what
-// pagemap.h publishes.
+// Zero-initialised until the first allocation. Guarded by the lock in space/span.cc, except the
+// gaps, `metadata` after start (the lock in space/metadata.cc) and what pagemap.h publishes.
 extern LOFT_HIDDEN Window window;
 
-// Lays out the window and commits the first step of each region. False without memory; may be
-// called again.
+// Lays out the window and maps the first step of each region. False without memory; may be called
+// again.
 bool open_window();
+
+// Where the heap goes on.
+struct HeapStep {
+  uintptr_t base = 0;  // 0: no memory
+  bool moved = false;  // another mapping is in the way, and `base` lies behind it
+};
+
+// Maps `bytes` of the heap from `from` on, and the tables for them. `from` is at most
+// heap.committed. Where another mapping is in the way, the step begins behind it instead, and
+// nothing between `from` and there is the heap's beyond the old heap.committed.
+HeapStep grow_heap(uintptr_t from, size_t bytes);
 
 // Where a null pointer can be read, and nothing written, behind all of metadata. nullptr without
 // memory. Called once.

@@ -46,7 +46,9 @@ class Place:
 
     def run(self, what: str, owner: str) -> subprocess.CompletedProcess[str]:
         command = list(self.start)
-        for variable in (f"LD_PRELOAD={self.library}", f"LOFT_OWNER={owner}"):
+        # The programs have one thread, beside which none of loft's would be by itself.
+        settings = (f"LD_PRELOAD={self.library}", f"LOFT_OWNER={owner}", "LOFT_BACKGROUND=on")
+        for variable in settings:
             command += [*self.before_a_variable, variable]
         command += [str(self.program), what]
         return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)

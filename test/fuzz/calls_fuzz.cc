@@ -29,7 +29,7 @@ constexpr int kMostSteps = 400;
 constexpr int kStepsOfChild = 12;
 
 // No thread of loft's own, which would work at moments of its own.
-constexpr std::string_view kOwnThread = "keeper";
+constexpr std::string_view kOwnThread = "background";
 constexpr const char* kOptionNames[] = {
 #define LOFT_OPTION_NAME(kind, name, value, choices, help) #name,
     LOFT_OPTIONS(LOFT_OPTION_NAME)

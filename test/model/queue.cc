@@ -430,7 +430,7 @@ std::vector<model::Scenario> scenarios() {
 
 int main(int argc, char** argv) {
   pagemap.set_table(reinterpret_cast<uintptr_t>(arena), entries);
-  pagemap.limit = sizeof(arena) >> kAlignmentLog;
+  pagemap.raise_limit(reinterpret_cast<uintptr_t>(arena) + sizeof(arena));
   model::declare_constant(directory, sizeof(directory));
   model::declare_memory(arena, sizeof(arena));
   model::declare_memory(world_memory, sizeof(world_memory));

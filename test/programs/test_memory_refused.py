@@ -74,7 +74,7 @@ def test_address_space_runs_out(execute: Execute, build: Build, mib: int) -> Non
 
 
 def test_address_space_runs_out_in_python(execute: Execute) -> None:
-    """The limit comes late here: what the allocator reserved before lies above it or not."""
+    """The limit comes late here: what the allocator has mapped by then counts, too."""
     script = """
 import resource
 sizes = {}

@@ -26,7 +26,9 @@ def statistics(stderr: str) -> dict[str, int]:
 
 @pytest.mark.usefixtures("one_processor")
 def test_with_one_processor_it_declines_with_one_line(execute: Execute, build: Build) -> None:
-    result = execute(build("streams.c"), LOFT_OWNER="keeper", LOFT_STATS="json")
+    result = execute(
+        build("streams.c"), LOFT_OWNER="keeper", LOFT_BACKGROUND="on", LOFT_STATS="json"
+    )
     assert result.returncode == 0, result.stderr
     said = [line for line in result.stderr.splitlines() if line.startswith("loft:")]
     assert said == [
@@ -38,11 +40,11 @@ def test_with_one_processor_it_declines_with_one_line(execute: Execute, build: B
 
 
 @pytest.mark.parametrize("owner", ["thread", "core", "keeper"])
-@pytest.mark.parametrize("keeper", ["on", "off"])
+@pytest.mark.parametrize("background", ["auto", "on", "off"])
 def test_what_a_thread_left_goes_back(
-    execute: Execute, build: Build, owner: str, keeper: str
+    execute: Execute, build: Build, owner: str, background: str
 ) -> None:
-    result = execute(build("left_behind.c"), LOFT_OWNER=owner, LOFT_KEEPER=keeper)
+    result = execute(build("left_behind.c"), LOFT_OWNER=owner, LOFT_BACKGROUND=background)
     assert (result.returncode, result.stdout) == (0, "gone\n"), result.stderr
 
 
@@ -52,5 +54,6 @@ def test_the_first_thread_ends_before_others(
     execute: Execute, build: Build, owner: str, process: list[str]
 ) -> None:
     """libc ends a process with its last thread, which must not be one of loft's."""
-    result = execute(build("first_thread_ends.c"), *process, LOFT_OWNER=owner)
+    more = {"LOFT_OWNER": owner, "LOFT_BACKGROUND": "on"}
+    result = execute(build("first_thread_ends.c"), *process, **more)
     assert (result.returncode, result.stdout) == (0, "worked\nended\n"), result.stderr

@@ -37,7 +37,7 @@ def test_program(
 def test_program_in_little_address_space(
     program: Program, lib: Path, inputs: Path, reference: Reference, tmp_path: Path
 ) -> None:
-    """`ulimit -v 512000`: a large reservation must not be what fails, nor leave too little."""
+    """`ulimit -v 512000`: what loft maps must not be what fails, nor leave too little."""
     expected = reference(program)
     under_loft = run(program, tmp_path, inputs, lib, address_space=LIMIT)
     assert differences(program, under_loft, expected.result()) == []

@@ -33,7 +33,7 @@ struct Setting {
 
 constexpr Setting kSettings[] = {
     {"owner", {"thread", "core", "keeper", "thread", "core"}},
-    {"keeper", {"", "", "off", "on", "on"}},
+    {"background", {"", "", "off", "auto", "on"}},
     {"keeper_serves", {"", "", "", "always", "trial"}},
     {"keeper_prepare", {"", "", "off", "fault", "zero"}},
     {"thp", {"", "", "", "never", "prefer"}},

@@ -353,6 +353,7 @@ TEST_F(CoreStorm, RestrictedProcessors) {
 
 // The keeper does the same when nobody does anything.
 TEST_F(CoreStorm, IdleCachesAreEmptied) {
+  ASSERT_EQ(loft_option_set("background", "on"), 0);
   ASSERT_EQ(loft_option_set("decay_ms", "100"), 0);
   std::vector<void*> objects(100'000);
   for (size_t i = 0; i < objects.size(); ++i) objects[i] = make(i, 300);

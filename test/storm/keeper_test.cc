@@ -3,7 +3,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <barrier>
+#include <optional>
+#include <thread>
 
 #include "base/options.h"
 #include "cache/lifecycle.h"
@@ -54,6 +57,31 @@ TEST_F(Keeper, OneHeapOwnsEverything) {
   expect_all_home(std::size(kSizes), 512 << 10);
 }
 
+// A thread that has allocated and waits: beside a single one, the room would not go on.
+class Company {
+ public:
+  Company() : thread_([this] { keep(make(1, 512)); }) { there_.wait(false); }
+  ~Company() {
+    leave_ = true;
+    leave_.notify_one();
+    thread_.join();
+  }
+  Company(const Company&) = delete;
+  Company& operator=(const Company&) = delete;
+
+ private:
+  void keep(void* object) {
+    there_ = true;
+    there_.notify_one();
+    leave_.wait(false);
+    EXPECT_EQ(check_and_free(object, 1, 512), 0u);
+  }
+
+  std::atomic<bool> there_{false};
+  std::atomic<bool> leave_{false};
+  std::thread thread_;
+};
+
 // Until the room has done some of everything. False where the machine has no processor for it.
 bool room_helps() {
   for (int round = 0; round < 100'000; ++round) {
@@ -70,6 +98,7 @@ bool room_helps() {
 // Threads stream, exchange and end with the room at work beside them: magazines are in flight at
 // every moment, the last one of each thread included.
 TEST_F(Keeper, TheRoomWorksBesideThreadsThatComeAndGo) {
+  std::optional<Company> company(std::in_place);
   if (!room_helps()) GTEST_SKIP() << "no room on this machine";
   constexpr unsigned kThreads = 4;
   constexpr unsigned kObjects = 3'000;
@@ -91,12 +120,14 @@ TEST_F(Keeper, TheRoomWorksBesideThreadsThatComeAndGo) {
     ASSERT_EQ(bad, 0u);
   }
   EXPECT_GT(stats().room_cpu_ns, 0u);
+  company.reset();
   expect_all_home(std::size(kSizes), 512 << 10);
 }
 
 // Forks at any moment of the room's work. The child gets one of its own when it has lived for a
 // while; until then, its thread serves itself.
 TEST_F(Keeper, ForksBesideTheRoom) {
+  std::optional<Company> company(std::in_place);
   if (!room_helps()) GTEST_SKIP() << "no room on this machine";
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
@@ -127,6 +158,7 @@ TEST_F(Keeper, ForksBesideTheRoom) {
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
+  company.reset();
   expect_all_home(4);
 }
 

@@ -194,6 +194,7 @@ TEST_F(Heaps, DestroyingGivesMemoryBack) {
 TEST_F(Heaps, WhatIsFreeGoesBackByItself) {
   constexpr size_t kObjects = 20'000;
   constexpr size_t kSize = 10'000;
+  ASSERT_EQ(loft_option_set("background", "on"), 0);
   loft_purge(nullptr);
   const size_t before = resident();
   std::vector<void*> objects;
@@ -216,6 +217,7 @@ TEST_F(Heaps, WhatIsFreeGoesBackByItself) {
   }
   for (int waits = 0; waits < 600 && stats_of(heap_).capacity_bytes != 0; ++waits) usleep(50'000);
   EXPECT_EQ(stats_of(heap_).capacity_bytes, 0u);
+  EXPECT_EQ(loft_option_set("background", "auto"), 0);
 }
 
 // ---- Against a shadow

@@ -551,7 +551,8 @@ TEST_F(SoftLimitTest, ReturnsAreRare) {
   EXPECT_LE(purges(4 * kMiB, 200), 100u);
 }
 
-TEST_F(SoftLimitTest, TheKeeperGivesBackTheRest) {
+TEST_F(SoftLimitTest, TheBackgroundThreadGivesBackTheRest) {
+  ASSERT_EQ(loft_option_set("background", "on"), 0);
   // An hour: by decay alone nothing would go.
   const Option decay("decay_ms", 3'600'000);
   const Option limit("soft_limit", 16 * kMiB);
@@ -564,6 +565,7 @@ TEST_F(SoftLimitTest, TheKeeperGivesBackTheRest) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   EXPECT_EQ(stats().dirty_bytes, 0u);
+  EXPECT_EQ(loft_option_set("background", "auto"), 0);
 }
 
 }  // namespace

@@ -35,23 +35,22 @@ void fill_and_free() {
   for (void* p : objects) free(p);
 }
 
-TEST(Purge, ReachesThreadsThatWaitAndThreadsThatEnded) {
+TEST(Purge, ReachesThreadsThatSayThatTheyWaitAndThreadsThatEnded) {
   std::atomic<int> state{0};
   std::thread waiting([&] {
     fill_and_free();
+    loft_idle_begin();
     state.store(1);
     state.notify_one();
     state.wait(1);
+    loft_idle_end();
   });
   std::thread(fill_and_free).join();
   fill_and_free();
   state.wait(0);
-  // The other thread is on its way into its wait.
   loft_unreached_t unreached = {};
-  uint64_t given_back = 0;
-  do {
-    given_back += loft_purge(&unreached);
-  } while (unreached.threads != 0);
+  const uint64_t given_back = loft_purge(&unreached);
+  EXPECT_EQ(unreached.threads, 0u);
   EXPECT_EQ(unreached.bytes, 0u);
   EXPECT_GT(given_back, kObjects * kSize);
   const loft_stats_t s = stats();
@@ -146,11 +145,7 @@ TEST(Purge, CountsWhatItGivesBackOfOthersSlabs) {
   const NothingDecays nothing_decays;
   const Waiting waiting;
   const uint64_t before = stats().hole_bytes;
-  loft_unreached_t unreached = {};
-  uint64_t given_back = 0;
-  do {
-    given_back += loft_purge(&unreached);
-  } while (unreached.threads != 0);
+  const uint64_t given_back = loft_purge(nullptr);
   const uint64_t after = stats().hole_bytes;
   EXPECT_GT(after, kObjects * kSize / 4);
   EXPECT_GE(given_back + before, after);
@@ -262,8 +257,9 @@ TEST_F(Tails, SoDoesAHardLimitThatIsSet) {
   free(object);
 }
 
-TEST_F(Tails, AndTheKeeperInTime) {
-  // Large enough for a keeper to be started.
+TEST_F(Tails, AndTheBackgroundThreadInTime) {
+  ASSERT_EQ(loft_option_set("background", "on"), 0);
+  // Large enough for one to be started.
   std::vector<char*> many;
   for (int i = 0; i < 256; ++i) {
     many.push_back(static_cast<char*>(malloc(64 << 10)));
@@ -278,6 +274,7 @@ TEST_F(Tails, AndTheKeeperInTime) {
   EXPECT_TRUE(is_whole(object));
   free(object);
   for (char* p : many) free(p);
+  EXPECT_EQ(loft_option_set("background", "auto"), 0);
 }
 
 TEST(Calloc, OfPagesWithoutMemoryTouchesNone) {

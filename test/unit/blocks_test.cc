@@ -31,7 +31,7 @@ class Fixture {
   ~Fixture() {
     blocks.check(&extent_);
     blocks.clear();
-    os::unreserve(address(extent_.base), bytes_);
+    os::unmap(address(extent_.base), bytes_);
   }
   Fixture(const Fixture&) = delete;
   Fixture& operator=(const Fixture&) = delete;

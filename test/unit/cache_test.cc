@@ -556,7 +556,7 @@ struct AfterExit {
 void use_after_exit(void* value) {
   auto* test = static_cast<AfterExit*>(value);
   if (++test->rounds < kRounds) pthread_setspecific(test->key, test);
-  if (!has_exited) return;
+  if (lifecycle::attach() != nullptr) return;
   ++test->rounds_without_block;
   deallocate(test->remote);
   deallocate(test->own);

@@ -135,6 +135,27 @@ TEST_F(GroupTest, VersionOneLimitsMemory) {
   EXPECT_EQ(group.used, 50 * kMiB);
 }
 
+// Whether mountinfo can be read or not.
+TEST_F(GroupTest, TheUsualPlacesAreLookedAtFirst) {
+  fs::remove(root_ + "/proc/self/mountinfo");
+  put("/proc/self/cgroup", "0::/outer/box\n");
+  put("/sys/fs/cgroup/outer/box/memory.max", "4096\n");
+  EXPECT_EQ(read().max, os::kNoLimit) << "no sign that these are groups";
+  put("/sys/fs/cgroup/outer/box/cgroup.controllers", "memory\n");
+  EXPECT_EQ(read().max, 4096u);
+  put("/sys/fs/cgroup/outer/memory.max", "2048\n");
+  EXPECT_EQ(read().max, 2048u);
+  put("/proc/self/cgroup", "0::/../cgroup/outer/box\n");
+  EXPECT_EQ(read().max, os::kNoLimit);
+  put("/proc/self/cgroup", "4:memory:/a\n0::/\n");
+  EXPECT_EQ(read().max, os::kNoLimit);
+  put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "8192\n");
+  EXPECT_EQ(read().max, 8192u);
+  put("/sys/fs/cgroup/unified/cgroup.controllers", "");
+  put("/sys/fs/cgroup/unified/memory.max", "1024\n");
+  EXPECT_EQ(read().max, 1024u);
+}
+
 // As systemd mounts them in its hybrid mode: the unified hierarchy is there and limits nothing.
 TEST_F(GroupTest, BothVersionsCount) {
   put("/proc/self/mountinfo",

@@ -43,7 +43,27 @@ TEST_F(LimitsTest, NoneAtFirst) {
   EXPECT_EQ(limits::hard(), limits::kNone);
   limits::weigh(SIZE_MAX / 2);
   EXPECT_FALSE(limits::tight());
+  limits::set_attended(true);
   EXPECT_EQ(limits::dirty_kept(), get(options.dirty_bytes));
+  limits::set_attended(false);
+  EXPECT_EQ(limits::dirty_kept(), 64 * kMiB) << "nobody gives back later what is kept now";
+  EXPECT_EQ(limits::most_dirty(), get(options.dirty_bytes));
+}
+
+TEST_F(LimitsTest, ASmallGroupKeepsLittle) {
+  group(limits::kNone, 64 * kMiB);
+  EXPECT_EQ(limits::scarce_dirty(), 4 * kMiB);
+  EXPECT_EQ(limits::most_dirty(), 4 * kMiB);
+  EXPECT_LE(limits::dirty_kept(), 4 * kMiB);
+}
+
+TEST_F(LimitsTest, FewAddressesKeepLittle) {
+  EXPECT_EQ(limits::scarce_dirty(), limits::kNone);
+  limits::set_address_space(160 * kMiB);
+  EXPECT_EQ(limits::scarce_dirty(), 10 * kMiB);
+  group(limits::kNone, 64 * kMiB);
+  EXPECT_EQ(limits::scarce_dirty(), 4 * kMiB) << "the smallest counts";
+  limits::set_address_space(limits::kNone);
 }
 
 TEST_F(LimitsTest, TheSmallestCounts) {

@@ -9,9 +9,9 @@
 
 #include "base/options.h"
 #include "cache/allocate.h"
+#include "cache/idle.h"
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
-#include "cache/quiet.h"
 #include "unit/support.h"
 
 namespace loft {
@@ -294,7 +294,7 @@ TEST_F(MagazinesTest, TheyComeBackWhileTheirThreadSleeps) {
     fly();
     free_all();
     Thread* const thread = this_thread();
-    quiet::begin_wait();
+    idle::begin_wait();
     EXPECT_EQ(state_of(thread->magazines->classes[kClass].ready), Slot::kNone);
     EXPECT_EQ(state_of(thread->magazines->classes[kClass].returned), Slot::kNone);
     EXPECT_LE(out(), 1u) << "all but the one that the bin keeps";
@@ -347,6 +347,7 @@ TEST_F(MagazinesTest, AForkForgetsOldCalls) {
   });
   ASSERT_NE(block->magazines->calls.load(), 0u);
   EXPECT_TRUE(test::child_passes([&] {
+    room::state.store(room::kAwake);
     bool heard = false;
     in_thread([&] {
       allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });

@@ -96,7 +96,7 @@ TEST_F(ResidencyTest, ReservedAddressesHoldNothing) {
   const auto from = reinterpret_cast<uintptr_t>(reserved);
   residency.begin(from, from + (1 << 30));
   EXPECT_EQ(residency.until(from + (1 << 30)).resident, 0u);
-  os::unreserve(reserved, 1 << 30);
+  os::unmap(reserved, 1 << 30);
 }
 
 TEST_F(ResidencyTest, KeepsErrnoAndFiles) {

@@ -177,7 +177,8 @@ TEST_F(UserHeapTest, DestroyingGivesEverythingBack) {
     }
     heap->destroy();
   };
-  fill_and_destroy();
+  // The first ones leave the window in parts that are resident and parts that are not.
+  for (int i = 0; i < 3; ++i) fill_and_destroy();
   const size_t window = span::used_bytes();
   const size_t metadata_before = metadata::used_bytes();
   const size_t free_before = span::totals().dirty + span::totals().clean;
@@ -209,7 +210,11 @@ size_t resident(const std::vector<char*>& objects, size_t bytes) {
     const uintptr_t first = round_up(number(p), page);
     const uintptr_t last = round_down(number(p) + bytes, page);
     std::vector<unsigned char> in_core((last - first) / page);
-    EXPECT_EQ(mincore(address(first), last - first, in_core.data()), 0);
+    // What a purge has unmapped is not resident.
+    if (mincore(address(first), last - first, in_core.data()) != 0) {
+      EXPECT_EQ(errno, ENOMEM);
+      continue;
+    }
     for (const unsigned char flags : in_core) pages += flags & 1;
   }
   return pages * page;
@@ -265,7 +270,7 @@ class AwaitedLock {
   AwaitedLock() {
     lock_.lock();
     waiting_ = std::thread([this] { const os::Guard guard(lock_); });
-    while (!lock_.has_sleepers()) os::yield();
+    while (!lock_.has_sleepers()) os::doze();
   }
   ~AwaitedLock() {
     lock_.unlock();
@@ -356,7 +361,7 @@ class RegionTest : public testing::Test {
     region_ = static_cast<char*>(os::reserve(kBytes));
     ASSERT_NE(region_, nullptr);
   }
-  void TearDown() override { os::unreserve(region_, kBytes); }
+  void TearDown() override { os::unmap(region_, kBytes); }
 
   // Anybody who touched a byte of it would end.
   char* region_ = nullptr;
@@ -446,7 +451,7 @@ TEST_F(RegionTest, ALongOneCostsWhatIsUsed) {
   heap->free("test", q);
   heap->check();
   heap->destroy();
-  os::unreserve(region, kLong);
+  os::unmap(region, kLong);
 }
 
 // ---- Misuse.

@@ -46,7 +46,6 @@ int main(int argc, char** argv) {
       waitpid(child, &status, 0);
       return status != 0;
     }
-    usleep(1100000);  // before that, a child has no threads that it did not make
   }
   atexit(say_goodbye);
   const int wanted = getenv("LOFT_OWNER") != NULL && getenv("LOFT_OWNER")[0] == 'k' ? 3 : 2;

@@ -101,7 +101,7 @@ static int hard(const char* folder) {
   return fill_in_child();
 }
 
-// The child of a fork looks for the group anew, and finds no file of it.
+// The child of a fork knows the group, of which there is no file any more.
 static int lost(const char* folder) {
   char away[4096];
   snprintf(away, sizeof(away), "%s.away", folder);

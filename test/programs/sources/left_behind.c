@@ -43,16 +43,16 @@ int main(void) {
   const long before = resident_kib();
   pthread_t thread;
   if (pthread_create(&thread, NULL, fill, NULL) != 0 || pthread_join(thread, NULL) != 0) return 2;
-  const long most = resident_kib() - before;
+  const long little = (long)kObjects * kBytes / 1024 / 4;
   const time_t end = time(NULL) + kSeconds;
-  long now = most;
-  while (now > most / 4 && time(NULL) < end) {
+  long now = resident_kib() - before;
+  while (now > little && time(NULL) < end) {
     char* some[200];
     for (int i = 0; i < 200; ++i) some[i] = malloc(i % 8 == 0 ? 40000 : 64);
     for (int i = 0; i < 200; ++i) free(some[i]);
     usleep(10000);
     now = resident_kib() - before;
   }
-  printf("%s\n", now <= most / 4 ? "gone" : "still there");
+  printf("%s\n", now <= little ? "gone" : "still there");
   return 0;
 }

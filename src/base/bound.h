@@ -1,0 +1,36 @@
+// A bound that grows while other threads compare with it. x86-64 compares with memory in one
+// instruction, which compilers do not form from an atomic load.
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+
+namespace loft {
+
+class Bound {
+ public:
+  Bound() = default;
+
+  uint64_t get() const { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
+
+  // Release: what lies below the bound is in place before anybody sees the bound.
+  void set(uint64_t value) { __atomic_store_n(&value_, value, __ATOMIC_RELEASE); }
+
+  // Whether `x` is below the bound. A relaxed load: a thread that asks about something below has
+  // learned of it from another thread, in an order that covers the bound, too.
+  LOFT_ALWAYS_INLINE bool contains(uint64_t x) const {
+#if defined(__x86_64__) && !defined(LOFT_THREAD_SANITIZER)
+    bool below;
+    __asm__("cmp %[bound], %[x]" : "=@ccb"(below) : [x] "r"(x), [bound] "m"(value_));
+    return below;
+#else
+    return x < get();
+#endif
+  }
+
+ private:
+  uint64_t value_ = 0;
+};
+
+}  // namespace loft

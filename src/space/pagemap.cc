@@ -1,0 +1,7 @@
+#include "space/pagemap.h"
+
+namespace loft {
+
+constinit Pagemap pagemap;
+
+}  // namespace loft
