@@ -15,6 +15,8 @@
 #include "base/atomic.h"
 #include "base/macros.h"
 #include "cache/allocate.h"
+#include "os/fault.h"
+#include "os/os.h"
 #include "os/symbols.h"
 #include "space/pagemap.h"
 
@@ -35,7 +37,8 @@ namespace loft {
 
 namespace {
 
-constinit Atomic<bool> libc_is_bound{false};
+// Loft's meaning was given, or cannot be.
+constinit Atomic<bool> is_settled{false};
 
 template <class Function>
 os::Symbol here(const char* name, Function* meaning) {
@@ -51,6 +54,7 @@ os::Symbol here(const char* name, Function* meaning) {
 // look for what is lost.) The names are given loft's own
 // functions, and not those of somebody who stands before it, who may be looking libc's up in order
 // to pass calls on.
+// False if there is no memory for the probe, this time.
 bool bind_libc() {
   char* const probe = strdup("");
   if (probe == nullptr) return false;
@@ -90,13 +94,40 @@ bool bind_libc() {
       here("__libc_valloc", __libc_valloc),
       here("__libc_pvalloc", __libc_pvalloc),
   };
-  return os::rename_in_libc(symbols, sizeof symbols / sizeof symbols[0]);
+  if (!os::rename_in_libc(symbols, sizeof symbols / sizeof symbols[0]) &&
+      !is_settled.exchange(true, memory_order_relaxed)) {
+    os::report(
+        Text() << "dlopen: the system does not let libc's table of names be written "
+                  "(mprotect), so code that is loaded with RTLD_DEEPBIND calls libc's malloc");
+  }
+  return true;
 }
 
 #pragma GCC diagnostic pop
 
+// Acquire pairs with the release: what is looked up from here on was written before. A thread that
+// comes while another one is at it does the same again.
+void settle() {
+  if (LOFT_UNLIKELY(!is_settled.load(memory_order_acquire)) && bind_libc()) {
+    is_settled.store(true, memory_order_release);
+  }
+}
+
 using Dlopen = void* (*)(const char*, int);
 constinit Atomic<Dlopen> next_dlopen{nullptr};
+using Dlmopen = void* (*)(Lmid_t, const char*, int);
+constinit Atomic<Dlmopen> next_dlmopen{nullptr};
+
+// The C library's function of the name. Relaxed: each thread finds the same one.
+template <class Function>
+Function next_of(const char* name, Atomic<Function>& known) {
+  Function next = known.load(memory_order_relaxed);
+  if (LOFT_UNLIKELY(next == nullptr)) {
+    next = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+    known.store(next, memory_order_relaxed);
+  }
+  return next;
+}
 
 }  // namespace
 
@@ -105,20 +136,16 @@ constinit Atomic<Dlopen> next_dlopen{nullptr};
 // The C library looks for a library where the caller's own RUNPATH says, and knows the caller by
 // the address it returns to: the last call has to be a jump.
 extern "C" LOFT_EXPORT void* dlopen(const char* file, int mode) noexcept {
-  using namespace loft;
-  // Acquire pairs with the release: what is looked up from here on was written before. A thread
-  // that comes while another one is at it does the same again.
-  if (LOFT_UNLIKELY(!libc_is_bound.load(memory_order_acquire)) && bind_libc()) {
-    libc_is_bound.store(true, memory_order_release);
-  }
-  // Relaxed: each thread finds the same function.
-  Dlopen next = next_dlopen.load(memory_order_relaxed);
-  if (LOFT_UNLIKELY(next == nullptr)) {
-    next = reinterpret_cast<Dlopen>(dlsym(RTLD_NEXT, "dlopen"));
-    if (next == nullptr) return nullptr;
-    next_dlopen.store(next, memory_order_relaxed);
-  }
-  return next(file, mode);
+  loft::settle();
+  const loft::Dlopen next = loft::next_of("dlopen", loft::next_dlopen);
+  return LOFT_LIKELY(next != nullptr) ? next(file, mode) : nullptr;
+}
+
+// A new namespace gets a C library of its own, which is not the program's, and stays as it is.
+extern "C" LOFT_EXPORT void* dlmopen(Lmid_t space, const char* file, int mode) noexcept {
+  if (space == LM_ID_BASE) loft::settle();
+  const loft::Dlmopen next = loft::next_of("dlmopen", loft::next_dlmopen);
+  return LOFT_LIKELY(next != nullptr) ? next(space, file, mode) : nullptr;
 }
 
 #endif  // __GLIBC__

@@ -58,6 +58,18 @@ def test_a_plugin_with_a_scope_of_its_own(
     assert (result.returncode, result.stdout, result.stderr) == (0, "crossed\n", "")
 
 
+def test_a_plugin_that_dlmopen_loads(execute: Execute, build: Build, plugin: Path) -> None:
+    result = execute(build("plugins.c"), plugin, "4", "dlmopen")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "crossed\n", "")
+
+
+def test_names_that_cannot_be_given_away(execute: Execute, build: Build) -> None:
+    """Said once: whoever sees two mallocs in one program then knows why."""
+    result = execute(build("names_refused.c"))
+    assert (result.returncode, result.stdout) == (0, "loaded\n")
+    assert result.stderr.count("loft: dlopen: the system does not let") == 1
+
+
 def test_functions_from_handles(execute: Execute, build: Build, plugin: Path) -> None:
     result = execute(build("plugins.c"), plugin, "1", "handle")
     assert (result.returncode, result.stdout, result.stderr) == (0, "crossed\n", "")

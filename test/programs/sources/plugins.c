@@ -1,6 +1,7 @@
 // Loads the plugin that the first argument names, with a scope of its own before the program's
 // (RTLD_DEEPBIND), and lets objects cross: what either side made, the other resizes and frees. The
 // second argument is how many threads do so at once, each beginning with the load. The third one:
+//   dlmopen loads it by dlmopen, into the program's own namespace
 //   handle  takes functions of libc from handles, besides
 //   fork    does all of it in a child first, and in another one again
 //   whose   does nothing of it, but lets the plugin load something, and says which library the
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 static const char* path;
+static int by_dlmopen;
 static pthread_barrier_t all;
 
 static void* found(void* handle, const char* name) {
@@ -28,7 +30,7 @@ static void* found(void* handle, const char* name) {
 }
 
 static void* loaded(const char* file, int mode) {
-  void* handle = dlopen(file, mode);
+  void* handle = by_dlmopen ? dlmopen(LM_ID_BASE, file, mode) : dlopen(file, mode);
   if (handle == NULL) {
     printf("%s\n", dlerror());
     exit(1);
@@ -112,6 +114,7 @@ int main(int argc, char** argv) {
   path = argv[1];
   const int threads = atoi(argv[2]);
   const char* what = argc > 3 ? argv[3] : "";
+  by_dlmopen = strcmp(what, "dlmopen") == 0;
   if (strcmp(what, "whose") == 0) return say_whose();
   if (strcmp(what, "fork") == 0) cross_in_child(threads);
   cross_in_threads(threads);
