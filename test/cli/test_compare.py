@@ -45,7 +45,7 @@ def busy(compiled: Compile) -> Path:
           memset(p, 1, 32 << 20);
           char ready = 1;
           if (write(out[1], &ready, 1) != 1 || read(in[0], &ready, 1) != 1) return 1;
-          usleep(300000);
+          usleep(1000000);
           printf("%d\\n", p[12345]);
           free(p);
           if (child != 0) wait(NULL);
