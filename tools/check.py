@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from junit import Count, read_junit, slowest
+from junit import Count, read_cargo, read_junit, slowest
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
@@ -90,7 +91,16 @@ class Stage:
         """A test runner that leaves a JUnit report; a bad exit is a failure whatever it says."""
         report.unlink(missing_ok=True)
         status = self.run(*command)
-        counted = read_junit(report, self.name)
+        self.add(status, read_junit(report, self.name))
+
+    def cargo(self, *command: str | Path) -> None:
+        """The same of tests in Rust, which say in the log what became of them."""
+        before = self.log_path.stat().st_size
+        status = self.run(*command)
+        printed = self.log_path.read_bytes()[before:].decode(errors="replace")
+        self.add(status, read_cargo(printed))
+
+    def add(self, status: int, counted: Count) -> None:
         if status != 0 and counted.failed == 0:
             counted.failed = 1
         if status == 0 and counted.passed == 0:
@@ -167,6 +177,18 @@ def cli(stage: Stage) -> None:
 def bench(stage: Stage) -> None:
     need_release(stage, "loft_shared")
     pytest(stage, "test/bench")
+
+
+def weak(stage: Stage) -> None:
+    if shutil.which("cargo") is None:
+        raise StageFailed("there is no cargo; `tools/setup.sh test` installs it")
+    crate = ["--manifest-path", "test/weak/Cargo.toml", "--locked"]
+    # The one step that may need a network.
+    if stage.run("cargo", "fetch", *crate) != 0:
+        print("  weak: skipped: cargo cannot fetch what test/weak/Cargo.lock names, loom for one")
+        stage.count.add(Count(skipped=1))
+        return
+    stage.cargo("cargo", "test", *crate, "--target-dir", "build/weak", "--offline")
 
 
 # Allows no more memory than there is, to every process of the machine.
@@ -258,6 +280,10 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "tools": ("the scripts, the single file and the built library", tools),
     "cli": ("the command: run, compare, doctor, and its wheel", cli),
     "bench": ("every benchmark program does what it says", bench),
+    "weak": (
+        "a second opinion on the atomics' orders: loom explores what the C++ memory model allows",
+        weak,
+    ),
     "debug": (
         "g++, every invariant checked: surface, storm, model",
         preset("debug", "surface", "storm", "model"),
@@ -279,7 +305,7 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
 
 # Stages of which each waits for something now and then: of a group, each beside the others.
 TOGETHER = (
-    ("tools", "cli", "bench"),
+    ("tools", "cli", "bench", "weak"),
     ("programs", "owners", "suites", "elsewhere", "tidy"),
 )
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 SLOWEST = 20
+CARGO_RESULT = re.compile(
+    r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE
+)
 
 
 @dataclass
@@ -44,6 +48,14 @@ def read_junit(report: Path, stage: str) -> Count:
         names = dict.fromkeys((case.get("classname", ""), case.get("name", "")))
         name = " ".join(name for name in names if name)
         count.times.append((float(case.get("time", 0)), f"{stage}: {name}"))
+    return count
+
+
+def read_cargo(text: str) -> Count:
+    """What `cargo test` printed: one such line for each program with tests."""
+    count = Count()
+    for passed, failed, ignored in CARGO_RESULT.findall(text):
+        count.add(Count(int(passed), int(failed), int(ignored)))
     return count
 
 

@@ -4,6 +4,7 @@
 set -eu
 
 # package, what shows that it is there (a command, a path pattern, or a python import), why it is needed
+# cargo-web is Debian 12's newer cargo: the older one wants the whole index of crates first.
 build_group='
 cmake           cmake                                   builds everything
 ninja-build     ninja                                   builds everything
@@ -27,7 +28,7 @@ redis-server            redis-server                            a program to run
 redis-tools             redis-benchmark                         a program to run under loft
 perl                    perl                                    a program to run under loft
 php-cli                 php                                     a program to run under loft
-cargo                   cargo                                   a program to run under loft
+cargo-web               cargo                                   a program to run under loft, and test/weak
 nodejs                  node                                    a program to run under loft
 default-jdk-headless    javac                                   a program to run under loft
 findutils               find                                    a program to run under loft
