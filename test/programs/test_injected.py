@@ -6,8 +6,10 @@ must neither crash nor wait for ever nor find other data.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from limits import HANGS_S
 from programs import Build, Execute, environment
 
 # What becomes of a call, by its name. A call that claims to have been made is one that may do
@@ -56,15 +59,24 @@ def inject(lib: Path, build: Build, tmp_path: Path) -> Inject:
         if owner is not None:
             setting = {"LD_PRELOAD": str(lib), "LOFT_OWNER": owner, "LOFT_DECAY_MS": "10"}
         inner = [word for name, value in setting.items() for word in ("-E", f"{name}={value}")]
-        return subprocess.run(
-            ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "signal=none", *words, *inner, program],
+        command = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "signal=none"]
+        # A session of its own: what strace leaves behind where it is stopped would hold the pipes.
+        with subprocess.Popen(
+            [*command, *words, *inner, program],
             env=environment(tmp_path),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=60,
-        )
+            start_new_session=True,
+        ) as run:
+            try:
+                output, errors = run.communicate(timeout=HANGS_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(run.pid, signal.SIGKILL)
+                raise
+        return subprocess.CompletedProcess(run.args, run.returncode, output, errors)
 
     return result
 
@@ -100,6 +112,7 @@ CASES = [(name, "thread") for name in CALLS]
 CASES += [(name, owner) for name in OTHERS for owner in ("core", "keeper")]
 
 
+# A futex that fails now and then loses a wake, which no system does: it fails always, or never.
 @pytest.mark.parametrize(("name", "owner"), CASES)
 def test_a_call_fails(
     inject: Inject, made: dict[str, Counter[str]], tmp_path: Path, name: str, owner: str
@@ -114,7 +127,7 @@ def test_a_call_fails(
         f"{name}:{what}:when={when}"
         for what in CALLS[name]
         for when in whens
-        if "delay" not in what or when == "1+"
+        if when == "1+" or not ("delay" in what or name == "futex")
     ]
 
     def wrong(injection: str) -> str | None:
