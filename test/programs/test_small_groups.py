@@ -59,10 +59,12 @@ def group(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("threads", [[], ["threads"]], ids=["one thread", "two threads"])
-@pytest.mark.parametrize("owner", ["libc", "thread", "core", "keeper"])
+@pytest.mark.parametrize("owner", ["libc", "thread", "keeper"])
 def test_nobody_is_killed(
     execute: Execute, build: Build, lib: Path, group: Path, threads: list[str], owner: str
 ) -> None:
+    """Not with owner=core: what a thread frees on another processor than it came from waits there
+    until somebody calls loft on that processor (docs/compatibility.md)."""
     script = 'echo $$ > "$0/cgroup.procs" && LD_PRELOAD="$1" && export LD_PRELOAD && shift'
     script += ' && exec "$@"'
     libc = owner == "libc"
