@@ -39,6 +39,7 @@ dpkg-dev                dpkg-source                             unpacks the test
 strace                  strace                                  counts system calls at start-up
 xalan                   xalan                                   a program to run under loft
 valgrind                valgrind                                a tool that puts its own malloc in the place of another
+gdb                     gcore                                   the core of a process under loft
 musl-tools              musl-gcc                                another C library
 g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for another processor
 qemu-user               qemu-aarch64                            plays that processor

@@ -1,13 +1,15 @@
-"""valgrind, which puts functions of its own in place of some of loft's."""
+"""valgrind, which puts functions of its own in place of some of loft's; and gdb's cores."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
-from programs import Build, Execute
+from programs import PYTHON, Build, Execute
 
-pytestmark = pytest.mark.skipif(
+valgrind = pytest.mark.skipif(
     shutil.which("valgrind") is None, reason="valgrind is not installed: tools/setup.sh test"
 )
 
@@ -21,6 +23,7 @@ OPTIONS = {
 }
 
 
+@valgrind
 @pytest.mark.parametrize("tool", OPTIONS)
 def test_every_name(execute: Execute, build: Build, tool: str) -> None:
     """No object is made by one of the two and freed by the other."""
@@ -31,7 +34,30 @@ def test_every_name(execute: Execute, build: Build, tool: str) -> None:
     assert "==" not in result.stderr or tool == "dhat", result.stderr
 
 
+@valgrind
 @pytest.mark.parametrize("command", ["ls -l /", "/usr/bin/python3 -c pass"])
 def test_programs_under_memcheck(execute: Execute, command: str) -> None:
     result = execute("valgrind", "-q", *LEAKS, *command.split())
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("gcore") is None, reason="gdb is not installed")
+@pytest.mark.parametrize("owner", ["thread", "core", "keeper"])
+def test_a_core_is_as_large_as_the_process(
+    execute: Execute, lib: Path, tmp_path: Path, owner: str
+) -> None:
+    """What is only planned is not written."""
+    script = "import sys; data = [bytes(100) for _ in range(10000)]; print(); sys.stdin.read()"
+    environment = {"LD_PRELOAD": str(lib), "LOFT_OWNER": owner, "PYTHONMALLOC": "malloc"}
+    with subprocess.Popen(
+        [PYTHON, "-uc", script], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        result = execute("gcore", "-o", tmp_path / "core", str(program.pid), preload=False)
+        program.kill()
+    if "ptrace: Operation not permitted" in result.stdout + result.stderr:
+        pytest.skip("no process may be traced here")
+    assert result.returncode == 0, result.stdout + result.stderr
+    (core,) = tmp_path.glob("core.*")
+    assert 1 << 20 < core.stat().st_size < 64 << 20
