@@ -96,12 +96,11 @@ bool open_at(uintptr_t base, size_t heap) {
   return false;
 }
 
-// Where the system would put a mapping of so many bytes now; 0 if nowhere.
+// Where the system would put a mapping of so many bytes now; 0 if nowhere, or if it does not take
+// it back.
 uintptr_t find_addresses(size_t bytes) {
   void* at = os::reserve(bytes);
-  if (at == nullptr) return 0;
-  os::unmap(at, bytes);
-  return reinterpret_cast<uintptr_t>(at);
+  return at != nullptr && os::unmap(at, bytes) ? reinterpret_cast<uintptr_t>(at) : 0;
 }
 
 // The system knows best which addresses are in nobody's way: it is asked for as many, which are
@@ -109,14 +108,16 @@ uintptr_t find_addresses(size_t bytes) {
 // lies above a heap that grows from below. Where it hands them out from below, or may do so once a
 // gap below the window is full, the window begins half-way up.
 bool open_where_system_says() {
+  // A short one first: where that is not taken back, a long one would be in the way of every plan.
+  const uintptr_t next = find_addresses(kGranule);
+  if (next == 0) return false;
   for (size_t heap = kLargestWindow; heap >= kSmallestWindow; heap /= 2) {
     const size_t bytes = total_bytes(heap) + kGranule;
     const uintptr_t at = find_addresses(bytes);
     if (at == 0) continue;
     const uintptr_t base = round_up(at, kGranule);
-    const uintptr_t next = find_addresses(kGranule);
     const uintptr_t middle = at + bytes / 2;
-    const bool from_below = next != 0 && next < middle;
+    const bool from_below = next < middle;
     if (from_below ? open_at(round_up(middle, kGranule), heap / 2) : open_at(base, heap)) {
       return true;
     }
