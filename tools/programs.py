@@ -17,10 +17,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from limits import HANGS_S
 
@@ -139,6 +140,36 @@ def prepare(folder: Path) -> None:
     )
 
 
+@contextlib.contextmanager
+def session(
+    command: Sequence[str | Path], folder: Path, env: Mapping[str, str], **options: Any
+) -> Iterator[subprocess.Popen[Any]]:
+    """A command that leads a session of its own, of which nothing runs on in the end."""
+    with subprocess.Popen(
+        [str(word) for word in command],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        **options,
+    ) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def captured(
+    command: Sequence[str | Path], folder: Path, env: Mapping[str, str], timeout: int
+) -> subprocess.CompletedProcess[str]:
+    """What a command prints, and how it ends."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "errors": "replace"}
+    with session(command, folder, env, text=True, **pipes) as process:
+        output, errors = process.communicate(timeout=timeout)
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
 def run(
     program: Program,
     folder: Path,
@@ -160,25 +191,17 @@ def run(
         "set -euo pipefail\n" + program.script,
     ]
     # Files, not pipes: a server that a failed script leaves behind would hold a pipe open.
-    with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
-        process = subprocess.Popen(
-            command,
-            cwd=work,
-            env=environment(folder) | {"INPUT": str(inputs)} | dict(program.env),
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-        )
-        hung: str | None = None
+    hung: str | None = None
+    env = environment(folder) | {"INPUT": str(inputs)} | dict(program.env)
+    with (
+        (folder / "stdout").open("wb") as stdout,
+        (folder / "stderr").open("wb") as stderr,
+        session(command, work, env, stdout=stdout, stderr=stderr) as process,
+    ):
         try:
             process.wait(program.timeout)
         except subprocess.TimeoutExpired:
             hung = what_they_wait_for(process.pid)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
     if hung is not None:
         ends = [
             (folder / name).read_text(errors="replace")[-6000:] for name in ("stdout", "stderr")

@@ -16,10 +16,13 @@ from programs import (
     Outcome,
     Program,
     Reference,
+    captured,
     environment,
     prepare,
     run,
 )
+
+OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 
 # Each compiled as it stands: the compiler must not think that it knows what malloc does.
 COMPILERS = {
@@ -64,6 +67,20 @@ def reference(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
+def overcommit(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What the system promises more of than it has (vm.overcommit_memory), by parametrization."""
+    before = OVERCOMMIT.read_text()
+    try:
+        OVERCOMMIT.write_text(request.param)
+    except OSError as error:
+        pytest.skip(f"vm.overcommit_memory cannot be set to {request.param} here: {error}")
+    try:
+        yield
+    finally:
+        OVERCOMMIT.write_text(before)
+
+
+@pytest.fixture
 def execute(lib: Path, tmp_path: Path) -> Execute:
     def result(
         *command: str | Path, preload: bool = True, timeout: int = HANGS_S, **more: str
@@ -71,15 +88,6 @@ def execute(lib: Path, tmp_path: Path) -> Execute:
         env = environment(tmp_path) | more
         if preload:
             env["LD_PRELOAD"] = str(lib)
-        return subprocess.run(
-            [str(word) for word in command],
-            env=env,
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-        )
+        return captured(command, tmp_path, env, timeout)
 
     return result

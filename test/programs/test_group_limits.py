@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from control_groups import mounted, new_group
 from programs import Build, Execute
 
 MIB = 1 << 20
@@ -19,12 +19,10 @@ WATCHED = {"LOFT_WATCH_GROUP": "on", "LOFT_BACKGROUND": "on"}
 
 def groups() -> tuple[Path, str]:
     """Where the control groups of version 2 are to be seen, and the group of this process."""
-    mounts = Path("/proc/self/mountinfo").read_text()
-    mount = re.search(r"^\S+ \S+ \S+ / (\S+) .* - cgroup2 ", mounts, re.MULTILINE)
     group = re.search(r"^0::(/.*)$", Path("/proc/self/cgroup").read_text(), re.MULTILINE)
-    if mount is None or group is None:
+    if group is None:
         pytest.skip("no control groups of version 2 here")
-    return Path(mount[1]), group[1]
+    return mounted(2), group[1]
 
 
 class MadeUp:
@@ -119,20 +117,8 @@ def test_off_reads_nothing(made_up: MadeUp, build: Build, lib: Path, execute: Ex
 
 @pytest.fixture
 def real_group() -> Iterator[Path]:
-    mount, _ = groups()
-    if "memory" not in (mount / "cgroup.controllers").read_text().split():
-        pytest.skip("memory is not limited by control groups of version 2 here")
-    folder = mount / f"loft-test-{os.getpid()}"
-    try:
-        folder.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    try:
-        if not (folder / "memory.max").exists():
-            pytest.skip("control groups may not limit memory below the topmost one here")
-        yield folder
-    finally:
-        folder.rmdir()
+    with new_group(2) as group:
+        yield group
 
 
 def inside(group: Path, *command: str | Path) -> list[str]:

@@ -6,10 +6,8 @@ must neither crash nor wait for ever nor find other data.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from limits import HANGS_S
-from programs import Build, Execute, environment
+from programs import Build, Execute, captured, environment
 
 # What becomes of a call, by its name. A call that claims to have been made is one that may do
 # nothing: a discard, and an unmapping.
@@ -59,24 +57,9 @@ def inject(lib: Path, build: Build, tmp_path: Path) -> Inject:
         if owner is not None:
             setting = {"LD_PRELOAD": str(lib), "LOFT_OWNER": owner, "LOFT_DECAY_MS": "10"}
         inner = [word for name, value in setting.items() for word in ("-E", f"{name}={value}")]
-        command = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "signal=none"]
-        # A session of its own: what strace leaves behind where it is stopped would hold the pipes.
-        with subprocess.Popen(
-            [*command, *words, *inner, program],
-            env=environment(tmp_path),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        ) as run:
-            try:
-                output, errors = run.communicate(timeout=HANGS_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(run.pid, signal.SIGKILL)
-                raise
-        return subprocess.CompletedProcess(run.args, run.returncode, output, errors)
+        strace = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "signal=none"]
+        command = [*strace, *words, *inner, str(program)]
+        return captured(command, tmp_path, environment(tmp_path), HANGS_S)
 
     return result
 

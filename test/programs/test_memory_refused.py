@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from programs import PROGRAMS, PYTHON, Build, Execute, Program, Reference, differences, run
 
-OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 # Short ones: other programs on the machine live under the same rule meanwhile.
 STRICT = [
     program
     for program in PROGRAMS
     if program.name in {"python-json-malloc", "sqlite3", "perl", "git", "find", "sort", "tar"}
 ]
+STRICTLY = pytest.mark.parametrize("overcommit", ["2"], indirect=True, ids=["none"])
 
 
-@pytest.fixture
-def no_overcommit() -> Iterator[None]:
-    before = OVERCOMMIT.read_text()
-    try:
-        OVERCOMMIT.write_text("2\n")
-    except OSError as error:
-        pytest.skip(f"vm.overcommit_memory cannot be set to 2 here: {error}")
-    try:
-        yield
-    finally:
-        OVERCOMMIT.write_text(before)
-
-
+@STRICTLY
 @pytest.mark.parametrize("program", STRICT, ids=lambda program: program.name)
 def test_program_without_overcommit(
     program: Program,
@@ -37,14 +24,15 @@ def test_program_without_overcommit(
     inputs: Path,
     reference: Reference,
     tmp_path: Path,
-    no_overcommit: None,
+    overcommit: None,
 ) -> None:
     expected = reference(program)
     under_loft = run(program, tmp_path, inputs, lib)
     assert differences(program, under_loft, expected.result()) == []
 
 
-def test_more_than_the_system_commits(execute: Execute, no_overcommit: None) -> None:
+@STRICTLY
+def test_more_than_the_system_commits(execute: Execute, overcommit: None) -> None:
     """Free memory is no help when the commit limit is lower; NULL is the answer, not a kill."""
     script = """
 import re
@@ -60,7 +48,8 @@ print(len(bytearray(100_000_000)))
     assert (result.returncode, result.stdout) == (0, "refused\nrefused\n100000000\n"), result.stderr
 
 
-def test_threads_without_overcommit(execute: Execute, build: Build, no_overcommit: None) -> None:
+@STRICTLY
+def test_threads_without_overcommit(execute: Execute, build: Build, overcommit: None) -> None:
     result = execute(build("lifetime.cc"), "running")
     assert result.returncode == 0, result.stderr
 

@@ -6,13 +6,11 @@ Most is compared with what the same program gets of libc's malloc under the same
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from programs import Build, Execute
 
-OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 MIB = 1 << 20
 OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "keeper"])
 
@@ -124,20 +122,8 @@ def test_address_space_of_a_small_program(execute: Execute, build: Build) -> Non
     assert ours - plain <= 80 << 10
 
 
-@pytest.fixture
-def all_is_committed() -> Iterator[None]:
-    before = OVERCOMMIT.read_text()
-    try:
-        OVERCOMMIT.write_text("1\n")
-    except OSError as error:
-        pytest.skip(f"vm.overcommit_memory cannot be set to 1 here: {error}")
-    try:
-        yield
-    finally:
-        OVERCOMMIT.write_text(before)
-
-
-@pytest.mark.usefixtures("all_is_committed")
+@pytest.mark.usefixtures("overcommit")
+@pytest.mark.parametrize("overcommit", ["1"], indirect=True, ids=["all is promised"])
 @pytest.mark.parametrize("gib", [1024, 300, 20])
 def test_terabytes(execute: Execute, build: Build, gib: int) -> None:
     """Of address space, in objects that nobody touches. The heap may have half of all there is."""

@@ -3,59 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from control_groups import LIMITS, new_group
 from programs import Build, Execute
 
 MIB = 1 << 20
 
-
-def mounted(pattern: str) -> Path:
-    mounts = Path("/proc/self/mountinfo").read_text()
-    match = re.search(rf"^\S+ \S+ \S+ / (\S+) .* - {pattern}", mounts, re.MULTILINE)
-    if match is None:
-        pytest.skip("no control groups of this version here")
-    return Path(match[1])
+# Without swap, where it is counted.
+SWAP = {
+    1: {"memory.memsw.limit_in_bytes": str(64 * MIB), "memory.swappiness": "0"},
+    2: {"memory.swap.max": "0"},
+}
 
 
-@pytest.fixture(params=["version 1", "version 2"])
+@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
 def group(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """One of 64 MiB, without swap."""
-    if request.param == "version 1":
-        mount, limit = mounted(r"cgroup .*\bmemory\b"), "memory.limit_in_bytes"
-        swap = {"memory.memsw.limit_in_bytes": str(64 * MIB), "memory.swappiness": "0"}
-    else:
-        mount, limit = mounted("cgroup2 "), "memory.max"
-        swap = {"memory.swap.max": "0"}
-        if "memory" not in (mount / "cgroup.controllers").read_text().split():
-            pytest.skip("memory is not limited by control groups of version 2 here")
-    folder = mount / f"loft-small-{os.getpid()}"
-    try:
-        folder.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    try:
+    """One of 64 MiB."""
+    with new_group(request.param) as folder:
         try:
-            (folder / limit).write_text(str(64 * MIB))
+            (folder / LIMITS[request.param]).write_text(str(64 * MIB))
         except OSError as error:
             pytest.skip(f"control groups may not limit memory here: {error}")
-        for name, value in swap.items():
+        for name, value in SWAP[request.param].items():
             with contextlib.suppress(OSError):
                 (folder / name).write_text(value)
         yield folder
-    finally:
-        # A killed process leaves it a little later than it ends.
-        for _ in range(100):
-            try:
-                folder.rmdir()
-                break
-            except OSError:
-                time.sleep(0.1)
 
 
 @pytest.mark.parametrize("threads", [[], ["threads"]], ids=["one thread", "two threads"])

@@ -5,7 +5,6 @@ A test that ends otherwise under loft is a failure, or is in explained.toml with
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from programs import environment
+from programs import environment, session
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -34,25 +33,14 @@ def ending(
     env = environment(folder) | variables
     if preload is not None:
         env["LD_PRELOAD"] = str(preload)
-    with (folder / "output").open("wb") as output:
-        process = subprocess.Popen(
-            [str(word) for word in command],
-            cwd=folder,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    with (
+        (folder / "output").open("wb") as output,
+        session(command, folder, env, stdout=output, stderr=output) as process,
+    ):
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
             return NO_END
-        finally:
-            # What it has left running as well.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
     return signal.Signals(-code).name if code < 0 else f"exit {code}"
 
 
