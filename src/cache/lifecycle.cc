@@ -119,11 +119,8 @@ void cool_down(Thread* block) {
 // The exit hook's value for a thread without a block.
 void* const no_block = &stand_in;
 
-void on_exit(void* value);
-
 void count_blockless(size_t more) {
   const os::Guard guard(lock);
-  if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
   blockless_count.add(more);
 }
 
@@ -149,6 +146,11 @@ void on_exit(void* value) {
   attention::thread_ended();
 }
 
+// Under the lock.
+void set_exit_hook() {
+  if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
+}
+
 // Under the lock. The block is set up.
 void add(Thread* block) {
   block->older = newest.load(memory_order_relaxed);
@@ -165,7 +167,7 @@ Thread* unused_or_new() {
     unused.remove(thread);
   } else {
     if (!span::initialise()) return nullptr;
-    if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
+    set_exit_hook();
     thread = static_cast<Thread*>(metadata::allocate_apart(sizeof(Thread) + kBatchBytes));
     if (thread == nullptr) return nullptr;
     thread->set_up();
@@ -195,8 +197,11 @@ Thread* attach() {
 Thread* enter_core() {
   if (LOFT_UNLIKELY(stage == kNone)) {
     stage = kBlockless;  // before the calls below, which may allocate
-    count_blockless(1);
-    if (!os::set_thread_exit_value(no_block)) count_blockless(-1UL);
+    {
+      const os::Guard guard(lock);
+      set_exit_hook();
+    }
+    if (os::set_thread_exit_value(no_block)) count_blockless(1);
   }
   return core::enter();
 }
