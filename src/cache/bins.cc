@@ -238,10 +238,8 @@ void review_one(Thread* thread, SizeClass refilled) {
   thread->slow_events = 0;
   const SizeClass c = thread->review_next;
   thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
-  if (c == 0) {
-    large_cache::review(thread);
-    depot::release_spares(thread);
-  }
+  large_cache::review(thread);
+  if (c == 0) depot::release_spares(thread);
   if (!core::own(thread, c)) return;
   magazines::review(thread, c);
   BinState& state = thread->states[c];

@@ -14,8 +14,10 @@ namespace loft::large {
 
 namespace {
 
-// From this size on, moving page table entries is cheaper than copying bytes into fresh pages.
-constexpr size_t kMoveMin = 256 * 1024;
+// From this size on, an object that grows moves: its page table entries take less time than its
+// bytes. A shorter one is copied, because the pages of its old place then serve the next object,
+// where those of a moved one are new again.
+constexpr size_t kMoveMin = 512 * 1024;
 
 // A moved object is a mapping of its own and cuts another in two, and the system allows a process
 // some 65 000. Once so many objects are moved, others are copied, but for those that are so long
@@ -143,7 +145,7 @@ bool resize_by_moving(Large* object, size_t bytes) {
   }
   // The pages of the object do not come twice.
   const size_t more = bytes - object->bytes;
-  const span::Range target = span::acquire(granules_for(bytes), kGranule, more);
+  const span::Range target = span::acquire_clean(granules_for(bytes), more);
   if (target.base == 0) return false;
   auto* const to = reinterpret_cast<char*>(target.base);
   // The move drops what is there; if it is refused, these addresses may be lost to us, and no

@@ -7,6 +7,7 @@
 #include "os/fault.h"
 #include "os/lock.h"
 #include "space/free_spans.h"
+#include "space/frontier.h"
 #include "space/limits.h"
 #include "space/low_water.h"
 #include "space/metadata.h"
@@ -24,10 +25,6 @@ constinit os::Lock lock;
 constinit os::Lock purging;
 constinit Atomic<bool> initialised{false};
 
-// Granules at and above the frontier were never handed out.
-constinit uintptr_t frontier = 0;
-constinit size_t passed_over = 0;  // bytes below the frontier that other mappings are in
-
 constinit Counter acquired_count;
 constinit Counter released_count;
 
@@ -39,35 +36,10 @@ constinit Counter in_transit_bytes;                // counted as resident
 constinit Counter in_use;
 constinit Atomic<size_t> recounted{0};
 
-constexpr size_t kLongStep = size_t{64} << 20;  // of the frontier
-
 constinit LowWater<kDecayTicks> least_dirty;
 constinit Atomic<uint32_t> tick_count{0};
 
 size_t dirty_bytes() { return free_spans::bytes[kDirty].get(); }
-
-// Moves the frontier by `bytes`. Where another mapping is in the way, it begins again behind that,
-// unless `next_to_last`. Returns where the new bytes begin; 0 without memory.
-uintptr_t advance_frontier(size_t bytes, bool next_to_last) {
-  if (bytes > window.heap.end - frontier) return 0;
-  // What a region has got it keeps. So a long step, of which metadata's share is much, asks for all
-  // of it first: what is refused must not cost others their memory.
-  if (bytes > kLongStep && !os::has_memory_for(bytes + bytes / kMetadataShare)) return 0;
-  if (!metadata::keep_room_for(frontier + bytes - window.heap.base - passed_over)) return 0;
-  const uintptr_t rest_end = window.heap.committed;
-  const HeapStep step = grow_heap(frontier, bytes);
-  if (step.base == 0) return 0;
-  pagemap.raise_limit(window.heap.committed);
-  if (step.moved) {
-    passed_over += step.base - rest_end;
-    if (rest_end != frontier) {
-      free_spans::insert(frontier, (rest_end - frontier) >> kGranuleLog, kClean);
-    }
-  }
-  const bool wanted = !step.moved || !next_to_last;
-  __atomic_store_n(&frontier, wanted ? step.base + bytes : step.base, __ATOMIC_RELAXED);
-  return wanted ? step.base : 0;
-}
 
 size_t purge_locked(size_t keep) {
   size_t given_back = 0;
@@ -156,14 +128,14 @@ Range take_in_two_parts(size_t granules) {
 // What is free last of all, in one part or two, and as many new granules as it lacks: for one that
 // comes a little longer each time, or whose span has lost its first granule to a slab.
 Range take_last_and_more(size_t granules) {
-  Span* last = free_spans::at(frontier - kGranule);
+  Span* last = free_spans::at(frontier::end() - kGranule);
   if (last == nullptr) return {};
   if (last->granules >= granules) return take_from(last, granules);
   Span* before = free_spans::at(last->base - kGranule);
   const size_t free = last->granules + (before == nullptr ? 0 : before->granules);
   if (free >= granules) return take_from_both(before, last, granules);
   const Span was = *last;
-  const uintptr_t more = advance_frontier((granules - free) << kGranuleLog, true);
+  const uintptr_t more = frontier::advance((granules - free) << kGranuleLog, true);
   if (more == 0) return {};
   const bool zero = was.state != kDirty && (before == nullptr || before->state != kDirty);
   const Range range{before == nullptr ? was.base : before->base, zero};
@@ -175,23 +147,32 @@ Range take_last_and_more(size_t granules) {
   return {};
 }
 
-// `mixed`: a part may be resident and the rest clean.
-Range acquire_locked(size_t granules, size_t bytes, bool mixed) {
-  // Resident spans first: a page that is there costs no fault and no growth.
-  if (LOFT_LIKELY(committed_locked() <= limits::hard())) {
-    Span* dirty = free_spans::find(kDirty, granules);
-    if (const Range range = take_from(dirty, granules); range.base != 0) return range;
+// What the first choice is.
+enum class Want : uint8_t {
+  kResident,  // pages that are there: they cost no fault and no growth
+  kMixed,     // as kResident, in two parts if need be, of which one may be clean
+  kClean,     // no pages: the caller brings its own
+};
+
+Range take_resident(size_t granules) {
+  if (LOFT_UNLIKELY(committed_locked() > limits::hard())) return {};
+  return take_from(free_spans::find(kDirty, granules), granules);
+}
+
+Range acquire_locked(size_t granules, size_t bytes, Want want) {
+  if (want != Want::kClean) {
+    if (const Range range = take_resident(granules); range.base != 0) return range;
   }
   if (!admit(bytes)) return {};
   for (const SpanState state : {kClean, kUnmapped}) {
     Span* s = free_spans::find(state, granules);
     if (const Range range = take_from(s, granules); range.base != 0) return range;
   }
-  if (mixed) {
+  if (want == Want::kMixed) {
     if (const Range range = take_in_two_parts(granules); range.base != 0) return range;
     if (const Range range = take_last_and_more(granules); range.base != 0) return range;
   }
-  const uintptr_t base = advance_frontier(granules << kGranuleLog, false);
+  const uintptr_t base = frontier::advance(granules << kGranuleLog, false);
   if (base != 0) return {base, true};
   // Once nothing is resident, what is free is in its largest pieces.
   purge_locked(0);
@@ -205,9 +186,9 @@ Range acquire_locked(size_t granules, size_t bytes, bool mixed) {
 // As above; what is on its way to the system comes back before anybody is told that there is no
 // memory. The purge needs nothing but `lock` for that. A thread of high priority lends it to no
 // one: it sleeps until the purge is over, however long others keep that from running.
-Range acquire_patiently(size_t granules, size_t bytes, bool mixed) {
+Range acquire_patiently(size_t granules, size_t bytes, Want want) {
   for (;;) {
-    const Range range = acquire_locked(granules, bytes, mixed);
+    const Range range = acquire_locked(granules, bytes, want);
     if (range.base != 0 || in_transit_bytes.get() == 0) return range;
     lock.unlock();
     purging.lock();
@@ -216,12 +197,12 @@ Range acquire_patiently(size_t granules, size_t bytes, bool mixed) {
   }
 }
 
-Range acquire_aligned(size_t granules, size_t alignment, size_t bytes) {
+Range acquire_aligned(size_t granules, size_t alignment, size_t bytes, Want want) {
   const size_t slack = alignment <= kGranule ? 0 : (alignment >> kGranuleLog) - 1;
   if (granules + slack > (window.heap.end - window.heap.base) >> kGranuleLog) return {};
-  if (slack == 0) return acquire_patiently(granules, bytes, true);
+  if (slack == 0) return acquire_patiently(granules, bytes, want);
   // What is cut off goes back as what it was.
-  const Range wide = acquire_patiently(granules + slack, bytes, false);
+  const Range wide = acquire_patiently(granules + slack, bytes, Want::kResident);
   if (wide.base == 0) return {};
   const uintptr_t base = round_up(wide.base, alignment);
   const size_t head = (base - wide.base) >> kGranuleLog;
@@ -248,8 +229,23 @@ void relieve() {
   next.store(end + kPause * (end - begin), memory_order_relaxed);
 }
 
+Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want) {
+  Range range;
+  {
+    const os::Guard guard(lock);
+    range = acquire_aligned(granules, alignment, bytes, want);
+    if (range.base != 0) {
+      acquired_count.add(1);
+      in_use.add(bytes);
+    }
+    limits::weigh(committed_locked());
+  }
+  relieve();
+  return range;
+}
+
 bool extend_locked(uintptr_t end, size_t granules, bool& zero) {
-  if (end == frontier) return advance_frontier(granules << kGranuleLog, true) != 0;
+  if (end == frontier::end()) return frontier::advance(granules << kGranuleLog, true) != 0;
   Span* next = free_spans::at(end);
   if (next == nullptr || next->granules < granules) return false;
   const bool clean = next->state != kDirty;
@@ -273,7 +269,7 @@ bool initialise() {
   if (!open_window()) return false;
   pagemap.set_table(window.heap.base, reinterpret_cast<Entry*>(window.pagemap.base));
   pagemap.raise_limit(window.heap.committed);
-  __atomic_store_n(&frontier, window.heap.base, __ATOMIC_RELAXED);  // used_bytes
+  frontier::begin();
   initialised.store(true, memory_order_release);
   return true;
 }
@@ -284,18 +280,11 @@ void serve_processors() {
 }
 
 Range acquire(size_t granules, size_t alignment, size_t bytes) {
-  Range range;
-  {
-    const os::Guard guard(lock);
-    range = acquire_aligned(granules, alignment, bytes);
-    if (range.base != 0) {
-      acquired_count.add(1);
-      in_use.add(bytes);
-    }
-    limits::weigh(committed_locked());
-  }
-  relieve();
-  return range;
+  return acquire_as(granules, alignment, bytes, Want::kMixed);
+}
+
+Range acquire_clean(size_t granules, size_t bytes) {
+  return acquire_as(granules, kGranule, bytes, Want::kClean);
 }
 
 namespace {
@@ -450,7 +439,7 @@ size_t purge_step(size_t wanted) { return purge_step_above(0, wanted); }
 size_t used_bytes() {
   // Acquire, as in initialise: another thread may be laying the window out.
   if (!initialised.load(memory_order_acquire)) return 0;
-  return __atomic_load_n(&frontier, __ATOMIC_RELAXED) - window.heap.base;
+  return frontier::end() - window.heap.base;
 }
 
 size_t committed() {

@@ -28,6 +28,10 @@ void serve_processors();
 // granules. No memory also where the hard limit forbids it.
 Range acquire(size_t granules, size_t alignment, size_t bytes);
 
+// As acquire, for a caller that moves pages there: granules without pages first, because those of a
+// resident span would be dropped.
+Range acquire_clean(size_t granules, size_t bytes);
+
 // Takes granules back, with their entries, and the bytes that counted. `dirty`: they were written
 // and still hold memory.
 void release(uintptr_t base, size_t granules, bool dirty, size_t bytes);

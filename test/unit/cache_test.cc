@@ -428,6 +428,19 @@ TEST_F(CacheTest, UnusedBinsGiveTheirObjectsBack) {
   });
 }
 
+// One large object for hundreds of refills: to keep it would save next to nothing.
+TEST_F(CacheTest, RefillsOutnumberALargeObject) {
+  in_thread([&] {
+    std::vector<void*> objects = {allocate(32768)};  // with the thread's heap
+    deallocate(allocate(300'000));
+    ASSERT_NE(self->counters.large_kept_bytes.get(), 0u);
+    const unsigned long refills = self->heap->counters().refills.get();
+    while (self->heap->counters().refills.get() - refills < 64) objects.push_back(allocate(32768));
+    EXPECT_EQ(self->counters.large_kept_bytes.get(), 0u);
+    for (void* object : objects) deallocate(object);
+  });
+}
+
 TEST_F(CacheTest, WatchEndsAfterTheFirstFrees) {
   in_thread([&] {
     const SizeClass c = class_of(96);

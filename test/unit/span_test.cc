@@ -529,6 +529,27 @@ TEST_F(SpanTest, AddressesThatOthersHaveTakenAreLost) {
   }
 }
 
+// What moves there would drop the pages of a resident span.
+TEST_F(SpanTest, CleanSpansComeFirstWherePagesMoveIn) {
+  const uintptr_t resident = acquire(6);
+  const uintptr_t between = acquire(1);
+  const uintptr_t clean = acquire(6);
+  const uintptr_t behind = acquire(1);
+  span::release(resident, 6, true);
+  span::release(clean, 6, false);
+  const size_t dirty = span::totals().dirty;
+  const span::Range target = span::acquire_clean(6, 0);
+  EXPECT_NE(target.base, 0u);
+  EXPECT_TRUE(target.zero);
+  EXPECT_EQ(span::totals().dirty, dirty);
+  const span::Range ordinary = span::acquire(6, kGranule);
+  EXPECT_FALSE(ordinary.zero);
+  for (const uintptr_t base : {target.base, ordinary.base}) pagemap.fill(base, 6, kMark);
+  span::release(target.base, 6, false, 0);
+  span::release(ordinary.base, 6, true);
+  for (const uintptr_t base : {between, behind}) span::release(base, 1, false);
+}
+
 TEST(SpanBins, SmallestThatFits) {
   SpanBins bins;
   EXPECT_EQ(bins.find(1), nullptr);
