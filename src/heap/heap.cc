@@ -1,7 +1,6 @@
 #include "heap/heap.h"
 
 #include "base/options.h"
-#include "heap/registry.h"
 #include "os/fault.h"
 #include "slab/run.h"
 #include "space/limits.h"
@@ -95,11 +94,8 @@ unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned want
 bool Heap::list_new(SizeClass size_class) {
   // (Before a spare slab is taken, too, linux-scalability with two threads took 1.06 times as long:
   // those who look around share a cursor.)
-  if (geometry(size_class).granules != 1 || spare_count_ == 0) {
-    const registry::Help help = registry::help(*this, size_class);
-    counters_.helped.add(help.drained);
-    if (help.slab) return true;
-  }
+  const bool has_spare = geometry(size_class).granules == 1 && spare_count_ != 0;
+  if (!has_spare && take_from_others(size_class)) return true;
   Slab* slab = create(size_class);
   if (slab == nullptr) return false;
   counters_.classes[size_class].slabs_created.add(1);

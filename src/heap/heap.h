@@ -143,6 +143,14 @@ class alignas(64) Heap {
   // the first. False if it has none of these either. Under the locks of both. heap/take_over.cc
   bool take_over(Heap& other, SizeClass size_class, unsigned kept, bool eighths);
 
+  // For a heap that needs a slab of a class. Samples a few other heaps, and never waits for a lock:
+  // - drains those that are parked, or idle, so that the slabs they free can be used again;
+  // - takes over a half-free slab from the first that can spare one. A donor is parked; or idle for
+  //   1 ms, for classes that fill cache lines; or at work, with more such slabs than it needs;
+  // - notes a heap that has messages and whose lock is held (stall).
+  // True if this heap has a slab more. heap/take_over.cc
+  bool take_from_others(SizeClass size_class);
+
   // Gives spare slabs back, but for `keep` of them.
   void trim_spares(unsigned keep);
 

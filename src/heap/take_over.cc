@@ -19,12 +19,28 @@
 // meets a slab that is gone or was cut anew; and its base and size class stay as they are.
 #include "base/peek.h"
 #include "heap/heap.h"
+#include "heap/registry.h"
+#include "os/os.h"
 
 namespace loft {
 
 namespace {
 
-constexpr unsigned kSlabLooks = 4;  // in each list
+constexpr unsigned kSlabLooks = 4;             // in each list
+constexpr unsigned kHeapLooks = 4;             // of one call
+constexpr size_t kDrainBytes = 16 * kGranule;  // of each of these, twice
+
+// A heap without a refill for so long is idle. A shorter time would let running threads take each
+// other's slabs; a longer one would leave slabs with threads that wait for a processor.
+constexpr uint64_t kIdleNs = 1'000'000;
+// A thread that has waited for a time between these two has done its work and will work again. Much
+// of the first slab of each class is in its cache, and would come back object by object: the heap
+// keeps that slab.
+constexpr uint64_t kAsleepNs = 50'000'000;
+constexpr uint64_t kAwayNs = 10'000'000'000;
+
+// The next heap to look at. All heaps share it, so that they spread. Relaxed: any order will do.
+constinit Atomic<unsigned> next_look{0};
 
 size_t used_bytes(const Slab& slab) {
   return (slab.shape().objects - slab.free) * size_t{slab.shape().size};
@@ -68,6 +84,45 @@ Heap::Surplus Heap::surplus(SizeClass size_class) const {
   const bool sparse = some(Fullness::kSparser) || some(Fullness::kSparse);
   if (shared && (sparse || some(Fullness::kHalf))) return Surplus::kEighthFree;
   return sparse ? Surplus::kHalfFree : Surplus::kNone;
+}
+
+bool Heap::take_from_others(SizeClass size_class) {
+  const unsigned existing = registry::count();
+  if (existing < 2) return false;
+  const uint64_t now = os::now_ns();
+  bool taken = false;
+  for (unsigned looks = 0; looks < kHeapLooks && !taken; ++looks) {
+    Heap* other = registry::at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
+    const uint64_t idle = other->idle_ns(now);
+    if (other == this) continue;
+    // A sleeping thread will write to the objects in its cache. In classes that share cache lines,
+    // another thread would then write to the same lines.
+    const bool sleeps = idle >= kIdleNs && fills_cache_lines(size_class);
+    const Surplus surplus = other->surplus(size_class);
+    const bool pending = idle != 0 && other->inbox_.maybe_pending();
+    if (!sleeps && surplus == Surplus::kNone && !pending && !other->parked()) continue;
+    if (!other->lock_.try_lock()) {
+      if (pending) stall_.note(other->id_, other->lock_, os::now_ns());
+      continue;
+    }
+    if (pending) {
+      other->drain(kDrainBytes);
+      other->inbox_.complete();
+      other->drain(kDrainBytes);
+      other->trim_spares(0);
+      counters_.helped.add(1);
+    }
+    // Asked again under the lock: a thread may have adopted the heap and taken objects.
+    if (sleeps || other->parked()) {
+      const bool has_cache = !other->parked() && !other->rests();
+      const bool returns = has_cache && idle >= kAsleepNs && idle < kAwayNs;
+      taken = take_over(*other, size_class, returns ? 1 : 0, false);
+    } else if (surplus != Surplus::kNone) {
+      taken = take_over(*other, size_class, kKept, surplus == Surplus::kEighthFree);
+    }
+    other->lock_.unlock();
+  }
+  return taken;
 }
 
 bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept, bool eighths) {

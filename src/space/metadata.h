@@ -10,7 +10,6 @@
 
 namespace loft {
 
-inline constexpr size_t kMetadataUnit = 64;
 inline constexpr size_t kMetadataMaxBlock = 64 * 1024;
 
 namespace metadata {

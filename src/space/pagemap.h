@@ -74,7 +74,7 @@ class Entry {
  private:
   uint64_t word_;
 };
-static_assert(sizeof(Entry) == 8);
+static_assert(sizeof(Entry) == kPagemapEntry);
 
 // The lowest bits that a pointer from loft never has; they are rotated to the top, so that one
 // comparison refuses a misaligned pointer together with a foreign one.

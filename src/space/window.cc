@@ -4,8 +4,6 @@
 
 #include "base/options.h"
 #include "os/os.h"
-#include "space/metadata.h"
-#include "space/pagemap.h"
 
 namespace loft {
 
@@ -32,7 +30,7 @@ constexpr Plan kPlans[] = {
 constexpr size_t kPlannedSpread = size_t{1} << 35;
 
 constexpr size_t pagemap_bytes(size_t heap) {
-  return round_up(heap / kGranule * sizeof(Entry), kGranule);
+  return round_up(heap / kGranule * kPagemapEntry, kGranule);
 }
 constexpr size_t tails_bytes(size_t heap) {
   return round_up(heap / kGranule * kTailRecord, kGranule);
@@ -61,7 +59,7 @@ void lay_out(uintptr_t base, size_t heap) {
 
 bool grow_tables(uintptr_t heap_end) {
   const size_t granules = (heap_end - window.heap.base) >> kGranuleLog;
-  return window.pagemap.grow(window.pagemap.base + granules * sizeof(Entry)) &&
+  return window.pagemap.grow(window.pagemap.base + granules * kPagemapEntry) &&
          window.tails.grow(window.tails.base + granules * kTailRecord);
 }
 

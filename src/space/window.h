@@ -22,7 +22,10 @@ namespace loft {
 
 inline constexpr unsigned kGranuleLog = 16;
 inline constexpr size_t kGranule = size_t{1} << kGranuleLog;  // also the largest page size served
-inline constexpr size_t kTailRecord = 2;                      // bytes
+// What describes the window, in bytes. The files that define the three check their own.
+inline constexpr size_t kPagemapEntry = 8;   // space/pagemap.h
+inline constexpr size_t kTailRecord = 2;     // space/tails.h
+inline constexpr size_t kMetadataUnit = 64;  // space/metadata.h
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
 // Of what the window has in use. Of slabs, those of sixteen bytes need most, 576 bytes for each

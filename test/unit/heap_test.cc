@@ -784,7 +784,7 @@ TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
   // Each looks at a few heaps; the cursor comes round.
   for (unsigned i = 0; i <= registry::count() && parked->inbox().maybe_pending(); ++i) {
     const os::Guard guard(mine->lock());
-    registry::help(*mine, c);
+    mine->take_from_others(c);
   }
   EXPECT_FALSE(parked->inbox().maybe_pending());
   EXPECT_EQ(held_here(), 0u);
@@ -803,7 +803,7 @@ TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
   for (Message* message : packed({objects[0], objects[1]})) send(message);
   const auto look = [&] {
     const os::Guard guard(other->lock());
-    for (unsigned i = 0; i <= registry::count(); ++i) registry::help(*other, 0);
+    for (unsigned i = 0; i <= registry::count(); ++i) other->take_from_others(0);
   };
   {
     const os::Guard guard(heap_->lock());
@@ -947,7 +947,7 @@ TEST_F(TakeOverTest, FromAHeapThatNobodyOwnsAndNotFromOneAtWork) {
       // Some refill since the look before.
       put(take(class_of(48), 1));
       const os::Guard guard(mine_->lock());
-      registry::help(*mine_, kClass);
+      mine_->take_from_others(kClass);
     }
   };
   look_at_all();
@@ -955,7 +955,7 @@ TEST_F(TakeOverTest, FromAHeapThatNobodyOwnsAndNotFromOneAtWork) {
   heap_->set_parked(true);
   for (unsigned i = 0; i <= registry::count(); ++i) {
     const os::Guard guard(mine_->lock());
-    registry::help(*mine_, kClass);
+    mine_->take_from_others(kClass);
   }
   heap_->set_parked(false);
   EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
@@ -972,7 +972,7 @@ TEST_F(TakeOverTest, FromAThreadThatSleepsAllButTheFirst) {
     heap_->idle_ns(last_refill);
     for (unsigned i = 0; i <= registry::count(); ++i) {
       const os::Guard guard(mine_->lock());
-      registry::help(*mine_, kClass);
+      mine_->take_from_others(kClass);
     }
   };
   look_at_all(os::now_ns() - kSecond);
@@ -1012,7 +1012,7 @@ TEST_F(TakeOverTest, FromAHeapAtWorkThatHasTooMany) {
     for (unsigned i = 0; i <= registry::count(); ++i) {
       put(take(class_of(48), 1));
       const os::Guard guard(mine_->lock());
-      registry::help(*mine_, kClass);
+      mine_->take_from_others(kClass);
     }
     mine_->check();
     heap_->check();
@@ -1090,7 +1090,7 @@ TEST_F(TakeOverTest, WhatOthersFreeOthersMayHave) {
     for (unsigned i = 0; i <= registry::count(); ++i) {
       put(take(class_of(48), 1));  // it is at work
       const os::Guard guard(mine_->lock());
-      registry::help(*mine_, kSmall);
+      mine_->take_from_others(kSmall);
     }
     mine_->check();
     heap_->check();
