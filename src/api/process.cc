@@ -11,9 +11,20 @@
 namespace loft {
 
 // 101 is the first priority that is not the implementation's own; the system floor takes it.
+namespace {
+
+bool serve_processors() {
+  if (!core::prepare()) return false;
+  lifecycle::give_up_block();
+  core::begin();
+  return true;
+}
+
+}  // namespace
+
 [[gnu::constructor(102)]] void process_starts() {
   load_options();
-  if (get(options.owner) == kOwnerCore && !core::start()) {
+  if (get(options.owner) == kOwnerCore && !serve_processors()) {
     os::report(Text() << "owner=core: no memory, more than 8000 processors, or no C library that "
                          "says on which one a thread is; owner=thread instead");
     options.owner.store(kOwnerThread, memory_order_relaxed);

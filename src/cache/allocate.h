@@ -27,7 +27,6 @@ LOFT_NOINLINE void deallocate_foreign(void* p);
 LOFT_NOINLINE void deallocate_slow(void* p);
 LOFT_NOINLINE void deallocate_unbatched(void* p);
 LOFT_NOINLINE void send_full_batch(size_t place);
-LOFT_NOINLINE void report_bad_batch_add(const void* p);  // does not return
 
 // malloc: 16-byte aligned; nullptr and ENOMEM without memory. Any thread, any time. operator new,
 // for which nullptr is no answer, puts slow sides of its own in: looking at the result costs it
@@ -72,7 +71,7 @@ LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
   const uint64_t before = word;
   const uint64_t after = before | uint64_t{1} << index % 64;
   if (LOFT_UNLIKELY(after == before || product << (64 - kInverseShift) >= batch->start_limit)) {
-    return report_bad_batch_add(p);
+    return slab::report_bad_free(p);
   }
   word = after;
   if (LOFT_UNLIKELY(--batch->room == 0)) return send_full_batch(place);

@@ -2,8 +2,6 @@
 
 #include "base/options.h"
 #include "base/peek.h"
-#include "cache/allocate.h"
-#include "cache/core.h"
 #include "message/pack.h"
 #include "slab/slab.h"
 
@@ -46,7 +44,7 @@ void close(Thread* thread, size_t place) {
 void check_end(const Batch& batch, const Geometry& shape) {
   const unsigned last = shape.words - 1u;
   if (LOFT_UNLIKELY(beyond_last_object(shape, last, batch.words[last]))) {
-    report_bad_batch_add(
+    slab::report_bad_free(
         reinterpret_cast<const void*>(batch.base + shape.objects * size_t{shape.size}));
   }
 }
@@ -126,7 +124,7 @@ void post_if_due(Thread* thread, size_t bytes) {
 Record record_of(const void* p, Entry entry, uintptr_t base) {
   const Geometry& shape = geometry(class_of_bin(entry.bin()));
   const uint32_t index = object_starting_at(shape, reinterpret_cast<uintptr_t>(p) - base);
-  if (LOFT_UNLIKELY(index == kNoObject)) report_bad_batch_add(p);
+  if (LOFT_UNLIKELY(index == kNoObject)) slab::report_bad_free(p);
   return Record{entry.index(), index / 64, uint64_t{1} << index % 64};
 }
 
@@ -142,7 +140,7 @@ bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record
   thread->missed_slab = entry.index();
   if (again) {
     // Freed twice, one time after the other: the first one was sent alone.
-    if (LOFT_UNLIKELY(thread->outbox.holds(entry.owner(), record))) report_bad_batch_add(p);
+    if (LOFT_UNLIKELY(thread->outbox.holds(entry.owner(), record))) slab::report_bad_free(p);
     return false;
   }
   const auto [first, second] = places_of(entry.index());
@@ -170,7 +168,7 @@ void add(Thread* thread, void* p, Entry entry) {
   }
   Batch& batch = thread->batches()[place];
   uint64_t& word = batch.words[record.word];
-  if (LOFT_UNLIKELY((word & record.freed) != 0)) report_bad_batch_add(p);
+  if (LOFT_UNLIKELY((word & record.freed) != 0)) slab::report_bad_free(p);
   word |= record.freed;
   if (--batch.room == 0) send(thread, place);
 }
@@ -193,32 +191,10 @@ void send_all(Thread* thread) {
   if (!thread->outbox.empty()) thread->counters.posts.add(thread->outbox.post());
 }
 
-unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigned wanted) {
-  const Geometry& shape = geometry(size_class);
-  unsigned taken = 0;
-  for (unsigned open = thread->open_batches; open != 0 && taken < wanted; open &= open - 1) {
-    const size_t place = lowest_bit(open);
-    if (thread->batch_classes[place] != size_class) continue;
-    Batch& batch = thread->batches()[place];
-    check_end(batch, shape);
-    unsigned from_batch = 0;
-    for (unsigned word = 0; word < shape.words && taken + from_batch < wanted; ++word) {
-      const unsigned before = taken + from_batch;
-      from_batch += take_from_word(batch.words[word], batch.base + size_t{word} * 64 * shape.size,
-                                   shape.size, slots - before, wanted - before);
-    }
-    taken += from_batch;
-    batch.room += from_batch;
-    if (batch.count() == 0) close(thread, place);
-  }
-  thread->counters.turnarounds.add(taken);
-  return taken;
-}
-
 void send_single(void* p, Entry entry) {
   const Slab* slab = slab::at(entry);
   const uint32_t index = slab->object_starting_at(p);
-  if (index == kNoObject) report_bad_batch_add(p);
+  if (index == kNoObject) slab::report_bad_free(p);
   auto* message = static_cast<Message*>(p);
   message->words()[0] = uint64_t{1} << index % 64;
   message->link.store(end_link(message, bitmap_tag(index / 64, 1)), memory_order_relaxed);
@@ -237,7 +213,6 @@ void count_open(const Thread* thread, unsigned long* objects) {
     const uint32_t room = peek(thread->batches()[place].room);
     if (room < capacity) objects[peek(thread->batch_classes[place])] += capacity - room;
   }
-  if (thread->core != nullptr) core::count_foreign(thread->core, objects);
 }
 
 }  // namespace loft::batch_cache

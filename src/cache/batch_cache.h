@@ -1,5 +1,5 @@
-// The slow side of the batch cache (ISMM'24 2 and 3): a batch for a slab that has none open,
-// sending, and taking objects back out of open batches for this very thread (turnaround).
+// The slow side of the batch cache (ISMM'24 2 and 3): a batch for a slab that has none open, and
+// sending.
 #pragma once
 
 #include "cache/thread.h"
@@ -17,17 +17,12 @@ void send(Thread* thread, size_t place);
 // Sends everything that the thread holds for others.
 void send_all(Thread* thread);
 
-// Moves up to `wanted` objects of a class from open batches to slots[0], slots[-1], ... Only for
-// classes that fill cache lines: reuse here cannot make two threads write one line. Returns how
-// many.
-unsigned turn_around(Thread* thread, SizeClass size_class, void** slots, unsigned wanted);
-
 // Sends one object without a thread's block: for threads that have none any more.
 void send_single(void* p, Entry entry);
 unsigned long sent_singly(SizeClass size_class);  // objects, so far
 
-// Adds the objects of each class in open batches, and on a processor's stack before them, to
-// objects[class], read beside the running thread: about right.
+// Adds the objects of each class in open batches to objects[class], read beside the running thread:
+// about right.
 void count_open(const Thread* thread, unsigned long* objects);
 
 }  // namespace loft::batch_cache

@@ -19,9 +19,18 @@ struct Request {
 
 namespace bins {
 
-// Called when a bin is empty, which is the caller's own (core::own). Refills it and pops one
-// object; nullptr without memory. The thread has a heap.
+// Every bin below is the caller's own: a thread's are, and a processor's while its lock is held and
+// the bin's stack closed (core::own).
+
+// Called when a bin is empty. Refills it and pops one object; nullptr without memory. The thread
+// has a heap.
 void* refill(Thread* thread, Request request);
+
+// The same in two steps, for a bin without a depot. The first grows the bin if that is due, and
+// returns how many objects to bring; 0 for a bin without an array. `hurry`: a stream takes an array
+// as long as there may be.
+unsigned plan_refill(Thread* thread, SizeClass size_class, bool hurry);
+void* fill_bin(Thread* thread, Request request, unsigned wanted);
 
 // One object, straight from a heap that the caller shares or whose bin has no array.
 void* take_one(Heap* heap, Request request);
@@ -29,9 +38,14 @@ void* take_one(Heap* heap, Request request);
 // Called when the fast path cannot push: the bin is full, has no capacity yet, or is under watch,
 // as every bin is for its first pushes, which are checked one by one, unless an earlier thread of
 // the block has seen to that. So a program that frees an interior pointer, or the same object
-// twice, is caught at once where it does little of either, and the fast path pays nothing. False if
-// no memory could be had for the bin's array, or the bin not be made the caller's own.
-bool push_slow(Thread* thread, SizeClass size_class, void* p);
+// twice, is caught at once where it does little of either, and the fast path pays nothing. A full
+// bin that may not grow gives its `objects` oldest ones up by flush_oldest. False if no memory
+// could be had for the bin's array.
+using Flush = void (*)(Thread* thread, SizeClass size_class, unsigned objects);
+bool push_slow(Thread* thread, SizeClass size_class, void* p, Flush flush_oldest);
+
+// Gives the `objects` oldest objects of a bin back to their slabs, or to batches.
+void flush(Thread* thread, SizeClass size_class, unsigned objects);
 
 // Whether push_slow would find room without making some.
 inline bool has_room(const Thread* thread, SizeClass size_class) {
@@ -39,31 +53,21 @@ inline bool has_room(const Thread* thread, SizeClass size_class) {
   return state.slots != nullptr && thread->bins[size_class].top < state.slots + state.capacity;
 }
 
-// Gives all objects of all bins back.
+// Gives all objects of a bin, or of all bins, back.
+void flush_class(Thread* thread, SizeClass size_class);
 void flush_all(Thread* thread);
 
-// --- For magazines and depots, which take a bin's array whole. ---
+// Counts a refill. Now and then it is true: then one bin is due for a review, the next one each
+// time.
+bool review_due(Thread* thread);
 
-struct Array {
-  void** slots;
-  uint16_t capacity;
-};
+// If nothing has moved in the bin since its last review, it gives its objects and its array back;
+// true then. A busy one gives half of what it needed less of its depot. A busy bin that happens to
+// stand where it stood loses a refill in some thousands; one that is `in_use` is being refilled,
+// and always stands there.
+bool review(Thread* thread, SizeClass size_class, bool in_use);
 
-// What the first array of a bin holds.
-unsigned first_capacity(SizeClass size_class);
-
-// How many objects the thread's own bin holds.
-unsigned count(const Thread* thread, SizeClass size_class);
-
-// Lets the thread's arrays of a class hold more, one of them `to` objects in place of `from`. False
-// if they hold as much as they may.
-bool charge(Thread* thread, SizeClass size_class, unsigned from, unsigned to);
-
-void** make_array(unsigned capacity);  // nullptr without memory
-void release_array_of(void** slots, unsigned capacity);
-
-// Gives the bin another array, with `objects` objects in it, for its own.
-Array exchange(Thread* thread, SizeClass size_class, Array array, unsigned objects);
+// --- For magazines (owner=keeper), which take a bin's array whole. ---
 
 // Puts up to `wanted` objects into slots[1], slots[2], ..., the ones that go out first on top.
 // Under the heap's lock.
@@ -77,8 +81,8 @@ void put_back(Heap* heap, SizeClass size_class, void** objects, void** end,
 
 // ---
 
-// How many objects a bin holds, read beside the running thread: about right.
-unsigned held(const Thread* thread, SizeClass size_class);
+// How many objects a bin holds whose top is at `top`, read beside the running thread: about right.
+unsigned held(const Thread* thread, SizeClass size_class, void** top);
 
 // For the block's next thread, or its own that is about to wait. Gives all arrays back, or, unless
 // memory is tight, all but small first ones: then every bin is empty; otherwise the last thread may

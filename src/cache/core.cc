@@ -5,8 +5,8 @@
 #include "base/peek.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "cache/depot.h"
 #include "cache/large_cache.h"
-#include "cache/lifecycle.h"
 #include "heap/registry.h"
 #include "os/os.h"
 #include "slab/slab.h"
@@ -151,7 +151,7 @@ Core* make(unsigned number) {
   core->emptied = true;
   core->thread.heap = heap;
   core->owner = core->thread.owner = heap->id();
-  lifecycle::add_block(&core->thread);
+  add_block(&core->thread);
   core->earlier = newest.load(memory_order_relaxed);
   // Release, all three: pair with the acquires in enter and for_each, and with the dependency in
   // the sequences; the block is set up.
@@ -176,7 +176,7 @@ size_t empty(Core* core, Heap::Walk walk) {
   Thread* thread = &core->thread;
   close_from_afar(core, kAllStacks & ~core->held);
   hold(core, kForeign);  // where fences are refused, this and flush_all reach what is here
-  bins::flush_all(thread);
+  flush_all(core);
   batch_cache::send_all(thread);
   large_cache::release_all(thread);
   core->emptied = core->held == kAllStacks;
@@ -215,7 +215,7 @@ bool wants_emptying(Core* core) {
 
 }  // namespace
 
-bool start() {
+bool prepare() {
   if (!span::initialise()) return false;
   const os::Sequences sequences = os::find_restartable();
   numbers = os::processor_numbers();
@@ -231,10 +231,12 @@ bool start() {
   if (blocks == nullptr || by_number == nullptr || nobodys == nullptr) return false;
   for (unsigned i = 0; i < numbers + 2; ++i) blocks[i] = nobodys;
   os::restartable.blocks = blocks + 2;
-  lifecycle::give_up_block();
+  return true;
+}
+
+void begin() {
   span::serve_processors();
   pagemap.table_max = 0;
-  return true;
 }
 
 Thread* enter() {
@@ -271,6 +273,13 @@ bool hold(Core* core, SizeClass stack) {
   if (LOFT_UNLIKELY(top == nullptr)) return close_from_afar(core, bit(stack));
   take_over(core, stack, top_before(core, stack, top));
   return true;
+}
+
+void flush_all(Core* core) {
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    if (hold(core, c)) bins::flush_class(&core->thread, c);
+  }
+  depot::release_spares(&core->thread);
 }
 
 void free_foreign(Core* core, void* p, Entry entry) {

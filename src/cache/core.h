@@ -20,6 +20,7 @@
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "base/peek.h"
 #include "cache/thread.h"
 #include "heap/heap.h"
 #include "os/lock.h"
@@ -72,9 +73,11 @@ inline constexpr size_t kTable = offsetof(Core, thread) + offsetof(Thread, bin_o
 // Whether processors are the owners. Decided before the program has a second thread.
 inline bool in_use() { return pagemap.core_limit.get() != 0; }
 
-// Makes processors the owners, when the library is loaded. False, and all as it was, without
-// memory, or where threads have no place for what the system tells them.
-bool start();
+// When the library is loaded: makes ready for processors to be the owners. False, and all as it
+// was, without memory, or where threads have no place for what the system tells them. They are the
+// owners from begin on, before which the calling thread gives up its block.
+bool prepare();
+void begin();
 
 // The block of the processor that the caller is on, under its lock; of another one if the caller is
 // moved again and again. nullptr without memory for a block: then there is nothing to leave.
@@ -87,6 +90,9 @@ bool hold(Core* core, SizeClass stack);
 inline bool own(Thread* thread, SizeClass size_class) {
   return LOFT_LIKELY(thread->core == nullptr) || hold(thread->core, size_class);
 }
+
+// Gives all objects of all bins back, which become the lock holder's.
+void flush_all(Core* core);
 
 // Frees an object of another heap, by way of a batch, together with all that the last stack has.
 void free_foreign(Core* core, void* p, Entry entry);
@@ -103,6 +109,10 @@ void empty_others();
 // Where the objects of a class in the block end, and the objects of each class in the last stack,
 // which are added; read beside everything that runs, for statistics.
 void** top(const Core* core, SizeClass size_class);
+inline void** top_of(const Thread* thread, SizeClass size_class) {
+  return thread->core != nullptr ? top(thread->core, size_class)
+                                 : peek(thread->bins[size_class].top);
+}
 void count_foreign(const Core* core, unsigned long* objects);
 
 // Blocks made, and fences, so far.

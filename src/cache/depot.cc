@@ -1,6 +1,6 @@
 #include "cache/depot.h"
 
-#include "cache/bins.h"
+#include "cache/arrays.h"
 #include "space/metadata.h"
 
 namespace loft::depot {

@@ -6,6 +6,7 @@
 #include "cache/large_cache.h"
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
+#include "heap/registry.h"
 #include "os/lock.h"
 
 namespace loft::idle {
@@ -52,7 +53,7 @@ bool choose(void* context, Thread* thread) {
     return true;
   }
   Heap* const heap = peek(thread->heap);
-  if (heap == nullptr || heap == lifecycle::room_heap()) return true;
+  if (heap == nullptr || heap == registry::room_heap()) return true;
   if (heap->rested() && !heap->inbox().maybe_pending()) return true;
   found.heap = heap;
   found.all_idle = false;
@@ -65,7 +66,8 @@ size_t bytes_in_caches(const Thread* thread) {
     bytes += size_t{peek(granules)} << kGranuleLog;
   }
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    bytes += (bins::held(thread, c) + magazines::held(thread, c).all()) * class_size(c);
+    bytes += (bins::held(thread, c, core::top_of(thread, c)) + magazines::held(thread, c).all()) *
+             class_size(c);
   }
   return bytes;
 }
@@ -82,7 +84,7 @@ bool count(void* context, Thread* thread) {
 }  // namespace
 
 bool rest_room() {
-  Heap* room = lifecycle::room_heap();
+  Heap* room = registry::room_heap();
   if (room == nullptr) return true;
   if (room->rested() && !room->inbox().maybe_pending()) return true;
   if (!room->lock().try_lock()) return false;
@@ -143,7 +145,7 @@ void begin_wait() {
   }
   batch_cache::send_all(thread);
   large_cache::release_all(thread);
-  if (thread->heap == nullptr || thread->heap == lifecycle::room_heap()) return;
+  if (thread->heap == nullptr || thread->heap == registry::room_heap()) return;
   const os::Guard guard(thread->heap->lock());
   thread->heap->rest(nullptr, Heap::Walk::kNowAndThen);
 }

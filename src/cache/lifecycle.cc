@@ -7,29 +7,15 @@
 #include "cache/attention.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
-#include "cache/idle.h"
 #include "cache/large_cache.h"
 #include "cache/magazines.h"
 #include "heap/registry.h"
-#include "heap/user_heap.h"
 #include "os/lock.h"
 #include "os/os.h"
-#include "os/stdio_lock.h"
 #include "space/metadata.h"
 #include "space/span.h"
-#include "space/tails.h"
 
 namespace loft {
-
-constinit void* no_objects[1] = {nullptr};
-constinit Thread stand_in;
-constinit __thread Thread* self = &stand_in;
-
-namespace attention {
-constinit Atomic<uint32_t> state{kNobody};
-constinit Atomic<void (*)()> unattended{nullptr};
-constinit Atomic<void (*)()> on_thread_end{nullptr};
-}  // namespace attention
 
 namespace lifecycle {
 
@@ -49,8 +35,6 @@ constinit List<Thread> unused;
 constinit List<Thread> warm;  // the ones that were retired last; their bins keep first arrays
 constinit Thread* next_visited = nullptr;  // the first one, if null
 constinit bool exit_hook_set = false;
-constinit Atomic<Heap*> shared{nullptr};
-constinit Atomic<const Thread*> newest{nullptr};
 constinit Counter started_count;
 constinit Counter exited_count;
 constinit Counter blockless_count;  // threads that have called and use processors' blocks
@@ -66,7 +50,7 @@ void hand_over(Thread* thread) {
   large_cache::release_all(thread);
   Heap* const heap = thread->heap;
   if (heap == nullptr) return;
-  const bool own = heap != room_heap();
+  const bool own = heap != registry::room_heap();
   if (own) {
     const os::Guard guard(heap->lock());
     heap->drain_all();
@@ -151,13 +135,6 @@ void set_exit_hook() {
   if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
 }
 
-// Under the lock. The block is set up.
-void add(Thread* block) {
-  block->older = newest.load(memory_order_relaxed);
-  // Release: pairs with the acquire in newest_block.
-  newest.store(block, memory_order_release);
-}
-
 // Under the lock.
 Thread* unused_or_new() {
   Thread* thread = warm.front();
@@ -171,7 +148,7 @@ Thread* unused_or_new() {
     thread = static_cast<Thread*>(metadata::allocate_apart(sizeof(Thread) + kBatchBytes));
     if (thread == nullptr) return nullptr;
     thread->set_up();
-    add(thread);
+    add_block(thread);
   }
   threads.push_front(thread);
   started_count.add(1);
@@ -229,32 +206,12 @@ bool visit_threads(bool (*visit)(void*, Thread*), void* context) {
 bool give_heap(Thread* thread) {
   if (LOFT_UNLIKELY(thread == nullptr)) return false;
   if (LOFT_LIKELY(thread->heap != nullptr)) return true;
-  Heap* heap = get(options.owner) == kOwnerKeeper ? shared_heap() : registry::adopt();
+  Heap* heap = get(options.owner) == kOwnerKeeper ? registry::shared_heap() : registry::adopt();
   if (heap == nullptr) return false;
   thread->heap = heap;
   thread->owner = heap->id();
   thread->trade = Trade{};
   return true;
-}
-
-Heap* shared_heap() {
-  // Acquire pairs with the release below: the heap is constructed.
-  if (Heap* heap = shared.load(memory_order_acquire); heap != nullptr) return heap;
-  const os::Guard guard(lock);
-  if (Heap* heap = shared.load(memory_order_relaxed); heap != nullptr) return heap;
-  if (!span::initialise()) return nullptr;
-  Heap* heap = registry::adopt();
-  shared.store(heap, memory_order_release);
-  return heap;
-}
-
-void add_block(Thread* block) {
-  const os::Guard guard(lock);
-  add(block);
-}
-
-Heap* room_heap() {
-  return get(options.owner) == kOwnerKeeper ? shared.load(memory_order_acquire) : nullptr;
 }
 
 void give_up_block() {
@@ -268,8 +225,6 @@ void give_up_block() {
   retire(thread, unused);
 }
 
-const Thread* newest_block() { return newest.load(memory_order_acquire); }
-
 bool has_other_threads() {
   return started_count.get() - exited_count.get() + blockless_count.get() >= 2;
 }
@@ -280,38 +235,14 @@ Totals totals() {
   return {started - exited, started, exited, lock.acquisitions(), lock.waits()};
 }
 
-// --- fork: all locks are taken before it, so that every structure under a lock is whole in the
-// child.
+void prepare_fork() { lock.lock(); }
+void finish_fork(bool child) { lock.after_fork(child); }
 
 namespace {
 
-void prepare_fork() {
-  os::lock_streams();
-  idle::prepare_fork();
-  core::prepare_fork();
-  lock.lock();
-  registry::prepare_fork();
-  UserHeap::prepare_fork();
-  tails::prepare_fork();
-  span::prepare_fork();
-}
-
-void finish_fork(bool child) {
-  span::finish_fork(child);
-  tails::finish_fork(child);
-  UserHeap::finish_fork(child);
-  registry::finish_fork(child);
-  lock.after_fork(child);
-  core::finish_fork(child);
-  idle::finish_fork(child);
-  os::unlock_streams(child);
-}
-
-void in_parent() { finish_fork(false); }
-
-// The child has one thread. The objects in the caches of the others go back to their slabs; what
-// those threads had collected for other heaps is given up, because a thread may have died between
-// any two stores to a batch or to its outbox.
+// In a fork's child. The objects in the dead thread's cache go back to their slabs. What it had
+// collected for other heaps is given up, because it may have died between any two stores to a batch
+// or to its outbox.
 void take_over_from_dead(Thread* thread) {
   thread->forget_batches();
   hand_over(thread);
@@ -319,8 +250,9 @@ void take_over_from_dead(Thread* thread) {
   retire(thread, unused);
 }
 
-void in_child() {
-  finish_fork(true);
+}  // namespace
+
+void bury_the_dead() {
   for (const List<Thread>* list : {&threads, &warm, &unused}) {
     for (Thread* thread = list->front(); thread != nullptr; thread = thread->next) {
       magazines::forget_calls(thread);
@@ -337,10 +269,5 @@ void in_child() {
   blockless_count.add((stage == kBlockless ? 1 : 0) - blockless_count.get());
 }
 
-__attribute__((constructor(101))) void register_fork_handlers() {
-  os::on_fork(prepare_fork, in_parent, in_child);
-}
-
-}  // namespace
 }  // namespace lifecycle
 }  // namespace loft

@@ -46,22 +46,8 @@ void start_over();  // the next call begins with the first
 // or heap ids, and for nullptr.
 bool give_heap(Thread* thread);
 
-// The heap that threads without a block share, under its lock. nullptr without memory.
-Heap* shared_heap();
-
-// Counts a block that is no thread's among all blocks.
-void add_block(Thread* block);
-
-// The policy `keeper`: the shared heap is the room's, which owns every slab, and that of all
-// threads. nullptr under the other policies, and before anybody had a heap.
-Heap* room_heap();
-
 // The calling thread has no block any more: all that it held goes home.
 void give_up_block();
-
-// Every block that was ever made, from the newest on by `older`: blocks are used again and never
-// given back, so that anybody may walk along them without a lock.
-const Thread* newest_block();
 
 // Whether two or more threads of the program that have called are there.
 bool has_other_threads();
@@ -70,5 +56,12 @@ struct Totals {
   unsigned long attached, started, exited, locks, waits;
 };
 Totals totals();
+
+// The list of threads stays as it is between the two.
+void prepare_fork();
+void finish_fork(bool child);
+
+// In the child of a fork, after that: it has one thread, which takes over what the others had.
+void bury_the_dead();
 
 }  // namespace loft::lifecycle

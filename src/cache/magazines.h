@@ -95,6 +95,11 @@ bool decide(Thread* thread, SizeClass size_class, KindOfTrial kind, unsigned obj
 // Where the room may have served a refill, and did not: what it brought.
 void note_refill(Thread* thread, SizeClass size_class, unsigned objects);
 
+// As bins::refill, and as bins::flush for push_slow, where there is a room: by the room, if that is
+// decided and it is ready.
+void* refill(Thread* thread, Request request);
+void flush(Thread* thread, SizeClass size_class, unsigned objects);
+
 // The block's next thread makes its own.
 void forget_trials(Thread* thread);
 
@@ -134,6 +139,15 @@ Held held(const Thread* thread, SizeClass size_class);
 void forget_calls(Thread* thread);
 
 // --- The room's side. ---
+
+// In a magazine of cleared ones: few enough to be still in a cache when they are asked for.
+inline constexpr size_t kZerosBytes = size_t{64} << 10;
+inline unsigned most_zeros(SizeClass size_class) {
+  return static_cast<unsigned>(most<size_t>(kZerosBytes / class_size(size_class), 1));
+}
+
+// Gives all objects of a slot but the `rest` first ones back to the heap, whose lock is held.
+void put_back(Heap* heap, SizeClass size_class, Slot& slot, unsigned rest);
 
 // Those that have called since the last time; the first of a list.
 Magazines* take_calls();

@@ -5,9 +5,9 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/core.h"
-#include "cache/idle.h"
+#include "cache/depot.h"
+#include "cache/give_way.h"
 #include "cache/large_cache.h"
-#include "cache/large_transfer.h"
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
 #include "cache/object.h"
@@ -20,84 +20,34 @@
 #include "space/large.h"
 #include "space/limits.h"
 #include "space/span.h"
-#include "space/tails.h"
 
 namespace loft {
 
 namespace {
 
-// Lets go of all that the thread holds of its own heap and does not use. The bytes of holes that
-// were given back.
-size_t let_go(Thread* thread) {
-  large_cache::release_all(thread);
-  size_t given_back = 0;
-  if (thread->heap != nullptr) {
-    bins::flush_all(thread);
-    magazines::empty(thread);
-    const os::Guard guard(thread->heap->lock());
-    given_back = thread->heap->rest(nullptr, Heap::Walk::kNow);
-  }
-  return given_back;
-}
-
-// Heaps whose threads work: all slabs of theirs are looked at for a call of the program alone.
-enum class AtWork : uint8_t { kSpares, kHoles };
-
-// A visit to all heaps. *passed_on: of messages, from one to another.
-size_t visit_others(AtWork at_work, unsigned long* passed_on) {
-  size_t given_back = 0;
-  for (unsigned id = 1; id <= registry::count(); ++id) {
-    Heap* heap = registry::at(id);
-    const unsigned long before = heap->counters().forwards.get();
-    const bool rooms = heap == lifecycle::room_heap();
-    if (heap->parked() || rooms) {
-      // Waits: the keeper may be at it, and lets go within a step of whoever sleeps on the lock.
-      const os::Guard guard(heap->lock());
-      if (heap->parked() || rooms) given_back += heap->rest(nullptr, Heap::Walk::kNow);
-    } else if (heap->lock().try_lock()) {
-      if (at_work == AtWork::kHoles) given_back += heap->rest(nullptr, Heap::Walk::kAtWorkNow);
-      if (heap->inbox().maybe_pending()) heap->drain_all();
-      heap->trim_spares(0);
-      heap->lock().unlock();
-    }
-    *passed_on += heap->counters().forwards.get() - before;
-  }
-  return given_back;
-}
-
-// The same for the heaps that nobody owns; for those of other threads, takes in what was freed for
-// them, and lets go of their spare slabs, or also of holes.
-size_t let_go_others(AtWork at_work) {
-  size_t given_back = UserHeap::give_back_all();
-  large_transfer::release_all();
-  // What one passes on may be for another that was visited before it; and where its slab has
-  // changed hands, its way begins anew.
-  for (unsigned round = 0; round < 2 * kMaxHops; ++round) {
-    unsigned long passed_on = 0;
-    given_back += visit_others(round == 0 ? at_work : AtWork::kSpares, &passed_on);
-    if (passed_on == 0) break;
-  }
-  return given_back;
-}
-
-// What came home to the thread's own heap meanwhile, if it has a block and a heap.
-size_t rest_own_heap(Thread* thread) {
-  if (thread == nullptr || thread->heap == nullptr) return 0;
-  const os::Guard guard(thread->heap->lock());
-  return thread->heap->rest(nullptr, Heap::Walk::kNow);
-}
-
-// What nobody uses may be in the way of what the thread wants, if it has a block or not.
-void let_go_of_all(Thread* thread) {
-  if (thread != nullptr) {
-    let_go(thread);
-    if (core::in_use()) core::empty_others();
-  }
-  let_go_others(AtWork::kSpares);
-  rest_own_heap(thread);
-}
-
 Request request_of(size_t size) { return {class_of(size), static_cast<uint32_t>(size)}; }
+
+// One bin at a time, after some refills.
+void review_next_bin(Thread* thread, SizeClass refilled) {
+  const SizeClass c = thread->review_next;
+  thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
+  large_cache::review(thread);
+  if (c == 0) depot::release_spares(thread);
+  if (!core::own(thread, c)) return;
+  magazines::review(thread, c);
+  if (bins::review(thread, c, c == refilled)) magazines::empty_class(thread, c);
+}
+
+void* refill(Thread* thread, Request request) {
+  if (LOFT_UNLIKELY(bins::review_due(thread))) review_next_bin(thread, request.size_class);
+  return magazines::in_use() ? magazines::refill(thread, request) : bins::refill(thread, request);
+}
+
+// False if the bin could not be made the caller's own, or has no array and gets none.
+bool push(Thread* thread, SizeClass size_class, void* p) {
+  const bins::Flush flush = magazines::in_use() ? magazines::flush : bins::flush;
+  return core::own(thread, size_class) && bins::push_slow(thread, size_class, p, flush);
+}
 
 void* allocate_class(Request request) {
   attention::look_after();
@@ -112,16 +62,16 @@ void* allocate_class(Request request) {
       // a processor's bin may have been filled while its lock was waited for.
       Bin& bin = thread->bins[request.size_class];
       if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
-      object = bins::refill(thread, request);
+      object = refill(thread, request);
       if (LOFT_UNLIKELY(object == nullptr)) {
-        let_go_of_all(thread);
-        object = bins::refill(thread, request);
+        give_way(thread);
+        object = refill(thread, request);
       }
     }
-  } else if (Heap* heap = lifecycle::shared_heap(); heap != nullptr) {
+  } else if (Heap* heap = registry::shared_heap(); heap != nullptr) {
     object = bins::take_one(heap, request);
     if (LOFT_UNLIKELY(object == nullptr)) {
-      let_go_of_all(nullptr);
+      give_way(nullptr);
       object = bins::take_one(heap, request);
     }
   }
@@ -141,7 +91,7 @@ void* allocate_span(size_t size, size_t alignment, bool* zero) {
   large::Descriptors* const spare = thread != nullptr ? &thread->large.spare : nullptr;
   void* object = large::allocate(size, alignment, zero, spare);
   if (LOFT_UNLIKELY(object == nullptr)) {
-    let_go_of_all(thread);
+    give_way(thread);
     object = large::allocate(size, alignment, zero, spare);
   }
   return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
@@ -258,24 +208,19 @@ LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
 bool keep(Thread* thread, void* p, Entry entry) {
   const SizeClass size_class = class_of_bin(entry.bin());
   if (thread->heap == nullptr || !fills_cache_lines(size_class)) return false;
-  if (LOFT_UNLIKELY(*thread->bins[size_class].top == p)) report_bad_batch_add(p);
+  if (LOFT_UNLIKELY(*thread->bins[size_class].top == p)) slab::report_bad_free(p);
   Heap& heap = *thread->heap;
   const bool traded = is_tradable(size_class) && thread->trade.keeps(heap.counters()) &&
                       thread->missed_slab != entry.index() && bins::has_room(thread, size_class);
   if (!traded && !heap.stall().is_at(entry.owner())) return false;
   check_start("free", p, entry);
-  if (!bins::push_slow(thread, size_class, p)) return false;
+  if (!push(thread, size_class, p)) return false;
   if (traded) thread->missed_slab = entry.index();
   thread->counters.turnarounds.add(1);
   return true;
 }
 
 }  // namespace
-
-LOFT_COLD void make_way() {
-  const lifecycle::SlowPath slow;
-  let_go_of_all(slow.thread());
-}
 
 LOFT_COLD void* refuse(size_t bytes) {
   limits::note_refusal(span::committed(), bytes);
@@ -368,7 +313,7 @@ bool free_small(void* p, Entry entry) {
     return false;
   }
   const unsigned long flushes = thread->counters.flushes.get();
-  if (!bins::push_slow(thread, class_of_bin(entry.bin()), p)) batch_cache::send_single(p, entry);
+  if (!push(thread, class_of_bin(entry.bin()), p)) batch_cache::send_single(p, entry);
   return thread->counters.flushes.get() != flushes && is_one_of_many(thread->counters.flushes);
 }
 
@@ -398,36 +343,6 @@ void send_full_batch(size_t place) {
     many = is_one_of_many(slow.thread()->counters.batches_sent);
   }
   if (LOFT_UNLIKELY(many)) attention::look_after();
-}
-
-void report_bad_batch_add(const void* p) {
-  const Slab* slab = slab::at(pagemap.of(p));
-  const size_t offset = reinterpret_cast<uintptr_t>(p) - slab->base;
-  slab::report_misuse(
-      offset % slab->shape().size == 0 && offset / slab->shape().size < slab->shape().objects
-          ? "double free of"
-          : "free of an interior pointer",
-      p, slab);
-}
-
-size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
-  const idle::Unreached unreached = idle::unreached();
-  *unreached_threads = unreached.threads;
-  *unreached_bytes = unreached.bytes;
-  return trim(0);
-}
-
-size_t trim(size_t pad) {
-  size_t given_back = core::in_use() ? core::empty_all() : 0;
-  const lifecycle::SlowPath slow;
-  Thread* thread = slow.thread();
-  if (thread != nullptr) {
-    given_back += let_go(thread);
-    batch_cache::send_all(thread);
-  }
-  given_back += let_go_others(AtWork::kHoles);
-  given_back += rest_own_heap(thread);
-  return given_back + tails::give_back(0) + span::purge(pad);
 }
 
 }  // namespace loft

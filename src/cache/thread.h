@@ -218,4 +218,10 @@ extern LOFT_HIDDEN Thread stand_in;  // before its first call and after its end
 
 LOFT_ALWAYS_INLINE Thread* this_thread() { return self; }
 
+// Every block that was ever made, from the newest on by `older`. Blocks are used again and never
+// given back, so anybody may walk along them without a lock. A block is added once, when it is set
+// up.
+void add_block(Thread* block);
+const Thread* newest_block();
+
 }  // namespace loft

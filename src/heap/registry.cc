@@ -2,9 +2,10 @@
 
 #include <new>
 
+#include "base/options.h"
 #include "os/lock.h"
-#include "os/os.h"
 #include "space/metadata.h"
+#include "space/span.h"
 
 namespace loft::registry {
 
@@ -13,6 +14,7 @@ namespace {
 constinit os::Lock lock;
 constinit Atomic<Heap*> heaps[kMaxHeaps];
 constinit Heap* parked = nullptr;
+constinit Atomic<Heap*> shared{nullptr};
 constinit Atomic<unsigned> heap_count{0};
 constinit Counter adoption_count;
 
@@ -29,10 +31,8 @@ Heap* create() {
   return heap;
 }
 
-}  // namespace
-
-Heap* adopt() {
-  const os::Guard guard(lock);
+// Under the lock.
+Heap* parked_or_new() {
   Heap* heap = parked;
   if (heap == nullptr) return create();
   parked = heap->next_parked;
@@ -40,6 +40,28 @@ Heap* adopt() {
   heap->next_parked = nullptr;
   heap->set_parked(false);
   return heap;
+}
+
+}  // namespace
+
+Heap* adopt() {
+  const os::Guard guard(lock);
+  return parked_or_new();
+}
+
+Heap* shared_heap() {
+  // Acquire pairs with the release below: the heap is constructed.
+  if (Heap* heap = shared.load(memory_order_acquire); heap != nullptr) return heap;
+  if (!span::initialise()) return nullptr;
+  const os::Guard guard(lock);
+  if (Heap* heap = shared.load(memory_order_relaxed); heap != nullptr) return heap;
+  Heap* heap = parked_or_new();
+  shared.store(heap, memory_order_release);
+  return heap;
+}
+
+Heap* room_heap() {
+  return get(options.owner) == kOwnerKeeper ? shared.load(memory_order_acquire) : nullptr;
 }
 
 void park(Heap* heap) {

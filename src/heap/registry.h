@@ -12,6 +12,14 @@ Heap* adopt();
 // The caller no longer uses the heap; it holds no lock of it.
 void park(Heap* heap);
 
+// The heap that threads without a block share, under its lock. nullptr without memory. Under
+// owner=keeper it is the room's, which owns every slab, and that of all threads.
+Heap* shared_heap();
+
+// Under owner=keeper the shared heap. nullptr under the other owners, and before anybody had a
+// heap.
+Heap* room_heap();
+
 // Lets heaps that nobody owns rest (Heap::rest). True if all of them have come to rest.
 bool rest_parked();
 

@@ -4,6 +4,7 @@
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
 #include "os/fault.h"
+#include "heap/registry.h"
 #include "os/os.h"
 #include "os/own_thread.h"
 #include "space/limits.h"
@@ -85,7 +86,7 @@ void settle_down() {
 void run() {
   lifecycle::do_without_block();
   settle_down();
-  Heap* const heap = lifecycle::room_heap();
+  Heap* const heap = registry::room_heap();
   for (bool leaves = false; !leaves;) {
     leaves = is_told_to_leave();
     for (Magazines* caller = magazines::take_calls(); caller != nullptr;) {
@@ -112,7 +113,7 @@ void refuse() {
 }
 
 void start_one() {
-  const Heap* heap = lifecycle::room_heap();
+  const Heap* heap = registry::room_heap();
   if (heap == nullptr || heap->counters().refills.get() < kWorthwhileRefills) return;
   if (!may_run()) return;
   if (processors.count() == 1 || limits::totals().processors == 1) return refuse();

@@ -65,13 +65,14 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   const ThreadCounters& counters = thread.counters;
   unsigned long open[kSizeClasses] = {};
   batch_cache::count_open(&thread, open);
+  if (thread.core != nullptr) core::count_foreign(thread.core, open);
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     ClassBooks& sum = books.classes[c];
     const unsigned long sent = counters.batch_objects[c].get();
     sum.sent += sent;
     sum.flying += open[c];
     const magazines::Held magazines = magazines::held(&thread, c);
-    sum.held += bins::held(&thread, c) + magazines.all();
+    sum.held += bins::held(&thread, c, core::top_of(&thread, c)) + magazines.all();
     stats.room_ahead_bytes += (magazines.ready + magazines.zeros) * class_size(c);
     stats.batch_objects += sent;
   }
@@ -140,7 +141,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.adoptions = registry::adoptions();
 
   size_t kept = large_transfer::bytes();
-  for (const Thread* t = lifecycle::newest_block(); t != nullptr; t = t->older) {
+  for (const Thread* t = newest_block(); t != nullptr; t = t->older) {
     kept += add_thread(books, stats, *t);
   }
   for (SizeClass c = 0; c < kSizeClasses; ++c) finish_class(books.classes[c], stats, c);

@@ -188,5 +188,9 @@ Text misuse(const char* what, const void* p, const Slab* slab);
 // The same for an object that was freed before, and whose slab is another's or nobody's since.
 [[noreturn]] void report_without_slab(const void* p);
 
+// Stops the program over a free of p, which lies in a slab, where no object starts or one that is
+// free already. It returns by its type, so that a fast path may end in it and save no register.
+LOFT_NOINLINE void report_bad_free(const void* p);
+
 }  // namespace slab
 }  // namespace loft

@@ -325,18 +325,18 @@ TEST_F(CacheTest, LargeSwingsOfSmallObjectsStayInTheDepot) {
     EXPECT_EQ(self->counters.flushes.get(), flushes);
     const BinState& state = self->states[c];
     EXPECT_EQ(state.stashed, stashed_by_count(state));
-    EXPECT_GE(bins::held(self, c), kObjects);
+    EXPECT_GE(bins::held(self, c, self->bins[c].top), kObjects);
     EXPECT_LE(self->capacity_bytes, options.cache_bytes.load());
     // Each object is there once.
     std::set<void*> all;
-    for (unsigned i = bins::held(self, c); i != 0; --i)
+    for (unsigned i = bins::held(self, c, self->bins[c].top); i != 0; --i)
       all.insert(objects.emplace_back(allocate(16)));
     EXPECT_EQ(all.size(), objects.size());
     for (void* p : objects) deallocate(p);
     bins::flush_all(self);
     EXPECT_EQ(state.stashed, 0u);
     EXPECT_EQ(state.depot, nullptr);
-    EXPECT_EQ(bins::held(self, c), 0u);
+    EXPECT_EQ(bins::held(self, c, self->bins[c].top), 0u);
   });
 }
 
@@ -517,7 +517,7 @@ TEST_F(CacheTest, BlocksAndHeapsAreUsedAgain) {
 
 size_t blocks_with_arrays() {
   size_t found = 0;
-  for (const Thread* block = lifecycle::newest_block(); block != nullptr; block = block->older) {
+  for (const Thread* block = newest_block(); block != nullptr; block = block->older) {
     found += block->capacity_bytes != 0;
   }
   return found;
@@ -599,31 +599,6 @@ TEST_F(CacheTest, CallsAfterTheThreadsEndWork) {
   EXPECT_FALSE(test.failed);
   EXPECT_EQ(lifecycle::totals().attached, before.attached);
   pthread_key_delete(test.key);
-}
-
-TEST_F(CacheTest, TurnaroundTakesObjectsOutOfOpenBatches) {
-  std::vector<std::vector<void*>> slabs = slabs_of(64, 2);
-  in_thread([&] {
-    std::vector<void*> given;
-    for (int i = 0; i < 20; ++i) {
-      given.push_back(give_one(slabs[0]));
-    }
-    const unsigned long before = turnarounds();
-    std::vector<void*> slots(21, nullptr);
-    EXPECT_EQ(batch_cache::turn_around(self, class_of(128), &slots[20], 20), 0u);
-    EXPECT_EQ(batch_cache::turn_around(self, class_of(64), &slots[20], 5), 5u);
-    EXPECT_TRUE(has_batch(slabs[0].front()));
-    EXPECT_EQ(batch_cache::turn_around(self, class_of(64), &slots[15], 100), 15u);
-    EXPECT_FALSE(has_batch(slabs[0].front()));
-    EXPECT_EQ(self->open_batches, 0u);
-    EXPECT_EQ(turnarounds() - before, 20u);
-    std::sort(given.begin(), given.end());
-    slots.erase(slots.begin());
-    std::sort(slots.begin(), slots.end());
-    EXPECT_EQ(slots, given);
-    for (void* p : given) deallocate(p);
-  });
-  release(slabs);
 }
 
 TEST_F(CacheTest, NoTurnaroundWhileThereIsMemory) {

@@ -12,6 +12,7 @@
 #include "cache/idle.h"
 #include "cache/lifecycle.h"
 #include "cache/magazines.h"
+#include "heap/registry.h"
 #include "unit/support.h"
 
 namespace loft {
@@ -25,7 +26,7 @@ const SizeClass kClass = class_of(kSize);
 // The room's thread does its work once.
 void room_works() {
   for (Magazines* caller = magazines::take_calls(); caller != nullptr;) {
-    caller = magazines::serve(lifecycle::room_heap(), caller);
+    caller = magazines::serve(registry::room_heap(), caller);
   }
 }
 
@@ -34,7 +35,7 @@ bool has_magazines() { return this_thread()->magazines != nullptr; }
 uint32_t state_of(const Slot& slot) { return slot.state.load(); }
 
 // Objects that are not free in their slabs.
-unsigned long out() { return lifecycle::room_heap()->counters().classes[kClass].out(); }
+unsigned long out() { return registry::room_heap()->counters().classes[kClass].out(); }
 
 // A trial of each kind for the class, after which the thread serves itself.
 void let_the_room_lose(Trials& trials) {
@@ -107,14 +108,14 @@ TEST_F(MagazinesTest, OneIsFilledAheadAndTakenWhole) {
     EXPECT_LE(this_thread()->capacity_bytes, get(options.cache_bytes));
 
     const unsigned long ready = this_thread()->counters.room_ready.get();
-    const unsigned long taken = lifecycle::room_heap()->counters().classes[kClass].taken.get();
+    const unsigned long taken = registry::room_heap()->counters().classes[kClass].taken.get();
     empty_bin();
     const size_t before = held_.size();
     held_.insert(allocate(kSize));
     EXPECT_EQ(this_thread()->states[kClass].slots, full) << "array against array";
     empty_bin();
     EXPECT_EQ(held_.size() - before, objects);
-    EXPECT_EQ(lifecycle::room_heap()->counters().classes[kClass].taken.get(), taken)
+    EXPECT_EQ(registry::room_heap()->counters().classes[kClass].taken.get(), taken)
         << "no slab was looked at";
     EXPECT_EQ(this_thread()->counters.room_ready.get(), ready + 1);
     EXPECT_EQ(state_of(mine().ready), Slot::kRooms) << "the next one is called for";
@@ -134,10 +135,10 @@ TEST_F(MagazinesTest, AFlushIsTakenHomeAndTheYoungerHalfStays) {
     EXPECT_EQ(*this_thread()->bins[kClass].top, last);
     const unsigned flown = mine().returned.objects;
     EXPECT_EQ(magazines::held(this_thread(), kClass).returned, flown);
-    const unsigned long put = lifecycle::room_heap()->counters().classes[kClass].put.get();
+    const unsigned long put = registry::room_heap()->counters().classes[kClass].put.get();
     room_works();
     EXPECT_EQ(state_of(mine().returned), Slot::kThreads);
-    EXPECT_EQ(lifecycle::room_heap()->counters().classes[kClass].put.get(), put + flown);
+    EXPECT_EQ(registry::room_heap()->counters().classes[kClass].put.get(), put + flown);
     // It stays what it was: the last one freed comes first.
     EXPECT_EQ(allocate(kSize), last);
     deallocate(last);

@@ -1,0 +1,141 @@
+#include "cache/arrays.h"
+
+#include "base/options.h"
+#include "space/limits.h"
+#include "space/metadata.h"
+
+namespace loft::bins {
+
+namespace {
+
+// What the array of one class may hold in one cache.
+constexpr size_t kClassBytes = 512 * 1024;
+constexpr unsigned kMinCapacity = 3;
+constexpr size_t kFirstBytes = 2048;  // a small process keeps its arrays within a few lines
+constexpr size_t kTightShare = 16;    // where it is, this part of the budget is all there is
+
+// 2^k - 1 for some k: with the null slot, the array fills whole cache lines.
+constexpr unsigned capacity_below(size_t objects) {
+  const size_t n = clamp<size_t>(objects, kMinCapacity, kMaxCapacity);
+  return (1u << highest_bit(n + 1)) - 1;
+}
+constexpr unsigned max_capacity(SizeClass c) { return capacity_below(kClassBytes / class_size(c)); }
+struct FirstCapacities {
+  uint8_t of[kSizeClasses];
+  constexpr FirstCapacities() : of{} {
+    for (SizeClass c = 0; c < kSizeClasses; ++c) {
+      const unsigned capacity = least(capacity_below(kFirstBytes / class_size(c)), 31u);
+      of[c] = static_cast<uint8_t>(capacity);
+    }
+  }
+};
+constexpr FirstCapacities kFirstCapacities;
+
+size_t array_bytes(unsigned capacity) { return (capacity + 1) * sizeof(void*); }
+
+// A bin without an array has its top at the null slot that all such bins share, and holds nothing.
+unsigned count(const Bin& bin, const BinState& state) {
+  return state.slots == nullptr ? 0 : static_cast<unsigned>(bin.top - state.slots);
+}
+
+// Gives the bin an array of `capacity` slots; its objects move along. False without memory.
+bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
+  Bin& bin = thread->bins[size_class];
+  BinState& state = thread->states[size_class];
+  auto** slots = static_cast<void**>(metadata::allocate(array_bytes(capacity)));
+  if (slots == nullptr) return false;
+  unsigned objects = 0;
+  if (state.slots != nullptr) {
+    objects = count(bin, state);
+    for (unsigned i = 1; i <= objects; ++i) slots[i] = state.slots[i];
+  }
+  void** const old = state.slots;
+  const unsigned old_capacity = state.capacity;
+  // In a fork between any two of these, the bin is not whole, and its arrays are given up.
+  state.slots = slots;
+  compiler_fence();
+  state.capacity = static_cast<uint16_t>(capacity);
+  bin.top = slots + objects;
+  set_limit(bin, state);
+  thread->capacity_bytes += (capacity - old_capacity) * class_size(size_class);
+  if (old != nullptr) metadata::release(old, array_bytes(old_capacity));
+  return true;
+}
+
+}  // namespace
+
+size_t budget() {
+  const size_t bytes = get(options.cache_bytes);
+  return LOFT_UNLIKELY(limits::tight()) ? bytes / kTightShare : bytes;
+}
+
+void set_limit(Bin& bin, const BinState& state) {
+  bin.limit = state.slots + (state.watched_pushes < kWatchedPushes ? 0 : state.capacity);
+}
+
+bool whole(const Bin& bin, const BinState& state) {
+  return (bin.limit == state.slots || bin.limit == state.slots + state.capacity) &&
+         bin.top >= state.slots && bin.top <= state.slots + state.capacity;
+}
+
+bool grow(Thread* thread, SizeClass size_class) {
+  const unsigned capacity = thread->states[size_class].capacity;
+  const unsigned wanted = capacity == 0 ? first_capacity(size_class) : 2 * capacity + 1;
+  if (wanted > max_capacity(size_class)) return false;
+  const size_t more = (wanted - capacity) * class_size(size_class);
+  // A first array is always allowed: a thread over its budget still needs one slot to free into.
+  if (capacity != 0 && thread->capacity_bytes + more > budget()) return false;
+  if (!set_capacity(thread, size_class, wanted)) return false;
+  thread->counters.bins_grown.add(1);
+  return true;
+}
+
+void release_array(Thread* thread, SizeClass size_class) {
+  const BinState state = thread->states[size_class];
+  const bool in_order = state.slots != nullptr && whole(thread->bins[size_class], state);
+  thread->capacity_bytes -= state.capacity * class_size(size_class);
+  // In a fork in between, the bin is not whole; one without an array would be passed over.
+  thread->bins[size_class] = kEmptyBin;
+  compiler_fence();
+  thread->states[size_class] = BinState{};
+  // Forgotten before it is given back, in program order: the heir of a thread that died in a fork
+  // in between must not give it back a second time.
+  compiler_fence();
+  if (in_order) metadata::release(state.slots, array_bytes(state.capacity));
+}
+
+unsigned first_capacity(SizeClass size_class) { return kFirstCapacities.of[size_class]; }
+
+unsigned count(const Thread* thread, SizeClass size_class) {
+  return count(thread->bins[size_class], thread->states[size_class]);
+}
+
+bool charge(Thread* thread, SizeClass size_class, unsigned from, unsigned to) {
+  const size_t more = (to - from) * class_size(size_class);
+  if (thread->capacity_bytes + more > budget()) return false;
+  thread->capacity_bytes += more;
+  return true;
+}
+
+void** make_array(unsigned capacity) {
+  return static_cast<void**>(metadata::allocate(array_bytes(capacity)));
+}
+
+void release_array_of(void** slots, unsigned capacity) {
+  metadata::release(slots, array_bytes(capacity));
+}
+
+Array exchange(Thread* thread, SizeClass size_class, Array array, unsigned objects) {
+  Bin& bin = thread->bins[size_class];
+  BinState& state = thread->states[size_class];
+  const Array old = {state.slots, state.capacity};
+  // As in set_capacity: in a fork in between, the bin is not whole.
+  state.slots = array.slots;
+  compiler_fence();
+  state.capacity = array.capacity;
+  bin.top = array.slots + objects;
+  set_limit(bin, state);
+  return old;
+}
+
+}  // namespace loft::bins

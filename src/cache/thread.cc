@@ -1,0 +1,25 @@
+#include "cache/thread.h"
+
+namespace loft {
+
+constinit void* no_objects[1] = {nullptr};
+constinit Thread stand_in;
+constinit __thread Thread* self = &stand_in;
+
+namespace {
+constinit Atomic<const Thread*> newest{nullptr};
+}  // namespace
+
+void add_block(Thread* block) {
+  const Thread* before = newest.load(memory_order_relaxed);
+  // Release pairs with the acquire in newest_block: the block is set up. The blocks before it are
+  // passed on, as an exchange continues what it replaces.
+  do {
+    block->older = before;
+  } while (
+      !newest.compare_exchange_weak(before, block, memory_order_release, memory_order_relaxed));
+}
+
+const Thread* newest_block() { return newest.load(memory_order_acquire); }
+
+}  // namespace loft
