@@ -18,7 +18,7 @@
 #include "api/surface.h"
 #include "base/bits.h"
 #include "base/macros.h"
-#include "cache/allocate.h"
+#include "front/allocate.h"
 #include "os/os.h"
 #include "os/own_thread.h"
 #include "space/metadata.h"

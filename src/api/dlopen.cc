@@ -14,7 +14,7 @@
 
 #include "base/atomic.h"
 #include "base/macros.h"
-#include "cache/allocate.h"
+#include "front/allocate.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/symbols.h"

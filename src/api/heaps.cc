@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "api/surface.h"
-#include "cache/allocate.h"
-#include "cache/attention.h"
-#include "heap/user_heap.h"
+#include "arena/user_heap.h"
+#include "front/allocate.h"
 #include "loft/loft.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "thread/attention.h"
 
 namespace loft {
 

@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 #include "base/bits.h"
-#include "observe/fields.h"
-#include "observe/report.h"
-#include "observe/stats.h"
 #include "os/os.h"
+#include "stats/fields.h"
+#include "stats/report.h"
+#include "stats/stats.h"
 
 namespace loft {
 

@@ -8,13 +8,13 @@
 #include "api/options.h"
 #include "api/process.h"  // for keep_process_hooks
 #include "api/surface.h"
-#include "cache/allocate.h"
-#include "cache/idle.h"
-#include "cache/lifecycle.h"
 #include "cache/object.h"
-#include "keeper/keeper.h"
-#include "observe/report.h"
-#include "observe/stats.h"
+#include "front/allocate.h"
+#include "purge/keeper.h"
+#include "stats/report.h"
+#include "stats/stats.h"
+#include "thread/idle.h"
+#include "thread/lifecycle.h"
 
 void* loft_malloc(size_t size) noexcept { return loft::allocate(size); }
 

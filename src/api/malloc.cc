@@ -9,7 +9,7 @@
 #include "api/process.h"  // for keep_process_hooks
 #include "api/surface.h"
 #include "base/macros.h"
-#include "cache/allocate.h"
+#include "front/allocate.h"
 
 extern "C" {
 

@@ -4,7 +4,7 @@
 
 #include "api/new_failure.h"
 #include "base/macros.h"
-#include "cache/allocate.h"
+#include "front/allocate.h"
 
 namespace {
 

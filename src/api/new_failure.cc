@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/macros.h"
-#include "cache/allocate.h"
+#include "front/allocate.h"
 #include "os/fault.h"
 
 // A reference that stays null where nobody defines the function: the C++ library in a C program,

@@ -2,11 +2,11 @@
 
 #include "api/info.h"
 #include "api/options.h"
-#include "cache/core.h"
-#include "cache/lifecycle.h"
-#include "keeper/keeper.h"
-#include "keeper/room.h"
+#include "cpu/core.h"
 #include "os/fault.h"
+#include "purge/keeper.h"
+#include "room/room.h"
+#include "thread/lifecycle.h"
 
 namespace loft {
 

@@ -1,12 +1,12 @@
 // The corners of the C library's contract, once for malloc.cc and loft.cc: what glibc documents for
-// zero sizes, overflowing products and odd alignments, laid over the functions of cache/allocate.h.
+// zero sizes, overflowing products and odd alignments, laid over the functions of front/allocate.h.
 // Everything here may set errno; failure is nullptr.
 #pragma once
 
 #include <cstddef>
 
 #include "base/macros.h"
-#include "cache/allocate.h"
+#include "front/allocate.h"
 #include "os/os.h"
 
 namespace loft {

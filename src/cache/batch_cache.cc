@@ -2,7 +2,7 @@
 
 #include "base/options.h"
 #include "base/peek.h"
-#include "message/pack.h"
+#include "remote/pack.h"
 #include "slab/slab.h"
 
 namespace loft::batch_cache {

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-#include "space/large.h"
+#include "large/large.h"
 
 namespace loft::large_transfer {
 

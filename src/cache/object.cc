@@ -1,9 +1,9 @@
 #include "cache/object.h"
 
+#include "arena/user_heap.h"
 #include "base/options.h"
-#include "heap/user_heap.h"
+#include "large/large.h"
 #include "os/fault.h"
-#include "space/large.h"
 
 namespace loft {
 

@@ -1,6 +1,6 @@
 // What a thread holds: its cache of free objects, the open batches of objects it freed for other
 // heaps, its outbox. Only its own thread touches it, or whoever holds the lock of the processor
-// whose block it is (cache/core.h). So nothing here is locked or atomic except the counters that
+// whose block it is (cpu/core.h). So nothing here is locked or atomic except the counters that
 // others may read. A thread that never allocates has no heap; one that never frees for others never
 // touches the pages of its batches.
 #pragma once
@@ -16,16 +16,16 @@
 #include "cache/profile.h"
 #include "cache/trade.h"
 #include "heap/heap.h"
-#include "message/outbox.h"
+#include "large/large.h"
 #include "os/lock.h"
+#include "remote/outbox.h"
 #include "slab/geometry.h"
-#include "space/large.h"
 
 namespace loft {
 
 struct Core;
 struct Thread;
-struct Magazines;  // cache/magazines.h
+struct Magazines;  // room/magazines.h
 
 // One stack of free objects, an array of pointers: popping never waits for an object's cache line.
 // The slot below the first object is null, so that one load both pops and finds the stack empty.
@@ -127,7 +127,7 @@ struct LargeCache {
   uint16_t used;    // a bit for each place that was, since the last review
 };
 
-// What was seen of a thread beside it (cache/idle.cc). Guarded by the lock in lifecycle.cc.
+// What was seen of a thread beside it (thread/idle.cc). Guarded by the lock in lifecycle.cc.
 struct Idle {
   uint32_t looks;     // in a row at which nothing had moved
   uint64_t activity;  // at the last of them

@@ -4,9 +4,9 @@
 #include "base/options.h"
 #include "base/peek.h"
 #include "heap/heap.h"
-#include "message/outbox.h"
-#include "message/pack.h"
 #include "os/fault.h"
+#include "remote/outbox.h"
+#include "remote/pack.h"
 
 namespace loft {
 

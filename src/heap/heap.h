@@ -12,10 +12,10 @@
 #include "base/list.h"
 #include "base/size_class.h"
 #include "heap/stall.h"
-#include "message/directory.h"
-#include "message/inbox.h"
-#include "message/outbox.h"
 #include "os/lock.h"
+#include "remote/directory.h"
+#include "remote/inbox.h"
+#include "remote/outbox.h"
 #include "slab/counters.h"
 #include "slab/holes.h"
 #include "slab/slab.h"
@@ -122,7 +122,7 @@ class alignas(64) Heap {
   // Takes in every message that has arrived (up to a gibibyte of objects).
   void drain_all();
 
-  // Only in the child of a fork, under the lock: message/inbox.h, repair.
+  // Only in the child of a fork, under the lock: remote/inbox.h, repair.
   void repair_inbox();
 
   // Takes in what has arrived, lets go of every empty slab and gives the holes of the others back;

@@ -12,7 +12,7 @@
 //     as before, and what a flush gives back is looked up under the heap's lock (Heap::put_back).
 //   free adds to a batch, or a batch is put into an outbox, for the old owner. A bucket arrives by
 //     the name that the slab of its first carrier has when it is posted, and may have messages for
-//     several owners, as ever (message/outbox.h). A heap passes on what is not its own: a message
+//     several owners, as ever (remote/outbox.h). A heap passes on what is not its own: a message
 //     as it is (Heap::drain), or one record of it.
 //
 // A slab that has objects in caches or on their way does not become empty, so none of these ever

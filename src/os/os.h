@@ -51,11 +51,6 @@ void allow_huge_pages(void* at, size_t bytes, bool allow);
 // nothing: sandboxes and emulators do. So each call is checked, by the first byte of the range.
 bool discard(void* at, size_t bytes);
 
-// Makes committed pages read as zero, which `at` and `bytes` are multiples of. In a long range
-// those that hold memory are cleared and keep it, which takes a fifth of what new ones do should
-// the program touch them; a range that is mostly without memory is discarded.
-void clear(void* at, size_t bytes);
-
 // Moves the pages of [from, from + bytes) to [to, to + bytes), replacing what is mapped there. The
 // source range stays mapped and reads as zero: nobody else can be placed there. False, and nothing
 // moved, when the system refuses; then [to, to + bytes) may be a hole.

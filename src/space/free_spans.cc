@@ -188,6 +188,26 @@ SpanState purge_pages(uintptr_t base, size_t length) {
   return unmap(base, length) ? kUnmapped : kDirty;
 }
 
+size_t purge(size_t keep) {
+  size_t given_back = 0;
+  while (dirty_bytes() > keep) {
+    Span* s = longest(kDirty);
+    if (s == nullptr) break;
+    const uintptr_t base = s->base;
+    const size_t granules = s->granules;
+    const SpanState state = purge_pages(base, granules << kGranuleLog);
+    s->refused = state == kDirty;
+    if (s->refused) {
+      refused_bytes.add(bytes_of(s));
+      continue;
+    }
+    remove(s);
+    insert(base, granules, state);
+    given_back += granules << kGranuleLog;
+  }
+  return given_back;
+}
+
 Span* take_part_to_purge(Span* s, size_t most_granules, size_t unit) {
   const uintptr_t end = round_down(s->base + bytes_of(s), unit);
   const uintptr_t first = round_up(s->base, unit);

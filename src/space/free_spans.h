@@ -18,6 +18,8 @@ extern LOFT_HIDDEN Counter bytes[kSpanStates];
 extern LOFT_HIDDEN Counter refused_bytes;  // of listed spans that are marked as refused
 extern LOFT_HIDDEN Counter unmapped_spans;
 
+inline size_t dirty_bytes() { return bytes[kDirty].get(); }
+
 inline size_t bytes_of(const Span* s) { return s->granules << kGranuleLog; }
 
 // The listed span whose first or last granule is at the address; nullptr if none.
@@ -51,6 +53,10 @@ void put_back(uintptr_t base, size_t granules, SpanState state);
 // Gives the memory of a range that is in no list to the system, and says what it is then: kDirty
 // where the system refuses.
 SpanState purge_pages(uintptr_t base, size_t length);
+
+// Gives resident spans back, the longest first, until at most `keep` bytes of them stay. Returns
+// the bytes given back.
+size_t purge(size_t keep);
 
 // Unmaps the long clean spans: what is short is discarded, and is long once its neighbours have
 // come, too.

@@ -4,7 +4,7 @@
 //
 //   hard   never exceeded by a span: the request is refused. The tables count and are never
 //          refused, because giving memory back needs them. Of a large object its pages count, and
-//          what lies behind them in its granules is given back (space/tails.h).
+//          what lies behind them in its granules is given back (large/tails.h).
 //   soft   exceeded, but then loft is `tight`: little free memory stays, caches are small. It is
 //          so, too, before the hard limit is met, and, where the group is watched (option
 //          `watch_group`), while it is near a limit as a whole, whoever of it has the memory.

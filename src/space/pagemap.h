@@ -23,7 +23,7 @@ using HeapId = uint16_t;
 inline constexpr HeapId kNoHeap = 0;          // owner of what no heap owns
 inline constexpr HeapId kNeverOwner = 65535;  // id of a thread without a heap; no entry has it
 
-// kExtent: a part of a heap of the program's own (heap/user_heap.h).
+// kExtent: a part of a heap of the program's own (arena/user_heap.h).
 enum Kind : uint16_t { kNothing = 0, kLarge = 1, kFreeSpan = 2, kExtent = 3, kFirstBinOffset = 64 };
 
 inline constexpr size_t kBinBytes = 16;
@@ -95,7 +95,7 @@ struct alignas(64) Pagemap {
 
   // What free accepts on its fast path for a thread, and on that for a processor: one is `limit`
   // and the other 0, by the option `owner`. And the largest size that malloc accepts on its fast
-  // path for a thread, here because all calls read this line. cache/allocate.h.
+  // path for a thread, here because all calls read this line. front/allocate.h.
   Bound thread_limit;
   Bound core_limit;
   size_t table_max = kTableMax;

@@ -12,9 +12,12 @@
 #include "space/low_water.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
+#include "space/search.h"
 #include "space/window.h"
 
 namespace loft::span {
+
+using free_spans::dirty_bytes;
 
 namespace {
 
@@ -39,28 +42,6 @@ constinit Atomic<size_t> recounted{0};
 constinit LowWater<kDecayTicks> least_dirty;
 constinit Atomic<uint32_t> tick_count{0};
 
-size_t dirty_bytes() { return free_spans::bytes[kDirty].get(); }
-
-size_t purge_locked(size_t keep) {
-  size_t given_back = 0;
-  while (dirty_bytes() > keep) {
-    Span* s = free_spans::longest(kDirty);
-    if (s == nullptr) break;
-    const uintptr_t base = s->base;
-    const size_t granules = s->granules;
-    const SpanState state = free_spans::purge_pages(base, granules << kGranuleLog);
-    s->refused = state == kDirty;
-    if (s->refused) {
-      free_spans::refused_bytes.add(free_spans::bytes_of(s));
-      continue;
-    }
-    free_spans::remove(s);
-    free_spans::insert(base, granules, state);
-    given_back += granules << kGranuleLog;
-  }
-  return given_back;
-}
-
 size_t committed_locked() {
   return in_use.get() + recounted.load(memory_order_relaxed) + dirty_bytes() +
          in_transit_bytes.get() + metadata::touched_bytes();
@@ -77,74 +58,8 @@ bool admit(size_t bytes) {
   };
   const size_t dirty = dirty_bytes();
   // Where that would not do, they are of more use as they are.
-  if (const size_t most = excess(); most != 0 && most <= dirty) purge_locked(dirty - most);
+  if (const size_t most = excess(); most != 0 && most <= dirty) free_spans::purge(dirty - most);
   return excess() == 0;
-}
-
-bool claim(Span* s, size_t granules) {
-  const bool claimed = free_spans::claim(s, granules);
-  least_dirty.see(dirty_bytes());
-  return claimed;
-}
-
-Range take_from(Span* s, size_t granules) {
-  if (s == nullptr) return {};
-  const Range range{s->base, s->state != kDirty};
-  return claim(s, granules) ? range : Range{};
-}
-
-// Of two listed spans, of which the second begins where the first ends.
-Range take_from_both(Span* first, Span* second, size_t granules) {
-  if (first == nullptr || second == nullptr) return {};
-  if (first->granules >= granules) return take_from(first, granules);
-  if (first->granules + second->granules < granules) return {};
-  const Range range{first->base, first->state != kDirty && second->state != kDirty};
-  const Span part = *second;
-  const size_t count = granules - first->granules;
-  if (!claim(second, count)) return {};
-  if (claim(first, first->granules)) return range;
-  free_spans::put_back(part.base, count, part.state);
-  return {};
-}
-
-// Spans of different states do not join, and a long object that comes again and again would take
-// as many addresses anew, and as much memory, once a part of its span was purged. Looks at the
-// longest of each state.
-Range take_in_two_parts(size_t granules) {
-  for (const SpanState state : {kDirty, kClean, kUnmapped}) {
-    Span* s = free_spans::longest(state);
-    if (s == nullptr) continue;
-    const uintptr_t base = s->base;
-    Span* before = free_spans::at(base - kGranule);
-    Span* behind = free_spans::at(base + free_spans::bytes_of(s));
-    if (const Range range = take_from_both(s, behind, granules); range.base != 0) return range;
-    // If its addresses were lost in between, its descriptor may be another span's by now.
-    if (before == nullptr || free_spans::at(base) != s) continue;
-    if (const Range range = take_from_both(before, s, granules); range.base != 0) return range;
-  }
-  return {};
-}
-
-// What is free last of all, in one part or two, and as many new granules as it lacks: for one that
-// comes a little longer each time, or whose span has lost its first granule to a slab.
-Range take_last_and_more(size_t granules) {
-  Span* last = free_spans::at(frontier::end() - kGranule);
-  if (last == nullptr) return {};
-  if (last->granules >= granules) return take_from(last, granules);
-  Span* before = free_spans::at(last->base - kGranule);
-  const size_t free = last->granules + (before == nullptr ? 0 : before->granules);
-  if (free >= granules) return take_from_both(before, last, granules);
-  const Span was = *last;
-  const uintptr_t more = frontier::advance((granules - free) << kGranuleLog, true);
-  if (more == 0) return {};
-  const bool zero = was.state != kDirty && (before == nullptr || before->state != kDirty);
-  const Range range{before == nullptr ? was.base : before->base, zero};
-  if (claim(last, was.granules)) {
-    if (before == nullptr || claim(before, before->granules)) return range;
-    free_spans::put_back(was.base, was.granules, was.state);
-  }
-  free_spans::insert(more, granules - free, kClean);
-  return {};
 }
 
 // What the first choice is.
@@ -156,7 +71,7 @@ enum class Want : uint8_t {
 
 Range take_resident(size_t granules) {
   if (LOFT_UNLIKELY(committed_locked() > limits::hard())) return {};
-  return take_from(free_spans::find(kDirty, granules), granules);
+  return search::take_from(free_spans::find(kDirty, granules), granules);
 }
 
 Range acquire_locked(size_t granules, size_t bytes, Want want) {
@@ -166,21 +81,21 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
   if (!admit(bytes)) return {};
   for (const SpanState state : {kClean, kUnmapped}) {
     Span* s = free_spans::find(state, granules);
-    if (const Range range = take_from(s, granules); range.base != 0) return range;
+    if (const Range range = search::take_from(s, granules); range.base != 0) return range;
   }
   if (want == Want::kMixed) {
-    if (const Range range = take_in_two_parts(granules); range.base != 0) return range;
-    if (const Range range = take_last_and_more(granules); range.base != 0) return range;
+    if (const Range range = search::take_in_two_parts(granules); range.base != 0) return range;
+    if (const Range range = search::take_last_and_more(granules); range.base != 0) return range;
   }
   const uintptr_t base = frontier::advance(granules << kGranuleLog, false);
   if (base != 0) return {base, true};
   // Once nothing is resident, what is free is in its largest pieces.
-  purge_locked(0);
+  free_spans::purge(0);
   for (const SpanState state : {kClean, kUnmapped}) {
     Span* s = free_spans::find_any(state, granules);
-    if (const Range range = take_from(s, granules); range.base != 0) return range;
+    if (const Range range = search::take_from(s, granules); range.base != 0) return range;
   }
-  return take_last_and_more(granules);
+  return search::take_last_and_more(granules);
 }
 
 // As above; what is on its way to the system comes back before anybody is told that there is no
@@ -234,6 +149,7 @@ Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want) {
   {
     const os::Guard guard(lock);
     range = acquire_aligned(granules, alignment, bytes, want);
+    least_dirty.see(dirty_bytes());
     if (range.base != 0) {
       acquired_count.add(1);
       in_use.add(bytes);
@@ -249,7 +165,7 @@ bool extend_locked(uintptr_t end, size_t granules, bool& zero) {
   Span* next = free_spans::at(end);
   if (next == nullptr || next->granules < granules) return false;
   const bool clean = next->state != kDirty;
-  if (!claim(next, granules)) return false;
+  if (!free_spans::claim(next, granules)) return false;
   zero = zero && clean;
   return true;
 }
@@ -285,91 +201,6 @@ Range acquire(size_t granules, size_t alignment, size_t bytes) {
 
 Range acquire_clean(size_t granules, size_t bytes) {
   return acquire_as(granules, kGranule, bytes, Want::kClean);
-}
-
-namespace {
-
-size_t purge_step_above(size_t floor, size_t wanted);
-
-void release_as(uintptr_t base, size_t granules, SpanState state, size_t bytes) {
-  const size_t keep = limits::most_dirty();
-  const size_t floor = keep - keep / 8;  // not each one that follows makes a system call
-  size_t excess = 0;
-  pagemap.fill(base, granules, Entry{});
-  {
-    const os::Guard guard(lock);
-    released_count.add(1);
-    free_spans::insert(base, granules, state);
-    in_use.add(-bytes);
-    limits::weigh(committed_locked());
-    const size_t resident = dirty_bytes() - free_spans::refused_bytes.get();
-    if (LOFT_UNLIKELY(resident > keep)) excess = resident - floor;
-  }
-  // As much as there was then: what others free meanwhile is theirs to give back.
-  for (size_t step = 1; excess != 0 && step != 0; excess -= least(step, excess)) {
-    step = purge_step_above(floor, excess);
-  }
-  relieve();
-}
-
-}  // namespace
-
-void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
-  release_as(base, granules, dirty ? kDirty : kClean, bytes);
-}
-
-bool extend(uintptr_t end, size_t granules, bool& zero, size_t bytes) {
-  bool done = false;
-  {
-    const os::Guard guard(lock);
-    done = admit(bytes) && extend_locked(end, granules, zero);
-    if (done) in_use.add(bytes);
-    limits::weigh(committed_locked());
-  }
-  relieve();
-  return done;
-}
-
-bool recount(size_t from, size_t to) {
-  if (to > from && limits::hard() != limits::kNone) {
-    const os::Guard guard(lock);
-    if (!admit(to - from)) return false;
-    recounted.fetch_add(to - from, memory_order_relaxed);  // before the next one is admitted
-    return true;
-  }
-  recounted.fetch_add(to - from, memory_order_relaxed);
-  return true;
-}
-
-void release_moved(uintptr_t base, size_t granules, size_t bytes) {
-  // First, while it is ours for certain: what is lost then is addresses alone.
-  os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
-  if (os::renew(reinterpret_cast<void*>(base), granules << kGranuleLog)) {
-    advise_huge_pages(base, granules << kGranuleLog);
-    release(base, granules, false, bytes);
-  } else {
-    lose(base, granules, bytes);
-  }
-}
-
-void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, size_t bytes) {
-  if (os::place(reinterpret_cast<void*>(base), moved) == os::Placed::kYes) {
-    advise_huge_pages(base, moved);
-    release(base, granules, dirty, bytes);
-  } else {
-    lose(base, granules, bytes);
-  }
-}
-
-uint32_t ticks() { return tick_count.load(memory_order_relaxed); }
-
-size_t idle_bytes() {
-  const os::Guard guard(lock);
-  // Relaxed: who sees a tick late acts at the next one.
-  tick_count.store(ticks() + 1, memory_order_relaxed);
-  limits::weigh(committed_locked());  // they may have changed
-  const size_t used = in_use.get() + recounted.load(memory_order_relaxed);
-  return least_dirty.tick(dirty_bytes(), used / kPlentyShare);
 }
 
 namespace {
@@ -432,7 +263,87 @@ size_t purge_step_above(size_t floor, size_t wanted) {
   return bytes;
 }
 
+void release_as(uintptr_t base, size_t granules, SpanState state, size_t bytes) {
+  const size_t keep = limits::most_dirty();
+  const size_t floor = keep - keep / 8;  // not each one that follows makes a system call
+  size_t excess = 0;
+  pagemap.fill(base, granules, Entry{});
+  {
+    const os::Guard guard(lock);
+    released_count.add(1);
+    free_spans::insert(base, granules, state);
+    in_use.add(-bytes);
+    limits::weigh(committed_locked());
+    const size_t resident = dirty_bytes() - free_spans::refused_bytes.get();
+    if (LOFT_UNLIKELY(resident > keep)) excess = resident - floor;
+  }
+  // As much as there was then: what others free meanwhile is theirs to give back.
+  for (size_t step = 1; excess != 0 && step != 0; excess -= least(step, excess)) {
+    step = purge_step_above(floor, excess);
+  }
+  relieve();
+}
+
 }  // namespace
+
+void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
+  release_as(base, granules, dirty ? kDirty : kClean, bytes);
+}
+
+bool extend(uintptr_t end, size_t granules, bool& zero, size_t bytes) {
+  bool done = false;
+  {
+    const os::Guard guard(lock);
+    done = admit(bytes) && extend_locked(end, granules, zero);
+    least_dirty.see(dirty_bytes());
+    if (done) in_use.add(bytes);
+    limits::weigh(committed_locked());
+  }
+  relieve();
+  return done;
+}
+
+bool recount(size_t from, size_t to) {
+  if (to > from && limits::hard() != limits::kNone) {
+    const os::Guard guard(lock);
+    if (!admit(to - from)) return false;
+    recounted.fetch_add(to - from, memory_order_relaxed);  // before the next one is admitted
+    return true;
+  }
+  recounted.fetch_add(to - from, memory_order_relaxed);
+  return true;
+}
+
+void release_moved(uintptr_t base, size_t granules, size_t bytes) {
+  // First, while it is ours for certain: what is lost then is addresses alone.
+  os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
+  if (os::renew(reinterpret_cast<void*>(base), granules << kGranuleLog)) {
+    advise_huge_pages(base, granules << kGranuleLog);
+    release(base, granules, false, bytes);
+  } else {
+    lose(base, granules, bytes);
+  }
+}
+
+void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, size_t bytes) {
+  if (os::place(reinterpret_cast<void*>(base), moved) == os::Placed::kYes) {
+    advise_huge_pages(base, moved);
+    release(base, granules, dirty, bytes);
+  } else {
+    lose(base, granules, bytes);
+  }
+}
+
+uint32_t ticks() { return tick_count.load(memory_order_relaxed); }
+
+size_t idle_bytes() {
+  const os::Guard guard(lock);
+  // Relaxed: who sees a tick late acts at the next one.
+  tick_count.store(ticks() + 1, memory_order_relaxed);
+  limits::weigh(committed_locked());  // they may have changed
+  const size_t used = in_use.get() + recounted.load(memory_order_relaxed);
+  return least_dirty.tick(dirty_bytes(), used / kPlentyShare);
+}
 
 size_t purge_step(size_t wanted) { return purge_step_above(0, wanted); }
 

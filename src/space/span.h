@@ -7,14 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "space/search.h"
 #include "space/window.h"
 
 namespace loft::span {
 
-struct Range {
-  uintptr_t base = 0;  // 0: no memory
-  bool zero = false;   // every byte reads as zero
-};
+using Range = Granules;
 
 // Maps the window on first use. False without memory.
 bool initialise();

@@ -1,6 +1,6 @@
 // Free runs of something by length, for best fit: one list for each length below 64, then four for
 // each doubling, and a bit for each list that is not empty. The spans of the window are such runs,
-// of granules, and so are the blocks of a heap of the program's own (heap/blocks.h).
+// of granules, and so are the blocks of a heap of the program's own (arena/blocks.h).
 #pragma once
 
 #include <cstddef>

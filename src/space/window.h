@@ -1,7 +1,7 @@
 // The address space of the heap: one window, and beside it the tables that describe it.
 //
 //   pagemap    8 bytes for each granule of the window
-//   tails      2 bytes for each granule (space/tails.h)
+//   tails      2 bytes for each granule (large/tails.h)
 //   metadata   slabs, spans, heaps, caches; never inside the window (HotOS'23: segregated metadata)
 //   window     spans of granules: slabs and large objects, nothing else
 //
@@ -24,7 +24,7 @@ inline constexpr unsigned kGranuleLog = 16;
 inline constexpr size_t kGranule = size_t{1} << kGranuleLog;  // also the largest page size served
 // What describes the window, in bytes. The files that define the three check their own.
 inline constexpr size_t kPagemapEntry = 8;   // space/pagemap.h
-inline constexpr size_t kTailRecord = 2;     // space/tails.h
+inline constexpr size_t kTailRecord = 2;     // large/tails.h
 inline constexpr size_t kMetadataUnit = 64;  // space/metadata.h
 inline constexpr size_t kHugePage = size_t{2} << 20;
 

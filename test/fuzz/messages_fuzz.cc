@@ -14,8 +14,8 @@
 
 #include "bytes.h"
 #include "heap/heap.h"
-#include "message/message.h"
-#include "message/pack.h"
+#include "remote/message.h"
+#include "remote/pack.h"
 #include "os/fault.h"
 #include "space/span.h"
 

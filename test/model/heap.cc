@@ -12,8 +12,8 @@
 #include "base/options.h"
 #include "engine.h"
 #include "heap/registry.h"
-#include "message/outbox.h"
-#include "message/pack.h"
+#include "remote/outbox.h"
+#include "remote/pack.h"
 #include "os/fault.h"
 #include "space/span.h"
 

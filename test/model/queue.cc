@@ -11,10 +11,10 @@
 #include <string>
 
 #include "engine.h"
-#include "message/directory.h"
-#include "message/inbox.h"
-#include "message/outbox.h"
-#include "message/pack.h"
+#include "remote/directory.h"
+#include "remote/inbox.h"
+#include "remote/outbox.h"
+#include "remote/pack.h"
 #include "os/fault.h"
 #include "os/lock.h"
 

@@ -14,11 +14,11 @@
 #include <random>
 
 #include "base/size_class.h"
-#include "cache/lifecycle.h"
+#include "thread/lifecycle.h"
 #include "heap/registry.h"
-#include "heap/user_heap.h"
-#include "observe/books.h"
-#include "observe/residents.h"
+#include "arena/user_heap.h"
+#include "stats/books.h"
+#include "stats/residents.h"
 #include "os/os.h"
 #include "os/residency.h"
 #include "space/span.h"

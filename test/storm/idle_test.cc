@@ -9,7 +9,7 @@
 #include <random>
 
 #include "cache/thread.h"
-#include "keeper/keeper.h"
+#include "purge/keeper.h"
 #include "storm/support.h"
 
 namespace storm {

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "base/options.h"
-#include "cache/lifecycle.h"
-#include "cache/magazines.h"
+#include "thread/lifecycle.h"
+#include "room/magazines.h"
 #include "heap/registry.h"
 #include "storm/support.h"
 

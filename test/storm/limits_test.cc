@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "keeper/keeper.h"
+#include "purge/keeper.h"
 #include "storm/support.h"
 
 namespace storm {

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/magazines.h"
+#include "room/magazines.h"
 #include "loft/loft.h"
 
 #if defined(__has_feature)

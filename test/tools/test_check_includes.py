@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from check_includes import MAX_LINES, check_tree
+from check_includes import MAX_FLOOR_LINES, MAX_LINES, check_tree
 
 
 def problems(tmp_path: Path, files: dict[str, str]) -> list[str]:
@@ -38,7 +38,7 @@ def test_downwards_and_sideways_is_allowed(tmp_path: Path) -> None:
     [
         ("heap/a.cc", '#include "cache/up.h"\n', "cache/, which is above"),
         ("slab/a.cc", '  #  include "heap/up.h"\n', "heap/, which is above"),
-        ("cache/a.cc", '#include "keeper/up.h"\n', "keeper/, which is above"),
+        ("cache/a.cc", '#include "purge/up.h"\n', "purge/, which is above"),
         ("heap/a.cc", '#include "bits.h"\n', "must be written from src/"),
         ("heap/a.cc", '#include "../base/bits.h"\n', "must be written from src/"),
         ("heap/a.cc", '#include "base/nothing.h"\n', "does not exist"),
@@ -70,13 +70,34 @@ def test_a_violation_is_found(tmp_path: Path, name: str, text: str, expected: st
         "base/bits.h": header,
         "heap/up.h": header,
         "cache/up.h": header,
-        "keeper/up.h": header,
+        "purge/up.h": header,
         name: text,
     }
     found = problems(tmp_path, files)
     assert len(found) == 1, found
     assert expected in found[0]
     assert found[0].startswith(f"src/{name}:")
+
+
+def test_a_cycle_is_found(tmp_path: Path) -> None:
+    files = {
+        "heap/a.h": '#pragma once\n#include "heap/b.h"\n',
+        "heap/b.h": "#pragma once\n",
+        "heap/b.cc": '#include "heap/b.h"\n#include "heap/c.h"\n',
+        "heap/c.h": '#pragma once\n#include "heap/a.h"\n',
+    }
+    (found,) = problems(tmp_path, files)
+    assert "an include cycle" in found
+    assert all(f"heap/{name}" in found for name in "abc")
+    del files["heap/b.cc"]
+    assert problems(tmp_path / "without", files) == []
+
+
+def test_a_floor_is_not_too_long(tmp_path: Path) -> None:
+    count = MAX_FLOOR_LINES // MAX_LINES + 1
+    files = {f"heap/{i}.cc": "\n" * MAX_LINES for i in range(count)}
+    (found,) = problems(tmp_path, files)
+    assert f"{MAX_FLOOR_LINES} is a floor's limit" in found
 
 
 def test_comments_strings_and_symbol_names_are_left_alone(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "cache/allocate.h"
+#include "front/allocate.h"
 
 namespace {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "heap/registry.h"
-#include "message/outbox.h"
-#include "message/pack.h"
+#include "remote/outbox.h"
+#include "remote/pack.h"
 #include "space/span.h"
 #include "unit/support.h"
 

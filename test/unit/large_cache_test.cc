@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "cache/allocate.h"
 #include "cache/bins.h"
 #include "cache/object.h"
+#include "front/allocate.h"
 #include "heap/registry.h"
 #include "space/span.h"
 #include "unit/support.h"

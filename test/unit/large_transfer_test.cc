@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "cache/allocate.h"
 #include "cache/large_cache.h"
 #include "cache/object.h"
+#include "front/allocate.h"
 #include "loft/loft.h"
 #include "space/limits.h"
 #include "space/metadata.h"

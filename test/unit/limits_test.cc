@@ -6,10 +6,10 @@
 
 #include <vector>
 
-#include "observe/residents.h"
-#include "observe/stats.h"
-#include "space/large.h"
+#include "large/large.h"
 #include "space/span.h"
+#include "stats/residents.h"
+#include "stats/stats.h"
 #include "unit/support.h"
 
 namespace loft {

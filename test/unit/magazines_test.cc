@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/options.h"
-#include "cache/allocate.h"
-#include "cache/idle.h"
-#include "cache/lifecycle.h"
-#include "cache/magazines.h"
+#include "front/allocate.h"
 #include "heap/registry.h"
+#include "room/magazines.h"
+#include "thread/idle.h"
+#include "thread/lifecycle.h"
 #include "unit/support.h"
 
 namespace loft {

@@ -1,6 +1,6 @@
 // Messages: both forms of packing, the outbox, and the inbox as one thread sees it. What several
 // threads may do to it at once is test/model's to explore.
-#include "message/message.h"
+#include "remote/message.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "message/inbox.h"
-#include "message/outbox.h"
-#include "message/pack.h"
+#include "remote/inbox.h"
+#include "remote/outbox.h"
+#include "remote/pack.h"
 #include "space/span.h"
 #include "unit/support.h"
 

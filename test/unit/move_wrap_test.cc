@@ -12,8 +12,8 @@
 #include <cstring>
 #include <vector>
 
+#include "large/large.h"
 #include "loft/loft.h"
-#include "space/large.h"
 #include "space/pagemap.h"
 #include "space/window.h"
 

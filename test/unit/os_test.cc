@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "large/clear.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -73,7 +74,7 @@ void expect_clears(size_t pages, size_t touched, bool locked) {
     GTEST_SKIP() << "may not lock memory";
   }
   errno = 4711;
-  os::clear(at, pages * page);
+  large::clear(at, pages * page);
   EXPECT_EQ(errno, 4711);
   if (touched == 1) {
     EXPECT_EQ(os::calls().discards, discards);
@@ -111,7 +112,7 @@ TEST(Pages, NoneForThoseThatWereOnlyRead) {
   rusage before;
   rusage after;
   getrusage(RUSAGE_SELF, &before);
-  os::clear(at, bytes);
+  large::clear(at, bytes);
   getrusage(RUSAGE_SELF, &after);
   EXPECT_LT(after.ru_minflt - before.ru_minflt, 500) << "of writes to 4999 pages of zeros";
   EXPECT_TRUE(reads_zero(at, bytes));

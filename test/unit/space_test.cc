@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "large/large.h"
 #include "os/os.h"
-#include "space/large.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 #include "space/span.h"

@@ -10,8 +10,9 @@
 #include <thread>
 
 #include "base/options.h"
+#include "large/clear.h"
+#include "large/large.h"
 #include "os/os.h"
-#include "space/large.h"
 #include "space/pagemap.h"
 
 namespace loft::test {
@@ -62,7 +63,7 @@ inline bool reads_zero(const void* p, size_t bytes) {
 inline void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   bool zero = false;
   void* p = large::allocate(size, alignment, &zero);
-  if (p != nullptr && zeroed && !zero) os::clear(p, round_up(size, os::page_size()));
+  if (p != nullptr && zeroed && !zero) large::clear(p, round_up(size, os::page_size()));
   return p;
 }
 

@@ -1,5 +1,5 @@
 // What stays resident behind large objects, and goes back while they live.
-#include "space/tails.h"
+#include "large/tails.h"
 
 #include <gtest/gtest.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "cache/allocate.h"
+#include "front/allocate.h"
+#include "large/large.h"
 #include "os/os.h"
-#include "space/large.h"
 #include "space/limits.h"
 #include "space/span.h"
 #include "unit/support.h"

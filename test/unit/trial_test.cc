@@ -1,4 +1,4 @@
-#include "cache/trial.h"
+#include "room/trial.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Heaps of the program's own: where their memory comes from and goes to, and what they refuse.
-#include "heap/user_heap.h"
+#include "arena/user_heap.h"
 
 #include <gtest/gtest.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "cache/allocate.h"
 #include "cache/object.h"
+#include "front/allocate.h"
 #include "space/span.h"
 #include "unit/support.h"
 

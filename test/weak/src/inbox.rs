@@ -1,4 +1,4 @@
-//! message/inbox.h: many producers, consumers in turn under the heap's lock.
+//! remote/inbox.h: many producers, consumers in turn under the heap's lock.
 //!
 //! A link is (tag, next); that of the last message names the message itself. Message 0 is the stub.
 

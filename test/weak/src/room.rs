@@ -1,4 +1,4 @@
-//! cache/magazines.cc's calls, and the room's sleep (keeper/room.cc): nothing is slept over. A thread
+//! room/magazines.cc's calls, and the room's sleep (room/room.cc): nothing is slept over. A thread
 //! calls, and wakes; the room falls asleep, and looks once more. If neither sees the other, nobody
 //! wakes the room, and the checker finds a thread that waits for ever.
 

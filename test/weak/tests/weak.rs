@@ -156,7 +156,7 @@ fn the_table_is_the_sources() {
 
 #[test]
 fn a_changed_order_in_a_source_is_seen() {
-    let text = source("message/inbox.h");
+    let text = source("remote/inbox.h");
     let push = sources::operations(sources::body(&text, "push"));
     assert_eq!(push.len(), 3);
     let changed = text.replace("memory_order_acq_rel", "memory_order_acquire");

@@ -1,0 +1,58 @@
+// What lies at an address in a heap of the program's own.
+#include "arena/user_heap.h"
+#include "base/options.h"
+#include "os/fault.h"
+
+namespace loft {
+
+void UserHeap::report_object(const char* what, const void* p, const ObjectAt& object) {
+  os::fault(Text() << what << " " << p << ": object " << reinterpret_cast<const void*>(object.start)
+                   << " of " << uint64_t{object.bytes} << " bytes in a heap of the program's own");
+}
+
+ObjectAt UserHeap::object_at(const Extent* extent, const void* p) {
+  if (extent->map != nullptr) return Blocks::object_at(extent, p);
+  const bool inside = reinterpret_cast<uintptr_t>(p) - extent->base < extent->bytes;
+  return inside ? ObjectAt{extent->base, extent->bytes, nullptr, 0} : ObjectAt{};
+}
+
+ObjectAt UserHeap::object_starting_at(const char* call, const Extent* extent, const void* p) {
+  const ObjectAt object = object_at(extent, p);
+  if (LOFT_UNLIKELY(object.start == 0)) {
+    os::fault(Text() << call << " of a pointer to memory that is not allocated (freed before, or "
+                     << "never): " << p);
+  }
+  if (LOFT_UNLIKELY(object.start != reinterpret_cast<uintptr_t>(p))) {
+    report_object((Text() << call << " of an interior pointer").data(), p, object);
+  }
+  return object;
+}
+
+// What the entry of another heap's extent leads to may be changing just now, and is not followed.
+// Relaxed: whatever is read, it is none of this heap's shards.
+Extent* UserHeap::extent_of(const void* p) const {
+  if (region_ != nullptr) return region_->covers(p) ? region_ : nullptr;
+  if (!pagemap.contains(p)) return nullptr;
+  const Entry entry = pagemap.of(p);
+  if (entry.bin() != kExtent) return nullptr;
+  Extent* extent = Shard::extent_at(entry);
+  const Shard* owner = __atomic_load_n(&extent->owner, __ATOMIC_RELAXED);
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    if (shards_[i] == owner && extent->covers(p)) return extent;
+  }
+  return nullptr;
+}
+
+// As extent_of, for what `call` was given. Where that is none of this heap's it is reported, which
+// stops the program, or, by the option foreign=ignore, gives nullptr.
+Extent* UserHeap::checked_extent(const char* call, const void* p) const {
+  Extent* extent = extent_of(p);
+  if (LOFT_LIKELY(extent != nullptr)) return extent;
+  Text line;
+  line << call << " of a foreign pointer (not from this heap): " << p;
+  if (get(options.foreign) == 0) os::fault(line);
+  os::report(line);
+  return nullptr;
+}
+
+}  // namespace loft

@@ -1,0 +1,367 @@
+#include "arena/user_heap.h"
+
+#include <new>
+
+#include "base/options.h"
+#include "large/clear.h"
+#include "os/fault.h"
+#include "os/os.h"
+#include "space/span.h"
+
+namespace loft {
+
+namespace {
+
+constinit os::Lock user_heaps_lock;  // taken before any shard's
+constinit List<UserHeap> user_heaps;
+constinit UserHeap* next_to_rest = nullptr;  // the first one, if null
+constinit unsigned long past_locks = 0;      // of the shards of heaps that were destroyed
+constinit unsigned long past_waits = 0;      // (all of these under the lock)
+
+// One thread at a time goes round: this is taken before the lock of the list, which a purge lets go
+// of on its way.
+constinit os::Lock round_lock;
+
+}  // namespace
+
+// --- Making and destroying. ---
+
+UserHeap* UserHeap::make() {
+  if (!span::initialise()) return nullptr;
+  void* memory = metadata::allocate(sizeof(UserHeap));
+  if (memory == nullptr) return nullptr;
+  auto* heap = new (memory) UserHeap;
+  if (heap->add_shard() != nullptr) return heap;
+  metadata::release(heap, sizeof(UserHeap));
+  return nullptr;
+}
+
+// Under the lock of the list, or before the heap is in it.
+Shard* UserHeap::add_shard() {
+  const unsigned count = shard_count();
+  if (count == kMostShards) return nullptr;
+  void* memory = metadata::allocate(sizeof(Shard));
+  if (memory == nullptr) return nullptr;
+  shards_[count] = new (memory) Shard(this);
+  shard_count_.store(count + 1, memory_order_release);
+  return shards_[count];
+}
+
+void UserHeap::enlist() {
+  const os::Guard guard(user_heaps_lock);
+  user_heaps.push_front(this);
+}
+
+UserHeap* UserHeap::create() {
+  UserHeap* heap = make();
+  if (heap != nullptr) heap->enlist();
+  return heap;
+}
+
+size_t UserHeap::units_in(uintptr_t region, size_t bytes) {
+  const uintptr_t base = round_up(region, kUnit);
+  const uintptr_t end = round_down(region + bytes, kUnit);
+  return base >= region && end > base ? (end - base) >> kUnitLog : 0;
+}
+
+UserHeap* UserHeap::create_over(uintptr_t region, size_t bytes) {
+  UserHeap* heap = make();
+  if (heap == nullptr) return nullptr;
+  heap->region_ = heap->shards_[0]->cover(round_up(region, kUnit), units_in(region, bytes));
+  if (heap->region_ == nullptr) {
+    heap->give_up();
+    return nullptr;
+  }
+  heap->enlist();
+  return heap;
+}
+
+void UserHeap::give_up() {
+  mark_ = 0;
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    shards_[i]->give_up();
+    metadata::release(shards_[i], sizeof(Shard));
+  }
+  metadata::release(this, sizeof(UserHeap));
+}
+
+void UserHeap::destroy() {
+  {
+    const os::Guard guard(user_heaps_lock);
+    if (next_to_rest == this) next_to_rest = next;
+    user_heaps.remove(this);
+    const Totals last = totals();
+    past_locks += last.locks;
+    past_waits += last.waits;
+  }
+  give_up();
+}
+
+// --- Objects. ---
+
+// With its lock held: the processor's own, or one that nobody holds. Where threads meet there is
+// one more, and again if they go on meeting.
+Shard& UserHeap::lock_one() {
+  unsigned count = shard_count();
+  const unsigned first = count == 1 ? 0 : os::processor() % count;
+  if (LOFT_LIKELY(shards_[first]->lock().try_lock())) return *shards_[first];
+  if (region_ == nullptr && count != kMostShards &&
+      meetings_.fetch_add(1, memory_order_relaxed) % kMeetings == 0 && user_heaps_lock.try_lock()) {
+    add_shard();
+    user_heaps_lock.unlock();
+    count = shard_count();
+  }
+  for (unsigned i = first + 1; i < first + count; ++i) {
+    Shard& shard = *shards_[i < count ? i : i - count];
+    if (shard.lock().try_lock()) return shard;
+  }
+  shards_[first]->lock().lock();
+  return *shards_[first];
+}
+
+void* UserHeap::allocate(size_t size, size_t alignment, bool zeroed) {
+  // PTRDIFF_MAX: the difference of two pointers into one object has to be representable.
+  if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX) return nullptr;
+  if (size == 0) size = 1;
+  void* p = nullptr;
+  bool zero = false;
+  if (region_ == nullptr && Shard::stands_alone(size, alignment)) {
+    p = shards_[0]->allocate_alone(size, alignment, zero);
+    if (p != nullptr && zeroed && !zero) {
+      large::clear(p, round_up(size, os::page_size()));
+      zero = true;
+    }
+  } else {
+    Shard& shard = lock_one();
+    p = shard.allocate(size, alignment);
+    shard.lock().unlock();
+    // No memory: there may be room in another one.
+    for (unsigned i = 0; LOFT_UNLIKELY(p == nullptr) && i < shard_count(); ++i) {
+      if (shards_[i] == &shard) continue;
+      const os::Guard guard(shards_[i]->lock());
+      p = shards_[i]->allocate(size, alignment);
+    }
+  }
+  if (p != nullptr && zeroed && !zero) __builtin_memset(p, 0, size);
+  return p;
+}
+
+void UserHeap::free(const char* call, void* p) {
+  Extent* extent = checked_extent(call, p);
+  if (extent != nullptr) free(call, extent, p);
+}
+
+void UserHeap::free(const char* call, Extent* extent, void* p) {
+  Shard& shard = *Shard::of(extent);
+  Shard::Leftover leftover{};
+  {
+    const os::Guard guard(shard.lock());
+    const ObjectAt object = object_starting_at(call, extent, p);
+    if (LOFT_UNLIKELY(object.block == nullptr)) {
+      leftover = shard.free_alone(extent);
+    } else {
+      if (LOFT_UNLIKELY(Blocks::is_free(object))) report_object("double free of", p, object);
+      leftover = shard.free(object);
+    }
+  }
+  Shard::finish(leftover);
+}
+
+size_t UserHeap::usable_size(const char* call, const void* p) const {
+  const Extent* extent = checked_extent(call, p);
+  return extent == nullptr ? 0 : object_starting_at(call, extent, p).bytes;
+}
+
+void* UserHeap::reallocate(const char* call, void* p, size_t size) {
+  Extent* extent = checked_extent(call, p);
+  return extent == nullptr ? nullptr : reallocate(call, extent, p, size);
+}
+
+// An object in a row stays where it fits, and one with an extent to itself where it fills half of
+// that; what lies in a block of its own is cut, or grows into what is free behind it.
+void* UserHeap::reallocate(const char* call, Extent* extent, void* p, size_t size) {
+  const ObjectAt object = object_starting_at(call, extent, p);
+  if (size > PTRDIFF_MAX - kGranule) return nullptr;
+  if (object.block != nullptr && object.block->use == Use::kObject) {
+    Shard& shard = *Shard::of(extent);
+    const os::Guard guard(shard.lock());
+    if (shard.resize(object.block, size)) return p;
+  } else {
+    if (object.block != nullptr) {
+      // Others free objects of the same row meanwhile.
+      const os::Guard guard(Shard::of(extent)->lock());
+      if (LOFT_UNLIKELY(Blocks::is_free(object))) {
+        report_object((Text() << call << " of a free object").data(), p, object);
+      }
+    }
+    if (size <= object.bytes && (object.block != nullptr || size >= object.bytes / 2)) return p;
+  }
+  UserHeap* heap = of(extent);
+  void* fresh = heap->allocate(size, kAlignment, false);
+  if (fresh == nullptr) return nullptr;
+  __builtin_memcpy(fresh, p, least(size, object.bytes));
+  free(call, extent, p);
+  return fresh;
+}
+
+bool UserHeap::in_a_region(const void* p) {
+  const os::Guard guard(user_heaps_lock);
+  for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
+    if (heap->region_ != nullptr && heap->region_->covers(p)) return true;
+  }
+  return false;
+}
+
+// --- All of them. ---
+
+void UserHeap::add_to(Totals& totals) const {
+  ++totals.heaps;
+  totals.metadata_bytes += sizeof(UserHeap);
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    Shard& shard = *shards_[i];
+    const Shard::Counters& counters = shard.counters();
+    const size_t bytes = counters.extent_bytes.get();
+    totals.live_objects += shard.blocks().live_objects() + counters.alone.get();
+    totals.live_bytes += shard.blocks().live_bytes() + counters.alone_bytes.get();
+    totals.capacity_bytes += bytes;
+    totals.window_bytes += region_ == nullptr ? bytes : 0;
+    totals.metadata_bytes +=
+        sizeof(Shard) + counters.metadata_bytes.get() + shard.blocks().metadata_bytes();
+    totals.locks += shard.lock().acquisitions();
+    totals.waits += shard.lock().waits();
+  }
+}
+
+UserHeap::Totals UserHeap::totals() const {
+  Totals totals{};
+  add_to(totals);
+  return totals;
+}
+
+// Who holds the lock may be giving memory back, or wait for a heap whose thread does: a reader gets
+// what the last one found.
+UserHeap::Sums UserHeap::sums_of_all() {
+  // Relaxed: each is a number on its own.
+  static constinit Atomic<size_t> heaps{0};
+  static constinit Atomic<size_t> live_bytes{0};
+  static constinit Atomic<size_t> window_bytes{0};
+  static constinit Atomic<unsigned long> locks{0};
+  static constinit Atomic<unsigned long> waits{0};
+  // No heap was ever made: nor is the lock taken by those who only read.
+  if (user_heaps_lock.acquisitions() != 0 && user_heaps_lock.try_lock()) {
+    Totals totals{};
+    for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
+      heap->add_to(totals);
+    }
+    heaps.store(totals.heaps, memory_order_relaxed);
+    live_bytes.store(totals.live_bytes, memory_order_relaxed);
+    window_bytes.store(totals.window_bytes, memory_order_relaxed);
+    locks.store(totals.locks + past_locks, memory_order_relaxed);
+    waits.store(totals.waits + past_waits, memory_order_relaxed);
+    user_heaps_lock.unlock();
+  }
+  return {heaps.load(memory_order_relaxed), live_bytes.load(memory_order_relaxed),
+          window_bytes.load(memory_order_relaxed), locks.load(memory_order_relaxed),
+          waits.load(memory_order_relaxed)};
+}
+
+// Under the lock of the list, which others may have between two steps. They may destroy the heap,
+// and then it is `next_to_rest` no longer.
+void UserHeap::give_back(size_t& given_back) {
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    Shard& shard = *shards_[i];
+    for (bool starts = true, ends = false; !ends; starts = false) {
+      {
+        const os::Guard guard(shard.lock());
+        if (starts) shard.start_round();
+        shard.rest(true, user_heaps_lock, given_back);
+        ends = shard.round_is_over();
+      }
+      user_heaps_lock.let_others();
+      if (next_to_rest != this) return;
+    }
+  }
+}
+
+size_t UserHeap::give_back_all() {
+  size_t given_back = 0;
+  const os::Guard round(round_lock);
+  const os::Guard guard(user_heaps_lock);
+  next_to_rest = user_heaps.front();
+  while (UserHeap* heap = next_to_rest) {
+    heap->give_back(given_back);
+    if (next_to_rest == heap) next_to_rest = heap->next;
+  }
+  return given_back;
+}
+
+// Of each shard without waiting for it. False if there is more to be done.
+bool UserHeap::rest() {
+  bool all_rest = true;
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    Shard& shard = *shards_[i];
+    if (!shard.restless()) continue;
+    bool rests = false;
+    if (shard.lock().try_lock()) {
+      const bool goes_on = !shard.round_is_over();
+      if (goes_on || span::ticks() - shard.last_rest() >= span::kDecayTicks) {
+        size_t given_back = 0;
+        if (!goes_on) shard.start_round();
+        shard.rest(false, user_heaps_lock, given_back);
+        rests = shard.round_is_over() && !shard.restless();
+      }
+      shard.lock().unlock();
+    }
+    all_rest = all_rest && rests;
+  }
+  return all_rest;
+}
+
+bool UserHeap::rest_all() {
+  if (!round_lock.try_lock()) return false;
+  bool all_rest = true;
+  {
+    const os::Guard guard(user_heaps_lock);
+    UserHeap* heap = next_to_rest != nullptr ? next_to_rest : user_heaps.front();
+    bool stops = heap != user_heaps.front();
+    for (next_to_rest = nullptr; heap != nullptr; heap = heap->next) {
+      all_rest = heap->rest() && all_rest;
+      if (user_heaps_lock.has_sleepers()) {
+        next_to_rest = heap->next;
+        stops = true;
+        break;
+      }
+    }
+    all_rest = all_rest && !stops;
+  }
+  round_lock.unlock();
+  return all_rest;
+}
+
+void UserHeap::check() const {
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    const os::Guard guard(shards_[i]->lock());
+    shards_[i]->check();
+  }
+}
+
+void UserHeap::prepare_fork() {
+  user_heaps_lock.lock();
+  for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
+    for (unsigned i = 0; i < heap->shard_count(); ++i) heap->shards_[i]->lock().lock();
+  }
+}
+
+void UserHeap::finish_fork(bool child) {
+  for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
+    for (unsigned i = 0; i < heap->shard_count(); ++i) {
+      heap->shards_[i]->lock().after_fork(child);
+    }
+  }
+  user_heaps_lock.after_fork(child);
+  // Whoever went round had let go of the others when they were taken: where it stood is a place to
+  // go on from.
+  if (child) round_lock.reset();
+}
+
+}  // namespace loft

@@ -1,0 +1,376 @@
+#include "cpu/core.h"
+
+#include <new>
+
+#include "base/peek.h"
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/depot.h"
+#include "cache/large_cache.h"
+#include "heap/registry.h"
+#include "os/os.h"
+#include "slab/slab.h"
+#include "space/metadata.h"
+#include "space/span.h"
+#include "space/window.h"
+
+namespace loft::core {
+
+namespace {
+
+constexpr unsigned kLooks = 3;  // without a movement, before a processor is taken to be idle
+constexpr unsigned kMoves = 3;  // in a row, before a block of another processor will do
+constexpr unsigned kForeignSlots = 128;  // of the last stack, with the null slot
+constexpr unsigned kWatchedFrees = 32;   // of other heaps' objects, that are checked one by one
+
+constinit os::Lock making;
+constinit Atomic<Core*> newest{nullptr};
+// By processor, nullptr until it has one. The sequences have a table of their own,
+// os::restartable.blocks, with a block that is nobody's and on which they fail instead.
+constinit Atomic<Core*>* by_number = nullptr;
+constinit unsigned numbers = 0;
+// Above every array. Null is there and in both neighbours, and the lower one is the limit of a
+// stack without an array, so that no sequence gets on with any of the three.
+constinit void** closed = nullptr;
+constinit bool restartable_works = false;
+
+uint64_t bit(SizeClass stack) { return uint64_t{1} << stack; }
+
+// Whether a stack is closed, and a sequence may have committed since: then `top` is a neighbour.
+bool is_closed(void** top) { return closed - 1 <= top && top <= closed + 1; }
+
+Bin without_array() { return {closed, closed - 1}; }
+
+// Under the lock. Opens the stack of a bin that was held, as the lock's holder leaves the bin.
+//
+// Release: whoever finds the new top finds the array filled, by the address that it is; and the
+// limit that goes with it, since a sequence reads the limit after the top. (x86-64 keeps that
+// order. Where it is not kept by itself, a sequence has to ask for it.)
+void open(Core* core, SizeClass stack) {
+  Bin bin = without_array();
+  if (stack == kForeign) {
+    if (core->foreign != nullptr) bin = {core->foreign, core->foreign + (kForeignSlots - 1)};
+  } else if (core->thread.states[stack].slots != nullptr) {
+    bin = core->thread.bins[stack];
+  }
+  __atomic_store_n(&core->stacks[stack].limit, bin.limit, __ATOMIC_RELAXED);
+  __atomic_store_n(&core->stacks[stack].top, bin.top, __ATOMIC_RELEASE);
+}
+
+// Under the lock. The stack is closed, and `top` is where it was. The objects of the last one go
+// into batches at once. (One that was put there just as the thread went on to its own processor
+// goes to the block's own heap, by a message.)
+void take_over(Core* core, SizeClass stack, void** top) {
+  core->held |= bit(stack);
+  if (top == closed) return;  // it has no array
+  if (stack != kForeign) {
+    core->thread.bins[stack].top = top;
+    return;
+  }
+  for (void** slot = core->foreign + 1; slot <= top; ++slot) {
+    const Entry entry = pagemap.of(*slot);
+    if (LOFT_UNLIKELY(!entry.is_slab())) slab::report_without_slab(*slot);
+    batch_cache::add(&core->thread, *slot, entry);
+  }
+}
+
+// Under the lock. Where the stack's top was, if `found` was there until the caller closed it: known
+// at once, unless nobody came since a fence was refused.
+void** top_before(Core* core, SizeClass stack, void** found) {
+  void** const left = core->left_closed[stack];
+  core->left_closed[stack] = nullptr;
+  return left != nullptr && is_closed(found) ? left + (found - closed) : found;
+}
+
+// Under the lock, from wherever the caller is. Closes the stacks of `wanted`, with one fence for
+// all of them. False if the system refuses it: then they stay closed, and nobody's, until somebody
+// holds them on the processor, or a fence is granted. (Unless the exchange was overwritten.)
+//
+// A sequence that has read the old top when we exchange it may still commit, once. Its last
+// instruction reads the top anew and writes it, in two steps for us: where both come after our
+// exchange, `closed` has moved by an entry, and the next sequence fails. Where our exchange comes
+// between the two, it is overwritten, and everything goes on as if we had not been here. After the
+// fence no such sequence is left, so a stack that is still closed then stays closed until we open
+// it, and its top was what the exchange found, moved as `closed` has. Otherwise we begin anew.
+// Acquire: pairs with the commits of pushes, which follow the stores to the array; the fence orders
+// what came after our exchange.
+bool close_from_afar(Core* core, uint64_t wanted) {
+  void** tops[kStacks];
+  while (wanted != 0) {
+    for (uint64_t left = wanted; left != 0; left &= left - 1) {
+      const SizeClass stack = lowest_bit(left);
+      void** const found = __atomic_exchange_n(&core->stacks[stack].top, closed, __ATOMIC_ACQ_REL);
+      tops[stack] = top_before(core, stack, found);
+    }
+    const bool fenced = os::fence_processor(core->number);
+    core->fences.add(1);
+    for (uint64_t left = wanted; left != 0; left &= left - 1) {
+      const SizeClass stack = lowest_bit(left);
+      void*** place = &core->stacks[stack].top;
+      if (LOFT_UNLIKELY(!fenced)) {
+        if (tops[stack] != closed) core->left_closed[stack] = tops[stack];
+      } else if (void** at = __atomic_load_n(place, __ATOMIC_ACQUIRE); LOFT_LIKELY(is_closed(at))) {
+        // Relaxed: no sequence can change it any more, and each one fails on both.
+        __atomic_store_n(place, closed, __ATOMIC_RELAXED);
+        take_over(core, stack, tops[stack] + (at - closed));
+        wanted &= ~bit(stack);
+      }
+    }
+    if (LOFT_UNLIKELY(!fenced)) return false;
+  }
+  return true;
+}
+
+// With every stack closed. nullptr without memory.
+Core* new_block() {
+  void* block = metadata::allocate_apart(sizeof(Core) + kBatchBytes);
+  if (block == nullptr) return nullptr;
+  auto* core = static_cast<Core*>(block);
+  core->owner = kNeverOwner;
+  core->thread.set_up();
+  core->thread.core = core;
+  for (Bin& stack : core->stacks) stack = without_array();
+  if (!restartable_works) core->held = kAllStacks;
+  return core;
+}
+
+Core* make(unsigned number) {
+  const os::Guard guard(making);
+  // Relaxed: written under the lock.
+  if (Core* core = by_number[number].load(memory_order_relaxed); core != nullptr) return core;
+  Heap* heap = registry::adopt();
+  if (heap == nullptr) return nullptr;
+  Core* core = new_block();
+  if (core == nullptr) {
+    registry::park(heap);
+    return nullptr;
+  }
+  core->number = number;
+  // Like one that the keeper has emptied: nothing is left to do for it until somebody enters.
+  core->held = kAllStacks;
+  core->emptied = true;
+  core->thread.heap = heap;
+  core->owner = core->thread.owner = heap->id();
+  add_block(&core->thread);
+  core->earlier = newest.load(memory_order_relaxed);
+  // Release, all three: pair with the acquires in enter and for_each, and with the dependency in
+  // the sequences; the block is set up.
+  newest.store(core, memory_order_release);
+  by_number[number].store(core, memory_order_release);
+  if (restartable_works) {
+    __atomic_store_n(&os::restartable.blocks[number], static_cast<void*>(core), __ATOMIC_RELEASE);
+  }
+  return core;
+}
+
+template <class Visit>
+void for_each(Visit visit) {
+  for (Core* core = newest.load(memory_order_acquire); core != nullptr; core = core->earlier) {
+    visit(core);
+  }
+}
+
+// Under the lock. All of it goes home, and the stacks stay closed until the next slow path on the
+// processor, which says that it is in use.
+size_t empty(Core* core, Heap::Walk walk) {
+  Thread* thread = &core->thread;
+  close_from_afar(core, kAllStacks & ~core->held);
+  hold(core, kForeign);  // where fences are refused, this and flush_all reach what is here
+  flush_all(core);
+  batch_cache::send_all(thread);
+  large_cache::release_all(thread);
+  core->emptied = core->held == kAllStacks;
+  const os::Guard guard(thread->heap->lock());
+  return thread->heap->rest(&core->lock, walk);
+}
+
+void unlock_emptied(Core* core) {
+  if (LOFT_LIKELY(core->emptied)) {
+    core->lock.unlock();
+  } else {
+    leave(core);
+  }
+}
+
+// As of a thread: what changes with every call that is not the exact undoing of another.
+uint64_t activity_of(const Core* core) {
+  uint64_t sum = 0;
+  for (SizeClass stack = 0; stack < kStacks; ++stack) {
+    void** const at = stack == kForeign ? peek(core->stacks[stack].top) : top(core, stack);
+    sum = (sum ^ reinterpret_cast<uint64_t>(at)) * 0x9E3779B97F4A7C15u;
+  }
+  const ThreadCounters& counters = core->thread.counters;
+  return sum + counters.flushes.get() + counters.batches_sent.get() + counters.large_hits.get() +
+         core->thread.heap->counters().refills.get();
+}
+
+bool wants_emptying(Core* core) {
+  Heap* heap = core->thread.heap;
+  if (core->emptied) return heap->inbox().maybe_pending() || !heap->rested();
+  const uint64_t activity = activity_of(core);
+  core->looks = activity == core->activity ? core->looks + 1 : 0;
+  core->activity = activity;
+  return core->looks >= kLooks;
+}
+
+}  // namespace
+
+bool prepare() {
+  if (!span::initialise()) return false;
+  const os::Sequences sequences = os::find_restartable();
+  numbers = os::processor_numbers();
+  static_assert(sizeof(Core) + kBatchBytes <= kMetadataMaxBlock - 2 * kCacheLine);
+  constexpr unsigned kMost = kMetadataMaxBlock / sizeof(void*) - 2;
+  if (sequences == os::Sequences::kCrash || numbers == 0 || numbers > kMost) return false;
+  restartable_works = sequences == os::Sequences::kWork;
+  closed = open_nulls();
+  if (closed != nullptr) ++closed;
+  auto** blocks = static_cast<void**>(metadata::allocate((numbers + 2) * sizeof(void*)));
+  by_number = static_cast<Atomic<Core*>*>(metadata::allocate(numbers * sizeof(Atomic<Core*>)));
+  Core* nobodys = closed == nullptr ? nullptr : new_block();
+  if (blocks == nullptr || by_number == nullptr || nobodys == nullptr) return false;
+  for (unsigned i = 0; i < numbers + 2; ++i) blocks[i] = nobodys;
+  os::restartable.blocks = blocks + 2;
+  return true;
+}
+
+void begin() {
+  span::serve_processors();
+  pagemap.table_max = 0;
+}
+
+Thread* enter() {
+  for (unsigned moves = 0;; ++moves) {
+    const unsigned number = os::processor() % numbers;
+    Core* core = by_number[number].load(memory_order_acquire);
+    if (LOFT_UNLIKELY(core == nullptr)) core = make(number);
+    if (LOFT_UNLIKELY(core == nullptr)) return nullptr;
+    core->lock.lock();
+    // Away already: every stack would cost a fence.
+    if (LOFT_UNLIKELY(os::processor() != number) && moves < kMoves) {
+      core->lock.unlock();
+      continue;
+    }
+    if (LOFT_UNLIKELY(core->emptied)) {
+      core->emptied = false;
+      core->looks = 0;
+    }
+    return &core->thread;
+  }
+}
+
+void leave(Core* core) {
+  if (restartable_works) {
+    for (uint64_t left = core->held; left != 0; left &= left - 1) open(core, lowest_bit(left));
+    core->held = 0;
+  }
+  core->lock.unlock();
+}
+
+bool hold(Core* core, SizeClass stack) {
+  if (LOFT_LIKELY((core->held & bit(stack)) != 0)) return true;
+  void** const top = os::close_here(&core->stacks[stack].top, closed, core->number);
+  if (LOFT_UNLIKELY(top == nullptr)) return close_from_afar(core, bit(stack));
+  take_over(core, stack, top_before(core, stack, top));
+  return true;
+}
+
+void flush_all(Core* core) {
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    if (hold(core, c)) bins::flush_class(&core->thread, c);
+  }
+  depot::release_spares(&core->thread);
+}
+
+void free_foreign(Core* core, void* p, Entry entry) {
+  hold(core, kForeign);
+  if (restartable_works && core->foreign == nullptr && ++core->foreign_frees >= kWatchedFrees) {
+    core->foreign = static_cast<void**>(metadata::allocate(kForeignSlots * sizeof(void*)));
+  }
+  batch_cache::add(&core->thread, p, entry);
+}
+
+bool look() {
+  bool all_empty = true;
+  for_each([&](Core* core) {
+    if (!core->lock.try_lock()) {
+      all_empty = false;
+      return;
+    }
+    const bool wanted = wants_emptying(core);
+    // What one sends may be for another that was looked at before it.
+    if (wanted || !core->emptied) all_empty = false;
+    if (!wanted) return core->lock.unlock();
+    empty(core, Heap::Walk::kNowAndThen);
+    core->thread.counters.emptied.add(1);
+    unlock_emptied(core);
+  });
+  return all_empty;
+}
+
+size_t empty_all() {
+  size_t given_back = 0;
+  for_each([&](Core* core) {
+    core->lock.lock();
+    given_back += empty(core, Heap::Walk::kNow);
+    unlock_emptied(core);
+  });
+  return given_back;
+}
+
+void empty_others() {
+  for_each([](Core* core) {
+    if (!core->lock.try_lock()) return;
+    empty(core, Heap::Walk::kNow);
+    unlock_emptied(core);
+  });
+}
+
+void** top(const Core* core, SizeClass size_class) {
+  void** const at = peek(core->stacks[size_class].top);
+  if (!is_closed(at)) return at;
+  void** const left = peek(core->left_closed[size_class]);
+  return left != nullptr ? left + (at - closed) : peek(core->thread.bins[size_class].top);
+}
+
+void count_foreign(const Core* core, unsigned long* objects) {
+  void** const slots = peek(core->foreign);
+  void** at = peek(core->stacks[kForeign].top);
+  if (is_closed(at)) {
+    void** const left = peek(core->left_closed[kForeign]);
+    if (left == nullptr) return;
+    at = left + (at - closed);
+  }
+  if (slots == nullptr || at < slots || at >= slots + kForeignSlots) return;
+  for (void** slot = slots + 1; slot <= at; ++slot) {
+    void* const p = peek(*slot);
+    if (!pagemap.contains(p)) continue;
+    const Entry entry = pagemap.of(p);
+    if (entry.is_slab()) ++objects[class_of_bin(entry.bin())];
+  }
+}
+
+Totals totals() {
+  Totals totals{0, 0, making.acquisitions(), making.waits()};
+  for_each([&](const Core* core) {
+    ++totals.blocks;
+    totals.fences += core->fences.get();
+    totals.locks += core->lock.acquisitions();
+    totals.waits += core->lock.waits();
+  });
+  return totals;
+}
+
+void prepare_fork() {
+  making.lock();
+  for_each([](Core* core) { core->lock.lock(); });
+}
+
+// A sequence of a thread that the child does not have never committed: nothing is left of it.
+void finish_fork(bool child) {
+  for_each([=](Core* core) { core->lock.after_fork(child); });
+  making.after_fork(child);
+  if (child && restartable_works) os::keep_fences();
+}
+
+}  // namespace loft::core

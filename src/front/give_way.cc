@@ -1,0 +1,122 @@
+// What nobody uses goes back: for an allocation that found no memory, and for a purge.
+#include "front/give_way.h"
+
+#include "arena/user_heap.h"
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/large_cache.h"
+#include "cache/large_transfer.h"
+#include "cpu/core.h"
+#include "front/allocate.h"
+#include "heap/registry.h"
+#include "large/tails.h"
+#include "os/lock.h"
+#include "room/magazines.h"
+#include "space/span.h"
+#include "thread/idle.h"
+#include "thread/lifecycle.h"
+
+namespace loft {
+
+namespace {
+
+// Lets go of all that the thread holds of its own heap and does not use. The bytes of holes that
+// were given back.
+size_t let_go(Thread* thread) {
+  large_cache::release_all(thread);
+  size_t given_back = 0;
+  if (thread->heap != nullptr) {
+    thread->core != nullptr ? core::flush_all(thread->core) : bins::flush_all(thread);
+    magazines::empty(thread);
+    const os::Guard guard(thread->heap->lock());
+    given_back = thread->heap->rest(nullptr, Heap::Walk::kNow);
+  }
+  return given_back;
+}
+
+// Heaps whose threads work: all slabs of theirs are looked at for a call of the program alone.
+enum class AtWork : uint8_t { kSpares, kHoles };
+
+// A visit to all heaps. *passed_on: of messages, from one to another.
+size_t visit_others(AtWork at_work, unsigned long* passed_on) {
+  size_t given_back = 0;
+  for (unsigned id = 1; id <= registry::count(); ++id) {
+    Heap* heap = registry::at(id);
+    const unsigned long before = heap->counters().forwards.get();
+    const bool rooms = heap == registry::room_heap();
+    if (heap->parked() || rooms) {
+      // Waits: the keeper may be at it, and lets go within a step of whoever sleeps on the lock.
+      const os::Guard guard(heap->lock());
+      if (heap->parked() || rooms) given_back += heap->rest(nullptr, Heap::Walk::kNow);
+    } else if (heap->lock().try_lock()) {
+      if (at_work == AtWork::kHoles) given_back += heap->rest(nullptr, Heap::Walk::kAtWorkNow);
+      if (heap->inbox().maybe_pending()) heap->drain_all();
+      heap->trim_spares(0);
+      heap->lock().unlock();
+    }
+    *passed_on += heap->counters().forwards.get() - before;
+  }
+  return given_back;
+}
+
+// The same for the heaps that nobody owns; for those of other threads, takes in what was freed for
+// them, and lets go of their spare slabs, or also of holes.
+size_t let_go_others(AtWork at_work) {
+  size_t given_back = UserHeap::give_back_all();
+  large_transfer::release_all();
+  // What one passes on may be for another that was visited before it; and where its slab has
+  // changed hands, its way begins anew.
+  for (unsigned round = 0; round < 2 * kMaxHops; ++round) {
+    unsigned long passed_on = 0;
+    given_back += visit_others(round == 0 ? at_work : AtWork::kSpares, &passed_on);
+    if (passed_on == 0) break;
+  }
+  return given_back;
+}
+
+// What came home to the thread's own heap meanwhile, if it has a block and a heap.
+size_t rest_own_heap(Thread* thread) {
+  if (thread == nullptr || thread->heap == nullptr) return 0;
+  const os::Guard guard(thread->heap->lock());
+  return thread->heap->rest(nullptr, Heap::Walk::kNow);
+}
+
+}  // namespace
+
+// What nobody uses may be in the way of what the thread wants, if it has a block or not.
+void give_way(Thread* thread) {
+  if (thread != nullptr) {
+    let_go(thread);
+    batch_cache::send_all(thread);
+    if (core::in_use()) core::empty_others();
+  }
+  let_go_others(AtWork::kSpares);
+  rest_own_heap(thread);
+}
+
+LOFT_COLD void make_way() {
+  const lifecycle::SlowPath slow;
+  give_way(slow.thread());
+}
+
+size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
+  const idle::Unreached unreached = idle::unreached();
+  *unreached_threads = unreached.threads;
+  *unreached_bytes = unreached.bytes;
+  return trim(0);
+}
+
+size_t trim(size_t pad) {
+  size_t given_back = core::in_use() ? core::empty_all() : 0;
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
+  if (thread != nullptr) {
+    given_back += let_go(thread);
+    batch_cache::send_all(thread);
+  }
+  given_back += let_go_others(AtWork::kHoles);
+  given_back += rest_own_heap(thread);
+  return given_back + tails::give_back(0) + span::purge(pad);
+}
+
+}  // namespace loft

@@ -1,0 +1,74 @@
+// realloc and malloc_usable_size.
+#include "arena/user_heap.h"
+#include "cache/large_transfer.h"
+#include "cache/object.h"
+#include "front/allocate.h"
+#include "large/large.h"
+#include "os/os.h"
+#include "space/limits.h"
+#include "thread/attention.h"
+
+namespace loft {
+
+namespace {
+
+// In place while the object fits and at least half of it stays in use.
+bool stays(size_t usable, size_t size) { return size <= usable && size >= usable / 2; }
+
+void* reallocate_by_copy(void* p, size_t usable, size_t size) {
+  void* fresh = allocate(size);
+  if (fresh == nullptr) return nullptr;
+  __builtin_memcpy(fresh, p, least(usable, size));
+  deallocate(p);
+  return fresh;
+}
+
+}  // namespace
+
+size_t usable_size(const void* p) {
+  if (p == nullptr) return 0;
+  const Entry entry = checked_entry("malloc_usable_size", p);
+  if (entry.bin() == kNothing) return 0;
+  if (entry.bin() == kExtent) {
+    return UserHeap::object_starting_at("malloc_usable_size", Shard::extent_at(entry), p).bytes;
+  }
+  check_start("malloc_usable_size", p, entry);
+  return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
+}
+
+void* reallocate(void* p, size_t size) {
+  const Entry entry = checked_entry("realloc", p);
+  if (entry.bin() == kNothing) return os::out_of_memory();
+  if (entry.bin() == kExtent) {
+    Extent* extent = Shard::extent_at(entry);
+    void* resized = UserHeap::reallocate("realloc", extent, p, size);
+    if (LOFT_UNLIKELY(resized == nullptr)) {
+      make_way();
+      resized = UserHeap::reallocate("realloc", extent, p, size);
+    }
+    attention::look_after();
+    return resized != nullptr ? resized : refuse(size);
+  }
+  check_start("realloc", p, entry);
+  if (entry.bin() != kLarge) {
+    const size_t usable = class_size(class_of_bin(entry.bin()));
+    return stays(usable, size) ? p : reallocate_by_copy(p, usable, size);
+  }
+  Large* object = large::at(entry);
+  if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
+  if (size > kSmallMax) {
+    const size_t bytes = object->bytes;
+    void* resized = large::resize(object, size);
+    // What passes from thread to thread may be what there is no room for under a hard limit.
+    if (resized == nullptr && limits::hard() != limits::kNone && large_transfer::release_all()) {
+      resized = large::resize(object, size);
+    }
+    if (resized != nullptr) {
+      if (object->bytes != bytes) attention::look_after();  // of what it left behind
+      return resized;
+    }
+  }
+  return reallocate_by_copy(p, object->bytes, size);
+}
+
+}  // namespace loft

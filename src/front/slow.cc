@@ -1,0 +1,349 @@
+// The slow paths of allocate.h.
+#include "arena/user_heap.h"
+#include "base/options.h"
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/depot.h"
+#include "cache/large_cache.h"
+#include "cache/object.h"
+#include "cpu/core.h"
+#include "front/allocate.h"
+#include "front/give_way.h"
+#include "heap/registry.h"
+#include "large/clear.h"
+#include "large/large.h"
+#include "os/fault.h"
+#include "os/os.h"
+#include "os/restartable.h"
+#include "room/magazines.h"
+#include "slab/slab.h"
+#include "space/limits.h"
+#include "space/span.h"
+#include "thread/attention.h"
+#include "thread/lifecycle.h"
+
+namespace loft {
+
+namespace {
+
+Request request_of(size_t size) { return {class_of(size), static_cast<uint32_t>(size)}; }
+
+// One bin at a time, after some refills.
+void review_next_bin(Thread* thread, SizeClass refilled) {
+  const SizeClass c = thread->review_next;
+  thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
+  large_cache::review(thread);
+  if (c == 0) depot::release_spares(thread);
+  if (!core::own(thread, c)) return;
+  magazines::review(thread, c);
+  if (bins::review(thread, c, c == refilled)) magazines::empty_class(thread, c);
+}
+
+void* refill(Thread* thread, Request request) {
+  if (LOFT_UNLIKELY(bins::review_due(thread))) review_next_bin(thread, request.size_class);
+  return magazines::in_use() ? magazines::refill(thread, request) : bins::refill(thread, request);
+}
+
+// False if the bin could not be made the caller's own, or has no array and gets none.
+bool push(Thread* thread, SizeClass size_class, void* p) {
+  const bins::Flush flush = magazines::in_use() ? magazines::flush : bins::flush;
+  return core::own(thread, size_class) && bins::push_slow(thread, size_class, p, flush);
+}
+
+void* allocate_class(Request request) {
+  attention::look_after();
+  room::look_after();
+  const lifecycle::SlowPath slow;
+  void* object = nullptr;
+  if (Thread* thread = slow.thread(); LOFT_LIKELY(lifecycle::give_heap(thread))) {
+    if (LOFT_UNLIKELY(!core::own(thread, request.size_class))) {
+      object = bins::take_one(thread->heap, request);
+    } else {
+      // Setting the block up may have allocated, through the system, and filled this very bin; and
+      // a processor's bin may have been filled while its lock was waited for.
+      Bin& bin = thread->bins[request.size_class];
+      if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
+      object = refill(thread, request);
+      if (LOFT_UNLIKELY(object == nullptr)) {
+        give_way(thread);
+        object = refill(thread, request);
+      }
+    }
+  } else if (Heap* heap = registry::shared_heap(); heap != nullptr) {
+    object = bins::take_one(heap, request);
+    if (LOFT_UNLIKELY(object == nullptr)) {
+      give_way(nullptr);
+      object = bins::take_one(heap, request);
+    }
+  }
+  if (LOFT_LIKELY(object != nullptr)) return object;
+  return refuse(size_t{geometry(request.size_class).granules} << kGranuleLog);
+}
+
+// nullptr: the thread keeps none that will do.
+void* take_kept_large(size_t size) {
+  const lifecycle::SlowPath slow;
+  return LOFT_LIKELY(slow.thread() != nullptr) ? large_cache::take(slow.thread(), size) : nullptr;
+}
+
+void* allocate_span(size_t size, size_t alignment, bool* zero) {
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
+  large::Descriptors* const spare = thread != nullptr ? &thread->large.spare : nullptr;
+  void* object = large::allocate(size, alignment, zero, spare);
+  if (LOFT_UNLIKELY(object == nullptr)) {
+    give_way(thread);
+    object = large::allocate(size, alignment, zero, spare);
+  }
+  return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
+}
+
+void* allocate_large(size_t size, size_t alignment, bool zeroed) {
+  bool zero = false;
+  void* object = nullptr;
+  if (size <= large_cache::kLongest && LOFT_LIKELY(alignment == kGranule)) {
+    object = take_kept_large(size);
+  }
+  if (LOFT_UNLIKELY(object == nullptr)) {
+    // PTRDIFF_MAX: the difference of two pointers into one object has to be representable.
+    if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
+      return os::out_of_memory();
+    }
+    attention::look_after();
+    object = allocate_span(size, alignment, &zero);
+  }
+  // After the slow path, as it may take milliseconds, in which nobody should wait for a processor.
+  if (zeroed && !zero && object != nullptr) large::clear(object, round_up(size, os::page_size()));
+  return object;
+}
+
+// The bins of sizes beyond allocate's table: from kTableMax on, a quarter of it is the least that
+// two class sizes lie apart.
+constexpr size_t kStep = kTableMax / 4;
+struct SteppedBins {
+  uint16_t of[kSmallMax / kStep];
+  constexpr SteppedBins() : of{} {
+    for (size_t i = 0; i < kSmallMax / kStep; ++i) of[i] = bin_offset(class_of((i + 1) * kStep));
+  }
+};
+constexpr SteppedBins stepped_bins;
+constexpr bool steps_are_exact() {
+  for (size_t size = kTableMax + 1; size <= kSmallMax; ++size) {
+    if (stepped_bins.of[(size - 1) / kStep] != bin_offset(class_of(size))) return false;
+  }
+  return true;
+}
+static_assert(steps_are_exact());
+
+// As allocate does, from a bin whose offset is known; nullptr if it is empty.
+LOFT_ALWAYS_INLINE void* pop(size_t offset) {
+  if (LOFT_UNLIKELY(core::in_use())) return os::pop(offset);
+  Bin* bin = this_thread()->bin_at(offset);
+  void** top = bin->top;
+  void* object = *top;
+  if (LOFT_UNLIKELY(object == nullptr)) return nullptr;
+  bin->top = top - 1;
+  return object;
+}
+
+void* pop_or_refill(Request request) {
+  void* popped = pop(bin_offset(request.size_class));
+  return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request);
+}
+
+// From so many bytes on, calloc looks for an object on pages without memory, which need not be
+// cleared, and of which the program may never touch most. Shorter ones are cleared faster than
+// found.
+constexpr size_t kZeroMin = 4096 + 1;
+
+// nullptr: the ordinary way may find one.
+void* take_zero(Request request) {
+  attention::look_after();
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
+  if (thread == nullptr || thread->heap == nullptr) return nullptr;
+  if (!core::own(thread, request.size_class)) return nullptr;
+  if (*thread->bins[request.size_class].top != nullptr) return nullptr;
+  const os::Guard guard(thread->heap->lock());
+  void* object = thread->heap->take_zero(request.size_class);
+  if (object != nullptr) thread->heap->note_request(request.size_class, request.asked, 1);
+  return object;
+}
+
+// Below this, clearing takes less than the way to the room's magazine.
+constexpr size_t kRoomZeroMin = 512;
+
+// nullptr: as above.
+void* take_cleared(Request request) {
+  attention::look_after();
+  const lifecycle::SlowPath slow;
+  if (slow.thread() == nullptr || slow.thread()->heap == nullptr) return nullptr;
+  return magazines::take_zero(slow.thread(), request);
+}
+
+// What it leaves may be the last thing to look after for a long time.
+void free_large(Large* object) {
+  {
+    const lifecycle::SlowPath slow;
+    Thread* const thread = slow.thread();
+    if (thread == nullptr) {
+      large::release(object);
+    } else if (!large_cache::keep(thread, object)) {
+      large::release(object, &thread->large.spare);
+    }
+  }
+  attention::look_after();
+}
+
+LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
+  if (LOFT_UNLIKELY(reinterpret_cast<uintptr_t>(p) != object->base || object->kept)) {
+    return deallocate_slow(p);  // says so
+  }
+  free_large(object);
+}
+
+// An object of another heap may be as good as the thread's own: if threads trade such objects
+// (cache/trade.h), as far as its bin has room, but for a slab that comes twice in a row, which is
+// worth a batch; or if it cannot come home at the moment (heap/stall.h), and then whatever room it
+// takes. Freed twice, it is seen at once if it is the last one kept, else as late as an own one.
+bool keep(Thread* thread, void* p, Entry entry) {
+  const SizeClass size_class = class_of_bin(entry.bin());
+  if (thread->heap == nullptr || !fills_cache_lines(size_class)) return false;
+  if (LOFT_UNLIKELY(*thread->bins[size_class].top == p)) slab::report_bad_free(p);
+  Heap& heap = *thread->heap;
+  const bool traded = is_tradable(size_class) && thread->trade.keeps(heap.counters()) &&
+                      thread->missed_slab != entry.index() && bins::has_room(thread, size_class);
+  if (!traded && !heap.stall().is_at(entry.owner())) return false;
+  check_start("free", p, entry);
+  if (!push(thread, size_class, p)) return false;
+  if (traded) thread->missed_slab = entry.index();
+  thread->counters.turnarounds.add(1);
+  return true;
+}
+
+}  // namespace
+
+LOFT_COLD void* refuse(size_t bytes) {
+  limits::note_refusal(span::committed(), bytes);
+  return os::out_of_memory();
+}
+
+void* allocate_from_empty(size_t size) {
+  if (LOFT_UNLIKELY(size == 0)) return pop_or_refill(request_of(1));
+  return allocate_class(request_of(size));
+}
+
+void* allocate_beyond_table(size_t size) {
+  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, kGranule, false);
+  void* popped = pop(stepped_bins.of[(size - 1) / kStep]);
+  return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request_of(size));
+}
+
+void* allocate_zeroed(size_t size) {
+  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, kGranule, true);
+  if (magazines::in_use() && get(options.keeper_prepare) == kPrepareZero && size >= kRoomZeroMin) {
+    if (void* cleared = take_cleared(request_of(size)); cleared != nullptr) return cleared;
+  }
+  if (size >= kZeroMin) {
+    void* popped = pop(stepped_bins.of[(size - 1) / kStep]);
+    if (popped != nullptr) return __builtin_memset(popped, 0, size);
+    if (void* zero = take_zero(request_of(size)); zero != nullptr) return zero;
+  }
+  void* object = allocate(size);
+  if (LOFT_LIKELY(object != nullptr)) __builtin_memset(object, 0, size);
+  return object;
+}
+
+void* allocate_aligned(size_t alignment, size_t size) {
+  if (alignment <= kAlignment) return allocate(size);
+  if (size <= kSmallMax && alignment <= kSmallMax) {
+    // Objects stand at multiples of their size from an aligned base: any class whose size is a
+    // multiple of the alignment will do. The least for such a size is: above kLinearLog, class
+    // sizes are the multiples of a power of two, and either so are those of the alignment, or it
+    // divides that power.
+    const SizeClass c = class_of(round_up(most<size_t>(size, 1), alignment));
+    return pop_or_refill({c, static_cast<uint32_t>(size)});
+  }
+  return allocate_large(most<size_t>(size, 1), most(alignment, kGranule), false);
+}
+
+// Not the owner's, and no open batch in the first way: mostly another heap's object all the same,
+// or a large one.
+void deallocate_unbatched(void* p) {
+  const Entry entry = pagemap.of(p);
+  if (LOFT_LIKELY(entry.is_slab())) {
+    const lifecycle::SlowPath slow;
+    Thread* thread = slow.thread();
+    // It may be its own, where the thread got its block just now.
+    if (LOFT_LIKELY(thread != nullptr && entry.owner() != thread->owner)) {
+      if (keep(thread, p, entry)) return;
+      return batch_cache::add(thread, p, entry);
+    }
+  } else if (entry.bin() == kLarge) {
+    return deallocate_large(p, large::at(entry));
+  }
+  deallocate_slow(p);
+}
+
+// Where processors have the caches: not an object of the processor's heap.
+void deallocate_foreign(void* p) {
+  if (!pagemap.of(p).is_slab() || LOFT_UNLIKELY(!os::push(p, core::kForeignStack))) {
+    deallocate_slow(p);
+  }
+}
+
+namespace {
+
+// A program that only frees is looked after now and then, too.
+bool is_one_of_many(const Counter& events) { return events.get() % 8 == 0; }
+
+// Whether it is time for that.
+bool free_small(void* p, Entry entry) {
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
+  if (LOFT_UNLIKELY(thread == nullptr)) {
+    batch_cache::send_single(p, entry);
+    return false;
+  }
+  if (LOFT_LIKELY(entry.owner() != thread->owner)) {
+    if (thread->core != nullptr) {
+      core::free_foreign(thread->core, p, entry);
+    } else {
+      batch_cache::add(thread, p, entry);
+    }
+    return false;
+  }
+  const unsigned long flushes = thread->counters.flushes.get();
+  if (!push(thread, class_of_bin(entry.bin()), p)) batch_cache::send_single(p, entry);
+  return thread->counters.flushes.get() != flushes && is_one_of_many(thread->counters.flushes);
+}
+
+}  // namespace
+
+// The system floor keeps errno, so what is called here does.
+void deallocate_slow(void* p) {
+  if (p == nullptr) return;
+  const Entry entry = checked_entry("free", p);
+  if (entry.bin() == kNothing) return;  // reported, and the option says to go on
+  if (entry.bin() == kExtent) {
+    UserHeap::free("free", Shard::extent_at(entry), p);
+    return attention::look_after();
+  }
+  if (entry.bin() == kLarge) {
+    check_start("free", p, entry);
+    return free_large(large::at(entry));
+  }
+  if (LOFT_UNLIKELY(free_small(p, entry))) attention::look_after();
+}
+
+void send_full_batch(size_t place) {
+  bool many = false;
+  {
+    const lifecycle::SlowPath slow;
+    batch_cache::send(slow.thread(), place);
+    many = is_one_of_many(slow.thread()->counters.batches_sent);
+  }
+  if (LOFT_UNLIKELY(many)) attention::look_after();
+}
+
+}  // namespace loft

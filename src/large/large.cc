@@ -1,0 +1,262 @@
+#include "large/large.h"
+
+#include <new>
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "base/options.h"
+#include "large/tails.h"
+#include "os/os.h"
+#include "space/limits.h"
+#include "space/span.h"
+
+namespace loft::large {
+
+namespace {
+
+// From this size on, an object that grows moves: its page table entries take less time than its
+// bytes. A shorter one is copied, because the pages of its old place then serve the next object,
+// where those of a moved one are new again.
+constexpr size_t kMoveMin = 512 * 1024;
+
+// A moved object is a mapping of its own and cuts another in two, and the system allows a process
+// some 65 000. Once so many objects are moved, others are copied, but for those that are so long
+// that there are never many.
+constexpr unsigned kMostMoved = 256;
+constexpr size_t kAlwaysMoved = size_t{64} << 20;
+
+// Relaxed sums of many writers: statistics, nothing is ordered by them. What every allocation adds
+// to is kept in parts, each in lines of its own: threads whose stacks lie apart seldom share one.
+constexpr unsigned kParts = 8;
+struct alignas(2 * kCacheLine) Part {
+  Atomic<size_t> live_bytes{0};
+  Atomic<size_t> allocations{0};
+  Atomic<size_t> cache_hits{0};
+};
+constinit Part parts[kParts];
+constinit Atomic<size_t> resize_count{0};
+constinit Atomic<size_t> move_count{0};
+
+Part& part() {
+  const auto stack = reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) / kGranule;
+  return parts[stack * 0x9E3779B97F4A7C15u >> (64 - highest_bit(kParts))];
+}
+
+// Relaxed: a few more than kMostMoved do no harm.
+constinit Atomic<unsigned> moved_count{0};
+
+void account(size_t before, size_t after) {
+  if (before == after) return;
+  part().live_bytes.fetch_add(after - before, memory_order_relaxed);
+}
+
+constexpr unsigned kMostSpare = 16;  // descriptors
+
+Large* pop(Descriptors* spare) {
+  Large* const descriptor = spare->first;
+  spare->first = reinterpret_cast<Large*>(descriptor->base);
+  compiler_fence();  // forgotten before anything is done with it, for the heir
+  --spare->count;
+  return descriptor;
+}
+
+void* new_descriptor(Descriptors* spare) {
+  if (spare == nullptr || spare->first == nullptr) return metadata::allocate(sizeof(Large));
+  return pop(spare);
+}
+
+void discard_descriptor(Large* object, Descriptors* spare) {
+  if (spare == nullptr || spare->count >= kMostSpare) {
+    return metadata::release(object, sizeof(Large));
+  }
+  object->kept = true;  // whoever comes here by a stale pointer finds no object
+  object->base = reinterpret_cast<uintptr_t>(spare->first);
+  compiler_fence();  // listed when it is linked, for the heir
+  spare->first = object;
+  ++spare->count;
+}
+
+void enter(Large* object) {
+  pagemap.fill(object->base, object->granules, Entry(kNoHeap, kLarge, metadata::index_of(object)));
+}
+
+uintptr_t limit_of(const Large& object) { return object.base + (object.granules << kGranuleLog); }
+
+// Pages behind an object's end, up to that of its granules, do not count. After an object that was
+// longer, or in a span that was, they may be there. Where the limit is hard they must not;
+// otherwise they go in time. (With huge pages the system does as it likes, and the limit holds but
+// for that.)
+void leave_tail(uintptr_t base, size_t bytes, tails::Since since = tails::now()) {
+  const uintptr_t end = base + bytes;
+  const size_t tail = round_up(end, kGranule) - end;
+  if (tail == 0 || get(options.thp) == kHugePrefer) return;
+  if (LOFT_LIKELY(limits::hard() == limits::kNone)) {
+    tails::note(end, since);
+    // The fence in note pairs with that in give_back: either we see the limit here, or who has set
+    // it, and gives all tails back then, sees this one.
+    if (LOFT_LIKELY(limits::hard() == limits::kNone)) return;
+    if (tails::forget(end + tail) == tails::kNoTail) return;
+  }
+  os::discard(reinterpret_cast<void*>(end), tail);
+}
+
+bool resize_in_place(Large* object, size_t bytes) {
+  const size_t granules = granules_for(bytes);
+  if (granules == object->granules) {
+    if (!span::recount(object->bytes, bytes)) return false;
+    set_length(object, bytes);
+    return true;
+  }
+  const uintptr_t limit = limit_of(*object);
+  const tails::Since since = tails::forget(limit);
+  bool zero = true;
+  if (granules > object->granules) {
+    if (!span::extend(limit, granules - object->granules, zero, bytes - object->bytes)) {
+      if (since != tails::kNoTail) leave_tail(object->base, object->bytes, since);
+      return false;
+    }
+    object->granules = granules;
+    enter(object);
+  } else {
+    const uintptr_t rest = object->base + (granules << kGranuleLog);
+    const size_t freed = object->granules - granules;
+    object->granules = granules;
+    if (object->moved) {
+      span::release_moved(rest, freed, object->bytes - bytes);
+    } else {
+      span::release(rest, freed, true, object->bytes - bytes);
+    }
+    zero = false;
+  }
+  account(object->bytes, bytes);
+  object->bytes = bytes;
+  compiler_fence();
+  if (!zero) leave_tail(object->base, bytes);
+  return true;
+}
+
+// A moved object lies in two mappings; where the kernel does not move two at once it says so, and
+// the caller copies.
+bool resize_by_moving(Large* object, size_t bytes) {
+  if (!os::can_move_pages()) return false;
+  if (!object->moved && bytes < kAlwaysMoved &&
+      moved_count.load(memory_order_relaxed) >= kMostMoved) {
+    return false;
+  }
+  // The pages of the object do not come twice.
+  const size_t more = bytes - object->bytes;
+  const span::Range target = span::acquire_clean(granules_for(bytes), more);
+  if (target.base == 0) return false;
+  auto* const to = reinterpret_cast<char*>(target.base);
+  // The move drops what is there; if it is refused, these addresses may be lost to us, and no
+  // memory must go with them.
+  if (!target.zero) os::discard(to, object->bytes);
+  if (!os::move_pages(reinterpret_cast<void*>(object->base), to, object->bytes)) {
+    if (os::can_move_pages()) {
+      const size_t rest = (granules_for(bytes) << kGranuleLog) - object->bytes;
+      const bool clean = target.zero || os::discard(to + object->bytes, rest);
+      span::release_target(target.base, granules_for(bytes), object->bytes, !clean, more);
+    } else {
+      span::release(target.base, granules_for(bytes), !target.zero, more);
+    }
+    return false;
+  }
+  const Large old = *object;
+  tails::forget(limit_of(old));
+  *object = Large{target.base, bytes, granules_for(bytes), old.asked, true, false};
+  enter(object);
+  account(old.bytes, bytes);
+  if (!target.zero) leave_tail(target.base, bytes);
+  if (old.moved) {
+    span::release_moved(old.base, old.granules, 0);
+  } else {
+    moved_count.fetch_add(1, memory_order_relaxed);
+    // A page behind the old end may hold memory still, from when the object was longer.
+    const bool clean = os::discard(reinterpret_cast<void*>(old.base), old.granules << kGranuleLog);
+    span::release(old.base, old.granules, !clean, 0);
+  }
+  return true;
+}
+
+}  // namespace
+
+void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare) {
+  const size_t bytes = round_up(asked, os::page_size());
+  void* block = new_descriptor(spare);
+  if (block == nullptr) return nullptr;
+  const size_t granules = granules_for(bytes);
+  const span::Range range = span::acquire(granules, alignment, bytes);
+  if (range.base == 0) {
+    metadata::release(block, sizeof(Large));
+    return nullptr;
+  }
+  auto* object = new (block) Large{range.base, bytes, granules, asked, false, false};
+  enter(object);
+  account(0, bytes);
+  part().allocations.fetch_add(1, memory_order_relaxed);
+  if (!range.zero) part().cache_hits.fetch_add(1, memory_order_relaxed);
+  if (!range.zero) leave_tail(range.base, bytes);
+  *zero = range.zero;
+  return reinterpret_cast<void*>(range.base);
+}
+
+void release(Large* object, Descriptors* spare) {
+  const Large old = *object;
+  tails::forget(limit_of(old));
+  account(old.bytes, 0);
+  discard_descriptor(object, spare);
+  if (old.moved) {
+    moved_count.fetch_sub(1, memory_order_relaxed);
+    span::release_moved(old.base, old.granules, old.bytes);
+  } else {
+    span::release(old.base, old.granules, true, old.bytes);
+  }
+}
+
+void release_descriptors(Descriptors* spare) {
+  while (spare->first != nullptr) metadata::release(pop(spare), sizeof(Large));
+  spare->count = 0;
+}
+
+// A fork in between finds no tail, or a shorter one.
+void set_length(Large* object, size_t bytes) {
+  if (bytes == object->bytes) return;
+  const bool shorter = bytes < object->bytes;
+  const tails::Since since = tails::forget(limit_of(*object));
+  account(object->bytes, bytes);
+  object->bytes = bytes;
+  compiler_fence();
+  if (shorter) {
+    leave_tail(object->base, bytes);
+  } else if (since != tails::kNoTail) {
+    leave_tail(object->base, bytes, since);
+  }
+}
+
+void* resize(Large* object, size_t asked) {
+  const size_t bytes = round_up(asked, os::page_size());
+  if (bytes != object->bytes) {
+    if (!resize_in_place(object, bytes)) {
+      if (bytes < kMoveMin || !resize_by_moving(object, bytes)) return nullptr;
+      move_count.fetch_add(1, memory_order_relaxed);
+    }
+    resize_count.fetch_add(1, memory_order_relaxed);
+  }
+  object->asked = asked;
+  return reinterpret_cast<void*>(object->base);
+}
+
+Totals totals() {
+  Totals totals = {0, 0, 0, resize_count.load(memory_order_relaxed),
+                   move_count.load(memory_order_relaxed)};
+  for (const Part& part : parts) {
+    totals.bytes += part.live_bytes.load(memory_order_relaxed);
+    totals.allocations += part.allocations.load(memory_order_relaxed);
+    totals.cache_hits += part.cache_hits.load(memory_order_relaxed);
+  }
+  // An object that came in a part that was read before, and went in one that was read later.
+  if (static_cast<ptrdiff_t>(totals.bytes) < 0) totals.bytes = 0;
+  return totals;
+}
+
+}  // namespace loft::large

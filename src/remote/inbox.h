@@ -1,0 +1,135 @@
+// The inbox of a heap: a queue with many producers and one consumer at a time (ISMM'19 2.2). A
+// producer does one exchange and one store for a whole chain; the consumer needs no atomic
+// read-modify-write. Between a producer's two steps the queue is cut after the old back: the
+// consumer stops there and goes on later. Nothing is lost, nobody waits.
+//
+//   front -> m -> m -> ... -> back           consumer reads at front, producers append at back
+//
+// A message is consumed once its link is set: from then on no producer touches it. So the last one
+// stays in the queue; complete() puts the stub behind it when it, too, has to go.
+//
+// Between the two steps the link of the old back is its end mark (remote/message.h). Any link that
+// is neither that nor leads to a message was overwritten after the free: what it led to cannot be
+// found any more, and the consumer may go on behind it, at the stub.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/macros.h"
+#include "remote/message.h"
+
+namespace loft {
+
+class Inbox {
+ public:
+  Inbox() : back_(&stub_), front_(&stub_) {}
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  // Any thread. The chain is not empty, and the link of its last message is an end.
+  void push(Chain chain) {
+    // Acquire: the old back was written by another producer, and the bits above its pointer are
+    // read below; pairs with the release half of that producer's exchange. Release: the links and
+    // words of our chain, its end among them, for the producer that gets our last message as its
+    // old back.
+    Message* old_back = back_.exchange(chain.last, memory_order_acq_rel);
+    const uint64_t link = old_back->link.load(memory_order_relaxed);
+    // Release: pairs with the consumer's acquire load of this link, which then reads the chain.
+    old_back->link.store(with_next(link, chain.first), memory_order_release);
+  }
+
+  // Consumer only, under the heap's lock. Calls consume(message, tag), which returns the
+  // bytes it took in, for each message whose link is set, until `budget` bytes are reached, and for
+  // one at least, so that who repeats it comes to an end. The message may be reused as soon as
+  // consume is called. Links lie in freed memory: check(message, link) is called before one is
+  // followed, and refuses those without a tag. What it refuses, and all else before the stub, is
+  // given up. True if the drain stopped for the budget.
+  template <class Check, class Consume>
+  bool drain(size_t budget, Check&& check, Consume&& consume) {
+    size_t taken = 0;
+    Message* message = front_.load(memory_order_relaxed);
+    bool more = false;
+    for (;;) {
+      // Acquire: pairs with the release store in push; the next message's contents are seen.
+      const uint64_t link = message->link.load(memory_order_acquire);
+      if (is_end(message, link)) break;
+      Message* next = next_in(link);
+      if (taken >= budget && taken != 0) {
+        more = true;
+        break;
+      }
+      const bool is_stub = message == &stub_;
+      if (is_stub) stub_queued_ = false;
+      if (LOFT_UNLIKELY(leads_astray(message, link, check))) {
+        if (!stub_queued_) queue_stub();
+        message = &stub_;
+        continue;
+      }
+      __builtin_prefetch(next);
+      if (!is_stub) taken += consume(message, tag_in(link));
+      message = next;
+    }
+    front_.store(message, memory_order_relaxed);
+    return more;
+  }
+
+  // Consumer only, after a drain. Lets the last message be drained: if neither that drain nor the
+  // next is stopped by its budget or by a producer between its two steps, they consume every
+  // message that was pushed before the first of them.
+  void complete() {
+    if (front_.load(memory_order_relaxed) == &stub_ || stub_queued_) return;
+    queue_stub();
+  }
+
+  // Whether a message may be waiting; from outside the lock only a hint. The stub at the back alone
+  // does not mean an empty queue: a drain that its budget stopped leaves messages before it.
+  bool maybe_pending() const {
+    return back_.load(memory_order_relaxed) != &stub_ ||
+           front_.load(memory_order_relaxed) != &stub_;
+  }
+
+  // Only in the child of a fork: a producer that died between its two steps cut the queue. What
+  // came after the cut cannot be reached any more and is given up; the queue ends at the cut, or at
+  // a link that check(message, link) refuses, which the next drain finds.
+  template <class Check>
+  void repair(Check&& check) {
+    Message* last = front_.load(memory_order_relaxed);
+    bool stub_behind_front = false;
+    for (;;) {
+      const uint64_t link = last->link.load(memory_order_relaxed);
+      if (is_end(last, link)) break;
+      if (leads_astray(last, link, check)) break;
+      last = next_in(link);
+      stub_behind_front = stub_behind_front || last == &stub_;
+    }
+    stub_queued_ = stub_behind_front;
+    back_.store(last, memory_order_relaxed);
+  }
+
+ private:
+  // Of a link that is no end. It may lead to the stub, which no object is.
+  template <class Check>
+  bool leads_astray(const Message* message, uint64_t link, Check&& check) const {
+    return (next_in(link) != &stub_ || tag_in(link) == 0) && !check(message, link);
+  }
+
+  // Consumer only. The stub is in nobody's hands: it was never queued, or its link is set.
+  void queue_stub() {
+    // Relaxed: no producer can reach the stub before the push below.
+    stub_.link.store(stub_end(), memory_order_relaxed);
+    stub_queued_ = true;
+    push({&stub_, &stub_});
+  }
+  uint64_t stub_end() const { return end_link(&stub_, kStubTag); }
+
+  // Producers write back_, the consumer writes the rest: separate lines. front_ is atomic for those
+  // who ask maybe_pending without the lock; relaxed, the lock orders its consumers.
+  alignas(64) Atomic<Message*> back_;
+  alignas(64) Atomic<Message*> front_;
+  bool stub_queued_ = false;  // the stub is in the queue, behind front_
+  Message stub_{stub_end()};
+};
+
+}  // namespace loft

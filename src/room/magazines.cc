@@ -1,0 +1,345 @@
+#include "room/magazines.h"
+
+#include <new>
+
+#include "base/peek.h"
+#include "cache/arrays.h"
+#include "cache/batch_cache.h"
+#include "heap/registry.h"
+#include "os/fault.h"
+#include "slab/slab.h"
+#include "space/limits.h"
+#include "space/metadata.h"
+
+namespace loft {
+
+namespace room {
+constinit Atomic<uint32_t> state{kNoRoom};
+constinit Atomic<void (*)()> start{nullptr};
+}  // namespace room
+
+namespace magazines {
+
+namespace {
+
+// Those that call: a stack onto which each pushes itself, and which the room takes whole.
+constinit Atomic<Magazines*> calling{nullptr};
+
+uint64_t bit_of(SizeClass size_class) { return uint64_t{1} << size_class; }
+
+// The thread's magazines, if it may have some in this class: its bin has grown, so it is used.
+ClassMagazines* of_class(Thread* thread, SizeClass size_class) {
+  if (thread->states[size_class].capacity <= bins::first_capacity(size_class)) return nullptr;
+  if (LOFT_UNLIKELY(limits::tight() || thread->heap != registry::room_heap())) {
+    empty_class(thread, size_class);
+    return nullptr;
+  }
+  if (LOFT_UNLIKELY(thread->magazines == nullptr)) {
+    void* block = metadata::allocate(sizeof(Magazines));
+    if (block == nullptr) return nullptr;
+    thread->magazines = new (block) Magazines;
+  }
+  return &thread->magazines->classes[size_class];
+}
+
+// `late`: the room is behind, or asleep.
+void call(Thread* thread, SizeClass size_class, bool late) {
+  Magazines* const mine = thread->magazines;
+  // Release: the slot is written. Acquire pairs with the room's exchange: if that took the last
+  // call, it has read `next`, which may be written.
+  if (mine->calls.fetch_or(bit_of(size_class), memory_order_acq_rel) == 0) {
+    mine->next = calling.load(memory_order_relaxed);
+    // Release pairs with the acquire in take_calls: `next` is written. What others pushed before is
+    // passed on, as an exchange continues what it replaces.
+    while (!calling.compare_exchange_weak(mine->next, mine, memory_order_release,
+                                          memory_order_relaxed)) {
+    }
+  }
+  if (late) room::wake();
+}
+
+// An array for a slot that is the thread's and has none, or one of less than `capacity`. Its
+// capacity counts as the thread's, as if it were the bin's: arrays wander between them. False
+// without memory, or beyond the budget.
+bool fit(Thread* thread, SizeClass size_class, Slot& slot, unsigned capacity) {
+  if (LOFT_LIKELY(slot.slots != nullptr && slot.capacity >= capacity)) return true;
+  if (!bins::charge(thread, size_class, slot.capacity, capacity)) return false;
+  void** array = bins::make_array(capacity);
+  if (array == nullptr) {
+    thread->capacity_bytes -= (capacity - slot.capacity) * class_size(size_class);
+    return false;
+  }
+  if (slot.slots != nullptr) bins::release_array_of(slot.slots, slot.capacity);
+  slot.slots = array;
+  slot.capacity = static_cast<uint16_t>(capacity);
+  return true;
+}
+
+// The bin's array, and what the slot has.
+void exchange(Thread* thread, SizeClass size_class, Slot& slot, unsigned objects) {
+  const bins::Array mine = bins::exchange(thread, size_class, {slot.slots, slot.capacity}, objects);
+  slot.slots = mine.slots;
+  slot.capacity = mine.capacity;
+}
+
+// Under the heap's lock.
+void empty_slot(Thread* thread, SizeClass size_class, Slot& slot) {
+  const uint32_t state = slot.state.load(memory_order_relaxed);
+  if (state == Slot::kThreads || state == Slot::kRooms) {
+    put_back(thread->heap, size_class, slot, 0);
+    bins::release_array_of(slot.slots, slot.capacity);
+    thread->capacity_bytes -= slot.capacity * class_size(size_class);
+  }
+  slot.slots = nullptr;
+  slot.capacity = slot.objects = 0;
+  slot.state.store(Slot::kNone, memory_order_relaxed);
+}
+
+Trials* trials_of(const Thread* thread) {
+  return thread->magazines == nullptr ? nullptr : thread->magazines->trials;
+}
+
+// nullptr where the thread has no magazines for the class, or without memory.
+Trials* make_trials(Thread* thread, SizeClass size_class) {
+  if (of_class(thread, size_class) == nullptr) return nullptr;
+  Trials*& trials = thread->magazines->trials;
+  if (LOFT_UNLIKELY(trials == nullptr)) {
+    void* block = metadata::allocate(sizeof(Trials));
+    if (block != nullptr) trials = new (block) Trials;
+  }
+  return trials;
+}
+
+Trial::Way begin(Trial& trial) { return trial.begin(trial.wants_time() ? os::now_ns() : 0); }
+
+}  // namespace
+
+void put_back(Heap* heap, SizeClass size_class, Slot& slot, unsigned rest) {
+  bins::put_back(heap, size_class, slot.slots + 1 + rest, slot.slots + 1 + slot.objects,
+                 batch_cache::send_single);
+  slot.objects = static_cast<uint16_t>(rest);
+}
+
+bool decide(Thread* thread, SizeClass size_class, KindOfTrial kind, unsigned objects) {
+  if (always()) return true;
+  Trials* const trials = make_trials(thread, size_class);
+  if (trials == nullptr) return false;
+  Trial& trial = (trials->*kind)[size_class];
+  const bool by_room = begin(trial) == Trial::kRoom;
+  trial.note(objects);
+  return by_room;
+}
+
+void note_refill(Thread* thread, SizeClass size_class, unsigned objects) {
+  if (Trials* trials = trials_of(thread); trials != nullptr) {
+    trials->refills[size_class].note(objects);
+  }
+}
+
+void* refill(Thread* thread, Request request) {
+  const SizeClass c = request.size_class;
+  if (thread->states[c].depot != nullptr || !may_serve(thread, c, &Trials::refills)) {
+    return bins::refill(thread, request);
+  }
+  // Also a stream that is faster than the room, which needs longer ones to keep ahead of it.
+  const unsigned wanted = bins::plan_refill(thread, c, late(thread, c));
+  if (wanted != 0 && decide(thread, c, &Trials::refills, 0) && take(thread, request, wanted)) {
+    return *thread->bins[c].top--;
+  }
+  void* const object = bins::fill_bin(thread, request, wanted);
+  if (wanted != 0) note_refill(thread, c, object == nullptr ? 0 : bins::count(thread, c) + 1);
+  return object;
+}
+
+void flush(Thread* thread, SizeClass size_class, unsigned objects) {
+  if (may_serve(thread, size_class, &Trials::flushes) &&
+      decide(thread, size_class, &Trials::flushes, objects) &&
+      hand_over(thread, size_class, objects)) {
+    return;
+  }
+  bins::flush(thread, size_class, objects);
+}
+
+void forget_trials(Thread* thread) {
+  // In place: a copy of them would be 7 KB of stack.
+  if (Trials* trials = trials_of(thread); trials != nullptr) new (trials) Trials{};
+}
+
+bool take(Thread* thread, Request request, unsigned wanted) {
+  const SizeClass size_class = request.size_class;
+  ClassMagazines* const mine = of_class(thread, size_class);
+  if (mine == nullptr) return false;
+  Slot& slot = mine->ready;
+  // Acquire pairs with the release in fill_slot: the objects are there.
+  const uint32_t state = slot.state.load(memory_order_acquire);
+  // A room that sleeps is not behind.
+  mine->late = state == Slot::kRooms && room::state.load(memory_order_relaxed) == room::kAwake;
+  if (state == Slot::kRooms) {
+    thread->counters.room_late.add(1);
+    call(thread, size_class, true);
+    return false;
+  }
+  const unsigned capacity = thread->states[size_class].capacity;
+  // From here on, whoever finds us dead gives up what is in the slot; where both arrays are with
+  // the bin, for an instant, none is lost but an empty one.
+  slot.state.store(Slot::kInHand, memory_order_relaxed);
+  compiler_fence();
+  if (state == Slot::kNone) {
+    if (!fit(thread, size_class, slot, capacity)) {
+      slot.state.store(Slot::kNone, memory_order_relaxed);
+      return false;
+    }
+    compiler_fence();
+  } else {
+    const unsigned objects = slot.objects;
+    slot.objects = 0;
+    exchange(thread, size_class, slot, objects);
+    note_refill(thread, size_class, objects);
+    thread->counters.room_ready.add(1);
+    compiler_fence();
+  }
+  mine->asked = request.asked;
+  LOFT_CHECK(wanted <= slot.capacity);
+  mine->wanted = static_cast<uint16_t>(wanted);
+  // Release pairs with the acquire in is_rooms: the array is the room's, and what it needs to
+  // know.
+  slot.state.store(Slot::kRooms, memory_order_release);
+  call(thread, size_class, state == Slot::kNone);
+  return state == Slot::kThreads;
+}
+
+bool hand_over(Thread* thread, SizeClass size_class, unsigned objects) {
+  ClassMagazines* const mine = of_class(thread, size_class);
+  if (mine == nullptr) return false;
+  Slot& slot = mine->returned;
+  // Acquire pairs with the release in take_back: the room has read all of the array.
+  const uint32_t state = slot.state.load(memory_order_acquire);
+  if (state == Slot::kRooms) {
+    thread->counters.room_behind.add(1);
+    call(thread, size_class, true);
+    return false;
+  }
+  slot.state.store(Slot::kInHand, memory_order_relaxed);
+  compiler_fence();
+  const BinState& bin = thread->states[size_class];
+  if (!fit(thread, size_class, slot, bin.capacity)) {
+    slot.state.store(state, memory_order_relaxed);
+    return false;
+  }
+  // The younger half stays, which the thread's core has seen last.
+  const unsigned rest = bins::count(thread, size_class) - objects;
+  __builtin_memcpy(slot.slots + 1, bin.slots + 1 + objects, rest * sizeof(void*));
+  exchange(thread, size_class, slot, rest);
+  slot.objects = static_cast<uint16_t>(objects);
+  thread->counters.flushes.add(1);
+  thread->counters.room_returns.add(1);
+  compiler_fence();
+  // Release pairs with the acquire in is_rooms: the objects are there.
+  slot.state.store(Slot::kRooms, memory_order_release);
+  call(thread, size_class, false);
+  return true;
+}
+
+void* take_zero(Thread* thread, Request request) {
+  const SizeClass size_class = request.size_class;
+  ClassMagazines* const mine = of_class(thread, size_class);
+  if (mine == nullptr) return nullptr;
+  mine->zeros_used = true;
+  Slot& slot = mine->zeros;
+  // Acquire pairs with the release in fill_slot: the objects are there, and cleared.
+  const uint32_t state = slot.state.load(memory_order_acquire);
+  void* object = nullptr;
+  if (state == Slot::kThreads) {
+    thread->counters.room_cleared.add(1);
+    object = slot.slots[slot.objects];
+    if (--slot.objects != 0) return object;
+  } else if (state == Slot::kRooms) {
+    // Once is enough, if it is heard: a thread that is ahead of the room comes here with each call.
+    const bool called =
+        (thread->magazines->calls.load(memory_order_relaxed) & bit_of(size_class)) != 0;
+    if (!called || room::state.load(memory_order_relaxed) == room::kAsleep) {
+      call(thread, size_class, true);
+    }
+    return nullptr;
+  } else {
+    // Dead from here on: as in take.
+    slot.state.store(Slot::kInHand, memory_order_relaxed);
+    compiler_fence();
+    if (!fit(thread, size_class, slot, most_zeros(size_class))) {
+      slot.state.store(Slot::kNone, memory_order_relaxed);
+      return nullptr;
+    }
+    compiler_fence();
+  }
+  mine->zeros_asked = request.asked;
+  // Release pairs with the acquire in is_rooms: the array is the room's, and what it needs to
+  // know.
+  slot.state.store(Slot::kRooms, memory_order_release);
+  call(thread, size_class, state == Slot::kNone);
+  return object;
+}
+
+bool late(const Thread* thread, SizeClass size_class) {
+  if (thread->magazines == nullptr || !thread->magazines->classes[size_class].late) return false;
+  const Trials* const trials = trials_of(thread);
+  return always() || (trials != nullptr && trials->refills[size_class].rests_at(Trial::kRoom));
+}
+
+void empty(Thread* thread) {
+  if (thread->magazines == nullptr) return;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) empty_class(thread, c);
+}
+
+void review(Thread* thread, SizeClass size_class) {
+  // A room that has left answers no call any more.
+  if (!in_use()) return empty_class(thread, size_class);
+  if (thread->magazines == nullptr) return;
+  ClassMagazines& mine = thread->magazines->classes[size_class];
+  const auto empty_if = [&](bool unused, Slot& slot) {
+    if (!unused || slot.state.load(memory_order_relaxed) == Slot::kNone) return;
+    const os::Guard guard(thread->heap->lock());
+    empty_slot(thread, size_class, slot);
+  };
+  if (const Trials* trials = trials_of(thread); trials != nullptr && !always()) {
+    empty_if(trials->refills[size_class].rests_at(Trial::kOwn), mine.ready);
+    empty_if(trials->flushes[size_class].rests_at(Trial::kOwn), mine.returned);
+  }
+  empty_if(!mine.zeros_used, mine.zeros);
+  mine.zeros_used = false;
+}
+
+void empty_class(Thread* thread, SizeClass size_class) {
+  if (thread->magazines == nullptr) return;
+  ClassMagazines& its = thread->magazines->classes[size_class];
+  its.late = false;
+  if (its.ready.state.load(memory_order_relaxed) == Slot::kNone &&
+      its.returned.state.load(memory_order_relaxed) == Slot::kNone &&
+      its.zeros.state.load(memory_order_relaxed) == Slot::kNone) {
+    return;
+  }
+  // The lock keeps the room away; it has left what it has done so far.
+  const os::Guard guard(thread->heap->lock());
+  empty_slot(thread, size_class, its.ready);
+  empty_slot(thread, size_class, its.returned);
+  empty_slot(thread, size_class, its.zeros);
+}
+
+Held held(const Thread* thread, SizeClass size_class) {
+  const Magazines* const its = peek(thread->magazines);
+  if (its == nullptr) return {};
+  const ClassMagazines& of = its->classes[size_class];
+  return {peek(of.ready.objects), peek(of.returned.objects), peek(of.zeros.objects)};
+}
+
+void forget_calls(Thread* thread) {
+  calling.store(nullptr, memory_order_relaxed);
+  if (thread->magazines != nullptr) thread->magazines->calls.store(0, memory_order_relaxed);
+}
+
+// --- For the room: who calls. ---
+
+Magazines* take_calls() { return calling.exchange(nullptr, memory_order_acquire); }
+bool anybody_calls() { return calling.load(memory_order_relaxed) != nullptr; }
+
+}  // namespace magazines
+}  // namespace loft

@@ -1,0 +1,153 @@
+#include "room/room.h"
+
+#include "base/options.h"
+#include "cache/census.h"
+#include "heap/registry.h"
+#include "os/fault.h"
+#include "os/os.h"
+#include "os/own_thread.h"
+#include "room/magazines.h"
+#include "space/limits.h"
+
+namespace loft::room {
+
+namespace {
+
+// Refills before a thread is started for the program. One of fewer ends before trials have found
+// out for what the room pays.
+constexpr unsigned long kWorthwhileRefills = 1024;
+
+// How long it waits for the next call before it sleeps. Waking it costs a thread of the program
+// some microseconds; a program that refills less often than this does not keep a processor busy.
+constexpr uint64_t kSpinNs = 50'000;
+constexpr unsigned kLooksEach = 64;  // between two looks at the clock
+
+// After so long without a call the thread ends: a process ends with its last thread, and ours must
+// not be that for long. The next refill that finds it worth its while starts another.
+constexpr uint64_t kIdleNs = 2'000'000'000;
+
+// Where the process could run when it began: a program may tie its threads to single processors
+// later, the one that starts the room among them.
+constinit os::ProcessorSet processors;
+
+constinit Atomic<int> number{0};  // the system's, of the room's thread; 0 without one
+
+bool called_within_spin() {
+  const uint64_t from = os::now_ns();
+  do {
+    for (unsigned i = 0; i < kLooksEach; ++i) {
+      if (magazines::anybody_calls()) return true;
+      os::pause_briefly();
+    }
+  } while (os::now_ns() - from < kSpinNs);
+  return false;
+}
+
+// False if it was long.
+bool sleep() {
+  uint32_t expected = kAwake;
+  if (!state.compare_exchange_strong(expected, kAsleep, memory_order_relaxed)) return true;
+  // Pairs with the fence in wake: a thread that did not see this has called before our look.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (magazines::anybody_calls()) wake();
+  const uint64_t from = os::now_ns();
+  while (state.load(memory_order_relaxed) == kAsleep) {
+    os::wait_on_word_for(&state, kAsleep, kIdleNs);
+    expected = kAsleep;
+    if (os::now_ns() - from >= kIdleNs &&
+        state.compare_exchange_strong(expected, kNobody, memory_order_relaxed)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool is_told_to_leave() {
+  const uint32_t now = state.load(memory_order_relaxed);
+  return now == kRefused || now == kLeaving;
+}
+
+void settle_down() {
+  number.store(os::thread_number(), memory_order_relaxed);
+  const uint64_t wanted = get(options.keeper_cpu);
+  if (wanted != kAnyProcessor) {
+    if (os::run_on(wanted)) return;
+    os::report(Text() << "keeper_cpu=" << wanted
+                      << ": the room cannot run there, and runs anywhere");
+  }
+  // Filters of system calls may forbid what a program that ties no thread does not do.
+  os::ProcessorSet now;
+  now.read();
+  if (!(now == processors)) processors.apply();
+}
+
+// Returns when it is told to leave, with every call answered that came before; or when nobody
+// calls. A call that comes meanwhile is answered by the next thread: the caller serves itself.
+void run() {
+  census::do_without_block();
+  settle_down();
+  Heap* const heap = registry::room_heap();
+  for (bool leaves = false; !leaves;) {
+    leaves = is_told_to_leave();
+    for (Magazines* caller = magazines::take_calls(); caller != nullptr;) {
+      caller = magazines::serve(heap, caller);
+    }
+    if (!leaves && !called_within_spin() && !sleep()) break;
+  }
+  number.store(0, memory_order_relaxed);
+}
+
+constinit os::OwnThread thread(state, {kNobody, kAwake, kLeaving, kRefused}, run);
+
+// Beside a single thread it would hold none of the program's own: credentials, namespaces, filters.
+bool may_run() { return get(options.background) == kBackgroundOn || census::has_other_threads(); }
+
+// There is one processor.
+void refuse() {
+  uint32_t expected = kNobody;
+  if (!state.compare_exchange_strong(expected, kRefused, memory_order_relaxed)) return;
+  os::report(Text() << "owner=keeper: there is one processor, so the room stays empty; threads "
+                       "serve themselves");
+}
+
+void start_one() {
+  const Heap* heap = registry::room_heap();
+  if (heap == nullptr || heap->counters().refills.get() < kWorthwhileRefills) return;
+  if (!may_run()) return;
+  if (processors.count() == 1 || limits::totals().processors == 1) return refuse();
+  // Awake at once: who calls before the thread runs, is heard when it does.
+  thread.start(may_run);
+}
+
+void in_child() {
+  number.store(0, memory_order_relaxed);
+  thread.forget();
+}
+
+}  // namespace
+
+void enable() {
+  if (get(options.owner) != kOwnerKeeper) return;
+  os::on_fork(nullptr, nullptr, in_child);
+  processors.read();
+  start.store(start_one, memory_order_relaxed);
+  state.store(kNobody, memory_order_relaxed);
+}
+
+void leave() {
+  const uint32_t now = state.load(memory_order_relaxed);
+  if (now == kNoRoom || now == kRefused) return;
+  thread.end();
+  number.store(0, memory_order_relaxed);
+}
+
+void pause() {
+  if (!may_run()) thread.stop();
+}
+
+unsigned long long time_ns() {
+  const int room = number.load(memory_order_relaxed);
+  return room == 0 ? 0 : os::thread_time_ns(room);
+}
+
+}  // namespace loft::room

@@ -1,0 +1,191 @@
+#include "stats/books.h"
+
+#include "arena/user_heap.h"
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/large_transfer.h"
+#include "cpu/core.h"
+#include "heap/registry.h"
+#include "large/large.h"
+#include "large/tails.h"
+#include "os/os.h"
+#include "room/magazines.h"
+#include "room/room.h"
+#include "space/limits.h"
+#include "space/metadata.h"
+#include "space/span.h"
+#include "thread/lifecycle.h"
+
+namespace loft {
+
+namespace {
+
+// What came back is read of all heaps before what went out is of any: a slab may go from one heap
+// to another meanwhile with what was counted at the first, and no difference is to come out below
+// zero.
+void add_what_came_back(Books& books, const Heap& heap) {
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    const ClassCounters& counters = heap.counters().classes[c];
+    ClassBooks& sum = books.classes[c];
+    sum.put += counters.put.get();
+    sum.received += counters.received.get();
+    sum.slabs_released += counters.slabs_released.get();
+  }
+}
+
+void add_class(ClassBooks& sum, const ClassCounters& counters, size_t page) {
+  sum.slabs_created += counters.slabs_created.get();
+  sum.refills += counters.refills.get();
+  sum.taken += counters.taken.get();
+  sum.asked += counters.asked.get();
+  sum.charged += counters.charged.get() * page;
+}
+
+void add_heap(Books& books, loft_stats_t& stats, Heap& heap) {
+  const HeapCounters& counters = heap.counters();
+  const size_t page = os::page_size();
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    add_class(books.classes[c], counters.classes[c], page);
+  }
+  stats.heaps_parked += heap.parked() ? 1u : 0u;
+  stats.dirty_bytes += counters.spare_bytes.get();
+  stats.drains += counters.drains.get();
+  stats.heaps_helped += counters.helped.get();
+  stats.messages_received += counters.messages_received.get();
+  stats.forwards += counters.forwards.get();
+  stats.posts += counters.posts.get();
+  stats.hole_bytes += counters.hole_bytes.get();
+  stats.slabs_taken_over += counters.slabs_taken_over.get();
+  stats.locks_taken += heap.lock().acquisitions();
+  stats.locks_waited_for += heap.lock().waits();
+}
+
+// Returns the bytes of large objects that the thread keeps.
+size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
+  const ThreadCounters& counters = thread.counters;
+  unsigned long open[kSizeClasses] = {};
+  batch_cache::count_open(&thread, open);
+  if (thread.core != nullptr) core::count_foreign(thread.core, open);
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    ClassBooks& sum = books.classes[c];
+    const unsigned long sent = counters.batch_objects[c].get();
+    sum.sent += sent;
+    sum.flying += open[c];
+    const magazines::Held magazines = magazines::held(&thread, c);
+    sum.held += bins::held(&thread, c, core::top_of(&thread, c)) + magazines.all();
+    stats.room_ahead_bytes += (magazines.ready + magazines.zeros) * class_size(c);
+    stats.batch_objects += sent;
+  }
+  stats.flushes += counters.flushes.get();
+  stats.checked_frees += counters.checked_frees.get();
+  stats.bins_grown += counters.bins_grown.get();
+  stats.bins_released += counters.bins_released.get();
+  stats.batches_sent += counters.batches_sent.get();
+  stats.batches_evicted += counters.batches_evicted.get();
+  stats.batch_messages += counters.batch_messages.get();
+  stats.posts += counters.posts.get();
+  stats.turnarounds += counters.turnarounds.get();
+  stats.large_allocations += counters.large_hits.get();
+  stats.large_cache_hits += counters.large_hits.get();
+  stats.caches_emptied += counters.emptied.get();
+  stats.room_ready += counters.room_ready.get();
+  stats.room_late += counters.room_late.get();
+  stats.room_returns += counters.room_returns.get();
+  stats.room_behind += counters.room_behind.get();
+  stats.room_cleared += counters.room_cleared.get();
+  return counters.large_kept_bytes.get();
+}
+
+// After all heaps and threads.
+void finish_class(ClassBooks& sum, loft_stats_t& stats, SizeClass c) {
+  const unsigned long singly = batch_cache::sent_singly(c);
+  sum.sent += singly;
+  sum.out = sum.taken - sum.put - sum.received;
+  // Counted up at one heap and down at another, in between.
+  if (static_cast<ptrdiff_t>(sum.charged) < 0) sum.charged = 0;
+  sum.flying += sum.sent - least(sum.sent, sum.received);
+  const Geometry& shape = geometry(c);
+  stats.objects_sent_singly += singly;
+  stats.allocated_bytes += sum.out * shape.size;
+  stats.slab_bytes += (sum.slabs_created - sum.slabs_released) * shape.granules << kGranuleLog;
+  stats.slabs_created += sum.slabs_created;
+  stats.slabs_released += sum.slabs_released;
+  stats.refills += sum.refills;
+  stats.objects_received += sum.received;
+}
+
+// A limit as it is shown: 0 for none.
+uint64_t shown(size_t limit) { return limit == limits::kNone ? 0 : limit; }
+
+void add_limits(loft_stats_t& stats) {
+  const limits::Totals totals = limits::totals();
+  stats.soft_limit_bytes = shown(limits::soft());
+  stats.hard_limit_bytes = shown(limits::hard());
+  stats.group_limit_bytes = shown(totals.group_limit);
+  stats.group_used_bytes = totals.group_used;
+  stats.group_processors = shown(totals.processors);
+  stats.soft_limit_hits = totals.soft_hits;
+  stats.hard_limit_refusals = totals.hard_refusals;
+}
+
+}  // namespace
+
+void read_books(Books& books, loft_stats_t& stats) {
+  books = Books{};
+  stats.heaps = registry::count();
+  for (unsigned id = 1; id <= stats.heaps; ++id) add_what_came_back(books, *registry::at(id));
+  // A heap made meanwhile is among them. Acquire, as a fence: what is read below is not older.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  stats.heaps = registry::count();
+  for (unsigned id = 1; id <= stats.heaps; ++id) add_heap(books, stats, *registry::at(id));
+  stats.adoptions = registry::adoptions();
+
+  size_t kept = large_transfer::bytes();
+  for (const Thread* t = newest_block(); t != nullptr; t = t->older) {
+    kept += add_thread(books, stats, *t);
+  }
+  for (SizeClass c = 0; c < kSizeClasses; ++c) finish_class(books.classes[c], stats, c);
+  const lifecycle::Totals threads = lifecycle::totals();
+  stats.threads_attached = threads.attached;
+  stats.room_cpu_ns = room::time_ns();
+  stats.threads_started = threads.started;
+  stats.threads_exited = threads.exited;
+
+  const core::Totals cores = core::totals();
+  stats.cores = cores.blocks;
+  stats.core_fences = cores.fences;
+
+  const large::Totals larges = large::totals();
+  stats.large_bytes = larges.bytes - least(larges.bytes, kept);
+  stats.large_allocations += larges.allocations;
+  stats.large_cache_hits += larges.cache_hits;
+  stats.large_resizes = larges.resizes;
+  stats.large_moves = larges.moves;
+  stats.tail_bytes = tails::given_back_bytes();
+  stats.allocated_bytes += larges.bytes;
+
+  const span::Totals spans = span::totals();
+  stats.dirty_bytes += spans.dirty;
+  stats.purged_bytes = spans.clean;
+  stats.spans_acquired = spans.acquired;
+  stats.spans_released = spans.released;
+  stats.keeper_ticks = span::ticks();
+  stats.metadata_bytes = metadata::used_bytes();
+  const UserHeap::Sums users = UserHeap::sums_of_all();
+  stats.user_heaps = users.heaps;
+  stats.user_heap_bytes = users.live_bytes;
+  stats.committed_bytes = stats.slab_bytes + larges.bytes + users.window_bytes + stats.dirty_bytes +
+                          metadata::touched_bytes();
+  stats.locks_taken += threads.locks + cores.locks + spans.locks + metadata::locks() + users.locks;
+  stats.locks_waited_for +=
+      threads.waits + cores.waits + spans.waits + metadata::waits() + users.waits;
+  books.dirty_bytes = spans.dirty;
+  books.refused_bytes = spans.refused;
+
+  const os::Calls calls = os::calls();
+  stats.os_maps = calls.maps;
+  stats.os_purges = calls.discards;
+  add_limits(stats);
+}
+
+}  // namespace loft

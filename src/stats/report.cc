@@ -1,0 +1,158 @@
+#include "stats/report.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "os/os.h"
+#include "stats/fields.h"
+#include "stats/stats.h"
+
+namespace loft {
+
+void Output::print(const char* format, ...) {
+  if (kPiece - used_ < kLongestPrint) {
+    size_t end = used_;
+    while (end != 0 && piece_[end - 1] != '\n') --end;
+    put(end != 0 ? end : used_);
+  }
+  va_list arguments;
+  va_start(arguments, format);
+  const int n = vsnprintf(piece_ + used_, kPiece - used_, format, arguments);
+  va_end(arguments);
+  if (n > 0) used_ += least(static_cast<size_t>(n), kPiece - used_ - 1);
+}
+
+void Output::flush() { put(used_); }
+
+// Sends the first `bytes` of the piece off.
+void Output::put(size_t bytes) {
+  if (in_memory_) {
+    if (size_ < room_) {
+      const size_t fits = least(bytes, room_ - size_ - 1);
+      memcpy(text_ + size_, piece_, fits);
+      text_[size_ + fits] = 0;
+    }
+  } else if (error_ == 0) {
+    error_ = os::write_all(file_, piece_, bytes);
+  }
+  size_ += bytes;
+  used_ -= bytes;
+  memmove(piece_, piece_ + bytes, used_);
+}
+
+namespace {
+
+unsigned long long as_printed(uint64_t n) { return n; }
+
+bool in_bytes(const char* name) {
+  const size_t length = strlen(name);
+  return length > 6 && strcmp(name + length - 6, "_bytes") == 0;
+}
+
+// A class in which nothing ever happened says nothing to people.
+bool is_empty(const loft_class_stats_t& row) {
+  return row.refills == 0 && row.resident_bytes == 0 && row.live_objects == 0;
+}
+
+void write_text(Output& output, const Stats& stats) {
+  output.print("loft %s\n", LOFT_VERSION_STRING);
+  for (const Field& field : kFields) {
+    if (field.group != nullptr) output.print("%s\n", field.group);
+    const uint64_t value = stats.all().*field.value;
+    output.print("  %-24s %16llu", field.name, as_printed(value));
+    if (in_bytes(field.name)) {
+      const uint64_t tenths = (value * 10 + (1 << 19)) >> 20;
+      output.print("  %8llu.%llu MiB", as_printed(tenths / 10), as_printed(tenths % 10));
+    }
+    output.print("\n");
+  }
+  output.print("bytes by size class\n");
+  output.print("%9s %14s %14s %14s %14s %14s %14s %14s %8s\n", "class", "resident", "live",
+               "rounding", "free", "cached", "in flight", "untouched", "slabs");
+  for (size_t i = 0; i < kStatsRows; ++i) {
+    const loft_class_stats_t row = stats.row(i);
+    if (is_empty(row)) continue;
+    if (row.object_bytes != 0) {
+      output.print("%9llu", as_printed(row.object_bytes));
+    } else {
+      output.print("%9s", "large");
+    }
+    for (const uint64_t bytes :
+         {row.resident_bytes, row.live_bytes, row.rounding_bytes, row.free_bytes, row.cached_bytes,
+          row.in_flight_bytes, row.untouched_bytes}) {
+      output.print(" %14llu", as_printed(bytes));
+    }
+    output.print(" %8llu\n", as_printed(row.slabs));
+  }
+}
+
+void write_json(Output& output, const Stats& stats) {
+  output.print("{\"loft\": \"%s\"", LOFT_VERSION_STRING);
+  for (const Field& field : kFields) {
+    output.print(", \"%s\": %llu", field.name, as_printed(stats.all().*field.value));
+  }
+  output.print(", \"classes\": [");
+  for (size_t i = 0; i < kStatsRows; ++i) {
+    const loft_class_stats_t row = stats.row(i);
+    output.print("%s{\"object_bytes\": %llu", i == 0 ? "" : ", ", as_printed(row.object_bytes));
+    for (const ClassField& field : kClassFields) {
+      output.print(", \"%s\": %llu", field.name, as_printed(row.*field.value));
+    }
+    output.print("}");
+  }
+  output.print("]}\n");
+}
+
+// The two lines before a metric, and the end of its name.
+const char* write_head(Output& output, const char* prefix, const char* name, FieldKind kind,
+                       const char* help) {
+  const bool events = kind == FieldKind::kEvents;
+  const char* suffix = events ? "_total" : "";
+  output.print("# HELP %s%s%s %s.\n", prefix, name, suffix, help);
+  output.print("# TYPE %s%s%s %s\n", prefix, name, suffix, events ? "counter" : "gauge");
+  return suffix;
+}
+
+void write_prometheus(Output& output, const Stats& stats) {
+  for (const Field& field : kFields) {
+    const char* suffix = write_head(output, "loft_", field.name, field.kind, field.help);
+    output.print("loft_%s%s %llu\n", field.name, suffix, as_printed(stats.all().*field.value));
+  }
+  for (const ClassField& field : kClassFields) {
+    const char* suffix = write_head(output, "loft_class_", field.name, field.kind, field.help);
+    for (size_t i = 0; i < kStatsRows; ++i) {
+      const loft_class_stats_t row = stats.row(i);
+      output.print("loft_class_%s%s{size_class=\"", field.name, suffix);
+      if (row.object_bytes != 0) {
+        output.print("%llu", as_printed(row.object_bytes));
+      } else {
+        output.print("large");
+      }
+      output.print("\"} %llu\n", as_printed(row.*field.value));
+    }
+  }
+}
+
+}  // namespace
+
+bool write_stats(Output& output, const Stats& stats, loft_stats_format_t format) {
+  switch (format) {
+    case LOFT_STATS_TEXT:
+      write_text(output, stats);
+      break;
+    case LOFT_STATS_JSON:
+      write_json(output, stats);
+      break;
+    case LOFT_STATS_PROMETHEUS:
+      write_prometheus(output, stats);
+      break;
+    default:
+      return false;
+  }
+  output.flush();
+  return true;
+}
+
+}  // namespace loft

@@ -1,0 +1,113 @@
+#include "stats/residents.h"
+
+#include "base/peek.h"
+#include "large/large.h"
+#include "os/os.h"
+#include "os/residency.h"
+#include "space/metadata.h"
+#include "space/pagemap.h"
+#include "space/span.h"
+#include "space/span_bins.h"
+#include "space/window.h"
+
+namespace loft {
+
+namespace {
+
+class Walk {
+ public:
+  Walk(uintptr_t end, Residents& found) : end_(end), found_(found) {
+    residency_.begin(pagemap.base, end);
+  }
+
+  void go() {
+    for (uintptr_t at = pagemap.base; at < end_;) {
+      const Entry entry = pagemap.of(reinterpret_cast<const void*>(at));
+      size_t granules = 0;
+      if (entry.bin() == kLarge) {
+        granules = pass_large(at, entry);
+      } else if (entry.bin() == kFreeSpan) {
+        granules = pass_span(at, entry);
+      }
+      if (granules == 0) {
+        part_of(entry) += resident_until(at + kGranule);
+        granules = 1;
+      }
+      at += granules << kGranuleLog;
+    }
+  }
+
+  // Of loft's own tables.
+  void go_along(uintptr_t from, uintptr_t to) {
+    residency_.begin(from, round_up(to, os::page_size()));
+    found_.metadata += resident_until(round_up(to, os::page_size()));
+  }
+
+ private:
+  size_t& part_of(Entry entry) {
+    if (entry.bin() == kExtent) return found_.user_heaps;
+    return entry.is_slab() ? found_.classes[class_of_bin(entry.bin())] : found_.free;
+  }
+
+  size_t resident_until(uintptr_t limit) {
+    const os::Residency::Bytes bytes = residency_.until(limit);
+    found_.huge += bytes.huge;
+    return bytes.resident;
+  }
+
+  bool fits(uintptr_t at, size_t granules) const {
+    return granules != 0 && granules <= (end_ - at) >> kGranuleLog;
+  }
+
+  // How many granules it passed; 0: the entry is of what is not there any more, or not yet.
+  size_t pass_large(uintptr_t at, Entry entry) {
+    const Large* object = large::at(entry);
+    const size_t granules = peek(object->granules);
+    const size_t bytes = peek(object->bytes);
+    const size_t asked = peek(object->asked);
+    if (peek(object->base) != at || !fits(at, granules) || bytes > granules << kGranuleLog ||
+        asked > bytes) {
+      return 0;
+    }
+    if (peek(object->kept)) {
+      found_.kept += bytes;
+    } else {
+      ++found_.live_objects;
+      found_.live += bytes;
+      found_.asked += asked;
+    }
+    found_.touched += resident_until(at + bytes);
+    found_.tails += resident_until(at + (granules << kGranuleLog));
+    return granules;
+  }
+
+  size_t pass_span(uintptr_t at, Entry entry) {
+    const Span* span = metadata::at_index<Span>(entry.index());
+    const size_t granules = peek(span->granules);
+    if (peek(span->base) != at || !fits(at, granules)) return 0;
+    found_.free += resident_until(at + (granules << kGranuleLog));
+    return granules;
+  }
+
+  const uintptr_t end_;
+  Residents& found_;
+  os::Residency residency_;
+};
+
+}  // namespace
+
+Residents look_at_residents() {
+  Residents found = {};
+  const size_t used = span::used_bytes();
+  if (used == 0) return found;
+  // A huge page may reach beyond what was ever handed out.
+  const uintptr_t committed = peek(window.heap.committed);
+  Walk walk(least(committed, round_up(pagemap.base + used, kHugePage)), found);
+  walk.go();
+  walk.go_along(window.pagemap.base, window.pagemap.base + (used >> kGranuleLog) * sizeof(Entry));
+  walk.go_along(window.tails.base, window.tails.base + (used >> kGranuleLog) * kTailRecord);
+  if (metadata::end() != 0) walk.go_along(window.metadata.base, metadata::end());
+  return found;
+}
+
+}  // namespace loft

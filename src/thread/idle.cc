@@ -1,0 +1,149 @@
+#include "thread/idle.h"
+
+#include "base/peek.h"
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/large_cache.h"
+#include "heap/registry.h"
+#include "os/lock.h"
+#include "room/magazines.h"
+#include "thread/lifecycle.h"
+
+namespace loft::idle {
+
+namespace {
+
+constexpr unsigned kLooks = 3;  // without a movement, before a thread is taken to be idle
+
+// What changes with every call that is not the exact undoing of another. A hint, read beside the
+// running thread: if it misses something, a heap rests too early.
+uint64_t activity_of(const Thread* thread) {
+  uint64_t sum = 0;
+  for (const Bin& bin : thread->bins) {
+    const auto top = reinterpret_cast<uint64_t>(peek(bin.top));
+    sum = (sum ^ top) * 0x9E3779B97F4A7C15u;
+  }
+  for (unsigned place = 0; place < kBatches; ++place) {
+    const uint64_t key = peek(thread->batch_keys[place]);
+    if (key == kNoSlab) continue;
+    sum = (sum ^ key ^ uint64_t{peek(thread->batches()[place].room)} << 32) * 0x9E3779B97F4A7C15u;
+  }
+  return sum + thread->counters.flushes.get() + thread->counters.batches_sent.get() +
+         thread->counters.large_hits.get() + thread->counters.room_cleared.get();
+}
+
+struct Found {
+  Heap* heap = nullptr;  // of an idle thread
+  bool all_idle = true;
+};
+
+// Called under the lock of the list. A heap is never given up: who has it by the time that it rests
+// makes no difference.
+bool choose(void* context, Thread* thread) {
+  Found& found = *static_cast<Found*>(context);
+  const uint64_t activity = activity_of(thread);
+  thread->idle.looks = activity == thread->idle.activity ? thread->idle.looks + 1 : 0;
+  thread->idle.activity = activity;
+  if (thread->idle.looks < kLooks) {
+    found.all_idle = false;
+    return true;
+  }
+  Heap* const heap = peek(thread->heap);
+  if (heap == nullptr || heap == registry::room_heap()) return true;
+  if (heap->rested() && !heap->inbox().maybe_pending()) return true;
+  found.heap = heap;
+  found.all_idle = false;
+  return false;
+}
+
+size_t bytes_in_caches(const Thread* thread) {
+  size_t bytes = 0;
+  for (const uint8_t& granules : thread->large.granules) {
+    bytes += size_t{peek(granules)} << kGranuleLog;
+  }
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    bytes += (bins::held(thread, c, core::top_of(thread, c)) + magazines::held(thread, c).all()) *
+             class_size(c);
+  }
+  return bytes;
+}
+
+bool count(void* context, Thread* thread) {
+  Unreached& sum = *static_cast<Unreached*>(context);
+  const size_t bytes = thread == this_thread() ? 0 : bytes_in_caches(thread);
+  if (bytes == 0) return true;
+  ++sum.threads;
+  sum.bytes += bytes;
+  return true;
+}
+
+}  // namespace
+
+bool rest_room() {
+  Heap* room = registry::room_heap();
+  if (room == nullptr) return true;
+  if (room->rested() && !room->inbox().maybe_pending()) return true;
+  if (!room->lock().try_lock()) return false;
+  // Guarded by the lock.
+  static constinit unsigned long refills_seen = 0;
+  static constinit unsigned looks = 0;
+  const unsigned long refills = room->counters().refills.get();
+  looks = refills == refills_seen ? looks + 1 : 0;
+  refills_seen = refills;
+  if (looks >= kLooks) room->rest(nullptr, Heap::Walk::kNowAndThen);
+  room->lock().unlock();
+  return false;
+}
+
+bool look() {
+  // Somebody is at it: then there will be something to look at again.
+  if (!lifecycle::round().try_lock()) return false;
+  bool all_idle = true;
+  lifecycle::start_over();
+  for (bool round_ends = false; !round_ends;) {
+    Found found;
+    round_ends = lifecycle::visit_threads(choose, &found);
+    all_idle = all_idle && found.all_idle;
+    // Its thread may wait in the midst of a call, for as long as it likes, with the lock.
+    if (found.heap != nullptr && found.heap->lock().try_lock()) {
+      found.heap->rest(nullptr, Heap::Walk::kAtWork);
+      found.heap->lock().unlock();
+    }
+    // A fork waits, or a purge: the others' turn comes with the next look.
+    if (LOFT_UNLIKELY(lifecycle::round().has_sleepers())) {
+      all_idle = false;
+      break;
+    }
+  }
+  lifecycle::round().unlock();
+  return all_idle;
+}
+
+Unreached unreached() {
+  Unreached sum = {};
+  const os::Guard guard(lifecycle::round());
+  lifecycle::start_over();
+  while (!lifecycle::visit_threads(count, &sum)) {
+  }
+  return sum;
+}
+
+void begin_wait() {
+  const lifecycle::SlowPath slow;
+  Thread* const thread = slow.thread();
+  // A processor's caches are other threads', too.
+  if (thread == nullptr || thread->core != nullptr) return;
+  thread->counters.emptied.add(1);
+  if (thread->heap != nullptr) {
+    magazines::empty(thread);
+    bins::flush_all(thread);
+    bins::start_over(thread, true);
+  }
+  batch_cache::send_all(thread);
+  large_cache::release_all(thread);
+  if (thread->heap == nullptr || thread->heap == registry::room_heap()) return;
+  const os::Guard guard(thread->heap->lock());
+  thread->heap->rest(nullptr, Heap::Walk::kNowAndThen);
+}
+
+}  // namespace loft::idle

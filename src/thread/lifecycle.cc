@@ -1,0 +1,297 @@
+#include "thread/lifecycle.h"
+
+#include <new>
+
+#include "arena/user_heap.h"
+#include "base/list.h"
+#include "base/options.h"
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/census.h"
+#include "cache/large_cache.h"
+#include "heap/registry.h"
+#include "large/tails.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "os/stdio_lock.h"
+#include "room/magazines.h"
+#include "space/metadata.h"
+#include "space/span.h"
+#include "thread/attention.h"
+
+namespace loft {
+
+namespace lifecycle {
+
+namespace {
+
+constinit os::Lock round_lock;  // taken before `lock`
+constinit os::Lock lock;        // taken before any heap's
+constinit List<Thread> threads;
+constinit List<Thread> unused;
+constinit List<Thread> warm;  // the ones that were retired last; their bins keep first arrays
+constinit Thread* next_visited = nullptr;  // the first one, if null
+constinit bool exit_hook_set = false;
+
+// Every object that the thread holds goes home; its heap waits for the next thread.
+void hand_over(Thread* thread) {
+  if (thread->heap != nullptr) {
+    magazines::empty(thread);
+    magazines::forget_trials(thread);
+    bins::flush_all(thread);
+  }
+  batch_cache::send_all(thread);
+  large_cache::release_all(thread);
+  Heap* const heap = thread->heap;
+  if (heap == nullptr) return;
+  const bool own = heap != registry::room_heap();
+  if (own) {
+    const os::Guard guard(heap->lock());
+    heap->drain_all();
+    heap->check();
+  }
+  // Forgotten before it is parked, in program order: in the child of a fork in between, the heap
+  // must not be parked by us a second time when another thread may have it already.
+  thread->heap = nullptr;
+  thread->owner = kNeverOwner;
+  compiler_fence();
+  if (own) registry::park(heap);
+}
+
+// Under the lock.
+void retire(Thread* thread, List<Thread>& where) {
+  if (next_visited == thread) next_visited = thread->next;
+  threads.remove(thread);
+  thread->large = LargeCache{};
+  thread->idle = Idle{};
+  // In a fork's child, the thread may have died between keeping a large object and counting it, or
+  // between taking a heap and writing down all of it.
+  thread->counters.large_kept_bytes.add(-thread->counters.large_kept_bytes.get());
+  thread->heap = nullptr;
+  thread->owner = kNeverOwner;
+  where.push_front(thread);
+  census::exited.add(1);
+}
+
+// Where threads come and go, a third of what they cost was to make arrays and to give them back. So
+// a few blocks keep some for the next threads. Under the lock; returns the one that has kept its
+// own for longest, for the caller to release them without the lock, if there are too many.
+Thread* retire_warm(Thread* thread) {
+  constexpr unsigned kMostWarm = 4;
+  retire(thread, warm);
+  unsigned blocks = 1;
+  Thread* oldest = warm.front();
+  for (; oldest->next != nullptr; oldest = oldest->next) ++blocks;
+  if (blocks <= kMostWarm) return nullptr;
+  warm.remove(oldest);
+  return oldest;
+}
+
+// (In the child of a fork in between, a block is lost.)
+void cool_down(Thread* block) {
+  bins::start_over(block, false);
+  const os::Guard guard(lock);
+  unused.push_front(block);
+}
+
+// The exit hook's value for a thread without a block.
+void* const no_block = &stand_in;
+
+void count_blockless(size_t more) {
+  const os::Guard guard(lock);
+  census::blockless.add(more);
+}
+
+// Runs after the thread-local destructors of C++, among those of the program's keys. Waiting for a
+// later round would serve those of them that come after it faster, but a thread that first
+// allocates in one of them would find no round left: its heap would never be parked.
+void on_exit(void* value) {
+  census::stage = census::kExited;
+  if (value == no_block) {
+    count_blockless(-1UL);
+    return attention::thread_ended();
+  }
+  auto* thread = static_cast<Thread*>(value);
+  self = &stand_in;
+  hand_over(thread);
+  bins::start_over(thread, true);
+  Thread* cold = nullptr;
+  {
+    const os::Guard guard(lock);
+    cold = retire_warm(thread);
+  }
+  if (cold != nullptr) cool_down(cold);
+  attention::thread_ended();
+}
+
+// Under the lock.
+void set_exit_hook() {
+  if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
+}
+
+// Under the lock.
+Thread* unused_or_new() {
+  Thread* thread = warm.front();
+  if (thread != nullptr) {
+    warm.remove(thread);
+  } else if (thread = unused.front(); thread != nullptr) {
+    unused.remove(thread);
+  } else {
+    if (!span::initialise()) return nullptr;
+    set_exit_hook();
+    thread = static_cast<Thread*>(metadata::allocate_apart(sizeof(Thread) + kBatchBytes));
+    if (thread == nullptr) return nullptr;
+    thread->set_up();
+    add_block(thread);
+  }
+  threads.push_front(thread);
+  census::started.add(1);
+  return thread;
+}
+
+}  // namespace
+
+Thread* attach() {
+  Thread* thread = this_thread();
+  if (LOFT_LIKELY(thread != &stand_in)) return thread;
+  if (LOFT_UNLIKELY(census::stage == census::kExited) || core::in_use()) return nullptr;
+  {
+    const os::Guard guard(lock);
+    thread = unused_or_new();
+  }
+  if (thread == nullptr) return nullptr;
+  self = thread;  // before the call below, which may allocate
+  os::set_thread_exit_value(thread);
+  return thread;
+}
+
+Thread* enter_core() {
+  if (LOFT_UNLIKELY(census::stage == census::kNone)) {
+    census::stage = census::kBlockless;  // before the calls below, which may allocate
+    {
+      const os::Guard guard(lock);
+      set_exit_hook();
+    }
+    if (os::set_thread_exit_value(no_block)) count_blockless(1);
+  }
+  return core::enter();
+}
+
+os::Lock& round() { return round_lock; }
+
+void start_over() {
+  const os::Guard guard(lock);
+  next_visited = nullptr;
+}
+
+bool visit_threads(bool (*visit)(void*, Thread*), void* context) {
+  constexpr unsigned kMost = 512;
+  const os::Guard guard(lock);
+  Thread* thread = next_visited != nullptr ? next_visited : threads.front();
+  bool more = true;
+  for (unsigned looks = 0; more && looks < kMost && thread != nullptr; ++looks) {
+    more = visit(context, thread);
+    thread = thread->next;
+  }
+  next_visited = thread;
+  return thread == nullptr;
+}
+
+bool give_heap(Thread* thread) {
+  if (LOFT_UNLIKELY(thread == nullptr)) return false;
+  if (LOFT_LIKELY(thread->heap != nullptr)) return true;
+  Heap* heap = get(options.owner) == kOwnerKeeper ? registry::shared_heap() : registry::adopt();
+  if (heap == nullptr) return false;
+  thread->heap = heap;
+  thread->owner = heap->id();
+  thread->trade = Trade{};
+  return true;
+}
+
+void give_up_block() {
+  Thread* thread = this_thread();
+  if (thread == &stand_in) return;
+  self = &stand_in;
+  os::set_thread_exit_value(nullptr);
+  hand_over(thread);
+  bins::start_over(thread, false);
+  const os::Guard guard(lock);
+  retire(thread, unused);
+}
+
+Totals totals() {
+  const unsigned long exited = census::exited.get();
+  const unsigned long started = census::started.get();
+  return {started - exited, started, exited, lock.acquisitions(), lock.waits()};
+}
+
+// --- fork: all locks are taken before it, so that every structure under a lock is whole in the
+// child.
+
+namespace {
+
+// In a fork's child. The objects in the dead thread's cache go back to their slabs. What it had
+// collected for other heaps is given up, because it may have died between any two stores to a batch
+// or to its outbox.
+void take_over_from_dead(Thread* thread) {
+  thread->forget_batches();
+  hand_over(thread);
+  bins::start_over(thread, false);
+  retire(thread, unused);
+}
+
+// It has one thread, which takes over what the others had.
+void bury_the_dead() {
+  for (const List<Thread>* list : {&threads, &warm, &unused}) {
+    for (Thread* thread = list->front(); thread != nullptr; thread = thread->next) {
+      magazines::forget_calls(thread);
+    }
+  }
+  void* const value = os::thread_exit_value();
+  const Thread* mine = value == no_block ? nullptr : static_cast<Thread*>(value);
+  for (Thread* thread = threads.front(); thread != nullptr;) {
+    Thread* next = thread->next;
+    // Without a place for it at the system, a thread is known by its `self` alone.
+    if (thread != mine && thread != this_thread()) take_over_from_dead(thread);
+    thread = next;
+  }
+  census::blockless.add((census::stage == census::kBlockless ? 1 : 0) - census::blockless.get());
+}
+
+void prepare_fork() {
+  os::lock_streams();
+  round_lock.lock();
+  core::prepare_fork();
+  lock.lock();
+  registry::prepare_fork();
+  UserHeap::prepare_fork();
+  tails::prepare_fork();
+  span::prepare_fork();
+}
+
+void finish_fork(bool child) {
+  span::finish_fork(child);
+  tails::finish_fork(child);
+  UserHeap::finish_fork(child);
+  registry::finish_fork(child);
+  lock.after_fork(child);
+  core::finish_fork(child);
+  round_lock.after_fork(child);
+  os::unlock_streams(child);
+}
+
+void in_parent() { finish_fork(false); }
+
+void in_child() {
+  finish_fork(true);
+  bury_the_dead();
+}
+
+__attribute__((constructor(101))) void register_fork_handlers() {
+  os::on_fork(prepare_fork, in_parent, in_child);
+}
+
+}  // namespace
+
+}  // namespace lifecycle
+}  // namespace loft
