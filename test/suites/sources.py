@@ -1,4 +1,5 @@
-"""Debian's source packages, fetched by apt into the build folder.
+"""Other people's sources, in the build folder: Debian's source packages, fetched by apt, and what
+Rust crates bring, fetched by cargo.
 
 The machine's own lists are left as they are: the indexes of sources are kept in the build folder.
 """
@@ -34,6 +35,28 @@ class Sources:
         unpack = ["dpkg-source", "--no-check", "--extract", described.name, "tree"]
         subprocess.run(unpack, cwd=part, check=True, capture_output=True, timeout=LIMIT_S)
         (part / "tree").rename(folder)
+        shutil.rmtree(part)
+        return folder
+
+    def crate(self, name: str, version: str) -> Path:
+        """Where the sources of the crate lie, in that version and no newer one."""
+        folder = FOLDER / f"{name}-{version}"
+        if folder.is_dir():
+            return folder
+        part = FOLDER / f"{name}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        # A package that depends on nothing else.
+        (part / "src").mkdir(parents=True)
+        (part / "src" / "lib.rs").touch()
+        (part / "Cargo.toml").write_text(
+            '[package]\nname = "suites"\nversion = "0.0.0"\nedition = "2021"\n'
+            f'[dependencies]\n{name} = "={version}"\n[workspace]\n'
+        )
+        command = ["cargo", "vendor", "--quiet", "vendor"]
+        ran = subprocess.run(command, cwd=part, capture_output=True, text=True, timeout=LIMIT_S)
+        if ran.returncode != 0:
+            raise RuntimeError(f"cargo cannot fetch {name} {version}: {ran.stderr}")
+        (part / "vendor" / name).rename(folder)
         shutil.rmtree(part)
         return folder
 
