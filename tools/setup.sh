@@ -36,6 +36,8 @@ tar                     tar                                     a program to run
 xz-utils                xz                                      a program to run under loft
 stress-ng               stress-ng                               its stressors, to run under loft
 dpkg-dev                dpkg-source                             unpacks the tests of other programs
+tcl-dev                 /usr/lib/tclConfig.sh                   runs the tests of redis, and is a part of those of SQLite
+zlib1g-dev              /usr/include/zlib.h                     compiles git, whose tests run under loft
 strace                  strace                                  counts system calls at start-up
 xalan                   xalan                                   a program to run under loft
 valgrind                valgrind                                a tool that puts its own malloc in the place of another

@@ -15,6 +15,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent.parent.parent / "build" / "suites"
 SYSTEM = Path("/etc/apt")
 LIMIT_S = 300
+BUILD_LIMIT_S = 3600
 
 
 class Sources:
@@ -36,6 +37,30 @@ class Sources:
         subprocess.run(unpack, cwd=part, check=True, capture_output=True, timeout=LIMIT_S)
         (part / "tree").rename(folder)
         shutil.rmtree(part)
+        return folder
+
+    def built(self, package: str, *commands: list[str]) -> Path:
+        """A copy of the package's source in which these commands have been run, once for all."""
+        folder = FOLDER / f"{package}-built"
+        # What is built may hold the folder's name, so it is made where it stays.
+        done = folder / ".built"
+        if done.exists() and done.read_text() == repr(commands):
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.folder(package), folder, symlinks=True)
+        for command in commands:
+            ran = subprocess.run(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=BUILD_LIMIT_S,
+            )
+            if ran.returncode != 0:
+                raise RuntimeError(f"{package}: {' '.join(command)}: {ran.stderr[-3000:]}")
+        done.write_text(repr(commands))
         return folder
 
     def crate(self, name: str, version: str) -> Path:
