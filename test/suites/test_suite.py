@@ -57,5 +57,7 @@ def test_the_library_is_preloaded(lib: Path, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_explanations_have_their_tests() -> None:
     import test_glibc
+    import test_snmalloc
 
     assert set(suite.explained("glibc")) <= set(test_glibc.TESTS)
+    assert set(suite.explained("snmalloc")) <= {Path(name).name for name in test_snmalloc.TESTS}
