@@ -18,7 +18,7 @@ BUILD = (
 # One test stops them all if a file that nobody may write can be written, as root can.
 ORDINARY = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 # A test that went well, a file of tests that was gone through, and at the end what did not go well.
-PASSED = re.compile(r"^(\S+)\.\.\. Ok$", re.MULTILINE)
+PASSED = re.compile(r"^(.+?)\.\.\. Ok$", re.MULTILINE)
 FILE = re.compile(r"^Time: (\S+\.test) ", re.MULTILINE)
 FAILED = re.compile(r"^!Failures on these tests: (.*)$", re.MULTILINE)
 THREADS = (
