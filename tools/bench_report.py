@@ -23,6 +23,8 @@ LEVEL = 0.03
 ROUNDS_FOR_SPREAD = 3
 # A spinning thread that had its CPU for less than this part of the time shared it with something.
 DISTURBED_SHARE = 0.9
+# What the label of a row says if most of its runs were disturbed so.
+SHARED = " (the CPUs were shared with others: do not believe it)"
 
 
 @dataclass(frozen=True)
@@ -288,8 +290,13 @@ def row_label(label: str, row: Json, cores: int) -> str:
         return f"{label} (more threads than the {cores} CPUs)"
     runs = [run for runs in row["runs"].values() for run in runs]
     if 2 * sum(disturbed(row, run, cores) for run in runs) > len(runs):
-        return f"{label} (the CPUs were shared with others: do not believe it)"
+        return label + SHARED
     return label
+
+
+def believed(label: str) -> bool:
+    """Of a row_label. Other rows are in no mean, and are not published."""
+    return not label.endswith(SHARED)
 
 
 def metric_table(data: Json, metric: Metric) -> Table | None:
@@ -313,7 +320,7 @@ def metric_table(data: Json, metric: Metric) -> Table | None:
                 elif values:
                     ratios = _ratios(values, best[1])
                     ratio = statistics.median(ratios)
-                    if row is original:
+                    if row is original and believed(row_label(label, row, cores)):
                         group = means.setdefault(str(row["group"]), {})
                         group.setdefault(name, []).append(ratio)
                     text = f"{ratio:.2f}"
