@@ -53,7 +53,8 @@ bench: all peers
 	@$(PYTHON) tools/bench.py $(BENCH)
 	@$(MAKE) --no-print-directory results
 
-# docs/results.md and its pictures, from what the last bench measured.
+# build/results, with every table and picture, and docs/results.md with its chart, from what the last
+# bench measured.
 results: $(VENV)/ready
 	@$(PYTHON) tools/picture.py
 	@$(PYTHON) tools/results.py

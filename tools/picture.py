@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the pictures of docs/results.md and the README from build/bench.json."""
+"""Draws the pictures of build/results/results.md from build/bench.json."""
 
 from __future__ import annotations
 
@@ -151,9 +151,9 @@ def draw_fields(data: Json, fields: list[Field], out: Path) -> bool:
 
 def main(
     source: Annotated[Path, typer.Option(help="what bench.py wrote")] = ROOT / "build/bench.json",
-    out: Annotated[Path, typer.Option(help="the folder")] = ROOT / "docs/images",
+    out: Annotated[Path, typer.Option(help="the folder")] = ROOT / "build/results/images",
 ) -> None:
-    """Draws the pictures of docs/results.md and the README from build/bench.json."""
+    """Draws the pictures of build/results/results.md from build/bench.json."""
     if not source.exists():
         print(f"picture: no {source}; run make bench first", file=sys.stderr)
         raise typer.Exit(2)

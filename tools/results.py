@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/results.md from build/bench.json, as tools/bench.py left it.
+"""Writes what build/bench.json says, as tools/bench.py left it.
 
-The pictures it links are drawn by tools/picture.py, before.
+All of it goes to build/results, beside the pictures that tools/picture.py has drawn there. A page
+of one screen with one chart goes to docs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import typer
 from bench_pictures import PICTURES
 from bench_report import Json, Table, header_lines, remarks
 from bench_rows import variant_path
-from bench_tables import losses, tables
+from bench_tables import Loss, losses, tables
+from results_short import Explained, short_chart, short_page
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,6 +49,19 @@ def read_reasons(path: Path) -> list[Reason]:
     return [(each["row"], each.get("table", "*"), each["reason"]) for each in given]
 
 
+def read_note(path: Path) -> str:
+    """What a reader of the published page has to know of these runs."""
+    return str(tomllib.loads(path.read_text()).get("note", "")) if path.exists() else ""
+
+
+def reason_of(loss: Loss, reasons: list[Reason]) -> str:
+    return " ".join(
+        reason
+        for row, table, reason in reasons
+        if fnmatch.fnmatchcase(loss.row, row) and fnmatch.fnmatchcase(loss.table, table)
+    )
+
+
 def loss_lines(data: Json, reasons: list[Reason]) -> list[str]:
     lines = [
         "## Where loft is behind",
@@ -63,13 +78,10 @@ def loss_lines(data: Json, reasons: list[Reason]) -> list[str]:
         "| workload | of what | as good as the best peer | why |",
         "| --- | --- | --- | --- |",
     ]
-    for loss in found:
-        why = [
-            reason
-            for row, table, reason in reasons
-            if fnmatch.fnmatchcase(loss.row, row) and fnmatch.fnmatchcase(loss.table, table)
-        ]
-        lines.append(f"| {loss.row} | {loss.table} | {loss.gain:.2f} | {' '.join(why)} |")
+    lines += [
+        f"| {loss.row} | {loss.table} | {loss.gain:.2f} | {reason_of(loss, reasons)} |"
+        for loss in found
+    ]
     return [*lines, ""]
 
 
@@ -119,17 +131,37 @@ def page(data: Json, reasons: list[Reason], images: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def write_short(data: Json, why_file: Path, docs: Path) -> None:
+    made, reasons = tables(data), read_reasons(why_file)
+    lost = [
+        Explained(each.row, each.table, each.gain, reason_of(each, reasons))
+        for each in losses(data)
+    ]
+    names = ["loft", *data["peers"], "glibc"]
+    machine = header_lines(data)
+    (docs / "results.md").write_text(
+        short_page(made, lost, names, machine[:4], read_note(why_file))
+    )
+    (docs / "images").mkdir(exist_ok=True)
+    header = data["header"]
+    text = f"{header['cpu']}, {header['cores']} CPUs{header['virtual']}, {header['date'][:10]}"
+    (docs / "images/results.svg").write_text(short_chart(made, names, data["peers"], text))
+
+
 def main(
     source: Annotated[Path, typer.Option(help="what bench.py wrote")] = ROOT / "build/bench.json",
-    out: Annotated[Path, typer.Option(help="the page")] = ROOT / "docs/results.md",
+    out: Annotated[Path, typer.Option(help="the long page")] = ROOT / "build/results/results.md",
+    docs: Annotated[Path, typer.Option(help="the folder of the short page")] = ROOT / "docs",
     why: Annotated[Path, typer.Option(help="reasons of losses")] = ROOT / "docs/losses.toml",
 ) -> None:
-    """Writes docs/results.md from build/bench.json."""
+    """Writes the pages from build/bench.json."""
     if not source.exists():
         print(f"results: no {source}; run make bench first", file=sys.stderr)
         raise typer.Exit(2)
     data: Json = json.loads(source.read_text())
+    out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page(data, read_reasons(why), out.parent / "images"))
+    write_short(data, why, docs)
 
 
 if __name__ == "__main__":

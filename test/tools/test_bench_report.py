@@ -12,7 +12,7 @@ from bench_memory import TARGETS
 from bench_report import METRICS, Json, Table, metric_table, remarks
 from bench_rows import ROWS
 from bench_tables import losses, tables
-from results import loss_lines, markdown_table, page, read_reasons
+from results import loss_lines, markdown_table, page, read_reasons, write_short
 from variants import VARIANTS
 
 NAMES = ["glibc", "loft", "snmalloc", "jemalloc"]
@@ -353,6 +353,36 @@ def test_the_page_marks_losses_and_links_what_is_drawn(tmp_path: Path) -> None:
     assert "results.svg" not in text
     assert "- slow: `program`, 2026-01-01 00:00 UTC, loft c1" in text
     assert "loft c1" in text
+
+
+def test_the_short_page_is_a_choice(tmp_path: Path) -> None:
+    reasons = tmp_path / "losses.toml"
+    reasons.write_text('note = "A note."\n[[loss]]\nrow = "*"\nreason = "A reason."\n')
+    entry = row("xalan", SLOW["runs"], group="large objects, start and end")
+    write_short(data(entry, SLOW, FAST), reasons, tmp_path)
+    text = (tmp_path / "results.md").read_text()
+    assert "| throughput ↑, xalan, a real program | **0.50** ▼ |" in text
+    assert "| slow |" not in text.partition("## Where we lose")[0]
+    assert "A note." in text
+    assert text.count("A reason.") == 1
+    chart = (tmp_path / "images/results.svg").read_text()
+    assert "<title>loft 0.50</title>" in chart
+
+
+def test_a_row_that_shared_its_cpus_is_not_published(tmp_path: Path) -> None:
+    shared = {"least_cpu_share": 0.5}
+    runs = {name: [run(speed) | shared] for name, speed in (("loft", 1), ("snmalloc", 2))}
+    entry = row("xalan", runs)
+    table = found(tables(data(entry, FAST)), "Throughput")
+    assert any("do not believe it" in label for label, _ in table.rows)
+    assert texts(table, "geometric mean, one thread") == [
+        *texts(table, "fast")[: len(NAMES)],
+        "",
+    ]
+    write_short(data(entry, FAST), tmp_path / "none.toml", tmp_path)
+    text = (tmp_path / "results.md").read_text()
+    assert "xalan" not in text
+    assert "Nowhere." in text
 
 
 @pytest.mark.parametrize("title", ["Throughput", "Peak memory"])
