@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli test soak bench results peers install format lint clean
+.PHONY: all run cli test soak bench results peers docs install format lint clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -58,6 +58,16 @@ bench: all peers
 results: $(VENV)/ready
 	@$(PYTHON) tools/picture.py
 	@$(PYTHON) tools/results.py
+
+# build/docs: the reference of the C and C++ interface, and the figures of docs/figures.
+docs:
+	@tools/setup.sh docs
+	@mkdir -p build/docs/figures
+	@for figure in docs/figures/*.dot; do \
+	  dot -Tsvg "$$figure" -o "build/docs/figures/$$(basename "$$figure" .dot).svg" || exit; \
+	done
+	@doxygen cmake/Doxyfile
+	@echo "loft: build/docs/html/index.html, build/docs/figures"
 
 # The loader finds libraries by its cache, which root alone writes.
 install: all

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|format|lint|bench
+# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|format|lint|bench|docs
 # Looks first and installs only what is missing, so every make target can call it.
 set -eu
 
@@ -67,6 +67,11 @@ linux-perf              perf                                    counts cycles an
 python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
 '
 
+docs_group='
+doxygen                 doxygen                                 makes the reference from the headers
+graphviz                dot                                     draws the figures
+'
+
 present() {
   case $1 in
     import:*) python3 -c "import ${1#import:}" >/dev/null 2>&1 ;;
@@ -75,7 +80,7 @@ present() {
   esac
 }
 
-group=${1:?usage: setup.sh build|cli|test|format|lint|bench}
+group=${1:?usage: setup.sh build|cli|test|format|lint|bench|docs}
 case $group in
   build) wanted=$build_group ;;
   cli) wanted=$build_group$cli_group ;;
@@ -83,6 +88,7 @@ case $group in
   format) wanted=$format_group ;;
   lint) wanted=$build_group$lint_group ;;
   bench) wanted=$build_group$bench_group ;;
+  docs) wanted=$docs_group ;;
   *) echo "setup.sh: no group named $group" >&2; exit 2 ;;
 esac
 

@@ -1,9 +1,10 @@
-// A heap of one's own (loft/loft.h) as a memory resource, for C++17 and later:
-//
-//   loft::heap_resource heap;                     // or heap(region, bytes)
-//   std::pmr::vector<int> numbers(&heap);
-//
-// The heap, and with it every object in it, goes when the resource does. Any thread may use it.
+/// @file
+/// A heap of one's own (loft/loft.h) as a memory resource, for C++17 and later:
+///
+///     loft::heap_resource heap;                     // or heap(region, bytes)
+///     std::pmr::vector<int> numbers(&heap);
+///
+/// The heap, and with it every object in it, goes when the resource does. Any thread may use it.
 #ifndef LOFT_HEAP_HPP
 #define LOFT_HEAP_HPP
 
@@ -13,19 +14,23 @@
 
 #include "loft/loft.h"
 
+/// What loft offers to C++.
 namespace loft {
 
+/// A heap that lives as long as this object.
 class heap_resource final : public std::pmr::memory_resource {
  public:
-  // std::bad_alloc where loft_heap_create or loft_heap_create_over gives NULL.
+  /// Over ordinary memory. std::bad_alloc where loft_heap_create gives NULL.
   heap_resource() : heap_(made(loft_heap_create())) {}
+  /// Over the caller's region. std::bad_alloc where loft_heap_create_over gives NULL.
   heap_resource(void* region, std::size_t bytes)
       : heap_(made(loft_heap_create_over(region, bytes))) {}
+  /// Destroys the heap, and every object in it.
   ~heap_resource() override { loft_heap_destroy(heap_); }
-  heap_resource(const heap_resource&) = delete;
-  heap_resource& operator=(const heap_resource&) = delete;
+  heap_resource(const heap_resource&) = delete;             ///< a heap has one owner
+  heap_resource& operator=(const heap_resource&) = delete;  ///< a heap has one owner
 
-  // For the functions of loft/loft.h.
+  /// For the functions of loft/loft.h.
   loft_heap_t* get() const noexcept { return heap_; }
 
  private:
