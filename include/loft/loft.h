@@ -114,10 +114,10 @@ typedef struct loft_unreached_t {
 /// back.
 LOFT_API uint64_t loft_purge(loft_unreached_t* unreached) LOFT_NOEXCEPT;
 
-/// For event loops, before a wait that may be long. Empties the caches of the calling thread: all
-/// that they hold goes home, and free pages go to the system. Nobody else does that for a thread
-/// that sleeps. The thread may use loft at once again, without loft_idle_end. Where processors have
-/// the caches (owner=core), it does nothing.
+/// For event loops, before a wait that may be long. Empties the caches of the calling thread: the
+/// objects in them return to their heaps, and free pages to the system. No other thread does that
+/// for a thread that sleeps. The thread may use loft at once again, without loft_idle_end. Where
+/// processors have the caches (owner=core), it does nothing.
 LOFT_API void loft_idle_begin(void) LOFT_NOEXCEPT;
 /// After the wait. It need not be called.
 LOFT_API void loft_idle_end(void) LOFT_NOEXCEPT;
@@ -231,12 +231,12 @@ LOFT_API int loft_option_get(const char* name, char* value, size_t size) LOFT_NO
 
 // ---- Statistics --------------------------------------------------------------------------------
 
-/// Reading them waits for nobody and allocates nothing; only who makes or destroys a heap of their
-/// own at the same moment waits until these are summed up. Each number is right for some moment of
-/// the call, and threads that run meanwhile may make sums differ a little. Fields from
-/// slabs_created to adoptions, soft_limit_hits and hard_limit_refusals, and those from
-/// checked_frees on, but for cores and room_ahead_bytes, count events since the process started;
-/// all others tell how things are now. docs/accounting.md says how to read them.
+/// Reading them waits for no thread and allocates nothing. A thread that makes or destroys a heap
+/// of the program's own at the same moment waits until these are summed up. Each number is right
+/// for some moment of the call; threads that run meanwhile may make sums differ a little. These
+/// fields count events since the process started: those from slabs_created to adoptions,
+/// soft_limit_hits, hard_limit_refusals, and those from checked_frees on, except cores and
+/// room_ahead_bytes. All others tell how things are now. docs/accounting.md says how to read them.
 typedef struct loft_stats_t {
   uint64_t struct_size;  ///< in: sizeof(loft_stats_t); out: how many bytes the library filled
 
@@ -249,8 +249,8 @@ typedef struct loft_stats_t {
   uint64_t slab_bytes;       ///< slabs, whatever their objects do
   uint64_t metadata_bytes;   ///< loft's own tables, in use
   uint64_t committed_bytes;  ///< what may be resident: slabs, large objects, dirty spans, tables,
-                             ///< in use or not, and what heaps of the program's own have, but for
-                             ///< regions
+                             ///< in use or not, and what heaps of the program's own have,
+                             ///< except regions
   uint64_t dirty_bytes;      ///< free spans that are still resident
   uint64_t purged_bytes;     ///< free spans without memory, mapped or not
 
@@ -268,8 +268,8 @@ typedef struct loft_stats_t {
   uint64_t forwards;           ///< messages received for another heap and passed on
   uint64_t messages_received;  ///< messages that reached their heap
   uint64_t objects_received;   ///< objects in them
-  uint64_t turnarounds;  ///< objects of other heaps, kept by who freed them for its next calls
-  uint64_t locks_taken;  ///< locks of heaps and of shared tables
+  uint64_t turnarounds;        ///< objects of other heaps, kept by the thread that freed them
+  uint64_t locks_taken;        ///< locks of heaps and of shared tables
 
   uint64_t large_allocations;  ///< large objects handed out
   uint64_t large_cache_hits;   ///< of these, served from the cache of free spans
@@ -316,7 +316,7 @@ typedef struct loft_stats_t {
   uint64_t free_span_bytes;          ///< free spans that keep their memory for now
   uint64_t metadata_resident_bytes;  ///< loft's own tables, the pagemap among them
   uint64_t purged_charged_bytes;     ///< free spans that the system did not take back
-  uint64_t user_heap_resident_bytes;  ///< heaps of the program's own, but for regions
+  uint64_t user_heap_resident_bytes;  ///< heaps of the program's own, except regions
   uint64_t huge_slack_bytes;          ///< resident because the rest of a huge page is in use
   uint64_t untouched_bytes;  ///< in the parts above, but not resident: never written by the
                              ///< program, or swapped out
@@ -339,7 +339,7 @@ typedef struct loft_stats_t {
   uint64_t large_moves;          ///< of these, by moving their pages
   uint64_t caches_emptied;       ///< times that a cache was emptied: by loft_idle_begin, or because
                                  ///< its processor had no use for it
-  uint64_t keeper_ticks;         ///< looks of the keeper, or of who stands in for it
+  uint64_t keeper_ticks;         ///< looks of the keeper, or of slow paths in its place
   uint64_t locks_waited_for;     ///< of locks_taken, that were found held
 
   uint64_t cores;        ///< processors that have a cache (owner=core)
@@ -391,8 +391,8 @@ typedef struct loft_class_stats_t {
   uint64_t refills;           ///< of caches
   uint64_t objects_refilled;  ///< handed out by slabs
   uint64_t objects_flushed;   ///< given back by the threads that own the slabs
-  uint64_t objects_sent;      ///< freed by others, under way or come home
-  uint64_t objects_received;  ///< of these, come home
+  uint64_t objects_sent;      ///< freed by other threads
+  uint64_t objects_received;  ///< of these, back in their slabs
 } loft_class_stats_t;
 
 /// Fills up to `count` elements of `classes`, each `size` bytes long, the caller's
@@ -409,7 +409,7 @@ typedef enum loft_stats_format_t {
   LOFT_STATS_PROMETHEUS,  ///< text exposition, version 0.0.4
 } loft_stats_format_t;
 
-/// Writes both structs to a file descriptor, as text, but for the addresses. Allocates nothing. 0,
+/// Writes both structs to a file descriptor, as text, except the addresses. Allocates nothing. 0,
 /// or the error that writing met; EINVAL for no format.
 LOFT_API int loft_stats_write(int file, loft_stats_format_t format) LOFT_NOEXCEPT;
 
