@@ -49,9 +49,10 @@ def read_reasons(path: Path) -> list[Reason]:
     return [(each["row"], each.get("table", "*"), each["reason"]) for each in given]
 
 
-def read_note(path: Path) -> str:
-    """What a reader of the published page has to know of these runs."""
-    return str(tomllib.loads(path.read_text()).get("note", "")) if path.exists() else ""
+def read_note(path: Path, commits: set[str]) -> str:
+    """What a reader has to know of the runs, if some are of the version that it is about."""
+    note = tomllib.loads(path.read_text()).get("note") if path.exists() else None
+    return str(note["text"]) if note and note["loft"] in commits else ""
 
 
 def reason_of(loss: Loss, reasons: list[Reason]) -> str:
@@ -139,9 +140,8 @@ def write_short(data: Json, why_file: Path, docs: Path) -> None:
     ]
     names = ["loft", *data["peers"], "glibc"]
     machine = header_lines(data)
-    (docs / "results.md").write_text(
-        short_page(made, lost, names, machine[:4], read_note(why_file))
-    )
+    note = read_note(why_file, {row["commit"] for row in data["rows"]})
+    (docs / "results.md").write_text(short_page(made, lost, names, machine[:4], note))
     (docs / "images").mkdir(exist_ok=True)
     header = data["header"]
     text = f"{header['cpu']}, {header['cores']} CPUs{header['virtual']}, {header['date'][:10]}"

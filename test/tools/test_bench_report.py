@@ -357,7 +357,9 @@ def test_the_page_marks_losses_and_links_what_is_drawn(tmp_path: Path) -> None:
 
 def test_the_short_page_is_a_choice(tmp_path: Path) -> None:
     reasons = tmp_path / "losses.toml"
-    reasons.write_text('note = "A note."\n[[loss]]\nrow = "*"\nreason = "A reason."\n')
+    reasons.write_text(
+        '[note]\nloft = "c1"\ntext = "A note."\n[[loss]]\nrow = "*"\nreason = "A reason."\n'
+    )
     entry = row("xalan", SLOW["runs"], group="large objects, start and end")
     write_short(data(entry, SLOW, FAST), reasons, tmp_path)
     text = (tmp_path / "results.md").read_text()
@@ -367,6 +369,9 @@ def test_the_short_page_is_a_choice(tmp_path: Path) -> None:
     assert text.count("A reason.") == 1
     chart = (tmp_path / "images/results.svg").read_text()
     assert "<title>loft 0.50</title>" in chart
+    reasons.write_text(reasons.read_text().replace("c1", "c2"))
+    write_short(data(entry), reasons, tmp_path)
+    assert "A note." not in (tmp_path / "results.md").read_text()
 
 
 def test_a_row_that_shared_its_cpus_is_not_published(tmp_path: Path) -> None:
