@@ -14,9 +14,9 @@
 
 #include "bytes.h"
 #include "heap/heap.h"
+#include "os/fault.h"
 #include "remote/message.h"
 #include "remote/pack.h"
-#include "os/fault.h"
 #include "space/span.h"
 
 namespace {

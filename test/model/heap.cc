@@ -12,9 +12,9 @@
 #include "base/options.h"
 #include "engine.h"
 #include "heap/registry.h"
+#include "os/fault.h"
 #include "remote/outbox.h"
 #include "remote/pack.h"
-#include "os/fault.h"
 #include "space/span.h"
 
 namespace loft::os {

@@ -11,12 +11,12 @@
 #include <string>
 
 #include "engine.h"
+#include "os/fault.h"
+#include "os/lock.h"
 #include "remote/directory.h"
 #include "remote/inbox.h"
 #include "remote/outbox.h"
 #include "remote/pack.h"
-#include "os/fault.h"
-#include "os/lock.h"
 
 namespace loft {
 

@@ -13,17 +13,17 @@
 #include <algorithm>
 #include <random>
 
-#include "base/size_class.h"
-#include "thread/lifecycle.h"
-#include "heap/registry.h"
 #include "arena/user_heap.h"
-#include "stats/books.h"
-#include "stats/residents.h"
+#include "base/size_class.h"
+#include "heap/registry.h"
 #include "os/os.h"
 #include "os/residency.h"
 #include "space/span.h"
 #include "space/window.h"
+#include "stats/books.h"
+#include "stats/residents.h"
 #include "storm/support.h"
+#include "thread/lifecycle.h"
 
 namespace storm {
 namespace {

@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "base/options.h"
-#include "thread/lifecycle.h"
-#include "room/magazines.h"
 #include "heap/registry.h"
+#include "room/magazines.h"
 #include "storm/support.h"
+#include "thread/lifecycle.h"
 
 // The link-time symbol: the tests of this file are this policy's.
 const char* loft_options = "owner=keeper,keeper_serves=always";

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "room/magazines.h"
 #include "loft/loft.h"
+#include "room/magazines.h"
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
