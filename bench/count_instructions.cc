@@ -4,8 +4,9 @@
 // machine. A child process allocates and frees; this process single-steps it with ptrace. Only
 // instructions outside the program itself count, from the first of malloc to its return: the loop,
 // the call and the PLT stub are part of the program. Calls and locked instructions are told apart
-// by their opcodes. For a remote free a second, untraced thread allocates what the traced one
-// frees.
+// by their opcodes. Of a malloc that refills its cache, the questions count, too: the conditional
+// jumps that it meets, each once, however often a loop comes by. For a remote free a second,
+// untraced thread allocates what the traced one frees.
 //
 // A step interrupts, and an interruption makes the system abort a restartable sequence
 // (owner=core). So before each step the thread's note of the sequence that it is in is cleared:
@@ -20,12 +21,15 @@ int main() { bench::fail("only x86-64 is supported"); }
 #include <sys/user.h>
 #include <sys/wait.h>
 
+#include <set>
 #include <unordered_map>
 
 namespace {
 
 constexpr size_t kSizes[] = {16, 64, 128, 512, 4096, 32768};
 constexpr int kPairs = 32;
+constexpr size_t kRefillSize = 512;
+constexpr int kRefillObjects = 3000;  // some of which need a refill
 constexpr size_t kRemoteSize = 64;
 constexpr int kWarmUpRounds = 20;
 
@@ -40,6 +44,15 @@ void stop_here() { asm volatile("int3" : : : "memory"); }
     for (int i = 0; i < kPairs; i++) bench::release(bench::allocate(size));
     stop_here();
   }
+
+  // Freed before: the slabs have what is more than the cache holds.
+  bench::Table<void*> kept(kRefillObjects);
+  for (void*& p : kept) p = bench::allocate(kRefillSize);
+  for (void* p : kept) bench::release(p);
+  stop_here();
+  for (void*& p : kept) p = bench::allocate(kRefillSize);
+  stop_here();
+  for (void* p : kept) bench::release(p);
 
   bench::Table<void*> objects(remote_objects);
   std::atomic<int> turn{0};
@@ -68,6 +81,7 @@ struct Call {
   uint64_t instructions = 0;
   uint64_t calls = 0;
   uint64_t locked = 0;
+  std::set<uint64_t> questions{};  // where they stand
 };
 
 // Where the program's own code lies in the child.
@@ -106,6 +120,7 @@ Text program_text(pid_t pid) {
 struct Kind {
   bool call;
   bool locked;
+  bool asks;  // a conditional jump
 };
 
 // Rough decoding: prefixes, then the opcode.
@@ -123,7 +138,8 @@ Kind classify(const unsigned char* code) {
   unsigned char operands = code[i + 1];
   // xchg with memory locks without saying so.
   locked |= (code[i] == 0x86 || code[i] == 0x87) && operands < 0xC0;
-  return {code[i] == 0xE8 || (code[i] == 0xFF && (operands >> 3 & 7) == 2), locked};
+  const bool asks = (code[i] & 0xF0) == 0x70 || (code[i] == 0x0F && (operands & 0xF0) == 0x80);
+  return {code[i] == 0xE8 || (code[i] == 0xFF && (operands >> 3 & 7) == 2), locked, asks};
 }
 
 class Stepper {
@@ -168,6 +184,7 @@ class Stepper {
         calls.back().instructions++;
         calls.back().calls += kind.call;
         calls.back().locked += kind.locked;
+        if (kind.asks) calls.back().questions.insert(at);
         forget_sequence();
       }
       if (ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr) != 0)
@@ -255,6 +272,21 @@ int main(int argc, char** argv) {
     stepper.run();
   }
 
+  std::vector<Call> refills = stepper.step_to_stop();
+  const uint64_t cached = median(refills).instructions;
+  std::erase_if(refills, [=](const Call& call) { return call.instructions <= cached; });
+  if (refills.empty()) bench::fail("no refill seen");
+  // The one that finds all that it needs in a slab, and has nothing else to look after.
+  const Call refill = *std::min_element(
+      refills.begin(), refills.end(),
+      [](const Call& a, const Call& b) { return a.questions.size() < b.questions.size(); });
+  std::snprintf(text, sizeof text,
+                "], \"refill\": {\"size\": %zu, \"seen\": %zu, \"instructions\": %" PRIu64
+                ", \"questions\": %zu}",
+                kRefillSize, refills.size(), refill.instructions, refill.questions.size());
+  json += text;
+  stepper.run();
+
   std::vector<Call> remote = stepper.step_to_stop();
   if (remote.size() != remote_objects) bench::fail("%zu remote frees seen", remote.size());
   Call sum;
@@ -263,7 +295,7 @@ int main(int argc, char** argv) {
     sum.locked += call.locked;
   }
   std::snprintf(text, sizeof text,
-                "], \"remote_free\": {\"size\": %zu, \"objects\": %" PRIu64 ", \"median\": %" PRIu64
+                ", \"remote_free\": {\"size\": %zu, \"objects\": %" PRIu64 ", \"median\": %" PRIu64
                 ", \"mean\": %.2f, \"locked_per_object\": %.5f}}",
                 kRemoteSize, remote_objects, median(remote).instructions,
                 static_cast<double>(sum.instructions) / static_cast<double>(remote_objects),
