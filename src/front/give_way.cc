@@ -87,6 +87,8 @@ size_t rest_own_heap(Thread* thread) {
 void give_way(Thread* thread) {
   if (thread != nullptr) {
     let_go(thread);
+    // What a processor's last stack has goes into batches.
+    if (thread->core != nullptr) core::hold(thread->core, kForeign);
     batch_cache::send_all(thread);
     if (core::in_use()) core::empty_others();
   }

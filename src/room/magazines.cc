@@ -29,11 +29,12 @@ uint64_t bit_of(SizeClass size_class) { return uint64_t{1} << size_class; }
 
 // The thread's magazines, if it may have some in this class: its bin has grown, so it is used.
 ClassMagazines* of_class(Thread* thread, SizeClass size_class) {
-  if (thread->states[size_class].capacity <= bins::first_capacity(size_class)) return nullptr;
+  // First: a bin that shrinks where memory is tight leaves its magazines to this.
   if (LOFT_UNLIKELY(limits::tight() || thread->heap != registry::room_heap())) {
     empty_class(thread, size_class);
     return nullptr;
   }
+  if (thread->states[size_class].capacity <= bins::first_capacity(size_class)) return nullptr;
   if (LOFT_UNLIKELY(thread->magazines == nullptr)) {
     void* block = metadata::allocate(sizeof(Magazines));
     if (block == nullptr) return nullptr;

@@ -66,7 +66,7 @@ bool admit(size_t bytes) {
 enum class Want : uint8_t {
   kResident,  // pages that are there: they cost no fault and no growth
   kMixed,     // as kResident, in two parts if need be, of which one may be clean
-  kClean,     // no pages: the caller brings its own
+  kClean,     // no pages, as the caller brings its own; resident ones before none
 };
 
 Range take_resident(size_t granules) {
@@ -89,6 +89,7 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
   }
   const uintptr_t base = frontier::advance(granules << kGranuleLog, false);
   if (base != 0) return {base, true};
+  if (want == Want::kClean) return acquire_locked(granules, bytes, Want::kMixed);
   // Once nothing is resident, what is free is in its largest pieces.
   free_spans::purge(0);
   for (const SpanState state : {kClean, kUnmapped}) {

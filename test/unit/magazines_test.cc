@@ -11,6 +11,8 @@
 #include "front/allocate.h"
 #include "heap/registry.h"
 #include "room/magazines.h"
+#include "space/limits.h"
+#include "space/span.h"
 #include "thread/idle.h"
 #include "thread/lifecycle.h"
 #include "unit/support.h"
@@ -185,6 +187,28 @@ TEST_F(MagazinesTest, ByTrialTheRoomServesSomeOfTheEvents) {
     free_all();
   });
   options.keeper_serves.store(kServesAlways);
+}
+
+// The bin starts over, and what the room has got ready for it goes back as well.
+TEST_F(MagazinesTest, WhereMemoryIsTightNothingIsReady) {
+  in_thread([this] {
+    allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
+    room_works();
+    ASSERT_NE(magazines::held(this_thread(), kClass).all(), 0u);
+    options.cache_bytes.store(kSize);  // of which little is left: the bin shrinks
+    options.soft_limit.store(1);
+    limits::weigh(span::committed());
+    ASSERT_TRUE(limits::tight());
+    const unsigned long refills = registry::room_heap()->counters().refills.get();
+    while (registry::room_heap()->counters().refills.get() < refills + 2) {
+      held_.insert(allocate(kSize));
+    }
+    EXPECT_EQ(magazines::held(this_thread(), kClass).all(), 0u);
+    options.soft_limit.store(0);
+    options.cache_bytes.store(size_t{4} << 20);
+    limits::weigh(span::committed());
+    free_all();
+  });
 }
 
 TEST_F(MagazinesTest, ThatTheRoomIsToServeAlwaysTakesEffectAtOnce) {
