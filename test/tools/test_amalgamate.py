@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from amalgamate import AmalgamationError, amalgamate, local_names
+from amalgamate import AmalgamationError, amalgamate
 from limits import HANGS_S
 
 
@@ -51,69 +51,16 @@ def test_a_header_of_ours_on_a_condition_is_refused(tmp_path: Path) -> None:
         amalgamate(*tree(tmp_path, files))
 
 
-@pytest.mark.parametrize(
-    "declaration",
-    [
-        "Lock twice;",
-        "int twice = 1;",
-        "constexpr size_t twice{4};",
-        "alignas(64) Atomic<int> twice[8];",
-        "void twice(int x) { use(x); }",
-        "template <class T = int>\nT twice(T x) {\n  return x;\n}",
-        "static int twice = 1;",
-        "static void (*const twice)() = nullptr;",
-        "struct twice {\n  int x;\n};",
-        "enum class twice { kOne };",
-        "using twice = int;",
-    ],
-)
-def test_a_name_local_to_two_sources_is_reported(tmp_path: Path, declaration: str) -> None:
-    code = f"namespace loft {{\n\nnamespace {{\n\n{declaration}\n\n}}  // namespace\n\n}}\n"
-    files = {"src/slab/a.cc": code, "src/heap/b.cc": code}
-    with pytest.raises(AmalgamationError, match=r"heap/b\.cc:5: `loft::twice.*`.*slab/a\.cc:5"):
-        amalgamate(*tree(tmp_path, files))
-
-
-def test_a_static_is_local_without_an_unnamed_namespace() -> None:
-    code = "[[gnu::used]] static void (*const hook)() = start;\nvoid f() { static int inside; }\n"
-    assert local_names(code) == {"hook": 1}
-
-
-def test_the_namespace_around_tells_two_names_apart(tmp_path: Path) -> None:
-    files = {
-        f"src/heap/{name}.cc": f"namespace loft::{name} {{\nnamespace {{\nint once = 1;\n}}\n}}\n"
-        for name in ("a", "b")
-    }
-    assert "once" in amalgamate(*tree(tmp_path, files))
-
-
-def test_overloads_in_two_sources_are_no_clash(tmp_path: Path) -> None:
-    files = {
-        f"src/heap/{kind}.cc": f"namespace {{\nint bytes(const {kind}& x) {{ return 1; }}\n}}\n"
-        for kind in ("Slab", "Span")
-    }
-    assert "bytes(const Span& x)" in amalgamate(*tree(tmp_path, files))
-
-
-def test_a_macro_left_defined_is_local_too() -> None:
-    assert local_names("#define KEPT 1\n#define GONE 2\n#undef GONE\n") == {"KEPT": 1}
-
-
-def test_what_functions_and_types_hold_is_not_a_name_of_the_file() -> None:
-    code = """
-namespace loft {
-namespace {
-struct Node {
-  Node* next = nullptr;
-  int inside() { int deeper = 1; return deeper; }
-};
-constexpr unsigned long kSize = 1ul << (4 + 3);
-}  // namespace
-int outside = 1;
-namespace inner { int also_outside; }
-}  // namespace loft
-"""
-    assert set(local_names(code)) == {"loft::Node", "loft::kSize"}
+def test_a_name_local_to_two_sources_does_not_compile(tmp_path: Path) -> None:
+    code = "namespace loft {\n\nnamespace {\n\nint twice = 1;\n\n}  // namespace\n\n}\n"
+    single = tmp_path / "loft.cc"
+    single.write_text(amalgamate(*tree(tmp_path, {"src/slab/a.cc": code, "src/heap/b.cc": code})))
+    done = subprocess.run(
+        ["g++", "-fsyntax-only", single], capture_output=True, text=True, timeout=HANGS_S
+    )
+    assert done.returncode != 0
+    assert "redefinition of" in done.stderr
+    assert "loft::{anonymous}::twice" in done.stderr
 
 
 PROGRAM = r"""
