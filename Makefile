@@ -49,14 +49,13 @@ peers:
 bench: all peers
 	@tools/setup.sh bench
 	@$(MAKE) --no-print-directory $(VENV)/ready
-	@cmake --build --preset release --target loft_bench $(if $(filter full,$(BENCH)),loft_variants loft_nextgen)
+	@cmake --build --preset release --target loft_launch loft_bench $(if $(filter full,$(BENCH)),loft_variants loft_nextgen)
 	@$(PYTHON) tools/bench.py $(BENCH)
 	@$(MAKE) --no-print-directory results
 
 # build/results, with every table and picture, and docs/results.md with its chart, from what the last
 # bench measured.
 results: $(VENV)/ready
-	@$(PYTHON) tools/picture.py
 	@$(PYTHON) tools/results.py
 
 # build/docs: the reference of the C and C++ interface, and the figures of docs/figures.

@@ -16,39 +16,40 @@ build/bench.json is written after every row; tools/results.py makes docs/results
 
 from __future__ import annotations
 
-import json
+import fnmatch
 import os
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from bench_counters import count_events, events
-from bench_machine import commit, differences, make_header, now
-from bench_programs import (
+from bench_results import Entry, Header, Kind, Results, Run, invalid
+from bench_rows import ROWS, Row, variant_path
+from bench_run import (
     BUILD,
-    PEERS,
     Failed,
-    allocators,
     command_of,
+    commit,
+    count_events,
     count_instructions,
-    environment_of,
+    countable_events,
     loft_statistics,
-    pick,
-    run_program,
-    show,
-    variant_library,
+    make_header,
+    now,
+    run_row,
 )
-from bench_report import Json, header_lines, invalid, remarks
-from bench_rows import ROWS, Kind, Row
 from bench_tables import tables
 from rich.console import Console
 from rich.progress import Progress, TaskID
+
+from loft import allocators
+from loft.allocators import Allocator
+from loft.tables import for_terminal
 
 # A run in which busy threads shared a CPU is done again this often before it is left out.
 RETRIES = 2
@@ -68,47 +69,43 @@ class Store:
     """The JSON on disk: replaced as a whole after every row, so that it is always complete."""
 
     path: Path
-    data: Json
-    order: list[str] = field(default_factory=lambda: [row.name for row in ROWS])
+    data: Results
 
-    def entry(self, row: Row, mark: str) -> Json:
+    def entry(self, row: Row, mark: str) -> Entry:
         """The row's entry; a new one unless there is one of the same command and commit."""
-        known: list[Json] = self.data["rows"]
-        old = next((each for each in known if each["name"] == row.name), None)
-        if old is not None and (old["command"], old["commit"]) == (row.command, mark):
+        old = next((each for each in self.data.rows if each.name == row.name), None)
+        if old is not None and (old.command, old.commit) == (row.command, mark):
             return old
-        new: Json = {
-            "name": row.name,
-            "group": row.group,
-            "threads": row.threads,
-            "kind": row.kind.value,
-            "command": row.command,
-            "variant": row.variant,
-            "date": now(),
-            "commit": mark,
-            "runs": {},
-            "failures": {},
-        }
+        new = Entry(
+            name=row.name,
+            group=row.group,
+            threads=row.threads,
+            kind=row.kind,
+            command=row.command,
+            variant=row.variant,
+            date=now(),
+            commit=mark,
+        )
         self.drop([row.name])
-        self.data["rows"].append(new)
-        self.data["rows"].sort(key=lambda each: self.order.index(each["name"]))
+        self.data.rows.append(new)
+        order = [each.name for each in ROWS]
+        self.data.rows.sort(key=lambda each: order.index(each.name))
         return new
 
     def drop(self, names: list[str]) -> None:
-        self.data["rows"] = [each for each in self.data["rows"] if each["name"] not in names]
+        self.data.rows = [each for each in self.data.rows if each.name not in names]
 
     def write(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_suffix(".partial")
-        partial.write_text(json.dumps(self.data, indent=1) + "\n")
+        partial.write_text(self.data.model_dump_json(indent=1, exclude_defaults=True) + "\n")
         partial.replace(self.path)
 
 
-def run_valid(row: Row, name: str, library: Path | None, cores: int) -> Json:
+def run_valid(row: Row, allocator: Allocator, cores: int) -> Run:
     for _ in range(1 + RETRIES):
-        result = run_program(command_of(row), library, environment_of(name) | row.environment)
-        by_time = row.kind in (Kind.TIMED, Kind.SWEEP)
-        if not by_time or not invalid({"threads": row.threads}, result, cores):
+        result = run_row(row, allocator)
+        if not row.kind.by_time or not invalid(result, row.threads, cores):
             break
     return result
 
@@ -117,7 +114,7 @@ def run_valid(row: Row, name: str, library: Path | None, cores: int) -> Json:
 class Measurement:
     store: Store
     rows: list[Row]
-    chosen: dict[str, Path | None]
+    chosen: list[Allocator]
     repeats: int
     events: list[str]
     budget: float
@@ -126,14 +123,15 @@ class Measurement:
     # What a round of the row took.
     cost: dict[str, float] = field(default_factory=dict)
 
-    def contestants(self, row: Row) -> dict[str, Path | None]:
+    def contestants(self, row: Row) -> dict[str, Allocator]:
         chosen = {
-            name: path
-            for name, path in self.chosen.items()
-            if (not row.only or name in row.only) and name not in row.without
+            each.name: each
+            for each in self.chosen
+            if (not row.only or each.name in row.only) and each.name not in row.without
         }
         if row.variant and "loft" in chosen:
-            chosen["loft"] = variant_library(row)
+            library = BUILD / variant_path(row.variant)
+            chosen["loft"] = replace(chosen["loft"], library=library)
         return chosen
 
     def passes(self) -> Iterator[tuple[int, Row]]:
@@ -157,70 +155,72 @@ class Measurement:
                 self.store.write()
             progress.advance(task)
 
-    def round(self, number: int, row: Row, entry: Json) -> None:
+    def round(self, number: int, row: Row, entry: Entry) -> None:
         cores = len(os.sched_getaffinity(0))
-        contestants = self.contestants(row)
-        names = [
-            name
-            for name in contestants
-            if name not in entry["failures"]
-            and all(run["round"] != number for run in entry["runs"].get(name, []))
+        contestants = [
+            each
+            for name, each in self.contestants(row).items()
+            if name not in entry.failures
+            and all(run.round != number for run in entry.runs.get(name, []))
         ]
         # Nobody is always the first after another row.
-        turn = number % len(names) if names else 0
+        turn = number % len(contestants) if contestants else 0
 
-        def attempt(name: str) -> None:
-            runs = entry["runs"].setdefault(name, [])
+        def attempt(each: Allocator) -> None:
+            runs = entry.runs.setdefault(each.name, [])
             try:
-                runs.append({"round": number, **run_valid(row, name, contestants[name], cores)})
+                run = run_valid(row, each, cores)
+                run.round = number
+                runs.append(run)
             except Failed as error:
-                entry["failures"][name] = str(error)
+                entry.failures[each.name] = str(error)
                 runs.clear()
 
-        workers = max(1, len(names)) if row.kind is Kind.QUIET else 1
+        workers = max(1, len(contestants)) if row.kind is Kind.QUIET else 1
         with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(attempt, names[turn:] + names[:turn]))
+            list(pool.map(attempt, contestants[turn:] + contestants[:turn]))
 
-    def extras(self, row: Row, entry: Json) -> None:
+    def extras(self, row: Row, entry: Entry) -> None:
         """Counters and loft's statistics, once a row."""
         if row.kind is Kind.QUIET:
             return
-        for name, library in self.contestants(row).items():
-            if name in entry["failures"]:
+        for name, each in self.contestants(row).items():
+            if name in entry.failures:
                 continue
             try:
-                by_time = row.kind in (Kind.TIMED, Kind.SWEEP)
-                if self.events and by_time and name not in entry.get("counters", {}):
-                    counted = count_events(row, library, self.events, environment_of(name))
-                    entry.setdefault("counters", {})[name] = counted
-                if name == "loft" and library is not None and "statistics" not in entry:
-                    entry["statistics"] = loft_statistics(row, library)
+                if self.events and row.kind.by_time and name not in entry.counters:
+                    entry.counters[name] = count_events(row, each, self.events)
+                if name == "loft" and not entry.statistics:
+                    entry.statistics = loft_statistics(row, each)
             except Failed as error:
-                entry["failures"][name] = f"in the separate pass: {error}"
+                entry.failures[name] = f"in the separate pass: {error}"
 
 
-def open_store(out: Path, header: Json, names: list[str], keep: bool) -> Store:
-    fresh: Json = {
-        "header": header,
-        "allocators": names,
-        "peers": [name for name in PEERS if name in names],
-        "rows": [],
-        "instructions": {},
-    }
+def open_store(out: Path, header: Header, names: list[str], keep: bool) -> Store:
     if not keep or not out.exists():
-        return Store(out, fresh)
-    old: Json = json.loads(out.read_text())
-    if different := differences(old["header"], header):
+        peers = [name for name in allocators.PEERS if name in names]
+        return Store(out, Results(header=header, allocators=names, peers=peers))
+    old = Results.read(out)
+    if different := old.header.differences(header):
         print(f"bench: {out} is of another set: {'; '.join(different)}", file=sys.stderr)
         raise typer.Exit(2)
-    old["header"]["versions"] |= header["versions"]
+    old.header.versions |= header.versions
     # There were others when it was made.
     rows = {row.name for row in ROWS}
-    old["rows"] = [each for each in old["rows"] if each["name"] in rows]
-    known = allocators()
-    old["allocators"] = [name for name in known if name in {*old["allocators"], *names}]
-    old["peers"] = [name for name in PEERS if name in old["allocators"]]
+    old.rows = [each for each in old.rows if each.name in rows]
+    known = [each.name for each in allocators.built(BUILD)]
+    old.allocators = [name for name in known if name in {*old.allocators, *names}]
+    old.peers = [name for name in allocators.PEERS if name in old.allocators]
     return Store(out, old)
+
+
+def pick(names: list[str], wanted: str, what: str) -> list[str]:
+    patterns = [pattern.strip() for pattern in wanted.split(",")]
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            print(f"bench: no {what} {pattern}; there are: {'; '.join(names)}", file=sys.stderr)
+            raise typer.Exit(2)
+    return [name for name in names if any(fnmatch.fnmatchcase(name, p) for p in patterns)]
 
 
 def choose_rows(effort: Effort, patterns: str) -> list[Row]:
@@ -229,8 +229,9 @@ def choose_rows(effort: Effort, patterns: str) -> list[Row]:
     ]
     wanted = pick([row.name for row in candidates], patterns, "row")
     chosen = [row for row in candidates if row.name in wanted]
+    variants = {row.variant for row in chosen if row.variant}
     missing = {row.program for row in chosen if not Path(command_of(row)[0]).exists()}
-    missing |= {row.variant for row in chosen if row.variant and not variant_library(row).exists()}
+    missing |= {each for each in variants if not (BUILD / variant_path(each)).exists()}
     if missing:
         said = f"not built: {', '.join(sorted(missing))}"
         print(
@@ -267,42 +268,44 @@ def main(
             console.print(f"{row.name:42} {row.command}")
         return
     chosen_rows = choose_rows(effort, rows)
-    there = allocators()
+    there = {each.name: each for each in allocators.built(BUILD)}
     names = pick(list(there), with_, "allocator")
     repeats = rounds or (9 if effort is Effort.FULL else 3)
     if budget < 0:
         budget = 0 if effort is Effort.FULL else BUDGET_S
-    countable, no_counters = events()
-    store = open_store(out, make_header(names, repeats, no_counters), names, update or resume)
+    events, about_counters = countable_events()
+    store = open_store(out, make_header(names, about_counters), names, update or resume)
+    data = store.data
     if update:
         store.drop([row.name for row in chosen_rows])
     measurement = Measurement(
         store=store,
         rows=chosen_rows,
-        chosen={name: there[name] for name in names},
+        chosen=[there[name] for name in names],
         repeats=repeats,
-        events=countable,
+        events=events,
         budget=budget or float("inf"),
     )
     # At the start, so that it is within the budget. The peers' counts do not change.
     for name in names:
-        if name == "loft" or name not in store.data["instructions"]:
-            counted = count_instructions(there[name], REMOTE_FREES_STEPPED, environment_of(name))
+        if name == "loft" or name not in data.instructions:
+            counted = count_instructions(there[name], REMOTE_FREES_STEPPED)
             if counted is not None:
-                store.data["instructions"][name] = counted
+                data.instructions[name] = counted
     with Progress(transient=True) as progress:
         total = len(list(measurement.passes()))
         measurement.run(progress, progress.add_task("", total=total))
 
-    for line in header_lines(store.data):
+    for line in data.header_lines():
         console.print(line)
-    for table in tables(store.data):
-        show(console, table)
-    for remark in remarks(store.data):
+    for table in tables(data):
+        console.print(f"\n[bold]{table.title}[/bold]. {table.note}")
+        console.print(for_terminal(table))
+    for remark in data.remarks():
         console.print(f"note: {remark}")
     console.print(f"measured for {time.monotonic() - measurement.started:.0f} s")
     # What a peer fails at is told above, and is no reason to leave the results unwritten.
-    if any("loft" in row["failures"] for row in store.data["rows"]):
+    if any("loft" in row.failures for row in data.rows):
         raise typer.Exit(1)
 
 

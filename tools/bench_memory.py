@@ -4,94 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from bench_report import Cell, Json, Table, compared, find_row, medians
+from bench_report import compared
+from bench_results import Results, Run
+
+from loft.tables import Cell, Table
 
 
 def mib(kib: float) -> str:
     return f"{kib / 1024:.1f}"
 
 
-def memory_table(data: Json) -> Table | None:
+def memory_table(data: Results) -> Table | None:
     """What programs keep once they have freed most: samples that they took of themselves."""
     table = Table(
+        ["", *data.allocators],
         "Memory at rest",
         "Resident MiB of the program when it had the most, and at the end, after some quiet time; "
         "how much of that is only lent by the kernel (LazyFree), and how much stands in huge "
         "pages. The pages that survivors stand on are the least that anybody can keep; the table "
         "of the program's own pointers is left out of the ratio to them.",
-        ["", *data["allocators"]],
+        judged="loft",
     )
-    for row in data["rows"]:
-        with_samples = [run for runs in row["runs"].values() for run in runs if "memory" in run]
-        if not with_samples:
+    for row in data.rows:
+        first = {name: run for name, run in row.first_runs().items() if run.memory}
+        if not first:
             continue
-        name = row["name"]
         # The last sample before the program cleaned up.
         at_rest = {
-            allocator: next(s for s in reversed(runs[0]["memory"]) if s["label"] != "joined")
-            for allocator, runs in row["runs"].items()
-            if runs
+            name: next(s for s in reversed(run.memory) if s.label != "joined")
+            for name, run in first.items()
         }
-        peaks = medians(row, lambda run: float(max(s["rss_kib"] for s in run["memory"])))
-        compared(data, table, f"{name}: most", peaks, mib)
-        rest = {allocator: float(s["rss_kib"]) for allocator, s in at_rest.items()}
-        compared(data, table, f"{name}: at the end", rest, mib)
-        if "survivor_pages_kib" in with_samples[0]:
-            over = {
-                allocator: (rest[allocator] - float(runs[0]["table_kib"]))
-                / float(runs[0]["survivor_pages_kib"])
-                for allocator, runs in row["runs"].items()
-                if runs
-            }
-            compared(data, table, f"{name}: over the survivors' pages", over, "{:.2f}".format)
-        for label, key in (("LazyFree", "lazy_free_kib"), ("in huge pages", "huge_kib")):
-            cells = [
-                Cell(mib(at_rest[allocator][key]) if allocator in at_rest else "-")
-                for allocator in data["allocators"]
-            ]
-            table.rows.append((f"{name}: {label}", cells))
+        peaks = row.medians(lambda run: max(sample.rss_kib for sample in run.memory))
+        compared(data, table, f"{row.name}: most", peaks, mib)
+        rest = {name: sample.rss_kib for name, sample in at_rest.items()}
+        compared(data, table, f"{row.name}: at the end", rest, mib)
+        over = {
+            name: (rest[name] - run.table_kib) / run.survivor_pages_kib
+            for name, run in first.items()
+            if run.survivor_pages_kib
+        }
+        if over:
+            label = f"{row.name}: over the survivors' pages"
+            compared(data, table, label, over, "{:.2f}".format)
+        lent = {name: mib(sample.lazy_free_kib) for name, sample in at_rest.items()}
+        huge = {name: mib(sample.huge_kib) for name, sample in at_rest.items()}
+        for label, texts in (("LazyFree", lent), ("in huge pages", huge)):
+            table.add(f"{row.name}: {label}", *(texts.get(name, "-") for name in data.allocators))
     return table if table.rows else None
 
 
-def sample_of(run: Json, label: str) -> Json:
-    found: Json = next(s for s in run["memory"] if s["label"] == label)
-    return found
-
-
-def after_a_second(run: Json) -> float:
+def after_a_second(run: Run) -> float:
     """Resident KiB in the first sample of at least a second of quiet."""
-    end = sample_of(run, "freed")["at"] + 0.99
-    return float(next(s for s in run["memory"] if s["at"] >= end)["rss_kib"])
+    end = run.at("freed").at + 0.99
+    return next(sample.rss_kib for sample in run.memory if sample.at >= end)
 
 
-def back_percent(run: Json) -> float:
+def back_percent(run: Run) -> float:
     """Of what stood on no survivor's page, the part that is back."""
-    most = float(max(s["rss_kib"] for s in run["memory"]))
-    free = most - float(sample_of(run, "start")["rss_kib"]) - float(run["survivor_pages_kib"])
+    most = max(sample.rss_kib for sample in run.memory)
+    free = most - run.at("start").rss_kib - run.survivor_pages_kib
     return 100 * (most - after_a_second(run)) / free
 
 
-def over_survivors(run: Json) -> float:
-    return (after_a_second(run) - float(run["table_kib"])) / float(run["survivor_pages_kib"])
+def over_survivors(run: Run) -> float:
+    return (after_a_second(run) - run.table_kib) / run.survivor_pages_kib
 
 
-def over_live(run: Json) -> float:
-    resident = (float(run["peak_rss_kib"]) - float(run["table_kib"])) * 1024
-    return resident / float(run["peak_live_bytes"])
+def over_live(run: Run) -> float:
+    return (run.peak_rss_kib - run.table_kib) * 1024 / run.peak_live_bytes
 
 
-def reused_percent(run: Json) -> float:
-    return 100 * (1 - float(run["grown_kib"]) / float(run["first_kib"]))
+def reused_percent(run: Run) -> float:
+    return 100 * (1 - run.grown_kib / run.first_kib)
 
 
-def kib_a_thread(run: Json) -> float:
-    grown = after_a_second(run) - float(sample_of(run, "start")["rss_kib"])
-    return grown / float(run["operations"])
+def kib_a_thread(run: Run) -> float:
+    return (after_a_second(run) - run.at("start").rss_kib) / run.operations
 
 
-def most_mappings(run: Json) -> float:
-    return float(run["most_mappings"])
+def most_mappings(run: Run) -> float:
+    return run.most_mappings
 
 
 @dataclass(frozen=True)
@@ -100,7 +94,7 @@ class Target:
 
     row: str
     label: str
-    value: Callable[[Json], float]
+    value: Callable[[Run], float]
     form: str
     # At the least if more is better, else at the most.
     bound: float
@@ -125,66 +119,57 @@ TARGETS = (
 )
 
 
-def phase_over_live(number: int) -> Callable[[Json], float]:
-    def value(run: Json) -> float:
-        phase = run["phases"][number]
-        return float(phase["rss_kib"]) / float(phase["live_kib"])
-
-    return value
+def phase_over_live(number: int, run: Run) -> float:
+    return run.phases[number].rss_kib / run.phases[number].live_kib
 
 
-def return_table(data: Json) -> Table | None:
+def return_table(data: Results) -> Table | None:
     """What was given up and comes back, beside what it should be."""
     table = Table(
+        ["", "target", *data.allocators],
         "Memory that comes back",
         "Without a call of the program: what a second of quiet brings back of what stood on no "
         "survivor's page; what others can use of a sleeper's memory; what a sleeping thread "
         "keeps; the most mappings of a heap of 100 GiB; and how much is resident, over what is "
         "alive, at the end of each phase of a program that changes. The target of the phases is "
         "the best peer.",
-        ["", "target", *data["allocators"]],
+        judged="loft",
     )
-    rows = {row["name"]: row for row in data["rows"]}
     for target in TARGETS:
-        row = rows.get(target.row)
-        if row is None or not any(row["runs"].values()):
+        row = data.row(target.row)
+        if row is None:
             continue
-        figures = medians(row, target.value)
+        figures = row.medians(target.value)
         bound = f"{'≥' if target.more_is_better else '≤'} {target.bound:g}"
         cells = [
             target.cell(figures[name])
             if name in figures
-            else (Cell("failed", "behind", 0.0) if name in row["failures"] else Cell("-"))
-            for name in data["allocators"]
+            else (Cell("failed", "behind", 0.0) if name in row.failures else Cell("-"))
+            for name in data.allocators
         ]
         table.rows.append((f"{target.row}: {target.label}", [Cell(bound), *cells]))
-    for name in ("phases", "long phases"):
-        row = rows.get(name, {"runs": {}})
-        runs = [run for some in row["runs"].values() for run in some]
-        for number in range(len(runs[0]["phases"]) if runs else 0):
-            figures = medians(row, phase_over_live(number))
-            compared(data, table, f"{name}: after {number + 1}", figures, "{:.2f}".format)
+    for row in filter(None, map(data.row, ("phases", "long phases"))):
+        for number in range(len(row.every_run()[0].phases)):
+            figures = row.medians(partial(phase_over_live, number))
+            compared(data, table, f"{row.name}: after {number + 1}", figures, "{:.2f}".format)
             table.rows[-1][1].insert(0, Cell("best peer"))
     return table if table.rows else None
 
 
-def cpu_us(run: Json) -> float:
-    return 1e6 * float(run["cpu_seconds"]) / float(run["operations"])
-
-
-def wake_table(data: Json) -> Table | None:
+def wake_table(data: Results) -> Table | None:
     """What threads cost that sleep nearly all the time."""
-    row = find_row(data, "2000 threads that wake now and then")
-    if row is None or not any(row["runs"].values()):
+    row = data.row("2000 threads that wake now and then")
+    if row is None:
         return None
     table = Table(
+        ["", *data.allocators],
         "Threads that wake now and then",
         "Each of 2000 threads wakes every 0.7 seconds, allocates 38 KiB in a hundred objects, "
         "frees them and sleeps again. CPU time is that of the whole process for each wake, "
         "threads of the allocator's own included; the first wakes of all are in it.",
-        ["", *data["allocators"]],
+        judged="loft",
     )
-    compared(data, table, "CPU time a wake, us", medians(row, cpu_us), "{:.0f}".format)
-    most = medians(row, lambda run: float(run["peak_rss_kib"]))
-    compared(data, table, "most resident, MiB", most, mib)
+    wake_us = row.medians(lambda run: 1e6 * run.cpu_seconds / run.operations)
+    compared(data, table, "CPU time a wake, us", wake_us, "{:.0f}".format)
+    compared(data, table, "most resident, MiB", row.medians(lambda run: run.peak_rss_kib), mib)
     return table

@@ -10,7 +10,10 @@ import math
 from dataclasses import dataclass
 from html import escape
 
-from bench_report import Cell, Table, believed
+from bench_results import Results, believed
+from bench_tables import Loss
+
+from loft.tables import Cell, Table
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,8 @@ MOST_LOSSES = 10
 NOISE = "Within the noise"
 
 
-@dataclass(frozen=True)
-class Explained:
-    row: str
-    table: str
-    gain: float
-    why: str
+def columns(data: Results) -> list[str]:
+    return ["loft", *data.peers, "glibc"]
 
 
 def find(tables: list[Table], choice: Choice) -> dict[str, Cell]:
@@ -94,34 +93,35 @@ def table_lines(tables: list[Table], names: list[str]) -> list[str]:
     return lines
 
 
-def loss_lines(losses: list[Explained]) -> list[str]:
+def loss_lines(losses: list[tuple[Loss, str]]) -> list[str]:
     """The worst row of each reason."""
     lines = ["| row | of what | as good as the best peer | why |", "|---|---|---:|---|"]
     seen: set[str] = set()
-    shown = [each for each in losses if believed(each.row) and not each.why.startswith(NOISE)]
-    for each in shown:
-        if each.why in seen or len(seen) == MOST_LOSSES:
+    for each, why in losses:
+        if why in seen or why.startswith(NOISE) or not believed(each.row):
             continue
-        seen.add(each.why)
-        lines.append(f"| {each.row} | {each.table} | {each.gain:.2f} | {each.why} |")
+        seen.add(why)
+        lines.append(f"| {each.row} | {each.table} | {each.gain:.2f} | {why} |")
+        if len(seen) == MOST_LOSSES:
+            break
     return lines if seen else ["Nowhere."]
 
 
 def short_page(
-    tables: list[Table], losses: list[Explained], names: list[str], machine: list[str], note: str
+    data: Results, tables: list[Table], losses: list[tuple[Loss, str]], note: str
 ) -> str:
     lines = [
         "# Results",
         "",
         "![Throughput of loft, its peers and glibc, by workload](images/results.svg)",
         "",
-        *table_lines(tables, names),
+        *table_lines(tables, columns(data)),
         "",
         "A ratio compares with the best of the peers in the same row. A mean is the geometric mean "
         "of a group of rows; rows whose CPUs were shared with other programs are left out of it. "
         "↑: more is better; ↓: less is better; ▼: a loss of loft.",
         "",
-        *[f"- {line}" for line in machine],
+        *[f"- {line}" for line in data.header_lines()[:4]],
         "",
         *([note, ""] if note else []),
         "## Where we lose",
@@ -163,7 +163,9 @@ def dot(x: float, y: float, name: str, peers: list[str], about: str = "") -> str
     return f'<circle cx="{x:.0f}" cy="{y}" r="4" fill="none" stroke="#555">{title}</circle>'
 
 
-def short_chart(tables: list[Table], names: list[str], peers: list[str], machine: str) -> str:
+def short_chart(data: Results, tables: list[Table]) -> str:
+    header = data.header
+    machine = f"{header.cpu}, {header.cores} CPUs{header.virtual}, {header.date[:10]}"
     rows = [(choice.title, found) for choice in RATIOS if (found := find(tables, choice))]
     bottom = TOP + STEP * len(rows)
     height = bottom + 42
@@ -192,9 +194,9 @@ def short_chart(tables: list[Table], names: list[str], peers: list[str], machine
     for i, (title, found) in enumerate(rows):
         y = TOP + STEP * i
         lines.append(f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(title)}</text>')
-        for name in sorted(names, key=lambda name: name == "loft"):
+        for name in sorted(columns(data), key=lambda name: name == "loft"):
             text = found[name].text.split()[0] if name in found else ""
             if text[:1].isdigit():
                 about = f"{name} {text}"
-                lines.append(dot(place(float(text)), y, name, peers, about))
+                lines.append(dot(place(float(text)), y, name, data.peers, about))
     return "\n".join([*lines, "</svg>"]) + "\n"

@@ -1,4 +1,4 @@
-"""The allocators that can be compared on this machine."""
+"""The allocators that can be compared on this machine, installed or built here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 import sysconfig
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loft import elf, places, preload
@@ -23,11 +23,20 @@ INSTALLED = {
 }
 
 
+# Those that `make peers` builds and loft is measured against. The prototype, a sketch of loft that
+# may stand beside them, does not compete.
+PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
+# loft by its other owners.
+OWNERS = {"loft core": "core", "loft keeper": "keeper"}
+
+
 @dataclass(frozen=True)
 class Allocator:
     name: str
     # glibc's needs none.
     library: Path | None
+    # What has to be set for it.
+    variables: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def library_folders() -> list[Path]:
@@ -49,6 +58,19 @@ def found(folders: list[Path], peers: Path) -> list[Allocator]:
             taken = file.stem in by_name
             by_name[f"peers/{file.stem}" if taken else file.stem] = file
     return [Allocator(name, library) for name, library in by_name.items()]
+
+
+def built(folder: Path) -> list[Allocator]:
+    """What the scripts measure: glibc's, and of a checkout's build loft by each of its owners and
+    the peers."""
+    loft, peers = folder / "libloft.so", (*PEERS, "prototype")
+    candidates = [
+        Allocator("loft", loft),
+        *(Allocator(name, loft, {"LOFT_OWNER": owner}) for name, owner in OWNERS.items()),
+        *(Allocator(name, folder / "peers" / f"{name}.so") for name in peers),
+    ]
+    there = [each for each in candidates if each.library is not None and each.library.exists()]
+    return [Allocator("glibc", None), *there]
 
 
 def _is_any_of(file: Path, others: Iterable[Path | None]) -> bool:

@@ -22,6 +22,8 @@ COLUMNS = 3
 WIDTH_IN = 11.0
 # More points than there are pixels would only make the file larger.
 MOST_POINTS = 600
+# Text stays text: small, and set in a page's own font. The same figures draw the same file.
+STYLE = {"svg.fonttype": "none", "svg.hashsalt": "loft"}
 PALETTE = list(matplotlib.colormaps["tab10"].colors)  # type: ignore[attr-defined]
 
 
@@ -32,15 +34,8 @@ def draw(comparison: Comparison, rows: list[Row]) -> str:
     shown = [row for row in rows if any(s.median > 0 for s in row.summaries.values())]
     bar_rows = math.ceil(len(shown) / COLUMNS)
     bar_height = 0.24 * len(names) + 0.7
-    style = {
-        # Text stays text: small, and set in the page's own font.
-        "svg.fonttype": "none",
-        "svg.hashsalt": "loft",
-        "font.size": 8,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with matplotlib.rc_context(style):
+    style = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
+    with matplotlib.rc_context(STYLE | style):
         figure = pyplot.figure(
             figsize=(WIDTH_IN, bar_rows * bar_height + 3.6), layout="constrained"
         )

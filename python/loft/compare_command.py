@@ -9,23 +9,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from loft import allocators, comparison, metrics, outcome, places, program, report_data, report_text
+from loft import comparison, metrics, outcome, report_data, report_text
 from loft.comparison import Comparison, Plan
 from loft.errors import UserError
 from loft.printable import printable
 
 # A table of three columns and names; a pipe has no width of its own.
 WIDTH_IN_PIPE = 120
-
-
-@dataclass(frozen=True)
-class Wanted:
-    command: list[str]
-    names: list[str]
-    runs: int
-    timeout_s: float | None
-    tail_s: float
-    show_output: bool
 
 
 @dataclass(frozen=True)
@@ -48,14 +38,8 @@ class Files:
                 raise UserError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def compare(wanted: Wanted, files: Files) -> int:
-    program.check(wanted.command)
-    there = allocators.found(allocators.library_folders(), places.PEERS)
-    picked = allocators.chosen(wanted.names, there)
+def compare(plan: Plan, files: Files) -> int:
     files.check()
-    plan = Plan(
-        wanted.command, picked, wanted.runs, wanted.timeout_s, wanted.tail_s, wanted.show_output
-    )
     measured = _measure(plan)
     endings, exit_code = outcome.judge({m.allocator.name: m.outcomes for m in measured.measured})
     rows = metrics.rows(measured)

@@ -136,9 +136,9 @@ class _Runner:
             self.plan.command,
             allocators.preload_value(each.allocator, extra),
             None if limit is None else limit + tail_s,
-            self.plan.show_output,
+            "show" if self.plan.show_output else "drop",
             count,
-            variables,
+            {**os.environ, **variables},
         )
         result = launch.run(job, watch)
         each.take(result)

@@ -1,4 +1,7 @@
-"""One run of a command: what it cost, how it ended, and nothing left of it afterwards."""
+"""One run of a command: what it cost, how it ended, and nothing left of it afterwards.
+
+All that is measured is started here: by `loft compare`, and by the scripts in tools/.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import errno
 import os
 import select
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO, Literal
 
 import psutil
 
@@ -27,9 +32,12 @@ class Job:
     command: list[str]
     preload: str
     timeout_s: float | None = None
-    show_output: bool = False
+    # What becomes of what the command writes.
+    output: Literal["drop", "show", "keep"] = "drop"
     count: bool = False
-    variables: dict[str, str] = field(default_factory=dict)
+    # Its LD_PRELOAD is left out: it is the launcher's own.
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,9 @@ class Result:
     counts: Counts
     # Processes that were still there when the command had ended.
     left_behind: int
+    # What the command wrote, if it was to be kept.
+    stdout: str = ""
+    stderr: str = ""
 
 
 # Called again and again while the command runs, with the process above all of the command's;
@@ -70,6 +81,23 @@ Watcher = Callable[[psutil.Process], float]
 
 
 def run(job: Job, watch: Watcher | None = None) -> Result:
+    if job.output != "keep":
+        unread = None if job.output == "show" else subprocess.DEVNULL
+        return _run(job, watch, unread, unread)
+    # Files, not pipes: nobody reads while the command runs.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        result = _run(job, watch, out, err)
+        return replace(result, stdout=_written(out), stderr=_written(err))
+
+
+def _written(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def _run(
+    job: Job, watch: Watcher | None, out: IO[bytes] | int | None, err: IO[bytes] | int | None
+) -> Result:
     report_in, report_out = os.pipe()
     gate_in, gate_out = os.pipe()
     launcher = None
@@ -83,11 +111,12 @@ def run(job: Job, watch: Watcher | None = None) -> Result:
                 str(int(job.count)),
                 *job.command,
             ],
-            env=_environment(job),
+            env={name: text for name, text in job.environment.items() if name != "LD_PRELOAD"},
+            cwd=job.folder,
             pass_fds=(report_out, gate_in),
             stdin=subprocess.DEVNULL,
-            stdout=None if job.show_output else subprocess.DEVNULL,
-            stderr=None if job.show_output else subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
             # Ctrl-C at the terminal is ours to handle.
             start_new_session=True,
         )
@@ -104,12 +133,6 @@ def run(job: Job, watch: Watcher | None = None) -> Result:
         for descriptor in (report_in, report_out, gate_in, gate_out):
             if descriptor >= 0:
                 os.close(descriptor)
-
-
-def _environment(job: Job) -> dict[str, str]:
-    # The launcher sets LD_PRELOAD for the command, and is not to have it itself.
-    mine = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    return mine | job.variables
 
 
 def _read_line(

@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
-from loft import compare_command, doctor_command, options, places
+from loft import allocators, compare_command, doctor_command, options, places, program
 from loft import run as run_command
+from loft.comparison import Plan
 from loft.errors import UserError
 
 app = typer.Typer(
@@ -147,9 +148,11 @@ def compare(
     check_seconds("--timeout", timeout or 0)
     check_seconds("--tail", tail)
     files = compare_command.Files(json_file, csv_file, html_file)
-    names = [name for name in with_.split(",") if name]
-    wanted = compare_command.Wanted(command, names, runs, timeout, tail, show_output)
-    raise typer.Exit(compare_command.compare(wanted, files))
+    program.check(command)
+    there = allocators.found(allocators.library_folders(), places.PEERS)
+    picked = allocators.chosen([name for name in with_.split(",") if name], there)
+    plan = Plan(command, picked, runs, timeout, tail, show_output)
+    raise typer.Exit(compare_command.compare(plan, files))
 
 
 @app.command(context_settings=COMMAND_LAST)

@@ -12,15 +12,14 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
-from typing import Literal
+
+from loft.tables import Verdict
 
 CONFIDENCE = 0.95
 # With fewer rounds even a difference that always falls on the same side is not rare enough.
 FEWEST_ROUNDS = 6
 # Smaller differences are no reason to choose one allocator or the other.
 SMALLEST_DIFFERENCE = 0.01
-
-Verdict = Literal["best", "level", "behind", "unknown"]
 
 
 @dataclass(frozen=True)

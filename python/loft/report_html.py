@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import html
 import os
 import platform
 from datetime import datetime
 from pathlib import Path
 
+import jinja2
+from markupsafe import Markup
+
 from loft import charts, places
 from loft.comparison import Comparison
 from loft.metrics import Row
-from loft.report_text import LEGEND, cell, heading
+from loft.report_text import LEGEND, heading, table
 
-STYLE = """
+PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{{ title }}</title>
+<style>
 :root { color-scheme: light; }
 body { font: 15px/1.45 system-ui, sans-serif; }
 body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
@@ -26,6 +35,30 @@ th, td { text-align: left; padding: .2rem .9rem .2rem 0; border-bottom: 1px soli
 .behind { color: #8a4b00; }
 .faint { color: #555; }
 svg { width: 100%; height: auto; font-family: system-ui, sans-serif; }
+</style>
+</head>
+<body>
+<h1>{{ title }}</h1>
+<p class="faint">loft {{ version }}, {{ machine }}, {{ date }}</p>
+{% if said %}<ul>{% for line in said %}<li>{{ line }}</li>{% endfor %}</ul>{% endif %}
+{% if table %}
+<div class="wide">
+<table><tr>{% for title in table.columns %}<th>{{ title }}</th>{% endfor %}</tr>
+{% for name, cells in table.rows -%}
+<tr><th>{{ name }}</th>
+{%- for cell in cells %}<td class="{{ cell.verdict }}">{{ cell.text }}</td>{% endfor %}</tr>
+{% endfor %}</table>
+</div>
+<p class="faint">{{ legend }}.</p>
+<h2>Charts</h2>
+{{ charts }}
+<p class="faint">Memory over time is the sum over the command and all that it starts, from one run
+of its own under each allocator, sampled until the command exits.
+{%- if tail_s %} At its end the command was held for {{ "%g" % tail_s }} s: the quiet tail.
+{%- endif %}</p>
+{% endif %}
+</body>
+</html>
 """
 
 
@@ -34,57 +67,17 @@ def write(path: Path, comparison: Comparison, rows: list[Row], remarks: list[str
 
 
 def page(comparison: Comparison, rows: list[Row], remarks: list[str]) -> str:
-    title = html.escape(heading(comparison))
-    body = [f"<h1>{title}</h1>", f'<p class="faint">{html.escape(_where())}</p>']
     said = [f"{row.metric.title}: {row.conclusion}" for row in rows if row.conclusion]
-    if said or remarks:
-        items = "".join(f"<li>{html.escape(line)}</li>" for line in [*said, *remarks])
-        body.append(f"<ul>{items}</ul>")
-    if rows:
-        body += [
-            '<div class="wide">',
-            _table(rows),
-            "</div>",
-            f'<p class="faint">{html.escape(LEGEND)}.</p>',
-            "<h2>Charts</h2>",
-            charts.draw(comparison, rows),
-            f'<p class="faint">{html.escape(_about_memory(comparison.plan.tail_s))}</p>',
-        ]
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
+    text: str = jinja2.Template(PAGE, autoescape=True, keep_trailing_newline=True).render(
+        title=heading(comparison),
+        version=places.version(),
+        machine=f"{platform.machine()}, {os.cpu_count()} CPUs, {platform.system()} "
+        f"{platform.release()}",
+        date=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        said=[*said, *remarks],
+        table=table(rows) if rows else None,
+        legend=LEGEND,
+        charts=Markup(charts.draw(comparison, rows)) if rows else "",
+        tail_s=comparison.plan.tail_s,
     )
-
-
-def _where() -> str:
-    now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    return (
-        f"loft {places.version()}, {platform.machine()}, {os.cpu_count()} CPUs, "
-        f"{platform.system()} {platform.release()}, {now}"
-    )
-
-
-def _table(rows: list[Row]) -> str:
-    head = "".join(f"<th>{html.escape(row.metric.title)}</th>" for row in rows)
-    lines = []
-    for name in rows[0].summaries:
-        cells = "".join(
-            f'<td class="{row.summaries[name].verdict}">'
-            f"{html.escape(cell(row.metric, row.summaries[name]))}</td>"
-            for row in rows
-        )
-        lines.append(f"<tr><th>{html.escape(name)}</th>{cells}</tr>")
-    return f"<table><tr><th>allocator</th>{head}</tr>{''.join(lines)}</table>"
-
-
-def _about_memory(tail_s: float) -> str:
-    text = (
-        "Memory over time is the sum over the command and all that it starts, from one run of its "
-        "own under each allocator, sampled until the command exits."
-    )
-    if tail_s:
-        text += f" At its end the command was held for {tail_s:g} s: the quiet tail."
     return text

@@ -6,24 +6,22 @@ import shlex
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from loft.comparison import Comparison
 from loft.metrics import Metric, Row
 from loft.noise import Summary
 from loft.printable import printable
+from loft.tables import Cell, Table, for_terminal
 
-STYLES = {"best": "bold green", "level": "", "behind": "yellow", "unknown": ""}
 
-
-def cell(metric: Metric, summary: Summary) -> str:
+def cell(metric: Metric, summary: Summary) -> Cell:
     """The median, its spread, and the ratio to the best."""
     parts = [metric.form(summary.median)]
     if summary.spread is not None:
         parts.append(f"±{summary.spread * 100:.0f}%")
     if summary.ratio is not None:
         parts.append(f"{summary.ratio:.2f}x")
-    return " ".join(parts)
+    return Cell(" ".join(parts), summary.verdict)
 
 
 def heading(comparison: Comparison) -> str:
@@ -38,11 +36,19 @@ LEGEND = (
 )
 
 
+def table(rows: list[Row]) -> Table:
+    """A line for each allocator, and a column for each metric."""
+    made = Table(["allocator", *(row.metric.title for row in rows)])
+    for name in rows[0].summaries:
+        made.rows.append((name, [cell(row.metric, row.summaries[name]) for row in rows]))
+    return made
+
+
 def show(console: Console, comparison: Comparison, rows: list[Row], remarks: list[str]) -> None:
     if rows:
         console.print(escape(heading(comparison)), style="bold", soft_wrap=True)
     for group in dict.fromkeys(row.metric.group for row in rows):
-        console.print(_table([row for row in rows if row.metric.group == group]))
+        console.print(for_terminal(table([row for row in rows if row.metric.group == group])))
     if rows:
         console.print(LEGEND, style="dim", soft_wrap=True)
         console.print()
@@ -52,15 +58,3 @@ def show(console: Console, comparison: Comparison, rows: list[Row], remarks: lis
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     for remark in remarks:
         console.print(remark, markup=False, highlight=False, soft_wrap=True)
-
-
-def _table(rows: list[Row]) -> Table:
-    table = Table("allocator", *(row.metric.title for row in rows), box=None, pad_edge=False)
-    for name in rows[0].summaries:
-        cells = []
-        for row in rows:
-            summary = row.summaries[name]
-            text, style = cell(row.metric, summary), STYLES[summary.verdict]
-            cells.append(f"[{style}]{text}[/{style}]" if style else text)
-        table.add_row(escape(name), *cells)
-    return table

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench_report import Json
+from bench_results import Header
 
 
-def header(**changed: Any) -> Json:
-    base: Json = {
+def header(**changed: Any) -> Header:
+    base = {
         "date": "2026-01-01 00:00 UTC",
         "cpu": "a CPU",
         "cores": 2,
@@ -20,4 +20,4 @@ def header(**changed: Any) -> Json:
         "versions": {"snmalloc": "1"},
         "counters": "none",
     }
-    return base | changed
+    return Header.model_validate(base | changed)

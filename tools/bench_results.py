@@ -1,0 +1,251 @@
+"""A set of benchmark runs, as build/bench.json holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict
+
+# A spinning thread that had its CPU for less than this part of the time shared it with something.
+DISTURBED_SHARE = 0.9
+# What the label of a row says if most of its runs were disturbed so.
+SHARED = " (the CPUs were shared with others: do not believe it)"
+
+
+class Kind(StrEnum):
+    # Compared by elapsed time, counters and peak memory.
+    TIMED = "timed"
+    # Has a table of its own; its elapsed time means nothing.
+    OWN = "own"
+    # loft under one of its options; compared with its own default.
+    SWEEP = "sweep"
+    # As OWN; and it mostly waits, so it runs under all allocators at once.
+    QUIET = "quiet"
+
+    @property
+    def by_time(self) -> bool:
+        return self in (Kind.TIMED, Kind.SWEEP)
+
+
+class Told(BaseModel):
+    """What a program says; what nobody asks for here is kept as well."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Sample(Told):
+    label: str
+    at: float
+    rss_kib: float
+    # Of these, lent by the kernel until it wants them, and in huge pages.
+    lazy_free_kib: float
+    huge_kib: float
+
+
+class Phase(Told):
+    rss_kib: float
+    live_kib: float
+    huge_kib: float = 0
+
+
+class Run(Told):
+    """One program under one allocator, in its own words; what it does not tell is empty, or 0."""
+
+    round: int = 0
+    threads: int
+    operations: float
+    ops_per_second: float
+    cpu_seconds: float
+    peak_rss_kib: float
+    table_kib: float
+    # The CPUs that the threads ran on, whether one changed its own, and the least part of the time
+    # that any of them had its own.
+    cpus: list[int]
+    migrated: bool
+    least_cpu_share: float
+    mode: str = ""
+    peak_live_bytes: float = 0
+    survivor_pages_kib: float = 0
+    first_kib: float = 0
+    grown_kib: float = 0
+    most_mappings: float = 0
+    median_start_ms: float = 0
+    hello_peak_rss_kib: float = 0
+    hello_system_calls: float = 0
+    # Seconds since the start, at equal shares of the work.
+    marks: list[float] = []
+    memory: list[Sample] = []
+    phases: list[Phase] = []
+    # By quantile; clock_ns is of no call at all.
+    malloc_ns: dict[str, float] = {}
+    free_ns: dict[str, float] = {}
+    clock_ns: dict[str, float] = {}
+
+    def at(self, label: str) -> Sample:
+        return next(sample for sample in self.memory if sample.label == label)
+
+
+class Entry(Told):
+    """What was measured of one row."""
+
+    name: str
+    group: str
+    threads: int
+    kind: Kind
+    command: str
+    variant: str = ""
+    date: str
+    commit: str
+    # By allocator.
+    runs: dict[str, list[Run]] = {}
+    failures: dict[str, str] = {}
+    counters: dict[str, dict[str, float]] = {}
+    # loft's own.
+    statistics: dict[str, Any] = {}
+
+    def every_run(self) -> list[Run]:
+        return [run for runs in self.runs.values() for run in runs]
+
+    def first_runs(self) -> dict[str, Run]:
+        return {name: runs[0] for name, runs in self.runs.items() if runs}
+
+    def medians(self, figure: Callable[[Run], float]) -> dict[str, float]:
+        """By allocator, of the rounds."""
+        return {
+            name: float(pd.Series(list(map(figure, runs))).median())
+            for name, runs in self.runs.items()
+            if runs
+        }
+
+    def fits(self, cores: int) -> bool:
+        return self.threads <= cores
+
+    def invalid(self, run: Run, cores: int) -> bool:
+        return invalid(run, self.threads, cores)
+
+    def disturbed(self, run: Run, cores: int) -> bool:
+        quiet = run.mode == "waiting" or run.least_cpu_share >= DISTURBED_SHARE
+        return self.fits(cores) and not quiet
+
+    def by_mode(self) -> Iterator[tuple[str, Entry]]:
+        """A row whose runs fall into modes that do not compare is one row for each mode."""
+        modes = {run.mode for run in self.every_run()} & {"full", "empty"}
+        for mode in sorted(modes):
+            runs = {n: [r for r in runs if r.mode == mode] for n, runs in self.runs.items()}
+            yield f"{self.name}, ring {mode}", self.model_copy(update={"runs": runs})
+        if not modes:
+            yield self.name, self
+
+    def label(self, cores: int, name: str) -> str:
+        """The name, and with it what a reader must not overlook."""
+        if not self.fits(cores):
+            return f"{name} (more threads than the {cores} CPUs)"
+        runs = self.every_run()
+        if 2 * sum(self.disturbed(run, cores) for run in runs) > len(runs):
+            return name + SHARED
+        return name
+
+
+def believed(label: str) -> bool:
+    """Of an entry's label. Other rows are in no mean, and are not published."""
+    return not label.endswith(SHARED)
+
+
+def invalid(run: Run, threads: int, cores: int) -> bool:
+    """Two busy threads on one CPU although there was one for each: the run measured nothing."""
+    return threads <= cores and (len(set(run.cpus)) < run.threads or run.migrated)
+
+
+class Header(Told):
+    """The machine, the system and the versions of what was measured."""
+
+    date: str
+    cpu: str
+    cores: int
+    virtual: str
+    memory_gib: float
+    system: str
+    kernel: str
+    huge_pages: str
+    versions: dict[str, str]
+    counters: str
+
+    def differences(self, new: Header) -> list[str]:
+        """Why runs under this head must not be put beside runs under the new one."""
+        return [
+            f"{key}: {getattr(self, key)}, now {getattr(new, key)}"
+            for key in ("cpu", "cores", "virtual", "system", "kernel")
+            if getattr(self, key) != getattr(new, key)
+        ] + [
+            f"{name}: {self.versions[name]}, now {version}"
+            for name, version in new.versions.items()
+            if self.versions.get(name, version) != version
+        ]
+
+
+class Results(Told):
+    header: Header
+    allocators: list[str]
+    peers: list[str]
+    rows: list[Entry] = []
+    # By allocator, as bench/count_instructions.cc tells them.
+    instructions: dict[str, Any] = {}
+
+    def row(self, name: str) -> Entry | None:
+        """Of this name, and measured."""
+        return next((e for e in self.rows if e.name == name and e.every_run()), None)
+
+    @staticmethod
+    def read(path: Path) -> Results:
+        return Results.model_validate_json(path.read_text())
+
+    def header_lines(self) -> list[str]:
+        header = self.header
+        versions = ", ".join(f"{name} {text}" for name, text in header.versions.items())
+        commits = pd.Series([row.commit for row in self.rows]).value_counts(sort=False)
+        dates = sorted(row.date for row in self.rows) or [header.date]
+        rounds = [max(map(len, row.runs.values()), default=0) for row in self.rows] or [0]
+        cpus = {cpu for row in self.rows for run in row.every_run() for cpu in run.cpus}
+        return [
+            f"{header.cpu}, {header.cores} CPUs{header.virtual}, "
+            f"{header.memory_gib:.0f} GiB, {header.system}, kernel {header.kernel}, "
+            f"transparent huge pages: {header.huge_pages}",
+            f"{_range(dates[0], dates[-1])}; {_range(min(rounds), max(rounds))} interleaved rounds",
+            "loft "
+            + ", ".join(
+                f"{mark}" if len(commits) == 1 else f"{mark} ({count} rows)"
+                for mark, count in commits.items()
+            ),
+            f"other allocators, preloaded like loft: {versions}",
+            f"counters: {header.counters}",
+            "CPUs the threads ran on: " + ", ".join(map(str, sorted(cpus))),
+        ]
+
+    def remarks(self) -> list[str]:
+        """What a reader must know before believing a row."""
+        cores = self.header.cores
+        said = []
+        for row in self.rows:
+            for name, message in row.failures.items():
+                said.append(f"{row.name} under {name} failed: {message}")
+            if row.kind is not Kind.TIMED:
+                continue
+            runs = row.every_run()
+            if bad := sum(row.invalid(run, cores) for run in runs):
+                said.append(
+                    f"{row.name}: {bad} of {len(runs)} runs left out, busy threads shared a CPU"
+                )
+            if noisy := sum(row.disturbed(run, cores) for run in runs):
+                said.append(
+                    f"{row.name}: in {noisy} of {len(runs)} runs something else ran on the "
+                    "threads' CPUs"
+                )
+        return said
+
+
+def _range(first: object, last: object) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"
