@@ -15,8 +15,8 @@ all:
 	@cmake --build --preset release --target loft_shared loft_static loft_single
 
 # A real program under libc's malloc and under loft, side by side.
-run: all
-	@python3 tools/run_demo.py
+run: cli
+	@$(PYTHON) tools/run_demo.py
 
 # The command that runs and compares programs, as build/venv/bin/loft.
 cli: all

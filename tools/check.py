@@ -140,6 +140,7 @@ def python(stage: Stage) -> None:
     stage.check(bin_folder / "ruff", "check", ".")
     for folder in (
         "tools",
+        "bench",
         "test",
         "test/tools",
         "test/programs",

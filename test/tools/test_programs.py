@@ -55,7 +55,7 @@ SLOW = REPORT.format(
 
 
 def outcome(stdout: str, stderr: str = "", status: int = 0, **files: bytes) -> Outcome:
-    return Outcome(status, python_report(stdout), python_report(stderr), files, peak_kib=1)
+    return Outcome(status, python_report(stdout), python_report(stderr), files)
 
 
 def test_a_slow_run_is_the_same_run() -> None:

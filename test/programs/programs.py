@@ -1,6 +1,7 @@
 """The real programs that loft is tried with, and how they are run.
 
-test/programs compares what they do with and without loft; program_rss.py measures what they hold.
+The tests here compare what they do with and without loft; tools/program_rss.py measures what they
+hold.
 
 A program is a bash script that runs in a fresh folder. What it reads was made once, by `prepare`,
 in a folder that all programs share ($INPUT). The allocator under test is preloaded into the shell
@@ -25,7 +26,7 @@ from typing import Any
 
 from limits import HANGS_S
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ROOT / "test" / "programs" / "sources"
 # Debian's own: its test modules are a package, and another interpreter may be first in PATH.
 PYTHON = "/usr/bin/python3"
@@ -57,8 +58,6 @@ class Outcome:
     stdout: str
     stderr: str
     files: Mapping[str, bytes]
-    # The largest resident set that any one of the processes reached.
-    peak_kib: int
 
 
 # For the tests: compiles a file of sources/; runs a program without the library, once, beside
@@ -127,10 +126,9 @@ def what_they_wait_for(group: int) -> str:
 
 
 def prepare(folder: Path) -> None:
-    """Makes what the programs read, and what starts them."""
+    """Makes what the programs read."""
     script = """
     set -euo pipefail
-    gcc -O2 -o measured "$SOURCES/measured.c"
     "$PYTHON" "$SOURCES/tree.py"
     git init --quiet --bare --initial-branch=main history.git
     "$PYTHON" "$SOURCES/history.py" | git -C history.git fast-import --quiet
@@ -170,6 +168,10 @@ def captured(
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
+def script(program: Program) -> str:
+    return "set -euo pipefail\n" + program.script
+
+
 def run(
     program: Program,
     folder: Path,
@@ -180,16 +182,9 @@ def run(
     """Runs a program in a new folder. `address_space` is a limit in bytes, as by `ulimit -v`."""
     work = folder / "work"
     work.mkdir(parents=True)
-    peak = folder / "peak"
-    command = [
-        str(inputs / "measured"),
-        str(peak),
-        str(address_space),
-        "" if preload is None else str(preload),
-        "bash",
-        "-c",
-        "set -euo pipefail\n" + program.script,
-    ]
+    limited = ["prlimit", f"--as={address_space}"] if address_space else []
+    preloaded = [] if preload is None else ["env", f"LD_PRELOAD={preload}"]
+    command = [*limited, *preloaded, "bash", "-c", script(program)]
     # Files, not pipes: a server that a failed script leaves behind would hold a pipe open.
     hung: str | None = None
     env = environment(folder) | {"INPUT": str(inputs)} | dict(program.env)
@@ -218,7 +213,6 @@ def run(
             for pattern in program.files
             for path in sorted(work.glob(pattern))
         },
-        peak_kib=int(peak.read_text()),
     )
     # Build trees are large, and what is compared is in hand.
     shutil.rmtree(work)
