@@ -48,14 +48,7 @@ def finish(
 ) -> launch.Result:
     """A run that ended well. The caller's settings of loft are not the measured program's."""
     clean = {name: text for name, text in os.environ.items() if not name.startswith("LOFT_")}
-    job = launch.Job(
-        command,
-        str(allocator.library or ""),
-        PROGRAM_TIMEOUT_S,
-        output="keep",
-        environment={**clean, **allocator.variables, **(extra or {})},
-    )
-    done = launch.run(job)
+    done = launch.run(launch.job(command, allocator, PROGRAM_TIMEOUT_S, {**clean, **(extra or {})}))
     if done.outcome.kind == "timeout":
         raise Failed(f"no end after {PROGRAM_TIMEOUT_S} s")
     if done.outcome.exit_code != 0:

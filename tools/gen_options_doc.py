@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Write what follows from the table LOFT_OPTIONS in src/base/options.h: docs/options.md, and the
-table that the `loft` command checks its --option against.
+table that the `loft` command checks its --option against (python/loft/options.json).
 
 tools/gen_options_doc.py            write the files
 tools/gen_options_doc.py --check    exit 1 if a file is not what would be written
@@ -9,17 +9,16 @@ tools/gen_options_doc.py --check    exit 1 if a file is not what would be writte
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "src" / "base" / "options.h"
 DOCUMENT = ROOT / "docs" / "options.md"
-LINE_LENGTH = 100
-MODULE = ROOT / "python" / "loft" / "option_table.py"
+FOR_COMMAND = ROOT / "python" / "loft" / "options.json"
 
 INTRODUCTION = """\
 # Options
@@ -44,26 +43,6 @@ counts take the suffixes K, M and G (powers of 1024). `owner` cannot be set whil
 | option | environment | accepted | default | what it does |
 |---|---|---|---|---|
 """
-
-MODULE_INTRODUCTION = '''\
-"""loft's options. Written by `tools/gen_options_doc.py` from the table in `src/base/options.h`;
-edit that."""
-
-from typing import Literal, NamedTuple
-
-
-class Option(NamedTuple):
-    """One option; without choices its value is a number of `unit`s."""
-
-    unit: Literal["", "bytes", "milliseconds", "processor"]
-    choices: tuple[str, ...]
-    default: str
-    help: str
-
-
-OPTIONS = {
-'''
-
 
 UNITS = {"kBytes": "bytes", "kMilliseconds": "milliseconds", "kProcessor": "processor"}
 ANY_PROCESSOR = 65535
@@ -102,21 +81,10 @@ class Option:
             f" | {self.help} |\n"
         )
 
-    def entry(self) -> str:
-        choices = "" if self.kind in UNITS else ", ".join(f'"{c}"' for c in self.choices)
-        help_lines = "".join(f'        "{line}"\n' for line in wrapped(self.help))
+    def entry(self) -> dict[str, object]:
         unit = UNITS.get(self.kind, "")
-        return (
-            f'    "{self.name}": Option(\n        "{unit}",\n        ({choices}),\n'
-            f'        "{self.default_text()}",\n{help_lines.rstrip()},\n    ),\n'
-        )
-
-
-def wrapped(text: str) -> list[str]:
-    """The text as literals of a line each, broken only where the formatter would not join them."""
-    fits = LINE_LENGTH - len('        "",')
-    lines = [text] if len(text) <= fits else textwrap.wrap(text, fits - 1)
-    return [f"{line} " for line in lines[:-1]] + lines[-1:]
+        choices = [] if unit else self.choices
+        return {"unit": unit, "choices": choices, "default": self.default_text()}
 
 
 def short_bytes(count: int) -> str:
@@ -164,9 +132,10 @@ def main() -> int:
     arguments = parser.parse_args()
 
     options = read_table(TABLE.read_text(encoding="utf-8"))
+    entries = {option.name: option.entry() for option in options}
     written = {
         DOCUMENT: INTRODUCTION + "".join(option.row() for option in options),
-        MODULE: MODULE_INTRODUCTION + "".join(option.entry() for option in options) + "}\n",
+        FOR_COMMAND: json.dumps(entries, indent=1) + "\n",
     }
     differ = 0
     for path, text in written.items():

@@ -17,13 +17,18 @@ more often than beside it, and then does the room's work itself.
 
 from __future__ import annotations
 
-import argparse
-import os
-import subprocess
+import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections import Counter
 from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from loft import launch
+from loft.allocators import Allocator
+from loft.tables import Table, as_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -41,25 +46,8 @@ class MissesError(Exception):
     pass
 
 
-@dataclass(frozen=True)
-class Counts:
-    instructions: int = 0
-    first: int = 0
-    last: int = 0
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.instructions + other.instructions,
-            self.first + other.first,
-            self.last + other.last,
-        )
-
-    def per_thousand(self, misses: int) -> float:
-        return 1000 * misses / self.instructions
-
-
-def read_profile(text: str) -> Counts | None:
-    """What one thread's profile counts; None for a thread of loft's own."""
+def read_profile(text: str) -> Counter[str] | None:
+    """What one thread's profile counts, by event; None for a thread of loft's own."""
     events: list[str] = []
     sums: list[int] = []
     for line in text.splitlines():
@@ -73,26 +61,32 @@ def read_profile(text: str) -> Counts | None:
     if not sums:
         raise MissesError("valgrind left a profile without totals")
     # Trailing zeros are left out.
-    of = dict(zip(events, sums + [0] * len(events), strict=False))
-    return Counts(of["Ir"], of["D1mr"] + of["D1mw"], of["DLmr"] + of["DLmw"])
+    return Counter(dict(zip(events, sums, strict=False)))
 
 
-def settings_of(name: str) -> dict[str, str]:
-    """The environment that chooses an allocator."""
+def rates(counts: Counter[str]) -> list[str]:
+    """Misses of the first and of the last level in a thousand instructions."""
+    return [
+        f"{1000 * (counts[f'{level}mr'] + counts[f'{level}mw']) / counts['Ir']:.3f}"
+        for level in ("D1", "DL")
+    ]
+
+
+def allocator_of(name: str) -> Allocator:
     if name in ("thread", "core", "keeper"):
-        library = BUILD / "libloft.so"
         # Programs of one thread are counted with the room, too.
         chosen = {"LOFT_OWNER": name, "LOFT_BACKGROUND": "on"}
+        found = Allocator(name, BUILD / "libloft.so", chosen)
     else:
-        library = BUILD / "peers" / f"{name}.so"
-        chosen = {}
-    if not library.exists():
-        raise MissesError(f"{library.relative_to(ROOT)} is not built")
-    return {"LD_PRELOAD": str(library)} | chosen
+        found = Allocator(name, BUILD / "peers" / f"{name}.so")
+    if found.library is None or not found.library.exists():
+        raise MissesError(f"{found.library and found.library.relative_to(ROOT)} is not built")
+    return found
 
 
-def simulate(command: list[str], name: str, levels: tuple[str, str]) -> Counts:
-    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | settings_of(name)
+def simulate(command: list[str], allocator: Allocator, levels: tuple[str, str]) -> Counter[str]:
+    if shutil.which("valgrind") is None:
+        raise MissesError("valgrind is not installed")
     with tempfile.TemporaryDirectory(prefix="loft-misses-") as folder:
         valgrind = [
             "valgrind",
@@ -104,54 +98,33 @@ def simulate(command: list[str], name: str, levels: tuple[str, str]) -> Counts:
             f"--LL={levels[1]}",
             f"--callgrind-out-file={folder}/profile",
         ]
-        try:
-            done = subprocess.run(
-                [*valgrind, *command],
-                env=environment,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                timeout=TIMEOUT_S,
-            )
-        except FileNotFoundError:
-            raise MissesError("valgrind is not installed") from None
-        except subprocess.TimeoutExpired:
-            raise MissesError(f"{name}: no end after {TIMEOUT_S} s") from None
-        if done.returncode != 0:
+        done = launch.run(launch.job([*valgrind, *command], allocator, TIMEOUT_S))
+        if done.outcome.exit_code != 0:
             last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-            raise MissesError(f"{name}: exit {done.returncode}: {last[0]}")
+            raise MissesError(f"{allocator.name}: {done.outcome}: {last[0]}")
         profiles = [read_profile(p.read_text()) for p in Path(folder).iterdir() if p.stat().st_size]
-    return sum((counts for counts in profiles if counts is not None), Counts())
+    return sum((counts for counts in profiles if counts is not None), Counter[str]())
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--with",
-        dest="names",
-        default="thread,keeper,mimalloc3",
-        help="owners of loft and peers in build/peers (default %(default)s)",
-    )
-    parser.add_argument("command", nargs="+", help="the program, after --")
-    arguments = parser.parse_args()
-    print("| misses per 1000 instructions | first level | last level | TLB | second TLB |")
-    print("|---|---:|---:|---:|---:|")
+def main(
+    command: Annotated[list[str], typer.Argument(help="the program, after --")],
+    names: Annotated[
+        str, typer.Option("--with", help="owners of loft and peers in build/peers")
+    ] = "thread,keeper,mimalloc3",
+) -> None:
+    """Simulated cache and TLB misses under loft's owners and a peer."""
+    levels = ["first level", "last level", "TLB", "second TLB"]
+    table = Table(["misses per 1000 instructions", *levels])
+    print("\n".join(as_markdown(table)))
     try:
-        for name in arguments.names.split(","):
-            caches = simulate(arguments.command, name, CACHES)
-            pages = simulate(arguments.command, name, TLBS)
-            cells = [
-                caches.per_thousand(caches.first),
-                caches.per_thousand(caches.last),
-                pages.per_thousand(pages.first),
-                pages.per_thousand(pages.last),
-            ]
-            print(f"| {name} | {' | '.join(f'{cell:.3f}' for cell in cells)} |", flush=True)
+        for allocator in map(allocator_of, names.split(",")):
+            caches = rates(simulate(command, allocator, CACHES))
+            table.add(allocator.name, *caches, *rates(simulate(command, allocator, TLBS)))
+            print(as_markdown(table)[-1], flush=True)
     except MissesError as error:
         print(f"misses: {error}", file=sys.stderr)
-        return 1
-    return 0
+        raise typer.Exit(1) from None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

@@ -53,14 +53,8 @@ STORY = {
 
 def run_program(allocator: Allocator) -> dict[str, Any]:
     python = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
-    job = launch.Job(
-        [sys.executable, str(PROGRAM)],
-        str(allocator.library or ""),
-        TIME_LIMIT_S,
-        output="keep",
-        environment={**os.environ, **python, **allocator.variables},
-    )
-    done = launch.run(job)
+    command = [sys.executable, str(PROGRAM)]
+    done = launch.run(launch.job(command, allocator, TIME_LIMIT_S, {**os.environ, **python}))
     if done.usage is None or done.outcome.exit_code != 0:
         raise UserError(f"the program: {done.outcome} under {allocator.name}:\n{done.stderr}", 1)
     return {

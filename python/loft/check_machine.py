@@ -9,7 +9,7 @@ from pathlib import Path
 from loft.finding import Finding
 from loft.machine import Machine
 from loft.metrics import kibibytes
-from loft.option_table import OPTIONS
+from loft.options import OPTIONS
 
 MIB = 1 << 20
 # The kernel's own default.

@@ -19,6 +19,7 @@ from typing import IO, Literal
 import psutil
 
 from loft import places
+from loft.allocators import Allocator
 from loft.errors import NOT_EXECUTABLE, UserError
 from loft.outcome import Outcome
 
@@ -38,6 +39,23 @@ class Job:
     # Its LD_PRELOAD is left out: it is the launcher's own.
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     folder: Path | None = None
+
+
+def job(
+    command: list[str],
+    allocator: Allocator,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+) -> Job:
+    """What the scripts run: one command under one allocator, of which they read what it wrote."""
+    mine = os.environ if environment is None else environment
+    return Job(
+        command,
+        str(allocator.library or ""),
+        timeout_s,
+        output="keep",
+        environment={**mine, **allocator.variables},
+    )
 
 
 @dataclass(frozen=True)

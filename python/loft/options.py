@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from loft.errors import UserError
-from loft.option_table import OPTIONS
+from loft.places import PACKAGE
 
 PREFIX = "LOFT_"
 # Below this a name has little in common with an option's and is somebody else's variable.
 CLOSE = 0.62
+
+
+@dataclass(frozen=True)
+class Option:
+    """Without choices its value is a number of `unit`s: bytes, milliseconds or a processor's."""
+
+    unit: str
+    choices: list[str]
+    default: str
+
+
+# tools/gen_options_doc.py writes them from the table in src/base/options.h.
+OPTIONS = {
+    name: Option(**given)
+    for name, given in json.loads((PACKAGE / "options.json").read_text(encoding="utf-8")).items()
+}
 SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 

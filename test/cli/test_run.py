@@ -12,7 +12,7 @@ import pytest
 from limits import HANGS_S
 from support import LOFT, Compile, Loft, one_line
 
-from loft import option_table, options, places, preload
+from loft import options, places, preload
 from loft.errors import UserError
 
 
@@ -69,7 +69,7 @@ def test_a_variable_that_is_nearly_an_option_is_named(loft: Loft, name: str, mea
 
 
 def test_other_variables_are_not_named(loft: Loft) -> None:
-    names = [f"LOFT_{name.upper()}" for name in option_table.OPTIONS]
+    names = [f"LOFT_{name.upper()}" for name in options.OPTIONS]
     # The command's own, the tests', and somebody else's.
     names += ["LOFT_HOLD_PID", "LOFT_HOLD_MS", "LOFT_LIB", "LOFT_TEST_SEED", "LOFT_HOME", "LOFT_"]
     assert options.misspelt(dict.fromkeys(names, "")) == []

@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_library_and_little_else(wheel: Path) -> None:
     assert "-py3-none-linux_" in wheel.name
     names = zipfile.ZipFile(wheel).namelist()
-    modules = {f"loft/{path.name}" for path in (ROOT / "python" / "loft").glob("*.py")}
+    modules = {f"loft/{path.name}" for path in (ROOT / "python" / "loft").glob("*.*")}
     parts = {f"loft/lib/{name}" for name in ("libloft.so", "loft-launch", "loft-hold.so")}
     assert {name for name in names if ".dist-info/" not in name} == modules | parts
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from misses import Counts, MissesError, read_profile, settings_of
+from misses import MissesError, allocator_of, rates, read_profile
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HEAD = "# callgrind format\nthread: 1\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw\n"
@@ -16,14 +16,15 @@ HEAD = "# callgrind format\nthread: 1\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr
 def test_a_thread_of_the_program_is_counted() -> None:
     text = HEAD + "fn=(1) main\n0 10 1\ntotals: 2000 500 300 7 40 2 5 3 1\n"
     counts = read_profile(text)
-    assert counts == Counts(2000, 42, 4)
     assert counts is not None
-    assert counts.per_thousand(counts.first) == 21.0
-    assert counts + counts == Counts(4000, 84, 8)
+    assert rates(counts) == ["21.000", "2.000"]
+    assert rates(counts + counts) == rates(counts)
 
 
 def test_trailing_zeros_are_left_out() -> None:
-    assert read_profile(HEAD + "totals: 100 5\n") == Counts(100, 0, 0)
+    counts = read_profile(HEAD + "totals: 100 5\n")
+    assert counts is not None
+    assert rates(counts) == ["0.000", "0.000"]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_a_profile_that_was_cut_short_is_an_error() -> None:
 
 def test_an_unknown_allocator_is_named() -> None:
     with pytest.raises(MissesError, match=r"build/peers/nobody\.so is not built"):
-        settings_of("nobody")
+        allocator_of("nobody")
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "misses.py", "--with", "nobody", "--", "true"],
         capture_output=True,
