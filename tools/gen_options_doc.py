@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Write what follows from the table LOFT_OPTIONS in src/base/options.h: docs/options.md, and the
-table that the `loft` command checks its --option against (python/loft/options.json).
+"""Write what follows from the table LOFT_OPTIONS in src/base/options.h: the one in docs/options.md,
+and that which the `loft` command checks its --option against (python/loft/options.json).
 
 tools/gen_options_doc.py            write the files
 tools/gen_options_doc.py --check    exit 1 if a file is not what would be written
@@ -20,29 +20,8 @@ TABLE = ROOT / "src" / "base" / "options.h"
 DOCUMENT = ROOT / "docs" / "options.md"
 FOR_COMMAND = ROOT / "python" / "loft" / "options.json"
 
-INTRODUCTION = """\
-# Options
-
-Written by `tools/gen_options_doc.py` from the table in `src/base/options.h`; edit that.
-
-An option is set, by falling precedence,
-
-1. by the program while it runs: `loft_option_set("name", "value")`;
-2. by the environment: `LOFT_NAME=value`; not in a program that has more rights than whoever started
-   it (setuid, setgid, file capabilities);
-3. by the program when it is linked: `const char* loft_options = "name=value,name=value";`
-   (with C linkage; a program that has loft preloaded must export the symbol, `-rdynamic`);
-4. by its default.
-
-Environment and symbol are read by the library's constructor; what is allocated before it runs under
-the defaults. A value that is not accepted is reported in one line on standard error and changes
-nothing. A name in `loft_options` that is no option is reported as well; a variable of the
-environment that begins with `LOFT_` and is no option may be somebody else's, and is not. Byte
-counts take the suffixes K, M and G (powers of 1024). `owner` cannot be set while the program runs.
-
-| option | environment | accepted | default | what it does |
-|---|---|---|---|---|
-"""
+# Where the document's table begins; what stands above is edited there.
+TABLE_BEGINS = "|---|---|---|---|---|\n"
 
 UNITS = {"kBytes": "bytes", "kMilliseconds": "milliseconds", "kProcessor": "processor"}
 ANY_PROCESSOR = 65535
@@ -132,14 +111,15 @@ def main() -> int:
     arguments = parser.parse_args()
 
     options = read_table(TABLE.read_text(encoding="utf-8"))
+    introduction = DOCUMENT.read_text(encoding="utf-8").partition(TABLE_BEGINS)[0]
     entries = {option.name: option.entry() for option in options}
     written = {
-        DOCUMENT: INTRODUCTION + "".join(option.row() for option in options),
+        DOCUMENT: introduction + TABLE_BEGINS + "".join(option.row() for option in options),
         FOR_COMMAND: json.dumps(entries, indent=1) + "\n",
     }
     differ = 0
     for path, text in written.items():
-        if path.exists() and path.read_text(encoding="utf-8") == text:
+        if path.read_text(encoding="utf-8") == text:
             continue
         if arguments.check:
             name = path.relative_to(ROOT)
