@@ -232,12 +232,12 @@ def choose_rows(effort: Effort, patterns: str) -> list[Row]:
     variants = {row.variant for row in chosen if row.variant}
     missing = {row.program for row in chosen if not Path(command_of(row)[0]).exists()}
     missing |= {each for each in variants if not (BUILD / variant_path(each)).exists()}
+    if not (BUILD / "loft-launch").exists():
+        missing.add("loft-launch")
     if missing:
-        said = f"not built: {', '.join(sorted(missing))}"
-        print(
-            f"bench: {said}; build the targets loft_bench, loft_variants, loft_nextgen",
-            file=sys.stderr,
-        )
+        targets = "loft_launch, loft_bench, loft_variants, loft_nextgen"
+        said = f"not built: {', '.join(sorted(missing))}; build the targets {targets}"
+        print(f"bench: {said}", file=sys.stderr)
         raise typer.Exit(2)
     return chosen
 

@@ -11,15 +11,12 @@ as usual. The build makes libraries of them (target loft_variants), which tools/
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from amalgamate import ROOT, AmalgamationError, amalgamate
 
-PROFILE = Path("cache/profile.h")
 EVICTIONS = ROOT / "bench" / "variants" / "evictions.h"
 
 
@@ -50,7 +47,7 @@ class VariantError(Exception):
 
 
 def with_profile(text: str, variant: Variant) -> str:
-    """profile.h with the variant's words in its struct."""
+    """The single file, or profile.h, with the variant's words in its struct."""
     base = Variant()
     changes = [
         (f"kBatchWays = {base.ways};", f"kBatchWays = {variant.ways};"),
@@ -60,18 +57,13 @@ def with_profile(text: str, variant: Variant) -> str:
     ]
     for old, new in changes:
         if text.count(old) != 1:
-            raise VariantError(f"src/{PROFILE}: no single `{old}`; is the profile another one?")
+            raise VariantError(f"no single `{old}`; is src/cache/profile.h another one?")
         text = text.replace(old, new)
     return text
 
 
 def write_variant(variant: Variant) -> str:
-    with tempfile.TemporaryDirectory(prefix="loft-variant-") as folder:
-        source = Path(folder) / "src"
-        shutil.copytree(ROOT / "src", source)
-        profile = source / PROFILE
-        profile.write_text(with_profile(profile.read_text(encoding="utf-8"), variant))
-        return amalgamate(source, ROOT / "include")
+    return with_profile(amalgamate(ROOT / "src", ROOT / "include"), variant)
 
 
 def main() -> int:

@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
 
 from loft import charts, places
 from loft.comparison import Comparison
@@ -51,7 +50,7 @@ svg { width: 100%; height: auto; font-family: system-ui, sans-serif; }
 </div>
 <p class="faint">{{ legend }}.</p>
 <h2>Charts</h2>
-{{ charts }}
+{{ charts | safe }}
 <p class="faint">Memory over time is the sum over the command and all that it starts, from one run
 of its own under each allocator, sampled until the command exits.
 {%- if tail_s %} At its end the command was held for {{ "%g" % tail_s }} s: the quiet tail.
@@ -77,7 +76,7 @@ def page(comparison: Comparison, rows: list[Row], remarks: list[str]) -> str:
         said=[*said, *remarks],
         table=table(rows) if rows else None,
         legend=LEGEND,
-        charts=Markup(charts.draw(comparison, rows)) if rows else "",
+        charts=charts.draw(comparison, rows) if rows else "",
         tail_s=comparison.plan.tail_s,
     )
     return text

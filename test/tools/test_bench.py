@@ -251,6 +251,7 @@ def test_a_variant_that_is_not_built_is_named(
     for module in (bench, bench_run):
         monkeypatch.setattr(module, "BUILD", tmp_path)
     (tmp_path / "bench").mkdir()
+    (tmp_path / "loft-launch").write_text("")
     (tmp_path / "bench" / "program").write_text("")
     with pytest.raises(typer.Exit):
         bench.choose_rows(bench.Effort.QUICK, "*")
