@@ -117,10 +117,6 @@ def sources(suffixes: Sequence[str]) -> list[str]:
     )
 
 
-def includes(stage: Stage) -> None:
-    stage.check(sys.executable, "tools/check_includes.py")
-
-
 def options(stage: Stage) -> None:
     mode = [] if stage.fix else ["--check"]
     stage.check(sys.executable, "tools/gen_options_doc.py", *mode)
@@ -149,22 +145,19 @@ def pytest(stage: Stage, *what: str, settings: Sequence[str] = ()) -> None:
     stage.junit(report, "env", *settings, *run)
 
 
-def tools(stage: Stage) -> None:
-    pytest(stage, "test/tools")
-
-
 def need_release(stage: Stage, *targets: str) -> None:
     stage.need(sys.executable, "tools/release.py", *targets)
 
 
-def cli(stage: Stage) -> None:
-    need_release(stage, "loft_shared", "loft_launch", "loft_hold")
-    pytest(stage, "test/cli")
+def tests(*what: str, targets: Sequence[str] = ("loft_shared",)) -> Callable[[Stage], None]:
+    """Tests in Python, with what the release build has to have for them."""
 
+    def run(stage: Stage) -> None:
+        if targets:
+            need_release(stage, *targets)
+        pytest(stage, *what)
 
-def bench(stage: Stage) -> None:
-    need_release(stage, "loft_shared")
-    pytest(stage, "test/bench")
+    return run
 
 
 def weak(stage: Stage) -> None:
@@ -181,16 +174,6 @@ def weak(stage: Stage) -> None:
 
 # Allows no more memory than there is, to every process of the machine.
 STRICT = "test/programs/test_memory_refused.py"
-
-
-def programs(stage: Stage) -> None:
-    need_release(stage, "loft_shared")
-    pytest(stage, "test/programs", f"--ignore={STRICT}")
-
-
-def strict(stage: Stage) -> None:
-    need_release(stage, "loft_shared")
-    pytest(stage, STRICT)
 
 
 def owners(stage: Stage) -> None:
@@ -213,16 +196,6 @@ def owners(stage: Stage) -> None:
     for part in parts:
         stage.count.add(part.count)
         stage.run("cat", part.log_path)
-
-
-def elsewhere(stage: Stage) -> None:
-    pytest(stage, "test/elsewhere")
-
-
-def suites(stage: Stage) -> None:
-    """The short cut; SUITES=long runs whole suites."""
-    need_release(stage, "loft_shared")
-    pytest(stage, "test/suites")
 
 
 def fuzz(stage: Stage) -> None:
@@ -256,7 +229,10 @@ def tidy(stage: Stage) -> None:
 
 
 STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
-    "includes": ("the floors include downwards only", includes),
+    "includes": (
+        "the floors include downwards only",
+        lambda stage: stage.check(sys.executable, "tools/check_includes.py"),
+    ),
     "options": ("the document of the options is its table's", options),
     "format": ("the code is formatted", formatting),
     "python": ("the scripts are clean and typed", python),
@@ -265,9 +241,15 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     # each owner; races. A floor by itself needs no invariants at full speed and no second compiler:
     # `asan` runs the unit tests with all invariants, by clang.
     "release": ("g++, as shipped: unit, surface and storm tests", preset("release")),
-    "tools": ("the scripts, the single file and the built library", tools),
-    "cli": ("the command: run, compare, doctor, and its wheel", cli),
-    "bench": ("every benchmark program does what it says", bench),
+    "tools": (
+        "the scripts, the single file and the built library",
+        tests("test/tools", targets=()),
+    ),
+    "cli": (
+        "the command: run, compare, doctor, and its wheel",
+        tests("test/cli", targets=("loft_shared", "loft_launch", "loft_hold")),
+    ),
+    "bench": ("every benchmark program does what it says", tests("test/bench")),
     "weak": (
         "a second opinion on the atomics' orders: loom explores what the C++ memory model allows",
         weak,
@@ -284,11 +266,18 @@ STAGES: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "tsan": ("clang, thread sanitizer: what has threads", preset("tsan")),
     "fuzz": ("fuzzers of calls, options, group texts and messages", fuzz),
     "tidy": ("clang-tidy", tidy),
-    "programs": ("real programs under LD_PRELOAD", programs),
+    "programs": (
+        "real programs under LD_PRELOAD",
+        tests("test/programs", f"--ignore={STRICT}"),
+    ),
     "owners": ("the same where processors or a room own the heaps", owners),
-    "suites": ("other people's tests end under loft as under libc", suites),
-    "elsewhere": ("with musl, and on an ARM processor that an emulator plays", elsewhere),
-    "strict": ("where the system refuses memory; beside nothing else", strict),
+    # The short cut; SUITES=long runs whole suites.
+    "suites": ("other people's tests end under loft as under libc", tests("test/suites")),
+    "elsewhere": (
+        "with musl, and on an ARM processor that an emulator plays",
+        tests("test/elsewhere", targets=()),
+    ),
+    "strict": ("where the system refuses memory; beside nothing else", tests(STRICT)),
 }
 
 # Stages of which each waits for something now and then: of a group, each beside the others.

@@ -43,47 +43,42 @@ class Metric:
     judged: bool = True
 
 
-def _of_usage(key: str) -> Callable[[Measured], list[float]]:
-    return lambda measured: [float(getattr(usage, key)) for usage in measured.usages]
+def _usage(key: str, title: str, unit: str, group: str, form: Callable[[float], str]) -> Metric:
+    def values(measured: Measured) -> list[float]:
+        return [float(getattr(usage, key)) for usage in measured.usages]
+
+    return Metric(key, title, unit, group, values, form)
 
 
-def _of_counts(key: str) -> Callable[[Measured], list[float]]:
-    return lambda measured: [float(getattr(counts, key)) for counts in measured.counts]
+def _counted(key: str) -> Metric:
+    def values(measured: Measured) -> list[float]:
+        return [float(getattr(counts, key)) for counts in measured.counts]
+
+    return Metric(key, key, key, "counters", values, number, judged=False)
+
+
+PEAK = _usage("peak_rss_kib", "peak RSS", "KiB", "memory", kibibytes)
 
 
 def _tree_peak(measured: Measured) -> list[float]:
     # Sampling can miss a peak, and the largest process alone may then be above the sum.
     if measured.memory is None:
         return []
-    return [max([measured.memory.peak_kib, *_of_usage("peak_rss_kib")(measured)])]
+    return [max([measured.memory.peak_kib, *PEAK.values(measured)])]
 
+
+TREE_TITLE = "peak RSS, all processes"
 
 METRICS = [
-    Metric("wall_s", "wall time", "s", "time", _of_usage("wall_s"), seconds),
-    Metric("user_s", "user time", "s", "time", _of_usage("user_s"), seconds),
-    Metric("system_s", "system time", "s", "time", _of_usage("system_s"), seconds),
-    Metric("peak_rss_kib", "peak RSS", "KiB", "memory", _of_usage("peak_rss_kib"), kibibytes),
-    Metric(
-        "tree_peak_rss_kib",
-        "peak RSS, all processes",
-        "KiB",
-        "memory",
-        _tree_peak,
-        kibibytes,
-        False,
-    ),
-    Metric("minor_faults", "minor faults", "faults", "faults", _of_usage("minor_faults"), number),
-    Metric("major_faults", "major faults", "faults", "faults", _of_usage("major_faults"), number),
-    Metric(
-        "instructions",
-        "instructions",
-        "instructions",
-        "counters",
-        _of_counts("instructions"),
-        number,
-        False,
-    ),
-    Metric("cycles", "cycles", "cycles", "counters", _of_counts("cycles"), number, False),
+    _usage("wall_s", "wall time", "s", "time", seconds),
+    _usage("user_s", "user time", "s", "time", seconds),
+    _usage("system_s", "system time", "s", "time", seconds),
+    PEAK,
+    Metric("tree_peak_rss_kib", TREE_TITLE, "KiB", "memory", _tree_peak, kibibytes, judged=False),
+    _usage("minor_faults", "minor faults", "faults", "faults", number),
+    _usage("major_faults", "major faults", "faults", "faults", number),
+    _counted("instructions"),
+    _counted("cycles"),
 ]
 
 
