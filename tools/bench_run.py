@@ -118,11 +118,12 @@ def countable_events() -> tuple[list[str], str]:
     why = "perf is not installed"
     if shutil.which("perf") is not None:
         done = subprocess.run([*perf(list(EVENTS)), "true"], capture_output=True, text=True)
-        if found := list(parse(done.stderr)):
-            return found, "perf stat, user mode, in a separate pass"
-        why = "this (virtual) machine has no hardware counters"
         if done.returncode != 0:
             why = "perf is not allowed to count"
+        elif found := list(parse(done.stderr)):
+            return found, "perf stat, user mode, in a separate pass"
+        else:
+            why = "this (virtual) machine has no hardware counters"
     return [], f"none, {why}; elapsed and CPU time only"
 
 

@@ -56,8 +56,9 @@ def peak_kib(program: Program, allocator: Allocator, inputs: Path) -> float | No
             command, str(allocator.library), program.timeout, environment=variables, folder=work
         )
         done = launch.run(job)
-    ended_well = done.usage is not None and done.outcome.exit_code == 0
-    return done.usage.peak_rss_kib if done.usage and ended_well else None
+    if done.usage is None or done.outcome.exit_code != 0:
+        return None
+    return done.usage.peak_rss_kib
 
 
 def table(runs: pd.DataFrame, names: list[str]) -> Table:
