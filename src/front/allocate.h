@@ -1,13 +1,13 @@
-// malloc and free. The two fast paths, on one screen; everything else is a tail call away.
+// The fast paths of malloc and free. Everything else is a tail call away.
 //
 //   allocate    size -> bin (a table of offsets) -> pop; an empty bin's top is a null slot
-//   deallocate  address -> pagemap entry; owner == mine -> push; another heap's -> set its bit in
-//               the slab's open batch. A full bin, a full batch, a large object, a pointer that is
-//               foreign, misaligned or null, and a thread without a block all fail one of these
-//               comparisons
+//   deallocate  address -> pagemap entry; owner == mine -> push; another heap's -> set the object's
+//               bit in the slab's open batch. One of these comparisons fails for a full bin, a full
+//               batch, a large object, a foreign, misaligned or null pointer, and a thread without
+//               a block
 //
-// Where processors hold the caches (cpu/core.h), both fail their first comparison, whose other
-// side then is 0: which owner was chosen costs nothing here.
+// Under owner=core (cpu/core.h) both fail their first comparison, whose other side is then 0. The
+// choice of owner costs nothing here.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace loft {
 
-// Slow paths (front/slow.cc). Called last, so that the fast paths save no registers.
+// Slow paths (front/slow.cc). All are tail calls, so that the fast paths save no registers.
 LOFT_NOINLINE void* allocate_beyond_table(size_t size);
 LOFT_NOINLINE void* allocate_from_empty(size_t size);
 LOFT_NOINLINE void deallocate_foreign(void* p);
@@ -28,9 +28,9 @@ LOFT_NOINLINE void deallocate_slow(void* p);
 LOFT_NOINLINE void deallocate_unbatched(void* p);
 LOFT_NOINLINE void send_full_batch(size_t place);
 
-// malloc: 16-byte aligned; nullptr and ENOMEM without memory. Any thread, any time. operator new,
-// for which nullptr is no answer, puts slow sides of its own in: looking at the result costs it
-// nothing.
+// malloc. Results are 16-byte aligned; nullptr and ENOMEM without memory. Any thread, any time.
+// operator new must not return nullptr. It passes slow paths of its own, so that checking the
+// result costs its fast path nothing.
 using AllocateSlow = void* (*)(size_t);
 template <AllocateSlow kBeyondTable = allocate_beyond_table,
           AllocateSlow kFromEmpty = allocate_from_empty>
@@ -46,15 +46,15 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
     LOFT_FORGET(object);
     return object;
   }
-  if (size <= kTableMax) {  // only where processors have the caches
+  if (size <= kTableMax) {  // only under owner=core
     void* object = os::pop_by_table<core::kTable>(size);
     return LOFT_LIKELY(object != nullptr) ? object : kFromEmpty(size);
   }
   return kBeyondTable(size);
 }
 
-// The remote half of free: sets the object's bit in the open batch of its slab. No lock, no atomic,
-// and the object itself is not touched.
+// Remote free: sets the object's bit in the open batch of its slab. Takes no lock, runs no atomic
+// operation and does not touch the object.
 LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
   size_t place = batch_set(slab);
   if (LOFT_UNLIKELY(thread->batch_keys[place] != slab)) {
@@ -77,7 +77,7 @@ LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
   if (LOFT_UNLIKELY(--batch->room == 0)) return send_full_batch(place);
 }
 
-// free: keeps errno. Misuse that is seen stops the program with one line.
+// free. Keeps errno. Detected misuse stops the program with one line.
 LOFT_ALWAYS_INLINE void deallocate(void* p) {
   const uint64_t position = pagemap.position(p);
   if (LOFT_UNLIKELY(!pagemap.thread_limit.contains(position))) {
@@ -96,8 +96,10 @@ LOFT_ALWAYS_INLINE void deallocate(void* p) {
   void** top = bin->top;
   if (LOFT_UNLIKELY(top >= bin->limit)) return deallocate_slow(p);
   top[1] = p;
-  compiler_fence();  // the heir of a thread that died in a fork never sees a slot before its object
-  ++bin->top;        // in memory, for an instruction less than to store the new top
+  // In a fork's child, the thread that takes this block over must not find a slot counted before
+  // the object is in it.
+  compiler_fence();
+  ++bin->top;  // adds in memory: one instruction less than storing the new top
 }
 
 // The rest of the surface (front/slow.cc, front/reallocate.cc). `alignment` is a power of two.
@@ -106,17 +108,18 @@ void* allocate_aligned(size_t alignment, size_t size);
 void* reallocate(void* p, size_t size);  // p != nullptr, size > 0; keeps p when it fails
 size_t usable_size(const void* p);       // 0 for nullptr
 
-// For an allocation that found no memory: lets go of what nobody uses and may be in its way; and,
-// if that was no help, says that `bytes` bytes are refused. nullptr and ENOMEM.
+// For an allocation that found no memory. make_way frees unused memory that may be in its way. If
+// that does not help, refuse records that `bytes` bytes were refused, and returns nullptr and
+// ENOMEM.
 void make_way();
 void* refuse(size_t bytes);
 
-// Sends home and gives back what can be reached from this thread: all but what is in other
-// threads' caches. Bytes given to the system, keeping about `pad` bytes of free spans.
+// Flushes and purges everything that this thread can reach: all except other threads' caches. Keeps
+// about `pad` bytes of free spans. Returns the bytes purged.
 size_t trim(size_t pad);
 
-// The same for every thread that can be reached. *unreached_threads and *unreached_bytes tell of
-// the others.
+// trim(0) that also reports what it cannot reach: other threads with cached objects, and about how
+// many bytes they hold.
 size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes);
 
 }  // namespace loft

@@ -1,4 +1,4 @@
-// What nobody uses goes back: for an allocation that found no memory, and for a purge.
+// Frees unused memory, for an allocation that found none and for a purge by the program.
 #include "front/give_way.h"
 
 #include "arena/user_heap.h"
@@ -20,8 +20,8 @@ namespace loft {
 
 namespace {
 
-// Lets go of all that the thread holds of its own heap and does not use. The bytes of holes that
-// were given back.
+// Empties the thread's large cache, bins and magazines, and rests its heap. Returns the bytes of
+// holes purged.
 size_t let_go(Thread* thread) {
   large_cache::release_all(thread);
   size_t given_back = 0;
@@ -34,10 +34,11 @@ size_t let_go(Thread* thread) {
   return given_back;
 }
 
-// Heaps whose threads work: all slabs of theirs are looked at for a call of the program alone.
+// What to purge in a heap whose thread runs. kHoles walks all its slabs: only for a purge by the
+// program.
 enum class AtWork : uint8_t { kSpares, kHoles };
 
-// A visit to all heaps. *passed_on: of messages, from one to another.
+// Visits all heaps once. *passed_on: messages that they forwarded meanwhile.
 size_t visit_others(AtWork at_work, unsigned long* passed_on) {
   size_t given_back = 0;
   for (unsigned id = 1; id <= registry::count(); ++id) {
@@ -45,7 +46,8 @@ size_t visit_others(AtWork at_work, unsigned long* passed_on) {
     const unsigned long before = heap->counters().forwards.get();
     const bool rooms = heap == registry::room_heap();
     if (heap->parked() || rooms) {
-      // Waits: the keeper may be at it, and lets go within a step of whoever sleeps on the lock.
+      // Blocks. The keeper may hold the lock; it releases it within a step once a thread sleeps on
+      // it.
       const os::Guard guard(heap->lock());
       if (heap->parked() || rooms) given_back += heap->rest(nullptr, Heap::Walk::kNow);
     } else if (heap->lock().try_lock()) {
@@ -59,13 +61,14 @@ size_t visit_others(AtWork at_work, unsigned long* passed_on) {
   return given_back;
 }
 
-// The same for the heaps that nobody owns; for those of other threads, takes in what was freed for
-// them, and lets go of their spare slabs, or also of holes.
+// The same for all other memory. Purges the program's own heaps, empties the transfer cache, and
+// rests parked heaps and the room's. Heaps of running threads are drained and lose their spare
+// slabs; with kHoles their holes are purged, too.
 size_t let_go_others(AtWork at_work) {
   size_t given_back = UserHeap::give_back_all();
   large_transfer::release_all();
-  // What one passes on may be for another that was visited before it; and where its slab has
-  // changed hands, its way begins anew.
+  // A heap may forward a message to one that was visited before it. If another heap takes the slab
+  // over meanwhile, the message's route starts again: hence twice kMaxHops.
   for (unsigned round = 0; round < 2 * kMaxHops; ++round) {
     unsigned long passed_on = 0;
     given_back += visit_others(round == 0 ? at_work : AtWork::kSpares, &passed_on);
@@ -74,7 +77,7 @@ size_t let_go_others(AtWork at_work) {
   return given_back;
 }
 
-// What came home to the thread's own heap meanwhile, if it has a block and a heap.
+// Rests the thread's own heap again, for messages that have arrived meanwhile.
 size_t rest_own_heap(Thread* thread) {
   if (thread == nullptr || thread->heap == nullptr) return 0;
   const os::Guard guard(thread->heap->lock());
@@ -83,11 +86,10 @@ size_t rest_own_heap(Thread* thread) {
 
 }  // namespace
 
-// What nobody uses may be in the way of what the thread wants, if it has a block or not.
 void give_way(Thread* thread) {
   if (thread != nullptr) {
     let_go(thread);
-    // What a processor's last stack has goes into batches.
+    // Moves the objects in the processor's foreign stack into batches.
     if (thread->core != nullptr) core::hold(thread->core, kForeign);
     batch_cache::send_all(thread);
     if (core::in_use()) core::empty_others();

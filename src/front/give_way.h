@@ -5,8 +5,8 @@
 
 namespace loft {
 
-// Lets go of what nobody uses and may be in the way of what the thread wants, whether it has a
-// block or not (nullptr).
+// Frees unused memory that may be in the way of the thread's allocation. `thread` is nullptr for a
+// thread without a block.
 void give_way(Thread* thread);
 
 }  // namespace loft

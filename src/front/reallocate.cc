@@ -12,7 +12,7 @@ namespace loft {
 
 namespace {
 
-// In place while the object fits and at least half of it stays in use.
+// An object stays in place if the new size fits and fills at least half of it.
 bool stays(size_t usable, size_t size) { return size <= usable && size >= usable / 2; }
 
 void* reallocate_by_copy(void* p, size_t usable, size_t size) {
@@ -59,12 +59,12 @@ void* reallocate(void* p, size_t size) {
   if (size > kSmallMax) {
     const size_t bytes = object->bytes;
     void* resized = large::resize(object, size);
-    // What passes from thread to thread may be what there is no room for under a hard limit.
+    // Under a hard limit, the transfer cache may hold the bytes that the resize lacks.
     if (resized == nullptr && limits::hard() != limits::kNone && large_transfer::release_all()) {
       resized = large::resize(object, size);
     }
     if (resized != nullptr) {
-      if (object->bytes != bytes) attention::look_after();  // of what it left behind
+      if (object->bytes != bytes) attention::look_after();  // purges what it freed
       return resized;
     }
   }

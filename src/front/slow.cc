@@ -28,7 +28,7 @@ namespace {
 
 Request request_of(size_t size) { return {class_of(size), static_cast<uint32_t>(size)}; }
 
-// One bin at a time, after some refills.
+// Called once in a number of refills (bins::review_due). Reviews one bin per call, in turn.
 void review_next_bin(Thread* thread, SizeClass refilled) {
   const SizeClass c = thread->review_next;
   thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
@@ -44,7 +44,7 @@ void* refill(Thread* thread, Request request) {
   return magazines::in_use() ? magazines::refill(thread, request) : bins::refill(thread, request);
 }
 
-// False if the bin could not be made the caller's own, or has no array and gets none.
+// False if (a) the bin cannot be made the caller's own, or (b) it has no array and gets none.
 bool push(Thread* thread, SizeClass size_class, void* p) {
   const bins::Flush flush = magazines::in_use() ? magazines::flush : bins::flush;
   return core::own(thread, size_class) && bins::push_slow(thread, size_class, p, flush);
@@ -59,8 +59,9 @@ void* allocate_class(Request request) {
     if (LOFT_UNLIKELY(!core::own(thread, request.size_class))) {
       object = bins::take_one(thread->heap, request);
     } else {
-      // Setting the block up may have allocated, through the system, and filled this very bin; and
-      // a processor's bin may have been filled while its lock was waited for.
+      // The bin may have been filled meanwhile: (a) setting up the block may have allocated,
+      // through the system; (b) another thread may have filled a processor's bin while this one
+      // waited for the lock.
       Bin& bin = thread->bins[request.size_class];
       if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
       object = refill(thread, request);
@@ -80,7 +81,7 @@ void* allocate_class(Request request) {
   return refuse(size_t{geometry(request.size_class).granules} << kGranuleLog);
 }
 
-// nullptr: the thread keeps none that will do.
+// nullptr if the large cache has no object that fits.
 void* take_kept_large(size_t size) {
   const lifecycle::SlowPath slow;
   return LOFT_LIKELY(slow.thread() != nullptr) ? large_cache::take(slow.thread(), size) : nullptr;
@@ -105,20 +106,21 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
     object = take_kept_large(size);
   }
   if (LOFT_UNLIKELY(object == nullptr)) {
-    // PTRDIFF_MAX: the difference of two pointers into one object has to be representable.
+    // PTRDIFF_MAX: the difference of two pointers into one object must be representable.
     if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
       return os::out_of_memory();
     }
     attention::look_after();
     object = allocate_span(size, alignment, &zero);
   }
-  // After the slow path, as it may take milliseconds, in which nobody should wait for a processor.
+  // Cleared outside of the slow path. Clearing may take milliseconds, and under owner=core other
+  // threads would wait for the processor's block.
   if (zeroed && !zero && object != nullptr) large::clear(object, round_up(size, os::page_size()));
   return object;
 }
 
-// The bins of sizes beyond allocate's table: from kTableMax on, a quarter of it is the least that
-// two class sizes lie apart.
+// Bin offsets for sizes beyond allocate's table, one for each step. Class sizes from kTableMax on
+// are at least kTableMax / 4 apart.
 constexpr size_t kStep = kTableMax / 4;
 struct SteppedBins {
   uint16_t of[kSmallMax / kStep];
@@ -135,7 +137,7 @@ constexpr bool steps_are_exact() {
 }
 static_assert(steps_are_exact());
 
-// As allocate does, from a bin whose offset is known; nullptr if it is empty.
+// The fast path of allocate, for a bin at a known offset. nullptr if the bin is empty.
 LOFT_ALWAYS_INLINE void* pop(size_t offset) {
   if (LOFT_UNLIKELY(core::in_use())) return os::pop(offset);
   Bin* bin = this_thread()->bin_at(offset);
@@ -151,12 +153,11 @@ void* pop_or_refill(Request request) {
   return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request);
 }
 
-// From so many bytes on, calloc looks for an object on pages without memory, which need not be
-// cleared, and of which the program may never touch most. Shorter ones are cleared faster than
-// found.
+// From this size on, calloc looks for an object on pages without memory. It needs no clearing, and
+// the program may never touch most of it. A smaller object is cleared faster than it is found.
 constexpr size_t kZeroMin = 4096 + 1;
 
-// nullptr: the ordinary way may find one.
+// nullptr: the caller takes the ordinary path, which may find an object.
 void* take_zero(Request request) {
   attention::look_after();
   const lifecycle::SlowPath slow;
@@ -170,10 +171,10 @@ void* take_zero(Request request) {
   return object;
 }
 
-// Below this, clearing takes less than the way to the room's magazine.
+// Below this size, clearing costs less than a look into the room's magazine.
 constexpr size_t kRoomZeroMin = 512;
 
-// nullptr: as above.
+// nullptr: as for take_zero.
 void* take_cleared(Request request) {
   attention::look_after();
   const lifecycle::SlowPath slow;
@@ -181,7 +182,7 @@ void* take_cleared(Request request) {
   return magazines::take_zero(slow.thread(), request);
 }
 
-// What it leaves may be the last thing to look after for a long time.
+// Ends with look_after: the program may take no other slow path for a long time.
 void free_large(Large* object) {
   {
     const lifecycle::SlowPath slow;
@@ -197,15 +198,17 @@ void free_large(Large* object) {
 
 LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
   if (LOFT_UNLIKELY(reinterpret_cast<uintptr_t>(p) != object->base || object->kept)) {
-    return deallocate_slow(p);  // says so
+    return deallocate_slow(p);  // reports it
   }
   free_large(object);
 }
 
-// An object of another heap may be as good as the thread's own: if threads trade such objects
-// (cache/trade.h), as far as its bin has room, but for a slab that comes twice in a row, which is
-// worth a batch; or if it cannot come home at the moment (heap/stall.h), and then whatever room it
-// takes. Freed twice, it is seen at once if it is the last one kept, else as late as an own one.
+// Keeps another heap's object in the thread's own bin. False if it must go into a batch. It is kept
+//   (a) if threads trade such objects (cache/trade.h) and the bin has room, unless the slab comes
+//       twice in a row: two objects are worth a batch;
+//   (b) if its owner is stalled (heap/stall.h), whatever room it takes.
+// A double free is detected at once if the object is the last one kept. Otherwise it is detected as
+// late as for an object of the thread's own.
 bool keep(Thread* thread, void* p, Entry entry) {
   const SizeClass size_class = class_of_bin(entry.bin());
   if (thread->heap == nullptr || !fills_cache_lines(size_class)) return false;
@@ -257,24 +260,24 @@ void* allocate_zeroed(size_t size) {
 void* allocate_aligned(size_t alignment, size_t size) {
   if (alignment <= kAlignment) return allocate(size);
   if (size <= kSmallMax && alignment <= kSmallMax) {
-    // Objects stand at multiples of their size from an aligned base: any class whose size is a
-    // multiple of the alignment will do. The least for such a size is: above kLinearLog, class
-    // sizes are the multiples of a power of two, and either so are those of the alignment, or it
-    // divides that power.
+    // Objects lie at multiples of their size from an aligned base. So any class whose size is a
+    // multiple of the alignment will do. The smallest class for a size that is such a multiple has
+    // that property: above kLinearLog, class sizes are the multiples of a power of two, which
+    // divides the alignment or is divided by it.
     const SizeClass c = class_of(round_up(most<size_t>(size, 1), alignment));
     return pop_or_refill({c, static_cast<uint32_t>(size)});
   }
   return allocate_large(most<size_t>(size, 1), most(alignment, kGranule), false);
 }
 
-// Not the owner's, and no open batch in the first way: mostly another heap's object all the same,
-// or a large one.
+// p is not of the thread's heap, and the fast path found no open batch for it. Mostly it is another
+// heap's object or a large one.
 void deallocate_unbatched(void* p) {
   const Entry entry = pagemap.of(p);
   if (LOFT_LIKELY(entry.is_slab())) {
     const lifecycle::SlowPath slow;
     Thread* thread = slow.thread();
-    // It may be its own, where the thread got its block just now.
+    // The object may be the thread's own if the slow path has just set up its block.
     if (LOFT_LIKELY(thread != nullptr && entry.owner() != thread->owner)) {
       if (keep(thread, p, entry)) return;
       return batch_cache::add(thread, p, entry);
@@ -285,7 +288,7 @@ void deallocate_unbatched(void* p) {
   deallocate_slow(p);
 }
 
-// Where processors have the caches: not an object of the processor's heap.
+// Only under owner=core: p is not of the processor's heap.
 void deallocate_foreign(void* p) {
   if (!pagemap.of(p).is_slab() || LOFT_UNLIKELY(!os::push(p, core::kForeignStack))) {
     deallocate_slow(p);
@@ -294,10 +297,10 @@ void deallocate_foreign(void* p) {
 
 namespace {
 
-// A program that only frees is looked after now and then, too.
+// Selects one event in eight for look_after, which a program that only frees needs, too.
 bool is_one_of_many(const Counter& events) { return events.get() % 8 == 0; }
 
-// Whether it is time for that.
+// True if it is time for look_after.
 bool free_small(void* p, Entry entry) {
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
@@ -320,11 +323,11 @@ bool free_small(void* p, Entry entry) {
 
 }  // namespace
 
-// The system floor keeps errno, so what is called here does.
+// Keeps errno, as every function of the system floor does.
 void deallocate_slow(void* p) {
   if (p == nullptr) return;
   const Entry entry = checked_entry("free", p);
-  if (entry.bin() == kNothing) return;  // reported, and the option says to go on
+  if (entry.bin() == kNothing) return;  // reported; foreign=ignore goes on
   if (entry.bin() == kExtent) {
     UserHeap::free("free", Shard::extent_at(entry), p);
     return attention::look_after();
