@@ -8,11 +8,11 @@ namespace loft::bins {
 
 namespace {
 
-// What the array of one class may hold in one cache.
+// The limit on the contents of one class's array in one cache.
 constexpr size_t kClassBytes = 512 * 1024;
 constexpr unsigned kMinCapacity = 3;
-constexpr size_t kFirstBytes = 2048;  // a small process keeps its arrays within a few lines
-constexpr size_t kTightShare = 16;    // where it is, this part of the budget is all there is
+constexpr size_t kFirstBytes = 2048;  // keeps the arrays of a small process within a few lines
+constexpr size_t kTightShare = 16;    // divides the budget while memory is tight
 
 // 2^k - 1 for some k: with the null slot, the array fills whole cache lines.
 constexpr unsigned capacity_below(size_t objects) {
@@ -33,12 +33,12 @@ constexpr FirstCapacities kFirstCapacities;
 
 size_t array_bytes(unsigned capacity) { return (capacity + 1) * sizeof(void*); }
 
-// A bin without an array has its top at the null slot that all such bins share, and holds nothing.
+// A bin without an array holds nothing. Its top is at the null slot that all such bins share.
 unsigned count(const Bin& bin, const BinState& state) {
   return state.slots == nullptr ? 0 : static_cast<unsigned>(bin.top - state.slots);
 }
 
-// Gives the bin an array of `capacity` slots; its objects move along. False without memory.
+// Moves the bin's objects into a new array of `capacity` slots. False without memory.
 bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
@@ -51,7 +51,8 @@ bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   }
   void** const old = state.slots;
   const unsigned old_capacity = state.capacity;
-  // In a fork between any two of these, the bin is not whole, and its arrays are given up.
+  // A fork between any two of these stores leaves a bin that is not whole; its arrays are then
+  // abandoned.
   state.slots = slots;
   compiler_fence();
   state.capacity = static_cast<uint16_t>(capacity);
@@ -83,7 +84,7 @@ bool grow(Thread* thread, SizeClass size_class) {
   const unsigned wanted = capacity == 0 ? first_capacity(size_class) : 2 * capacity + 1;
   if (wanted > max_capacity(size_class)) return false;
   const size_t more = (wanted - capacity) * class_size(size_class);
-  // A first array is always allowed: a thread over its budget still needs one slot to free into.
+  // The first array ignores the budget: a thread over its budget still needs a slot to free into.
   if (capacity != 0 && thread->capacity_bytes + more > budget()) return false;
   if (!set_capacity(thread, size_class, wanted)) return false;
   thread->counters.bins_grown.add(1);
@@ -94,12 +95,13 @@ void release_array(Thread* thread, SizeClass size_class) {
   const BinState state = thread->states[size_class];
   const bool in_order = state.slots != nullptr && whole(thread->bins[size_class], state);
   thread->capacity_bytes -= state.capacity * class_size(size_class);
-  // In a fork in between, the bin is not whole; one without an array would be passed over.
+  // The bin is cleared before its state. A fork in between leaves a bin that is not whole. In the
+  // reverse order the bin would have no array, and start_over would skip it.
   thread->bins[size_class] = kEmptyBin;
   compiler_fence();
   thread->states[size_class] = BinState{};
-  // Forgotten before it is given back, in program order: the heir of a thread that died in a fork
-  // in between must not give it back a second time.
+  // The state is cleared before the array is freed, in program order. If the thread dies in a fork
+  // in between, the block's next user must not free the array again.
   compiler_fence();
   if (in_order) metadata::release(state.slots, array_bytes(state.capacity));
 }
@@ -129,7 +131,7 @@ Array exchange(Thread* thread, SizeClass size_class, Array array, unsigned objec
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   const Array old = {state.slots, state.capacity};
-  // As in set_capacity: in a fork in between, the bin is not whole.
+  // As in set_capacity: a fork in between leaves a bin that is not whole.
   state.slots = array.slots;
   compiler_fence();
   state.capacity = array.capacity;

@@ -1,5 +1,5 @@
-// The array of slots that a bin is: how long it may be, and its exchange for another. Arrays count
-// against the thread's budget by what they can hold.
+// The array of slots behind a bin: its length limits and its exchange for another array. An array
+// counts against the thread's budget by its capacity in bytes, not by its contents.
 #pragma once
 
 #include "cache/thread.h"
@@ -7,39 +7,41 @@
 namespace loft::bins {
 
 inline constexpr unsigned kMaxCapacity = kMostSlots - 1;
-inline constexpr uint8_t kWatchedPushes = 32;  // a bin's first pushes are checked one by one
+inline constexpr uint8_t kWatchedPushes = 32;  // the first pushes into a bin are checked one by one
 
 struct Array {
   void** slots;
   uint16_t capacity;
 };
 
-// What all bins of a thread may hold, in bytes.
+// The limit on the capacity of all bins of a thread, in bytes.
 size_t budget();
 
-// What the first array of a bin holds.
+// The capacity of a bin's first array.
 unsigned first_capacity(SizeClass size_class);
 
-// How many objects the thread's own bin holds.
+// The number of objects in a bin of the calling thread.
 unsigned count(const Thread* thread, SizeClass size_class);
 
-// Sets the highest slot that a push may fill. A bin under watch has none: each push is checked.
+// Sets bin.limit, the highest slot that a push may fill. A watched bin has no such slot, so each
+// push takes the slow path and is checked.
 void set_limit(Bin& bin, const BinState& state);
 
 // False only for the bin of a thread that died in a fork while it changed the bin's array.
 bool whole(const Bin& bin, const BinState& state);
 
-// Gives the bin an array of the next size. False if it is as large as it may be, or without memory.
+// Gives the bin an array of the next size. False (a) at the maximum size, (b) over the budget, or
+// (c) without memory.
 bool grow(Thread* thread, SizeClass size_class);
 
-// Gives the bin another array, with `objects` objects in it, for its own.
+// Gives the bin another array, which holds `objects` objects. Returns the bin's previous array.
 Array exchange(Thread* thread, SizeClass size_class, Array array, unsigned objects);
 
-// The bin, which holds nothing, has no array any more.
+// Frees the array of an empty bin.
 void release_array(Thread* thread, SizeClass size_class);
 
-// Lets the thread's arrays of a class hold more, one of them `to` objects in place of `from`. False
-// if they hold as much as they may.
+// Charges the growth of one of the thread's arrays of a class from `from` to `to` objects. False if
+// the budget does not allow it.
 bool charge(Thread* thread, SizeClass size_class, unsigned from, unsigned to);
 
 void** make_array(unsigned capacity);  // nullptr without memory

@@ -9,7 +9,7 @@ namespace loft::batch_cache {
 
 namespace {
 
-// Relaxed sums of many writers: statistics, nothing is ordered by them.
+// Relaxed sums over many writers. They are statistics and order nothing.
 constinit Atomic<unsigned long> singles[kSizeClasses];
 
 constexpr uint64_t start_limit_for(const Geometry& shape) {
@@ -31,16 +31,16 @@ void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
   thread->open_batches = static_cast<BatchPlaces>(thread->open_batches | 1u << place);
 }
 
-// A batch that holds nothing names no slab: once its objects are home the slab may be gone, and its
-// metadata another slab's.
+// An empty batch must not name a slab. Once its objects have returned, the slab may have been freed
+// and its metadata reused for another slab.
 void close(Thread* thread, size_t place) {
   thread->batch_keys[place] = kNoSlab;
   thread->open_batches = static_cast<BatchPlaces>(thread->open_batches & ~(1u << place));
   thread->batches()[place].capacity = thread->batches()[place].room = 0;
 }
 
-// The fast path believes that an object stands at every multiple of the size. Behind the last one a
-// carrier would be written into the next slab.
+// The fast path assumes an object at every multiple of the size. A carrier behind the last object
+// would be written into the next slab.
 void check_end(const Batch& batch, const Geometry& shape) {
   const unsigned last = shape.words - 1u;
   if (LOFT_UNLIKELY(beyond_last_object(shape, last, batch.words[last]))) {
@@ -51,7 +51,7 @@ void check_end(const Batch& batch, const Geometry& shape) {
 
 constexpr size_t kNoPlace = kBatches;
 
-// The places of a slab's set: the same one twice where a set has one.
+// The places of a slab's set. Both are the same if a set has one place.
 struct Places {
   size_t first, second;
 };
@@ -60,14 +60,14 @@ constexpr Places places_of(uint32_t slab) {
   return {first, kBatchWays == 1 ? first : first + kBatchSets};
 }
 
-// Where a slab's batch is open.
+// The place of a slab's open batch.
 size_t place_of(const Thread* thread, uint32_t slab) {
   const auto [first, second] = places_of(slab);
   if (thread->batch_keys[first] == slab) return first;
   return thread->batch_keys[second] == slab ? second : kNoPlace;
 }
 
-// A place for the slab's batch, unused or made so.
+// Opens the slab's batch in an unused place, or evicts a batch for it.
 size_t make_place(Thread* thread, uintptr_t base, Entry entry) {
   const auto [first, second] = places_of(entry.index());
   const uint32_t in_first = thread->batches()[first].count();
@@ -82,8 +82,8 @@ size_t make_place(Thread* thread, uintptr_t base, Entry entry) {
   return place;
 }
 
-// Puts the batch's words into messages, in the form that needs fewer of them. Returns how many
-// carriers it took.
+// Writes the batch's words into messages, in the form that needs fewer of them. Returns the number
+// of carriers used.
 unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geometry& shape) {
   const uint64_t used = used_words(shape, batch.words);
   const unsigned needed = count_bits(used);
@@ -91,7 +91,7 @@ unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geom
     write_records(slab, batch.words, used, room);
     return 0;
   }
-  // A carrier that its own batch fills at most half is worth opening for the next ones.
+  // An open carrier pays off for later batches if its own batch fills at most half of it.
   const unsigned capacity = record_capacity(shape.size);
   if (2 * needed <= capacity) {
     const unsigned word = lowest_bit(used);
@@ -120,7 +120,7 @@ void post_if_due(Thread* thread, size_t bytes) {
   }
 }
 
-// The record of one object; nobody's state has changed yet.
+// The record of one object. Changes no state.
 Record record_of(const void* p, Entry entry, uintptr_t base) {
   const Geometry& shape = geometry(class_of_bin(entry.bin()));
   const uint32_t index = object_starting_at(shape, reinterpret_cast<uintptr_t>(p) - base);
@@ -128,18 +128,19 @@ Record record_of(const void* p, Entry entry, uintptr_t base) {
   return Record{entry.index(), index / 64, uint64_t{1} << index % 64};
 }
 
-// An object of a slab without a batch may join a message that waits for its owner already, as a
-// batch of one. A batch would cost one that is open: a thread that frees objects of very many slabs
-// gathers hardly more than one in each, and pays for opening and sending it. But a slab that comes
-// twice in a row gets a batch; and now and then any one, as what lies in the open ones has to go
-// home some time. False if the object is to go into a batch.
+// Tries to add an object, as a batch of one, to a message that already waits for its owner. A new
+// batch would evict an open one: a thread that frees objects of very many slabs gathers hardly more
+// than one object per batch, and pays for opening and sending it. False if the object must go into
+// a batch:
+// (a) the slab comes twice in a row, (b) its set has an unused place, (c) every kBatchEvery-th
+//     time, so that objects in open batches return eventually, or (d) no suitable message waits.
 bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record) {
-  constexpr uint8_t kBatchEvery = 7;    // odd: of a period in the program, it meets all sets
-  constexpr unsigned kLongMessage = 8;  // records, fewer are not worth their carrier
+  constexpr uint8_t kBatchEvery = 7;    // odd: a periodic program then reaches all sets
+  constexpr unsigned kLongMessage = 8;  // records; shorter messages are not worth their carrier
   const bool again = thread->missed_slab == entry.index();
   thread->missed_slab = entry.index();
   if (again) {
-    // Freed twice, one time after the other: the first one was sent alone.
+    // A double free, one right after the other: the first one was sent alone.
     if (LOFT_UNLIKELY(thread->outbox.holds(entry.owner(), record))) slab::report_bad_free(p);
     return false;
   }

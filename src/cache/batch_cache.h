@@ -1,5 +1,5 @@
-// The slow side of the batch cache (ISMM'24 2 and 3): a batch for a slab that has none open, and
-// sending.
+// The slow side of the batch cache (ISMM'24 2 and 3): opens a batch for a slab that has none, and
+// sends batches.
 #pragma once
 
 #include "cache/thread.h"
@@ -7,22 +7,22 @@
 
 namespace loft::batch_cache {
 
-// Adds an object of another heap, whose batch may not be open. Where its set has no place for one
-// more, the object goes alone, or the profile says which batch is sent.
+// Adds an object of another heap. The slab need not have an open batch. If its set is full, the
+// object is sent alone or the profile selects a batch to evict.
 void add(Thread* thread, void* p, Entry entry);
 
-// Sends one batch to the outbox, and the outbox on its way once it holds enough.
+// Moves one batch to the outbox. Posts the outbox once it holds enough bytes.
 void send(Thread* thread, size_t place);
 
-// Sends everything that the thread holds for others.
+// Sends all objects that the thread holds for other heaps.
 void send_all(Thread* thread);
 
-// Sends one object without a thread's block: for threads that have none any more.
+// Sends one object without a block, for a thread that no longer has one.
 void send_single(void* p, Entry entry);
-unsigned long sent_singly(SizeClass size_class);  // objects, so far
+unsigned long sent_singly(SizeClass size_class);  // objects so far
 
-// Adds the objects of each class in open batches to objects[class], read beside the running thread:
-// about right.
+// Adds the objects in open batches to objects[class]. Reads beside the running thread, so the
+// counts are approximate.
 void count_open(const Thread* thread, unsigned long* objects);
 
 }  // namespace loft::batch_cache

@@ -14,20 +14,22 @@ namespace loft::bins {
 
 namespace {
 
-// And what full arrays may besides, where they have as many slots as any: a program whose stock of
-// an object swings by 1000 needs room for more, because a refill brings more than was wanted.
+// The limit on a class's stashed arrays, which all have the maximum length, in addition to the
+// bin's own array. A program whose stock of an object swings by 1000 needs room for more than that,
+// because a refill brings more than was wanted.
 constexpr size_t kDepotBytes = 512 * 1024;
-constexpr size_t kKeptBytes = 4096;  // what a first array may hold that the next thread gets
-// What a stream of allocations may grow a bin to, whichever is more. Each further doubling saves a
-// little of the refills of small objects, and costs more where objects come back from another
+constexpr size_t kKeptBytes =
+    4096;  // the most that a first array kept for the next thread may hold
+// The size to which a stream of allocations may grow a bin: the larger of the two. Each further
+// doubling saves few refills of small objects, and costs more where objects come back from another
 // thread: with 64 KiB of 64-byte objects, xmalloc-test took 1.6 times as long.
 constexpr size_t kStreamSlots = 128;
 constexpr size_t kStreamBytes = 8 * 1024;
-constexpr unsigned kStreak = 2;       // refills in a row that make a stream
+constexpr unsigned kStreak = 2;       // consecutive refills that make a stream
 constexpr uint8_t kReviewEvery = 64;  // refills; a round of all bins takes kSizeClasses times that
-constexpr uint8_t kTightReviewEvery = 8;  // where memory is tight (space/limits.h)
-// Gives objects back: its own heap's to their slabs, others' (which came by turnaround, or whose
-// slab has changed hands) by give_foreign(object, entry). Under the heap's lock.
+constexpr uint8_t kTightReviewEvery = 8;  // while memory is tight (space/limits.h)
+// Returns the heap's own objects to their slabs. Objects of other heaps go to give_foreign(object,
+// entry): they came by turnaround, or their slab has changed owners. Under the heap's lock.
 template <class Give>
 void give_back(Heap* heap, SizeClass size_class, void** objects, void** end, Give&& give_foreign) {
   for (;;) {
@@ -41,7 +43,7 @@ void give_back(Heap* heap, SizeClass size_class, void** objects, void** end, Giv
 
 constexpr unsigned kAllOfIt = ~0u;
 
-// Gives the objects of up to `most` stashed arrays back. Under the heap's lock.
+// Returns the objects of up to `most` stashed arrays. Under the heap's lock.
 template <class GiveForeign>
 void empty_depot(Thread* thread, SizeClass size_class, unsigned most, GiveForeign&& give_foreign) {
   for (; most != 0; --most) {
@@ -59,7 +61,7 @@ void flush_depot(Thread* thread, SizeClass size_class, unsigned most) {
               [&](void* p, Entry entry) { batch_cache::add(thread, p, entry); });
 }
 
-// The bin starts over.
+// Returns all objects of the bin and frees its array. The bin starts over.
 void let_go(Thread* thread, SizeClass size_class) {
   if (thread->states[size_class].depot != nullptr) flush_depot(thread, size_class, kAllOfIt);
   if (const unsigned objects = bins::count(thread, size_class); objects != 0) {
@@ -68,8 +70,8 @@ void let_go(Thread* thread, SizeClass size_class) {
   release_array(thread, size_class);
 }
 
-// Where memory is tight: a bin that has grown, of a thread that is over its budget, starts over.
-// One at a time, on its own slow paths, so that nothing is emptied only to be filled again at once.
+// Resets a bin that has grown, if the thread is over its budget. For use while memory is tight.
+// Only one bin at a time, on its own slow path, so that no bin is emptied and refilled at once.
 void shrink(Thread* thread, SizeClass size_class) {
   if (thread->capacity_bytes <= budget()) return;
   const BinState& state = thread->states[size_class];
@@ -78,7 +80,8 @@ void shrink(Thread* thread, SizeClass size_class) {
   depot::release_spares(thread);
 }
 
-// Swaps a full array of the largest size for an empty one, if one more may be stashed.
+// Swaps a full array of the maximum length for an empty one, if the limit on stashed arrays allows
+// it.
 bool stash(Thread* thread, SizeClass size_class, bool alternating) {
   BinState& state = thread->states[size_class];
   const size_t bytes = kMaxCapacity * class_size(size_class);
@@ -86,13 +89,13 @@ bool stash(Thread* thread, SizeClass size_class, bool alternating) {
     const size_t most = least<size_t>(size_t{2} * state.most_stashed + 1, kDepotBytes / bytes);
     state.most_stashed = static_cast<uint16_t>(most);
   }
-  // A part of the budget is left for bins that begin.
+  // The rest of the budget is reserved for new bins.
   return state.stashed < state.most_stashed && thread->capacity_bytes + bytes <= budget() / 4 * 3 &&
          depot::stash(thread, size_class);
 }
 
-// Makes space for one more object in a full bin: by growing it if it was refilled since it was last
-// full, else by stashing its array. False if neither may be.
+// Makes space for one more object in a full bin. Grows it if it was refilled since it was last
+// full; otherwise stashes its array. False if neither is possible.
 bool grow_or_stash(Thread* thread, SizeClass size_class) {
   BinState& state = thread->states[size_class];
   const bool alternating = state.last == SlowEvent::kRefill;
@@ -102,9 +105,9 @@ bool grow_or_stash(Thread* thread, SizeClass size_class) {
   return state.capacity == kMaxCapacity && stash(thread, size_class, alternating);
 }
 
-// Objects for slots[0], slots[-1], ...: from the heap's slabs, and from a new slab when these have
-// less than half of what is wanted, because refills of three or four objects, just as they come
-// home, cost more than they save. Under the heap's lock.
+// Fills slots[0], slots[-1], ... from the heap's slabs. If these supply less than half of `wanted`,
+// a new slab supplies the rest: refills of three or four just returned objects cost more than they
+// save. Under the heap's lock.
 unsigned fill(Heap* heap, Request request, void** slots, unsigned wanted) {
   const SizeClass size_class = request.size_class;
   unsigned taken = heap->refill(size_class, slots, wanted);
@@ -115,7 +118,7 @@ unsigned fill(Heap* heap, Request request, void** slots, unsigned wanted) {
   return taken;
 }
 
-// Fewer than wanted: they lie at the upper end.
+// If fewer objects than wanted were taken, they lie at the upper end. Moves them down.
 void close_gap(void** slots, unsigned taken, unsigned wanted) {
   if (taken >= wanted) return;
   __builtin_memmove(slots + 1, slots + 1 + wanted - taken, taken * sizeof(void*));
@@ -151,7 +154,7 @@ unsigned plan_refill(Thread* thread, SizeClass size_class, bool hurry) {
   const bool stream = state.streak >= kStreak && (hurry || state.capacity + 1u < most_wanted);
   if (state.capacity == 0 || state.last == SlowEvent::kFlush || stream) grow(thread, size_class);
   state.last = SlowEvent::kRefill;
-  // A stream takes all it can hold; otherwise half, so that what is freed next finds space.
+  // A stream takes a whole array. Otherwise a refill takes half, so that the next frees find space.
   if (stream) return state.capacity;
   return static_cast<unsigned>(least<size_t>((state.capacity + 1u) / 2, most_wanted));
 }
@@ -187,7 +190,7 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   thread->counters.flushes.add(1);
-  // A fork waits for the lock: in its child, objects are either in the bin or in their slabs.
+  // A fork waits for this lock, so in its child each object is either in the bin or in its slab.
   const os::Guard guard(thread->heap->lock());
   give_back(thread->heap, size_class, state.slots + 1, state.slots + 1 + objects,
             [&](void* p, Entry entry) { batch_cache::add(thread, p, entry); });
@@ -256,7 +259,7 @@ unsigned held(const Thread* thread, SizeClass size_class, void** top) {
   const BinState& state = thread->states[size_class];
   void** const slots = peek(state.slots);
   const unsigned stashed = peek(state.stashed) * kMaxCapacity;
-  // Of two different arrays, if the bin changes just now.
+  // If the bin is changing at the moment, `slots` and `top` may belong to different arrays.
   if (slots == nullptr || top < slots || top >= slots + kMostSlots) return stashed;
   return static_cast<unsigned>(top - slots) + stashed;
 }
@@ -266,10 +269,10 @@ void start_over(Thread* thread, bool keep_first_arrays) {
   size_t kept = 0;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     BinState& state = thread->states[c];
-    if (state.slots == nullptr && state.last == SlowEvent::kNone) continue;  // nobody used it
+    if (state.slots == nullptr && state.last == SlowEvent::kNone) continue;  // never used
     BinState fresh{};
-    // What was watched need not be watched again for the block's next thread: the first frees of
-    // each were a third of all instructions that one with fifty objects took.
+    // The block's next thread does not repeat the watched pushes. They took a third of all
+    // instructions of a thread with fifty objects.
     fresh.watched_pushes = state.watched_pushes;
     const size_t bytes = state.capacity * class_size(c);
     if (keep && state.capacity <= first_capacity(c) && bytes <= kKeptBytes) {

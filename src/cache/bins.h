@@ -1,9 +1,10 @@
-// The slow side of a thread's bins: how large each may grow, and emptying one into the slabs.
+// The slow side of a thread's bins: growth, and flushes into the slabs.
 //
-// A bin starts small and doubles when refills and flushes alternate (the cache is what is too
-// small) or when refills come in a row (a stream of allocations: fewer, larger refills), up to a
-// byte budget for the class and for the thread; from then on it stashes full arrays in its depot. A
-// bin that is found unused on a later slow path gives its objects back and starts over.
+// A bin starts small. It doubles (a) when refills and flushes alternate, because the cache is too
+// small, or (b) when refills come in a row: a stream of allocations runs faster with fewer, larger
+// refills. Budgets in bytes for the class and for the thread limit the growth. Beyond them, a bin
+// stashes full arrays in its depot. A later slow path reviews each bin; an unused bin returns its
+// objects and starts over.
 #pragma once
 
 #include "cache/thread.h"
@@ -11,7 +12,7 @@
 
 namespace loft {
 
-// What a call of malloc for a small object wants, in one register.
+// A malloc request for a small object, in one register.
 struct Request {
   SizeClass size_class;
   uint32_t asked;  // bytes
@@ -19,61 +20,60 @@ struct Request {
 
 namespace bins {
 
-// Every bin below is the caller's own: a thread's are, and a processor's while its lock is held and
-// the bin's stack closed (core::own).
+// Every bin below belongs to the caller. A thread's bins always do. A processor's bin does while
+// its lock is held and the bin's stack is closed (core::own).
 
-// Called when a bin is empty. Refills it and pops one object; nullptr without memory. The thread
-// has a heap.
+// Refills an empty bin and pops one object. nullptr without memory. The thread must have a heap.
 void* refill(Thread* thread, Request request);
 
-// The same in two steps, for a bin without a depot. The first grows the bin if that is due, and
-// returns how many objects to bring; 0 for a bin without an array. `hurry`: a stream takes an array
-// as long as there may be.
+// refill in two steps, for a bin without a depot. plan_refill grows the bin if growth is due and
+// returns the number of objects to fetch; 0 for a bin without an array. With `hurry`, a stream may
+// grow the array to the maximum length.
 unsigned plan_refill(Thread* thread, SizeClass size_class, bool hurry);
 void* fill_bin(Thread* thread, Request request, unsigned wanted);
 
-// One object, straight from a heap that the caller shares or whose bin has no array.
+// Takes one object directly from a heap, for a caller that shares the heap or whose bin has no
+// array.
 void* take_one(Heap* heap, Request request);
 
-// Called when the fast path cannot push: the bin is full, has no capacity yet, or is under watch,
-// as every bin is for its first pushes, which are checked one by one, unless an earlier thread of
-// the block has seen to that. So a program that frees an interior pointer, or the same object
-// twice, is caught at once where it does little of either, and the fast path pays nothing. A full
-// bin that may not grow gives its `objects` oldest ones up by flush_oldest. False if no memory
-// could be had for the bin's array.
+// Pushes when the fast path cannot: the bin (a) is full, (b) has no array yet, or (c) is watched.
+// Every bin is watched for its first pushes, unless an earlier thread of the block has done them.
+// Each is checked, so a program that frees an interior pointer or frees twice is caught at once
+// even if it frees little, and the fast path pays nothing. A full bin that may not grow passes its
+// `objects` oldest objects to flush_oldest. False if there is no memory for the bin's array.
 using Flush = void (*)(Thread* thread, SizeClass size_class, unsigned objects);
 bool push_slow(Thread* thread, SizeClass size_class, void* p, Flush flush_oldest);
 
-// Gives the `objects` oldest objects of a bin back to their slabs, or to batches.
+// Returns the `objects` oldest objects of a bin to their slabs, or adds them to batches.
 void flush(Thread* thread, SizeClass size_class, unsigned objects);
 
-// Whether push_slow would find room without making some.
+// Whether push_slow finds a free slot without growing, stashing or flushing.
 inline bool has_room(const Thread* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
   return state.slots != nullptr && thread->bins[size_class].top < state.slots + state.capacity;
 }
 
-// Gives all objects of a bin, or of all bins, back.
+// Returns all objects of one bin, or of all bins.
 void flush_class(Thread* thread, SizeClass size_class);
 void flush_all(Thread* thread);
 
-// Counts a refill. Now and then it is true: then one bin is due for a review, the next one each
-// time.
+// Counts a refill. Returns true periodically: one bin is then due for a review, in round-robin
+// order.
 bool review_due(Thread* thread);
 
-// If nothing has moved in the bin since its last review, it gives its objects and its array back;
-// true then. A busy one gives half of what it needed less of its depot. A busy bin that happens to
-// stand where it stood loses a refill in some thousands; one that is `in_use` is being refilled,
-// and always stands there.
+// Reviews a bin. If its top is where the last review found it, the bin returns its objects and
+// frees its array, and the result is true. A busy bin returns half of the depot arrays that it did
+// not need. A busy bin whose top is there by chance pays one refill in some thousands. `in_use`
+// marks a bin under refill, whose top is always in the same place.
 bool review(Thread* thread, SizeClass size_class, bool in_use);
 
-// --- For magazines (owner=keeper), which take a bin's array whole. ---
+// --- For magazines (owner=keeper), which exchange a bin's whole array. ---
 
-// Puts up to `wanted` objects into slots[1], slots[2], ..., the ones that go out first on top.
+// Puts up to `wanted` objects into slots[1], slots[2], ..., with the first to be popped on top.
 // Under the heap's lock.
 unsigned fill_array(Heap* heap, Request request, void** slots, unsigned wanted);
 
-// Gives [objects, end) back to the heap, and those of other heaps by give_foreign. Under the heap's
+// Returns [objects, end) to the heap. Objects of other heaps go to give_foreign. Under the heap's
 // lock.
 using GiveForeign = void (*)(void*, Entry);
 void put_back(Heap* heap, SizeClass size_class, void** objects, void** end,
@@ -81,12 +81,14 @@ void put_back(Heap* heap, SizeClass size_class, void** objects, void** end,
 
 // ---
 
-// How many objects a bin holds whose top is at `top`, read beside the running thread: about right.
+// The number of objects in a bin whose top is `top`. Reads beside the running thread, so the result
+// is approximate.
 unsigned held(const Thread* thread, SizeClass size_class, void** top);
 
-// For the block's next thread, or its own that is about to wait. Gives all arrays back, or, unless
-// memory is tight, all but small first ones: then every bin is empty; otherwise the last thread may
-// have died in a fork, in the midst of anything.
+// Resets the bins, for the block's next thread or for its own thread before a wait. Frees all
+// arrays. With keep_first_arrays, small first arrays stay unless memory is tight; every bin must
+// then be empty. Without it, a bin may be in any state: its last thread may have died in a fork at
+// any point.
 void start_over(Thread* thread, bool keep_first_arrays);
 
 }  // namespace bins

@@ -1,4 +1,4 @@
-// Which threads are the program's, and what they have of loft.
+// Counts the program's threads, and records the calling thread's stage of use of loft.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@
 
 namespace loft::census {
 
-// Of the calling thread.
+// The stage of the calling thread.
 enum Stage : uint8_t {
-  kNone,       // it has not called, or has a block
-  kBlockless,  // it uses processors' blocks, and is counted
-  kExited,     // its destructors have run; or it is loft's own
+  kNone,       // has not called loft, or has a block
+  kBlockless,  // uses processors' blocks and is counted
+  kExited,     // its destructors have run, or the thread is loft's own
 };
 extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread Stage stage;
 
-// Written under lifecycle's lock.
+// Written under the lock in lifecycle.cc.
 extern LOFT_HIDDEN Counter started;
 extern LOFT_HIDDEN Counter exited;
-extern LOFT_HIDDEN Counter blockless;  // now: that have called and use processors' blocks
+extern LOFT_HIDDEN Counter blockless;  // threads that now use processors' blocks
 
-// The calling thread is loft's own: it gets no block, and counts as none of the program's.
+// Marks the calling thread as loft's own: it gets no block and is not counted as the program's.
 inline void do_without_block() { stage = kExited; }
 
-// Whether two or more threads of the program that have called are there.
+// Whether at least two of the program's live threads have called loft.
 inline bool has_other_threads() { return started.get() - exited.get() + blockless.get() >= 2; }
 
 }  // namespace loft::census

@@ -9,9 +9,9 @@ namespace {
 
 constexpr size_t kArrayBytes = kMostSlots * sizeof(void*);
 
-// The bin's array, and another. The thread may die in a fork between any two stores here: in the
-// child, an array is in one place or nowhere, and then given up, as is that of a bin which is not
-// whole.
+// Exchanges the bin's array. The thread may die in a fork between any two stores in this file. In
+// the child, an array is then in one place, or in none and abandoned. The array of a bin that is
+// not whole is abandoned too.
 void swap(Thread* thread, SizeClass size_class, void** slots, unsigned objects) {
   bins::exchange(thread, size_class, {slots, thread->states[size_class].capacity}, objects);
   compiler_fence();

@@ -1,8 +1,8 @@
-// Where a bin whose array can grow no more puts it: full arrays of free objects, each swapped for
-// an empty one and back as a whole (the magazines of Bonwick and Adams, USENIX 2001). What a
-// program frees and soon allocates again, by the ten thousand, then need not pass through its
-// slabs, and nothing is copied. Arrays are linked through their null slots; emptied ones stay with
-// the thread, for any class: they are still in its core's cache.
+// The depot of a bin whose array cannot grow further: full arrays of free objects, each swapped as
+// a whole for an empty array and back (the magazines of Bonwick and Adams, USENIX 2001). A program
+// that frees objects and soon allocates them again, by the ten thousand, then bypasses its slabs,
+// and nothing is copied. Arrays are linked through their null slots. Empty arrays stay with the
+// thread, for any class, because they are still in its core's cache.
 #pragma once
 
 #include "cache/thread.h"
@@ -12,14 +12,15 @@ namespace loft::depot {
 // Swaps the bin's full array for an empty one. False without memory.
 bool stash(Thread* thread, SizeClass size_class);
 
-// Swaps the bin's empty array for a full one, of which there is one.
+// Swaps the bin's empty array for a full one. The depot must hold one.
 void take(Thread* thread, SizeClass size_class);
 
-// Takes a full array out, for the caller to empty it and keep it. nullptr if there is none.
+// `remove` takes a full array out of the depot; nullptr if there is none. The caller empties the
+// array and hands it to `keep`.
 void** remove(Thread* thread, SizeClass size_class);
 void keep(Thread* thread, void** slots);
 
-// Gives the empty arrays back.
+// Frees the empty arrays.
 void release_spares(Thread* thread);
 
 }  // namespace loft::depot

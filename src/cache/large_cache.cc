@@ -14,8 +14,9 @@ namespace loft::large_cache {
 
 namespace {
 
-// An object is in `kept` before its length is in `granules`, and until after that is taken out: the
-// heir of a thread that died in a fork finds in each place what is kept, or nothing.
+// An object is in `kept` before its length is in `granules`, and stays there until the length is
+// cleared. If the thread dies in a fork, the block's next user finds in each place a kept object or
+// nothing.
 void fill(Thread* thread, unsigned place, Large* object) {
   LargeCache& cache = thread->large;
   object->kept = true;
@@ -29,7 +30,7 @@ void fill(Thread* thread, unsigned place, Large* object) {
 LOFT_ALWAYS_INLINE Large* empty(Thread* thread, unsigned place) {
   LargeCache& cache = thread->large;
   Large* object = cache.kept[place];
-  // 0, too, for the heir of a thread that died within one of these.
+  // granules is 0 also if the thread died in a fork within fill or empty.
   LOFT_CHECK(object->kept && (cache.granules[place] == object->granules || !cache.granules[place]));
   cache.granules[place] = 0;
   compiler_fence();
@@ -44,7 +45,7 @@ void give_back(Thread* thread, unsigned place) {
   large::release(empty(thread, place), &thread->large.spare);
 }
 
-// Moves on to the next place, and gives back what is kept there.
+// Advances to the next place and returns its object to the spans.
 unsigned next_place(Thread* thread) {
   LargeCache& cache = thread->large;
   cache.last = (cache.last + 1) % kLargePlaces;
@@ -52,7 +53,8 @@ unsigned next_place(Thread* thread) {
   return cache.last;
 }
 
-// What was kept while there was plenty may be in the way. True if memory is tight.
+// While memory is tight, releases all kept objects: they may use the memory that is needed. True if
+// memory is tight.
 bool empty_if_tight(Thread* thread) {
   if (LOFT_LIKELY(!limits::tight())) return false;
   release_all(thread);
@@ -60,13 +62,13 @@ bool empty_if_tight(Thread* thread) {
   return true;
 }
 
-// False where the object would be longer than it was, and over the hard limit by that.
+// False if the object would become longer and thereby exceed the hard limit.
 bool may_be(const Large* object, size_t bytes) {
   return object->bytes == bytes || span::recount(object->bytes, bytes);
 }
 
-// A place with an object of so many granules, or with none for 0: the last one, or the first;
-// kLargePlaces without any.
+// A place with an object of that many granules; 0 finds an empty place. Prefers the last place,
+// then the first match. kLargePlaces if there is none.
 unsigned place_of(const LargeCache& cache, size_t granules) {
   if (LOFT_LIKELY(cache.granules[cache.last] == granules)) return cache.last;
   unsigned place = 0;
@@ -74,17 +76,18 @@ unsigned place_of(const LargeCache& cache, size_t granules) {
   return place;
 }
 
-// An object of as many granules as `bytes` takes, of which so many bytes count, or nullptr.
+// Takes an object with the number of granules that `bytes` needs, counted as `bytes`. nullptr if
+// there is none.
 Large* take_kept(Thread* thread, size_t bytes) {
   LargeCache& cache = thread->large;
   const unsigned place = place_of(cache, large::granules_for(bytes));
   if (place == kLargePlaces || !may_be(cache.kept[place], bytes)) return nullptr;
-  cache.last = place;  // the next one kept comes here
+  cache.last = place;  // the next kept object goes here
   cache.used = static_cast<uint16_t>(cache.used | 1u << place);
   return empty(thread, place);
 }
 
-// As above, of what other threads gave up.
+// The same for an object that another thread passed on.
 Large* take_passed_on(Thread* thread, size_t bytes) {
   Large* object = large_transfer::take(bytes);
   if (object == nullptr || may_be(object, bytes)) return object;

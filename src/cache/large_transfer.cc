@@ -12,10 +12,10 @@ namespace {
 
 constexpr unsigned kPlaces = 8;
 constexpr unsigned kShards = 16;                 // by granules; longer objects are rare
-constexpr size_t kShardBytes = size_t{1} << 20;  // what each may hold
+constexpr size_t kShardBytes = size_t{1} << 20;  // the limit for each shard
 
-// An object's place in the metadata and its length in pages: all that a thread may know of an
-// object that it does not have, as whoever takes it next may change the rest.
+// An object's metadata index and its length in pages. A thread may know nothing else about an
+// object that it does not own, because the next owner may change the rest.
 //
 //   pages 32 | index 32
 uint64_t word_of(const Large* object) {
@@ -25,8 +25,9 @@ Large* object_of(uint64_t word) { return metadata::at_index<Large>(static_cast<u
 size_t bytes_of(uint64_t word) { return (word >> 32) * os::page_size(); }
 
 constinit Places<kPlaces> shards[kShards];
-// At the last call of release_idle; 0, too, for what that one released. Relaxed: hints, and where a
-// keeper ends and others take its place, two may be at it.
+// The words at the last call of release_idle; 0 also where that call released the object. Relaxed:
+// these are hints, and two threads may run release_idle at once when a keeper ends and others
+// replace it.
 constinit Atomic<uint64_t> seen[kShards][kPlaces];
 
 unsigned places_for(size_t granules) {

@@ -1,9 +1,9 @@
-// The transfer cache of large objects: what threads that only free them give up, for threads that
-// allocate. One that fills buffers and one that drains them trade them by an atomic operation each,
-// where each was two turns at two locks that all threads share.
+// The transfer cache of large objects: passes objects from threads that only free them to threads
+// that allocate them. A thread that fills buffers and one that drains them pay one atomic operation
+// each, instead of two acquisitions each of two locks that all threads share.
 //
-// Any thread may call any function, at any time, and there is no lock. Of what somebody moves just
-// as the process forks, the child has at most lost an object.
+// Any thread may call any function at any time; there is no lock. A fork during a move loses at
+// most that object in the child.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,21 @@
 
 namespace loft::large_transfer {
 
-// Takes an object in that the program has freed and nobody keeps. False if there is no room for one
-// of its length: of each number of granules up to 16 there are eight at most, and one MiB. Nor is
-// there for one that is longer than what free spans may keep (`dirty_bytes`).
+// Takes a freed object that no thread keeps. False if there is no room for its length: for each
+// number of granules up to 16, the limits are eight objects and 1 MiB. False also for an object
+// longer than the limit on free spans (`dirty_bytes`).
 bool put(Large* object);
 
-// An object of as many granules as `bytes` takes, marked as kept; nullptr if there is none.
+// Returns an object of the number of granules that `bytes` needs, marked as kept. nullptr if there
+// is none.
 Large* take(size_t bytes);
 
-// Gives all of them back to the spans. True if there were any.
+// Returns all objects to the spans. True if there were any.
 bool release_all();
 
-// As above, those that were there at the last call. True if none is left.
+// Returns the objects that were already there at the last call. True if none is left.
 bool release_idle();
 
-size_t bytes();  // of all of them
+size_t bytes();  // of all objects
 
 }  // namespace loft::large_transfer

@@ -51,14 +51,14 @@ void check_start_slow(const char* call, const void* p, Entry entry) {
 void check_freed(Heap* heap, void* const* cached, unsigned count, const void* p) {
   const os::Guard guard(heap->lock());
   const Entry entry = pagemap.of(p);
-  // Freed twice, at the same time by another thread, whose flush gave the slab back.
+  // A double free: another thread freed p at the same time, and its flush released the slab.
   if (LOFT_UNLIKELY(!entry.is_slab())) slab::report_without_slab(p);
   const Slab* slab = slab::at(entry);
   const uint32_t object = slab->object_starting_at(p);
   if (object == kNoObject) {
     slab::report_misuse("free of an interior pointer", p, slab);
   }
-  // Of a slab that was taken over just now, another lock guards the bits.
+  // If the slab was just taken over, another heap's lock guards the bits.
   bool twice = entry.owner() == heap->id() && (slab->bits[object / 64] >> object % 64 & 1) != 0;
   for (unsigned i = count; i != 0; --i) twice = twice || cached[i] == p;
   if (twice) slab::report_misuse("double free of", p, slab);

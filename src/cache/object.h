@@ -1,5 +1,5 @@
-// What lies at an address: the checks that every entry point but the fast paths makes before it
-// believes a pointer, and the way from an interior pointer to its object (ISMM'19 2.4).
+// Finds what lies at an address: the pointer checks of every entry point except the fast paths, and
+// the way from an interior pointer to its object (ISMM'19 2.4).
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@ struct ObjectRange {
   size_t size;  // usable bytes
 };
 
-// {nullptr, 0} if p does not point into an object's place in a slab or into a large object. Whether
-// the object is allocated at the moment is the caller's to know.
+// {nullptr, 0} if p does not point into the place of an object in a slab, or into a large object.
+// The caller must know whether the object is allocated.
 ObjectRange object_of(const void* p);
 
-// The slow sides of the two below.
+// The slow sides of checked_entry and check_start.
 Entry checked_entry_slow(const char* call, const void* p);
 void check_start_slow(const char* call, const void* p, Entry entry);
 
-// The pagemap entry of a pointer that `call` was given: a slab's, a large object's or an extent's.
-// Anything else is reported in one line, which stops the program, or, by the option foreign=ignore,
-// gives an entry of kind kNothing.
+// The pagemap entry of a pointer that was passed to `call`: of a slab, a large object or an extent.
+// For any other pointer, reports one line and stops the program. With the option foreign=ignore it
+// returns an entry of kind kNothing instead.
 inline Entry checked_entry(const char* call, const void* p) {
   if (LOFT_LIKELY(pagemap.limit.contains(pagemap.position(p)))) {
     const Entry entry = pagemap.of(p);
@@ -34,8 +34,8 @@ inline Entry checked_entry(const char* call, const void* p) {
   return checked_entry_slow(call, p);
 }
 
-// Stops the program with one line if p, whose entry is a slab's or a large object's, is not the
-// first byte of an object.
+// Stops the program with one line if p is not the first byte of an object. `entry` is p's, of a
+// slab or a large object.
 inline void check_start(const char* call, const void* p, Entry entry) {
   if (LOFT_LIKELY(entry.is_slab())) {
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - slab::base_of(p, entry);
@@ -45,9 +45,9 @@ inline void check_start(const char* call, const void* p, Entry entry) {
   check_start_slow(call, p, entry);
 }
 
-// What free's fast path has no instructions for: stops the program with one line if p, of a heap
-// whose lock is free, is not the first byte of an object, or if that is free already, in its slab
-// or as one of cached[1 .. count].
+// The checks that free's fast path omits. Stops the program with one line if p (a) is not the first
+// byte of an object, or (b) is already free, in its slab or as one of cached[1 .. count]. p is of
+// `heap`, whose lock the caller must not hold.
 void check_freed(Heap* heap, void* const* cached, unsigned count, const void* p);
 
 }  // namespace loft

@@ -12,8 +12,9 @@ constinit Atomic<const Thread*> newest{nullptr};
 
 void add_block(Thread* block) {
   const Thread* before = newest.load(memory_order_relaxed);
-  // Release pairs with the acquire in newest_block: the block is set up. The blocks before it are
-  // passed on, as an exchange continues what it replaces.
+  // Release pairs with the acquire in newest_block, so a reader finds the block set up. The acquire
+  // also covers the earlier blocks, because each exchange continues the release sequence of the
+  // store that it replaces.
   do {
     block->older = before;
   } while (

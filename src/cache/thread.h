@@ -1,8 +1,8 @@
-// What a thread holds: its cache of free objects, the open batches of objects it freed for other
-// heaps, its outbox. Only its own thread touches it, or whoever holds the lock of the processor
-// whose block it is (cpu/core.h). So nothing here is locked or atomic except the counters that
-// others may read. A thread that never allocates has no heap; one that never frees for others never
-// touches the pages of its batches.
+// A thread's block: its cache of free objects, the open batches of objects that it freed for other
+// heaps, and its outbox. Only its own thread accesses the block, or the holder of the lock of the
+// processor whose block it is (cpu/core.h). So nothing here is locked or atomic except the counters
+// that other threads may read. A thread that never allocates has no heap. A thread that never frees
+// for other heaps never touches the pages of its batches.
 #pragma once
 
 #include <cstddef>
@@ -27,33 +27,33 @@ struct Core;
 struct Thread;
 struct Magazines;  // room/magazines.h
 
-// One stack of free objects, an array of pointers: popping never waits for an object's cache line.
-// The slot below the first object is null, so that one load both pops and finds the stack empty.
+// A stack of free objects. It is an array of pointers, so a pop never waits for an object's cache
+// line. The slot below the first object is null, so one load both pops and detects the empty stack.
 struct Bin {
   void** top;    // the last object pushed, or the null slot
-  void** limit;  // the highest slot that a push may fill; the null slot while each push is checked
+  void** limit;  // the highest slot that a push may fill; the null slot while the bin is watched
 };
 static_assert(sizeof(Bin) == kBinBytes);
 
-// The null slot of every bin that has no array; never written.
+// The null slot of every bin without an array. Never written.
 extern LOFT_HIDDEN void* no_objects[1];
 inline constexpr Bin kEmptyBin{no_objects, no_objects};
 
 enum class SlowEvent : uint8_t { kNone, kRefill, kFlush };
 
-inline constexpr size_t kMostSlots = 1024;  // of a bin's array, with the null slot
+inline constexpr size_t kMostSlots = 1024;  // in a bin's array, the null slot included
 
 struct BinState {
-  void** slots;       // capacity + 1 of them, slots[0] is null; nullptr while the capacity is zero
-  uint16_t capacity;  // 2^k - 1, so that the array fills whole cache lines
+  void** slots;       // capacity + 1 slots; slots[0] is null. nullptr while the capacity is zero
+  uint16_t capacity;  // 2^k - 1: the array then fills whole cache lines
   SlowEvent last;
   uint8_t streak;          // refills since the last flush, saturating
-  uint8_t watched_pushes;  // so far; of this array and the block's earlier ones
-  void** seen_at;          // where the last review found `top`
+  uint8_t watched_pushes;  // so far, in this array and the block's earlier ones
+  void** seen_at;          // the value of `top` at the last review
   void** depot;            // full arrays beside this one (cache/depot.h)
-  uint16_t stashed;        // how many
-  uint16_t most_stashed;   // as many may be; doubles like the capacity
-  uint16_t least_stashed;  // as many were all the time since the last review
+  uint16_t stashed;        // arrays in the depot
+  uint16_t most_stashed;   // the limit on `stashed`; doubles like the capacity
+  uint16_t least_stashed;  // the minimum of `stashed` since the last review
 };
 
 inline constexpr unsigned kBatchWays = Profile::kBatchWays;
@@ -61,110 +61,110 @@ inline constexpr unsigned kBatchSets = Profile::kBatchSets;
 inline constexpr unsigned kBatches = kBatchWays * kBatchSets;
 static_assert(kBatchWays - 1 <= 1 && is_power_of_two(kBatchSets));
 
-// A bit for each place.
+// One bit per place.
 using BatchPlaces = std::conditional_t<kBatches <= 16, uint16_t, uint32_t>;
 static_assert(kBatches <= 8 * sizeof(BatchPlaces));
 
-// Multiplicative hash: slabs are numbered in the order in which they were made, and neighbours must
-// not crowd one set.
+// Multiplicative hash. Slabs are numbered in order of creation, and neighbours must not crowd one
+// set.
 inline constexpr uint32_t kBatchHash = 0x9E3779B1u;
 inline constexpr uint32_t kNoSlab = ~uint32_t{0};
 constexpr size_t batch_set(uint32_t slab_index) {
   return size_t{slab_index * kBatchHash} >> (32 - highest_bit(kBatchSets));
 }
 
-// An open batch: objects of one slab of another heap, as a bitmap like the slab's own. Invariant:
-// count() == sum of count_bits(words[w]), and the batch has a key exactly while that is not 0: then
-// objects of the slab are in our hands and it cannot go away.
+// An open batch: freed objects of one slab of another heap, as a bitmap like the slab's own.
+// Invariants: count() == sum of count_bits(words[w]); the batch has a key if and only if count() !=
+// 0. The slab cannot be released meanwhile, because the thread holds objects of it.
 struct Batch {
   uintptr_t base;
   uint64_t inverse;
-  uint64_t start_limit;  // an object's first byte leaves a remainder below this (is_start_in)
-  uint32_t room;         // objects it still takes before it is sent
+  uint64_t start_limit;  // the first byte of an object leaves a remainder below this (is_start_in)
+  uint32_t room;         // objects that still fit before the batch is sent
   uint32_t capacity;
   HeapId owner;
   alignas(64) uint64_t words[kMaxWords];
 
-  // Rounds the size up to a power of two: reaching a batch is a shift. The pages cost nothing until
-  // they are touched, and 16 headers 1 KiB apart still find their ways in a first-level cache.
+  // Pads the size to a power of two, so that a shift locates a batch. The pages cost nothing until
+  // they are touched. Sixteen headers 1 KiB apart still fit the ways of a first-level cache.
   uint8_t padding[1024 - 64 - kMaxWords * 8];
 
   uint32_t count() const { return capacity - room; }
 };
 
-// Written by the thread; read by anybody. Those that tell no present state
-// count on when the block goes to the next thread: sums over all blocks are right without a lock.
+// Written by the thread, read by any thread. Except for the counters of a present state, counting
+// continues when the block passes to the next thread, so sums over all blocks are right without a
+// lock.
 struct ThreadCounters {
   Counter flushes;
-  Counter checked_frees;  // of a bin's first ones
+  Counter checked_frees;  // the first frees into a bin
   Counter bins_grown;
-  Counter bins_released;                // because nobody used them
+  Counter bins_released;                // unused bins
   Counter batches_sent;                 // single objects included
-  Counter batches_evicted;              // of these, before they were full
-  Counter batch_objects[kSizeClasses];  // sent
+  Counter batches_evicted;              // of these, the batches that were not full
+  Counter batch_objects[kSizeClasses];  // objects sent
   Counter batch_messages;
   Counter posts;
   Counter turnarounds;
   Counter large_hits;
   Counter large_kept_bytes;  // now
-  Counter emptied;           // times, because nobody used it
-  Counter room_ready;        // refills for which a magazine was ready
-  Counter room_late;         // and for which none was
+  Counter emptied;           // times that the idle caches were emptied
+  Counter room_ready;        // refills that found a magazine ready
+  Counter room_late;         // refills that found none
   Counter room_returns;      // flushes that the room took
-  Counter room_behind;       // and that it did not
-  Counter room_cleared;      // objects that calloc took from it
+  Counter room_behind;       // flushes that it did not take
+  Counter room_cleared;      // objects that calloc took from the room
 };
 
-// Invariant: each kept[i] is null or a large object marked as kept, of granules[i] granules;
-// counters.large_kept_bytes is the sum of their lengths. cache/large_cache.cc.
+// Invariants: each kept[i] is null or a large object marked as kept, of granules[i] granules;
+// counters.large_kept_bytes is the sum of their lengths. See cache/large_cache.cc.
 inline constexpr unsigned kLargePlaces = 16;
 struct LargeCache {
   Large* kept[kLargePlaces];
-  uint8_t granules[kLargePlaces];  // 0 where nothing is kept
+  uint8_t granules[kLargePlaces];  // 0 in an empty place
   large::Descriptors spare;
-  unsigned last;    // the place that was filled or emptied last: if it is empty, filled next
-  unsigned credit;  // how many more may be kept: what the thread allocated, up to kLargePlaces
-  uint16_t used;    // a bit for each place that was, since the last review
+  unsigned last;    // the place filled or emptied last; if empty, the next object goes there
+  unsigned credit;  // objects that may still be kept: one per allocation, up to kLargePlaces
+  uint16_t used;    // one bit per place, set if the place was used since the last review
 };
 
-// What was seen of a thread beside it (thread/idle.cc). Guarded by the lock in lifecycle.cc.
+// Observations of a thread from outside (thread/idle.cc). Guarded by the lock in lifecycle.cc.
 struct Idle {
-  uint32_t looks;     // in a row at which nothing had moved
-  uint64_t activity;  // at the last of them
+  uint32_t looks;     // consecutive looks without a change
+  uint64_t activity;  // at the last look
 };
 
-// A block starts as zeroed memory, of which set_up fills in what is not zero: the pages of the
-// batches stay untouched until they are needed. The fast paths of allocate.h rely on the first
-// fields.
+// A block starts as zeroed memory. set_up writes only the nonzero fields, so the pages of the
+// batches stay untouched until first use. The fast paths of allocate.h rely on the first fields.
 struct alignas(64) Thread {
   HeapId owner{};           // id of `heap`, or kNeverOwner
-  uint8_t slow_events{};    // since the last review of a bin
-  uint8_t review_next{};    // the size class whose bin comes next
+  uint8_t slow_events{};    // refills since the last review of a bin
+  uint8_t review_next{};    // the size class to review next
   Heap* heap{};             // nullptr until the thread first allocates
-  size_t capacity_bytes{};  // of its arrays, stashed ones and magazines included; see cache_bytes
-  Thread* next{};           // in the list of all threads or of the unused ones; guarded by the
-  Thread* prev{};           // lock in lifecycle.cc
+  size_t capacity_bytes{};  // of all arrays, stashed ones and magazines included; see cache_bytes
+  Thread* next{};           // links in the list of running, warm or unused blocks;
+  Thread* prev{};           // guarded by the lock in lifecycle.cc
   const Thread* older{};    // the block made before this one; never changes
-  Core* core{};             // of which this is the block; nullptr for a thread's. Never changes
+  Core* core{};             // whose block this is; nullptr for a thread's block. Never changes
 
   alignas(64) Bin bins[kSizeClasses]{};
-  uint16_t bin_of[kTableMax + 1]{};  // the offset of each size's bin
+  uint16_t bin_of[kTableMax + 1]{};  // the bin offset of each size
 
-  // The batch cache (ISMM'24 2): which slab each of the batches is for, by metadata index. The
-  // places of a set are kBatchSets apart; each slab has one set, so each place is reachable.
+  // The batch cache (ISMM'24 2): the slab of each batch, by metadata index. The places of a set are
+  // kBatchSets apart. Each slab has one set, so each place is reachable.
   alignas(64) uint32_t batch_keys[kBatches]{};
   uint8_t batch_classes[kBatches]{};
-  BatchPlaces open_batches{};  // those that have a key
-  uint8_t misses{};            // of slabs that had no batch, and whose set was full
-  uint32_t missed_slab{};      // the last one that had no batch
+  BatchPlaces open_batches{};  // the places with a key
+  uint8_t misses{};            // frees for slabs without a batch whose set was full
+  uint32_t missed_slab{};      // the last slab without a batch
   Trade trade{};
 
   BinState states[kSizeClasses]{};
-  void** spare_arrays{};  // empty ones, of kMostSlots each
+  void** spare_arrays{};  // empty arrays of kMostSlots slots each
   Idle idle{};
   ThreadCounters counters{};
   LargeCache large{};
-  Magazines* magazines{};  // nullptr until there is a use for some; the block's for ever
+  Magazines* magazines{};  // nullptr until first needed; then stays with the block
   Outbox outbox{};
 
   constexpr Thread() { set_up(); }
@@ -178,7 +178,7 @@ struct alignas(64) Thread {
     }
   }
 
-  // kBatches of them, behind every block but the stand-in, which has no key.
+  // kBatches batches follow every block except the stand-in, which has no key.
   Batch* batches() { return reinterpret_cast<Batch*>(this + 1); }
   const Batch* batches() const { return reinterpret_cast<const Batch*>(this + 1); }
 
@@ -186,7 +186,7 @@ struct alignas(64) Thread {
     return reinterpret_cast<Bin*>(reinterpret_cast<char*>(this) + offset);
   }
 
-  // Gives up what is collected for other heaps: it counts as sent, and will never arrive.
+  // Discards the objects collected for other heaps. They count as sent and never arrive.
   void forget_batches() {
     for (unsigned open = open_batches; open != 0; open &= open - 1) {
       const size_t place = lowest_bit(open);
@@ -196,7 +196,7 @@ struct alignas(64) Thread {
     open_batches = 0;
     outbox = Outbox{};
     for (size_t place = 0; place < kBatches; ++place) {
-      // Never opened: its pages need not be touched.
+      // A batch that was never opened is skipped: its pages stay untouched.
       if (batches()[place].inverse != 0) batches()[place] = Batch{};
     }
   }
@@ -209,18 +209,18 @@ struct alignas(64) Thread {
 static_assert(sizeof(Batch) == 1024);
 static_assert(offsetof(Thread, bins) == kFirstBinOffset);
 
-inline constexpr size_t kBatchBytes = kBatches * sizeof(Batch);  // behind each block
+inline constexpr size_t kBatchBytes = kBatches * sizeof(Batch);  // after each block
 
-// The current thread's block. A static stand-in, with every capacity zero and an owner that matches
-// nothing, sends each call to its slow path: no fast path tests whether a thread is set up or gone.
+// The current thread's block. The static stand-in has only empty bins without arrays and an owner
+// that matches no heap, so each call takes its slow path. No fast path tests whether a thread is
+// set up or has ended.
 extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread Thread* self;
-extern LOFT_HIDDEN Thread stand_in;  // before its first call and after its end
+extern LOFT_HIDDEN Thread stand_in;  // the block before a thread's first call and after its end
 
 LOFT_ALWAYS_INLINE Thread* this_thread() { return self; }
 
-// Every block that was ever made, from the newest on by `older`. Blocks are used again and never
-// given back, so anybody may walk along them without a lock. A block is added once, when it is set
-// up.
+// All blocks ever made, from the newest on through `older`. Blocks are reused and never freed, so
+// any thread may walk the list without a lock. A block is added once, when it is set up.
 void add_block(Thread* block);
 const Thread* newest_block();
 

@@ -1,13 +1,15 @@
-// Whether threads free each other's objects all the time, as those that share a table or a queue
-// do. Then an object that goes home comes back in other hands soon, for the price of two messages
-// and two refills; who freed it may as well hand it out itself. Not so where a thread was given
-// objects once: sent home, they make room for its own, which it frees on the fast path.
+// Detects threads that free each other's objects all the time, as threads that share a table or a
+// queue do. A returned object then soon comes back through another thread, at the cost of two
+// messages and two refills. The freeing thread may as well hand it out itself. A thread that
+// received objects only once must return them, to leave room for its own objects, which it frees on
+// the fast path.
 //
-// The two differ in what comes home meanwhile. So nothing is kept for a window; if enough of the
-// thread's own objects were received in it, others are kept for some windows, and then the question
-// is asked again. (Who asks while others keep receives less: most of the threads that trade keep,
-// at any time.) Whoever frees fewer than two windows of others' objects never keeps any: the first
-// one tells how much an earlier thread had received with the same heap.
+// The number of the thread's own objects that return meanwhile separates the two cases. A thread
+// keeps nothing for one window. If it receives enough of its own objects in it, it keeps others'
+// objects for some windows and then tests again. (While others keep, a testing thread receives
+// fewer objects: at any time, most trading threads keep.) The first window only sets the baseline,
+// because the heap's counters include an earlier thread's objects. So a thread that frees fewer
+// than two windows never keeps any.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +20,19 @@
 
 namespace loft {
 
-// Objects of which no two threads can come to write one cache line. Larger ones are few in a slab
-// and in a bin: kept, they keep slabs from becoming free.
+// Objects whose cache lines no two threads can both write. Larger objects are few per slab and per
+// bin; keeping them would keep slabs from becoming free.
 constexpr bool is_tradable(SizeClass c) { return fills_cache_lines(c) && class_size(c) <= 1024; }
 
-// All zero is the beginning. Of one thread.
+// The state of one thread. Initially all zero.
 class Trade {
  public:
-  static constexpr uint32_t kWindow = 1 << 14;  // tradable objects that came to no open batch
+  static constexpr uint32_t kWindow = 1 << 14;  // tradable objects freed without an open batch
   static constexpr uint32_t kEnough = kWindow / 4;
-  static constexpr uint32_t kKeeping = 15;  // windows, after one in which it received enough
+  static constexpr uint32_t kKeeping = 15;  // windows after a window that received enough
 
-  // Counts such an object, which the thread freed: whether to keep it. `own`: of its heap.
+  // Counts one such object that the thread freed. True if the thread should keep it. `own`: the
+  // counters of its heap.
   bool keeps(const HeapCounters& own) {
     if (LOFT_UNLIKELY(++seen_ == kWindow)) end_window(own);
     return keeping_ != 0;
@@ -52,9 +55,9 @@ class Trade {
   }
 
   uint32_t seen_;           // in this window
-  uint16_t keeping_;        // windows to go
+  uint16_t keeping_;        // windows left
   bool begun_;              // a window has ended
-  unsigned long received_;  // when the window began
+  unsigned long received_;  // at the start of the window
 };
 
 }  // namespace loft

@@ -18,34 +18,35 @@ namespace loft::core {
 
 namespace {
 
-constexpr unsigned kLooks = 3;  // without a movement, before a processor is taken to be idle
-constexpr unsigned kMoves = 3;  // in a row, before a block of another processor will do
-constexpr unsigned kForeignSlots = 128;  // of the last stack, with the null slot
-constexpr unsigned kWatchedFrees = 32;   // of other heaps' objects, that are checked one by one
+constexpr unsigned kLooks = 3;           // without a change, before a processor counts as idle
+constexpr unsigned kMoves = 3;           // in a row, before another processor's block is accepted
+constexpr unsigned kForeignSlots = 128;  // in the last stack, the null slot included
+constexpr unsigned kWatchedFrees = 32;  // frees of other heaps' objects that are checked one by one
 
 constinit os::Lock making;
 constinit Atomic<Core*> newest{nullptr};
-// By processor, nullptr until it has one. The sequences have a table of their own,
-// os::restartable.blocks, with a block that is nobody's and on which they fail instead.
+// By processor number; nullptr until the processor has a block. The sequences use a table of their
+// own, os::restartable.blocks, whose unused entries point to a common block on which they fail.
 constinit Atomic<Core*>* by_number = nullptr;
 constinit unsigned numbers = 0;
-// Above every array. Null is there and in both neighbours, and the lower one is the limit of a
-// stack without an array, so that no sequence gets on with any of the three.
+// An address above every array. It and both neighbours contain null, so pops fail on all three. The
+// lower neighbour is the limit of a stack without an array, so pushes fail on all three as well.
 constinit void** closed = nullptr;
 constinit bool restartable_works = false;
 
 uint64_t bit(SizeClass stack) { return uint64_t{1} << stack; }
 
-// Whether a stack is closed, and a sequence may have committed since: then `top` is a neighbour.
+// Whether a stack is closed. `top` is a neighbour if a sequence committed after the close.
 bool is_closed(void** top) { return closed - 1 <= top && top <= closed + 1; }
 
 Bin without_array() { return {closed, closed - 1}; }
 
-// Under the lock. Opens the stack of a bin that was held, as the lock's holder leaves the bin.
+// Opens a held stack with the bin as the lock's holder leaves it. Under the lock.
 //
-// Release: whoever finds the new top finds the array filled, by the address that it is; and the
-// limit that goes with it, since a sequence reads the limit after the top. (x86-64 keeps that
-// order. Where it is not kept by itself, a sequence has to ask for it.)
+// Release: a sequence that reads the new top also finds (a) the array filled, through the address
+// dependency on the top; and (b) the matching limit, because a sequence reads the limit after the
+// top. (x86-64 keeps that load order. On an architecture that does not, the sequence must enforce
+// it.)
 void open(Core* core, SizeClass stack) {
   Bin bin = without_array();
   if (stack == kForeign) {
@@ -57,12 +58,12 @@ void open(Core* core, SizeClass stack) {
   __atomic_store_n(&core->stacks[stack].top, bin.top, __ATOMIC_RELEASE);
 }
 
-// Under the lock. The stack is closed, and `top` is where it was. The objects of the last one go
-// into batches at once. (One that was put there just as the thread went on to its own processor
-// goes to the block's own heap, by a message.)
+// Takes over a closed stack whose top was `top`. The objects of the last stack go into batches at
+// once. (If a thread moved to the processor of an object's heap just before it pushed the object,
+// that object belongs to the block's own heap and returns by a message.) Under the lock.
 void take_over(Core* core, SizeClass stack, void** top) {
   core->held |= bit(stack);
-  if (top == closed) return;  // it has no array
+  if (top == closed) return;  // no array
   if (stack != kForeign) {
     core->thread.bins[stack].top = top;
     return;
@@ -74,26 +75,30 @@ void take_over(Core* core, SizeClass stack, void** top) {
   }
 }
 
-// Under the lock. Where the stack's top was, if `found` was there until the caller closed it: known
-// at once, unless nobody came since a fence was refused.
+// The stack's top before the close, given that the caller's close replaced `found`. That is `found`
+// itself, unless the stack was left closed when a fence was refused. Under the lock.
 void** top_before(Core* core, SizeClass stack, void** found) {
   void** const left = core->left_closed[stack];
   core->left_closed[stack] = nullptr;
   return left != nullptr && is_closed(found) ? left + (found - closed) : found;
 }
 
-// Under the lock, from wherever the caller is. Closes the stacks of `wanted`, with one fence for
-// all of them. False if the system refuses it: then they stay closed, and nobody's, until somebody
-// holds them on the processor, or a fence is granted. (Unless the exchange was overwritten.)
+// Closes the stacks of `wanted` from any processor, with one fence for all of them. Under the lock.
+// False if the system refuses the fence. The stacks then stay closed and unowned until a thread
+// holds them on the processor or a fence is granted. (A stack whose exchange was overwritten stays
+// open.)
 //
-// A sequence that has read the old top when we exchange it may still commit, once. Its last
-// instruction reads the top anew and writes it, in two steps for us: where both come after our
-// exchange, `closed` has moved by an entry, and the next sequence fails. Where our exchange comes
-// between the two, it is overwritten, and everything goes on as if we had not been here. After the
-// fence no such sequence is left, so a stack that is still closed then stays closed until we open
-// it, and its top was what the exchange found, moved as `closed` has. Otherwise we begin anew.
-// Acquire: pairs with the commits of pushes, which follow the stores to the array; the fence orders
-// what came after our exchange.
+// A sequence that read the old top before our exchange may still commit, once. Its last instruction
+// rereads the top and writes it, in two steps as seen from another processor:
+// (a) If both come after our exchange, they move `closed` by one entry, and the next sequence
+//     fails.
+// (b) If our exchange falls between them, it is overwritten, as if it had not happened. After the
+//     fence, no such sequence is left. A stack that is still closed then stays closed until we open
+//     it, and its top was the value that the exchange returned, shifted as `closed` was. Any other
+//     stack is retried.
+//
+// Acquire pairs with the commits of pushes, which follow their stores to the array. The fence
+// orders what came after our exchange.
 bool close_from_afar(Core* core, uint64_t wanted) {
   void** tops[kStacks];
   while (wanted != 0) {
@@ -110,7 +115,7 @@ bool close_from_afar(Core* core, uint64_t wanted) {
       if (LOFT_UNLIKELY(!fenced)) {
         if (tops[stack] != closed) core->left_closed[stack] = tops[stack];
       } else if (void** at = __atomic_load_n(place, __ATOMIC_ACQUIRE); LOFT_LIKELY(is_closed(at))) {
-        // Relaxed: no sequence can change it any more, and each one fails on both.
+        // Relaxed: no sequence can change the top any more, and sequences fail on both values.
         __atomic_store_n(place, closed, __ATOMIC_RELAXED);
         take_over(core, stack, tops[stack] + (at - closed));
         wanted &= ~bit(stack);
@@ -121,7 +126,7 @@ bool close_from_afar(Core* core, uint64_t wanted) {
   return true;
 }
 
-// With every stack closed. nullptr without memory.
+// A block with every stack closed. nullptr without memory.
 Core* new_block() {
   void* block = metadata::allocate_apart(sizeof(Core) + kBatchBytes);
   if (block == nullptr) return nullptr;
@@ -146,15 +151,15 @@ Core* make(unsigned number) {
     return nullptr;
   }
   core->number = number;
-  // Like one that the keeper has emptied: nothing is left to do for it until somebody enters.
+  // As emptied by the keeper: the block needs no work until a thread enters it.
   core->held = kAllStacks;
   core->emptied = true;
   core->thread.heap = heap;
   core->owner = core->thread.owner = heap->id();
   add_block(&core->thread);
   core->earlier = newest.load(memory_order_relaxed);
-  // Release, all three: pair with the acquires in enter and for_each, and with the dependency in
-  // the sequences; the block is set up.
+  // Three releases, so that every reader finds the block set up. They pair with the acquires in
+  // enter and for_each, and with the address dependency in the sequences.
   newest.store(core, memory_order_release);
   by_number[number].store(core, memory_order_release);
   if (restartable_works) {
@@ -170,12 +175,14 @@ void for_each(Visit visit) {
   }
 }
 
-// Under the lock. All of it goes home, and the stacks stay closed until the next slow path on the
-// processor, which says that it is in use.
+// Returns all of the block's objects. The stacks stay closed until the next slow path on the
+// processor, which shows that it is in use. Returns the bytes of holes that were purged. Under the
+// lock.
 size_t empty(Core* core, Heap::Walk walk) {
   Thread* thread = &core->thread;
   close_from_afar(core, kAllStacks & ~core->held);
-  hold(core, kForeign);  // where fences are refused, this and flush_all reach what is here
+  hold(core,
+       kForeign);  // if fences are refused, this and flush_all reach the stacks of this processor
   flush_all(core);
   batch_cache::send_all(thread);
   large_cache::release_all(thread);
@@ -192,7 +199,7 @@ void unlock_emptied(Core* core) {
   }
 }
 
-// As of a thread: what changes with every call that is not the exact undoing of another.
+// As for a thread: changes with every call that is not the exact reverse of another.
 uint64_t activity_of(const Core* core) {
   uint64_t sum = 0;
   for (SizeClass stack = 0; stack < kStacks; ++stack) {
@@ -246,7 +253,7 @@ Thread* enter() {
     if (LOFT_UNLIKELY(core == nullptr)) core = make(number);
     if (LOFT_UNLIKELY(core == nullptr)) return nullptr;
     core->lock.lock();
-    // Away already: every stack would cost a fence.
+    // The caller has already moved: each stack would cost a fence.
     if (LOFT_UNLIKELY(os::processor() != number) && moves < kMoves) {
       core->lock.unlock();
       continue;
@@ -298,7 +305,7 @@ bool look() {
       return;
     }
     const bool wanted = wants_emptying(core);
-    // What one sends may be for another that was looked at before it.
+    // A block's messages may be for a block that was visited earlier.
     if (wanted || !core->emptied) all_empty = false;
     if (!wanted) return core->lock.unlock();
     empty(core, Heap::Walk::kNowAndThen);
@@ -366,7 +373,7 @@ void prepare_fork() {
   for_each([](Core* core) { core->lock.lock(); });
 }
 
-// A sequence of a thread that the child does not have never committed: nothing is left of it.
+// The sequences of threads that the child lacks never committed and have left nothing behind.
 void finish_fork(bool child) {
   for_each([=](Core* core) { core->lock.after_fork(child); });
   making.after_fork(child);

@@ -1,19 +1,17 @@
-// The policy owner=core: a block, the same as a thread's, and a heap for each processor; threads
-// hold nothing. What a program keeps in caches then grows with its processors and not with its
+// The policy owner=core: each processor has a heap and a block like a thread's; threads hold
+// nothing. Cache memory then grows with the number of processors and not with the number of
 // threads.
 //
-// malloc and free work on the block of the processor that they run on, by restartable sequences
-// (os/restartable.h): these pop from and push onto stacks that stand in for the block's bins. A
-// slow path takes the block's lock, closes the stack of each bin that it needs, so that every
-// sequence on it fails, and then has that bin as a thread has its own; at its end it opens the
-// stacks again. Whoever finds a stack closed comes to the same lock. So the lock's holder may be
-// preempted, or go to another processor, at any moment: what it has closed stays its own.
+// malloc and free use restartable sequences (os/restartable.h) on the current processor's block, to
+// pop from and push onto stacks that stand in for its bins. A slow path takes the block's lock and
+// closes the stack of each bin that it needs. Every sequence on a closed stack fails, and its
+// caller comes to the same lock. So the lock's holder owns these bins as a thread owns its own,
+// even if it is preempted or moves to another processor. At its end, the slow path opens the stacks
+// again. Where the system has no restartable sequences, all stacks stay closed and each call is a
+// slow path under the lock.
 //
-// Where the system has no such sequences, all stacks are closed for ever, and each call is a slow
-// path under the lock.
-//
-// Locks: that for making a block comes first, then a block's, then lifecycle's and those of heap/.
-// Nobody waits for a second block's but a fork.
+// Lock order: the lock for making a block, a block's lock, then the locks of lifecycle and heap/.
+// Only a fork waits for a second block's lock.
 #pragma once
 
 #include <cstddef>
@@ -29,35 +27,36 @@
 
 namespace loft {
 
-inline constexpr SizeClass kForeign = kSizeClasses;  // the stack beside those of the bins
+inline constexpr SizeClass kForeign = kSizeClasses;  // the stack after those of the bins
 inline constexpr unsigned kStacks = kSizeClasses + 1;
 inline constexpr uint64_t kAllStacks = (uint64_t{1} << kStacks) - 1;
 
-// The block of a processor. Its first lines are what the sequences read; all of these are changed
-// by sequences on the processor, and by the lock's holder as os/restartable.h says.
+// A processor's block. The sequences read its first lines, all of which change through sequences on
+// the processor and through the lock's holder, as os/restartable.h describes.
 struct alignas(64) Core {
-  HeapId owner = kNeverOwner;  // of the heap; never changes
-  bool emptied = false;        // nothing is in the stacks, which are all closed. Under the lock
-  unsigned number = 0;         // the processor's
+  HeapId owner = kNeverOwner;  // the heap's id; never changes
+  bool emptied = false;        // all stacks are empty and closed. Under the lock
+  unsigned number = 0;         // the processor's number
 
-  // For each class the stack that stands in for the bin: the same array, the same top and limit. A
-  // bin without an array, and each that the lock's holder works on, has a closed stack. The last
-  // one takes objects of other heaps, of any class, until they are worth the way into batches.
+  // Each class has a stack that stands in for its bin: the same array, top and limit. A stack is
+  // closed while its bin has no array or the lock's holder works on it. The last stack collects
+  // objects of other heaps, of any class, until a transfer into batches pays.
   alignas(64) Bin stacks[kStacks]{};
 
   os::Lock lock;
-  uint64_t held = 0;  // a bit for each stack that the lock's holder has closed, or nobody opened
-  // Where the tops were of stacks that were closed when the system refused a fence, as a sequence
-  // may just have been committing. Means something while the stack is closed. Under the lock.
+  uint64_t held = 0;  // one bit per stack that the lock's holder closed or that was never opened
+  // The tops of stacks that were closed when the system refused a fence; a sequence may have been
+  // committing at that moment. Valid only while the stack is closed. Under the lock.
   void** left_closed[kStacks]{};
   void** foreign = nullptr;    // the array of the last stack; slot 0 is null
   unsigned foreign_frees = 0;  // before that stack had an array; each was checked
-  uint32_t looks = 0;          // in a row at which nothing had moved
-  uint64_t activity = 0;       // at the last of them
+  uint32_t looks = 0;          // consecutive looks without a change
+  uint64_t activity = 0;       // at the last look
   Core* earlier = nullptr;     // the block made before this one; never changes
-  Counter fences;              // times that stacks were closed from another processor
+  Counter fences;              // fences for closing stacks from another processor
 
-  // What slow paths work on. Of a class that is not held, its `bins` are as they were last.
+  // The state for slow paths. The `bins` entry of a class that is not held is out of date: it is as
+  // the last holder left it.
   Thread thread;
 };
 static_assert(offsetof(Core, owner) == 0 && offsetof(Core, stacks) == kFirstBinOffset);
@@ -66,48 +65,49 @@ static_assert(kStacks <= 64);
 
 namespace core {
 
-// Offsets in a block, for the sequences.
+// Offsets in a block, used by the sequences.
 inline constexpr size_t kForeignStack = kFirstBinOffset + kForeign * kBinBytes;
 inline constexpr size_t kTable = offsetof(Core, thread) + offsetof(Thread, bin_of);
 
 // Whether processors are the owners. Decided before the program has a second thread.
 inline bool in_use() { return pagemap.core_limit.get() != 0; }
 
-// When the library is loaded: makes ready for processors to be the owners. False, and all as it
-// was, without memory, or where threads have no place for what the system tells them. They are the
-// owners from begin on, before which the calling thread gives up its block.
+// `prepare` runs when the library is loaded. It returns false, and the owners stay as they are, if
+// (a) memory runs out, (b) threads have no area for the system's per-thread words, or (c) processor
+//     numbers are unknown or too many for a table. `begin` makes processors the owners. Before it,
+//     the calling thread gives up its block.
 bool prepare();
 void begin();
 
-// The block of the processor that the caller is on, under its lock; of another one if the caller is
-// moved again and again. nullptr without memory for a block: then there is nothing to leave.
+// Locks and returns the block of the caller's processor, or of another one if the caller is moved
+// repeatedly. nullptr if there is no memory for a block; leave must then not be called.
 Thread* enter();
 void leave(Core* core);
 
-// Makes the bin of a class the lock holder's until leave. False, and it is not, only where the
-// system refuses a fence. Nothing to do for a thread's block.
+// `hold` makes the bin of a class the lock holder's until leave. False only if the system refuses a
+// fence; the bin is then not the holder's. `own` does nothing for a thread's block.
 bool hold(Core* core, SizeClass stack);
 inline bool own(Thread* thread, SizeClass size_class) {
   return LOFT_LIKELY(thread->core == nullptr) || hold(thread->core, size_class);
 }
 
-// Gives all objects of all bins back, which become the lock holder's.
+// Returns all objects of all bins. The bins become the lock holder's.
 void flush_all(Core* core);
 
-// Frees an object of another heap, by way of a batch, together with all that the last stack has.
+// Adds an object of another heap to a batch, together with all objects of the last stack.
 void free_foreign(Core* core, void* p, Entry entry);
 
-// One look at all blocks: those in which nothing moved for some looks are emptied. True if all are
-// empty and nothing is left to do for them.
+// Looks at all blocks once and empties those without a change for several looks. True if all are
+// empty and need no further work.
 bool look();
 
-// Empties all blocks. The bytes of holes that were given back.
+// Empties all blocks. Returns the bytes of holes that were purged.
 size_t empty_all();
-// Empties those that nobody holds; the caller may hold one.
+// Empties the blocks that no thread holds. The caller may hold one.
 void empty_others();
 
-// Where the objects of a class in the block end, and the objects of each class in the last stack,
-// which are added; read beside everything that runs, for statistics.
+// top: the top of a class's objects in the block. count_foreign: adds the objects of the last stack
+// to objects[class]. Both read beside running threads, for statistics.
 void** top(const Core* core, SizeClass size_class);
 inline void** top_of(const Thread* thread, SizeClass size_class) {
   return thread->core != nullptr ? top(thread->core, size_class)
@@ -115,13 +115,13 @@ inline void** top_of(const Thread* thread, SizeClass size_class) {
 }
 void count_foreign(const Core* core, unsigned long* objects);
 
-// Blocks made, and fences, so far.
+// Blocks made, fences, and lock acquisitions and waits so far.
 struct Totals {
   unsigned long blocks, fences, locks, waits;
 };
 Totals totals();
 
-// Nobody holds a block, nor makes one, between the two.
+// Between the two calls, no thread holds a block or makes one.
 void prepare_fork();
 void finish_fork(bool child);
 
