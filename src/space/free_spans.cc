@@ -31,8 +31,8 @@ void unlink(Span* s) {
   name_ends(s, Entry{});
 }
 
-// Descriptors not in use, linked by `next`: spans split and join all the time, and this lock is
-// held anyway.
+// Unused descriptors, linked by `next`. Spans split and join all the time, and the lock of the list
+// is held anyway.
 constinit Span* spare = nullptr;
 
 Span* new_descriptor() {
@@ -42,8 +42,8 @@ Span* new_descriptor() {
   return descriptor;
 }
 
-// Cuts the span, which is in no bin, behind its first `granules`; the rest is returned, or nullptr
-// without memory.
+// Cuts a span that is in no bin behind its first `granules`. Returns the rest; nullptr without
+// memory.
 Span* cut(Span* s, size_t granules) {
   void* block = new_descriptor();
   if (block == nullptr) return nullptr;
@@ -161,9 +161,9 @@ void put_back(uintptr_t base, size_t granules, SpanState state) {
 
 namespace {
 
-// From this size on, what is purged is unmapped: limits on address space then see it, too.
+// Ranges from this size on are purged by unmapping: limits on address space then benefit, too.
 constexpr size_t kUnmapMin = size_t{1} << 20;
-// Each may be a mapping more, of which the system allows a process some 65 000.
+// Each unmapped span may add a mapping; the system allows a process some 65 000.
 constexpr size_t kMostUnmapped = 8192;
 
 bool unmap(uintptr_t base, size_t length) {
@@ -181,7 +181,7 @@ void unmap_clean() {
   }
 }
 
-// The system does not discard locked pages, but unmaps them.
+// The system does not discard locked pages, but it does unmap them.
 SpanState purge_pages(uintptr_t base, size_t length) {
   if (length >= kUnmapMin && unmap(base, length)) return kUnmapped;
   if (os::discard(reinterpret_cast<void*>(base), length)) return kClean;

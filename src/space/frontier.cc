@@ -11,9 +11,9 @@ namespace loft::frontier {
 
 namespace {
 
-// Relaxed: who reads it without the lock counts bytes.
+// Relaxed: readers without the lock only count bytes.
 constinit Atomic<uintptr_t> frontier{0};
-constinit size_t passed_over = 0;  // bytes below the frontier that other mappings are in
+constinit size_t passed_over = 0;  // bytes below the frontier in other mappings
 
 constexpr size_t kLongStep = size_t{64} << 20;
 
@@ -27,8 +27,9 @@ uintptr_t end() { return frontier.load(memory_order_relaxed); }
 
 uintptr_t advance(size_t bytes, bool next_to_last) {
   if (bytes > window.heap.end - end()) return 0;
-  // What a region has got it keeps. So a long step, of which metadata's share is much, asks for all
-  // of it first: what is refused must not cost others their memory.
+  // Metadata keeps what it has grown, even if the step then fails, and its share of a long step is
+  // large. A long step therefore first asks whether the system has memory for all of it: a refusal
+  // must not cost others their memory.
   if (bytes > kLongStep && !os::has_memory_for(bytes + bytes / kMetadataShare)) return 0;
   if (!metadata::keep_room_for(end() + bytes - window.heap.base - passed_over)) return 0;
   const uintptr_t rest_end = window.heap.committed;

@@ -1,5 +1,5 @@
-// The frontier of the window: granules at and above it were never handed out. For space/span.cc
-// alone, under its lock, but for end().
+// The frontier of the window: granules at and above it were never handed out. Callers hold the lock
+// of space/span.cc, except for end().
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,15 @@
 
 namespace loft::frontier {
 
-// Once the window is open.
+// Called once, after the window is open.
 void begin();
 
-// Any thread may ask, without the lock.
+// Any thread, without the lock.
 uintptr_t end();
 
-// Moves the frontier by `bytes`. Where another mapping is in the way, it begins again behind that,
-// unless `next_to_last`. Returns where the new bytes begin; 0 without memory.
+// Advances the frontier by `bytes` and returns where the new bytes begin; 0 without memory. If
+// another mapping is in the way, the frontier continues behind it. With `next_to_last`, the new
+// bytes must follow the old frontier: after such a jump the result is 0.
 uintptr_t advance(size_t bytes, bool next_to_last);
 
 }  // namespace loft::frontier

@@ -6,15 +6,15 @@
 
 namespace loft::limits {
 
-// All relaxed, here and below: each is a number on its own.
+// All relaxed, here and below: each is an independent number.
 constinit Atomic<bool> own_tight{false};
 constinit Atomic<bool> group_tight{false};
 
 namespace {
 
-constexpr size_t kLeastDirty = 256 * 1024;  // under any limit: a few spans, for use again
+constexpr size_t kLeastDirty = 256 * 1024;  // kept under any limit: a few spans, for reuse
 
-// glibc keeps up to twice its largest threshold for mappings, which is this.
+// Twice glibc's largest threshold for mappings, which is the most that glibc keeps.
 constexpr size_t kUnattendedDirty = size_t{64} << 20;
 constinit Atomic<bool> attended{false};
 
@@ -32,8 +32,8 @@ size_t option_limit(const Atomic<uint64_t>& option) {
   return bytes == 0 ? kNone : bytes;
 }
 
-// Left only well below: what keeps little as soon as it is above, and much as soon as it is not,
-// would do nothing but change over.
+// Whether loft is tight, with hysteresis: the state ends only well below the limit. With one
+// threshold for both directions, loft would do nothing but change over.
 bool above(size_t bytes, size_t limit, bool was_above) {
   return limit != kNone && bytes > (was_above ? near(limit) : limit);
 }
@@ -49,7 +49,8 @@ void set_tight(Atomic<bool>& tight, bool is) {
 size_t hard() {
   const size_t own = option_limit(options.hard_limit);
   if (get(options.cgroup) != kGroupHard) return own;
-  // The rest is for what else counts: the system's tables, stacks, what others of the group have.
+  // The rest is for other memory that counts: the system's tables, stacks, other processes of the
+  // group.
   return least(own, near(group_max.load(memory_order_relaxed)));
 }
 

@@ -1,5 +1,5 @@
-// The least that an amount was during the last ticks: what of it nobody needed for so long. The
-// caller holds the lock that guards it.
+// The least value of an amount during the last ticks: the part that nobody needed for that long.
+// The caller holds the lock that guards the amount.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@ namespace loft {
 template <unsigned kTicks>
 class LowWater {
  public:
-  // The amount may have fallen.
+  // Called when the amount may have fallen.
   void see(size_t now) { since_tick_ = least(since_tick_, now); }
 
-  // So much of what nobody needed is gone.
+  // `bytes` of the unneeded part were removed.
   void take(size_t bytes) {
     for (size_t& mark : in_tick_) mark -= least(mark, bytes);
     since_tick_ -= least(since_tick_, bytes);
   }
 
-  // Another tick is over. Returns what has been idle: all that nobody needed in any of the last
-  // ticks; and of what nobody needed in the last one, two, three, ... what is beyond `reserve`, a
-  // half, a quarter, ... of it. So a large surplus goes soon, and a small one when it has proved
-  // one.
+  // Ends a tick. Returns the idle amount, which is the largest of: (a) the amount unneeded in all
+  // of the last kTicks ticks; (b) of the amount unneeded in the last one, two, three, ... ticks,
+  // the part above `reserve`, a half, a quarter, ... of it. A large surplus is idle soon, a small
+  // one only after it has lasted.
   size_t tick(size_t now, size_t reserve) {
     in_tick_[next_] = since_tick_;
     since_tick_ = now;

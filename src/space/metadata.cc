@@ -17,12 +17,13 @@ struct FreeBlock {
 
 constinit os::Lock lock;
 constinit FreeBlock* free_blocks[kMetadataMaxBlock / kMetadataUnit + 1];
-// Unit 0 is never handed out: index 0 means nothing. Relaxed: written under the lock, read for
+// Unit 0 is never handed out: index 0 means none. Relaxed: written under the lock, read for
 // statistics.
 constinit Atomic<uintptr_t> frontier{0};
 constinit Counter used;
 
-// Out of address space: the smallest free block that is larger, its rest listed under its own size.
+// For when address space has run out: splits the smallest larger free block and lists the rest
+// under its own size.
 void* split_larger(size_t units) {
   for (size_t larger = units + 1; larger <= kMetadataMaxBlock / kMetadataUnit; ++larger) {
     FreeBlock* block = free_blocks[larger];

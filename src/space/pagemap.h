@@ -1,11 +1,12 @@
-// The pagemap: what every granule of the window holds (ISMM'19 2.4). One load answers all that free
-// asks: who owns the granule, and which bin its objects go to.
+// The pagemap: what each granule of the window holds (ISMM'19 2.4). One load answers all that free
+// asks: the owner of the granule, and the bin of its objects. An all-zero entry is not loft's.
 //
-// All zero means not ours. An entry changes while no object lives on its granule, and whoever
-// passed a pointer to another thread ordered that write before the use. But for its owner: a slab
-// that has objects may become another heap's (heap/take_over.cc says why either name will do). So
-// entries are read and written as a whole. Relaxed: what free finds by way of an entry was there
-// before its objects were; who looks for the owner's inbox, which may be younger, acquires.
+// An entry changes while no object lives on its granule. A thread that passes a pointer to another
+// thread orders that write before the use. The owner is the exception: a slab with objects may
+// become another heap's (heap/take_over.cc says why either owner will do). Entries are therefore
+// read and written as a whole. A relaxed load suffices for free, because everything that free
+// reaches through an entry existed before the objects did. A lookup of the owner's inbox needs
+// acquire: the inbox may be younger than the objects.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ namespace loft {
 
 using HeapId = uint16_t;
 
-inline constexpr HeapId kNoHeap = 0;          // owner of what no heap owns
+inline constexpr HeapId kNoHeap = 0;          // the owner of memory that no heap owns
 inline constexpr HeapId kNeverOwner = 65535;  // id of a thread without a heap; no entry has it
 
 // kExtent: a part of a heap of the program's own (arena/user_heap.h).
@@ -38,10 +39,9 @@ constexpr SizeClass class_of_bin(uint16_t bin) {
 //
 // bin     offset of the size class's bin in the thread's block, or a Kind below kFirstBinOffset
 // index   metadata of the slab, span or large object, in units of kMetadataUnit
-// owner   id of the heap that owns the slab; kNoHeap for what no heap owns, which no thread's id
-// equals
+// owner   id of the heap that owns the slab; kNoHeap if none does, which equals no thread's id
 //
-// In this order free needs one load, one comparison with the low half-word, and one shift.
+// In this order, free needs one load, one comparison with the low half-word, and one shift.
 class Entry {
  public:
   Entry() = default;
@@ -51,19 +51,19 @@ class Entry {
   HeapId owner() const { return static_cast<HeapId>(word_); }
   uint32_t index() const { return static_cast<uint32_t>(word_ >> 16); }
   uint16_t bin() const { return static_cast<uint16_t>(word_ >> 48); }
-  uint64_t word() const { return word_; }  // for os/restartable.h, which takes it apart
+  uint64_t word() const { return word_; }  // for os/restartable.h, which decodes it
   bool is_slab() const { return bin() >= kFirstBinOffset; }
 
-  // Also for whoever gives a span back and reads the entries on both sides of it, while the owner
-  // of a neighbour may be writing its own there. Relaxed: neither the old entry nor the new one is
-  // a free span's, and those are written under the reader's lock.
+  // Relaxed. A release of a span also reads the entries on both sides of it this way, while the
+  // owner of a neighbour may be writing its own there. Either value will do: neither is a free
+  // span's, because those are written only under the lock that the reader holds.
   Entry shared_load() const {
     Entry entry;
     entry.word_ = __atomic_load_n(&word_, __ATOMIC_RELAXED);
     return entry;
   }
-  // Acquire and release: whoever learns of an owner from the entry of a slab that changed hands
-  // finds the heap made.
+  // Acquire pairs with the release in shared_store. A thread that learns of an owner from the entry
+  // of a slab that was taken over thereby sees the heap constructed; relaxed would not order that.
   Entry acquire_load() const {
     Entry entry;
     entry.word_ = __atomic_load_n(&word_, __ATOMIC_ACQUIRE);
@@ -76,26 +76,27 @@ class Entry {
 };
 static_assert(sizeof(Entry) == kPagemapEntry);
 
-// The lowest bits that a pointer from loft never has; they are rotated to the top, so that one
-// comparison refuses a misaligned pointer together with a foreign one.
+// The low bits that are zero in every pointer from loft. position() rotates them to the top, so
+// that one comparison refuses both misaligned and foreign pointers.
 inline constexpr unsigned kAlignmentLog = 4;
 inline constexpr size_t kAlignment = size_t{1} << kAlignmentLog;
 
-// Constant after start, except the limits, which follow the heap: up to there the table is mapped,
-// and what nobody filled in of it reads as zero. A cache line of its own: every free reads it.
+// Constant after start, except the limits, which follow the heap. The table is mapped up to the
+// limit; entries that nobody has filled read as zero. It has a cache line of its own, because every
+// free reads it.
 struct alignas(64) Pagemap {
-  // Until it is set: an odd base leaves every pointer misaligned, whatever else a thread sees of a
-  // start that goes on beside it.
+  // The initial value is odd: every pointer then counts as misaligned, whichever other fields a
+  // thread sees of a start that runs beside it.
   uintptr_t base = 1;
   Bound limit;  // of the window, in units of kAlignment
   Entry* entries = nullptr;
-  // Where the entry of address 0 would be: free finds an entry by a shift, without waiting for the
-  // offset from `base`, which is for the comparison alone.
+  // Where the entry of address 0 would be. free finds an entry by a shift of the pointer, without
+  // waiting for the offset from `base`; only the comparison needs that offset.
   uintptr_t entry_of_zero = 0;
 
-  // What free accepts on its fast path for a thread, and on that for a processor: one is `limit`
-  // and the other 0, by the option `owner`. And the largest size that malloc accepts on its fast
-  // path for a thread, here because all calls read this line. front/allocate.h.
+  // The bounds of free's fast path for a thread and for a processor. By the option `owner`, one is
+  // `limit` and the other 0. table_max is the largest size on malloc's fast path for a thread; it
+  // is here because every call reads this line. front/allocate.h.
   Bound thread_limit;
   Bound core_limit;
   size_t table_max = kTableMax;
@@ -108,12 +109,12 @@ struct alignas(64) Pagemap {
         reinterpret_cast<uintptr_t>(first) - (window_base >> kGranuleLog) * sizeof(Entry);
   }
 
-  // The heap reaches up to `end`, and the table is mapped for it. Under the lock of the spans.
+  // The heap now reaches up to `end`, and the table is mapped for it. Under the lock of the spans.
   void raise_limit(uintptr_t end) {
     limit.set((end - base) >> kAlignmentLog);
     (core_limit.get() != 0 ? core_limit : thread_limit).set(limit.get());
   }
-  // From now on processors are served, and no threads. Under the lock of the spans.
+  // From now on, processors are served and threads are not. Under the lock of the spans.
   void serve_processors() {
     core_limit.set(limit.get());
     thread_limit.set(0);
@@ -133,7 +134,7 @@ struct alignas(64) Pagemap {
   }
   // p must be contained.
   Entry of(const void* p) const { return at(reinterpret_cast<uintptr_t>(p)).shared_load(); }
-  // The entry as its writer left it, and all that he had seen.
+  // As of(), with acquire: all that the entry's writer had seen is visible.
   Entry acquire(const void* p) const { return at(reinterpret_cast<uintptr_t>(p)).acquire_load(); }
   void fill(uintptr_t from, size_t granules, Entry entry) const {
     Entry* first = &at(from);

@@ -13,7 +13,7 @@ Granules take_from(Span* s, size_t granules) {
 
 namespace {
 
-// Of two listed spans, of which the second begins where the first ends.
+// Takes granules from two listed spans; `second` begins where `first` ends.
 Granules take_from_both(Span* first, Span* second, size_t granules) {
   if (first == nullptr || second == nullptr) return {};
   if (first->granules >= granules) return take_from(first, granules);
@@ -37,7 +37,8 @@ Granules take_in_two_parts(size_t granules) {
     Span* before = free_spans::at(base - kGranule);
     Span* behind = free_spans::at(base + free_spans::bytes_of(s));
     if (const Granules range = take_from_both(s, behind, granules); range.base != 0) return range;
-    // If its addresses were lost in between, its descriptor may be another span's by now.
+    // The failed attempt may have lost the addresses of s: its descriptor may be another span's by
+    // now.
     if (before == nullptr || free_spans::at(base) != s) continue;
     if (const Granules range = take_from_both(before, s, granules); range.base != 0) return range;
   }

@@ -1,4 +1,4 @@
-// Where the granules for a span come from. For space/span.cc alone, under its lock.
+// The search for the granules of a new span. Callers hold the lock of space/span.cc.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace loft {
 
-// What an acquire returns.
+// The result of an acquire.
 struct Granules {
   uintptr_t base = 0;  // 0: no memory
   bool zero = false;   // every byte reads as zero
@@ -16,16 +16,17 @@ struct Granules {
 
 namespace search {
 
-// The first granules of a listed span; of none for nullptr.
+// Takes the first granules of a listed span. An empty range if `s` is nullptr.
 Granules take_from(Span* s, size_t granules);
 
-// Spans of different states do not join, and a long object that comes again and again would take
-// as many addresses anew, and as much memory, once a part of its span was purged. Looks at the
-// longest of each state.
+// Takes granules from two adjacent spans of different states, which never join. Otherwise a long
+// object that is allocated again and again would take new addresses, and as much memory, each time
+// a part of its span was purged. Looks at the longest span of each state.
 Granules take_in_two_parts(size_t granules);
 
-// What is free last of all, in one part or two, and as many new granules as it lacks: for one that
-// comes a little longer each time, or whose span has lost its first granule to a slab.
+// Takes the free span that ends at the frontier, or the last two, and adds as many new granules as
+// are missing. For an object (a) that is a little longer each time, or (b) whose span has lost its
+// first granule to a slab.
 Granules take_last_and_more(size_t granules);
 
 }  // namespace search

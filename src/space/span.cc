@@ -23,19 +23,20 @@ namespace {
 
 constinit os::Lock lock;
 
-// Held by a purge while it has spans in transit: between two holds of `lock`, in no list. Taken
-// before `lock`. A thread that finds no memory waits for it, as what is in transit comes back.
+// Held by a purge while it has spans in transit: in no list, between two holds of `lock`. Taken
+// before `lock`. A thread that finds no memory waits for this lock, because the spans in transit
+// come back.
 constinit os::Lock purging;
 constinit Atomic<bool> initialised{false};
 
 constinit Counter acquired_count;
 constinit Counter released_count;
 
-constexpr size_t kLongestStep = size_t{64} << 20;  // of a purge; acquire may wait for one
+constexpr size_t kLongestStep = size_t{64} << 20;  // of a purge; acquire may wait for a step
 constinit Counter in_transit_bytes;                // counted as resident
 
-// What counts of the granules in use is the sum of the two: the second is what was added without
-// the lock. Relaxed: whoever gives granules back under the lock has recounted them before.
+// The granules in use count by the sum of the two. `recounted` holds the changes made without the
+// lock. Relaxed: a thread that gives granules back under the lock has recounted them before.
 constinit Counter in_use;
 constinit Atomic<size_t> recounted{0};
 
@@ -47,7 +48,7 @@ size_t committed_locked() {
          in_transit_bytes.get() + metadata::touched_bytes();
 }
 
-// Whether `bytes` more may count. Free spans that are resident give way.
+// Whether `bytes` more may count. Resident free spans make way.
 bool admit(size_t bytes) {
   const size_t limit = limits::hard();
   if (LOFT_LIKELY(limit == limits::kNone)) return true;
@@ -57,16 +58,16 @@ bool admit(size_t bytes) {
     return now > limit - bytes ? now - (limit - bytes) : 0;
   };
   const size_t dirty = dirty_bytes();
-  // Where that would not do, they are of more use as they are.
+  // If purging all of them would not suffice, they are of more use as they are.
   if (const size_t most = excess(); most != 0 && most <= dirty) free_spans::purge(dirty - most);
   return excess() == 0;
 }
 
-// What the first choice is.
+// The first choice of an acquire.
 enum class Want : uint8_t {
-  kResident,  // pages that are there: they cost no fault and no growth
-  kMixed,     // as kResident, in two parts if need be, of which one may be clean
-  kClean,     // no pages, as the caller brings its own; resident ones before none
+  kResident,  // resident pages: they cost no fault and no growth
+  kMixed,     // as kResident, if need be in two parts, one of them clean
+  kClean,     // no pages, as the caller brings its own; else kMixed
 };
 
 Range take_resident(size_t granules) {
@@ -90,7 +91,7 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
   const uintptr_t base = frontier::advance(granules << kGranuleLog, false);
   if (base != 0) return {base, true};
   if (want == Want::kClean) return acquire_locked(granules, bytes, Want::kMixed);
-  // Once nothing is resident, what is free is in its largest pieces.
+  // After a full purge, the free memory is in its largest pieces.
   free_spans::purge(0);
   for (const SpanState state : {kClean, kUnmapped}) {
     Span* s = free_spans::find_any(state, granules);
@@ -99,9 +100,9 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
   return search::take_last_and_more(granules);
 }
 
-// As above; what is on its way to the system comes back before anybody is told that there is no
-// memory. The purge needs nothing but `lock` for that. A thread of high priority lends it to no
-// one: it sleeps until the purge is over, however long others keep that from running.
+// As acquire_locked, but reports no memory only after spans in transit have come back. The purge
+// needs no other lock than `lock` for that. There is no priority inheritance: a thread of high
+// priority sleeps until the purge is over, however long other threads keep the purge from running.
 Range acquire_patiently(size_t granules, size_t bytes, Want want) {
   for (;;) {
     const Range range = acquire_locked(granules, bytes, want);
@@ -117,7 +118,7 @@ Range acquire_aligned(size_t granules, size_t alignment, size_t bytes, Want want
   const size_t slack = alignment <= kGranule ? 0 : (alignment >> kGranuleLog) - 1;
   if (granules + slack > (window.heap.end - window.heap.base) >> kGranuleLog) return {};
   if (slack == 0) return acquire_patiently(granules, bytes, want);
-  // What is cut off goes back as what it was.
+  // The parts cut off are released in the state in which they came.
   const Range wide = acquire_patiently(granules + slack, bytes, Want::kResident);
   if (wide.base == 0) return {};
   const uintptr_t base = round_up(wide.base, alignment);
@@ -128,16 +129,16 @@ Range acquire_aligned(size_t granules, size_t alignment, size_t bytes, Want want
   return {base, wide.zero};
 }
 
-// Without the lock: what is too much of resident spans goes at once, and then for a while nothing.
-// A page that comes back costs some ten times what it took to give it, so that a program that frees
-// and allocates the same again and again loses a part of its time to it, and not nearly all.
+// Purges the excess of resident spans, then pauses. Called without the lock. Faulting a page in
+// again costs some ten times as much as purging it. With the pause, a program that frees and
+// allocates the same memory again and again loses part of its time to this, and not nearly all.
 void relieve() {
-  constexpr uint64_t kPause = 64;             // times what the purge took
-  static constinit Atomic<uint64_t> next{0};  // relaxed: two at a time do no harm
+  constexpr uint64_t kPause = 64;             // times the duration of the purge
+  static constinit Atomic<uint64_t> next{0};  // relaxed: two purges at a time do no harm
   const size_t kept = limits::dirty_kept();
   if (LOFT_LIKELY(dirty_bytes() <= kept)) return;
   const uint64_t begin = os::now_ns();
-  // Where memory is scarce, what others want now cannot wait for its turn.
+  // Where memory is scarce, others need it now: no pause.
   const bool scarce = dirty_bytes() > limits::scarce_dirty();
   if (!scarce && begin < next.load(memory_order_relaxed)) return;
   purge(kept / 2);
@@ -208,8 +209,7 @@ namespace {
 
 constexpr size_t kMostInTransit = 64;  // spans
 
-// Takes up to `wanted` bytes of long dirty spans out of the lists, but not the last `floor` bytes
-// of them.
+// Takes up to `wanted` bytes of long dirty spans out of the lists, but leaves `floor` bytes there.
 size_t send_into_transit(size_t floor, size_t wanted, Span** chosen) {
   const os::Guard guard(lock);
   const size_t unit = get(options.thp) == kHugePrefer ? kHugePage : kGranule;
@@ -226,12 +226,12 @@ size_t send_into_transit(size_t floor, size_t wanted, Span** chosen) {
     left -= least(left, s->granules);
     chosen[count++] = s;
   }
-  // What goes was the idle part.
+  // The bytes in transit count as the idle ones.
   least_dirty.take(dirty_before - dirty_bytes());
   return count;
 }
 
-// Returns the bytes that were given back.
+// Returns the bytes purged.
 size_t arrive(Span* s, SpanState state) {
   const Span was = *s;
   in_transit_bytes.add(-free_spans::bytes_of(s));
@@ -250,10 +250,10 @@ size_t purge_step_above(size_t floor, size_t wanted) {
   size_t bytes = 0;
   size_t count = 0;
   const os::Guard guard(purging);
-  // Again if all of them were refused: others may not be.
+  // Repeats if the system refused all of them: it may take others.
   do {
     count = send_into_transit(floor, least(wanted, kLongestStep), chosen);
-    // Nobody else changes a span in transit.
+    // Without `lock`: nobody else changes a span in transit.
     for (size_t i = 0; i < count; ++i) {
       states[i] = free_spans::purge_pages(chosen[i]->base, free_spans::bytes_of(chosen[i]));
     }
@@ -266,7 +266,7 @@ size_t purge_step_above(size_t floor, size_t wanted) {
 
 void release_as(uintptr_t base, size_t granules, SpanState state, size_t bytes) {
   const size_t keep = limits::most_dirty();
-  const size_t floor = keep - keep / 8;  // not each one that follows makes a system call
+  const size_t floor = keep - keep / 8;  // so that not every later release makes a system call
   size_t excess = 0;
   pagemap.fill(base, granules, Entry{});
   {
@@ -278,7 +278,7 @@ void release_as(uintptr_t base, size_t granules, SpanState state, size_t bytes) 
     const size_t resident = dirty_bytes() - free_spans::refused_bytes.get();
     if (LOFT_UNLIKELY(resident > keep)) excess = resident - floor;
   }
-  // As much as there was then: what others free meanwhile is theirs to give back.
+  // Purges the excess of that moment only: threads that free more meanwhile purge it themselves.
   for (size_t step = 1; excess != 0 && step != 0; excess -= least(step, excess)) {
     step = purge_step_above(floor, excess);
   }
@@ -308,7 +308,7 @@ bool recount(size_t from, size_t to) {
   if (to > from && limits::hard() != limits::kNone) {
     const os::Guard guard(lock);
     if (!admit(to - from)) return false;
-    recounted.fetch_add(to - from, memory_order_relaxed);  // before the next one is admitted
+    recounted.fetch_add(to - from, memory_order_relaxed);  // under the lock: before the next admit
     return true;
   }
   recounted.fetch_add(to - from, memory_order_relaxed);
@@ -316,7 +316,8 @@ bool recount(size_t from, size_t to) {
 }
 
 void release_moved(uintptr_t base, size_t granules, size_t bytes) {
-  // First, while it is ours for certain: what is lost then is addresses alone.
+  // Discards first, while the range certainly belongs to loft: if renew fails, only addresses are
+  // lost.
   os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
   if (os::renew(reinterpret_cast<void*>(base), granules << kGranuleLog)) {
     advise_huge_pages(base, granules << kGranuleLog);
@@ -339,9 +340,9 @@ uint32_t ticks() { return tick_count.load(memory_order_relaxed); }
 
 size_t idle_bytes() {
   const os::Guard guard(lock);
-  // Relaxed: who sees a tick late acts at the next one.
+  // Relaxed: a thread that sees a tick late acts at the next one.
   tick_count.store(ticks() + 1, memory_order_relaxed);
-  limits::weigh(committed_locked());  // they may have changed
+  limits::weigh(committed_locked());  // the limits may have changed
   const size_t used = in_use.get() + recounted.load(memory_order_relaxed);
   return least_dirty.tick(dirty_bytes(), used / kPlentyShare);
 }

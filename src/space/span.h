@@ -1,7 +1,7 @@
 // Spans: runs of granules of the window, handed to slabs and large objects and taken back. Free
-// neighbours join; spans that are resident, clean and unmapped are kept apart, so that the state of
-// each byte of a free span is known. All functions may be called by any thread; none calls back to
-// the floors above, whose locks may be held.
+// neighbours join, but only spans of one state: resident, clean or unmapped. The state of each byte
+// of a free span is therefore known. Any thread may call any function. None calls into the floors
+// above, so callers may hold locks of those floors.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +17,24 @@ using Range = Granules;
 // Maps the window on first use. False without memory.
 bool initialise();
 
-// From now on free's fast path is for processors (owner=core).
+// From now on, free's fast path serves processors (owner=core).
 void serve_processors();
 
-// `granules` granules whose base is a multiple of `alignment` bytes (a power of two, at least
-// kGranule). Their pagemap entries are the caller's to fill. `bytes` of them count against the
-// limits (space/limits.h): less than all where the rest will hold no memory, or that of other
-// granules. No memory also where the hard limit forbids it.
+// Hands out `granules` granules; their base is a multiple of `alignment` bytes (a power of two, at
+// least kGranule). The caller fills their pagemap entries. `bytes` of them count against the limits
+// (space/limits.h): fewer than all if the rest will hold (a) no memory or (b) memory moved from
+// other granules. No memory also if the hard limit forbids it.
 Range acquire(size_t granules, size_t alignment, size_t bytes);
 
-// As acquire, for a caller that moves pages there: granules without pages first, because those of a
-// resident span would be dropped.
+// As acquire, for a caller that moves pages there. Prefers granules without pages: the move would
+// drop those of a resident span.
 Range acquire_clean(size_t granules, size_t bytes);
 
-// Takes granules back, with their entries, and the bytes that counted. `dirty`: they were written
-// and still hold memory.
+// Takes back granules, their entries, and the bytes that counted. `dirty`: the granules were
+// written and still hold memory.
 void release(uintptr_t base, size_t granules, bool dirty, size_t bytes);
 
-// Both for granules that count in whole.
+// The same for granules that count in full.
 inline Range acquire(size_t granules, size_t alignment) {
   return acquire(granules, alignment, granules << kGranuleLog);
 }
@@ -42,52 +42,52 @@ inline void release(uintptr_t base, size_t granules, bool dirty) {
   release(base, granules, dirty, granules << kGranuleLog);
 }
 
-// Adds the `granules` right after `end` to the span that ends there, of which `bytes` more count.
-// False if they are in use, or not allowed. `zero` is cleared when they are not known to be zero.
+// Adds the `granules` right after `end` to the span that ends there; `bytes` more count. False if
+// the granules are in use or a limit forbids them. Clears `zero` if they are not known to read as
+// zero.
 bool extend(uintptr_t end, size_t granules, bool& zero, size_t bytes);
 
-// Of granules in use, `to` bytes count instead of `from`. False, and nothing changed, where the
-// hard limit forbids it.
+// Counts `to` bytes instead of `from` for granules in use. False, with nothing changed, if the hard
+// limit forbids it.
 bool recount(size_t from, size_t to);
 
-// Gives granules back that lie in a mapping of their own, as a fresh one. Where that cannot be had
-// they are lost to the window, and their entries say that nothing is there.
+// Releases granules that lie in a mapping of their own, after mapping them anew. If that fails,
+// they are lost to the window, and their entries are cleared.
 void release_moved(uintptr_t base, size_t granules, size_t bytes);
 
-// Gives granules back over whose first `moved` bytes a move failed: these may be a hole by now, and
-// another mapping in it. What is there holds no memory; what is behind it may, where it is `dirty`.
+// Releases the target of a failed move. Its first `moved` bytes may be a hole by now, with another
+// mapping in it; they hold no memory. The bytes behind them may hold memory if `dirty`.
 void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, size_t bytes);
 
-// Gives free resident spans back to the system until at most `keep` bytes of them stay. Returns the
-// bytes given back.
+// Purges free resident spans until at most `keep` bytes of them stay. Returns the bytes purged.
 size_t purge(size_t keep);
 
-// How many bytes of free resident spans nobody has needed for some time: the least that there were
-// of them at any moment of the last kDecayTicks ticks. Or of the last one, as far as they are more
-// than a quarter (1 / kPlentyShare) of what is in use, of the last two, more than an eighth, and so
-// on: much at the end of a phase of the program, little in the midst of one. A tick is a call of
-// this; one thread at a time makes them.
+// One tick. Returns how many bytes of free resident spans were idle: the least amount at any moment
+// of the last kDecayTicks ticks. A large surplus is idle sooner: the amount above a quarter (1 /
+// kPlentyShare) of the memory in use after one tick, above an eighth after two, and so on. So much
+// is idle at the end of a phase of the program, and little within one. One thread at a time calls
+// this.
 inline constexpr unsigned kDecayTicks = 5;
 inline constexpr unsigned kPlentyShare = 4;
-inline constexpr unsigned kDecayTicksOfPlenty = 2;  // as nobody knows how long the first one was
+inline constexpr unsigned kDecayTicksOfPlenty = 2;  // not one: the first may have been short
 size_t idle_bytes();
-uint32_t ticks();  // so far
+uint32_t ticks();  // ticks so far
 
-// Gives up to `wanted` bytes of free resident spans back, the longest first, a bounded number of
-// them, without holding the lock meanwhile. Returns the bytes that were given back.
+// Purges up to `wanted` bytes of free resident spans, the longest first and a bounded number of
+// them. Does not hold the lock during the system calls. Returns the bytes purged.
 size_t purge_step(size_t wanted);
 
-// Bytes of the window that were ever handed out.
+// Bytes of the window ever handed out.
 size_t used_bytes();
 
-// What may be resident of the heap and of loft's own tables: what counts against the limits.
+// Bytes of the heap and of loft's own tables that may be resident. They count against the limits.
 size_t committed();
 
 // Read without the lock.
 struct Totals {
   size_t dirty;                      // bytes of free spans that may be resident
-  size_t refused;                    // of these, in spans that the system did not take back
-  size_t clean;                      // bytes of free spans that are not resident, mapped or not
+  size_t refused;                    // of these, in spans that the system refused to take
+  size_t clean;                      // bytes of free spans without memory, mapped or not
   unsigned long acquired, released;  // spans, so far
   unsigned long locks, waits;
 };

@@ -1,6 +1,6 @@
-// Free runs of something by length, for best fit: one list for each length below 64, then four for
-// each doubling, and a bit for each list that is not empty. The spans of the window are such runs,
-// of granules, and so are the blocks of a heap of the program's own (arena/blocks.h).
+// Free runs of units by length, for best fit: one list for each length below 64, four lists for
+// each doubling above, and a bit for each non-empty list. The spans of the window are such runs, in
+// granules; so are the blocks of a heap of the program's own (arena/blocks.h).
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@
 namespace loft {
 
 enum SpanState : uint8_t {
-  kClean,     // mapped, and reads as zero
-  kDirty,     // resident as far as we know
-  kUnmapped,  // given back, addresses and all: another mapping may be there
+  kClean,     // mapped; reads as zero
+  kDirty,     // resident, as far as loft knows
+  kUnmapped,  // addresses given back, too: another mapping may be there
 };
 inline constexpr unsigned kSpanStates = 3;
 
-// A run of free granules. Lives in the metadata region; its first and last granule's pagemap
-// entries name it, which is how a neighbour that becomes free finds it.
+// A run of free granules. The descriptor lives in the metadata region. The pagemap entries of the
+// first and last granule name it, so that a neighbour that becomes free finds it.
 struct Span {
   uintptr_t base;
   size_t granules;
   SpanState state;
   Span* next;
   Span* prev;
-  bool refused;  // the system did not take its pages back
+  bool refused;  // the system refused to take its pages back
 
   size_t length() const { return granules; }
 };
@@ -47,8 +47,8 @@ class RunBins {
     if (bins_[bin].empty()) present_[bin / 64] &= ~(uint64_t{1} << bin % 64);
   }
 
-  // A run of at least `length`, from the smallest list that has one; nullptr if none. Only the
-  // first list may hold runs that are too short, and of it a bounded number is looked at.
+  // A run of at least `length`, from the shortest list that has one; nullptr if none. Only the
+  // first list may hold runs that are too short; a bounded number of its runs are examined.
   Run* find(size_t length) const {
     if (length >> kLongestLog != 0) return nullptr;
     unsigned bin = bin_of(length);
@@ -60,8 +60,8 @@ class RunBins {
     return bin == kBins ? nullptr : bins_[bin].front();
   }
 
-  // The first run that fits(run), of all whose list may hold runs of `length`; nullptr if none
-  // does.
+  // The first run for which fits(run) holds, from all lists that may hold runs of `length`; nullptr
+  // if none does.
   template <class Fits>
   Run* find_any(size_t length, Fits&& fits) const {
     if (length >> kLongestLog != 0) return nullptr;
@@ -73,8 +73,8 @@ class RunBins {
     return nullptr;
   }
 
-  // A run from the list of the longest, beyond those that the system refused to take; nullptr if
-  // there is none. Of each list a bounded number is looked at.
+  // A run from the list of the longest, except runs that the system refused to take; nullptr if
+  // none. A bounded number of runs of each list are examined.
   Run* longest() const {
     for (unsigned word = kWords; word-- != 0;) {
       for (uint64_t bits = present_[word]; bits != 0;) {

@@ -15,14 +15,14 @@ constexpr size_t kLargestWindow = size_t{1} << 46;   // 64 TiB, half of all addr
 constexpr size_t kSmallestWindow = size_t{1} << 38;  // 256 GiB
 constexpr size_t kLargestStep = size_t{64} << 20;
 
-// Where a window is laid out if the system is not to be asked: empty on 47-bit address spaces, with
-// the shadow of an address sanitizer or without, and on 39-bit ones.
+// Fixed places for the window, for use without asking the system. They are empty on 47-bit address
+// spaces, with or without the shadow of an address sanitizer, and on 39-bit ones.
 struct Plan {
   uintptr_t base;
   size_t heap;
 };
 constexpr Plan kPlans[] = {
-#if !defined(LOFT_THREAD_SANITIZER)  // whose shadow is there, and whose mmap then drops the address
+#if !defined(LOFT_THREAD_SANITIZER)  // its shadow is there, and its mmap then drops the address
     {uintptr_t{3} << 43, size_t{1} << 45},
 #endif
     {uintptr_t{1} << 36, size_t{1} << 37},
@@ -35,8 +35,8 @@ constexpr size_t pagemap_bytes(size_t heap) {
 constexpr size_t tails_bytes(size_t heap) {
   return round_up(heap / kGranule * kTailRecord, kGranule);
 }
-// Heaps of the program's own take a twelfth for objects of sixteen bytes, and where address space
-// is limited they may be most of it.
+// An eighth of the heap. Heaps of the program's own need a twelfth for 16-byte objects, and where
+// address space is limited they may fill most of the window.
 constexpr size_t kMostMetadata = (size_t{1} << 32) * kMetadataUnit;  // 2^32 units, by index
 constexpr size_t metadata_bytes(size_t heap) { return least(heap / 8, kMostMetadata); }
 
@@ -63,7 +63,7 @@ bool grow_tables(uintptr_t heap_end) {
          window.tails.grow(window.tails.base + granules * kTailRecord);
 }
 
-// Heap without tables is of no use.
+// Grows the heap only together with its tables: without them it is of no use.
 bool grow_with_tables(uintptr_t target) {
   Region& heap = window.heap;
   const uintptr_t before = heap.committed;
@@ -81,8 +81,8 @@ void give_up(Region& region) {
   region = Region{};
 }
 
-// Maps the first step of each region. What is left of a failed attempt would refuse the place to
-// the next one, when there is memory again.
+// Maps the first step of each region. On failure everything is unmapped: leftovers would block the
+// place for the next attempt, when there is memory again.
 bool open_at(uintptr_t base, size_t heap) {
   lay_out(base, heap);
   if (grow_with_tables(window.heap.base + 1) && window.metadata.grow(window.metadata.base + 1)) {
@@ -94,19 +94,19 @@ bool open_at(uintptr_t base, size_t heap) {
   return false;
 }
 
-// Where the system would put a mapping of so many bytes now; 0 if nowhere, or if it does not take
-// it back.
+// The address at which the system would now put a mapping of `bytes`; 0 if there is none, or if the
+// system does not take the mapping back.
 uintptr_t find_addresses(size_t bytes) {
   void* at = os::reserve(bytes);
   return at != nullptr && os::unmap(at, bytes) ? reinterpret_cast<uintptr_t>(at) : 0;
 }
 
-// The system knows best which addresses are in nobody's way: it is asked for as many, which are
-// given back at once. It mostly hands addresses out from the top, and what the program maps later
-// lies above a heap that grows from below. Where it hands them out from below, or may do so once a
-// gap below the window is full, the window begins half-way up.
+// The system knows best which addresses are in nobody's way. It is asked for a range as long as the
+// window, which is given back at once. Most systems hand addresses out from the top, so later
+// mappings of the program lie above a heap that grows from below. If the system hands them out from
+// below, or may do so once a gap below the window is full, the window begins half-way up the range.
 bool open_where_system_says() {
-  // A short one first: where that is not taken back, a long one would be in the way of every plan.
+  // A short one first: if the system does not take it back, a long one would block every plan.
   const uintptr_t next = find_addresses(kGranule);
   if (next == 0) return false;
   for (size_t heap = kLargestWindow; heap >= kSmallestWindow; heap /= 2) {
@@ -137,8 +137,8 @@ bool in_the_way(uintptr_t at, size_t bytes) {
   return placed == os::Placed::kOccupied;
 }
 
-// Where the heap can go on for `bytes`, from heap.committed on; 0 if nowhere. The size of what is
-// in the way is not known: steps double.
+// An address above heap.committed at which the heap can continue for `bytes`; 0 if there is none.
+// The size of the mapping in the way is unknown, so the steps double.
 uintptr_t find_way_past(size_t bytes) {
   const Region& heap = window.heap;
   for (size_t step = kGranule; step < heap.end - heap.committed; step *= 2) {
@@ -169,11 +169,11 @@ bool Region::grow(uintptr_t target) {
   for (const uintptr_t to : {wanted, needed}) {
     void* const at = reinterpret_cast<void*>(committed);
     if (os::place(at, to - committed) != os::Placed::kYes) continue;
-    // Where the system would give huge pages to everybody, the first object of each of a few
-    // classes would cost 2 MiB of memory.
+    // Advises against huge pages unless they are preferred. On a system that gives them to
+    // everybody, the first object of each of a few classes would otherwise cost 2 MiB.
     const bool huge = this == &window.heap && get(options.thp) == kHugePrefer;
     os::allow_huge_pages(at, to - committed, huge);
-    __atomic_store_n(&committed, to, __ATOMIC_RELAXED);  // metadata::contains
+    __atomic_store_n(&committed, to, __ATOMIC_RELAXED);  // read by metadata::contains
     return true;
   }
   return false;
@@ -200,7 +200,7 @@ void Window::add_gap(uintptr_t begin, uintptr_t end) {
   const size_t count = gap_count.load(memory_order_relaxed);
   if (count == kMostGaps) return;
   gaps[count] = {begin, end};
-  // Pairs with the acquire in behind_gap.
+  // Release pairs with the acquire in behind_gap: a reader that sees the count sees the gap.
   gap_count.store(count + 1, memory_order_release);
 }
 

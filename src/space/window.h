@@ -2,13 +2,13 @@
 //
 //   pagemap    8 bytes for each granule of the window
 //   tails      2 bytes for each granule (large/tails.h)
-//   metadata   slabs, spans, heaps, caches; never inside the window (HotOS'23: segregated metadata)
+//   metadata   slabs, spans, heaps, caches; never in the window (HotOS'23: segregated metadata)
 //   window     spans of granules: slabs and large objects, nothing else
 //
 // The window is a range of addresses by agreement, not a reservation. Each part grows upwards from
-// its first byte, in steps, and nothing is mapped beyond its last step: limits on address space and
-// on locked memory, core dumps and whoever reads VIRT see what loft uses. Where another mapping is
-// in the way, the heap goes on behind it.
+// its first byte, in steps, and nothing is mapped beyond the last step. Limits on address space and
+// locked memory, core dumps and VIRT therefore show only what loft uses. If another mapping is in
+// the way, the heap continues behind it.
 #pragma once
 
 #include <cstddef>
@@ -22,33 +22,36 @@ namespace loft {
 
 inline constexpr unsigned kGranuleLog = 16;
 inline constexpr size_t kGranule = size_t{1} << kGranuleLog;  // also the largest page size served
-// What describes the window, in bytes. The files that define the three check their own.
+// Sizes of the window's tables, in bytes. Each defining file checks its own.
 inline constexpr size_t kPagemapEntry = 8;   // space/pagemap.h
 inline constexpr size_t kTailRecord = 2;     // large/tails.h
 inline constexpr size_t kMetadataUnit = 64;  // space/metadata.h
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-// Of what the window has in use. Of slabs, those of sixteen bytes need most, 576 bytes for each
-// 64 KiB; all classes in turn, 2 KiB.
+// Metadata takes at most this share (1/32, or 2 KiB for 64 KiB) of the used window. One class needs
+// at most 576 bytes for 64 KiB (16-byte objects); a window cut into all classes in turn needs 2
+// KiB.
 inline constexpr size_t kMetadataShare = 32;
 
-// A range that is mapped from its base upwards. Guarded by the lock of whoever grows it.
+// A range mapped from its base upwards. Guarded by the lock of the code that grows it.
 struct Region {
   uintptr_t base = 0;
   uintptr_t end = 0;
   uintptr_t committed = 0;  // base <= committed <= end, a multiple of kGranule
-  size_t step = 0;          // least bytes to map at once; address space only, touched when used
+  size_t step = 0;          // least bytes to map at once: address space, resident only when used
 
-  // Maps up to at least `target`, and ahead of it by a 32nd of the region's size so far, within
-  // [step, 64 MiB], to keep system calls few. False without memory or address space.
+  // Maps at least up to `target`, and at least a 32nd of the region's present size, within [step,
+  // 64 MiB], to keep system calls few. If that much is refused, maps no more than `target` needs.
+  // False without memory or address space.
   bool grow(uintptr_t target);
 };
 
-// Other mappings that the heap has gone on behind. Of more than these, looks take longer.
+// How many gaps are recorded: places where the heap continued behind another mapping. Scans of the
+// window skip recorded gaps; they take longer over further ones.
 inline constexpr size_t kMostGaps = 16;
 
 struct Window {
-  // The end of the gap that `at` lies in; `at` if it lies in none. Needs no lock.
+  // The end of the gap that contains `at`; `at` itself if it is in no gap. Needs no lock.
   uintptr_t behind_gap(uintptr_t at) const;
   void add_gap(uintptr_t begin, uintptr_t end);
 
@@ -60,37 +63,38 @@ struct Window {
   Region pagemap;
   Region tails;
   Region metadata;
-  uintptr_t nulls = 0;  // a granule of addresses behind metadata, for open_nulls
+  uintptr_t nulls = 0;  // a granule of addresses above metadata, for open_nulls
   Region heap;
   Gap gaps[kMostGaps] = {};
   Atomic<size_t> gap_count{0};
 };
 
-// Zero-initialised until the first allocation. Guarded by the lock in space/span.cc, except the
-// gaps, `metadata` after start (the lock in space/metadata.cc) and what pagemap.h publishes.
+// Zero-initialised until the first allocation. Guarded by the lock in space/span.cc, except (a) the
+// gaps, (b) `metadata` after start, which the lock in space/metadata.cc guards, and (c) what
+// pagemap.h publishes.
 extern LOFT_HIDDEN Window window;
 
-// Lays out the window and maps the first step of each region. False without memory; may be called
-// again.
+// Lays out the window and maps the first step of each region. False without memory; it may then be
+// called again.
 bool open_window();
 
-// Where the heap goes on.
+// The place of the next step of the heap.
 struct HeapStep {
   uintptr_t base = 0;  // 0: no memory
-  bool moved = false;  // another mapping is in the way, and `base` lies behind it
+  bool moved = false;  // another mapping was in the way; `base` lies behind it
 };
 
-// Maps `bytes` of the heap from `from` on, and the tables for them. `from` is at most
-// heap.committed. Where another mapping is in the way, the step begins behind it instead, and
-// nothing between `from` and there is the heap's beyond the old heap.committed.
+// Maps `bytes` of the heap from `from`, which is at most heap.committed, and the tables for them.
+// If another mapping is in the way, the step begins behind it. Of the addresses in between, the
+// heap then owns only those below the old heap.committed.
 HeapStep grow_heap(uintptr_t from, size_t bytes);
 
-// Where a null pointer can be read, and nothing written, behind all of metadata. nullptr without
-// memory. Called once.
+// Maps a read-only granule of zeros above all metadata: every pointer there reads as null. nullptr
+// without memory. Called once.
 void** open_nulls();
 
-// Asks the system for what it was asked for the rest of the heap: a part that was mapped anew is
-// then one mapping with its neighbours again, of which the system allows a process only so many.
+// Gives a newly mapped part of the heap the same huge-page advice as the rest. The system then
+// merges it with its neighbours into one mapping; the number of mappings of a process is limited.
 void advise_huge_pages(uintptr_t at, size_t bytes);
 
 }  // namespace loft
