@@ -1,5 +1,5 @@
-// C23's sized frees. The pagemap knows the size already, so the caller's figure saves nothing;
-// these exist so that a program built for C23 finds its frees where its mallocs are.
+// C23's sized frees. The pagemap has the size already, so the caller's value saves nothing. They
+// exist so that a program built for C23 frees where it allocates.
 #include <stddef.h>
 #include <stdlib.h>
 

@@ -1,12 +1,13 @@
-// Code that is loaded while the program runs is bound to loft, too, whatever way it is loaded.
+// Binds code that is loaded at run time to loft, whatever way it is loaded.
 //
-// Who looks malloc or free up in the C library itself gets past a loft that was preloaded, and an
-// object of the one then meets the free of the other: a plugin that dlopen binds with RTLD_DEEPBIND
-// (all of PHP's are), a binding that takes a function from a library's handle (ctypes, JNA, .NET).
-// Before the first of these can happen, the names in the C library are given loft's meaning.
+// Code that looks malloc or free up in the C library itself bypasses a preloaded loft. An object of
+// one allocator then reaches the free of the other. Such code is (a) a plugin that dlopen binds
+// with RTLD_DEEPBIND (all of PHP's are); (b) a binding that takes a function from a library's
+// handle (ctypes, JNA, .NET). Before either can happen, loft redirects the names in the C library
+// to itself.
 //
-// Part of libloft.so alone: dlopen is libc's own name, and whoever links loft into a program has
-// not asked for another one.
+// Part of libloft.so only: dlopen is libc's own name, and a program that links loft has not asked
+// for another one.
 #include <dlfcn.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -37,7 +38,7 @@ namespace loft {
 
 namespace {
 
-// Loft's meaning was given, or cannot be.
+// The names are redirected, or cannot be.
 constinit Atomic<bool> is_settled{false};
 
 template <class Function>
@@ -45,21 +46,20 @@ os::Symbol here(const char* name, Function* meaning) {
   return {name, reinterpret_cast<const void*>(meaning)};
 }
 
-// The header calls mallinfo deprecated, which is no reason to leave it to libc.
+// The header marks mallinfo as deprecated. It has to be redirected nevertheless.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-// Only if loft's malloc is the program's: what libc allocates itself is loft's then. (Where it is
-// not, the probe's one byte stays, as it is not known whose it is; and within reach, for those who
-// look for what is lost.) The names are given loft's own
-// functions, and not those of somebody who stands before it, who may be looking libc's up in order
-// to pass calls on.
-// False if there is no memory for the probe, this time.
+// Redirects only if loft's malloc is the program's: then libc's own allocations are loft's.
+// Otherwise the probe of one byte is not freed, because its allocator is unknown, and stays
+// reachable for leak checkers. The names get loft's own functions, not those of an interposer in
+// front of loft, which may look libc's up in order to forward calls.
+// False if there is no memory for the probe this time.
 bool bind_libc() {
   char* const probe = strdup("");
   if (probe == nullptr) return false;
   if (!pagemap.contains(probe)) {
-    // Relaxed: nobody reads it.
+    // Relaxed: no thread reads it.
     static constinit Atomic<char*> kept{nullptr};
     kept.store(probe, memory_order_relaxed);
     return true;
@@ -105,8 +105,8 @@ bool bind_libc() {
 
 #pragma GCC diagnostic pop
 
-// Acquire pairs with the release: what is looked up from here on was written before. A thread that
-// comes while another one is at it does the same again.
+// Acquire pairs with the release below: lookups that follow see the redirected names. A thread that
+// arrives while another one redirects does the same again, which changes nothing.
 void settle() {
   if (LOFT_UNLIKELY(!is_settled.load(memory_order_acquire)) && bind_libc()) {
     is_settled.store(true, memory_order_release);
@@ -118,7 +118,7 @@ constinit Atomic<Dlopen> next_dlopen{nullptr};
 using Dlmopen = void* (*)(Lmid_t, const char*, int);
 constinit Atomic<Dlmopen> next_dlmopen{nullptr};
 
-// The C library's function of the name. Relaxed: each thread finds the same one.
+// The C library's function of this name. Relaxed: each thread finds the same one.
 template <class Function>
 Function next_of(const char* name, Atomic<Function>& known) {
   Function next = known.load(memory_order_relaxed);
@@ -133,15 +133,15 @@ Function next_of(const char* name, Atomic<Function>& known) {
 
 }  // namespace loft
 
-// The C library looks for a library where the caller's own RUNPATH says, and knows the caller by
-// the address it returns to: the last call has to be a jump.
+// The C library searches the RUNPATH of the caller, and identifies the caller by the return
+// address. So the last call has to be a jump.
 extern "C" LOFT_EXPORT void* dlopen(const char* file, int mode) noexcept {
   loft::settle();
   const loft::Dlopen next = loft::next_of("dlopen", loft::next_dlopen);
   return LOFT_LIKELY(next != nullptr) ? next(file, mode) : nullptr;
 }
 
-// A new namespace gets a C library of its own, which is not the program's, and stays as it is.
+// A new namespace gets its own C library, which is not the program's and stays as it is.
 extern "C" LOFT_EXPORT void* dlmopen(Lmid_t space, const char* file, int mode) noexcept {
   if (space == LM_ID_BASE) loft::settle();
   const loft::Dlmopen next = loft::next_of("dlmopen", loft::next_dlmopen);

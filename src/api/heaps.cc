@@ -1,4 +1,4 @@
-// First-class heaps: the loft_heap_ functions of include/loft/loft.h, where their contracts are.
+// Heaps of the program's own: the loft_heap_ functions. Their contracts are in include/loft/loft.h.
 #include <errno.h>
 #include <string.h>
 
@@ -100,7 +100,8 @@ void* loft_heap_realloc(loft_heap_t* heap, void* object, size_t size) noexcept {
   void* p = checked.reallocate(kCall, object, size);
   loft::attention::look_after();
   if (LOFT_LIKELY(p != nullptr)) return p;
-  // Of a foreign object, which was reported, nothing more is to be had.
+  // A retry is of no use (a) over a region, which cannot grow; (b) for a foreign object, which was
+  // reported.
   if (checked.over_region() || !checked.contains(object)) return loft::os::out_of_memory();
   loft::make_way();
   p = checked.reallocate(kCall, object, size);

@@ -15,7 +15,7 @@ namespace loft {
 
 namespace {
 
-// Static: it is for the end of the process, where nobody else writes any more.
+// Static: used only at the end of the process, when no other thread writes.
 constinit char whole_text[size_t{96} << 10];
 
 }  // namespace
@@ -39,7 +39,7 @@ struct mallinfo2 memory_info() {
   struct mallinfo2 info = {};
   info.hblkhd = stats.large_bytes;
   info.uordblks = stats.allocated_bytes - least(stats.allocated_bytes, stats.large_bytes);
-  // The figures are of slightly different moments; no sum may come out below one of its parts.
+  // The figures are from slightly different moments. No sum may be smaller than one of its parts.
   info.arena = most(size_t{stats.slab_bytes} + stats.dirty_bytes, info.uordblks);
   info.fordblks = info.arena - info.uordblks;
   info.keepcost = stats.dirty_bytes;

@@ -1,5 +1,5 @@
-// Statistics in the shapes that users know, glibc's mallinfo and malloc_info, and where they go by
-// themselves. Nothing here allocates.
+// Statistics in glibc's forms, mallinfo and malloc_info, and the reports to standard error. Nothing
+// here allocates.
 #pragma once
 
 #include <malloc.h>
@@ -12,18 +12,19 @@ namespace loft {
 // To standard error, as tables.
 void print_stats();
 
-// The same when the process ends, in one write, so that processes that share a standard error do
-// not mix their lines.
+// The report at the end of the process, in one write: processes that share a standard error do not
+// mix their lines.
 void print_last_stats(loft_stats_format_t format);
 
 #if defined(__GLIBC__)
-// loft has one arena and counts bytes, not chunks; fields that tell chunks are zero. arena is what
-// slabs and free spans hold, hblkhd what large objects hold; arena == uordblks + fordblks.
+// loft has one arena and counts bytes, not chunks; fields that count chunks are zero. arena is the
+// memory of slabs and free spans, hblkhd that of large objects; arena == uordblks + fordblks.
 struct mallinfo2 memory_info();
-struct mallinfo memory_info_int();  // the same; what an int cannot hold becomes INT_MAX
+struct mallinfo memory_info_int();  // the same; larger values become INT_MAX
 
-// malloc_info: glibc's elements as far as loft has their figures, then every field of loft_stats_t.
-// 0, or EINVAL for options other than 0; a stream that fails knows it by itself, as in glibc.
+// malloc_info: glibc's elements as far as loft has the figures, then every field of loft_stats_t.
+// Returns 0, or EINVAL for options other than 0. A failed write shows only in the stream's error
+// flag, as in glibc.
 int write_info_xml(int options, FILE* stream);
 #endif
 

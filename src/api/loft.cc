@@ -1,4 +1,4 @@
-// The functions of include/loft/loft.h, where their contracts are.
+// The functions of include/loft/loft.h, which states their contracts.
 #include "loft/loft.h"
 
 #include <errno.h>

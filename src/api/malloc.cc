@@ -1,5 +1,5 @@
-// The C library's allocation functions. Linked into a program or preloaded, these take the place of
-// libc's own: nothing is forwarded, so strdup, getline and the rest of libc end up here as well.
+// The C library's allocation functions. Linked into a program or preloaded, they replace libc's
+// own. Nothing is forwarded, so strdup, getline and the rest of libc allocate here as well.
 // Contracts are those of malloc(3); include/loft/loft.h states them under the loft_ names.
 #include <malloc.h>
 #include <stddef.h>
@@ -51,13 +51,13 @@ LOFT_EXPORT size_t malloc_usable_size(void* object) noexcept { return loft::usab
 
 LOFT_EXPORT int malloc_trim(size_t pad) noexcept { return loft::trim(pad) != 0 ? 1 : 0; }
 
-// Gone from libc's headers, still called by old binaries.
+// Removed from libc's headers, but old binaries still call it.
 LOFT_EXPORT void cfree(void* object) noexcept { loft::deallocate(object); }
 
 #if defined(__GLIBC__)
 
-// glibc's knobs turn parts that loft does not have. Programs that set them take a refusal for an
-// error, so the known ones are accepted and without effect.
+// glibc's parameters tune parts that loft does not have. Programs that set them treat a refusal as
+// an error. So the known ones are accepted, without effect.
 LOFT_EXPORT int mallopt(int parameter, int) noexcept {
   switch (parameter) {
     case M_MXFAST:
@@ -87,7 +87,7 @@ LOFT_EXPORT int malloc_info(int options, FILE* stream) noexcept {
 
 LOFT_EXPORT void malloc_stats() noexcept { loft::print_stats(); }
 
-// The names under which glibc exports the same functions to those who wrap malloc. Weak, because a
+// glibc exports the same functions under these names, for wrappers of malloc. Weak, because a
 // static link may bring in glibc's own.
 #if defined(__clang__)
 #define LOFT_ALIAS(name) LOFT_EXPORT __attribute__((weak, alias(#name)))

@@ -1,5 +1,5 @@
-// Every operator new and delete. All of them replace the C++ library's, so that each form of delete
-// meets objects from each form of new. What happens when memory runs out is in new_failure.h.
+// Every operator new and delete. All replace the C++ library's, so that each form of delete accepts
+// objects from each form of new. new_failure.h has the behaviour without memory.
 #include <new>
 
 #include "api/new_failure.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Retry = void* (*)(size_t);
 
-// A slow side of malloc that does not return nullptr without asking the new_handler first.
+// A slow path of malloc that calls the new_handler before it returns nullptr.
 template <loft::AllocateSlow kSlow, Retry kRetry>
 LOFT_NOINLINE void* slow_then_retry(size_t size) {
   void* p = kSlow(size);

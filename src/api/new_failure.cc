@@ -6,10 +6,10 @@
 #include "front/allocate.h"
 #include "os/fault.h"
 
-// A reference that stays null where nobody defines the function: the C++ library in a C program,
-// the dynamic loader in a static one. A static link takes these from libstdc++.a only if something
-// else does, which every container, string or set_new_handler is;
-// -Wl,-u,_ZSt17__throw_bad_allocv settles the rest.
+// References that stay null if nothing defines the function: the C++ library's in a C program, the
+// dynamic loader's in a static one. A static link takes the former from libstdc++.a only if
+// something else needs them, as every container, string or set_new_handler does. For other programs
+// there is -Wl,-u,_ZSt17__throw_bad_allocv.
 #pragma weak dlopen
 #pragma weak dlsym
 #pragma weak dlclose
@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kRuntimes[] = {"libstdc++.so.6", "libc++.so.1"};
 
-// A function of a C++ library that came with a plugin, out of sight of the references above.
+// A function of a C++ library that a plugin has brought. The references above do not see it.
 template <class Function>
 Function* find_in_runtime(const char* name) {
   if (dlopen == nullptr || dlsym == nullptr || dlclose == nullptr) return nullptr;
@@ -54,7 +54,7 @@ std::new_handler current_handler() {
                    << " bytes: out of memory, and no C++ library here to throw std::bad_alloc");
 }
 
-// `again` allocates; nullptr is returned when no handler is left to call.
+// `again` allocates. Returns nullptr if no handler is left to call.
 template <class Again>
 void* call_handlers(Again again) {
   for (;;) {
@@ -79,9 +79,9 @@ LOFT_COLD void* new_retry(size_t size, std::align_val_t alignment) {
   return p;
 }
 
-// A handler may give up by throwing, and then nothrow means nullptr. We cannot catch, but the C++
-// library's own nothrow operators can: they call the plain operator new, ours, inside try and
-// catch. Without them (a static link) a handler that throws is as good as one that terminates.
+// A handler may give up by throwing; the nothrow forms then return nullptr. loft cannot catch. The
+// C++ library's own nothrow operators can: they call the plain operator new, which is loft's,
+// inside try and catch. Without them (a static link), a handler that throws ends the program.
 LOFT_COLD void* new_retry_nothrow(size_t size) {
   if (current_handler() == nullptr) return nullptr;
   using New = void*(size_t, const std::nothrow_t&);

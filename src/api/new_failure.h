@@ -1,9 +1,9 @@
-// What operator new does when memory has run out: calls the program's new_handler and tries again
-// until it succeeds, the handler gives up, or there is none.
+// operator new without memory: calls the program's new_handler and tries again, until (a) the
+// allocation succeeds, (b) the handler gives up, or (c) there is no handler.
 //
-// loft links no C++ library, because C programs preload it too. Handler and exception are the C++
-// library's; it is asked for at the moment of need, when it is certain to be there if anybody wants
-// it.
+// loft links no C++ library, because C programs preload it too. The handler and the exception
+// belong to the C++ library. It is looked up at the failure itself: a program that needs it has
+// loaded it by then.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace loft {
 
-// After a first failure. Without a handler, throws std::bad_alloc through the program's C++
-// library; where there is none, stops the program with one line.
+// Called after a first failure. Without a handler, throws std::bad_alloc through the program's C++
+// library. Without such a library, stops the program with one line.
 void* new_retry(size_t size);
 void* new_retry(size_t size, std::align_val_t alignment);
 
-// The same for the nothrow forms: nullptr without a handler, or when the handler throws.
+// For the nothrow forms: nullptr without a handler, or if the handler throws.
 void* new_retry_nothrow(size_t size);
 void* new_retry_nothrow(size_t size, std::align_val_t alignment);
 

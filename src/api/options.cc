@@ -7,14 +7,14 @@
 #include "os/fault.h"
 #include "os/os.h"
 
-// Not constant, although nobody assigns it: a program's own definition takes its place.
+// Not const, although loft never assigns it: a program's own definition replaces it.
 [[gnu::weak]] const char* loft_options = nullptr;
 
 namespace loft {
 
 namespace {
 
-// string_view's own substr can throw, and would ask for the C++ library.
+// string_view's own substr can throw, and so would need the C++ library.
 std::string_view head(std::string_view text, size_t size) {
   return {text.data(), least(size, text.size())};
 }
@@ -84,7 +84,7 @@ bool parse_processor(std::string_view text, uint64_t& processor) {
   return text == "any" || (parse_number(text, processor) && processor < kAnyProcessor);
 }
 
-// Calls `visit(position, word)` for the words of "word|word" until it returns true.
+// Calls `visit(position, word)` for each word of "word|word" until it returns true.
 template <class Visit>
 bool any_choice(std::string_view choices, Visit visit) {
   for (uint64_t position = 0;; ++position) {
@@ -105,7 +105,7 @@ bool parse(const Option& option, std::string_view text, uint64_t& value) {
   });
 }
 
-// Long enough for any sensible value, short enough to leave room for the rest of the line.
+// Long enough for any sensible value, and short enough for the rest of the line.
 constexpr size_t kQuoted = 80;
 
 Text& operator<<(Text& text, std::string_view part) {
@@ -224,7 +224,7 @@ void load_options() {
   for (const Option& option : kTable) {
     const VariableName variable(option.name);
     const char* value = os::environment(variable.get());
-    // An empty value is how a shell unsets a variable for one command.
+    // A shell unsets a variable for one command by an empty value.
     if (value == nullptr || *value == 0) continue;
     if (set_option(option.name, value) == OptionError::kBadValue) {
       warn_bad_value(variable.get(), option, value);

@@ -10,7 +10,7 @@
 
 namespace loft {
 
-// 101 is the first priority that is not the implementation's own; the system floor takes it.
+// 101 is the first priority not reserved for the implementation. The os floor uses it.
 namespace {
 
 bool serve_processors() {
@@ -29,7 +29,7 @@ bool serve_processors() {
                          "says on which one a thread is; owner=thread instead");
     options.owner.store(kOwnerThread, memory_order_relaxed);
   }
-  // What was allocated before goes to another heap than the room's: the thread begins anew.
+  // Objects allocated before belong to another heap than the room's: the thread starts over.
   if (get(options.owner) == kOwnerKeeper) lifecycle::give_up_block();
   room::enable();
   keeper::enable();
@@ -37,7 +37,7 @@ bool serve_processors() {
 
 namespace {
 
-// As late as a destructor can be: what other destructors free is counted.
+// The latest priority for a destructor, so that frees by other destructors are counted.
 [[gnu::destructor(101)]] void process_ends() {
   switch (get(options.stats)) {
     case 1:

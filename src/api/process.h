@@ -1,15 +1,14 @@
-// What loft does by itself at the two ends of a process: reads its options when it is loaded,
-// prints statistics at exit if the option `stats` asks for them.
+// loft's actions at the two ends of a process. It reads its options at load, and prints statistics
+// at exit if the option `stats` says so.
 #pragma once
 
 namespace loft {
 
-// Runs as a constructor, before those of the program. Allocation works before it, with the default
-// options.
+// A constructor that runs before the program's. Allocation works before it, with default options.
 void process_starts();
 
-// A member of libloft.a that only runs by itself is linked only if somebody names it: malloc.cc and
-// loft.cc do, by including this.
+// The linker takes a member of libloft.a only if something refers to it; a constructor does not
+// count. malloc.cc and loft.cc refer to process.cc by including this header.
 [[gnu::used]] inline void (*const keep_process_hooks)() = process_starts;
 
 }  // namespace loft

@@ -1,6 +1,6 @@
-// The corners of the C library's contract, once for malloc.cc and loft.cc: what glibc documents for
-// zero sizes, overflowing products and odd alignments, laid over the functions of front/allocate.h.
-// Everything here may set errno; failure is nullptr.
+// The edge cases of the C library's contract, for malloc.cc and loft.cc: what glibc documents for
+// zero sizes, overflowing products and odd alignments, on top of front/allocate.h. Functions may
+// set errno; nullptr means failure.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline void* allocate_array(size_t count, size_t size) {
   return allocate_zeroed(bytes);
 }
 
-// realloc, which is malloc and free at its two ends.
+// realloc, which is malloc for a null object and free for size 0.
 void* resize_to_nothing(void* object);  // frees, returns nullptr
 inline void* resize(void* object, size_t size) {
   if (object == nullptr) return allocate(size);
@@ -31,25 +31,25 @@ inline void* resize_array(void* object, size_t count, size_t size) {
   return resize(object, bytes);
 }
 
-// Functions that valgrind does not replace go by way of those that it does, so that one of the two
-// has all objects: called as anybody calls them, and not inlined, which would get past it. (What
-// loft_malloc and its kin return stays loft's own; valgrind's free takes none of it.)
+// Functions that valgrind does not replace call those that it does, so that one of the two
+// allocators has all objects. The call must not be inlined, which would bypass the replacement.
+// (Objects of loft_malloc and its kin stay loft's own; valgrind's free accepts none of them.)
 template <class Function>
 LOFT_ALWAYS_INLINE Function* replaceable(Function* function) {
   LOFT_FORGET(function);
   return function;
 }
 
-// aligned_alloc: EINVAL for an alignment that is no power of two.
+// aligned_alloc: EINVAL if `alignment` is not a power of two.
 void* allocate_aligned_strict(size_t alignment, size_t size);
 
-// memalign: rounds such an alignment up; EINVAL only when no power of two is as large.
+// memalign: rounds such an alignment up; EINVAL only if no power of two is large enough.
 void* allocate_aligned_rounded(size_t alignment, size_t size);
 
-// posix_memalign: 0, EINVAL or ENOMEM; errno stays, and *object too unless the result is 0.
+// posix_memalign: 0, EINVAL or ENOMEM. Keeps errno, and *object unless the result is 0.
 int allocate_aligned_posix(void** object, size_t alignment, size_t size);
 
-// valloc; and what pvalloc asks of it, for more than there can be as much.
+// valloc; and the size that pvalloc passes to it. Above PTRDIFF_MAX it is `size` itself.
 void* allocate_at_page(size_t size);
 size_t in_whole_pages(size_t size);
 

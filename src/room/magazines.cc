@@ -22,14 +22,16 @@ namespace magazines {
 
 namespace {
 
-// Those that call: a stack onto which each pushes itself, and which the room takes whole.
+// The callers: a stack onto which each pushes itself. The room takes it whole.
 constinit Atomic<Magazines*> calling{nullptr};
 
 uint64_t bit_of(SizeClass size_class) { return uint64_t{1} << size_class; }
 
-// The thread's magazines, if it may have some in this class: its bin has grown, so it is used.
+// The thread's magazines of a class; nullptr if it may have none. It may have them once its bin has
+// grown, which shows that the class is used.
 ClassMagazines* of_class(Thread* thread, SizeClass size_class) {
-  // First: a bin that shrinks where memory is tight leaves its magazines to this.
+  // Before the test of the capacity: a bin that shrinks while memory is tight leaves its magazines
+  // for this.
   if (LOFT_UNLIKELY(limits::tight() || thread->heap != registry::room_heap())) {
     empty_class(thread, size_class);
     return nullptr;
@@ -43,15 +45,15 @@ ClassMagazines* of_class(Thread* thread, SizeClass size_class) {
   return &thread->magazines->classes[size_class];
 }
 
-// `late`: the room is behind, or asleep.
+// `late`: the caller serves itself, because the room is behind, or asleep.
 void call(Thread* thread, SizeClass size_class, bool late) {
   Magazines* const mine = thread->magazines;
-  // Release: the slot is written. Acquire pairs with the room's exchange: if that took the last
-  // call, it has read `next`, which may be written.
+  // Pairs with the exchange in serve. Release: a room that takes this bit sees the slot. Acquire: a
+  // room that took the last call has read `next`, so `next` may be written.
   if (mine->calls.fetch_or(bit_of(size_class), memory_order_acq_rel) == 0) {
     mine->next = calling.load(memory_order_relaxed);
-    // Release pairs with the acquire in take_calls: `next` is written. What others pushed before is
-    // passed on, as an exchange continues what it replaces.
+    // Release pairs with the acquire in take_calls: `next` is visible. It holds for earlier
+    // callers, too: an exchange continues the release sequence of the store that it replaces.
     while (!calling.compare_exchange_weak(mine->next, mine, memory_order_release,
                                           memory_order_relaxed)) {
     }
@@ -59,9 +61,9 @@ void call(Thread* thread, SizeClass size_class, bool late) {
   if (late) room::wake();
 }
 
-// An array for a slot that is the thread's and has none, or one of less than `capacity`. Its
-// capacity counts as the thread's, as if it were the bin's: arrays wander between them. False
-// without memory, or beyond the budget.
+// Gives a slot of the thread's an array of at least `capacity`, if it has none, or a smaller one.
+// The capacity counts against the thread's budget as a bin's does, because arrays move between the
+// two. False without memory, or beyond the budget.
 bool fit(Thread* thread, SizeClass size_class, Slot& slot, unsigned capacity) {
   if (LOFT_LIKELY(slot.slots != nullptr && slot.capacity >= capacity)) return true;
   if (!bins::charge(thread, size_class, slot.capacity, capacity)) return false;
@@ -76,14 +78,14 @@ bool fit(Thread* thread, SizeClass size_class, Slot& slot, unsigned capacity) {
   return true;
 }
 
-// The bin's array, and what the slot has.
+// Swaps the arrays of bin and slot. The bin then holds `objects` objects.
 void exchange(Thread* thread, SizeClass size_class, Slot& slot, unsigned objects) {
   const bins::Array mine = bins::exchange(thread, size_class, {slot.slots, slot.capacity}, objects);
   slot.slots = mine.slots;
   slot.capacity = mine.capacity;
 }
 
-// Under the heap's lock.
+// Under the heap's lock. The array of a slot in state kInHand is abandoned: its thread died.
 void empty_slot(Thread* thread, SizeClass size_class, Slot& slot) {
   const uint32_t state = slot.state.load(memory_order_relaxed);
   if (state == Slot::kThreads || state == Slot::kRooms) {
@@ -100,7 +102,7 @@ Trials* trials_of(const Thread* thread) {
   return thread->magazines == nullptr ? nullptr : thread->magazines->trials;
 }
 
-// nullptr where the thread has no magazines for the class, or without memory.
+// nullptr if the thread has no magazines of the class, or without memory.
 Trials* make_trials(Thread* thread, SizeClass size_class) {
   if (of_class(thread, size_class) == nullptr) return nullptr;
   Trials*& trials = thread->magazines->trials;
@@ -142,7 +144,7 @@ void* refill(Thread* thread, Request request) {
   if (thread->states[c].depot != nullptr || !may_serve(thread, c, &Trials::refills)) {
     return bins::refill(thread, request);
   }
-  // Also a stream that is faster than the room, which needs longer ones to keep ahead of it.
+  // A stream that is faster than the room may grow its bin further, so that the room keeps ahead.
   const unsigned wanted = bins::plan_refill(thread, c, late(thread, c));
   if (wanted != 0 && decide(thread, c, &Trials::refills, 0) && take(thread, request, wanted)) {
     return *thread->bins[c].top--;
@@ -162,7 +164,7 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
 }
 
 void forget_trials(Thread* thread) {
-  // In place: a copy of them would be 7 KB of stack.
+  // In place: a copy would take 7 KB of stack.
   if (Trials* trials = trials_of(thread); trials != nullptr) new (trials) Trials{};
 }
 
@@ -171,9 +173,9 @@ bool take(Thread* thread, Request request, unsigned wanted) {
   ClassMagazines* const mine = of_class(thread, size_class);
   if (mine == nullptr) return false;
   Slot& slot = mine->ready;
-  // Acquire pairs with the release in fill_slot: the objects are there.
+  // Acquire pairs with the release in fill_slot: the objects are visible.
   const uint32_t state = slot.state.load(memory_order_acquire);
-  // A room that sleeps is not behind.
+  // A sleeping room is not behind.
   mine->late = state == Slot::kRooms && room::state.load(memory_order_relaxed) == room::kAwake;
   if (state == Slot::kRooms) {
     thread->counters.room_late.add(1);
@@ -181,8 +183,8 @@ bool take(Thread* thread, Request request, unsigned wanted) {
     return false;
   }
   const unsigned capacity = thread->states[size_class].capacity;
-  // From here on, whoever finds us dead gives up what is in the slot; where both arrays are with
-  // the bin, for an instant, none is lost but an empty one.
+  // From here on, if this thread dies in a fork, empty_slot abandons the slot's array. While the
+  // bin and the slot both name the new array, only the old, empty one is lost.
   slot.state.store(Slot::kInHand, memory_order_relaxed);
   compiler_fence();
   if (state == Slot::kNone) {
@@ -202,8 +204,8 @@ bool take(Thread* thread, Request request, unsigned wanted) {
   mine->asked = request.asked;
   LOFT_CHECK(wanted <= slot.capacity);
   mine->wanted = static_cast<uint16_t>(wanted);
-  // Release pairs with the acquire in is_rooms: the array is the room's, and what it needs to
-  // know.
+  // Release pairs with the acquire in is_rooms: the room sees the array and the fields written for
+  // it.
   slot.state.store(Slot::kRooms, memory_order_release);
   call(thread, size_class, state == Slot::kNone);
   return state == Slot::kThreads;
@@ -213,7 +215,7 @@ bool hand_over(Thread* thread, SizeClass size_class, unsigned objects) {
   ClassMagazines* const mine = of_class(thread, size_class);
   if (mine == nullptr) return false;
   Slot& slot = mine->returned;
-  // Acquire pairs with the release in take_back: the room has read all of the array.
+  // Acquire pairs with the release in take_back: the room has read the whole array.
   const uint32_t state = slot.state.load(memory_order_acquire);
   if (state == Slot::kRooms) {
     thread->counters.room_behind.add(1);
@@ -227,7 +229,7 @@ bool hand_over(Thread* thread, SizeClass size_class, unsigned objects) {
     slot.state.store(state, memory_order_relaxed);
     return false;
   }
-  // The younger half stays, which the thread's core has seen last.
+  // The younger objects stay: the thread's core has touched them last.
   const unsigned rest = bins::count(thread, size_class) - objects;
   __builtin_memcpy(slot.slots + 1, bin.slots + 1 + objects, rest * sizeof(void*));
   exchange(thread, size_class, slot, rest);
@@ -235,7 +237,7 @@ bool hand_over(Thread* thread, SizeClass size_class, unsigned objects) {
   thread->counters.flushes.add(1);
   thread->counters.room_returns.add(1);
   compiler_fence();
-  // Release pairs with the acquire in is_rooms: the objects are there.
+  // Release pairs with the acquire in is_rooms: the room sees the objects.
   slot.state.store(Slot::kRooms, memory_order_release);
   call(thread, size_class, false);
   return true;
@@ -247,7 +249,7 @@ void* take_zero(Thread* thread, Request request) {
   if (mine == nullptr) return nullptr;
   mine->zeros_used = true;
   Slot& slot = mine->zeros;
-  // Acquire pairs with the release in fill_slot: the objects are there, and cleared.
+  // Acquire pairs with the release in fill_slot: the objects are visible, and cleared.
   const uint32_t state = slot.state.load(memory_order_acquire);
   void* object = nullptr;
   if (state == Slot::kThreads) {
@@ -255,7 +257,7 @@ void* take_zero(Thread* thread, Request request) {
     object = slot.slots[slot.objects];
     if (--slot.objects != 0) return object;
   } else if (state == Slot::kRooms) {
-    // Once is enough, if it is heard: a thread that is ahead of the room comes here with each call.
+    // One call is enough unless the room sleeps. A thread ahead of the room is here at each calloc.
     const bool called =
         (thread->magazines->calls.load(memory_order_relaxed) & bit_of(size_class)) != 0;
     if (!called || room::state.load(memory_order_relaxed) == room::kAsleep) {
@@ -263,7 +265,7 @@ void* take_zero(Thread* thread, Request request) {
     }
     return nullptr;
   } else {
-    // Dead from here on: as in take.
+    // From here on, a death in a fork is as in take.
     slot.state.store(Slot::kInHand, memory_order_relaxed);
     compiler_fence();
     if (!fit(thread, size_class, slot, most_zeros(size_class))) {
@@ -273,8 +275,8 @@ void* take_zero(Thread* thread, Request request) {
     compiler_fence();
   }
   mine->zeros_asked = request.asked;
-  // Release pairs with the acquire in is_rooms: the array is the room's, and what it needs to
-  // know.
+  // Release pairs with the acquire in is_rooms: the room sees the array and the fields written for
+  // it.
   slot.state.store(Slot::kRooms, memory_order_release);
   call(thread, size_class, state == Slot::kNone);
   return object;
@@ -292,7 +294,7 @@ void empty(Thread* thread) {
 }
 
 void review(Thread* thread, SizeClass size_class) {
-  // A room that has left answers no call any more.
+  // A room that has left answers no calls.
   if (!in_use()) return empty_class(thread, size_class);
   if (thread->magazines == nullptr) return;
   ClassMagazines& mine = thread->magazines->classes[size_class];
@@ -318,7 +320,7 @@ void empty_class(Thread* thread, SizeClass size_class) {
       its.zeros.state.load(memory_order_relaxed) == Slot::kNone) {
     return;
   }
-  // The lock keeps the room away; it has left what it has done so far.
+  // The lock excludes the room. A slot that it has half filled or half emptied is consistent.
   const os::Guard guard(thread->heap->lock());
   empty_slot(thread, size_class, its.ready);
   empty_slot(thread, size_class, its.returned);
@@ -337,8 +339,9 @@ void forget_calls(Thread* thread) {
   if (thread->magazines != nullptr) thread->magazines->calls.store(0, memory_order_relaxed);
 }
 
-// --- For the room: who calls. ---
+// --- For the room: the callers. ---
 
+// Acquire pairs with the release in call: `next` of each caller is visible.
 Magazines* take_calls() { return calling.exchange(nullptr, memory_order_acquire); }
 bool anybody_calls() { return calling.load(memory_order_relaxed) != nullptr; }
 

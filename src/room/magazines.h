@@ -1,9 +1,11 @@
-// Under the policy `keeper`: magazines, arrays of free objects that travel between a thread and the
-// room, which has a thread of its own (room/room.h). For each class that a thread uses, and for
-// which trials find that it pays (room/trial.h), the room fills one ahead of the thread's next
-// refill, and empties what the thread flushed; both change hands whole, array against array. A
-// thread for which nothing is ready, or nothing was taken yet, serves itself from the room's heap
-// as under the policy `thread`: so nobody ever waits for the room, which may be slow, or gone.
+// Magazines, under owner=keeper: arrays of free objects that travel between a thread and the room,
+// which has a thread of its own (room/room.h). For each class that a thread uses, and for which
+// trials show a gain (room/trial.h), the room (a) fills an array ahead of the thread's next refill,
+// and (b) empties the array of its last flush. Both are exchanged whole, array for array.
+//
+// If no array is ready, or the last flush is not emptied yet, the thread serves itself from the
+// room's heap, as under owner=thread. So no thread ever waits for the room, which may be slow or
+// gone.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +20,16 @@
 
 namespace loft {
 
-// Through which one array at a time goes to the room and comes back. All but `state` belongs to
-// whom the state names. The room touches a slot under its heap's lock alone: so who holds that
-// lock, and acts for the thread (it ends, it empties its caches, it died in a fork), may take any
-// slot's array.
+// One array at a time passes through a slot, to the room and back. Every field except `state`
+// belongs to the side that the state names. The room touches a slot only under its heap's lock. So
+// a holder of that lock that acts for the thread may take the array of any slot. This happens when
+// the thread (a) ends, (b) empties its caches, or (c) died in a fork.
 //
 //   kNone     there is no array
-//   kThreads  a `ready` or `zeros` one is full, objects != 0; a `returned` one is empty
-//   kRooms    a `ready` or `zeros` one is to be filled, or full (objects != 0) and not yet
-//             prepared; a `returned` one is full, objects != 0
-//   kInHand   the thread is exchanging it; seen by others only if it died in a fork just then
+//   kThreads  `ready` and `zeros` are full, objects != 0; `returned` is empty
+//   kRooms    `ready` and `zeros` are to be filled, or are full (objects != 0) and not yet
+//             prepared; `returned` is full, objects != 0
+//   kInHand   the thread is exchanging the array; others see this only if it died in a fork then
 struct Slot {
   enum State : uint32_t { kNone, kThreads, kRooms, kInHand };
 
@@ -40,93 +42,94 @@ struct Slot {
 struct alignas(kCacheLine) ClassMagazines {
   Slot ready;
   Slot returned;
-  Slot zeros;  // with objects that read as zero, for calloc; there only if it is asked for
-  // Of the next one to be filled; written before `ready`, or `zeros`, goes to the room.
+  Slot zeros;  // with objects that read as zero, for calloc; no array before the first request
+  // For the next array to be filled. Written before `ready` or `zeros` passes to the room.
   uint32_t asked{};  // bytes of a request
   uint32_t zeros_asked{};
   uint16_t wanted{};  // objects
-  // How many of the slot's objects have been prepared; of no meaning while it is the thread's.
+  // Number of the slot's objects prepared so far. Meaningless while the slot is the thread's.
   uint16_t prepared{};
   uint16_t zeros_prepared{};
-  bool late{};        // the thread's last refill found nothing ready
-  bool zeros_used{};  // asked for since the last review
+  bool late{};        // the last refill found nothing ready, and the room awake
+  bool zeros_used{};  // requested since the last review
 };
 static_assert(sizeof(ClassMagazines) == kCacheLine);
 
-// The thread's alone; made where trials decide.
+// Private to the thread. Made only if trials decide (not always()).
 struct Trials {
   Trial refills[kSizeClasses];
   Trial flushes[kSizeClasses];
 };
 using KindOfTrial = Trial (Trials::*)[kSizeClasses];
 
-// A thread's, made when its first bin has grown, and its block's for ever.
+// The magazines of a thread. Made after its first bin has grown; stays with its block for ever.
 struct Magazines {
-  // A bit for each class whose slots the room is to look at. Not zero exactly while this is in the
-  // list of those that call, or about to be.
+  // One bit for each class whose slots the room is to look at. Nonzero exactly while this is in the
+  // list of callers, or about to enter it.
   Atomic<uint64_t> calls{0};
   Magazines* next{};  // in that list
-  Trials* trials{};   // nullptr until there is a use for them; the block's for ever
+  Trials* trials{};   // nullptr until first needed; stays with the block for ever
   ClassMagazines classes[kSizeClasses];
 };
 static_assert(kSizeClasses <= 64);
 
 namespace magazines {
 
-// --- The thread's side, on its slow paths. The thread's heap is the room's. ---
+// --- The thread's side, on its slow paths. The thread's heap is the room's heap. ---
 
-// Whether there is a room. Relaxed: who sees it late serves itself once more, or calls in vain.
+// Whether the room has a thread. Relaxed: with a stale answer, a thread serves itself once more, or
+// calls in vain.
 inline bool in_use();
 
-// The room serves all that it can, and not what trials say.
+// The room serves all that it can, without trials.
 inline bool always() {
   return get(options.keeper_serves) == kServesAlways || get(options.keeper_prepare) != kPrepareOff;
 }
 
-// Where there is a room, for a refill or a flush that is about to begin: false where the thread
-// serves itself, and nothing below is to be asked. All that a room costs a thread for which it does
-// not pay.
+// The first question before a refill or a flush, if in_use(). False: the thread serves itself, and
+// calls nothing below. A thread for which the room does not pay has no other cost.
 inline bool may_serve(Thread* thread, SizeClass size_class, KindOfTrial kind);
 
-// Where it may: decides whether the room is to serve it. So many objects will be flushed; of a
-// refill that is known when it is done.
+// The second question, if may_serve: whether the room is to serve this refill or flush. `objects`
+// is the number about to be flushed. For a refill it is 0; note_refill reports the number later.
 bool decide(Thread* thread, SizeClass size_class, KindOfTrial kind, unsigned objects);
 
-// Where the room may have served a refill, and did not: what it brought.
+// After may_serve: how many objects a refill brought, whichever side served it.
 void note_refill(Thread* thread, SizeClass size_class, unsigned objects);
 
-// As bins::refill, and as bins::flush for push_slow, where there is a room: by the room, if that is
-// decided and it is ready.
+// Stand in for bins::refill, and for bins::flush in push_slow, while in_use(). The room serves if
+// decide() says so and it is ready; otherwise the thread serves itself.
 void* refill(Thread* thread, Request request);
 void flush(Thread* thread, SizeClass size_class, unsigned objects);
 
-// The block's next thread makes its own.
+// Resets the trials: the block's next thread makes its own.
 void forget_trials(Thread* thread);
 
-// For a refill of an empty bin by `wanted` objects: the next magazine takes the place of its array,
-// if one is ready, and one of so many objects is called for. A bin with a depot has no need of it:
-// while there is one, the bin's array is of the largest size.
+// Refills an empty bin by exchange. If a magazine is ready, it replaces the bin's array, and the
+// result is true. A magazine of `wanted` objects is requested in its place. A bin with a depot has
+// no need of this: while it has one, its array is of the largest size.
 bool take(Thread* thread, Request request, unsigned wanted);
 
-// For a flush of the `objects` oldest objects of a full bin. False: nothing has changed.
+// Flushes the `objects` oldest objects of a full bin by exchange. False: the bin is unchanged.
 bool hand_over(Thread* thread, SizeClass size_class, unsigned objects);
 
-// For calloc, where the option keeper_prepare says so: an object that reads as zero, if one is
-// ready; otherwise nullptr.
+// For calloc, under keeper_prepare=zero: an object that reads as zero, or nullptr if none is ready.
 void* take_zero(Thread* thread, Request request);
 
-// The last refill of the class found nothing ready, and it is for the room to keep ahead.
+// Whether the room is to serve refills of the class, and was late for the last one.
 bool late(const Thread* thread, SizeClass size_class);
 
-// Now and then, by the thread: what nobody has asked for since the last time goes back.
+// Part of the thread's periodic review of a bin. Empties (a) `ready` or `returned`, if trials rest
+// at the thread's own way; (b) `zeros`, if not requested since the last review; (c) all of the
+// class, if the room's thread has left.
 void review(Thread* thread, SizeClass size_class);
 
-// Everything in the thread's magazines goes back to the heap, and the arrays too. By the thread, or
-// by who acts for it.
+// Returns all objects in the thread's magazines to the heap, and releases the arrays. Called by the
+// thread, or on its behalf.
 void empty(Thread* thread);
 void empty_class(Thread* thread, SizeClass size_class);
 
-// Objects, read beside the running thread and the room: about right.
+// Numbers of objects, read while the thread and the room run: approximate.
 struct Held {
   unsigned ready, returned, zeros;
 
@@ -134,37 +137,38 @@ struct Held {
 };
 Held held(const Thread* thread, SizeClass size_class);
 
-// In the child of a fork, for each block there is, in use or not: the room is gone, and with it the
-// list of those that have called.
+// Called in the child of a fork, for every block, in use or not. The room is gone, and the list of
+// callers with it.
 void forget_calls(Thread* thread);
 
 // --- The room's side. ---
 
-// In a magazine of cleared ones: few enough to be still in a cache when they are asked for.
+// Size of a magazine of cleared objects. They are to be still in a CPU cache when requested.
 inline constexpr size_t kZerosBytes = size_t{64} << 10;
 inline unsigned most_zeros(SizeClass size_class) {
   return static_cast<unsigned>(most<size_t>(kZerosBytes / class_size(size_class), 1));
 }
 
-// Gives all objects of a slot but the `rest` first ones back to the heap, whose lock is held.
+// Returns all objects of a slot except the first `rest` to the heap. Under the heap's lock.
 void put_back(Heap* heap, SizeClass size_class, Slot& slot, unsigned rest);
 
-// Those that have called since the last time; the first of a list.
+// Takes the list of callers since the last time. Returns its first element.
 Magazines* take_calls();
 bool anybody_calls();
 
-// Does what one of them calls for. Returns the next one.
+// Does the work that one caller requests. Returns the next caller.
 Magazines* serve(Heap* room, Magazines* magazines);
 
 }  // namespace magazines
 
-// What the room's thread sleeps on, and how it is started by those who do not know it.
+// The word on which the room's thread sleeps, and a hook that starts the thread for callers that
+// do not include room/room.h.
 namespace room {
 
 enum State : uint32_t {
-  kNoRoom,   // the policy is another one
+  kNoRoom,   // another owner was chosen
   kNobody,   // no thread at the moment
-  kRefused,  // none can be had, or none would be of use
+  kRefused,  // no thread can be had, or it would be of no use
   kLeaving,  // it was told to end
   kAwake,
   kAsleep,
@@ -173,16 +177,17 @@ enum State : uint32_t {
 extern LOFT_HIDDEN Atomic<uint32_t> state;
 extern LOFT_HIDDEN Atomic<void (*)()> start;  // set once, when the library is loaded
 
-// On a slow path of malloc that has not begun its work yet: starting a thread allocates.
+// Called by a slow path of malloc before it begins its work: starting a thread allocates.
 inline void look_after() {
   if (LOFT_LIKELY(state.load(memory_order_relaxed) != kNobody)) return;
   if (auto* call = start.load(memory_order_relaxed); call != nullptr) call();
 }
 
-// The caller has called, and found that it has to serve itself. The fence pairs with the room's,
-// between its store of kAsleep and its last look at the list: one of the two sees the other, so no
-// call is slept over. The exchange lets one of many wake it; relaxed, as the futex orders nothing
-// that anybody relies on.
+// For a thread that has called and has to serve itself. The fence pairs with the fence in sleep
+// (room.cc). The caller stores its call, then loads the state; the room stores kAsleep, then loads
+// the list. Only seq_cst orders a store before a later load. So at least one side sees the other's
+// store, and the room does not sleep through a call. The exchange lets one of many callers wake it.
+// Relaxed: nothing relies on an order by the futex.
 inline void wake() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (LOFT_LIKELY(state.load(memory_order_relaxed) != kAsleep)) return;

@@ -13,24 +13,24 @@ namespace loft::room {
 
 namespace {
 
-// Refills before a thread is started for the program. One of fewer ends before trials have found
-// out for what the room pays.
+// Refills before the program gets the room's thread. A program with fewer ends before trials have
+// found where the room pays.
 constexpr unsigned long kWorthwhileRefills = 1024;
 
-// How long it waits for the next call before it sleeps. Waking it costs a thread of the program
-// some microseconds; a program that refills less often than this does not keep a processor busy.
+// How long the thread spins for the next call before it sleeps. Waking it costs a thread of the
+// program some microseconds. If refills are rarer than this, the spin keeps no processor busy.
 constexpr uint64_t kSpinNs = 50'000;
 constexpr unsigned kLooksEach = 64;  // between two looks at the clock
 
-// After so long without a call the thread ends: a process ends with its last thread, and ours must
-// not be that for long. The next refill that finds it worth its while starts another.
+// Time without a call after which the thread ends. A process ends with its last thread, and the
+// room's must not be the last one for long. A later refill may start another.
 constexpr uint64_t kIdleNs = 2'000'000'000;
 
-// Where the process could run when it began: a program may tie its threads to single processors
-// later, the one that starts the room among them.
+// Processors that the process could use at load. The program may tie its threads to single
+// processors later, among them the thread that starts the room.
 constinit os::ProcessorSet processors;
 
-constinit Atomic<int> number{0};  // the system's, of the room's thread; 0 without one
+constinit Atomic<int> number{0};  // the system's, of the room's thread; 0 without a thread
 
 bool called_within_spin() {
   const uint64_t from = os::now_ns();
@@ -43,11 +43,12 @@ bool called_within_spin() {
   return false;
 }
 
-// False if it was long.
+// False after kIdleNs without a call: the state is kNobody then.
 bool sleep() {
   uint32_t expected = kAwake;
   if (!state.compare_exchange_strong(expected, kAsleep, memory_order_relaxed)) return true;
-  // Pairs with the fence in wake: a thread that did not see this has called before our look.
+  // Pairs with the fence in wake: if a thread did not see kAsleep, the look below sees its call.
+  // seq_cst, because nothing weaker orders the store before the load.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (magazines::anybody_calls()) wake();
   const uint64_t from = os::now_ns();
@@ -75,14 +76,15 @@ void settle_down() {
     os::report(Text() << "keeper_cpu=" << wanted
                       << ": the room cannot run there, and runs anywhere");
   }
-  // Filters of system calls may forbid what a program that ties no thread does not do.
+  // Only if the set differs: a filter of system calls may forbid this to a program that ties no
+  // thread.
   os::ProcessorSet now;
   now.read();
   if (!(now == processors)) processors.apply();
 }
 
-// Returns when it is told to leave, with every call answered that came before; or when nobody
-// calls. A call that comes meanwhile is answered by the next thread: the caller serves itself.
+// Returns (a) when told to leave, after it has answered every earlier call; or (b) after a long
+// time without a call. A call made in between is left to the next thread: the caller serves itself.
 void run() {
   census::do_without_block();
   settle_down();
@@ -99,10 +101,10 @@ void run() {
 
 constinit os::OwnThread thread(state, {kNobody, kAwake, kLeaving, kRefused}, run);
 
-// Beside a single thread it would hold none of the program's own: credentials, namespaces, filters.
+// Not beside a single thread: credentials, namespaces and filters that the program sets for its one
+// thread would not hold for the room's.
 bool may_run() { return get(options.background) == kBackgroundOn || census::has_other_threads(); }
 
-// There is one processor.
 void refuse() {
   uint32_t expected = kNobody;
   if (!state.compare_exchange_strong(expected, kRefused, memory_order_relaxed)) return;
@@ -115,7 +117,7 @@ void start_one() {
   if (heap == nullptr || heap->counters().refills.get() < kWorthwhileRefills) return;
   if (!may_run()) return;
   if (processors.count() == 1 || limits::totals().processors == 1) return refuse();
-  // Awake at once: who calls before the thread runs, is heard when it does.
+  // The state is kAwake at once: the thread answers calls from before it runs.
   thread.start(may_run);
 }
 

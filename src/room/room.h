@@ -1,23 +1,22 @@
-// The room of the policy `keeper` (NextGen-Malloc): a thread of loft's own that works ahead for the
-// others. It fills magazines before they are asked for, and takes flushed ones home, where that
-// pays (room/magazines.h). It is never needed for progress.
+// The room of owner=keeper (NextGen-Malloc): a thread of loft's own that works ahead of the others.
+// Where that pays, it fills magazines before they are requested, and returns flushed objects to
+// their slabs (room/magazines.h). No thread depends on it for progress.
 #pragma once
 
 namespace loft::room {
 
-// Called once, when the library is loaded and the options are read. Under the policy `keeper`, a
-// room is started from now on by a slow path that finds it worth its while.
+// Called once, at load, after the options are read. Under owner=keeper, a slow path may start the
+// room's thread from now on, once the program has made enough refills.
 void enable();
 
-// The room's thread ends, and nobody starts another in this process: its first thread is about to
-// end.
+// Ends the room's thread for good: the first thread of the process is about to end.
 void leave();
 
-// The room's thread ends, unless the program has others that it may serve; another may be started
-// later. For a thread that ends.
+// Called when a thread of the program ends. Ends the room's thread unless the program has two or
+// more threads left, or background=on. A later slow path may start another.
 void pause();
 
-// Processor time that the room's thread has had, in nanoseconds; 0 without one.
+// Processor time of the room's thread, in nanoseconds; 0 without a thread.
 unsigned long long time_ns();
 
 }  // namespace loft::room

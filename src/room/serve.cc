@@ -1,4 +1,4 @@
-// The room's side of magazines: it fills and empties what threads call for.
+// The room's side of magazines: fills and empties the slots for which threads call.
 #include "base/options.h"
 #include "os/os.h"
 #include "room/magazines.h"
@@ -8,23 +8,24 @@ namespace loft::magazines {
 
 namespace {
 
-// Acquire pairs with the release of take, take_zero or hand_over: all that they wrote for the room
-// is there, and is not to be read before.
+// Acquire pairs with the release in take, take_zero or hand_over: what they wrote for the room is
+// visible, and no read of it moves before this load.
 bool is_rooms(const Slot& slot) { return slot.state.load(memory_order_acquire) == Slot::kRooms; }
 
-// Under the heap's lock, for so many objects at a time: what threads that serve themselves wait for
-// stays short. True if there are more.
+// Under the heap's lock. Returns at most kAtATime objects to the heap, to keep the wait short for
+// threads that serve themselves. True if there are more.
 bool take_back(Heap* heap, SizeClass size_class, Slot& slot) {
   constexpr unsigned kAtATime = 128;
   if (!is_rooms(slot)) return false;
   const unsigned rest = slot.objects - least<unsigned>(slot.objects, kAtATime);
   put_back(heap, size_class, slot, rest);
   if (rest != 0) return true;
+  // Release pairs with the acquire in hand_over: the array has been read.
   slot.state.store(Slot::kThreads, memory_order_release);
   return false;
 }
 
-// Sees to it that the object's pages have memory. Its first bytes are anybody's: it is free.
+// Faults the object's pages in. It may be written to, because it is free.
 void touch(void* object, size_t size) {
   auto* const first = static_cast<char*>(object);
   const uintptr_t start = reinterpret_cast<uintptr_t>(object);
@@ -35,7 +36,8 @@ void touch(void* object, size_t size) {
 
 enum class Care : uint8_t { kNone, kTouch, kClear };
 
-// Under the heap's lock, for so many bytes at a time, as in take_back. True if there are more.
+// Under the heap's lock. Prepares about kAtATime bytes, for the reason given at take_back. True if
+// there are more.
 bool prepare(SizeClass size_class, const Slot& slot, uint16_t& prepared, Care care) {
   constexpr size_t kAtATime = size_t{16} << 10;
   const size_t size = class_size(size_class);
@@ -51,8 +53,8 @@ bool prepare(SizeClass size_class, const Slot& slot, uint16_t& prepared, Care ca
   return prepared < slot.objects;
 }
 
-// Under the heap's lock, for a slot that is the room's. Where there is no memory, it stays that:
-// the thread serves itself, and calls again. True if there is more to do.
+// Under the heap's lock, for a slot in state kRooms. Without memory, the slot stays so: the thread
+// serves itself, and calls again. True if there is more to do.
 bool fill_slot(Heap* heap, Request request, Slot& slot, unsigned wanted, uint16_t& prepared,
                Care care) {
   const SizeClass size_class = request.size_class;
@@ -68,11 +70,12 @@ bool fill_slot(Heap* heap, Request request, Slot& slot, unsigned wanted, uint16_
     prepared = static_cast<uint16_t>(as_it_is ? taken : 0);
   }
   if (prepared < slot.objects && prepare(size_class, slot, prepared, care)) return true;
+  // Release pairs with the acquire in take or take_zero: the objects are there, and prepared.
   slot.state.store(Slot::kThreads, memory_order_release);
   return false;
 }
 
-// Under the heap's lock. Where there is little memory, as where there is none. True if there is
+// Under the heap's lock. Does nothing while memory is tight, as without memory. True if there is
 // more to do.
 bool fill_slots(Heap* heap, SizeClass c, ClassMagazines& its) {
   if (limits::tight()) return false;
@@ -88,9 +91,10 @@ bool fill_slots(Heap* heap, SizeClass c, ClassMagazines& its) {
 }  // namespace
 
 Magazines* serve(Heap* room, Magazines* magazines) {
-  // Before the exchange below, after which the thread may call anew and write it.
+  // Read before the exchange below: after it, the thread may call again and write `next`.
   Magazines* const next = magazines->next;
-  // Release pairs with the acquire in call: `next` is read. Acquire, with its release.
+  // Release pairs with the acquire in call: `next` has been read. Acquire pairs with the release in
+  // call: the slots are seen as they were at the call.
   uint64_t calls = magazines->calls.exchange(0, memory_order_acq_rel);
   for (; calls != 0; calls &= calls - 1) {
     const SizeClass c = lowest_bit(calls);

@@ -1,15 +1,14 @@
-// Which of two ways lets a program get on faster, found by trying both now and then: under the
-// policy `keeper`, whether the room serves a thread's refills and flushes of a class, or the thread
-// itself does. That depends on the program, and on how far from each other the two processors are:
-// the room saves the thread a look at slabs, and costs it arrays that another core has touched.
-// Most of that is paid later, with each object; so what counts is the time from one event to the
-// next, with all that the program does meanwhile.
+// Finds the faster of two ways by trying both from time to time. Under owner=keeper, either the
+// room serves a thread's refills and flushes of a class, or the thread itself. The answer depends
+// on the program and on the distance between the two processors. The room saves the thread a look
+// at slabs, but hands it arrays that another core has touched. Most of that cost arises later, with
+// each object. So a trial measures the time between events, the program's work included.
 //
-// A trial is some events of the thread's own, then as many by the room, or until that has taken
-// longer; the first of each are not counted, nor is the longest, in which the thread may have
-// slept. Then all events go the better way, for a time that doubles as long as trials agree: of the
-// first two thousand events one in sixty goes the worse way, in the end one in a thousand. The room
-// is the better one if it wins twice in a row, as most trials tell little else than noise.
+// A trial is a run of events served by the thread, then as many by the room, or fewer once the room
+// has taken longer. The first events of each run do not count, nor does the longest, in which the
+// thread may have slept. Then all events go the better way, for a pause that doubles as long as
+// trials agree: of the first two thousand events one in sixty goes the worse way, in the end one in
+// a thousand. The room has to win twice in a row, because most trials show little but noise.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +21,21 @@ class Trial {
  public:
   enum Way : uint8_t { kOwn, kRoom };
 
-  // Whether the next event is one of a trial, or ends one: begin is told the time.
+  // Whether begin needs the time: the next event is part of a trial, or ends one. The first event
+  // after a pause needs none, as it does not count.
   bool wants_time() const { return event_ <= kEndOfRoom; }
 
-  // All events go this way, until the next trial.
+  // True while all events go this way, until the next trial.
   bool rests_at(Way way) const { return event_ > kEndOfRoom && better_ == way; }
 
-  // Counts an event that goes this way without further ado; false where begin has to be asked.
+  // Counts an event that goes this way without a call of begin. False: begin has to be called.
   bool passes(Way way) {
     if (!rests_at(way) || event_ == kEndOfRoom + pause_) return false;
     ++event_;
     return true;
   }
 
-  // An event begins, `now` in nanoseconds if that is wanted. Returns which way it is to go.
+  // Begins an event and returns the way it is to go. `now` is in nanoseconds, if wants_time().
   Way begin(uint64_t now) {
     if (event_ != 0) end_last(now);
     if (event_ == kEndOfRoom + pause_) {
@@ -46,7 +46,7 @@ class Trial {
     objects_ = 0;
     return way_of(event_++);
   }
-  // How many objects it brought, or took.
+  // The number of objects that the event moved.
   void note(unsigned objects) { objects_ = objects; }
 
   static constexpr uint32_t kUncounted = 4;
@@ -57,7 +57,7 @@ class Trial {
   static constexpr uint32_t kLongestPause = 1 << 15;
 
  private:
-  static constexpr uint64_t kLongestNs = 1'000'000'000;  // products of these fit in a word
+  static constexpr uint64_t kLongestNs = 1'000'000'000;  // products in decide fit in a word
 
   struct Cost {
     uint64_t ns;
@@ -91,7 +91,7 @@ class Trial {
   void decide() {
     const Cost& own = costs_[kOwn];
     const Cost& room = costs_[kRoom];
-    constexpr uint64_t kMargin = 32;  // by a part of that it has to win
+    constexpr uint64_t kMargin = 32;  // the room has to win by 1/32
     const bool wins =
         room.counted() * own.objects / (kMargin - 1) < own.counted() * room.objects / kMargin;
     const Way before = better_;
@@ -106,11 +106,11 @@ class Trial {
     pause_ = agreed_pause_;
   }
 
-  uint32_t event_ = 0;  // of a trial and the pause after it
-  uint32_t pause_ = 0;  // after this trial
+  uint32_t event_ = 0;  // position in a trial and the pause after it
+  uint32_t pause_ = 0;  // in events, after this trial
   uint32_t agreed_pause_ = kLeastPause / 2;
   Way better_ = kOwn;
-  bool won_ = false;  // the room, the last trial
+  bool won_ = false;  // the room has won the last trial
   unsigned objects_ = 0;
   uint64_t begun_ = 0;
   Cost costs_[2] = {};

@@ -20,9 +20,9 @@ namespace loft {
 
 namespace {
 
-// What came back is read of all heaps before what went out is of any: a slab may go from one heap
-// to another meanwhile with what was counted at the first, and no difference is to come out below
-// zero.
+// The counters of returned objects are read first, of all heaps; then those of objects handed out.
+// A slab may change heaps meanwhile, so that its objects are counted out at one heap and back at
+// another. In this order no difference is negative.
 void add_what_came_back(Books& books, const Heap& heap) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     const ClassCounters& counters = heap.counters().classes[c];
@@ -60,7 +60,7 @@ void add_heap(Books& books, loft_stats_t& stats, Heap& heap) {
   stats.locks_waited_for += heap.lock().waits();
 }
 
-// Returns the bytes of large objects that the thread keeps.
+// Returns the bytes of large objects in the thread's cache.
 size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   const ThreadCounters& counters = thread.counters;
   unsigned long open[kSizeClasses] = {};
@@ -96,12 +96,12 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   return counters.large_kept_bytes.get();
 }
 
-// After all heaps and threads.
+// Called after all heaps and threads have been added.
 void finish_class(ClassBooks& sum, loft_stats_t& stats, SizeClass c) {
   const unsigned long singly = batch_cache::sent_singly(c);
   sum.sent += singly;
   sum.out = sum.taken - sum.put - sum.received;
-  // Counted up at one heap and down at another, in between.
+  // Pages may be counted up at one heap and down at another between the two reads.
   if (static_cast<ptrdiff_t>(sum.charged) < 0) sum.charged = 0;
   sum.flying += sum.sent - least(sum.sent, sum.received);
   const Geometry& shape = geometry(c);
@@ -114,7 +114,7 @@ void finish_class(ClassBooks& sum, loft_stats_t& stats, SizeClass c) {
   stats.objects_received += sum.received;
 }
 
-// A limit as it is shown: 0 for none.
+// A limit as reported: 0 for none.
 uint64_t shown(size_t limit) { return limit == limits::kNone ? 0 : limit; }
 
 void add_limits(loft_stats_t& stats) {
@@ -134,7 +134,8 @@ void read_books(Books& books, loft_stats_t& stats) {
   books = Books{};
   stats.heaps = registry::count();
   for (unsigned id = 1; id <= stats.heaps; ++id) add_what_came_back(books, *registry::at(id));
-  // A heap made meanwhile is among them. Acquire, as a fence: what is read below is not older.
+  // The second count includes heaps made meanwhile. Acquire fence: no figure read below is older
+  // than those read above.
   std::atomic_thread_fence(std::memory_order_acquire);
   stats.heaps = registry::count();
   for (unsigned id = 1; id <= stats.heaps; ++id) add_heap(books, stats, *registry::at(id));

@@ -1,5 +1,5 @@
-// What loft's own counters say, summed over heaps and threads. No lock is waited for: what is read
-// of a thread that runs meanwhile is of slightly different moments.
+// Sums of loft's own counters over heaps and threads. Waits for no lock: figures of a running
+// thread are from slightly different moments.
 #pragma once
 
 #include "base/size_class.h"
@@ -8,10 +8,10 @@
 namespace loft {
 
 struct ClassBooks {
-  unsigned long out;     // objects not free in their slabs: the program's,
-  unsigned long held;    // or in thread caches,
-  unsigned long flying;  // or in batches and messages
-  size_t charged;        // bytes of pages of slabs that have memory, as far as loft knows
+  unsigned long out;     // objects not free in their slabs
+  unsigned long held;    // of these, in thread caches
+  unsigned long flying;  // of these, in batches and messages
+  size_t charged;        // bytes of slab pages that have memory, as far as loft knows
   size_t asked;          // as in ClassCounters
   unsigned long slabs_created, slabs_released;
   unsigned long refills, taken, put, sent, received;
@@ -20,10 +20,10 @@ struct ClassBooks {
 struct Books {
   ClassBooks classes[kSizeClasses];
   size_t dirty_bytes;    // free spans
-  size_t refused_bytes;  // of these
+  size_t refused_bytes;  // of these, in spans that the system did not take back
 };
 
-// Also fills the fields of `stats` that counters tell, which were zero.
+// Also fills the fields of `stats` that come from counters. They must be zero before.
 void read_books(Books& books, loft_stats_t& stats);
 
 }  // namespace loft

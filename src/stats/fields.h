@@ -1,5 +1,5 @@
-// The fields of the two structs of loft.h, with what they are called and mean: once for all
-// formats, in the order in which people read them.
+// The fields of the two structs of loft.h, with their names and meanings. One table serves all
+// formats; its order is the one in which people read it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace loft {
 enum class FieldKind : uint8_t { kNow, kEvents };
 
 struct Field {
-  const char* group;  // a heading; set on the first field of a group
+  const char* group;  // heading; set on the first field of a group
   const char* name;
   uint64_t loft_stats_t::* value;
   FieldKind kind;
@@ -118,7 +118,7 @@ inline constexpr Field kFields[] = {
 };
 #undef LOFT_NEXT
 #undef LOFT_FIRST
-// The size of the struct and its two addresses are nobody else's business.
+// Not in the table: struct_size and the two addresses, which no format prints.
 static_assert(sizeof(loft_stats_t) == sizeof(uint64_t) * (3 + std::size(kFields)),
               "every field of loft_stats_t stands in the table");
 

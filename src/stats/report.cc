@@ -26,7 +26,7 @@ void Output::print(const char* format, ...) {
 
 void Output::flush() { put(used_); }
 
-// Sends the first `bytes` of the piece off.
+// Writes the first `bytes` of the piece.
 void Output::put(size_t bytes) {
   if (in_memory_) {
     if (size_ < room_) {
@@ -51,7 +51,7 @@ bool in_bytes(const char* name) {
   return length > 6 && strcmp(name + length - 6, "_bytes") == 0;
 }
 
-// A class in which nothing ever happened says nothing to people.
+// True for a class that was never used. The table for people omits it.
 bool is_empty(const loft_class_stats_t& row) {
   return row.refills == 0 && row.resident_bytes == 0 && row.live_objects == 0;
 }
@@ -105,7 +105,7 @@ void write_json(Output& output, const Stats& stats) {
   output.print("]}\n");
 }
 
-// The two lines before a metric, and the end of its name.
+// Prints the two lines before a metric. Returns the suffix of its name.
 const char* write_head(Output& output, const char* prefix, const char* name, FieldKind kind,
                        const char* help) {
   const bool events = kind == FieldKind::kEvents;

@@ -1,5 +1,5 @@
 // Statistics as text: tables for people, one line of JSON, Prometheus exposition. Nothing here
-// allocates: text goes out in pieces.
+// allocates: text is written in pieces.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@ namespace loft {
 
 class Stats;
 
-// Where text goes. Pieces end where a line does, unless a line is longer than a piece.
+// The destination of text. A piece ends at the end of a line, unless the line is longer.
 class Output {
  public:
   static Output to_file(int file) { return {false, file, nullptr, 0}; }
-  // As snprintf: cut to size - 1 bytes and closed by a NUL.
+  // As snprintf: truncated to size - 1 bytes, with a closing NUL.
   static Output to_memory(char* text, size_t size) { return {true, 0, text, size}; }
 
   [[gnu::format(printf, 2, 3)]] void print(const char* format, ...);
   void flush();
 
-  size_t size() const { return size_; }  // of the whole text, flushed
-  int error() const { return error_; }   // the first that writing met, or 0
+  size_t size() const { return size_; }  // of the whole text, after flush
+  int error() const { return error_; }   // of the first failed write, or 0
 
  private:
   Output(bool in_memory, int file, char* text, size_t room)
@@ -40,7 +40,7 @@ class Output {
   char piece_[kPiece];
 };
 
-// False for no format.
+// False if `format` is unknown.
 bool write_stats(Output& output, const Stats& stats, loft_stats_format_t format);
 
 }  // namespace loft

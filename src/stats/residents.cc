@@ -37,7 +37,7 @@ class Walk {
     }
   }
 
-  // Of loft's own tables.
+  // Counts [from, to), a table of loft's own.
   void go_along(uintptr_t from, uintptr_t to) {
     residency_.begin(from, round_up(to, os::page_size()));
     found_.metadata += resident_until(round_up(to, os::page_size()));
@@ -59,7 +59,7 @@ class Walk {
     return granules != 0 && granules <= (end_ - at) >> kGranuleLog;
   }
 
-  // How many granules it passed; 0: the entry is of what is not there any more, or not yet.
+  // Returns the number of granules passed. 0: the object of the entry is gone, or not there yet.
   size_t pass_large(uintptr_t at, Entry entry) {
     const Large* object = large::at(entry);
     const size_t granules = peek(object->granules);
@@ -100,7 +100,7 @@ Residents look_at_residents() {
   Residents found = {};
   const size_t used = span::used_bytes();
   if (used == 0) return found;
-  // A huge page may reach beyond what was ever handed out.
+  // Rounded up, because a huge page may reach beyond the last address ever handed out.
   const uintptr_t committed = peek(window.heap.committed);
   Walk walk(least(committed, round_up(pagemap.base + used, kHugePage)), found);
   walk.go();

@@ -64,7 +64,7 @@ loft_class_stats_t Stats::row_of_class(SizeClass c) const {
   row.in_flight_bytes = flying * size;
   const size_t live = row.live_objects * size;
   if (row.live_objects != 0 && books.taken != 0) {
-    // As the average request. The product may need more than 64 bits.
+    // An estimate from the average request. The product may need more than 64 bits.
     __extension__ using Wide = unsigned __int128;
     const Wide asked = Wide{row.live_objects} * books.asked + books.taken / 2;
     row.live_bytes = least(live, static_cast<size_t>(asked / books.taken));
@@ -77,7 +77,7 @@ loft_class_stats_t Stats::row_of_class(SizeClass c) const {
   if (row.resident_bytes <= charged) {
     row.untouched_bytes = charged - row.resident_bytes;
   } else {
-    // Without huge pages it was charged after the counter was read.
+    // Without huge pages, the excess was charged after the counter was read.
     (huge_pages_ ? row.huge_slack_bytes : row.free_bytes) += row.resident_bytes - charged;
   }
   return row;
@@ -106,7 +106,7 @@ void Stats::add_row(const loft_class_stats_t& row) {
   all_.untouched_bytes += row.untouched_bytes;
 }
 
-// What of the free spans was never written is not told apart: only what is resident counts.
+// Only resident pages of free spans count. Pages never written are not reported as untouched.
 void Stats::add_free_spans() {
   const size_t resident = residents_.free;
   const size_t charged = huge_pages_ ? least(resident, books_.dirty_bytes) : resident;

@@ -1,4 +1,4 @@
-// Statistics: reads the floors below, never steers them, waits for no lock and allocates nothing.
+// Statistics: reads the floors below and never steers them. Waits for no lock; allocates nothing.
 #pragma once
 
 #include "loft/loft.h"
@@ -7,16 +7,16 @@
 
 namespace loft {
 
-// One row for each size class, and the last one for large objects.
+// One row for each size class, and a last one for large objects.
 inline constexpr size_t kStatsRows = kSizeClasses + 1;
 
-// One reading of everything. Threads that run meanwhile cannot break the identity: where what is
-// read of them does not fit together, parts are cut to what does.
+// One reading of everything. The accounting identity (loft.h) holds even while other threads run:
+// parts that do not fit together are cut until they do.
 class Stats {
  public:
   Stats();
 
-  const loft_stats_t& all() const { return all_; }  // but struct_size
+  const loft_stats_t& all() const { return all_; }  // except struct_size
   loft_class_stats_t row(size_t i) const;           // i < kStatsRows
 
  private:
@@ -28,13 +28,13 @@ class Stats {
   loft_stats_t all_ = {};
   Books books_;
   Residents residents_;
-  bool huge_pages_;  // there are some, or there may be
+  bool huge_pages_;  // huge pages exist, or may exist
 };
 
-// The fields that counters tell, without a system call. Those of the identity, for which the system
-// has to be asked, are zero, and `group_processors` is the group's share alone.
+// The fields that come from counters, without a system call. The fields of the identity need system
+// calls, and are zero. `group_processors` is the group's share alone.
 loft_stats_t counted_stats();
-// No more than the process may run on; asks the system.
+// Caps `group_processors` at the processors that the process may run on. Makes a system call.
 void limit_processors(loft_stats_t& stats);
 
 }  // namespace loft
