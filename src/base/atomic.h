@@ -1,5 +1,5 @@
 // The atomic type of every shared word in loft. The interleaving explorer in test/model supplies
-// its own header of this name, so that the very code that ships is what it explores.
+// its own header of this name. It therefore explores the code that ships.
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,9 @@ using std::memory_order_acquire;
 using std::memory_order_relaxed;
 using std::memory_order_release;
 
-// A counter that one thread writes and any thread may read. Relaxed: a reader wants a recent value,
-// and nothing else is published by it. Load and store instead of fetch_add, because there is a
-// single writer and a locked instruction would buy nothing.
+// A counter with one writer and any number of readers. Relaxed: a reader needs a recent value, and
+// the counter publishes nothing else. A single writer needs no fetch_add: a locked instruction
+// would gain nothing over a load and a store.
 class Counter {
  public:
   void add(unsigned long n) {
@@ -28,8 +28,9 @@ class Counter {
   Atomic<unsigned long> value_{0};
 };
 
-// Keeps the compiler from moving memory accesses across this point. A thread that dies in a fork
-// leaves its private structures as its stores left them, in program order; the child relies on it.
+// Stops the compiler from moving memory accesses across this point. In the child of a fork, the
+// private structures of a lost thread are as its stores left them, in program order. The child
+// relies on that order.
 inline void compiler_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 }  // namespace loft

@@ -1,4 +1,4 @@
-// Bit and rounding helpers. Alignments are powers of two throughout.
+// Bit and rounding helpers. Every alignment is a power of two.
 #pragma once
 
 #include <bit>
@@ -19,11 +19,11 @@ constexpr unsigned highest_bit(uint64_t n) {
   return 63u - static_cast<unsigned>(__builtin_clzll(n));
 }
 
-// How many ones there are below the lowest zero.
+// The number of ones below the lowest zero.
 constexpr unsigned trailing_ones(uint64_t n) { return ~n == 0 ? 64 : lowest_bit(~n); }
 
-// Population count by parallel sums: the baseline instruction set has none, and the library routine
-// that the compiler would call instead walks a table.
+// Population count by parallel sums. The baseline instruction set has no such instruction, and the
+// library routine that the compiler would call walks a table.
 constexpr unsigned count_bits(uint64_t n) {
   n -= (n >> 1) & 0x5555555555555555u;
   n = (n & 0x3333333333333333u) + ((n >> 2) & 0x3333333333333333u);

@@ -1,5 +1,5 @@
-// A bound that grows while other threads compare with it. x86-64 compares with memory in one
-// instruction, which compilers do not form from an atomic load.
+// A bound that grows while other threads compare with it. x86-64 can compare with memory in one
+// instruction, but compilers do not generate it for an atomic load.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ class Bound {
 
   uint64_t get() const { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
 
-  // Release: what lies below the bound is in place before anybody sees the bound.
+  // Release: everything below the bound is in place before any thread sees the bound.
   void set(uint64_t value) { __atomic_store_n(&value_, value, __ATOMIC_RELEASE); }
 
-  // Whether `x` is below the bound. A relaxed load: a thread that asks about something below has
-  // learned of it from another thread, in an order that covers the bound, too.
+  // Whether `x` is below the bound. The load is relaxed: a thread that asks about something below
+  // the bound got it from another thread, and the order of that transfer covers the bound, too.
   LOFT_ALWAYS_INLINE bool contains(uint64_t x) const {
 #if defined(__x86_64__) && !defined(LOFT_THREAD_SANITIZER)
     bool below;

@@ -1,5 +1,5 @@
-// Intrusive doubly linked list of T with members `T* next` and `T* prev`. It owns nothing; a node
-// is in at most one list; the caller holds the lock that guards the list.
+// Intrusive doubly linked list of T. T has members `T* next` and `T* prev`. The list owns nothing.
+// A node is in at most one list. The caller holds the lock that guards the list.
 #pragma once
 
 #include "base/peek.h"
@@ -11,7 +11,7 @@ class List {
  public:
   bool empty() const { return head_ == nullptr; }
   T* front() const { return head_; }
-  // Without the lock: a hint.
+  // A hint: needs no lock.
   bool seems_empty() const { return peek(head_) == nullptr; }
 
   void push_front(T* node) {

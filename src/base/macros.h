@@ -1,4 +1,4 @@
-// Compiler attributes under short names. Nothing here depends on a system or an architecture.
+// Short names for compiler attributes. Nothing here depends on a system or an architecture.
 #pragma once
 
 #define LOFT_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -8,21 +8,21 @@
 #define LOFT_ALWAYS_INLINE inline __attribute__((always_inline))
 #define LOFT_EXPORT __attribute__((visibility("default")))
 
-// On globals that the fast paths read: without it a shared library reaches its own variable through
-// one more load.
+// For globals that the fast paths read. Without it, a shared library needs one more load to reach
+// its own variable.
 #define LOFT_HIDDEN __attribute__((visibility("hidden")))
 
-// Emits nothing; the compiler forgets what it knew about the value of a variable. Where an address
-// is used twice, it then keeps base and offset and folds them into both accesses, instead of
-// spending an instruction on their sum.
+// Emits no instruction. The compiler must assume that the variable has a new value. For an address
+// that is used twice, it then keeps base and offset and folds them into both accesses, and spends
+// no instruction on their sum.
 #define LOFT_FORGET(variable) __asm__("" : "+r"(variable))
 
-// Thread-local storage in the block that the loader sets up with the thread: an access is two
-// instructions and can never allocate. A pointer and a flag, 16 bytes, always fit the reserve that
-// the loader keeps for libraries that arrive by dlopen.
+// Thread-local storage in the block that the loader sets up with the thread. An access takes two
+// instructions and never allocates. loft needs 16 bytes, a pointer and a flag. They always fit the
+// reserve that the loader keeps for libraries opened with dlopen.
 #define LOFT_TLS_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
-// Whether this is a build for the thread sanitizer, in either compiler's words.
+// Set in builds for the thread sanitizer, which gcc and clang announce differently.
 #if defined(__SANITIZE_THREAD__)
 #define LOFT_THREAD_SANITIZER 1
 #elif defined(__has_feature)
@@ -33,7 +33,7 @@
 
 namespace loft {
 
-// Debug builds verify the invariants written beside each struct; release builds compile them away.
+// Debug builds check the invariants stated beside each struct. Release builds omit the checks.
 #if defined(LOFT_DEBUG)
 inline constexpr bool kDebug = true;
 #else

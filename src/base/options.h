@@ -1,5 +1,5 @@
-// The one table of options. Environment (LOFT_NAME), the link-time symbol `loft_options`, the API
-// and docs/options.md all come from it; api/options.cc parses. Lower floors read the values only.
+// The only table of options. The environment (LOFT_NAME), the link-time symbol `loft_options`, the
+// API and docs/options.md all follow it. api/options.cc parses; lower floors only read the values.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@ namespace loft {
 
 enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
 
-// X(kind, name, default, choices, help). Byte values take the suffixes K, M and G. Milliseconds are
-// a plain number, and so are processors, or the word "any" (kAnyProcessor). `choices` names the
-// accepted words, the value is the position of the word.
+// X(kind, name, default, choices, help). Bytes take the suffixes K, M and G. Milliseconds are a
+// plain number. A processor is a plain number or the word "any" (kAnyProcessor). `choices` lists
+// the accepted words; the value is the position of the word.
 #define LOFT_OPTIONS(X)                                                                          \
   X(kChoice, owner, 0, "thread|core|keeper",                                                     \
     "who holds the caches of free objects and the slabs: each thread, each processor, or each "  \
@@ -71,11 +71,10 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "them, every second: it opens files of the system for that, which filters of system calls "  \
     "may forbid; near a limit of the group loft then keeps little, whoever has the memory")
 
-// The choices of `owner`. A value is written before the program's own constructors run, and never
-// again.
+// The choices of `owner`. The option is written once, before the program's constructors run.
 enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerKeeper };
 
-// Of an option that names a processor.
+// The value "any" of an option that names a processor.
 inline constexpr uint64_t kAnyProcessor = 65535;
 
 // The choices of `background`.
@@ -101,8 +100,8 @@ struct Options {
 
 extern LOFT_HIDDEN Options options;
 
-// Relaxed: an option is a number on its own; a thread that sees a change late acts on the old
-// value.
+// Relaxed: an option is a number by itself and publishes nothing else. A thread that sees a change
+// late acts on the old value.
 inline uint64_t get(const Atomic<uint64_t>& option) { return option.load(memory_order_relaxed); }
 
 }  // namespace loft

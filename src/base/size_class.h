@@ -1,6 +1,6 @@
-// Size classes: 16-byte steps to 256 bytes, then four to each doubling up to kSmallMax
+// Size classes: 16-byte steps up to 256 bytes, then four classes per doubling up to kSmallMax
 // (ISMM'19 2.6: a class is an exponent and two bits of mantissa). From 65 bytes on, rounding up
-// loses at most a fifth of an object.
+// wastes at most a fifth of an object.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace loft {
 using SizeClass = unsigned;
 
 inline constexpr size_t kMinObject = 16;        // a carrier needs a link and one bitmap word
-inline constexpr size_t kSmallMax = 32 * 1024;  // larger objects are spans of their own
-inline constexpr size_t kTableMax = 1024;  // sizes whose bin a table with a place for each answers
+inline constexpr size_t kSmallMax = 32 * 1024;  // a larger object is a span of its own
+inline constexpr size_t kTableMax = 1024;       // up to here, a table maps each size to its bin
 inline constexpr SizeClass kSizeClasses = 44;
 inline constexpr size_t kCacheLine = 64;
 
@@ -28,7 +28,7 @@ constexpr size_t class_size(SizeClass c) {
   return (size_t{1} << log) + (size_t{step} << (log - 2));
 }
 
-// The smallest class that holds `size` bytes, 1 <= size <= kSmallMax.
+// The smallest class that holds `size` bytes. Requires 1 <= size <= kSmallMax.
 constexpr SizeClass class_of(size_t size) {
   if (size <= 256) return static_cast<SizeClass>((size - 1) >> 4);
   const size_t m = size - 1;
@@ -40,8 +40,8 @@ static_assert(class_size(kSizeClasses - 1) == kSmallMax);
 static_assert(class_of(kSmallMax) == kSizeClasses - 1);
 static_assert(class_of(1) == 0 && class_of(257) == 16 && class_size(16) == 320);
 
-// Objects that fill whole cache lines share none with a neighbour: whoever freed one may use it
-// again without false sharing. Smaller ones always go home.
+// An object that fills whole cache lines shares none with a neighbour. The thread that freed it may
+// therefore reuse it without false sharing. Objects of all other classes return to their owner.
 constexpr bool fills_cache_lines(SizeClass c) { return class_size(c) % kCacheLine == 0; }
 
 }  // namespace loft

@@ -1,4 +1,4 @@
-// A line of text built in place, for reports that must not allocate. Too long a line is cut.
+// A line of text built in place, for reports that must not allocate. A longer line is truncated.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Reports of misuse: one line on standard error, without allocating.
+// Reports of misuse: one line on standard error. Reporting does not allocate.
 #pragma once
 
 #include "base/macros.h"
@@ -7,11 +7,11 @@
 namespace loft::os {
 
 void report(const Text& what);              // "loft: WHAT\n"
-[[noreturn]] void fault(const Text& what);  // the same, then stops the program
+[[noreturn]] void fault(const Text& what);  // reports, then stops the program
 
 }  // namespace loft::os
 
-// An invariant written beside a struct, checked in debug builds.
+// Checks an invariant stated beside a struct, in debug builds only.
 #define LOFT_CHECK(condition)                                                                 \
   do {                                                                                        \
     if (::loft::kDebug && LOFT_UNLIKELY(!(condition))) {                                      \

@@ -1,5 +1,5 @@
-// A lock of one word: a short spin, then sleep in the kernel. Zero-initialised is unlocked, so it
-// works before any constructor has run. Not recursive.
+// A one-word lock. It spins briefly, then sleeps in the kernel. Zero means unlocked, so it works
+// before any constructor has run. It is not recursive.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace loft::os {
 
 class Lock {
  public:
-  // Acquire pairs with the release in unlock: what the last holder wrote is seen.
+  // Acquire pairs with the release in unlock: the new holder sees the writes of the last one.
   void lock() {
     uint32_t expected = kFree;
     if (word_.compare_exchange_strong(expected, kHeld, memory_order_acquire,
@@ -32,23 +32,23 @@ class Lock {
     return taken;
   }
 
-  // Somebody waits, or has waited, for the present holder. A hint.
+  // A hint: a thread waits, or has waited, for the present holder.
   bool has_sleepers() const { return word_.load(memory_order_relaxed) == kHeldWithSleepers; }
 
   bool is_held() const { return word_.load(memory_order_relaxed) != kFree; }  // a hint
 
   unsigned long acquisitions() const { return acquisitions_.get(); }
-  unsigned long waits() const { return waits_.get(); }  // of these, that found it held
+  unsigned long waits() const { return waits_.get(); }  // acquisitions that found the lock held
 
-  // Release publishes the holder's writes to the next one. The exchange also learns whether anybody
-  // sleeps, in the same step in which the lock becomes free, so that no sleeper is forgotten.
+  // Release publishes the holder's writes to the next holder. One exchange both frees the lock and
+  // reads whether a thread sleeps, so no sleeper is missed.
   void unlock() {
     if (word_.exchange(kFree, memory_order_release) == kHeldWithSleepers) wake_one(&word_);
   }
 
-  // By its holder, between two steps of long work: whoever sleeps on it has it first. Who was woken
-  // needs a while to come, and a thread of lower priority may never: so long, and no longer, the
-  // holder waits before it takes the lock again.
+  // Called by the holder between two steps of long work. If a thread sleeps on the lock, it gets
+  // the lock first. A woken thread takes a while to run, and one of lower priority may never run.
+  // The holder therefore waits for an acquisition, but for at most kDozes dozes, and locks again.
   void let_others() {
     if (LOFT_LIKELY(!has_sleepers())) return;
     const unsigned long before = acquisitions();
@@ -57,8 +57,8 @@ class Lock {
     lock();
   }
 
-  // After a fork, by the one that locked it before. In the child the others are gone, and nobody is
-  // to be woken.
+  // Called after a fork by the thread that locked it before. The child has no other threads, so
+  // there is nobody to wake.
   void after_fork(bool child) {
     if (child) {
       reset();
@@ -67,14 +67,14 @@ class Lock {
     }
   }
 
-  // Only in the child of a fork: whoever held it is gone.
+  // Only in the child of a fork, where the holder no longer exists.
   void reset() { word_.store(kFree, memory_order_relaxed); }
 
  private:
   static constexpr uint32_t kFree = 0;
   static constexpr uint32_t kHeld = 1;
   static constexpr uint32_t kHeldWithSleepers = 2;
-  static constexpr int kSpins = 100;  // about a microsecond: most holders are done by then
+  static constexpr int kSpins = 100;  // about a microsecond: most holders have unlocked by then
   static constexpr int kDozes = 4;    // longer than a wake-up takes
 
   void lock_contended() {
@@ -87,15 +87,15 @@ class Lock {
         return;
       }
     }
-    // From here on the lock is taken in the state "with sleepers": a waker cannot know whether
-    // others sleep still, and one needless wake is cheaper than a lost one.
+    // From here on this thread takes the lock as kHeldWithSleepers. It cannot know whether others
+    // still sleep, and a needless wake-up is cheaper than a lost one.
     while (word_.exchange(kHeldWithSleepers, memory_order_acquire) != kFree) {
       wait_on_word(&word_, kHeldWithSleepers);
     }
   }
 
   Atomic<uint32_t> word_{kFree};
-  Counter acquisitions_;  // these are written by the holder
+  Counter acquisitions_;  // both counters are written by the holder
   Counter waits_;
 };
 

@@ -1,5 +1,5 @@
-// What loft asks of a system, and all of it: a port is as many files beside linux*.cc. No function
-// here allocates through malloc, and none of them changes errno unless it says so.
+// The interface to the operating system. A port supplies its own files in place of linux*.cc. No
+// function here allocates through malloc. No function changes errno unless its comment says so.
 #pragma once
 
 #include <cstddef>
@@ -9,21 +9,22 @@
 
 namespace loft::os {
 
-// Bytes in a page; read at run time, the same binary serves 4, 16 and 64 KiB pages.
+// Bytes in a page. It is read at run time: the same binary serves 4, 16 and 64 KiB pages.
 size_t page_size();
 
-// Address space without memory behind it: any access faults. Page-aligned; nullptr when refused.
-// For tables of a region's length, and to see where the system has room, not for the heap.
+// Reserves address space without memory: any access faults. The result is page-aligned, or nullptr
+// if the system refuses. For tables as long as a region, and to find where the system has room. Not
+// for the heap.
 void* reserve(size_t bytes);
-// Of memory or address space. False, and everything as it was, if the process may have no more
-// mappings.
+// Unmaps memory or address space. If the process may have no more mappings, returns false and
+// changes nothing.
 bool unmap(void* at, size_t bytes);
 
-// Makes reserved address space readable and writable; it reads as zero. False without memory.
+// Makes reserved address space readable and writable. It reads as zero. False without memory.
 bool commit(void* at, size_t bytes);
 
-// Puts zeroed, readable and writable memory at exactly [at, at + bytes), page-aligned, which
-// nothing may be mapped in.
+// Maps zeroed, readable and writable memory at exactly [at, at + bytes), which is page-aligned.
+// Fails if anything is mapped there.
 enum class Placed {
   kYes,
   kNoMemory,  // or an address that the machine does not have
@@ -31,70 +32,70 @@ enum class Placed {
 };
 Placed place(void* at, size_t bytes);
 
-// As above, but only to be read, and without a claim on memory even where the system refuses to
-// promise more than it has.
+// As `place`, but read-only. It claims no memory, even on a system that refuses to overcommit.
 bool place_zeros(void* at, size_t bytes);
 
-// Whether the system would give so much memory now. It may have changed its mind a moment later.
+// Whether the system would provide that much memory now. The answer may be out of date at once.
 bool has_memory_for(size_t bytes);
 
-// Maps a committed range anew, empty, as one with its neighbours. False without memory: then the
-// range may be a hole, where others may be placed.
+// Maps a committed range again, empty, as one mapping with its neighbours. False without memory:
+// the range may then be a hole, in which other code may map memory.
 bool renew(void* at, size_t bytes);
 
-// Whether the system may (or shall) put huge pages behind a range; a wish that it may ignore.
+// Advises the system for or against huge pages behind a range. The system may ignore it.
 void allow_huge_pages(void* at, size_t bytes, bool allow);
 
-// Gives the memory behind writable pages back at once; they stay mapped and read as zero.
-// MADV_DONTNEED rather than MADV_FREE: resident size then says what is true. False, and the memory
-// as it was, where the system refuses, as it does for locked pages, and where it says yes and does
-// nothing: sandboxes and emulators do. So each call is checked, by the first byte of the range.
+// Returns the memory behind writable pages to the system at once. The pages stay mapped and read as
+// zero. MADV_DONTNEED, not MADV_FREE, keeps the resident size accurate. Returns false and leaves
+// the memory as it was if the system (a) refuses, as it does for locked pages; or (b) reports
+// success and does nothing, as sandboxes and emulators do. Each call is therefore checked by the
+// first byte of the range.
 bool discard(void* at, size_t bytes);
 
-// Moves the pages of [from, from + bytes) to [to, to + bytes), replacing what is mapped there. The
-// source range stays mapped and reads as zero: nobody else can be placed there. False, and nothing
-// moved, when the system refuses; then [to, to + bytes) may be a hole.
+// Moves the pages of [from, from + bytes) to [to, to + bytes) and replaces any mapping there. The
+// source range stays mapped and reads as zero, so nothing else can be mapped there. If the system
+// refuses, returns false and moves nothing; [to, to + bytes) may then be a hole.
 bool move_pages(void* from, void* to, size_t bytes);
-bool can_move_pages();  // false once the system has said that it knows no such move; no hole then
+bool can_move_pages();  // false once the system has reported that it cannot move; no hole then
 
-// Whether the system can be asked for a long range of addresses to see where it would put it: not
-// under an emulator that pays for every page of a mapping, resident or not.
+// Whether loft may map a long range of addresses to see where the system places it. Not under an
+// emulator that pays for every page of a mapping, resident or not.
 bool may_try_long_mappings();
 
-// Of bytes or processors.
+// No limit, of bytes or of processors.
 inline constexpr size_t kNoLimit = SIZE_MAX;
 
-// Bytes of addresses that the process may have (RLIMIT_AS).
+// Bytes of address space that the process may have (RLIMIT_AS).
 size_t address_space_limit();
 
-// The group of processes that this one is in, where the system limits groups as a whole (Linux:
-// control groups, of either version), and the groups around it, whose limits bind it too.
+// Limits that the system puts on a group of processes (Linux: control groups, either version). They
+// combine the group of this process and the groups that contain it, whose limits bind it, too.
 struct Group {
-  size_t high = kNoLimit;  // bytes above which the system takes memory from the group, and slows it
-  size_t max = kNoLimit;   // bytes that the group cannot have: it is stopped instead
-  // Of all limits of bytes, the one that is nearest to being met, and what counts against it. What
-  // the system drops without a loss when it needs to, as it does with files that it has read, is
-  // left out as soon as half of the limit is used.
+  size_t high = kNoLimit;  // bytes above which the system reclaims the group's memory and slows it
+  size_t max = kNoLimit;   // bytes that the group cannot exceed: the system stops it instead
+  // The byte limit that is nearest to being met, and the bytes that count against it. Once more
+  // than half of the limit is used, memory that the system can drop without loss, such as cached
+  // files, does not count.
   size_t limit = kNoLimit;
   size_t used = 0;
-  size_t processors = kNoLimit;  // as many as the group's share of time would keep busy, rounded up
+  size_t processors = kNoLimit;  // that the group's share of processor time keeps busy, rounded up
 };
 
-// Finds out about the group. Opens files: not for a thread that shares its table of them with a
-// program that runs. `root` stands before every path, for tests.
+// Reads the limits of the group. It opens files, so no thread may use it that shares a table of
+// file descriptors with a running program. `root` is a prefix of every path, for tests.
 class GroupReader {
  public:
   explicit GroupReader(const char* root = "") : root_(root) {}
 
-  // `last`: what was found before, maybe by another reader. Its limits hold on where those of today
-  // cannot be read, as long as there may be some; what is used is then not known, and 0.
+  // `last` is an earlier result, maybe of another reader. Its limits stay in force if the present
+  // ones may exist but cannot be read. `used` is then unknown, and 0.
   Group read(const Group& last = Group());
 
  private:
   static constexpr size_t kLongestPath = 1024;
 
-  // Where the groups of a version are to be seen, with the root, and the group that is to be seen
-  // there itself.
+  // The mount point for the groups of one version, with the root as a prefix, and the group that
+  // the mount point itself shows.
   struct Mount {
     bool found = false;
     char path[kLongestPath];
@@ -106,82 +107,85 @@ class GroupReader {
   bool look_along(unsigned version, const char* usual_place, const char* path, Group& group);
 
   const char* root_;
-  Mount mounts_[2];  // of version 1, as far as it limits memory, and of version 2
+  Mount mounts_[2];  // version 1, of the memory hierarchy only; version 2
 };
 
-// Processors that the process's first thread may run on; 0 if the system does not say.
+// Processors that the process's first thread may run on. 0 if the system does not say.
 size_t processors();
 
-// Lets the calling thread run on that processor alone. False, and nothing changed, if it may not.
+// Restricts the calling thread to that processor. If it may not run there, returns false and
+// changes nothing.
 bool run_on(uint64_t processor);
 
 // A set of processors.
 class ProcessorSet {
  public:
-  void read();  // those that the calling thread may run on
+  void read();  // gets the processors that the calling thread may run on
   bool operator==(const ProcessorSet& other) const;
   size_t count() const;  // 0 if the system did not say
-  void apply() const;    // lets the calling thread run on these alone, as far as the system permits
+  void apply() const;    // restricts the calling thread to these, as far as the system permits
 
  private:
   size_t bytes_ = 0;
   unsigned long words_[128] = {};
 };
 
-// A number that differs from process to process, for places that an attacker should not know.
+// A number that differs from process to process, for addresses that an attacker should not know.
 uint64_t entropy();
 
-// nullptr when unset or before the C library is up; and in a program that may more than whoever has
-// started it (setuid, setgid, file capabilities), whose environment is not to be trusted.
+// nullptr if (a) the variable is unset; (b) the C library is not initialised yet; or (c) the
+// program has more rights than the user who started it (setuid, setgid, file capabilities): its
+// environment is not trusted.
 const char* environment(const char* name);
 void write_error(const char* text, size_t bytes);
-int write_all(int file, const char* text, size_t bytes);  // 0, or the error it met
-// Handlers of SIGABRT run, once in each thread, and may allocate: where that needs a lock that the
-// caller holds (fork needs all), the process ends after three seconds.
+int write_all(int file, const char* text, size_t bytes);  // returns 0 or the error
+// Handlers of SIGABRT run, once in each thread, and may allocate. If a handler needs a lock that
+// the caller holds (fork needs all locks), the process ends after three seconds.
 [[noreturn]] void abort_process();
 
 // Nanoseconds of a clock that never goes back.
 uint64_t now_ns();
 
-// The processor that the caller runs on: a small number, and only a hint.
+// The processor that the caller runs on: a small number. Only a hint.
 unsigned processor();
 
-// One more than the highest number that `processor` can ever return; 0 if the system does not say.
+// One more than the highest number that `processor` can ever return. 0 if the system does not say.
 unsigned processor_numbers();
 
-// Threads by the system's number for them.
-int thread_number();  // the caller's
-// Processor time that a thread of this process has had so far; 0 if the system does not say.
+// The system's number of the calling thread.
+int thread_number();
+// Processor time that a thread of this process has used so far. 0 if the system does not say.
 uint64_t thread_time_ns(int number);
 
-// For a thread of loft's own: gives it a table of file descriptors of its own, empty, so that
-// neither what it opens nor what the program closes disturbs the other. False where the system
-// cannot do that.
+// For a thread of loft's own. Gives it a separate, empty table of file descriptors: files that it
+// opens do not disturb the program, and the program cannot close them. False if the system cannot.
 bool leave_files();
 
-// `hook` runs when a thread that has called set_thread_exit_value(non-null) ends, after the
-// thread-local destructors of the program as far as the system lets us choose. False: no more keys.
+// `hook` runs at the end of each thread that has called set_thread_exit_value(non-null). It runs
+// after the program's thread-local destructors, as far as the system permits a choice. False if no
+// key is left.
 bool on_thread_exit(void (*hook)(void*));
 bool set_thread_exit_value(void* value);  // false: the hook will not run for this thread
 void* thread_exit_value();                // nullptr if none was set
 
 void on_fork(void (*prepare)(), void (*parent)(), void (*child)());
 
-// Sleep while *word == expected / wake one sleeper. Spurious returns are allowed.
+// wait_on_word sleeps while *word == expected. wake_one wakes one sleeper. Spurious returns are
+// allowed.
 void wait_on_word(const void* word, uint32_t expected);
 void wake_one(const void* word);
 void wait_on_word_for(const void* word, uint32_t expected, uint64_t nanoseconds);
-void pause_briefly();  // inside a spin
-void doze();           // sleeps for a moment, so that threads of any priority run
+void pause_briefly();  // for use inside a spin
+void doze();           // sleeps for a moment, so that threads of any priority can run
 
-// Calls made so far, for statistics.
+// System calls made so far, for statistics.
 struct Calls {
-  unsigned long maps;      // that mapped or moved memory
-  unsigned long discards;  // that gave memory back
+  unsigned long maps;      // calls that mapped, unmapped, protected or moved memory
+  unsigned long discards;  // calls that returned memory to the system
 };
 Calls calls();
 
-// Keeps errno as the caller had it across a scope.
+// Restores the caller's errno at the end of a scope.
 class KeepErrno {
  public:
   KeepErrno();

@@ -1,6 +1,5 @@
-// Which pages of a range have memory behind them, as the system sees it: what counts as resident.
-// Asked in pieces, with a little memory of its own, so that nobody is held up and nothing is
-// allocated.
+// Which pages of a range are resident, according to the system. It asks the system in pieces, so
+// that it delays no other thread. It uses a little memory of its own and allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +16,16 @@ class Residency {
 
   struct Bytes {
     size_t resident = 0;
-    size_t huge = 0;  // of these, in huge pages, as far as the system says
+    size_t huge = 0;  // the part of `resident` in huge pages, as far as the system says
   };
 
-  // What follows is about [from, to), page-aligned addresses. Where nothing is mapped, nothing is
-  // resident; but where the system is asked page by page, it says nothing about a piece with a gap.
+  // Sets the range for `until` to [from, to), page-aligned addresses. Unmapped memory is not
+  // resident. A system that is asked page by page reports nothing for a piece with a gap: such a
+  // piece, of up to 64 KiB, counts as not resident.
   void begin(uintptr_t from, uintptr_t to);
 
-  // How much is resident from where the last call ended up to `limit`. Where the system says
-  // nothing at all, everything counts as resident.
+  // Resident bytes from the end of the last call up to `limit`. If the system reports nothing at
+  // all, everything counts as resident.
   Bytes until(uintptr_t limit);
 
  private:
@@ -35,17 +35,17 @@ class Residency {
     bool huge;
   };
   void look();
-  bool look_at_runs(uintptr_t end);  // false, and nothing done, where the system does not know it
+  bool look_at_runs(uintptr_t end);  // if the system cannot, returns false and does nothing
   void look_at_pages(uintptr_t end);
   void add(uintptr_t begin, uintptr_t end, bool huge);
 
   static constexpr unsigned kMostRuns = 64;
-  int file_ = -1;        // none: pages are asked for one by one
-  uintptr_t known_ = 0;  // how far was looked
+  int file_ = -1;        // -1: none, so the system is asked page by page
+  uintptr_t known_ = 0;  // the system was asked up to here
   uintptr_t end_ = 0;
   unsigned next_ = 0;
   unsigned count_ = 0;
-  Run runs_[kMostRuns];  // of resident pages; from next_ on, not yet told of
+  Run runs_[kMostRuns];  // runs of resident pages; those from next_ on are not yet counted
 };
 
 }  // namespace loft::os

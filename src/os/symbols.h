@@ -1,4 +1,4 @@
-// What the program loader finds when it looks a name up in the C library.
+// Changes the result of the program loader's lookup of a name in the C library.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@ struct Symbol {
   const void* meaning;
 };
 
-// From now on whoever looks one of these functions up in the C library finds what is given here;
-// what was bound before stays as it is. Any thread, and again, which changes nothing. False if the
-// system does not let anybody write to the table, this time.
+// From now on, a lookup of one of these functions in the C library finds the given meaning. Names
+// that are already bound stay bound. Any thread may call it. A repeated call changes nothing. False
+// if the system does not permit writing to the table, this time.
 bool rename_in_libc(const Symbol* symbols, size_t count);
 
 }  // namespace loft::os
