@@ -58,7 +58,7 @@ void Blocks::discard(Block* block) {
   ++spare_count_;
 }
 
-// There is a spare descriptor.
+// Requires a spare descriptor.
 Block* Blocks::describe(Extent* extent, uintptr_t base, size_t units, Use use, bool dirty) {
   Block* block = spares_;
   spares_ = block->next;
@@ -90,8 +90,8 @@ void Blocks::remove(Extent* extent) {
   units_ -= extent->units;
 }
 
-// What is left of a free block, which is in no bin, on both sides of [base, base + units) is free
-// still. There are two spare descriptors.
+// Cuts [base, base + units) out of a free block, which is in no bin. The remainders on both sides
+// stay free. Requires two spare descriptors.
 Block* Blocks::cut_out(Block* from, uintptr_t base, size_t units) {
   const uintptr_t end = base + (units << kUnitLog);
   if (base != from->base) {
@@ -109,7 +109,7 @@ Block* Blocks::cut_out(Block* from, uintptr_t base, size_t units) {
 Block* Blocks::take_run(size_t units, size_t alignment, bool anywhere) {
   const auto base_in = [&](const Block* run) { return round_up(run->base, alignment); };
   const auto fits = [&](const Block* run) {
-    const uintptr_t base = base_in(run);  // beyond the end of all memory it wraps
+    const uintptr_t base = base_in(run);  // wraps beyond the end of the address space
     return base >= run->base && base < run->end() && (run->end() - base) >> kUnitLog >= units;
   };
   if (!have_spares(2)) return nullptr;
@@ -159,7 +159,8 @@ void* Blocks::take_object(SizeClass size_class) {
 
 void* Blocks::allocate(size_t size, size_t alignment) {
   if (size <= kTableMax && alignment <= kUnit) {
-    // A row begins at a multiple of kUnit: any class whose size is a multiple of the alignment.
+    // A row begins at a multiple of kUnit, so any class whose size is a multiple of the alignment
+    // serves.
     SizeClass c = class_of(most(size, alignment));
     while (class_size(c) % alignment != 0 || !has_rows(c)) ++c;
     return take_object(c);
@@ -202,7 +203,7 @@ Block* Blocks::free(const ObjectAt& object) {
   if (block->room == 0) rows_[c].push_front(block);
   block->room |= uint64_t{1} << object.index;
   if (LOFT_LIKELY(!block->is_empty_row())) return nullptr;
-  // One empty row of a class is kept, for a program that allocates and frees one object in turn.
+  // One empty row per class is kept, for a program that alternates allocation and free.
   if (empty_[c] == nullptr) {
     empty_[c] = block;
     return nullptr;
@@ -211,7 +212,7 @@ Block* Blocks::free(const ObjectAt& object) {
   return release(block);
 }
 
-// The block, which is in no list, becomes free, joined with free neighbours.
+// Frees a block, which is in no list, and joins it with free neighbours.
 Block* Blocks::release(Block* block) {
   const Extent* extent = block->extent;
   block->use = Use::kFree;
@@ -274,7 +275,7 @@ bool Blocks::give_back_pages(const Extent* extent, bool all, size_t& given_back)
       some_wait = true;
       continue;
     }
-    // Refused where the program has locked its memory: it asked for the pages to stay.
+    // Fails where the program has locked its memory: it asked for the pages to stay.
     if (!os::discard(reinterpret_cast<void*>(first), last - first)) continue;
     block->dirty = false;
     given_back += last - first;

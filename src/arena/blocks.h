@@ -1,9 +1,9 @@
-// Blocks: the memory of one owner cut into runs of units, by best fit. A block is free, or one
-// object, or a row of up to 64 objects of one small size. What describes them lies in the metadata
-// region alone, and nothing here reads or writes the memory itself: it may be a device's, or shared
-// with another process. The owner brings the memory as extents and holds a lock around every call.
+// Blocks: the memory of one owner cut into runs of units, by best fit. A block is free, one object,
+// or a row of up to 64 objects of one small size. All descriptors lie in the metadata region.
+// Nothing here reads or writes the memory itself: it may belong to a device, or be shared with
+// another process. The owner provides the memory as extents, and holds a lock around every call.
 //
-// Why not slabs: theirs are 64 KiB and more for each size class. A region of a megabyte would hold
+// Slabs do not fit: each size class needs slabs of 64 KiB or more. A region of 1 MiB would hold
 // sixteen of them, and a small heap of ten sizes would take ten.
 #pragma once
 
@@ -19,14 +19,14 @@
 
 namespace loft {
 
-// Sixteen of the smallest objects. Also what a graphics processor wants its memory aligned to.
+// Sixteen of the smallest objects, and the alignment that a graphics processor wants.
 inline constexpr unsigned kUnitLog = 8;
 inline constexpr size_t kUnit = size_t{1} << kUnitLog;
 constexpr size_t units_for(size_t bytes) { return round_up(bytes, kUnit) >> kUnitLog; }
 
-// Objects of up to kTableMax bytes stand in rows, which end with their last object and are about
-// this long, or shorter where 64 objects are. Short ones serve what has less than kManyUnits: long
-// rows of many classes would leave room for little else.
+// Objects of up to kTableMax bytes lie in rows. A row ends with its last object and has about the
+// length below, or less where it holds 64 objects. Owners with fewer than kManyUnits use short
+// rows: long rows of many classes would leave little room for anything else.
 inline constexpr SizeClass kRowClasses = class_of(kTableMax) + 1;
 inline constexpr size_t kLongRow = 4096;
 inline constexpr size_t kShortRow = 1024;
@@ -38,7 +38,7 @@ constexpr unsigned objects_in_row(SizeClass c, size_t bytes) {
   return objects;
 }
 
-// Of an odd multiple of 16 a row has sixteen objects: too long for those of more than 128 bytes.
+// If the size is an odd multiple of 16, a row has sixteen objects: too long above 128 bytes.
 constexpr bool has_rows(SizeClass c) { return class_size(c) <= 128 || class_size(c) % 32 == 0; }
 
 struct Extent;
@@ -47,20 +47,20 @@ class Shard;
 enum class Use : uint8_t { kUnused, kFree, kObject, kRow };
 
 // Invariants:
-//   the blocks of an extent tile it, and no two free ones touch
+//   the blocks of an extent tile it, and no two free ones are adjacent
 //   a free block is in the bins; a row is in the list of its class <=> room != 0
 struct alignas(kMetadataUnit) Block {
   uintptr_t base;
   size_t units;
   Block* next;
   Block* prev;
-  uint64_t room;   // of a row: a bit for each object that is free
-  Extent* extent;  // that it lies in
-  Use use;         // kUnused: it describes nothing, and covers no address
+  uint64_t room;   // of a row: a bit for each free object
+  Extent* extent;  // the extent around it
+  Use use;         // kUnused: describes nothing, covers no address
   uint8_t size_class;
   uint8_t objects;  // of a row
-  bool dirty;       // of a free block: written, perhaps, since its pages last went back
-  bool waited;      // of a free block: it was there, as it is, when pages last went back
+  bool dirty;       // of a free block: perhaps written since its pages were last purged
+  bool waited;      // of a free block: unchanged since the last round saw it
 
   size_t length() const { return units; }
   uintptr_t end() const { return base + (units << kUnitLog); }
@@ -69,25 +69,25 @@ struct alignas(kMetadataUnit) Block {
 };
 static_assert(sizeof(Block) == kMetadataUnit);
 
-// The object that covers an address in an extent, or its place, if it is free in a row.
+// The object that covers an address in an extent, or its free place in a row.
 struct ObjectAt {
-  uintptr_t start = 0;  // 0: there is none
+  uintptr_t start = 0;  // 0: none
   size_t bytes = 0;
-  Block* block = nullptr;  // nullptr: it has the extent to itself
-  unsigned index = 0;      // in its row
+  Block* block = nullptr;  // nullptr: the object has the extent to itself
+  unsigned index = 0;      // in the row
 };
 
-// Contiguous memory. `map` names the block that covers a unit: at the first and the last unit of
-// every block, and at each unit of a row and of an object (but for long ones in a long extent,
-// whose map is not to be written for each). Elsewhere it may name a block that was there once, so
-// that whoever follows it asks whether the block covers the unit.
+// Contiguous memory. `map` names the block that covers a unit: (a) at the first and the last unit
+// of every block; (b) at each unit of a row or an object. Exception to (b): objects above
+// kNamedUnits in extents above kNamedExtent, to avoid writing that much map for each. Other entries
+// may name a block of the past, so a reader checks that the block covers the unit.
 struct alignas(kMetadataUnit) Extent {
   uintptr_t base;
   size_t units;
   uint32_t* map;  // metadata indices; nullptr: one object has the extent to itself
-  size_t bytes;   // usable, of that object
+  size_t bytes;   // usable bytes of that object
   Shard* owner;
-  Extent* next;  // in a list of the owner's
+  Extent* next;  // in one of the owner's lists
   Extent* prev;
 
   uintptr_t end() const { return base + (units << kUnitLog); }
@@ -95,65 +95,64 @@ struct alignas(kMetadataUnit) Extent {
     return reinterpret_cast<uintptr_t>(p) - base < units << kUnitLog;
   }
 };
-inline constexpr size_t kNamedUnits = 2048;  // 512 KiB: objects up to this length, in any extent
-// Extents of which each unit of every object is named: those that one block of metadata maps.
-inline constexpr size_t kMostMapBytes = 32 * 1024;  // among the tables; larger ones stand alone
+inline constexpr size_t kNamedUnits = 2048;  // 512 KiB
+// kNamedExtent: the longest extent whose map fits into one block of metadata.
+inline constexpr size_t kMostMapBytes = 32 * 1024;  // larger maps have pages of their own
 inline constexpr size_t kNamedExtent = kMostMapBytes / sizeof(uint32_t);
 
 class Blocks {
  public:
-  // `extent`, which has a map of zeros, becomes one free block. False without memory for it.
+  // Makes `extent`, whose map is all zero, one free block. False without memory for its descriptor.
   bool add(Extent* extent, bool dirty);
 
-  // The free block that is all of the extent, which can then be taken away; nullptr if there is
-  // more.
+  // The free block that is the whole extent, which can then be removed. nullptr if there is any
+  // other block.
   static Block* only_free_block(const Extent* extent);
   void remove(Extent* extent);
 
-  // An object of at least `size` bytes, 1 <= size <= PTRDIFF_MAX; `alignment` is a power of two.
+  // Allocates at least `size` bytes, 1 <= size <= PTRDIFF_MAX. `alignment` is a power of two.
   // nullptr if no free block is found.
   void* allocate(size_t size, size_t alignment);
 
-  // The last resort: looks at every free block, and gives a small object units of its own where
-  // there is no place for a row.
+  // The last resort: searches every free block, and gives a small object units of its own where no
+  // row fits.
   void* allocate_anywhere(size_t size, size_t alignment);
 
-  // Rows without an object become free blocks. False if there were none.
+  // Turns empty rows into free blocks. False if there were none.
   bool give_up_empty_rows();
 
-  // The object that covers `p`, an address in the extent. Without the lock this is right as long as
-  // the object stays allocated and each unit of it is named, or `p` is its start.
+  // The object that covers `p`, an address in the extent. Correct without the lock while the object
+  // stays allocated, if (a) each of its units is named, or (b) `p` is its start.
   static ObjectAt object_at(const Extent* extent, const void* p);
 
-  // Whether it is only a place in a row.
+  // Whether it is a free place in a row.
   static bool is_free(const ObjectAt& object) {
     return object.block->use == Use::kRow && (object.block->room >> object.index & 1) != 0;
   }
 
-  // `object` is allocated. Returns the free block that its place is part of now; nullptr if that is
-  // still a row.
+  // `object` is allocated. Returns the free block that now contains it; nullptr if it is still part
+  // of a row.
   Block* free(const ObjectAt& object);
 
-  // Makes an object that is no row's `size` bytes long where it is. False if there is no room.
+  // Resizes, in place, an object with a block of its own. False if there is no room.
   bool resize(Block* block, size_t size);
 
-  // Gives whole pages of the extent's free blocks back to the system: of those that have waited
-  // since the last call, or of all. Adds the bytes that went to `given_back`. True if some wait
-  // now.
+  // Purges whole pages of the extent's free blocks: of all, or of those unchanged since the last
+  // call. Adds the bytes to `given_back`. True if some blocks now wait for the next call.
   static bool give_back_pages(const Extent* extent, bool all, size_t& given_back);
 
-  // Gives up all blocks at once, and what describes them.
+  // Frees all descriptors, and thus all blocks, at once.
   void clear();
 
   size_t live_bytes() const { return live_bytes_.get(); }
   size_t live_objects() const { return live_objects_.get(); }
   size_t metadata_bytes() const { return metadata_bytes_.get(); }
 
-  // Stops the program where an invariant does not hold in the extent; debug builds.
+  // Checks the invariants of the extent, and stops the program if one fails. Debug builds only.
   void check(const Extent* extent) const;
 
  private:
-  // Descriptors come from the metadata region by the chunk, and stay with the owner.
+  // Descriptors are allocated from the metadata region in chunks, and stay with the owner.
   struct alignas(kMetadataUnit) Chunk {
     static constexpr size_t kBlocks = 31;
     Chunk* next;
@@ -178,14 +177,14 @@ class Blocks {
     live_objects_.add(objects);
   }
 
-  size_t units_ = 0;  // of all extents
+  size_t units_ = 0;  // over all extents
   RunBins<Block> free_;
   List<Block> rows_[kRowClasses];   // with room
-  Block* empty_[kRowClasses] = {};  // the row of the class that has all its objects, if any
-  Block* spares_ = nullptr;         // unused descriptors, by `next`
+  Block* empty_[kRowClasses] = {};  // the class's one empty row, if any
+  Block* spares_ = nullptr;         // unused descriptors, linked by `next`
   size_t spare_count_ = 0;
   Chunk* chunks_ = nullptr;
-  Counter live_bytes_;  // written under the owner's lock, read by anybody
+  Counter live_bytes_;  // written under the owner's lock; any thread may read
   Counter live_objects_;
   Counter metadata_bytes_;
 };

@@ -1,4 +1,4 @@
-// What lies at an address in a heap of the program's own.
+// Lookup of addresses in heaps of the program's own.
 #include "arena/user_heap.h"
 #include "base/options.h"
 #include "os/fault.h"
@@ -28,8 +28,8 @@ ObjectAt UserHeap::object_starting_at(const char* call, const Extent* extent, co
   return object;
 }
 
-// What the entry of another heap's extent leads to may be changing just now, and is not followed.
-// Relaxed: whatever is read, it is none of this heap's shards.
+// An extent of another heap may be changing concurrently, so its owner is compared, never followed.
+// Relaxed: any value read there differs from this heap's shards.
 Extent* UserHeap::extent_of(const void* p) const {
   if (region_ != nullptr) return region_->covers(p) ? region_ : nullptr;
   if (!pagemap.contains(p)) return nullptr;
@@ -43,8 +43,8 @@ Extent* UserHeap::extent_of(const void* p) const {
   return nullptr;
 }
 
-// As extent_of, for what `call` was given. Where that is none of this heap's it is reported, which
-// stops the program, or, by the option foreign=ignore, gives nullptr.
+// As extent_of, for an argument of `call`. A pointer outside this heap is reported. The report
+// stops the program, or, with the option foreign=ignore, the result is nullptr.
 Extent* UserHeap::checked_extent(const char* call, const void* p) const {
   Extent* extent = extent_of(p);
   if (LOFT_LIKELY(extent != nullptr)) return extent;

@@ -10,18 +10,18 @@ namespace loft {
 
 namespace {
 
-// A granule on the way to a few megabytes: extents grow with the shard, up to what a map of one
+// Extents grow with the shard, from one granule to a few megabytes: as much as a map of one
 // metadata block describes.
 constexpr size_t kLongestExtent = kNamedExtent << kUnitLog;
 
-// Objects beyond these get an extent to themselves. The base of any extent is aligned to a granule.
+// Objects beyond these limits get an extent to themselves. Every extent is aligned to a granule.
 constexpr size_t kMostShared = kNamedUnits << kUnitLog;
 constexpr size_t kMostSharedAlignment = kGranule / 2;
 static_assert(kMostShared <= kLongestExtent && kLongestExtent % kGranule == 0);
 
 size_t granules_in(const Extent* extent) { return extent->units >> (kGranuleLog - kUnitLog); }
 
-// The map of a long region lies in pages of its own, which cost nothing until they are touched.
+// The map of a long region has pages of its own, which cost nothing until touched.
 size_t map_bytes(size_t units) {
   const size_t bytes = units * sizeof(uint32_t);
   return bytes <= kMostMapBytes ? bytes : round_up(bytes, os::page_size());
@@ -60,7 +60,7 @@ void enter_extent(const Extent* extent) {
 
 }  // namespace
 
-// An extent that is cut into blocks. nullptr without memory for what describes it.
+// Makes an extent that is cut into blocks. nullptr without memory for its descriptors.
 Extent* Shard::make_extent(uintptr_t base, size_t units, bool dirty) {
   void* memory = metadata::allocate(sizeof(Extent));
   if (memory == nullptr) return nullptr;
@@ -86,7 +86,7 @@ Shard::Leftover Shard::part_with(Extent* extent, bool dirty) {
   return {extent, dirty};
 }
 
-// The entries of the granules first: they name the extent until then.
+// Releases the granules first: until then their entries name the extent.
 void Shard::return_to_window(Leftover leftover) {
   span::release(leftover.extent->base, granules_in(leftover.extent), leftover.dirty);
   release_metadata(leftover.extent);
@@ -103,7 +103,7 @@ bool Shard::grow(size_t size) {
   const size_t needed = round_up(size, kGranule);
   size_t bytes = most(needed, clamp(ahead, kGranule, kLongestExtent));
   span::Range range = span::acquire(bytes >> kGranuleLog, kGranule);
-  // Near a limit there may be memory for this object, and not for those to come.
+  // Near a limit there may be memory for this object alone.
   if (range.base == 0 && bytes != needed) {
     bytes = needed;
     range = span::acquire(bytes >> kGranuleLog, kGranule);
@@ -158,7 +158,7 @@ Shard::Leftover Shard::free(const ObjectAt& object) {
   if (block == nullptr || region_ != nullptr) return {};
   Extent* extent = block->extent;
   if (LOFT_LIKELY(block->units != extent->units)) return {};
-  // One empty extent is kept: a heap that fills and empties does not go to the window each time.
+  // One empty extent is kept, so that a heap that fills and empties avoids the window each time.
   if (spare_ == nullptr || spare_ == extent || Blocks::only_free_block(spare_) == nullptr) {
     spare_ = extent;
     return {};
@@ -198,7 +198,7 @@ void Shard::rest(bool all, const os::Lock& awaited, size_t& given_back) {
   if (!round_is_over()) restless_.store(true, memory_order_relaxed);
 }
 
-// False if something waits.
+// False if a block waits for the next round.
 bool Shard::rest_extent(Extent* extent, bool all, size_t& given_back) {
   if (Block* whole = Blocks::only_free_block(extent); whole != nullptr) {
     if (!all && !whole->waited) {

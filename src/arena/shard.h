@@ -1,6 +1,6 @@
 // A shard of a heap of the program's own: extents cut into blocks, and a lock. It grows by extents
-// from the window, or has one extent for life, a region of the caller's. An object comes back to
-// the shard it came from, whoever frees it.
+// from the window, or has one fixed extent, a region of the caller's. An object returns to the
+// shard that it came from, whichever thread frees it.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ class UserHeap;
 
 class alignas(64) Shard {
  public:
-  // Written under the lock, read by anybody.
+  // Written under the lock; any thread may read.
   struct Counters {
     Counter extent_bytes;
-    Counter metadata_bytes;  // of what describes the extents
-    Counter alone;           // objects that have an extent to themselves
-    Counter alone_bytes;     // usable, of these
+    Counter metadata_bytes;  // of the extents' descriptors
+    Counter alone;           // objects with an extent to themselves
+    Counter alone_bytes;     // usable bytes of these
   };
 
   explicit Shard(UserHeap* heap) : heap_(heap) {}
@@ -33,25 +33,25 @@ class alignas(64) Shard {
   const Counters& counters() const { return counters_; }
   const Blocks& blocks() const { return blocks_; }
 
-  // From the pagemap entry of an extent in which an object lives.
+  // From the pagemap entry of an extent that contains an object.
   static Extent* extent_at(Entry entry) { return metadata::at_index<Extent>(entry.index()); }
   static Shard* of(const Extent* extent) { return extent->owner; }
 
-  // Makes it the shard of a region, before anybody else knows it: this extent is all it ever has.
-  // nullptr without memory for what describes it.
+  // Makes this the shard of a region, before any other thread knows it: its only extent. nullptr
+  // without memory for the descriptors.
   Extent* cover(uintptr_t base, size_t units);
 
-  // Objects that get an extent to themselves, in a shard that grows.
+  // Whether an object gets an extent to itself. Only in a shard that grows.
   static bool stands_alone(size_t size, size_t alignment);
-  // One of them. Takes the lock. `zero`: every byte of it reads as zero.
+  // Allocates such an object. Takes the lock. `zero` is set to whether every byte reads as zero.
   void* allocate_alone(size_t size, size_t alignment, bool& zero);
 
   // --- Under the lock. ---
 
-  // Any other object. nullptr without memory.
+  // Allocates any other object. nullptr without memory.
   void* allocate(size_t size, size_t alignment);
 
-  // What is left to do when the lock is given up; nothing, mostly.
+  // Work that is left for after the unlock; mostly none.
   struct Leftover {
     Extent* extent;
     bool dirty;
@@ -61,14 +61,14 @@ class alignas(64) Shard {
   Leftover free(const ObjectAt& object);
   Leftover free_alone(Extent* extent);
 
-  // An object that is neither in a row nor alone, as Blocks::resize.
+  // As Blocks::resize.
   bool resize(Block* block, size_t size);
 
-  // A round gives back what is free: extents to the window, and of others whole pages to the
-  // system, whose bytes are added to `given_back`; all of it, or what was free already in the round
-  // before. It stops after any extent where somebody sleeps on `awaited`, to be called again. For
-  // who sleeps on the shard's lock it stops too, or, if it is to give back all, lets that one go
-  // first. One thread at a time goes round.
+  // A round returns empty extents to the window, and purges whole free pages of the others, whose
+  // bytes it adds to `given_back`. With `all` it takes all that is free, otherwise what was free in
+  // the previous round already. It stops after any extent if a thread sleeps on `awaited`, and the
+  // caller continues later. For a sleeper on the shard's lock it also stops or, with `all`, lets
+  // that thread go first. One thread at a time makes rounds.
   void start_round();
   bool round_is_over() const { return next_to_rest_ == nullptr; }
   void rest(bool all, const os::Lock& awaited, size_t& given_back);
@@ -82,11 +82,11 @@ class alignas(64) Shard {
     if (LOFT_UNLIKELY(leftover.extent != nullptr)) return_to_window(leftover);
   }
 
-  // Whether something was freed since the last round began, or waits for the next one. Relaxed: a
-  // hint for who looks for work.
+  // Whether something was freed since the last round began, or a block waits for the next one.
+  // Relaxed: a hint for threads that look for work.
   bool restless() const { return restless_.load(memory_order_relaxed); }
 
-  // Gives all extents up. Nobody uses the shard any more.
+  // Releases all extents. No thread uses the shard any more.
   void give_up();
 
  private:
@@ -102,8 +102,8 @@ class alignas(64) Shard {
   Extent* region_ = nullptr;  // nullptr: the shard grows
   Blocks blocks_;
   List<Extent> extents_;
-  Extent* spare_ = nullptr;  // was empty when it was last looked at, and kept for what comes next
-  Extent* next_to_rest_ = nullptr;  // in this round
+  Extent* spare_ = nullptr;         // became empty and was kept; may be in use again
+  Extent* next_to_rest_ = nullptr;  // of this round
   uint32_t last_rest_ = 0;
   Atomic<bool> restless_{false};
   Counters counters_;

@@ -14,12 +14,12 @@ namespace {
 
 constinit os::Lock user_heaps_lock;  // taken before any shard's
 constinit List<UserHeap> user_heaps;
-constinit UserHeap* next_to_rest = nullptr;  // the first one, if null
-constinit unsigned long past_locks = 0;      // of the shards of heaps that were destroyed
+constinit UserHeap* next_to_rest = nullptr;  // null: start with the first
+constinit unsigned long past_locks = 0;      // of the shards of destroyed heaps
 constinit unsigned long past_waits = 0;      // (all of these under the lock)
 
-// One thread at a time goes round: this is taken before the lock of the list, which a purge lets go
-// of on its way.
+// One thread at a time makes a round. Taken before the lock of the list, which a purge releases in
+// between.
 constinit os::Lock round_lock;
 
 }  // namespace
@@ -99,8 +99,8 @@ void UserHeap::destroy() {
 
 // --- Objects. ---
 
-// With its lock held: the processor's own, or one that nobody holds. Where threads meet there is
-// one more, and again if they go on meeting.
+// Returns, locked, the processor's own shard, or one that no thread holds. When threads meet, a
+// shard is added; if they continue to meet, another one.
 Shard& UserHeap::lock_one() {
   unsigned count = shard_count();
   const unsigned first = count == 1 ? 0 : os::processor() % count;
@@ -120,7 +120,7 @@ Shard& UserHeap::lock_one() {
 }
 
 void* UserHeap::allocate(size_t size, size_t alignment, bool zeroed) {
-  // PTRDIFF_MAX: the difference of two pointers into one object has to be representable.
+  // PTRDIFF_MAX: the difference of two pointers into one object must be representable.
   if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX) return nullptr;
   if (size == 0) size = 1;
   void* p = nullptr;
@@ -135,7 +135,7 @@ void* UserHeap::allocate(size_t size, size_t alignment, bool zeroed) {
     Shard& shard = lock_one();
     p = shard.allocate(size, alignment);
     shard.lock().unlock();
-    // No memory: there may be room in another one.
+    // Another shard may have room.
     for (unsigned i = 0; LOFT_UNLIKELY(p == nullptr) && i < shard_count(); ++i) {
       if (shards_[i] == &shard) continue;
       const os::Guard guard(shards_[i]->lock());
@@ -177,8 +177,8 @@ void* UserHeap::reallocate(const char* call, void* p, size_t size) {
   return extent == nullptr ? nullptr : reallocate(call, extent, p, size);
 }
 
-// An object in a row stays where it fits, and one with an extent to itself where it fills half of
-// that; what lies in a block of its own is cut, or grows into what is free behind it.
+// (a) An object in a row stays if it fits. (b) An object with an extent to itself stays if it fills
+// half of it. (c) An object with a block of its own is cut, or grows into free memory behind it.
 void* UserHeap::reallocate(const char* call, Extent* extent, void* p, size_t size) {
   const ObjectAt object = object_starting_at(call, extent, p);
   if (size > PTRDIFF_MAX - kGranule) return nullptr;
@@ -188,7 +188,7 @@ void* UserHeap::reallocate(const char* call, Extent* extent, void* p, size_t siz
     if (shard.resize(object.block, size)) return p;
   } else {
     if (object.block != nullptr) {
-      // Others free objects of the same row meanwhile.
+      // Other threads may free objects of the same row meanwhile.
       const os::Guard guard(Shard::of(extent)->lock());
       if (LOFT_UNLIKELY(Blocks::is_free(object))) {
         report_object((Text() << call << " of a free object").data(), p, object);
@@ -238,16 +238,16 @@ UserHeap::Totals UserHeap::totals() const {
   return totals;
 }
 
-// Who holds the lock may be giving memory back, or wait for a heap whose thread does: a reader gets
-// what the last one found.
+// The holder of the lock may be purging, or waiting for a heap whose thread is. So a reader gets
+// the sums of the last successful call.
 UserHeap::Sums UserHeap::sums_of_all() {
-  // Relaxed: each is a number on its own.
+  // Relaxed: each number stands alone.
   static constinit Atomic<size_t> heaps{0};
   static constinit Atomic<size_t> live_bytes{0};
   static constinit Atomic<size_t> window_bytes{0};
   static constinit Atomic<unsigned long> locks{0};
   static constinit Atomic<unsigned long> waits{0};
-  // No heap was ever made: nor is the lock taken by those who only read.
+  // If no heap was ever made, readers do not take the lock either.
   if (user_heaps_lock.acquisitions() != 0 && user_heaps_lock.try_lock()) {
     Totals totals{};
     for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
@@ -265,8 +265,8 @@ UserHeap::Sums UserHeap::sums_of_all() {
           waits.load(memory_order_relaxed)};
 }
 
-// Under the lock of the list, which others may have between two steps. They may destroy the heap,
-// and then it is `next_to_rest` no longer.
+// Under the lock of the list, which others may take between two steps. They may destroy this heap;
+// then `next_to_rest` no longer points to it.
 void UserHeap::give_back(size_t& given_back) {
   for (unsigned i = 0; i < shard_count(); ++i) {
     Shard& shard = *shards_[i];
@@ -295,7 +295,7 @@ size_t UserHeap::give_back_all() {
   return given_back;
 }
 
-// Of each shard without waiting for it. False if there is more to be done.
+// Rests each shard whose lock is free. False if work is left.
 bool UserHeap::rest() {
   bool all_rest = true;
   for (unsigned i = 0; i < shard_count(); ++i) {
@@ -359,8 +359,8 @@ void UserHeap::finish_fork(bool child) {
     }
   }
   user_heaps_lock.after_fork(child);
-  // Whoever went round had let go of the others when they were taken: where it stood is a place to
-  // go on from.
+  // A thread in a round had released the other locks when prepare_fork took them. So its position
+  // is a valid place to continue.
   if (child) round_lock.reset();
 }
 

@@ -1,8 +1,8 @@
-// A heap of the program's own, loft_heap_t of the public header: made, used by any thread,
-// destroyed whole. Over ordinary memory it takes extents from the window, whose pagemap entries
-// name them, so that free finds the way from any object; over a region of the caller's it has that
-// one extent, and never touches it. No thread caches its objects and no message carries them: each
-// call takes a lock of the heap, and so nothing is under way when the heap is destroyed.
+// A heap of the program's own, loft_heap_t in the public header: created, used by any thread, and
+// destroyed whole. Over ordinary memory it takes extents from the window. Their pagemap entries
+// name them, so free finds the heap of any object. Over a region of the caller's it has that one
+// extent, and never touches it. No thread caches its objects and no message carries them: each call
+// takes a lock of the heap. So nothing is in transit when the heap is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +18,20 @@ class alignas(64) UserHeap {
   // Over ordinary memory. nullptr without memory.
   static UserHeap* create();
 
-  // Over the units that lie in [region, region + bytes), of which there is one at least.
+  // Over the units in [region, region + bytes), of which there is at least one.
   static UserHeap* create_over(uintptr_t region, size_t bytes);
   static size_t units_in(uintptr_t region, size_t bytes);
 
-  // All objects go, and the heap with them.
+  // Frees all objects, and the heap.
   void destroy();
 
-  // False for a heap that was destroyed, as long as nothing else has its place.
+  // False for a destroyed heap, until its memory is reused.
   bool exists() const { return mark_ == kMark; }
 
   // nullptr without memory. `alignment` is a power of two.
   void* allocate(size_t size, size_t alignment, bool zeroed);
 
-  // `call` is what a report of misuse speaks of. Without memory nullptr, and `p` stays as it was.
+  // `call` is the name that reports of misuse give. Without memory: nullptr, and `p` is unchanged.
   void* reallocate(const char* call, void* p, size_t size);
   bool over_region() const { return region_ != nullptr; }
   void free(const char* call, void* p);
@@ -45,59 +45,59 @@ class alignas(64) UserHeap {
     size_t live_objects;
     size_t live_bytes;
     size_t capacity_bytes;  // regions, and extents of the window
-    size_t window_bytes;    // the latter
+    size_t window_bytes;    // extents of the window alone
     size_t metadata_bytes;
-    unsigned long locks, waits;  // how often shards' were taken, and found held
+    unsigned long locks, waits;  // acquisitions of the shards' locks, and those that waited
   };
   Totals totals() const;
 
   void check() const;  // invariants; debug builds; no other thread uses the heap
 
-  // --- Of any heap. ---
+  // --- For any heap. ---
 
-  // As the ones above, for an object in an extent of whichever heap.
+  // As the above, for an object in an extent of any heap.
   static void* reallocate(const char* call, Extent* extent, void* p, size_t size);
   static void free(const char* call, Extent* extent, void* p);
 
-  // The object that covers an address in an extent: Blocks::object_at, where there are blocks.
+  // The object that covers an address in an extent. Blocks::object_at if the extent has blocks.
   static ObjectAt object_at(const Extent* extent, const void* p);
 
-  // The one that starts there; anything else stops the program.
+  // The object that starts there. Stops the program if there is none.
   static ObjectAt object_starting_at(const char* call, const Extent* extent, const void* p);
 
-  // Whether the address lies in a region that some heap was made over.
+  // Whether the address lies in the region of any heap.
   static bool in_a_region(const void* p);
 
-  // Waits for nobody: where the list is in use, sums that were right a moment ago.
+  // Never waits: while the list is in use, returns earlier sums.
   struct Sums {
     size_t heaps;
     size_t live_bytes;
     size_t window_bytes;
-    unsigned long locks, waits;  // of shards; also of those of heaps that were destroyed
+    unsigned long locks, waits;  // of shards, those of destroyed heaps included
   };
   static Sums sums_of_all();
 
-  // Gives back what is free in all heaps, and lets those who wait for a lock have it between two
-  // extents. Returns the bytes of pages in extents that stay.
+  // Releases all free memory of all heaps. Between two extents, threads that wait for a lock go
+  // first. Returns the bytes purged in extents that stay.
   static size_t give_back_all();
 
-  // The same for what has been free for some time. Called once a tick; waits for nobody's call, and
-  // stops if somebody waits, to go on from there the next time. True if nothing is left to be given
-  // back.
+  // The same for memory that has been free for some time. Called once per tick. Waits for no other
+  // call. Stops if a thread waits, and continues there the next time. True if nothing is left to
+  // do.
   static bool rest_all();
 
-  // All locks of all heaps are held between the two.
+  // The locks of all heaps and shards are held between these two calls.
   static void prepare_fork();
   static void finish_fork(bool child);
 
-  UserHeap* next = nullptr;  // in the list of all; guarded by its lock
+  UserHeap* next = nullptr;  // in the list of all heaps, guarded by its lock
   UserHeap* prev = nullptr;
 
  private:
   [[noreturn]] static void report_object(const char* what, const void* p, const ObjectAt& object);
   static constexpr uint64_t kMark = 0x6c6f667468656170;
   static constexpr unsigned kMostShards = 16;
-  static constexpr unsigned kMeetings = 64;  // from one more shard to the next
+  static constexpr unsigned kMeetings = 64;  // between two added shards
 
   static UserHeap* make();
   static UserHeap* of(const Extent* extent) { return Shard::of(extent)->heap(); }
@@ -113,10 +113,10 @@ class alignas(64) UserHeap {
   void add_to(Totals& totals) const;
 
   uint64_t mark_ = kMark;
-  Extent* region_ = nullptr;      // over ordinary memory: nullptr
-  Atomic<unsigned> meetings_{0};  // of threads at a shard; relaxed, counted for a hint
-  // Grows when threads meet. Acquire pairs with the release of whoever added the last one: it is
-  // constructed, and stands in its place.
+  Extent* region_ = nullptr;      // nullptr: over ordinary memory
+  Atomic<unsigned> meetings_{0};  // of threads at a shard's lock; relaxed: a hint
+  // Grows when threads meet. Acquire pairs with the release in add_shard: the new shard is
+  // constructed and in shards_.
   Atomic<unsigned> shard_count_{0};
   Shard* shards_[kMostShards] = {};
 };

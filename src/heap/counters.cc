@@ -1,4 +1,4 @@
-// What a heap counts, and, in debug builds, whether its lists and counters are in order.
+// Sums of a heap's counters. In debug builds, also checks of its lists and counters.
 #include "heap/heap.h"
 #include "space/span.h"
 
@@ -26,8 +26,8 @@ void Heap::check() const {
   check_counters();
 }
 
-// Against the bitmaps of all slabs that the heap has. Full ones are in no list: the pagemap knows
-// them.
+// Compares the counters with the bitmaps of all slabs of the heap. Full slabs are in no list, so
+// the pagemap supplies them.
 void Heap::check_counters() const {
   size_t allocated = 0;
   size_t charged = 0;

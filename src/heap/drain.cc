@@ -1,6 +1,6 @@
-// What comes home: a heap takes in the messages of its inbox. Each lies in a freed object, and says
-// of which others with it; what a use after free, or a second free, may have made of that is
-// checked before it is believed.
+// A heap receives the messages of its inbox. A message lies in a freed object, and lists the
+// objects freed with it. A use after free or a double free may have overwritten it, so it is
+// checked before use.
 #include "base/options.h"
 #include "base/peek.h"
 #include "heap/heap.h"
@@ -12,10 +12,10 @@ namespace loft {
 
 namespace {
 
-// What a message costs a drain's budget at least: many of one small object each are work as well.
+// Minimum charge of a message to a drain's budget: many messages of one small object are work too.
 constexpr size_t kLeastCharge = 512;
 
-// Bounds even a full drain: senders that are faster than we are must not hold us for ever.
+// Bounds even a full drain: faster senders must not hold the heap for ever.
 constexpr size_t kDrainAllBytes = size_t{1} << 30;
 
 bool is_in_a_slab(const Message* message) {
@@ -23,14 +23,15 @@ bool is_in_a_slab(const Message* message) {
   return pagemap.limit.contains(position) && pagemap.at_position(position).is_slab();
 }
 
-// A double free as well: it lets a slab go too early, and messages then tell of what is not there.
+// Also reached by a double free: the slab is released too early, and messages then name objects
+// that do not exist.
 [[noreturn]] LOFT_COLD void report_damaged(const Message* message) {
   slab::report_misuse("double free or write after free: damaged message in", message,
                       slab::at(pagemap.of(message)));
 }
 
-// Whether a message may be where the link leads. What a program writes after a free mostly has no
-// tag, its pointers among it.
+// Whether a message may lie where the link leads. Data written after a free, pointers included,
+// mostly has no tag.
 bool leads_to_a_message(uint64_t link) { return tag_in(link) != 0 && is_in_a_slab(next_in(link)); }
 
 LOFT_COLD Text cut_behind(const Message* message, uint64_t link) {
@@ -40,7 +41,8 @@ LOFT_COLD Text cut_behind(const Message* message, uint64_t link) {
   return slab::misuse(what.data(), message, slab::at(pagemap.of(message)));
 }
 
-// No program reaches the stub: what came next had come home before.
+// The program cannot write to the stub. So the next message had been returned before, and its slab
+// released.
 Text cut_behind_stub(uint64_t link) {
   Text line;
   line << "double free: no slab is left around the message of returned objects in "
@@ -48,15 +50,15 @@ Text cut_behind_stub(uint64_t link) {
   return line;
 }
 
-// The queue is cut behind `message`. Returns if the program is to go on, without the objects that
-// were on their way behind it.
+// The queue is cut after `message`. Returns if the program is to continue. The objects queued
+// behind the cut are lost.
 LOFT_COLD void report_cut(const Message* message, uint64_t link) {
   const Text line = is_in_a_slab(message) ? cut_behind(message, link) : cut_behind_stub(link);
   if (get(options.foreign) == 0) os::fault(line);
   os::report(line);
 }
 
-// One of the two: which one cannot be told.
+// Either error leaves the same trace.
 [[noreturn]] LOFT_COLD void report_returned_twice(const Message* message, const Slab* slab,
                                                   unsigned word, uint64_t twice) {
   const size_t object = (size_t{word} * 64 + lowest_bit(twice)) * slab->shape().size;
@@ -66,7 +68,7 @@ LOFT_COLD void report_cut(const Message* message, uint64_t link) {
   slab::report_misuse(what.data(), message, slab);
 }
 
-// The objects of one word that the message has brought.
+// Puts the message's objects of one bitmap word back into the slab.
 void put_received(const Message* message, Slab* slab, unsigned word, uint64_t freed,
                   unsigned count) {
   const uint64_t twice = slab->bits[word] & freed;
@@ -74,8 +76,8 @@ void put_received(const Message* message, Slab* slab, unsigned word, uint64_t fr
   slab->put_word(word, freed, count);
 }
 
-// The entry of the slab that a record names, if there is one and it has the word; otherwise one
-// that is no slab's.
+// The entry of the slab that a record names, if the slab exists and the word and bits are valid.
+// Otherwise an entry that is not a slab's.
 Entry slab_of(const Record& record) {
   if (!metadata::contains(record.slab)) return Entry{};
   const auto* slab = metadata::at_index<Slab>(record.slab);
@@ -112,8 +114,7 @@ void Heap::receive_bitmap(Message* message, Tag tag, Slab* slab, Received& recei
   settle(slab);
 }
 
-// What a record says, as a message of its own: for the heap that has taken the slab over since it
-// was sent.
+// Rewrites a record as a message of its own, for the heap that has taken over the slab since.
 Message* message_of(const Record& record, const Slab& slab) {
   const size_t object = size_t{record.word} * 64 + highest_bit(record.freed);
   auto* message = reinterpret_cast<Message*>(slab.base + object * slab.shape().size);
@@ -122,12 +123,13 @@ Message* message_of(const Record& record, const Slab& slab) {
   return message;
 }
 
-// From the last record to the first: the carrier's own slab is named by the first ones, so that it
-// is not let go, and the carrier with it, before all others have been read.
+// Processes records from last to first. The first ones belong to the carrier's own slab, so neither
+// that slab nor the carrier is freed before all others have been read.
 void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarder,
                            Received& received) {
   const Slab* carrier = slab::at(pagemap.of(message));
-  // No more than fit into an object, and in one: behind a slab there need not be memory.
+  // The records must fit into one object, and the message must start at one. Memory behind a slab
+  // may be unmapped.
   if (LOFT_UNLIKELY(count - 1 >= record_capacity(carrier->shape().size) ||
                     carrier->object_starting_at(message) == kNoObject)) {
     report_damaged(message);
@@ -138,7 +140,7 @@ void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarde
     if (LOFT_UNLIKELY(!entry.is_slab())) report_damaged(message);
     Slab* slab = slab::at(entry);
     if (LOFT_UNLIKELY(entry.owner() != id_)) {
-      // Only if it or the carrier's slab was another's when the message was written.
+      // Valid only if that slab or the carrier's had another owner when the message was written.
       if (!peek(slab->moved) && !carrier->moved) report_damaged(message);
       forwarder.add(entry.owner(), message_of(record, *slab));
       continue;
@@ -147,7 +149,7 @@ void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarde
     put_received(message, slab, record.word, record.freed, objects);
     counters_.classes[slab->size_class].received.add(objects);
     received.bytes += objects * size_t{slab->shape().size};
-    // It would be let go while its carrier has more to say.
+    // settle would release the carrier's slab while records remain to be read.
     if (LOFT_UNLIKELY(slab == carrier && slab->empty() && count != 0)) report_damaged(message);
     settle(slab);
   }
@@ -166,7 +168,7 @@ bool Heap::drain(size_t budget, size_t record_charge) {
     if (LOFT_UNLIKELY(entry.owner() != id_)) {
       message->link.store(end_link(message, tag), memory_order_relaxed);
       forwarder.add(entry.owner(), message);
-      return kGranule;  // forwarding is work too: a drain stays bounded
+      return kGranule;  // forwarding is work too: this bounds the drain
     }
     const size_t bytes_before = received.bytes;
     size_t least_charge = kLeastCharge;
@@ -190,8 +192,8 @@ bool Heap::drain(size_t budget, size_t record_charge) {
 }
 
 void Heap::drain_all() {
-  // The stub may be queued from before, with messages behind it: drained first, it can be queued
-  // anew.
+  // The stub may still be queued, with messages behind it. The first drain consumes it, so that it
+  // can be queued again.
   drain(kDrainAllBytes);
   inbox_.complete();
   drain(kDrainAllBytes);
@@ -201,7 +203,7 @@ void Heap::repair_inbox() {
   inbox_.repair([](const Message*, uint64_t link) { return leads_to_a_message(link); });
 }
 
-// As drain_all, in steps. False if somebody waits.
+// As drain_all, in steps. False if another thread waits.
 bool Heap::take_in(const os::Lock* awaited) {
   constexpr size_t kStep = size_t{1} << 20;
   for (int round = 0; round < 2; ++round) {

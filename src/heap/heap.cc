@@ -10,10 +10,10 @@ namespace loft {
 
 namespace {
 
-// How many records a refill takes in, and the rest of their message, before it looks into its
-// slabs. Each is a visit to a slab, a miss or two: where a small refill met several hundred of
-// them, one malloc in ten thousand took 15 microseconds in place of 5. But if it took in fewer
-// objects than it hands out, and records are mostly of one, ever more would wait in the inbox.
+// The number of records after which a refill stops draining, at the end of a message. Each record
+// is a visit to a slab: a cache miss or two. With several hundred in a small refill, one malloc in
+// ten thousand took 15 microseconds instead of 5. The limit exceeds `wanted`: most records carry
+// one object, and a refill that received fewer objects than it hands out would let the inbox grow.
 constexpr unsigned kLeastRefillRecords = 64;
 constexpr unsigned most_records(unsigned wanted) {
   constexpr unsigned kAhead = 16;
@@ -37,7 +37,8 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
   ClassCounters& counters = counters_.classes[size_class];
   unsigned taken = 0;
   for (List<Slab>& candidates : available_[size_class].lists) {
-    // A slab stays in its list until it is full or gets objects back: neighbours go out together.
+    // A slab stays in its list until it is full or objects return: neighbours are handed out
+    // together.
     while (taken < wanted && !candidates.empty()) {
       Slab* slab = candidates.front();
       const PageSet gone = slab->gone;
@@ -54,7 +55,7 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
 }
 
 void* Heap::take_zero(SizeClass size_class) {
-  // What has come home is to be used first.
+  // Returned objects are reused first.
   if (inbox_.maybe_pending()) return nullptr;
   if (LOFT_UNLIKELY(span::ticks() != last_tick_)) tick();
   Available& available = available_[size_class];
@@ -65,7 +66,7 @@ void* Heap::take_zero(SizeClass size_class) {
     const PageSet gone = slab->gone;
     void* object = slab->take_zero();
     if (object == nullptr) return nullptr;
-    // A refill, of one object: a thread that calls nothing but calloc is not idle.
+    // Counts as a refill of one object: a thread that only calls calloc is not idle.
     ClassCounters& counters = counters_.classes[size_class];
     counters_.refills.add(1);
     counters.refills.add(1);
@@ -80,11 +81,10 @@ void* Heap::take_zero(SizeClass size_class) {
   return nullptr;
 }
 
-// Looks for messages that the bounded drain left behind, then for what heaps have whose threads are
-// gone or do not run, then takes new memory.
+// In this order: messages that the bounded drain left, slabs of other heaps, new memory.
 unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned wanted) {
   if (inbox_.maybe_pending()) {
-    inbox_.complete();  // the refill has drained before
+    inbox_.complete();  // the refill has drained already
     drain(get(options.drain_bytes));
     if (const unsigned taken = take(size_class, slots, wanted); taken != 0) return taken;
   }
@@ -92,8 +92,8 @@ unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned want
 }
 
 bool Heap::list_new(SizeClass size_class) {
-  // (Before a spare slab is taken, too, linux-scalability with two threads took 1.06 times as long:
-  // those who look around share a cursor.)
+  // A spare slab is preferred: sampling other heaps first cost linux-scalability with two threads
+  // 1.06 times the time, because all samplers share a cursor.
   const bool has_spare = geometry(size_class).granules == 1 && spare_count_ != 0;
   if (!has_spare && take_from_others(size_class)) return true;
   Slab* slab = create(size_class);
@@ -117,8 +117,8 @@ void Heap::unlist(Slab* slab) {
   slab->set_list(Fullness::kFull);
 }
 
-// Lists a slab anew, or lets it go when it is wholly free and another slab of its class can serve
-// the next refill.
+// Moves a slab to the list of its fullness. Releases it if it is empty and another slab of its
+// class can serve the next refill.
 LOFT_NOINLINE void Heap::relist(Slab* slab) {
   const Fullness fullness = fullness_of(slab->free, slab->shape().objects);
   if (fullness != slab->list) {
@@ -144,9 +144,9 @@ void Heap::release(Slab* slab) {
   counters_.spare_bytes.add(kGranule);
 }
 
-// For a processor's heap, Hoard's emptiness threshold, K and f, for slabs that are wholly empty:
-// those beyond it go to the free spans, where any heap gets them for any class. For every heap, a
-// quarter of what may lie free where memory is scarce.
+// A processor's heap follows Hoard's emptiness threshold, with its K and f, for wholly empty slabs:
+// those beyond it become free spans, open to any heap and class. Every heap keeps at most a quarter
+// of what may lie free where memory is scarce.
 unsigned Heap::most_spares() const {
   constexpr unsigned kCoreSpares = 4;
   constexpr unsigned kCoreShare = 4;
@@ -163,8 +163,8 @@ void Heap::destroy(Slab* slab) {
   slab::destroy(slab);
 }
 
-// A spare slab, as it is if one of the last ones is of this class; or the last one's span, cut
-// anew.
+// Returns one of the last few spare slabs, as it is, if its class matches. Otherwise recuts the
+// last one.
 Slab* Heap::take_spare(SizeClass size_class) {
   constexpr unsigned kLooks = 8;
   unsigned chosen = spare_count_ - 1;
@@ -203,9 +203,10 @@ Slab* Heap::create(SizeClass size_class) {
   return slab;
 }
 
-// The last slab of a class stays although it is wholly free, for the next refill. But there are
-// dozens of classes, and slabs of half a mebibyte: what a program has stopped using must not stay
-// because of what it still uses. A class that is in use pays with a new slab, once in a tick.
+// The last slab of a class stays for the next refill, even when empty. But there are dozens of
+// classes, and slabs of up to 512 KiB: memory that the program no longer uses must not stay because
+// other memory is in use. So a tick releases such slabs. A class that is in use pays one new slab
+// per tick.
 void Heap::tick() {
   last_tick_ = span::ticks();
   for (Available& available : available_) {
@@ -235,10 +236,10 @@ void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
   settle(slab);
 }
 
-// Objects that were freed in a random order have no two neighbours in a row: what a class has in
-// common is looked up once, and a run of one is cheap. (Collecting the bits of a word for one visit
-// took 1.3 times as long on build-shuffle-free; asking for the lines of the next slabs ahead gained
-// nothing.) Neighbours one after another are put into their word together.
+// Objects freed in random order have no neighbours in a row. So the class's constants are loaded
+// once, and a run of one is cheap. Consecutive neighbours enter their word together. (Collecting
+// the bits of a word for one visit took 1.3 times as long on build-shuffle-free. Prefetching the
+// lines of the next slabs gained nothing.)
 void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
   const Geometry& shape = geometry(size_class);
   const uint64_t inverse = shape.inverse;
@@ -249,7 +250,7 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
     const Entry entry = pagemap.of(*objects);
     if (LOFT_UNLIKELY(entry.owner() != id_)) break;
     Slab* const slab = slab::at(entry);
-    // Freed twice, and the slab was cut anew in between: its bitmap is another one.
+    // A double free: the slab was recut in between and has another bitmap.
     if (LOFT_UNLIKELY(slab->size_class != size_class)) {
       slab::report_misuse("double free of", *objects, slab);
     }
@@ -284,7 +285,7 @@ size_t Heap::rest(const os::Lock* awaited, Walk walk) {
   const bool at_work = walk == Walk::kAtWork || walk == Walk::kAtWorkNow;
   const bool yields = walk != Walk::kNow;
   if (!at_work) rests_ = true;
-  // Whoever has no memory comes here with every request.
+  // A thread without memory comes here with every request.
   if (rested() && !inbox_.maybe_pending()) return 0;
   if (!take_in(awaited) && yields) return 0;
   const uint32_t now = span::ticks();

@@ -24,7 +24,7 @@ Heap* create() {
   void* block = metadata::allocate(sizeof(Heap));
   if (block == nullptr) return nullptr;
   Heap* heap = new (block) Heap(static_cast<HeapId>(id));
-  // Release: pairs with the acquires in deliver, at and count; the heap is constructed.
+  // Release: pairs with the acquires in deliver, at and count. A reader sees the heap constructed.
   heaps[id].store(heap, memory_order_release);
   directory[id].store(&heap->inbox(), memory_order_release);
   heap_count.store(id, memory_order_release);

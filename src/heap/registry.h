@@ -1,34 +1,35 @@
-// All heaps there are: made on demand, parked when their thread ends, adopted by the next one.
+// The registry of heaps. A heap is created on demand, parked when its thread ends, and adopted by
+// the next thread.
 #pragma once
 
 #include "heap/heap.h"
 
 namespace loft::registry {
 
-// A parked heap, or a new one. nullptr without memory or when all ids are in use. The heap is the
-// caller's until park.
+// Returns a parked heap, or a new one. nullptr without memory, or when all ids are in use. The
+// caller owns the heap until park.
 Heap* adopt();
 
-// The caller no longer uses the heap; it holds no lock of it.
+// Ends the caller's use of the heap. The caller does not hold its lock.
 void park(Heap* heap);
 
-// The heap that threads without a block share, under its lock. nullptr without memory. Under
-// owner=keeper it is the room's, which owns every slab, and that of all threads.
+// The heap shared, under its lock, by threads without a block. nullptr without memory. Under
+// owner=keeper it belongs to the room, owns every slab, and serves all threads.
 Heap* shared_heap();
 
-// Under owner=keeper the shared heap. nullptr under the other owners, and before anybody had a
+// The shared heap under owner=keeper. nullptr under other owners, and before the first use of a
 // heap.
 Heap* room_heap();
 
-// Lets heaps that nobody owns rest (Heap::rest). True if all of them have come to rest.
+// Rests heaps without an owner (Heap::rest). True if all of them were at rest already.
 bool rest_parked();
 
-// Heaps have ids 1 .. count().
+// Heap ids are 1 .. count().
 unsigned count();
 unsigned adoptions();
 Heap* at(unsigned id);
 
-// All locks of all heaps and of the registry are held between the two.
+// The locks of the registry and of all heaps are held between these two calls.
 void prepare_fork();
 void finish_fork(bool child);
 

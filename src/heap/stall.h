@@ -1,8 +1,8 @@
-// What a heap knows of one that could give it memory, and cannot be asked. A thread that is
-// preempted in the midst of a refill holds its heap's lock for milliseconds, and until it runs
-// again nobody can take in what is freed for the heap. Who finds that out, when it needs memory,
-// keeps such objects for itself meanwhile: otherwise two threads that replace each other's objects
-// of some KiB take tens of megabytes of new memory each time.
+// A stall: a heap that could provide memory but cannot be drained. A thread preempted during a
+// refill holds its heap's lock for milliseconds. Until it runs again, no other thread can receive
+// objects freed for that heap. A thread that notices this when it needs memory keeps such objects
+// meanwhile. Otherwise, two threads that replace each other's objects of a few KiB would take tens
+// of megabytes of new memory each time.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@
 
 namespace loft {
 
-// All relaxed: hints, of which a wrong answer costs an object a way round. Locks of heaps are there
-// for ever. Whoever notes holds the lock of the heap whose Stall it is.
+// All accesses are relaxed: these are hints, and a wrong answer only costs an object a detour.
+// Locks of heaps are never destroyed. A caller of note holds the lock of the heap that has this
+// Stall.
 class Stall {
  public:
-  // The lock of heap `id` was found held, `now` in nanoseconds. Of several the first is watched:
-  // once the same hold is met again long after, the heap is taken to be stalled.
+  // The lock of heap `id` was found held at `now`, in nanoseconds. The first such lock is watched.
+  // If the same hold is seen again after kStalledNs, the heap counts as stalled.
   void note(HeapId id, const os::Lock& lock, uint64_t now) {
     if (!is_held_still()) {
       id_.store(kNoHeap, memory_order_relaxed);
@@ -31,7 +32,7 @@ class Stall {
     }
   }
 
-  // Whether heap `id` was found stalled and its lock is held still, by the same hold.
+  // Whether heap `id` was found stalled, and the same hold of its lock continues.
   bool is_at(HeapId id) {
     if (LOFT_LIKELY(id_.load(memory_order_relaxed) != id)) return false;
     if (is_held_still()) return true;
@@ -46,13 +47,13 @@ class Stall {
            lock->acquisitions() == hold_.load(memory_order_relaxed);
   }
 
-  // A refill of a thread that runs is over long before, and mostly what else takes the lock.
+  // A refill by a running thread ends long before, and so do most other holds of the lock.
   static constexpr uint64_t kStalledNs = 100'000;
 
   Atomic<HeapId> id_{kNoHeap};
-  Atomic<const os::Lock*> lock_{nullptr};  // the one that is watched
-  Atomic<unsigned long> hold_{0};          // the number of its acquisitions when it was found
-  uint64_t since_ = 0;                     // when that hold was met first
+  Atomic<const os::Lock*> lock_{nullptr};  // the watched lock
+  Atomic<unsigned long> hold_{0};          // its number of acquisitions at the first look
+  uint64_t since_ = 0;                     // time of the first look
 };
 
 }  // namespace loft

@@ -1,22 +1,21 @@
-// Slabs change hands. A heap that has no object of a class takes a slab over from one that nobody
-// uses at the moment, or that has too many of them, before it takes new memory: memory then grows
-// with what is live, and not with the number of threads that were busy once, or with how far one
-// thread is ahead of another. Hoard (Berger et al., ASPLOS 2000, section 3) and a3alloc (section 2)
-// move sparse superblocks to a heap that all share, and from there to whom needs one; here they go
-// directly, when there is need.
+// Slabs change owners. A heap without a free object of a class takes over a slab before it takes
+// new memory. The donor is unused at the moment, or has too many slabs. Memory then grows with live
+// data, and not with the number of threads that were once busy, or with the lead of one thread over
+// another. Hoard (Berger et al., ASPLOS 2000, section 3) and a3alloc (section 2) move sparse
+// superblocks through a heap that all share. Here they move directly, on demand.
 //
-// Both heaps' locks are held. Who still takes the old owner for the owner, because of what he read
-// in the pagemap before, or hears the new name early, is put right by whoever comes to a lock:
+// The locks of both heaps are held. Other threads may use the old owner, from an earlier read of
+// the pagemap, or see the new one early. Both are corrected under a lock:
 //
-//   free pushes onto the bin of the old owner's thread. malloc may hand the object out from there
-//     as before, and what a flush gives back is looked up under the heap's lock (Heap::put_back).
-//   free adds to a batch, or a batch is put into an outbox, for the old owner. A bucket arrives by
-//     the name that the slab of its first carrier has when it is posted, and may have messages for
-//     several owners, as ever (remote/outbox.h). A heap passes on what is not its own: a message
-//     as it is (Heap::drain), or one record of it.
+//   bin       free pushes onto the bin of the old owner's thread. malloc may hand the object out
+//             again. A flush looks the owner up under the heap's lock (Heap::put_back).
+//   batch     free adds to a batch for the old owner, or the batch enters an outbox for it. When
+//             posted, a bucket goes to the owner of its first carrier's slab. As always, it may
+//             hold messages for several owners (remote/outbox.h). A heap forwards messages of
+//             other owners whole (Heap::drain), or single records.
 //
-// A slab that has objects in caches or on their way does not become empty, so none of these ever
-// meets a slab that is gone or was cut anew; and its base and size class stay as they are.
+// A slab with objects in caches or in transit is never empty, so no such object meets a slab that
+// was destroyed or recut. The slab's base and size class do not change.
 #include "base/peek.h"
 #include "heap/heap.h"
 #include "heap/registry.h"
@@ -26,29 +25,28 @@ namespace loft {
 
 namespace {
 
-constexpr unsigned kSlabLooks = 4;             // in each list
-constexpr unsigned kHeapLooks = 4;             // of one call
-constexpr size_t kDrainBytes = 16 * kGranule;  // of each of these, twice
+constexpr unsigned kSlabLooks = 4;             // per list
+constexpr unsigned kHeapLooks = 4;             // per call
+constexpr size_t kDrainBytes = 16 * kGranule;  // per heap looked at, twice
 
-// A heap without a refill for so long is idle. A shorter time would let running threads take each
-// other's slabs; a longer one would leave slabs with threads that wait for a processor.
+// A heap without a refill for this long is idle. A shorter time would let running threads take each
+// other's slabs. A longer one would strand slabs at threads that wait for a processor.
 constexpr uint64_t kIdleNs = 1'000'000;
-// A thread that has waited for a time between these two has done its work and will work again. Much
-// of the first slab of each class is in its cache, and would come back object by object: the heap
+// A thread idle for a time between these two has finished its work and will work again. Its cache
+// holds many objects of the first slab of each class, which would come back one by one. So the heap
 // keeps that slab.
 constexpr uint64_t kAsleepNs = 50'000'000;
 constexpr uint64_t kAwayNs = 10'000'000'000;
 
-// The next heap to look at. All heaps share it, so that they spread. Relaxed: any order will do.
+// The next heap to sample. Shared by all heaps, to spread them. Relaxed: any order is correct.
 constinit Atomic<unsigned> next_look{0};
 
 size_t used_bytes(const Slab& slab) {
   return (slab.shape().objects - slab.free) * size_t{slab.shape().size};
 }
 
-// Whether a part of the slab, one of `share`, is free and has memory. One that was hardly used yet
-// has none to offer, and what its owner's thread keeps in its cache would have to go a longer way
-// home.
+// Whether 1/`share` of the slab is free and resident. A slab that is hardly used yet has no memory
+// to offer, and objects of it in the owner's cache would take a longer way back.
 bool saves_memory(const Slab& slab, unsigned share) {
   const size_t bytes = size_t{slab.shape().granules} << kGranuleLog;
   return slab.charged_pages() * os::page_size() >= used_bytes(slab) + bytes / share;
@@ -67,9 +65,10 @@ void move(HeapCounters::Adopted& from, HeapCounters::Adopted& to, const Slab& sl
 
 }  // namespace
 
-// Of many small objects, one slab serves its thread for long, and two threads share its lines for
-// as long: only classes with few objects a slab, unless at least a third of what came home of the
-// class, since the heap was made, came from others, who have these objects in their hands anyway.
+// A slab of many small objects serves its thread for long, and two threads would share its cache
+// lines as long. So only classes with few objects per slab have a surplus. Exception: at least a
+// third of the objects returned to the class, since the heap was created, came from other threads,
+// which touch these objects anyway.
 Heap::Surplus Heap::surplus(SizeClass size_class) const {
   constexpr unsigned kFewObjects = 64;
   const ClassCounters& counters = counters_.classes[size_class];
@@ -112,7 +111,7 @@ bool Heap::take_from_others(SizeClass size_class) {
       other->trim_spares(0);
       counters_.helped.add(1);
     }
-    // Asked again under the lock: a thread may have adopted the heap and taken objects.
+    // parked() is read again under the lock: a thread may have adopted the heap and taken objects.
     if (sleeps || other->parked()) {
       const bool has_cache = !other->parked() && !other->rests();
       const bool returns = has_cache && idle >= kAsleepNs && idle < kAwayNs;
@@ -129,7 +128,7 @@ bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept, bool eigh
   for (const Fullness fullness : {Fullness::kSparser, Fullness::kSparse, Fullness::kHalf}) {
     const bool half = fullness == Fullness::kHalf;
     if (half && !eighths) break;
-    if (half) kept = 1;  // the owner's next refill begins with the first
+    if (half) kept = 1;  // the owner's next refill starts with the first
     Slab* slab = other.available_[size_class].lists[static_cast<unsigned>(fullness)].front();
     for (unsigned looks = 1; slab != nullptr; ++looks) {
       if (saves_memory(*slab, half ? 8 : 2) && kept-- == 0) break;

@@ -1,5 +1,5 @@
-// Where messages go: the inbox of each heap id. Heaps are never unmapped and ids never reused for
-// another heap, so an inbox found here can be written to at any time.
+// The directory: the inbox of each heap id. Heaps are never unmapped and ids are never reused for
+// another heap, so an inbox found here is always valid to write to.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace loft {
 
 inline constexpr unsigned kMaxHeaps = kNeverOwner;  // ids 1 .. kMaxHeaps - 1
 
-// Acquire pairs with the release store of the heap's creator: the inbox is constructed.
+// Acquire pairs with the release store in the heap's creation: the inbox is constructed.
 extern LOFT_HIDDEN Atomic<Inbox*> directory[kMaxHeaps];
 
-// Owner of the slab that a carrier lies in.
+// The owner of the carrier's slab.
 inline HeapId destination(const Message* message) { return pagemap.acquire(message).owner(); }
 
-// Posts a chain to the owner of its first message. One exchange. Stops the program where nobody
-// owns that.
+// Posts a chain to the owner of its first message, with one exchange. Stops the program if that
+// message has no owner.
 void deliver(Chain chain);
 
 }  // namespace loft

@@ -1,16 +1,16 @@
 // The inbox of a heap: a queue with many producers and one consumer at a time (ISMM'19 2.2). A
-// producer does one exchange and one store for a whole chain; the consumer needs no atomic
+// producer needs one exchange and one store for a whole chain. The consumer needs no atomic
 // read-modify-write. Between a producer's two steps the queue is cut after the old back: the
-// consumer stops there and goes on later. Nothing is lost, nobody waits.
+// consumer stops there and continues later. Nothing is lost, nobody waits.
 //
 //   front -> m -> m -> ... -> back           consumer reads at front, producers append at back
 //
-// A message is consumed once its link is set: from then on no producer touches it. So the last one
-// stays in the queue; complete() puts the stub behind it when it, too, has to go.
+// A message is consumed once its link is set: from then on no producer touches it. So the last
+// message stays in the queue until complete() appends the stub behind it.
 //
-// Between the two steps the link of the old back is its end mark (remote/message.h). Any link that
-// is neither that nor leads to a message was overwritten after the free: what it led to cannot be
-// found any more, and the consumer may go on behind it, at the stub.
+// Between the two steps the link of the old back is its end mark (remote/message.h). Any other link
+// that does not lead to a message was overwritten after the free. The messages behind it are lost,
+// and the consumer may continue at the stub.
 #pragma once
 
 #include <cstddef>
@@ -30,29 +30,28 @@ class Inbox {
 
   // Any thread. The chain is not empty, and the link of its last message is an end.
   void push(Chain chain) {
-    // Acquire: the old back was written by another producer, and the bits above its pointer are
-    // read below; pairs with the release half of that producer's exchange. Release: the links and
-    // words of our chain, its end among them, for the producer that gets our last message as its
-    // old back.
+    // Acquire: another producer wrote the old back, and the bits above its pointer are read below.
+    // Pairs with the release half of that producer's exchange. Release: publishes our chain's links
+    // and words, the end included, to the producer that gets our last message as its old back.
     Message* old_back = back_.exchange(chain.last, memory_order_acq_rel);
     const uint64_t link = old_back->link.load(memory_order_relaxed);
     // Release: pairs with the consumer's acquire load of this link, which then reads the chain.
     old_back->link.store(with_next(link, chain.first), memory_order_release);
   }
 
-  // Consumer only, under the heap's lock. Calls consume(message, tag), which returns the
-  // bytes it took in, for each message whose link is set, until `budget` bytes are reached, and for
-  // one at least, so that who repeats it comes to an end. The message may be reused as soon as
-  // consume is called. Links lie in freed memory: check(message, link) is called before one is
-  // followed, and refuses those without a tag. What it refuses, and all else before the stub, is
-  // given up. True if the drain stopped for the budget.
+  // Consumer only, under the heap's lock. Calls consume(message, tag) for each message whose link
+  // is set, until the returned byte counts reach `budget`. Consumes at least one such message, so
+  // that repeated calls terminate. A message may be reused as soon as consume is called. Links lie
+  // in freed memory, so check(message, link) is called before a link is followed; it must refuse a
+  // link without a tag. After a refusal, the link's target and all else before the stub are lost.
+  // True if the budget stopped the drain.
   template <class Check, class Consume>
   bool drain(size_t budget, Check&& check, Consume&& consume) {
     size_t taken = 0;
     Message* message = front_.load(memory_order_relaxed);
     bool more = false;
     for (;;) {
-      // Acquire: pairs with the release store in push; the next message's contents are seen.
+      // Acquire: pairs with the release store in push. The contents of the next message are seen.
       const uint64_t link = message->link.load(memory_order_acquire);
       if (is_end(message, link)) break;
       Message* next = next_in(link);
@@ -75,24 +74,24 @@ class Inbox {
     return more;
   }
 
-  // Consumer only, after a drain. Lets the last message be drained: if neither that drain nor the
-  // next is stopped by its budget or by a producer between its two steps, they consume every
-  // message that was pushed before the first of them.
+  // Consumer only, after a drain. Makes the last message drainable. Suppose that neither this drain
+  // nor the next is stopped by its budget or by a producer between its two steps. Then both
+  // together consume every message pushed before the first of them.
   void complete() {
     if (front_.load(memory_order_relaxed) == &stub_ || stub_queued_) return;
     queue_stub();
   }
 
-  // Whether a message may be waiting; from outside the lock only a hint. The stub at the back alone
-  // does not mean an empty queue: a drain that its budget stopped leaves messages before it.
+  // Whether a message may be waiting. Outside the lock this is a hint. A stub at the back does not
+  // mean an empty queue: a drain stopped by its budget leaves messages before it.
   bool maybe_pending() const {
     return back_.load(memory_order_relaxed) != &stub_ ||
            front_.load(memory_order_relaxed) != &stub_;
   }
 
-  // Only in the child of a fork: a producer that died between its two steps cut the queue. What
-  // came after the cut cannot be reached any more and is given up; the queue ends at the cut, or at
-  // a link that check(message, link) refuses, which the next drain finds.
+  // Only in the child of a fork. A producer that died between its two steps cut the queue, and the
+  // messages behind the cut are lost. The queue then ends (a) at the cut, or (b) at a link that
+  // check(message, link) refuses, which the next drain finds.
   template <class Check>
   void repair(Check&& check) {
     Message* last = front_.load(memory_order_relaxed);
@@ -109,13 +108,13 @@ class Inbox {
   }
 
  private:
-  // Of a link that is no end. It may lead to the stub, which no object is.
+  // For a link that is no end. It may lead to the stub, which does not lie in an object.
   template <class Check>
   bool leads_astray(const Message* message, uint64_t link, Check&& check) const {
     return (next_in(link) != &stub_ || tag_in(link) == 0) && !check(message, link);
   }
 
-  // Consumer only. The stub is in nobody's hands: it was never queued, or its link is set.
+  // Consumer only. No producer holds the stub: it was never queued, or its link is set.
   void queue_stub() {
     // Relaxed: no producer can reach the stub before the push below.
     stub_.link.store(stub_end(), memory_order_relaxed);
@@ -124,8 +123,8 @@ class Inbox {
   }
   uint64_t stub_end() const { return end_link(&stub_, kStubTag); }
 
-  // Producers write back_, the consumer writes the rest: separate lines. front_ is atomic for those
-  // who ask maybe_pending without the lock; relaxed, the lock orders its consumers.
+  // Producers write back_, the consumer writes the rest: separate cache lines. front_ is atomic
+  // because maybe_pending reads it without the lock. Relaxed: the lock orders the consumers.
   alignas(64) Atomic<Message*> back_;
   alignas(64) Atomic<Message*> front_;
   bool stub_queued_ = false;  // the stub is in the queue, behind front_

@@ -1,25 +1,23 @@
-// A message: freed objects on their way home, written into one of them (the carrier). The owner
-// touches no other freed object (a batch costs the same however many objects it carries:
-// ISMM'24 3.2). Its payload has one of two forms:
+// A message: freed objects in transit to their owner, written into one of them (the carrier). The
+// owner touches no other freed object, so a batch costs the same for any number of objects (ISMM'24
+// 3.2). The payload has one of two forms:
 //
-//   bitmap    a piece of the bitmap of the carrier's slab, for a batch that is dense. It may go on
-//             into the objects behind the carrier that are freed with it.
-//   records   {slab, word, bits} for any slabs of one owner. For batches of a few objects, of which
-//             one carrier then brings home many: what a message costs is the way of its cache line
-//             from core to core.
+//   bitmap    part of the bitmap of the carrier's slab, for a dense batch. It may extend into
+//             objects behind the carrier that are freed with it.
+//   records   {slab, word, bits} for any slabs of one owner, for batches of a few objects. One
+//             carrier takes many: the cost of a message is moving its cache line between cores.
 //
 //   link      next message, 48 bits | tag, 16 bits: form, and first word and number of words, or
 //             number of records. The last message has an end mark instead of a next one
 //
-// The link lies in freed memory, and a program may write there. So neither part of a valid link is
-// ever zero. The end mark is the message's own address, made odd: no zero, no small number, no
-// pointer of the program's and no link or mark copied from another message is taken for it. Whoever
-// reads a link tells "nobody has followed yet" from "overwritten" by one comparison. (A program
-// that reads the old mark of an object that it has not yet written to, and writes just that back
-// after it has freed the object, is not told apart.)
+// The link lies in freed memory, where a program may write. So neither part of a valid link is ever
+// zero. The end mark is the message's own address, made odd. It differs from zero, small numbers,
+// the program's pointers, and links or marks copied from other messages. One comparison thus tells
+// "no successor yet" from "overwritten". (Not detected: a program that reads the old mark from an
+// object before writing to it, frees the object, and then writes that value back.)
 //
-// The carrier's own bit is among the payload; with records, among the first ones, of its own batch.
-// Which owner it is for follows from the carrier's address.
+// The payload includes the carrier's own bit; with records, among the first ones, those of its own
+// batch. The carrier's address determines the destination.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +29,7 @@
 
 namespace loft {
 
-// The bits of one bitmap word of one slab.
+// Bits of one bitmap word of one slab.
 struct Record {
   uint32_t slab;  // metadata index
   uint32_t word;
@@ -53,7 +51,7 @@ inline Message* next_in(uint64_t link) {
   return reinterpret_cast<Message*>(link & kLinkPointerMask);
 }
 
-using Tag = uint16_t;  // of a valid link, not zero
+using Tag = uint16_t;  // nonzero in a valid link
 
 constexpr Tag kRecordsForm = 0x8000;
 constexpr unsigned kFirstWordBits = highest_bit(kMaxWords);
@@ -62,7 +60,7 @@ constexpr Tag bitmap_tag(unsigned first_word, unsigned words) {
   return static_cast<Tag>(words << kFirstWordBits | first_word);
 }
 constexpr Tag records_tag(unsigned count) { return static_cast<Tag>(kRecordsForm | count); }
-constexpr Tag kStubTag = records_tag(0);  // of what carries nothing
+constexpr Tag kStubTag = records_tag(0);  // no payload
 constexpr bool has_records(Tag tag) { return (tag & kRecordsForm) != 0; }
 constexpr unsigned first_word_in(Tag tag) { return tag & ((1u << kFirstWordBits) - 1); }
 constexpr unsigned word_count_in(Tag tag) { return tag >> kFirstWordBits; }
@@ -78,21 +76,21 @@ inline uint64_t end_link(const Message* message, Tag tag) {
 inline bool is_end(const Message* message, uint64_t link) {
   return (link & kLinkPointerMask) == end_mark(message);
 }
-// The same tag, and a next message.
+// The link with another next message and the same tag.
 inline uint64_t with_next(uint64_t link, const Message* next) {
   return (link & ~kLinkPointerMask) | reinterpret_cast<uint64_t>(next);
 }
 
-// How many records fit into a carrier of `size` bytes. More than some would only lengthen the time
-// between two looks at a drain's budget.
+// The number of records that fit into a carrier of `size` bytes. A higher limit would only lengthen
+// the time between two checks of a drain's budget.
 inline constexpr unsigned kMaxRecords = 127;
 constexpr unsigned record_capacity(size_t size) {
   const size_t fitting = (size - sizeof(Message)) / sizeof(Record);
   return fitting < kMaxRecords ? static_cast<unsigned>(fitting) : kMaxRecords;
 }
 
-// Messages linked by one thread before anybody else sees them. Relaxed everywhere: the exchange or
-// release store that hands the chain over publishes it whole.
+// Messages linked by one thread before any other sees them. All relaxed: the exchange or the
+// release store that hands the chain over publishes it as a whole.
 struct Chain {  // all zero: empty
   Message* first;
   Message* last;

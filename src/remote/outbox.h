@@ -1,10 +1,10 @@
-// The outbox of a thread, and how a message finds its way (ISMM'19 2.2, the temporal radix tree).
+// A thread's outbox, and the routing of messages (ISMM'19 2.2, the temporal radix tree).
 //
-// A thread keeps one bucket for each value of the lowest kRadixBits bits of a heap id and sends a
-// whole bucket to the owner of its first message. Whatever is not that heap's own, it forwards: by
-// the next kRadixBits bits. Each hop settles kRadixBits more bits of the id, so a message travels
-// at most ceil(16 / kRadixBits) = 3 hops, and a sender needs 64 buckets for 65 534 heaps. (But for
-// the messages of a slab that changes hands meanwhile, which begin anew.)
+// A thread has one bucket for each value of the lowest kRadixBits bits of a heap id. It sends a
+// whole bucket to the owner of its first message. That heap forwards all messages of other owners,
+// by the next kRadixBits bits. Each hop settles kRadixBits more bits of the id. So a message takes
+// at most ceil(16 / kRadixBits) = 3 hops, and a sender needs 64 buckets for 65 534 heaps.
+// Exception: messages for a slab taken over meanwhile start anew.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ inline constexpr unsigned kRadixBits = 6;
 inline constexpr unsigned kBuckets = 1u << kRadixBits;
 inline constexpr unsigned kMaxHops = (16 + kRadixBits - 1) / kRadixBits;
 
-// One bucket for each value of some digit, and a bit for each that is not empty. All zero is empty.
+// One bucket for each value of a digit, and a bit for each nonempty bucket. All zero: empty.
 class Buckets {
  public:
   void append(unsigned bucket, Message* message) {
@@ -31,7 +31,7 @@ class Buckets {
     chains_[bucket].append(message);
   }
 
-  // Sends every bucket on its way; returns how many there were.
+  // Sends every bucket. Returns their number.
   unsigned deliver_all() {
     unsigned sent = 0;
     while (used_ != 0) {
@@ -46,18 +46,17 @@ class Buckets {
 
  private:
   uint64_t used_;
-  Chain chains_[kBuckets];  // meaningful where used_ says so
+  Chain chains_[kBuckets];  // valid where used_ has a bit
 };
 
-// Sender's side. Owned by one thread. All zero is empty.
+// The sender's side. Owned by one thread. All zero: empty.
 class Outbox {
  public:
   void add(HeapId owner, Message* message) { buckets_.append(owner % kBuckets, message); }
 
-  // A message with records and room for more of them, for each bucket: later batches for the same
-  // owner join it instead of sending a carrier of their own.
-  //
-  // Adds `message`, which has room for `capacity` records in all.
+  // Adds `message`, which holds `count` records and has room for `capacity`, and leaves it open.
+  // Later batches for the same owner join it instead of using a carrier of their own. Each bucket
+  // has at most one open message.
   void add_open(HeapId owner, Message* message, unsigned count, unsigned capacity) {
     add(owner, message);
     message->link.store(end_link(message, records_tag(count)), memory_order_relaxed);
@@ -65,7 +64,7 @@ class Outbox {
         Open{message, owner, static_cast<uint16_t>(count), static_cast<uint16_t>(capacity)};
   }
 
-  // Whether the open message for `owner` brings home an object of this record.
+  // Whether the open message for `owner` already holds an object of this record.
   bool holds(HeapId owner, const Record& record) const {
     const Open& open = open_[owner % kBuckets];
     if (open.owner != owner) return false;
@@ -79,8 +78,8 @@ class Outbox {
     return false;
   }
 
-  // Where `needed` more records for `owner` may be written, in a message for `least_capacity` in
-  // all; nullptr if there is no such room.
+  // Returns room for `needed` more records in the open message for `owner`. nullptr if there is no
+  // such room, or the message's capacity is below `least_capacity`.
   Record* room_for(HeapId owner, unsigned needed, unsigned least_capacity = 0) {
     Open& open = open_[owner % kBuckets];
     if (open.owner != owner || open.capacity < least_capacity ||
@@ -89,14 +88,14 @@ class Outbox {
     }
     Record* room = open.message->records() + open.count;
     open.count = static_cast<uint16_t>(open.count + needed);
-    // The message may be linked to a next one already: only its tag changes.
+    // The message may already have a successor: only the tag changes.
     const uint64_t link = open.message->link.load(memory_order_relaxed);
     open.message->link.store((link & kLinkPointerMask) | tag_bits(records_tag(open.count)),
                              memory_order_relaxed);
     return room;
   }
 
-  // Accounts the objects that were just added; true once `limit` bytes wait.
+  // Counts bytes just added. True once `limit` bytes wait.
   bool add_bytes(size_t bytes, size_t limit) { return (bytes_ += bytes) >= limit; }
 
   unsigned post() {
@@ -110,7 +109,7 @@ class Outbox {
   bool empty() const { return buckets_.used() == 0; }
 
  private:
-  struct Open {  // no owner: none
+  struct Open {  // without an owner: none
     Message* message;
     HeapId owner;
     uint16_t count;
@@ -122,13 +121,13 @@ class Outbox {
   size_t bytes_;
 };
 
-// Receiver's side, on the stack of one drain of heap `self`: collects what is for others. A few
-// buckets at a time, as that stack may be a small one; who begins one more sends these first.
+// The receiver's side, on the stack of one drain of heap `self`: collects messages for other heaps.
+// That stack may be small, so it holds a few buckets at a time. One more bucket sends these first.
 class Forwarder {
  public:
   explicit Forwarder(HeapId self) : self_(self) {}
 
-  // The first digit in which the ids differ chooses the bucket; the next hop shares it with
+  // The lowest digit in which the ids differ chooses the bucket. The next hop shares it with
   // `owner`.
   void add(HeapId owner, Message* message) {
     const unsigned digit = lowest_bit(static_cast<uint64_t>(owner ^ self_)) / kRadixBits;
@@ -136,7 +135,7 @@ class Forwarder {
     ++messages_;
   }
 
-  // Sends every bucket on its way; returns how many there were so far.
+  // Sends every bucket. Returns the number sent so far.
   unsigned post() {
     for (unsigned i = 0; i < open_; ++i) deliver(chains_[i]);
     sent_ += open_;
@@ -163,7 +162,7 @@ class Forwarder {
   unsigned messages_ = 0;
   unsigned sent_ = 0;
   unsigned open_ = 0;
-  uint8_t buckets_[kOpen];  // of `open_` of them, whose chains are not empty
+  uint8_t buckets_[kOpen];  // the first open_ are set; their chains are not empty
   Chain chains_[kOpen];
 };
 static_assert(kMaxHops * kBuckets <= 256);

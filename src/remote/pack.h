@@ -1,6 +1,6 @@
-// Packs an open batch into messages: into one of the bitmap form, where freed objects beside each
-// other have room for all its words, or into as many as it takes, each of the words that fit into
-// one object. And into records, for a carrier that takes batches of several slabs.
+// Packs an open batch into messages of the bitmap form: (a) into one, if adjacent freed objects
+// have room for all its words; or (b) into several, each with the words that fit into one object.
+// Also writes a batch as records, for a carrier that takes batches of several slabs.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ constexpr uint64_t starts_of_runs(uint64_t word, unsigned length) {
   return word;
 }
 
-// The highest run of freed objects that lie beside each other and have room for a message of
-// the words from `first` to `end`. kNoRun if there is none.
+// The highest run of adjacent freed objects with room for a message of the words `first` to `end`.
+// kNoRun if there is none.
 inline constexpr size_t kNoRun = ~size_t{0};
 inline size_t highest_run(const Geometry& shape, const uint64_t* words, unsigned first,
                           unsigned end) {
@@ -42,8 +42,8 @@ constexpr unsigned cache_lines_of(unsigned words) {
   return static_cast<unsigned>((sizeof(Message) + words * sizeof(uint64_t) + 63) / 64);
 }
 
-// A bit for each word that is not zero. A cache line of them at a time, as most batches that an
-// eviction sends have a few objects: so `words` is as long as the longest bitmap.
+// A bit for each nonzero word. Tests a cache line of words at a time, because most batches sent by
+// an eviction have few objects. So `words` must be as long as the longest bitmap.
 inline uint64_t used_words(const Geometry& shape, const uint64_t* words) {
   constexpr unsigned kStep = 8;
   uint64_t used = 0;
@@ -63,20 +63,20 @@ constexpr uint64_t from_word(uint64_t used, unsigned first) {
   return first < kMaxWords ? used >> first << first : 0;
 }
 
-// How many messages the words are, one carrier each.
+// The number of messages for these words, with one carrier each.
 constexpr unsigned carriers_needed(const Geometry& shape, uint64_t used) {
   unsigned carriers = 0;
   for (; used != 0; used = from_word(used, lowest_bit(used) + shape.carrier_words)) ++carriers;
   return carriers;
 }
 
-// `used` names the words that are not zero; afterwards all are. Calls emit(message) for each
+// `used` names the nonzero words. All words are zero afterwards. Calls emit(message) for each
 // message, whose link is an end.
 //
-// The highest objects carry: the lowest are the first that the owner hands out again. A batch of
-// small objects that was freed densely is one message, in several of them side by side, unless that
-// is longer than what it saves; so 1024 objects of 16 bytes go home in 136 bytes in a row, not in
-// sixteen places.
+// The highest objects become carriers, because the owner hands out the lowest first. A dense batch
+// of small objects becomes one message in several adjacent objects, unless it would span more
+// cache lines than it saves carriers. So 1024 objects of 16 bytes return in 136 contiguous bytes,
+// not in sixteen places.
 template <class Emit>
 void pack(uintptr_t base, const Geometry& shape, uint64_t* words, uint64_t used, Emit&& emit) {
   const auto write = [&](size_t object, unsigned first, unsigned count) {
@@ -104,26 +104,26 @@ void pack(uintptr_t base, const Geometry& shape, uint64_t* words, uint64_t used,
   }
 }
 
-// Whether all objects that the message lies in are among those it brings home, as its sender made
-// it: whatever a write after free left in the link, nobody reads what is not freed.
+// Whether every object that the message occupies is among those it returns, as the sender made it.
+// So a corrupted link never makes the receiver read objects that are not freed.
 inline bool carries_itself(Message* message, unsigned first_word, unsigned end, const Slab* slab) {
   const size_t bytes = sizeof(Message) + size_t{end - first_word} * sizeof(uint64_t);
   const uint32_t first = slab->object_starting_at(message);
   if (first == kNoObject) return false;
   const unsigned word = first / 64;
   const unsigned bit = first % 64;
-  // No division for the ordinary case, one carrier that its message does not outgrow.
+  // No division in the common case: one carrier that holds the whole message.
   const size_t size = slab->shape().size;
   const size_t carriers = bytes <= size ? 1 : (bytes + size - 1) / size;
   if (word < first_word || word >= end || bit + carriers > 64) return false;
-  // Nor behind the last object, where there need not be memory.
+  // Memory behind the last object may be unmapped.
   if (first + carriers > slab->shape().objects) return false;
   const uint64_t mask = ~uint64_t{0} >> (64 - carriers) << bit;
   return (message->words()[word - first_word] & mask) == mask;
 }
 
-// Writes a batch as records, one for each used word, and clears its words. Returns the end of what
-// it wrote.
+// Writes a batch as records, one for each used word, and clears its words. Returns the end of the
+// records.
 inline Record* write_records(uint32_t slab, uint64_t* words, uint64_t used, Record* to) {
   for (; used != 0; used &= used - 1) {
     const unsigned word = lowest_bit(used);
