@@ -132,8 +132,10 @@ Record record_of(const void* p, Entry entry, uintptr_t base) {
 // batch would evict an open one: a thread that frees objects of very many slabs gathers hardly more
 // than one object per batch, and pays for opening and sending it. False if the object must go into
 // a batch:
-// (a) the slab comes twice in a row, (b) its set has an unused place, (c) every kBatchEvery-th
-//     time, so that objects in open batches return eventually, or (d) no suitable message waits.
+// (a) its slab comes twice in a row;
+// (b) the slab's set has an unused place;
+// (c) every kBatchEvery-th time, so that the objects in open batches return eventually;
+// (d) no message with room waits for the owner.
 bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record) {
   constexpr uint8_t kBatchEvery = 7;    // odd: a periodic program then reaches all sets
   constexpr unsigned kLongMessage = 8;  // records; shorter messages are not worth their carrier

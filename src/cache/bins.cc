@@ -18,8 +18,7 @@ namespace {
 // bin's own array. A program whose stock of an object swings by 1000 needs room for more than that,
 // because a refill brings more than was wanted.
 constexpr size_t kDepotBytes = 512 * 1024;
-constexpr size_t kKeptBytes =
-    4096;  // the most that a first array kept for the next thread may hold
+constexpr size_t kKeptBytes = 4096;  // the limit for a first array that the next thread inherits
 // The size to which a stream of allocations may grow a bin: the larger of the two. Each further
 // doubling saves few refills of small objects, and costs more where objects come back from another
 // thread: with 64 KiB of 64-byte objects, xmalloc-test took 1.6 times as long.
@@ -71,7 +70,7 @@ void let_go(Thread* thread, SizeClass size_class) {
 }
 
 // Resets a bin that has grown, if the thread is over its budget. For use while memory is tight.
-// Only one bin at a time, on its own slow path, so that no bin is emptied and refilled at once.
+// Only one bin at a time, on its own slow path, so that no bin is emptied only to be refilled.
 void shrink(Thread* thread, SizeClass size_class) {
   if (thread->capacity_bytes <= budget()) return;
   const BinState& state = thread->states[size_class];

@@ -2,9 +2,9 @@
 //
 // A bin starts small. It doubles (a) when refills and flushes alternate, because the cache is too
 // small, or (b) when refills come in a row: a stream of allocations runs faster with fewer, larger
-// refills. Budgets in bytes for the class and for the thread limit the growth. Beyond them, a bin
-// stashes full arrays in its depot. A later slow path reviews each bin; an unused bin returns its
-// objects and starts over.
+// refills. Budgets in bytes for the class and for the thread limit the growth. A bin whose array
+// has the maximum length stashes full arrays in its depot. A later slow path reviews each bin; an
+// unused bin returns its objects and starts over.
 #pragma once
 
 #include "cache/thread.h"

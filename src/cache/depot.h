@@ -1,8 +1,8 @@
-// The depot of a bin whose array cannot grow further: full arrays of free objects, each swapped as
-// a whole for an empty array and back (the magazines of Bonwick and Adams, USENIX 2001). A program
-// that frees objects and soon allocates them again, by the ten thousand, then bypasses its slabs,
-// and nothing is copied. Arrays are linked through their null slots. Empty arrays stay with the
-// thread, for any class, because they are still in its core's cache.
+// The depot of a bin whose array has the maximum length: full arrays of free objects, each swapped
+// as a whole for an empty array and back (the magazines of Bonwick and Adams, USENIX 2001). A
+// program that frees objects and soon allocates them again, by the ten thousand, then bypasses its
+// slabs, and nothing is copied. Arrays are linked through their null slots. Empty arrays stay with
+// the thread, for any class, because they are still in its core's cache.
 #pragma once
 
 #include "cache/thread.h"

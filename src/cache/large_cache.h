@@ -16,15 +16,15 @@ inline constexpr size_t kLongest = size_t{1} << 20;
 void* take(Thread* thread, size_t asked);
 
 // Keeps a freed object, possibly in place of an older one, or passes it to other threads. False if
-// the object is too long or no thread needs it.
+// (a) memory is tight, (b) the object is too long, or (c) no thread needs it.
 bool keep(Thread* thread, Large* object);
 
 // Returns all kept objects to the spans.
 void release_all(Thread* thread);
 
-// Returns the objects of all places that were not used since the last call. Called every few dozen
-// refills. A kept object saves one lock acquisition, which is worth its memory only if such objects
-// come and go about as often as bins are refilled.
+// Returns the objects of all places from which none was taken since the last call. Called every few
+// dozen refills. A kept object saves one lock acquisition, which is worth its memory only if such
+// objects come and go about as often as bins are refilled.
 void review(Thread* thread);
 
 }  // namespace loft::large_cache

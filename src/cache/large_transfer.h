@@ -1,6 +1,6 @@
 // The transfer cache of large objects: passes objects from threads that only free them to threads
 // that allocate them. A thread that fills buffers and one that drains them pay one atomic operation
-// each, instead of two acquisitions each of two locks that all threads share.
+// each, instead of two turns at two locks that all threads share.
 //
 // Any thread may call any function at any time; there is no lock. A fork during a move loses at
 // most that object in the child.

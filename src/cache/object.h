@@ -24,8 +24,8 @@ Entry checked_entry_slow(const char* call, const void* p);
 void check_start_slow(const char* call, const void* p, Entry entry);
 
 // The pagemap entry of a pointer that was passed to `call`: of a slab, a large object or an extent.
-// For any other pointer, reports one line and stops the program. With the option foreign=ignore it
-// returns an entry of kind kNothing instead.
+// Any other pointer is reported in one line, which stops the program or, with the option
+// foreign=ignore, yields an entry of kind kNothing.
 inline Entry checked_entry(const char* call, const void* p) {
   if (LOFT_LIKELY(pagemap.limit.contains(pagemap.position(p)))) {
     const Entry entry = pagemap.of(p);

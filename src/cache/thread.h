@@ -74,8 +74,8 @@ constexpr size_t batch_set(uint32_t slab_index) {
 }
 
 // An open batch: freed objects of one slab of another heap, as a bitmap like the slab's own.
-// Invariants: count() == sum of count_bits(words[w]); the batch has a key if and only if count() !=
-// 0. The slab cannot be released meanwhile, because the thread holds objects of it.
+// Invariant: count() == sum of count_bits(words[w]), and the batch has a key exactly while that is
+// not 0. The slab cannot be released meanwhile, because the thread holds objects of it.
 struct Batch {
   uintptr_t base;
   uint64_t inverse;
@@ -125,7 +125,7 @@ struct LargeCache {
   large::Descriptors spare;
   unsigned last;    // the place filled or emptied last; if empty, the next object goes there
   unsigned credit;  // objects that may still be kept: one per allocation, up to kLargePlaces
-  uint16_t used;    // one bit per place, set if the place was used since the last review
+  uint16_t used;    // a bit for each place from which an object was taken since the last review
 };
 
 // Observations of a thread from outside (thread/idle.cc). Guarded by the lock in lifecycle.cc.
@@ -145,7 +145,7 @@ struct alignas(64) Thread {
   Thread* next{};           // links in the list of running, warm or unused blocks;
   Thread* prev{};           // guarded by the lock in lifecycle.cc
   const Thread* older{};    // the block made before this one; never changes
-  Core* core{};             // whose block this is; nullptr for a thread's block. Never changes
+  Core* core{};             // contains this block; nullptr for a thread's. Never changes
 
   alignas(64) Bin bins[kSizeClasses]{};
   uint16_t bin_of[kTableMax + 1]{};  // the bin offset of each size
@@ -178,7 +178,7 @@ struct alignas(64) Thread {
     }
   }
 
-  // kBatches batches follow every block except the stand-in, which has no key.
+  // kBatches of them follow every block except the stand-in, which has no key.
   Batch* batches() { return reinterpret_cast<Batch*>(this + 1); }
   const Batch* batches() const { return reinterpret_cast<const Batch*>(this + 1); }
 

@@ -9,7 +9,7 @@
 // objects for some windows and then tests again. (While others keep, a testing thread receives
 // fewer objects: at any time, most trading threads keep.) The first window only sets the baseline,
 // because the heap's counters include an earlier thread's objects. So a thread that frees fewer
-// than two windows never keeps any.
+// than two windows of others' objects never keeps any.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ namespace {
 constexpr unsigned kLooks = 3;           // without a change, before a processor counts as idle
 constexpr unsigned kMoves = 3;           // in a row, before another processor's block is accepted
 constexpr unsigned kForeignSlots = 128;  // in the last stack, the null slot included
-constexpr unsigned kWatchedFrees = 32;  // frees of other heaps' objects that are checked one by one
+constexpr unsigned kWatchedFrees = 32;   // frees of other heaps' objects to check singly
 
 constinit os::Lock making;
 constinit Atomic<Core*> newest{nullptr};
@@ -76,7 +76,7 @@ void take_over(Core* core, SizeClass stack, void** top) {
 }
 
 // The stack's top before the close, given that the caller's close replaced `found`. That is `found`
-// itself, unless the stack was left closed when a fence was refused. Under the lock.
+// itself, unless a refused fence left the stack closed and no holder came since. Under the lock.
 void** top_before(Core* core, SizeClass stack, void** found) {
   void** const left = core->left_closed[stack];
   core->left_closed[stack] = nullptr;
@@ -90,12 +90,12 @@ void** top_before(Core* core, SizeClass stack, void** found) {
 //
 // A sequence that read the old top before our exchange may still commit, once. Its last instruction
 // rereads the top and writes it, in two steps as seen from another processor:
-// (a) If both come after our exchange, they move `closed` by one entry, and the next sequence
-//     fails.
-// (b) If our exchange falls between them, it is overwritten, as if it had not happened. After the
-//     fence, no such sequence is left. A stack that is still closed then stays closed until we open
-//     it, and its top was the value that the exchange returned, shifted as `closed` was. Any other
-//     stack is retried.
+// (a) If both come after our exchange, they move `closed` by one entry. The next sequence fails.
+// (b) If our exchange falls between them, it is overwritten, as if it had not happened.
+//
+// After the fence, no such sequence is left. A stack that is still closed then stays closed until
+// we open it, and its top was the value that the exchange returned, shifted as `closed` was. Any
+// other stack is retried.
 //
 // Acquire pairs with the commits of pushes, which follow their stores to the array. The fence
 // orders what came after our exchange.
@@ -181,8 +181,8 @@ void for_each(Visit visit) {
 size_t empty(Core* core, Heap::Walk walk) {
   Thread* thread = &core->thread;
   close_from_afar(core, kAllStacks & ~core->held);
-  hold(core,
-       kForeign);  // if fences are refused, this and flush_all reach the stacks of this processor
+  // If fences are refused, this and flush_all still reach the caller's own processor.
+  hold(core, kForeign);
   flush_all(core);
   batch_cache::send_all(thread);
   large_cache::release_all(thread);

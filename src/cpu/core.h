@@ -31,8 +31,8 @@ inline constexpr SizeClass kForeign = kSizeClasses;  // the stack after those of
 inline constexpr unsigned kStacks = kSizeClasses + 1;
 inline constexpr uint64_t kAllStacks = (uint64_t{1} << kStacks) - 1;
 
-// A processor's block. The sequences read its first lines, all of which change through sequences on
-// the processor and through the lock's holder, as os/restartable.h describes.
+// A processor's block. The sequences read its first lines. Its stacks are changed by sequences on
+// the processor and by the lock's holder, as os/restartable.h describes.
 struct alignas(64) Core {
   HeapId owner = kNeverOwner;  // the heap's id; never changes
   bool emptied = false;        // all stacks are empty and closed. Under the lock
@@ -72,10 +72,12 @@ inline constexpr size_t kTable = offsetof(Core, thread) + offsetof(Thread, bin_o
 // Whether processors are the owners. Decided before the program has a second thread.
 inline bool in_use() { return pagemap.core_limit.get() != 0; }
 
-// `prepare` runs when the library is loaded. It returns false, and the owners stay as they are, if
-// (a) memory runs out, (b) threads have no area for the system's per-thread words, or (c) processor
-//     numbers are unknown or too many for a table. `begin` makes processors the owners. Before it,
-//     the calling thread gives up its block.
+// `prepare` runs when the library is loaded. It fails, and the owners stay as they are, if
+// (a) memory runs out;
+// (b) threads have no area for the system's per-thread words; or
+// (c) processor numbers are unknown or too many for a table.
+//
+// `begin` makes processors the owners. Before it, the calling thread gives up its block.
 bool prepare();
 void begin();
 
