@@ -9,11 +9,11 @@ namespace loft::large {
 
 namespace {
 
-// From this size on, looking at some pages takes little beside clearing them all.
+// From this size on, looking at some pages costs little beside clearing them all.
 constexpr size_t kLookMin = size_t{1} << 20;
-constexpr size_t kSamples = 16;  // pages that are looked at first
+constexpr size_t kSamples = 16;  // pages examined first
 
-// Whether a page reads as zero. Most that do not say so in their first line.
+// Whether a page reads as zero. The first line of most other pages already differs.
 bool is_zero(const char* page, size_t bytes) {
   for (size_t at = 0; at < bytes; at += kCacheLine) {
     uint64_t words[kCacheLine / sizeof(uint64_t)];
@@ -25,8 +25,8 @@ bool is_zero(const char* page, size_t bytes) {
   return true;
 }
 
-// Whether nearly all pages seem to read as zero. Looking at a page without memory maps the system's
-// one page of zeros, and gives it none.
+// Whether more than three quarters of the sampled pages read as zero. Reading a page without memory
+// maps the system's one page of zeros, and gives it none.
 bool is_mostly_zero(const char* at, size_t bytes, size_t page) {
   const size_t stride = round_down(bytes / kSamples, page);
   size_t zeros = 0;
@@ -36,9 +36,9 @@ bool is_mostly_zero(const char* at, size_t bytes, size_t page) {
   return zeros > kSamples * 3 / 4;
 }
 
-// A page that reads as zero is left alone: writing would give memory to one that has none.
+// Skips pages that read as zero: writing would give memory to a page without any.
 void clear_pages(char* at, size_t bytes, size_t page) {
-  size_t first = 0;  // of those before `i` that are yet to be cleared
+  size_t first = 0;  // of the pages before `i` that are yet to be cleared
   for (size_t i = 0; i < bytes; i += page) {
     if (LOFT_LIKELY(!is_zero(at + i, page))) continue;
     __builtin_memset(at + first, 0, i - first);

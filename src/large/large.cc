@@ -14,19 +14,19 @@ namespace loft::large {
 
 namespace {
 
-// From this size on, an object that grows moves: its page table entries take less time than its
-// bytes. A shorter one is copied, because the pages of its old place then serve the next object,
-// where those of a moved one are new again.
+// From this size on, an object that grows is moved: moving its page table entries takes less time
+// than copying its bytes. A shorter object is copied: the pages of its old place then serve the
+// next object, while a move leaves that place without pages.
 constexpr size_t kMoveMin = 512 * 1024;
 
-// A moved object is a mapping of its own and cuts another in two, and the system allows a process
-// some 65 000. Once so many objects are moved, others are copied, but for those that are so long
-// that there are never many.
+// A moved object is a mapping of its own and cuts another in two. The system allows a process some
+// 65 000 mappings. Beyond kMostMoved, objects are copied, except those of kAlwaysMoved or more: of
+// these there are never many.
 constexpr unsigned kMostMoved = 256;
 constexpr size_t kAlwaysMoved = size_t{64} << 20;
 
-// Relaxed sums of many writers: statistics, nothing is ordered by them. What every allocation adds
-// to is kept in parts, each in lines of its own: threads whose stacks lie apart seldom share one.
+// Relaxed: these sums of many writers are statistics and order nothing. The counters of every
+// allocation are split into parts on separate lines: threads with distant stacks seldom share one.
 constexpr unsigned kParts = 8;
 struct alignas(2 * kCacheLine) Part {
   Atomic<size_t> live_bytes{0};
@@ -55,7 +55,7 @@ constexpr unsigned kMostSpare = 16;  // descriptors
 Large* pop(Descriptors* spare) {
   Large* const descriptor = spare->first;
   spare->first = reinterpret_cast<Large*>(descriptor->base);
-  compiler_fence();  // forgotten before anything is done with it, for the heir
+  compiler_fence();  // unlinked before it is used, for the heir
   --spare->count;
   return descriptor;
 }
@@ -69,9 +69,9 @@ void discard_descriptor(Large* object, Descriptors* spare) {
   if (spare == nullptr || spare->count >= kMostSpare) {
     return metadata::release(object, sizeof(Large));
   }
-  object->kept = true;  // whoever comes here by a stale pointer finds no object
+  object->kept = true;  // a stale pointer then leads to no object
   object->base = reinterpret_cast<uintptr_t>(spare->first);
-  compiler_fence();  // listed when it is linked, for the heir
+  compiler_fence();  // its base is set before it is linked, for the heir
   spare->first = object;
   ++spare->count;
 }
@@ -82,18 +82,18 @@ void enter(Large* object) {
 
 uintptr_t limit_of(const Large& object) { return object.base + (object.granules << kGranuleLog); }
 
-// Pages behind an object's end, up to that of its granules, do not count. After an object that was
-// longer, or in a span that was, they may be there. Where the limit is hard they must not;
-// otherwise they go in time. (With huge pages the system does as it likes, and the limit holds but
-// for that.)
+// Pages between an object's end and the end of its granules do not count. They may be resident if
+// the object, or an earlier one in the span, was longer. Under a hard limit they must go at once;
+// otherwise they go in time. (With huge pages the system does as it likes; the limit then holds
+// except for that.)
 void leave_tail(uintptr_t base, size_t bytes, tails::Since since = tails::now()) {
   const uintptr_t end = base + bytes;
   const size_t tail = round_up(end, kGranule) - end;
   if (tail == 0 || get(options.thp) == kHugePrefer) return;
   if (LOFT_LIKELY(limits::hard() == limits::kNone)) {
     tails::note(end, since);
-    // The fence in note pairs with that in give_back: either we see the limit here, or who has set
-    // it, and gives all tails back then, sees this one.
+    // The fence in note pairs with the one in give_back. Either this thread sees the limit here, or
+    // the thread that has set it, and then gives all tails back, sees this tail.
     if (LOFT_LIKELY(limits::hard() == limits::kNone)) return;
     if (tails::forget(end + tail) == tails::kNoTail) return;
   }
@@ -135,20 +135,20 @@ bool resize_in_place(Large* object, size_t bytes) {
   return true;
 }
 
-// A moved object lies in two mappings; where the kernel does not move two at once it says so, and
-// the caller copies.
+// A moved object lies in two mappings. A kernel that does not move two at once refuses, and the
+// caller copies.
 bool resize_by_moving(Large* object, size_t bytes) {
   if (!os::can_move_pages()) return false;
   if (!object->moved && bytes < kAlwaysMoved &&
       moved_count.load(memory_order_relaxed) >= kMostMoved) {
     return false;
   }
-  // The pages of the object do not come twice.
+  // The pages of the object count once: only the growth is added.
   const size_t more = bytes - object->bytes;
   const span::Range target = span::acquire_clean(granules_for(bytes), more);
   if (target.base == 0) return false;
   auto* const to = reinterpret_cast<char*>(target.base);
-  // The move drops what is there; if it is refused, these addresses may be lost to us, and no
+  // The move drops the pages at the target. If it is refused, these addresses may be lost, and no
   // memory must go with them.
   if (!target.zero) os::discard(to, object->bytes);
   if (!os::move_pages(reinterpret_cast<void*>(object->base), to, object->bytes)) {
@@ -171,7 +171,7 @@ bool resize_by_moving(Large* object, size_t bytes) {
     span::release_moved(old.base, old.granules, 0);
   } else {
     moved_count.fetch_add(1, memory_order_relaxed);
-    // A page behind the old end may hold memory still, from when the object was longer.
+    // A page behind the old end may still hold memory, from a time when the object was longer.
     const bool clean = os::discard(reinterpret_cast<void*>(old.base), old.granules << kGranuleLog);
     span::release(old.base, old.granules, !clean, 0);
   }
@@ -218,7 +218,7 @@ void release_descriptors(Descriptors* spare) {
   spare->count = 0;
 }
 
-// A fork in between finds no tail, or a shorter one.
+// In this order, a child forked in between finds no tail, or a shorter one.
 void set_length(Large* object, size_t bytes) {
   if (bytes == object->bytes) return;
   const bool shorter = bytes < object->bytes;
@@ -254,7 +254,8 @@ Totals totals() {
     totals.allocations += part.allocations.load(memory_order_relaxed);
     totals.cache_hits += part.cache_hits.load(memory_order_relaxed);
   }
-  // An object that came in a part that was read before, and went in one that was read later.
+  // The sum is below zero if an object was added to a part read before and removed from one read
+  // later.
   if (static_cast<ptrdiff_t>(totals.bytes) < 0) totals.bytes = 0;
   return totals;
 }

@@ -1,13 +1,13 @@
-// What is resident behind large objects. One of 36 KiB has a granule of 64 KiB, and where another
-// object was before, the other 28 KiB have memory still, of no use to anybody while the object
-// lives. Giving it back at once would cost each object a system call, and most live briefly: so
-// that is done for those that have lived for a while, for all when the program asks, and at once
-// where the limit is hard.
+// Tails: resident pages behind large objects. An object of 36 KiB has a granule of 64 KiB. If
+// another object was there before, the other 28 KiB may still have memory, useless while the object
+// lives. Purging it at once would cost each object a system call, and most live briefly. Tails are
+// therefore purged (a) for objects that have lived for a while; (b) all of them, if the program
+// asks; (c) at once under a hard limit.
 //
-// For each granule a record says whether it is such an object's last one, and since when. Its owner
-// writes it, and takes it away before the pages are of use again; who gives pages back claims the
-// record first, and the owner waits for that one step. So nothing is asked of an object that is not
-// there any more, and an owner takes no lock.
+// Each granule has a record: whether it is the last one of such an object, and since when. The
+// owner writes the record, and clears it before the pages are used again. A purge first claims the
+// record, and the owner waits for that one step. A purge therefore never touches an object that is
+// gone, and an owner takes no lock unless its record is claimed.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,23 @@
 
 namespace loft::tails {
 
-// The tick of span, modulo 256, since which a tail has been one; or that there is none.
+// The tick of span, modulo 256, at which a tail was noted; or kNoTail.
 using Since = uint16_t;
 inline constexpr Since kNoTail = 256;
 Since now();
 
-// From `end`, where a large object ends, to the end of its last granule, which has no record, pages
-// may be resident. Nobody else frees or resizes the object meanwhile.
+// Notes that pages may be resident between `end`, the end of a large object, and the end of its
+// last granule, which has no record. Nobody else frees or resizes the object meanwhile.
 void note(uintptr_t end, Since since = now());
 
-// The large object whose last granule ends at `limit` ends there no longer, or will use its tail.
-// Waits while its pages are given back; kNoTail if they are not resident any more.
+// Called before the large object whose last granule ends at `limit` changes its end or uses its
+// tail. Waits while the tail is being purged. kNoTail if there is none any more.
 Since forget(uintptr_t limit);
 
-// Gives back the tails that were noted so many ticks ago, or longer; 0: all. Returns the bytes.
+// Purges the tails that were noted at least `ticks` ticks ago; 0: all. Returns the bytes.
 size_t give_back(uint32_t ticks);
 
-// Nothing is noted: there is nothing to wait for.
+// True if nothing is noted: there is nothing to wait for.
 bool none();
 
 size_t given_back_bytes();  // so far

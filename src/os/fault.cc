@@ -5,7 +5,7 @@
 namespace loft::os {
 
 void report(const Text& what) {
-  // One write for the whole line, so that lines of several threads do not mix.
+  // One write for the whole line keeps the lines of several threads apart.
   char line[sizeof("loft: \n") + Text::kCapacity];
   size_t size = 0;
   for (const char* c = "loft: "; *c != 0; ++c) line[size++] = *c;

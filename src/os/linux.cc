@@ -1,4 +1,4 @@
-// The system floor on Linux, with any C library that has POSIX threads.
+// The interface of os/os.h on Linux, with any C library that has POSIX threads.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -31,20 +31,21 @@ namespace loft::os {
 namespace {
 
 pthread_key_t exit_key;
-// Release and acquire: whoever sees that it was made sees which key it is.
+// Release and acquire pair: a thread that sees the flag set also sees the value of exit_key.
 constinit Atomic<bool> exit_key_made{false};
 
-// Relaxed sums: statistics, nothing is ordered by them.
+// Relaxed: these are sums for statistics and order nothing.
 constinit Atomic<unsigned long> map_calls{0};
 constinit Atomic<unsigned long> discard_calls{0};
 
-// This thread has reported a fault; for good, as a handler of SIGABRT may put the end off.
+// This thread has reported a fault. Never reset, because a handler of SIGABRT may delay the end.
 constinit __thread bool at_fault LOFT_TLS_INITIAL_EXEC = false;
 
-constinit Atomic<bool> knows_moves{true};  // relaxed: who sees it late asks once more
+constinit Atomic<bool> knows_moves{true};  // relaxed: a thread that sees it late asks once more
 
-// libloft.so is initialised before all others, libc included, so that its fork handlers surround
-// everybody else's; `environ` is not set then, but glibc passes the environment to constructors.
+// libloft.so is initialised before all other libraries, libc included. Its fork handlers therefore
+// surround those of all others. `environ` is not set at that time, but glibc passes the environment
+// to constructors.
 constinit char** first_environ = nullptr;
 #if defined(__GLIBC__)
 __attribute__((constructor(101))) void remember_environ(int, char**, char** entries) {
@@ -64,7 +65,7 @@ Placed place_at(void* at, size_t bytes, int protection) {
   void* p = map(at, bytes, protection, MAP_FIXED_NOREPLACE);
   if (p == at) return Placed::kYes;
   if (p == MAP_FAILED) return errno == EEXIST ? Placed::kOccupied : Placed::kNoMemory;
-  // A kernel older than the flag takes the address for a hint and chooses another place.
+  // A kernel older than the flag treats the address as a hint and chooses another place.
   munmap(p, bytes);
   return Placed::kOccupied;
 }
@@ -75,7 +76,8 @@ KeepErrno::KeepErrno() : saved_(errno) {}
 KeepErrno::~KeepErrno() { errno = saved_; }
 
 size_t page_size() {
-  // Looking it up walks the auxiliary vector. Relaxed: every thread finds the same number.
+  // Cached, because getauxval walks the auxiliary vector. Relaxed: every thread finds the same
+  // number.
   static constinit Atomic<size_t> known{0};
   size_t size = known.load(memory_order_relaxed);
   if (size == 0) {
@@ -105,7 +107,7 @@ bool commit(void* at, size_t bytes) {
 
 Placed place(void* at, size_t bytes) { return place_at(at, bytes, PROT_READ | PROT_WRITE); }
 
-// The system counts writable private memory against its limit, readable memory not.
+// Linux counts writable private memory against its overcommit limit, but not read-only memory.
 bool place_zeros(void* at, size_t bytes) { return place_at(at, bytes, PROT_READ) == Placed::kYes; }
 
 bool has_memory_for(size_t bytes) {
@@ -133,7 +135,7 @@ bool discard(void* at, size_t bytes) {
   const char before = *first;
   *first = 1;
   if (madvise(at, bytes, MADV_DONTNEED) == 0 && *first == 0) {
-    // The look has mapped the system's page of zeros there, which some count as resident.
+    // The read has mapped the system's zero page there, which some tools count as resident.
     madvise(at, page_size(), MADV_DONTNEED);
     return true;
   }
@@ -144,9 +146,9 @@ bool discard(void* at, size_t bytes) {
 bool move_pages(void* from, void* to, size_t bytes) {
   const KeepErrno keep;
   map_calls.fetch_add(1, memory_order_relaxed);
-  // Without the last flag the source would be a hole until it is mapped again, and a mapping that
-  // another thread makes in between could land in it. A kernel older than the flag refuses it,
-  // before it has touched anything.
+  // Without the last flag, the source would be a hole until it is mapped again. In the meantime a
+  // mapping of another thread could land there. A kernel older than the flag refuses the call
+  // before it changes anything.
   constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
   if (mremap(from, bytes, bytes, kFlags, to) == to) return true;
   const bool unknown = errno == EINVAL || errno == ENOSYS || errno == EPERM;
@@ -163,8 +165,8 @@ size_t address_space_limit() {
   return told ? limit.rlim_cur : kNoLimit;
 }
 
-// QEMU's user mode keeps some 10 bytes for every page of a mapping (until its version 8): for a
-// window's worth, more than a machine has. Like other emulators of that time, it has no vDSO.
+// QEMU's user mode, until version 8, keeps some 10 bytes for every page of a mapping. For a whole
+// window that is more than a machine has. Like other emulators of that time, it has no vDSO.
 bool may_try_long_mappings() { return getauxval(AT_SYSINFO_EHDR) != 0; }
 
 uint64_t entropy() {
@@ -200,7 +202,8 @@ int write_all(int file, const char* text, size_t bytes) {
 
 void write_error(const char* text, size_t bytes) {
   if (write_all(STDERR_FILENO, text, bytes) != EBADF) return;
-  // After leave_files. /proc/self is the process, with the files of its first thread.
+  // The caller has no descriptor 2, as after leave_files. /proc/self is the process, with the files
+  // of its first thread.
   const KeepErrno keep;
   const long file =
       syscall(SYS_openat, AT_FDCWD, "/proc/self/fd/2", O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -210,7 +213,7 @@ void write_error(const char* text, size_t bytes) {
 }
 
 void abort_process() {
-  // In a handler of the first one, which has done what it could.
+  // A second fault, inside a handler of the first. The handler has had its chance.
   if (at_fault) signal(SIGABRT, SIG_DFL);
   at_fault = true;
   abort();
@@ -224,7 +227,7 @@ unsigned processor() {
 
 unsigned processor_numbers() {
   const KeepErrno keep;
-  // The system says how many bytes its own masks have.
+  // The call returns the size in bytes of the kernel's own masks.
   unsigned char mask[4096];
   const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
   return bytes < 0 ? 0 : static_cast<unsigned>(bytes) * 8;
@@ -262,7 +265,7 @@ void ProcessorSet::apply() const {
 
 uint64_t thread_time_ns(int number) {
   const KeepErrno keep;
-  // The clock that pthread_getcpuclockid makes of the same number: scheduler's time, one thread.
+  // The clock that pthread_getcpuclockid makes of the same number: scheduler time of one thread.
   const auto clock = static_cast<clockid_t>(~static_cast<unsigned>(number) << 3 | 6u);
   struct timespec time;
   if (clock_gettime(clock, &time) != 0) return 0;
@@ -282,7 +285,7 @@ bool on_thread_exit(void (*hook)(void*)) {
 }
 bool set_thread_exit_value(void* value) {
   const KeepErrno keep;
-  // Without the check the key would be somebody else's.
+  // Without the check, exit_key could be the key of other code.
   return exit_key_made.load(memory_order_acquire) && pthread_setspecific(exit_key, value) == 0;
 }
 void* thread_exit_value() {
@@ -293,9 +296,9 @@ void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {
   pthread_atfork(prepare, parent, child);
 }
 
-// A handler of SIGABRT runs on the thread that has reported a fault, and that may hold the very
-// lock which the handler's malloc now waits for: nobody would ever wake it. Others hold none for
-// so long.
+// A handler of SIGABRT runs on the thread that has reported a fault. That thread may hold the very
+// lock for which the handler's malloc waits, and then nobody would wake it. Other threads hold no
+// lock as long as kLong.
 void wait_on_word(const void* word, uint32_t expected) {
   const KeepErrno keep;
   constexpr struct timespec kLong = {3, 0};
@@ -324,7 +327,7 @@ void pause_briefly() {
 #endif
 }
 
-// A futex rather than sched_yield, which lets no thread of lower priority run.
+// A futex, because sched_yield lets no thread of lower priority run.
 void doze() {
   static const uint32_t nobody_wakes = 0;
   constexpr uint64_t kMoment = 50'000;  // nanoseconds

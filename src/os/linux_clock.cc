@@ -1,4 +1,5 @@
-// The clock. A file of its own, so that the explorer of interleavings has one in which runs repeat.
+// The clock. It has a file of its own because the interleaving explorer in test/model replaces it:
+// with the explorer's clock, runs repeat exactly.
 #include <time.h>
 
 #include "os/os.h"

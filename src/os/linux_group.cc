@@ -1,6 +1,6 @@
-// Control groups, as files. Version 1 has a hierarchy for each resource, of which that of memory is
-// read; version 2 has one for all. Read through system calls of our own: libc's are places
-// where a thread may be cancelled, and some allocate.
+// Reads control groups from files. Version 1 has a hierarchy for each resource; loft reads that of
+// memory. Version 2 has one hierarchy for all resources. The code makes system calls directly,
+// because libc's functions are cancellation points and some of them allocate.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -15,7 +15,7 @@ namespace loft::os {
 
 namespace {
 
-// A path, put together in place. One that does not fit is empty, and names no file.
+// A path, built in place. A path that does not fit becomes empty and names no file.
 class Path {
  public:
   Path& add(const char* text) {
@@ -27,7 +27,7 @@ class Path {
     size_ = size;
     text_[size_] = 0;
   }
-  // Without its last name, down to `least` bytes. False if there was none.
+  // Removes the last name, but keeps at least `least` bytes. False if there was none to remove.
   bool cut_name(size_t least) {
     if (size_ <= least) return false;
     size_t size = size_ - 1;
@@ -43,7 +43,7 @@ class Path {
   size_t size_ = 0;
 };
 
-// A file, byte by byte.
+// A file, read byte by byte.
 class File {
  public:
   explicit File(const char* path)
@@ -55,19 +55,19 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  // It is there, or may be, and could not be read this time.
+  // The file exists, or may exist, but could not be read this time.
   bool unread() const {
     return error_ != 0 && error_ != ENOENT && error_ != EACCES && error_ != EPERM;
   }
   bool opened() const { return file_ >= 0; }
 
-  // The next one, -1 at the end.
+  // The next byte, or -1 at the end.
   int get() {
     if (next_ == end_ && !fill()) return -1;
     return static_cast<unsigned char>(bytes_[next_++]);
   }
 
-  // The next word of the line, or with `end` '\n' all that is left of it; one that does not fit is
+  // The next word of the line, or with `end` '\n' the rest of the line. A word that does not fit is
   // read as an empty one. False if nothing was left.
   bool word(char* text, size_t size, char end = ' ') {
     size_t length = 0;
@@ -85,7 +85,7 @@ class File {
     return any;
   }
 
-  // On to the next line. False at the end of the file.
+  // Moves to the next line. False at the end of the file.
   bool next_line() {
     for (int c = 0; !line_ended_;) {
       c = get();
@@ -105,11 +105,11 @@ class File {
   }
 
   long file_;
-  int error_;  // the last one; 0 if there was none
+  int error_;  // the last error; 0 if there was none
   size_t next_ = 0;
   size_t end_ = 0;
   bool line_ended_ = false;
-  char bytes_[4096];  // as much as the system writes of /proc at once
+  char bytes_[4096];  // as much as one read of a file in /proc returns
 };
 
 bool equal(const char* a, const char* b) {
@@ -117,13 +117,13 @@ bool equal(const char* a, const char* b) {
   return *a == *b;
 }
 
-// What follows `start` in `text`, nullptr if it does not begin so.
+// The rest of `text` after `start`, or nullptr if `text` does not begin with it.
 const char* after(const char* start, const char* text) {
   while (*start != 0 && *start == *text) ++start, ++text;
   return *start == 0 ? text : nullptr;
 }
 
-// "\040" is a space.
+// Decodes octal escapes: "\040" is a space.
 void undo_escapes(char* text) {
   char* to = text;
   for (const char* from = text; *from != 0; ++from) {
@@ -139,7 +139,7 @@ void undo_escapes(char* text) {
   *to = 0;
 }
 
-// kNoLimit for what is no number, as "max" is none.
+// kNoLimit for any text that is not a number, such as "max".
 size_t number(const char* text) {
   if (*text == 0) return kNoLimit;
   size_t n = 0;
@@ -152,9 +152,9 @@ size_t number(const char* text) {
   return n;
 }
 
-constexpr size_t kWord = 32;  // numbers and names of counters
+constexpr size_t kWord = 32;  // long enough for numbers and names of counters
 
-// The number in a file of the folder. `unread` is set where there may be one, and none was read.
+// The number in a file of the folder. Sets `unread` if there may be a number but none was read.
 size_t number_in(Path& folder, const char* name, bool& unread) {
   const size_t size = folder.size();
   File file(folder.add(name).text());
@@ -165,14 +165,14 @@ size_t number_in(Path& folder, const char* name, bool& unread) {
   return found;
 }
 
-// What the versions call the same.
+// The file and counter names of each version.
 struct Names {
-  const char* everywhere;  // a file that each group has, and no folder that is none
+  const char* everywhere;  // a file that every group has and no other folder has
   const char* max;
-  const char* high;  // nullptr: there is none
+  const char* high;  // nullptr: this version has none
   const char* current;
-  const char* droppable[3];  // in memory.stat; those of the groups below count
-  const char* processors;    // nullptr: they are another hierarchy's, which is not read
+  const char* droppable[3];  // counters in memory.stat that include the groups below
+  const char* processors;    // nullptr: in another hierarchy, which loft does not read
 };
 constexpr Names kNames[] = {
     {"/memory.limit_in_bytes",
@@ -189,13 +189,12 @@ constexpr Names kNames[] = {
      "/cpu.max"},
 };
 
-// Where nearly all systems show the groups: those of version 1, of version 2, and of version 2
-// where both are in use. /proc/self/mountinfo, which says it for certain, may take longer than all
-// the rest.
+// The mount points on nearly all systems: version 1; version 2; version 2 where both are in use.
+// /proc/self/mountinfo gives certain answers, but reading it may take longer than all the rest.
 constexpr const char* kUsualPlaces[] = {"/sys/fs/cgroup/memory", "/sys/fs/cgroup",
                                         "/sys/fs/cgroup/unified"};
 
-// Version 1 says "none" by the largest number of whole pages.
+// In version 1, the largest number of whole pages means "no limit".
 constexpr size_t kNoLimitOfVersion1 = size_t{1} << 62;
 
 bool exists(Path& folder, const char* name) {
@@ -206,7 +205,7 @@ bool exists(Path& folder, const char* name) {
   return file >= 0;
 }
 
-// What the system can drop of the group's memory.
+// Bytes of the group's memory that the system can drop.
 size_t droppable(Path& folder, const Names& names) {
   const size_t size = folder.size();
   File file(folder.add("/memory.stat").text());
@@ -225,13 +224,13 @@ size_t droppable(Path& folder, const Names& names) {
 }
 
 size_t used_of(Path& folder, const Names& names, size_t limit) {
-  bool unread = false;  // for one time, nothing is known to be used
+  bool unread = false;  // ignored: if the file cannot be read, 0 bytes count as used this time
   const size_t current = number_in(folder, names.current, unread);
   if (current == kNoLimit || current <= limit / 2) return current == kNoLimit ? 0 : current;
   return current - least(current, droppable(folder, names));
 }
 
-// "QUOTA PERIOD", in microseconds of processor time; the quota may be "max".
+// The file holds "QUOTA PERIOD", in microseconds of processor time. The quota may be "max".
 size_t processors_of(Path& folder, const Names& names, bool& unread) {
   if (names.processors == nullptr) return kNoLimit;
   const size_t size = folder.size();
@@ -283,7 +282,7 @@ void copy(char* to, const char* from) {
 
 }  // namespace
 
-// "ID PARENT DEVICE ROOT POINT OPTIONS... - TYPE SOURCE OPTIONS"
+// A line reads "ID PARENT DEVICE ROOT POINT OPTIONS... - TYPE SOURCE OPTIONS".
 void GroupReader::find_mounts() {
   File file(Path().add(root_).add("/proc/self/mountinfo").text());
   do {
@@ -308,7 +307,8 @@ void GroupReader::find_mounts() {
     Mount& mount = mounts_[version - 1];
     undo_escapes(group);
     undo_escapes(point);
-    // Above what the process may see of the groups, or too long.
+    // Skipped: a version that is already found, a name that is too long, and a group above the part
+    // of the hierarchy that the process may see.
     if (mount.found || group[0] == 0 || after("/..", group) != nullptr || point[0] == 0) continue;
     if (equal(group, "/")) group[0] = 0;
     Path path;
@@ -320,8 +320,9 @@ void GroupReader::find_mounts() {
   } while (file.next_line());
 }
 
-// A process cannot leave the groups, but it may lose sight of them: it changes its root, or closes
-// /proc to itself, or the system has no file for it at the moment. Then what was known holds on.
+// A process cannot leave the groups, but it may become unable to read them: (a) it changes its
+// root; (b) it loses access to /proc; or (c) the system can open no more files at the moment. The
+// known limits then stay in force.
 Group GroupReader::read(const Group& last) {
   const KeepErrno keep;
   Group group;
@@ -338,9 +339,9 @@ bool GroupReader::look(Group& group) {
   File file(Path().add(root_).add("/proc/self/cgroup").text());
   if (!file.opened()) return false;
   bool all_read = true;
-  bool any_first = false;  // of version 1, which the system names first
+  bool any_first = false;  // a line of version 1 was seen; the system lists those first
   do {
-    // "NUMBER:NAME,NAME,...:PATH"; of version 2 "0::PATH".
+    // A line reads "NUMBER:NAME,NAME,...:PATH", or in version 2 "0::PATH".
     char number_of[kWord];
     char controllers[kLongestPath];
     char path[kLongestPath];
@@ -357,7 +358,7 @@ bool GroupReader::look(Group& group) {
   return all_read && !file.unread();
 }
 
-// Looks at the group with the path, and those around it, as far as they are to be seen.
+// Reads the group at `path` and the groups that contain it, as far as they are visible.
 bool GroupReader::look_along(unsigned version, const char* usual_place, const char* path,
                              Group& group) {
   if (after("/..", path) != nullptr) return true;

@@ -1,6 +1,6 @@
-// Residency on Linux. Since 6.7 the system tells the runs of pages of a range, without those that
-// were only read and are all the one page of zeros, which is nobody's memory. Before that there is
-// a byte for each page, and pages of zeros count, too.
+// Residency on Linux. Since 6.7, the kernel lists the runs of resident pages in a range. The list
+// can leave out pages that were only read: they all map the one zero page, which takes no memory.
+// Older kernels return a byte for each page, and zero pages count as resident.
 #include "os/residency.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ namespace loft::os {
 
 namespace {
 
-// PAGEMAP_SCAN and its arguments, for older headers.
+// PAGEMAP_SCAN and its arguments, for headers that lack them.
 struct ScanRegion {
   uint64_t start;
   uint64_t end;
@@ -44,21 +44,21 @@ constexpr uint64_t kPresent = 1u << 3;
 constexpr uint64_t kZeroPage = 1u << 5;
 constexpr uint64_t kHuge = 1u << 6;
 
-// The system holds a lock of the process's mappings while it looks, against which a thread that
-// maps memory waits: a piece takes a tenth of a millisecond at most.
+// While the kernel scans, it holds the lock on the process's mappings, and a thread that maps
+// memory waits for it. A piece of this size takes a tenth of a millisecond at most.
 constexpr size_t kPiece = size_t{64} << 20;
 
-constexpr size_t kMostPages = 1024;  // asked for at once, where pages are asked for
+constexpr size_t kMostPages = 1024;  // per call, where the kernel is asked page by page
 
-// What is mapped is mapped in multiples of this, from multiples of it on.
+// loft's mappings begin at multiples of this and are multiples of it in length.
 constexpr size_t kLeastMapped = size_t{64} << 10;
 
-// Relaxed: whoever learns late that the system cannot do it asks once more.
+// Relaxed: a thread that learns late that the kernel cannot do it asks once more.
 constinit Atomic<bool> knows_runs{true};
 
 }  // namespace
 
-// Not through libc: there opening and closing are places where a thread may be cancelled.
+// Direct system calls, because libc's open and close are cancellation points.
 Residency::Residency() {
   const KeepErrno keep;
   if (!knows_runs.load(memory_order_relaxed)) return;
@@ -98,7 +98,7 @@ void Residency::add(uintptr_t begin, uintptr_t end, bool huge) {
   runs_[count_++] = Run{begin, end, huge};
 }
 
-// Fills runs_, at least one of them or up to the end of a piece.
+// Asks about the next part of the range, at most a piece. Fills runs_ and moves known_ forward.
 void Residency::look() {
   const KeepErrno keep;
   next_ = count_ = 0;

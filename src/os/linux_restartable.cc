@@ -1,4 +1,4 @@
-// Restartable sequences on Linux: glibc's registration, membarrier's fences.
+// Restartable sequences on Linux. glibc registers the threads; membarrier provides the fences.
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 
 #if defined(LOFT_RESTARTABLE)
 #include <sys/rseq.h>
-// A C library older than these has neither; and one that was told not to register its threads
-// (GLIBC_TUNABLES=glibc.pthread.rseq=0, an old kernel, valgrind) says that the size is zero.
+// An older C library has neither symbol. A library that does not register its threads
+// (GLIBC_TUNABLES=glibc.pthread.rseq=0, an old kernel, valgrind) sets the size to zero.
 #pragma weak __rseq_offset
 #pragma weak __rseq_size
 #endif
@@ -31,7 +31,7 @@ Sequences find_restartable() {
 #if defined(LOFT_RESTARTABLE)
   static_assert(offsetof(struct rseq, cpu_id) == 4 && offsetof(struct rseq, rseq_cs) == 8 &&
                 RSEQ_SIG == 0x53053053);
-  // Volatile: the compiler believes that what a header declares is there.
+  // Volatile: the compiler assumes that a symbol declared in a header exists.
   const ptrdiff_t* const volatile offset = &__rseq_offset;
   if (offset == nullptr) return Sequences::kCrash;
   restartable.area = *offset;

@@ -1,13 +1,12 @@
-// glibc's lock on its list of streams, which it exports. (musl keeps its own to itself, and has the
-// same order of locks: there, a fork beside fflush(NULL) and a getline that grows its line may
-// hang.)
+// glibc exports the lock on its list of streams. (musl does not export its lock and has the same
+// lock order: a fork beside fflush(NULL) and a getline that grows its line may hang there.)
 //
-// glibc's lock on the configuration of name services is taken in the same place, before that of the
-// list, since glibc 2.33, and no function takes it from outside. Its holder allocates and opens a
-// stream when it reads /etc/nsswitch.conf: once in a process, and again after the file has changed.
-// A thread that forks just while another one does this for the first time hangs, as it does under
-// other replacements of malloc that hold their locks across a fork. A program that cannot rule it
-// out asks for a user or a host once before it starts threads.
+// Since glibc 2.33, fork takes the lock on the configuration of name services in the same place,
+// just before the list's lock. No function takes that lock from outside. Its holder allocates and
+// opens a stream when it reads /etc/nsswitch.conf: once per process, and again after the file has
+// changed. A fork hangs if another thread is doing this for the first time. The same happens under
+// other malloc replacements that hold their locks across a fork. A program that cannot rule this
+// out should look up a user or a host once before it starts threads.
 #include <stdio.h>  // for __GLIBC__
 #if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>
@@ -18,7 +17,7 @@
 
 extern "C" {
 #if defined(__GLIBC__)
-// Recursive. In all versions of glibc since 2.2.5, and in none of its headers.
+// A recursive lock. Every glibc since 2.2.5 exports these functions; no header declares them.
 [[gnu::weak]] void _IO_list_lock() noexcept;
 [[gnu::weak]] void _IO_list_unlock() noexcept;
 [[gnu::weak]] void _IO_list_resetlock() noexcept;
@@ -31,11 +30,12 @@ namespace loft::os {
 
 namespace {
 
-// By a fork. Relaxed: it changes under that lock alone, which orders it.
+// Set while a fork holds the lock. Relaxed: it changes only under that lock, which orders it.
 constinit Atomic<bool> streams_locked{false};
 
-// Nobody can be waited for, then, and a fork may have interrupted whatever holds the lock, in a
-// signal handler. glibc takes no lock in this case either. False where it does not tell.
+// Whether the process has one thread. There is then no other thread to wait for, and a fork in a
+// signal handler may have interrupted the holder of the lock. glibc takes no lock in this case
+// either. False if glibc does not tell.
 bool one_thread() {
 #if __has_include(<sys/single_threaded.h>)
   return __libc_single_threaded != 0;
@@ -52,9 +52,9 @@ void lock_streams() {
   streams_locked.store(true, memory_order_relaxed);
 }
 
-// In the child of a process that had more threads, glibc has reset the lock by now: to unlock it
-// once more would leave a count behind that no later unlock brings to zero. A reset is right
-// whether it has done so or not.
+// In the child of a process with several threads, glibc has already reset the lock. A further
+// unlock would leave a count that no later unlock brings to zero. A reset is correct in either
+// case.
 void unlock_streams(bool child) {
   if (!streams_locked.load(memory_order_relaxed)) return;
   streams_locked.store(false, memory_order_relaxed);

@@ -1,5 +1,5 @@
-// glibc's table of names, in memory. It is data that the loader reads and nobody writes;
-// the pages that are written here become the process's own.
+// Edits glibc's symbol table in memory. The loader reads the table, and nobody else writes it. The
+// pages that are written here become private copies of the process.
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -12,12 +12,12 @@ namespace loft::os {
 
 namespace {
 
-// One of the objects that the program consists of, as the loader has mapped it.
+// One loaded object of the program (executable or library), as the loader has mapped it.
 class LoadedObject {
  public:
   explicit LoadedObject(const dl_phdr_info& info) : base_(info.dlpi_addr), info_(&info) {}
 
-  // False if it has no table of names with a hash in the form that GNU's linker introduced.
+  // False if the object has no symbol table with a GNU-style hash.
   bool find_tables() {
     size_t name = 0;
     for (size_t i = 0; i < info_->dlpi_phnum; ++i) {
@@ -37,8 +37,8 @@ class LoadedObject {
 
   bool is_libc() const { return __builtin_strcmp(name_, "libc.so.6") == 0; }
 
-  // Calls visit for each function of this name that the object defines: there may be several, of
-  // different versions.
+  // Calls visit for each function of this name that the object defines. There may be several
+  // versions.
   template <class Visit>
   void each_named(const char* name, Visit&& visit) const {
     uint32_t hash = 5381;
@@ -46,7 +46,7 @@ class LoadedObject {
       hash = hash * 33 + static_cast<unsigned char>(*at);
     }
     const uint32_t buckets = hash_[0];
-    const uint32_t first = hash_[1];  // the symbols before it are not in the table
+    const uint32_t first = hash_[1];  // earlier symbols are not in the hash table
     const auto* const bucket = hash_ + 4 + hash_[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
     const uint32_t* const chain = bucket + buckets;
     uint32_t i = bucket[hash % buckets];
@@ -62,20 +62,21 @@ class LoadedObject {
     }
   }
 
-  // What the value of a symbol at `address` is.
+  // The value of a symbol that lies at `address`.
   ElfW(Addr) value_of(const void* address) const {
     return reinterpret_cast<uintptr_t>(address) - base_;
   }
 
-  // Pages, and how they are mapped.
+  // A range of pages and its protection.
   struct Mapping {
     uintptr_t begin;
     uintptr_t end;
     int protection;
   };
-  // What has to be writable so that symbols between these two can be written: the whole mapping, as
-  // a part would stay a mapping of its own; but never code. Where the linker has put both into one,
-  // it is the symbols' pages, which are data and need not be executable afterwards either.
+  // The range to make writable for a write to the symbols between `first` and `end`. It is the
+  // whole mapping, because a part would remain a separate mapping. Code never becomes writable: if
+  // one mapping holds code and symbols, the range is only the symbols' pages. They are data and
+  // need not be executable afterwards.
   Mapping mapping_of(uintptr_t first, uintptr_t end) const {
     for (size_t i = 0; i < info_->dlpi_phnum; ++i) {
       const ElfW(Phdr)& segment = info_->dlpi_phdr[i];
@@ -93,7 +94,7 @@ class LoadedObject {
   T* at(ElfW(Addr) address) const {
     return reinterpret_cast<T*>(base_ + address);
   }
-  // On most machines the loader has made addresses of what stands in the file.
+  // On most machines the loader has already turned the file's offsets into addresses.
   template <class T>
   T* table(ElfW(Addr) address) const {
     return address < base_ ? at<T>(address) : reinterpret_cast<T*>(address);
@@ -116,7 +117,7 @@ struct Renaming {
   bool refused;
 };
 
-// False if the system refuses.
+// False if the system refuses to make the table writable.
 bool rename_in(const LoadedObject& object, const Symbol* symbols, size_t count) {
   uintptr_t begin = UINTPTR_MAX;
   uintptr_t end = 0;
@@ -138,14 +139,14 @@ bool rename_in(const LoadedObject& object, const Symbol* symbols, size_t count) 
   const size_t bytes = mapping.end - mapping.begin;
   if (mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0) return false;
   each_other([](ElfW(Sym) & symbol, ElfW(Addr) value) {
-    // Relaxed: a lookup by another thread finds the old meaning or the new one.
+    // Relaxed: a lookup by another thread may find either the old meaning or the new one.
     __atomic_store_n(&symbol.st_value, value, __ATOMIC_RELAXED);
   });
   mprotect(at, bytes, mapping.protection);
   return true;
 }
 
-// Under a lock of the loader's: one thread at a time, and the object stays where it is.
+// Runs under a lock of the loader: one thread at a time, and the object cannot be unloaded.
 int visit_object(dl_phdr_info* info, size_t, void* context) {
   auto* const renaming = static_cast<Renaming*>(context);
   LoadedObject object(*info);

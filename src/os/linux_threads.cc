@@ -1,4 +1,4 @@
-// Threads of loft's own, by POSIX.
+// Threads of loft's own, with POSIX threads.
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -19,19 +19,19 @@ namespace loft::os {
 
 namespace {
 
-constexpr size_t kStackBytes = 256 * 1024;  // the program's thread-local variables are in it
+constexpr size_t kStackBytes = 256 * 1024;  // includes the program's thread-local variables
 constexpr uint64_t kPauseNs = 1'000'000'000;
 
-// Whether the caller is a thread that libc has made. A child that shares its parent's memory
-// (vfork) has the parent's thread-local storage, and so libc's number of the parent's thread. The
-// system lets nobody but the owner unlock a word that has its number in it: of all calls that say
-// who the caller is, this one is allowed wherever there are threads.
+// Whether libc's thread number of the caller is its real one. A child that shares its parent's
+// memory (vfork) has the parent's thread-local storage, and with it libc's number of the parent's
+// thread. The kernel lets only the owner unlock a word that holds the owner's number. Of all calls
+// that identify the caller, this one is allowed wherever there are threads.
 bool is_thread_of_libc() {
   const uint32_t word = static_cast<uint32_t>(thread_number());
   return syscall(SYS_futex, &word, FUTEX_UNLOCK_PI_PRIVATE, 0, nullptr, nullptr, 0) == 0;
 }
 
-// While it lives the caller is not cancelled: what is below waits with a lock held.
+// Disables cancellation of the caller in its scope: the functions below wait with a lock held.
 class NoCancellation {
  public:
   NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
@@ -49,7 +49,7 @@ bool create_thread(pthread_t* thread, void* (*begin)(void*), void* argument) {
   pthread_attr_setstacksize(&attributes, most(kStackBytes, static_cast<size_t>(PTHREAD_STACK_MIN)));
   int error = pthread_create(thread, &attributes, begin, argument);
   pthread_attr_destroy(&attributes);
-  // The program's thread-local variables do not fit.
+  // The program's thread-local variables do not fit into kStackBytes.
   if (error == EINVAL) error = pthread_create(thread, nullptr, begin, argument);
   return error == 0;
 }
@@ -58,14 +58,14 @@ bool create_thread(pthread_t* thread, void* (*begin)(void*), void* argument) {
 
 int thread_number() {
   clockid_t clock;
-  // libc tells it without a system call as part of the name of a clock.
+  // The clock's identifier contains the number. libc provides it without a system call.
   return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~(clock >> 3) : 0;
 }
 
 void* OwnThread::begin(void* self) {
   auto* const thread = static_cast<OwnThread*>(self);
   thread->run_();
-  // Relaxed: who sees it waits for the thread's end next.
+  // Relaxed: a thread that sees it next waits for the end of this thread.
   thread->has_returned_.store(true, memory_order_relaxed);
   return nullptr;
 }
@@ -81,13 +81,13 @@ bool OwnThread::is_about_to_end() const {
   return runs_.load(memory_order_relaxed) && !has_returned_.load(memory_order_relaxed);
 }
 
-// Nothing but what pthread_create does itself: no name and no scheduling of its own, which are
-// system calls that filters may forbid. It has the priority of the thread that starts it.
+// The thread gets no name and no scheduling of its own: both need further system calls, which
+// filters may forbid. It has the priority of the thread that starts it.
 bool OwnThread::create() {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
-  // The new thread inherits the mask: no signal of the program is ever delivered to it.
+  // The new thread inherits the mask, so it never receives a signal of the program.
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
   has_returned_.store(false, memory_order_relaxed);
@@ -98,14 +98,14 @@ bool OwnThread::create() {
   return created;
 }
 
-// Relaxed, here and below: the thread acts on the word alone, and its start and its end order all
-// that it does.
+// Relaxed, here and below: the thread acts on the word alone. Its creation and its join order all
+// its other accesses.
 bool OwnThread::start(bool (*may)()) {
   const KeepErrno keep;
   const NoCancellation no_cancellation;
   if (word_.load(memory_order_relaxed) != states_.nobody || is_about_to_end()) return false;
   if (now_ns() < next_try_.load(memory_order_relaxed) || !is_thread_of_libc()) return false;
-  // Somebody starts it, or waits for its end: nobody waits for either here.
+  // The lock's holder starts the thread or waits for its end. Callers of start wait for neither.
   if (!lock_.try_lock()) return false;
   bool started = false;
   if (!ended_ && !is_about_to_end()) {
@@ -145,7 +145,7 @@ void OwnThread::end() {
 }
 
 void OwnThread::forget() {
-  // One that was refused for another reason than `end` is refused here, too.
+  // A refusal for another reason than `end` holds in the child, too.
   if (ended_ || word_.load(memory_order_relaxed) != states_.refused) {
     word_.store(states_.nobody, memory_order_relaxed);
   }

@@ -1,15 +1,16 @@
-// vfork for a program whose processors own the caches (os/restartable.h), on Linux with glibc.
+// vfork for owner=core (os/restartable.h), on Linux with glibc.
 //
-// The child has its parent's memory, thread-local variables included, until it runs another program
-// or ends; the parent's thread waits so long. But the system does not restart the child's
-// sequences: it drops the registration of whoever is cloned into the same memory. What the two
-// share still names the parent's last processor, and the child would pop and push there beside
-// everybody who runs on it. So the child says first that its processor is not known. Each sequence
-// fails then, and each call takes a processor's lock.
+// The child shares its parent's memory, thread-local variables included, until it runs another
+// program or ends. The parent's thread waits until then. The kernel drops the registration of a
+// child that is cloned into the same memory, so it does not restart the child's sequences. The
+// shared area still names the parent's last processor, and the child would pop and push there
+// beside the threads that run on it. The child therefore first marks its processor as unknown. Then
+// every sequence fails, and every call takes a processor's lock.
 //
-// Part of libloft.so alone, as vfork is libc's own name. A direct clone with CLONE_VM does not come
-// by here, and nothing that a fast path reads tells it from its parent: it must not allocate. Nor
-// is a signal handler safe that runs in the child before its first instruction here, and allocates.
+// Only libloft.so contains this file, because vfork is libc's own name. A child of a direct clone
+// with CLONE_VM must not allocate: it does not run this code, and nothing that a fast path reads
+// distinguishes it from its parent. A signal handler that allocates is also unsafe if it runs in
+// the child before the child's first instruction here.
 #include "os/restartable.h"
 
 #if defined(LOFT_RESTARTABLE)
@@ -28,30 +29,30 @@ namespace loft::os {
 
 namespace {
 
-constexpr unsigned kSmallestArea = 32;  // what every system registers, and old ones nothing else
+constexpr unsigned kSmallestArea = 32;  // every kernel accepts this size; old ones no other
 
-// False if it is not registered with so many bytes.
+// False if the area is not registered with that many bytes.
 bool register_anew(rseq* area, unsigned bytes) {
   return syscall(SYS_rseq, area, bytes, RSEQ_FLAG_UNREGISTER, RSEQ_SIG) == 0 &&
          syscall(SYS_rseq, area, bytes, 0, RSEQ_SIG) == 0;
 }
 
-// The C library does not say how many bytes it has registered: the smallest area, or what the
-// system can fill.
+// The C library does not report the size that it has registered. It is the smallest area, or as
+// many bytes as the kernel can fill.
 unsigned other_area_size() {
   constexpr unsigned long kFeatureSize = 27;  // AT_RSEQ_FEATURE_SIZE
   return static_cast<unsigned>(round_up(getauxval(kFeatureSize), size_t{kSmallestArea}));
 }
 
-// The parent goes on. Linux writes its processor's number into the area whenever the thread has
-// slept (6.18 does); a system that writes it only when it has changed is made to. Only who is
-// registered, and so not the child of a vfork that calls vfork itself, does so. Where it cannot be
-// done, sequences fail until the thread changes its processor.
+// Called when the parent continues. Linux (6.18, for one) writes the processor's number into the
+// area whenever the thread has slept. A kernel that writes the number only after a change is made
+// to write it by a new registration. Only a registered thread can do this: the child of a vfork
+// that calls vfork itself cannot. Without it, sequences fail until the thread changes processors.
 void find_processor_again() {
   if (restartable.blocks == nullptr) return;
   auto* const area =
       reinterpret_cast<rseq*>(static_cast<char*>(__builtin_thread_pointer()) + restartable.area);
-  // Volatile: the system writes it.
+  // Volatile: the kernel writes it.
   if (static_cast<int>(*const_cast<volatile __u32*>(&area->cpu_id)) != RSEQ_CPU_ID_UNINITIALIZED) {
     return;
   }
@@ -62,7 +63,7 @@ void find_processor_again() {
 
 }  // namespace loft::os
 
-// What the system has returned to the parent.
+// Runs in the parent. `result` is the return value of the system call.
 extern "C" LOFT_HIDDEN pid_t loft_vfork_returns(long result) noexcept {
   if (result < 0) {
     errno = static_cast<int>(-result);
@@ -73,9 +74,9 @@ extern "C" LOFT_HIDDEN pid_t loft_vfork_returns(long result) noexcept {
   return static_cast<pid_t>(result);
 }
 
-// The child overwrites the stack below its caller's frame, so the address to return to is in a
-// register meanwhile. The child jumps there: where the processor checks returns, the parent's
-// record of this call has to stay.
+// The child overwrites the stack below its caller's frame, so a register holds the return address
+// in the meantime. The child jumps to it and does not return: on a processor that checks returns,
+// the parent's record of this call must stay.
 asm(R"(
   .pushsection .text.vfork, "ax", @progbits
   .globl vfork

@@ -1,24 +1,25 @@
 // Restartable sequences: a few instructions on one processor's own data, without a lock and without
 // an atomic instruction. The system runs a sequence from its first instruction to its last, the
-// commit, or sends the thread to an abort address instead: whenever the thread was preempted, went
-// to another processor or got a signal in between. So at most one thread at a time is inside a
-// sequence on a processor, and what a sequence reads before its commit is still true at the commit,
-// but for a stack that somebody takes from afar, below.
+// commit. It sends the thread to an abort address instead if, in between, the thread (a) was
+// preempted; (b) moved to another processor; or (c) got a signal. At most one thread at a time is
+// therefore inside a sequence on a processor. What a sequence reads before its commit still holds
+// at the commit, except for a stack that is closed from another processor; see below.
 //
-// The C library has registered each thread with the system (the words at `restartable.area` from
-// the thread pointer); registering twice is not possible, so nothing is done without it. Another
-// library may use the same registration: each sequence names itself, by the last store before its
-// first instruction, and a signal handler that runs a sequence of its own aborts ours first.
+// The C library registers each thread with the system (the words at `restartable.area` from the
+// thread pointer). A thread cannot be registered twice, so loft depends on that registration. Other
+// libraries may use it, too. Each sequence names itself by the last store before its first
+// instruction. A signal handler that runs a sequence of its own aborts ours first.
 //
-// A stack is two words in a processor's block: `top` points to the last entry and `limit` to the
-// highest place that may be filled. The place below the first entry is null. All that others can
-// see change is `top`, by the commit: one instruction that adds to it in memory or subtracts. (One
-// instruction less than to store the new top.) Who is not on the processor takes a stack by putting
-// `closed`, which every sequence fails on, into its top, and by fence_processor(): after it no
-// sequence that saw the old top can commit any more. One that did so before may have moved `closed`
-// by an entry: every sequence fails on the neighbours of `closed`, too.
+// A stack is two words in a processor's block. `top` points to the last entry, `limit` to the
+// highest slot that may be filled. The slot below the first entry is null. Others can see only
+// `top` change, by the commit: one instruction that adds to it in memory or subtracts from it.
+// (This saves the instruction that would store a new top.) A thread on another processor closes a
+// stack in two steps: it puts `closed`, on which every sequence fails, into its top, and it calls
+// fence_processor(). After that no sequence that saw the old top can commit. One that committed
+// before may have moved `closed` by an entry, so every sequence also fails on both neighbours of
+// `closed`.
 //
-// Here is the assembler, for each architecture that has one; elsewhere kRestartable is false.
+// The assembler for each supported architecture is here. Elsewhere kRestartable is false.
 #pragma once
 
 #include <cstddef>
@@ -35,41 +36,42 @@ namespace loft::os {
 #if defined(LOFT_RESTARTABLE)
 inline constexpr bool kRestartable = true;
 #else
-inline constexpr bool kRestartable = false;  // the thread sanitizer cannot see how these exclude
+inline constexpr bool kRestartable = false;  // the thread sanitizer cannot see their exclusion
 #endif
 
-// What the sequences need to know, in one cache line. Written before the first of them runs.
+// The inputs of the sequences, in one cache line. Written before the first sequence runs.
 struct alignas(64) Restartable {
-  ptrdiff_t area = 0;  // from the thread pointer to what the thread shares with the system
-  // By the number of the processor. Also at -1 and -2, which the system gives to a thread that is
-  // not registered: who never may run a sequence finds a block there on which each of them fails.
+  ptrdiff_t area = 0;  // from the thread pointer to the words shared with the system
+  // Indexed by processor number, and by -1 and -2, the numbers of a thread that is not registered.
+  // Such a thread must never complete a sequence: on the block at these places every sequence
+  // fails.
   void** blocks = nullptr;
 };
 extern LOFT_HIDDEN Restartable restartable;
 
-// What find_restartable found, once it has set `restartable.area`.
+// The result of find_restartable, which sets `restartable.area` if the C library has one.
 enum class Sequences {
-  kCrash,  // they must not be run: the C library has no place for what the system says
-  kFail,   // they may be run, and fail on the block at -1 or -2, or wherever they are
-  kWork,   // the threads are registered, and there are fences
+  kCrash,  // sequences must not run: the C library has no area for the system's words
+  kFail,   // sequences may run but fail: threads are not registered, or there are no fences
+  kWork,   // threads are registered, and there are fences
 };
 Sequences find_restartable();
 
-// In the child of a fork: asks for fences anew.
+// In the child of a fork: requests fences again.
 void keep_fences();
 
-// Every sequence that some thread of this process began on the processor before has committed or
-// will abort when this returns, and what it wrote is visible. False if the system refuses.
+// When this returns, every sequence that a thread of this process began on the processor before the
+// call has committed or will abort, and its writes are visible. False if the system refuses.
 bool fence_processor(unsigned number);
 
 enum class Pushed { kYes, kNo, kNotTheOwner };
 
 #if defined(LOFT_RESTARTABLE)
 
-// The sequence's descriptor, and where it goes when it is aborted: the four bytes before it are
-// what the C library told the system to look for there. Then names the sequence to the system;
-// the label 1 follows the naming store at once, so that there is no moment between the two. The
-// question marks: what belongs to an inline function that the linker drops goes with it.
+// Emits the sequence's descriptor and its abort address. The four bytes before that address are the
+// signature that the C library gave to the system. Then names the sequence to the system. Label 1
+// directly follows the naming store, so nothing can happen between the two. The question marks in
+// the section flags: if the linker drops an inline function, it also drops these parts of it.
 #define LOFT_SEQUENCE_BEGIN                         \
   ".pushsection .data.rel.ro.loft_rseq,\"aw?\"\n"   \
   ".balign 32\n"                                    \
@@ -86,13 +88,13 @@ enum class Pushed { kYes, kNo, kNotTheOwner };
   "1:\n"
 #define LOFT_SEQUENCE_END "2:\n"
 
-// First wherever a sequence with a result goes on. GCC before 12.4 and 13.3 (its bug 113921) mixes
-// up what it moves on the way out of such a statement: where one failed, what it had read came back
-// in place of null, and was somebody else's by then. With a statement at both ends it moves nothing
-// there.
+// The first statement on both paths out of a sequence with a result. GCC before 12.4 and 13.3 (GCC
+// bug 113921) confuses the moves on the edges that leave such a statement: a failed sequence
+// returned the object it had read, by then another thread's, in place of null. With a statement at
+// both ends, GCC puts no moves there.
 #define LOFT_SEQUENCE_LEFT asm volatile("")
 
-// Into `scratch`: the block of the processor that the sequence is on, whose number is signed.
+// Loads the block of the current processor into `scratch`. The processor number is signed.
 #define LOFT_SEQUENCE_BLOCK              \
   "movslq %%fs:4(%[area]), %[scratch]\n" \
   "movq (%[blocks],%[scratch],8), %[scratch]\n"
@@ -104,8 +106,8 @@ enum class Pushed { kYes, kNo, kNotTheOwner };
   "jz %l[failed]\n"                      \
   "subq $8, (%[scratch],%[stack])\n"
 
-// The entry goes above the top first: nobody looks there. Should the sequence be aborted after that
-// store, it was made while the stack was ours, and the next push makes it again.
+// The entry first goes above the top, where nobody reads. If the sequence is aborted after that
+// store, the store was made while the stack was ours, and the next push overwrites it.
 #define LOFT_SEQUENCE_PUSH                \
   "movq (%[scratch],%[stack]), %[top]\n"  \
   "cmpq 8(%[scratch],%[stack]), %[top]\n" \
@@ -113,8 +115,8 @@ enum class Pushed { kYes, kNo, kNotTheOwner };
   "movq %[object], 8(%[top])\n"           \
   "addq $8, (%[scratch],%[stack])\n"
 
-// Pops from the stack at the offset that the block's table at kTable has for `index`. nullptr if it
-// is empty or closed, or the sequence was aborted.
+// Pops from the stack whose offset the block's table at kTable holds for `index`. nullptr if the
+// stack is empty or closed, or the sequence was aborted.
 template <size_t kTable>
 LOFT_ALWAYS_INLINE void* pop_by_table(size_t index) {
   void* scratch;
@@ -137,7 +139,7 @@ failed:
   return nullptr;
 }
 
-// The same at an offset that the caller knows.
+// As pop_by_table, at an offset that the caller knows.
 LOFT_ALWAYS_INLINE void* pop(size_t stack) {
   void* scratch;
   void* top;
@@ -171,8 +173,8 @@ failed:
   return false;
 }
 
-// The same, with the offset in the sixteen highest bits of `where`, if its sixteen lowest are the
-// block's first two bytes.
+// As push, if the sixteen lowest bits of `where` equal the first two bytes of the block. The
+// sixteen highest bits of `where` are the offset of the stack.
 LOFT_ALWAYS_INLINE Pushed push_if_owner(void* object, uint64_t where) {
   void* scratch;
   void* top;
@@ -192,8 +194,8 @@ other:
   return Pushed::kNotTheOwner;
 }
 
-// Puts `closed` into *top and returns what was there, if the caller is on the processor `number`;
-// nullptr if it is not or was disturbed.
+// If the caller is on processor `number`, puts `closed` into *top and returns the old value.
+// nullptr if the caller is on another processor, or the sequence was aborted.
 LOFT_ALWAYS_INLINE void** close_here(void*** top, void** closed, unsigned number) {
   void* scratch;
   void** before;
@@ -223,7 +225,7 @@ failed:
 
 #else
 
-// Nothing succeeds.
+// Without sequences, every operation fails.
 template <size_t kTable>
 LOFT_ALWAYS_INLINE void* pop_by_table(size_t) {
   return nullptr;

@@ -26,31 +26,32 @@ using attention::state;
 
 constexpr uint64_t kMillisecond = 1'000'000;
 
-// A program that never grows beyond this has not much to give back, and starting a thread would be
-// a good part of what it costs.
+// A program that never grows beyond this has little to purge, and starting a thread would be a good
+// part of its cost.
 constexpr size_t kWorthwhile = size_t{8} << 20;
 
-// How often the group is looked at, and so the longest that a keeper waits.
+// The interval at which the group is read, and so the longest wait of a keeper.
 constexpr uint64_t kWatch = 1000 * kMillisecond;
 
-// Where memory is tight, what nobody needed for a fifth of the time goes, or for half a second.
+// Where memory is tight, spans are purged after a fifth of decay_ms without use, or after half a
+// second if that is less.
 uint64_t tick_ns() {
-  constexpr uint64_t kLongest = 1000'000'000;  // some days, for whoever says never
+  constexpr uint64_t kLongest = 1000'000'000;  // some days, for users who mean never
   const uint64_t decay = least<uint64_t>(get(options.decay_ms), kLongest);
   if (decay == 0) return kWatch;
   const uint64_t tick = decay / span::kDecayTicks;
   return most<uint64_t>(limits::tight() ? least<uint64_t>(tick / 5, 100) : tick, 10) * kMillisecond;
 }
 
-// `again`: it is looked at again soon. What is used at one moment would otherwise be believed for
-// ever.
+// `again`: another read follows soon. Without one, the usage is left out, because the usage of one
+// moment would be taken as current for ever.
 void look_at_group(os::GroupReader& reader, bool again) {
   os::Group group = reader.read(limits::group());
   if (!again) group.used = 0;
   limits::set_group(group);
 }
 
-// Gives back up to `wanted` bytes of free spans. True if any went.
+// Purges up to `wanted` bytes of free spans. True if any were purged.
 bool purge(size_t wanted) {
   const size_t before = wanted;
   while (wanted != 0) {
@@ -72,18 +73,18 @@ bool look_around() {
   const bool users_rest = UserHeap::rest_all();
   tails::give_back(limits::hard() == limits::kNone ? span::kDecayTicks : 1);
   const size_t dirty = span::totals().dirty;
-  // What idle heaps let go of has waited long enough.
+  // Spans that idle heaps have just freed were unused for long enough.
   const size_t let_go = dirty > dirty_before ? dirty - dirty_before : 0;
   const size_t idle = span::idle_bytes();
   const bool gave = purge(least(idle + let_go, dirty));
-  // What the system does not take back is no reason to go on.
+  // Spans that the system refuses to take back are no reason to go on.
   return all_idle && room_rests && cores_rest && parked_rest && users_rest && none_passing &&
          tails::none() && !gave && idle == span::totals().dirty;
 }
 
-// Whether a thread may be there. In a program that has started none, what the program asks of the
-// system for its one thread would not hold for ours: credentials, namespaces, filters; and some
-// calls refuse, or warn of, a process with more than one.
+// Whether a keeper may run. By default, only in a program that has started threads. In a process of
+// one thread, (a) the credentials, namespaces and filters that the program sets for its thread
+// would not hold for ours; (b) some calls refuse a process with a second thread, or warn about it.
 bool may_run() {
   if (get(options.decay_ms) == 0) return false;
   const uint64_t background = get(options.background);
@@ -91,16 +92,16 @@ bool may_run() {
          (background == kBackgroundAuto && census::has_other_threads());
 }
 
-// The keeper ends, and a later slow path starts another. The second look finds most of what threads
-// left behind while they still saw a keeper; the rest waits for the next slow path. False if it is
-// not to end: it has found something, and may go on.
+// Ends the keeper; a later slow path starts another. The second look finds most of what threads
+// left behind while they still saw a keeper. The rest waits for the next slow path. False if the
+// keeper must go on, because this look found something and a keeper may run.
 bool may_end() {
   uint32_t expected = attention::kTicking;
   if (!state.compare_exchange_strong(expected, attention::kNobody, memory_order_relaxed)) {
     return true;
   }
   if (look_around() || !may_run()) return true;
-  // Fails where somebody waits for the end meanwhile: the last other thread of the program.
+  // Fails if another thread waits for the keeper to end by now: the last other one of the program.
   expected = attention::kNobody;
   return !state.compare_exchange_strong(expected, attention::kTicking, memory_order_relaxed);
 }
@@ -125,7 +126,7 @@ void watch() {
   }
 }
 
-// Returns when it is told to leave, or nothing is left to do.
+// Returns when the keeper is told to leave, or when nothing is left to do.
 void run() {
   census::do_without_block();
   limits::set_attended(true);
@@ -138,7 +139,7 @@ constinit os::OwnThread thread(state,
                                 attention::kRefused},
                                run);
 
-// The first thread ends by itself, and others go on: from now on they do without.
+// The process's first thread ends by itself while others go on. From now on, loft has no threads.
 void leave() {
   room::leave();
   thread.end();
@@ -146,7 +147,7 @@ void leave() {
 
 constinit os::Lock slow_path_lock;
 
-// Under the lock: whether it is time for the next tick.
+// Under the lock. Whether the next tick is due.
 bool is_due() {
   static constinit uint64_t last = 0;
   const uint64_t now = os::now_ns();
@@ -155,7 +156,8 @@ bool is_due() {
   return true;
 }
 
-// Without a keeper: a start, or at most one tick at a time, by whoever comes first.
+// On a slow path without a keeper. Starts one if it may run. Otherwise, the first thread to arrive
+// makes the tick that is due, and others do not wait.
 void unattended() {
   if (get(options.decay_ms) == 0 || span::used_bytes() < kWorthwhile) return;
   if (may_run() && thread.start(may_run)) return;
@@ -164,28 +166,28 @@ void unattended() {
   slow_path_lock.unlock();
 }
 
-// A process ends with its last thread: ours must not be that. It is gone before the program's last
-// other thread is, so that what the program does then it does as a process of one thread.
+// A process ends with its last thread, which must not be ours. The keeper ends before the program's
+// last other thread does. After that the program runs as a process of one thread.
 void on_thread_end() {
   room::pause();
   if (!may_run()) thread.stop();
   attention::look_after();
 }
 
-// Files are opened before the program runs, and never after that, unless it asks for it.
+// Opens files before the program runs. None are opened after that, unless the program asks for it.
 void look_at_group_now() {
   if (get(options.cgroup) == kGroupOff) return;
   os::GroupReader reader;
   look_at_group(reader, false);
 }
 
-// Where nobody would tell our threads that the first one has ended, as in a process that has loaded
-// loft by another thread, there are none.
+// Loft starts no threads if the end of the first thread cannot be observed. That is so if another
+// thread has loaded loft.
 void watch_first_thread(bool is_first) {
   if (!os::on_end_of_first_thread(leave, is_first)) leave();
 }
 
-// The keeper is not among the threads that a child has.
+// A fork's child has no keeper.
 void in_child() {
   slow_path_lock.reset();
   thread.forget();
@@ -205,7 +207,7 @@ void enable() {
 }
 
 void options_changed() {
-  // What was left behind objects before there was a hard limit counts as if it were not there.
+  // Tails do not count against the hard limit, so those from before it must not stay resident.
   if (limits::hard() != limits::kNone) tails::give_back(0);
 }
 

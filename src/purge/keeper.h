@@ -1,17 +1,17 @@
-// The keeper: a thread of loft's own that gives memory back while the program does nothing. It
-// looks around several times a second, and ends when nothing is left to do, or with the program's
-// other threads: a program of one thread has none, unless it asks (option `background`). It is
-// never needed for progress: where there is none, slow paths do its work now and then.
+// The keeper: loft's own thread, which purges memory while the program does nothing. It ticks
+// several times a second. It ends when nothing is left to do, or with the program's other threads.
+// A program of one thread has no keeper, unless it asks for one (option `background`). Progress
+// never depends on the keeper: without one, slow paths do its work now and then.
 #pragma once
 
 namespace loft::keeper {
 
-// Called once, when the library is loaded: reads the limits of the control group, and from now on a
-// keeper may be started, by a slow path that finds the program grown enough. After room::enable.
+// Called once, when the library is loaded, after room::enable. Reads the limits of the control
+// group. From now on, a slow path may start a keeper once the program is large enough.
 void enable();
 
-// The program has changed an option. Tails are given back, should there be a hard limit now; the
-// group's limits are not read again, as that would open files while the program runs.
+// The program has changed an option. Purges tails if there is a hard limit now. Does not read the
+// group's limits again: that would open files while the program runs.
 void options_changed();
 
 }  // namespace loft::keeper

@@ -52,7 +52,7 @@ void call(Thread* thread, SizeClass size_class, bool late) {
   // room that took the last call has read `next`, so `next` may be written.
   if (mine->calls.fetch_or(bit_of(size_class), memory_order_acq_rel) == 0) {
     mine->next = calling.load(memory_order_relaxed);
-    // Release pairs with the acquire in take_calls: `next` is visible. It holds for earlier
+    // Release pairs with the acquire in take_calls: `next` is visible. This holds for earlier
     // callers, too: an exchange continues the release sequence of the store that it replaces.
     while (!calling.compare_exchange_weak(mine->next, mine, memory_order_release,
                                           memory_order_relaxed)) {

@@ -50,7 +50,7 @@ struct alignas(kCacheLine) ClassMagazines {
   // Number of the slot's objects prepared so far. Meaningless while the slot is the thread's.
   uint16_t prepared{};
   uint16_t zeros_prepared{};
-  bool late{};        // the last refill found nothing ready, and the room awake
+  bool late{};        // the last refill found nothing ready, although the room was awake
   bool zeros_used{};  // requested since the last review
 };
 static_assert(sizeof(ClassMagazines) == kCacheLine);

@@ -30,7 +30,7 @@ constexpr uint64_t kIdleNs = 2'000'000'000;
 // processors later, among them the thread that starts the room.
 constinit os::ProcessorSet processors;
 
-constinit Atomic<int> number{0};  // the system's, of the room's thread; 0 without a thread
+constinit Atomic<int> number{0};  // the system's number of the room's thread; 0 without one
 
 bool called_within_spin() {
   const uint64_t from = os::now_ns();

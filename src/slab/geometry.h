@@ -1,7 +1,7 @@
-// What a slab of each size class looks like: as many granules as hold 16 objects, a power of two.
-// So the slack behind the last object, which is never touched, stays below a sixteenth, and a slab
-// of large objects still becomes wholly free often enough: with 32 to 128 objects above 1 KiB, a
-// redis server with mixed data held 5 % more memory.
+// The shape of a slab of each size class. A slab has as many granules, a power of two, as hold 16
+// objects. The slack behind the last object is never touched and stays below a sixteenth. Slabs of
+// large objects still become empty often enough: with 32 to 128 objects above 1 KiB, a redis server
+// with mixed data held 5 % more memory.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ namespace loft {
 
 inline constexpr size_t kMinSlabObjects = 16;
 inline constexpr size_t kMaxSlabBytes = kMinSlabObjects * kSmallMax;
-inline constexpr unsigned kMaxWords = 64;  // one summary word names them all
+inline constexpr unsigned kMaxWords = 64;  // one summary word has a bit for each
 inline constexpr unsigned kInverseShift = 40;
 
 struct Geometry {
-  uint64_t inverse;  // ceil(2^40 / size): index of an offset is offset * inverse >> 40
+  uint64_t inverse;  // ceil(2^40 / size): the index of an offset is offset * inverse >> 40
   uint32_t size;
   uint16_t granules;
   uint16_t objects;
@@ -48,11 +48,11 @@ inline constexpr GeometryTable kGeometryTable;
 
 constexpr const Geometry& geometry(SizeClass c) { return kGeometryTable.of[c]; }
 
-// The product of a byte offset and the inverse answers two questions: its upper part is the index
-// of the object that covers the offset, its lower part is below `inverse` exactly when the offset
-// is the object's first byte. With offset = index * size + r and excess = size * inverse - 2^40 <
-// size, the lower part is index * excess + r * inverse; index * excess < 2^20 stays below the
-// smallest inverse.
+// The product of a byte offset and the inverse has two parts. The upper part is the index of the
+// object that covers the offset. The lower part is below `inverse` exactly if the offset is the
+// first byte of the object. Proof: with offset = index * size + r and excess = size * inverse -
+// 2^40 < size, the lower part is index * excess + r * inverse, and index * excess < 2^20 stays
+// below the smallest inverse.
 constexpr uint32_t index_in(uint64_t product) {
   return static_cast<uint32_t>(product >> kInverseShift);
 }
@@ -60,8 +60,8 @@ constexpr bool is_start_in(uint64_t product, uint64_t inverse) {
   return (product & ((uint64_t{1} << kInverseShift) - 1)) < inverse;
 }
 
-// The index of the object that starts `offset` bytes into a slab; kNoObject inside an object and
-// behind the last one.
+// The index of the object that starts `offset` bytes into a slab; kNoObject for an offset inside an
+// object or behind the last one.
 inline constexpr uint32_t kNoObject = ~uint32_t{0};
 LOFT_ALWAYS_INLINE constexpr uint32_t object_starting_at(const Geometry& shape, uint64_t offset) {
   const uint64_t product = offset * shape.inverse;

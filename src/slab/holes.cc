@@ -27,7 +27,7 @@ void Holes::give_back(Slab* slab) {
 
 void Holes::give_back(Slab* slab, unsigned first, unsigned count) {
   const size_t page = os::page_size();
-  // Refused where the program has locked its memory: it asked for the pages to stay.
+  // The system refuses if the program has locked its memory: the pages are to stay.
   if (!os::discard(reinterpret_cast<void*>(slab->base + first * page), count * page)) return;
   slab->gone.add({first, first + count - 1});
   slab->holed = true;

@@ -1,5 +1,5 @@
-// Holes: pages inside partly used slabs on which no object lives. No metadata lies in objects, so
-// such a page can go back to the system alone; the slab remembers that it is gone.
+// Holes: pages of a partly used slab on which no object lives. No metadata lies in objects, so such
+// a page can be purged by itself. The slab remembers its holes.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace loft {
 
-// Gives holes of several slabs back. Under the lock of the slabs' heap.
+// Purges the holes of several slabs. Under the lock of the slabs' heap.
 class Holes {
  public:
-  // Takes the pages that go off what is `charged` in the counters of their slab's class.
+  // Subtracts purged pages from `charged` in the counters of the slab's class.
   explicit Holes(ClassCounters* classes) : classes_(classes) {}
 
   void give_back(Slab* slab);

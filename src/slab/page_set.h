@@ -8,7 +8,7 @@
 
 namespace loft {
 
-inline constexpr unsigned kMostPages = kMaxSlabBytes / 4096;  // 4 KiB is the smallest page there is
+inline constexpr unsigned kMostPages = kMaxSlabBytes / 4096;  // 4 KiB is the smallest page size
 
 struct Pages {
   unsigned first;
@@ -20,7 +20,7 @@ class PageSet {
   bool has(unsigned page) const { return (words_[page / 64] >> page % 64 & 1) != 0; }
   bool empty() const { return (words_[0] | words_[1]) == 0; }
   unsigned count() const { return count_bits(words_[0]) + count_bits(words_[1]); }
-  // How many pages were here that are not in what the set has become. Mostly none.
+  // How many pages of this set are missing from `now`, a later state of it. Mostly none.
   unsigned count_lost(const PageSet& now) const {
     unsigned lost = 0;
     for (unsigned i = 0; i < 2; ++i) {
@@ -45,7 +45,7 @@ class PageSet {
   }
 
  private:
-  // Of [first, last], those in [from, from + 64), as bits.
+  // The part of [first, last] in [from, from + 64), as bits.
   static constexpr uint64_t bits(Pages pages, unsigned from) {
     if (pages.last < from || pages.first >= from + 64) return 0;
     const unsigned low = pages.first < from ? 0 : pages.first - from;

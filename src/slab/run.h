@@ -1,5 +1,5 @@
-// Objects of one slab, freed one after another, that lie beside each other: they go back into their
-// bitmap word together.
+// A run: adjacent objects of one slab, freed one after another. They go back into their bitmap word
+// together.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ LOFT_ALWAYS_INLINE Run run_from(void* const* objects, void* const* end, uint32_t
   const uintptr_t step = end - objects > 1 ? reinterpret_cast<uintptr_t>(objects[1]) -
                                                  reinterpret_cast<uintptr_t>(objects[0])
                                            : 0;
-  // One comparison where there is no neighbour, above or below.
+  // One comparison suffices if the next object is no neighbour above or below.
   if (LOFT_LIKELY(step + shape.size > 2 * size_t{shape.size} || step == 0)) {
     return {1, uint64_t{1} << bit};
   }

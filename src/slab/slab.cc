@@ -18,7 +18,7 @@ constexpr uint64_t low_bits(unsigned count) {
 
 }  // namespace
 
-// Takes from the objects of one word that `candidates` names.
+// Takes only objects of one word that `candidates` names.
 LOFT_ALWAYS_INLINE unsigned Slab::take_word(unsigned word, uint64_t candidates, void** slots,
                                             unsigned wanted) {
   const size_t size = shape().size;
@@ -28,7 +28,7 @@ LOFT_ALWAYS_INLINE unsigned Slab::take_word(unsigned word, uint64_t candidates, 
   return taken;
 }
 
-// Objects that lie on no page that is gone.
+// Takes objects that lie on no page that is gone.
 unsigned Slab::take_resident(void** slots, unsigned wanted) {
   unsigned taken = 0;
   for (uint64_t words = summary; words != 0 && taken < wanted; words &= words - 1) {
@@ -58,7 +58,7 @@ unsigned Slab::take(void** slots, unsigned wanted) {
     const unsigned word = lowest_bit(words);
     const uint64_t before = bits[word];
     taken += take_word(word, before, slots - taken, wanted - taken);
-    // What lies between two of those that went is in use: its pages are there.
+    // Objects between two of those taken are in use, so their pages have memory, too.
     if (LOFT_UNLIKELY(!gone.empty())) {
       const uint64_t went = before & ~bits[word];
       gone.remove(pages_of(word * 64 + lowest_bit(went), word * 64 + highest_bit(went)));
@@ -114,7 +114,7 @@ namespace slab {
 
 namespace {
 
-// Without memory, the span goes back.
+// Without memory for the slab, releases the span.
 Slab* create_on(SizeClass size_class, uint16_t owner, uintptr_t base, PageSet gone) {
   const Geometry& shape = geometry(size_class);
   void* block = metadata::allocate(metadata_bytes(shape));

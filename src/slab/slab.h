@@ -1,6 +1,6 @@
-// A slab: a span cut into objects of one size class, its free space a bitmap beside it (never links
-// inside the objects). A slab belongs to one heap; all of this is guarded by that heap's lock. What
-// does not change as long as it has an object, its base and its size class, anybody may read.
+// A slab: a span cut into objects of one size class. Its free space is a bitmap beside it, never
+// links inside the objects. A slab belongs to one heap, whose lock guards all of this. Base and
+// size class do not change while the slab has an object; any thread may then read them.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace loft {
 
-// Hands out up to `wanted` objects of one bitmap word, the lowest first: their addresses go to
-// slots[0], slots[-1], ..., their bits are cleared. `first` is the address of the word's first
+// Hands out up to `wanted` objects of one bitmap word, the lowest first. Their addresses go to
+// slots[0], slots[-1], ...; their bits are cleared. `first` is the address of the word's first
 // object.
 LOFT_ALWAYS_INLINE unsigned take_from_word(uint64_t& bits, uintptr_t first, size_t size,
                                            void** slots, unsigned wanted) {
@@ -39,15 +39,15 @@ LOFT_ALWAYS_INLINE unsigned take_from_word(uint64_t& bits, uintptr_t first, size
   return taken;
 }
 
-// Whether bits of a bitmap word stand for places behind the slab's last object.
+// Whether `bits` of a bitmap word include places behind the slab's last object.
 constexpr bool beyond_last_object(const Geometry& shape, unsigned word, uint64_t bits) {
   const unsigned tail = shape.objects % 64;
   return word + 1u == shape.words && tail != 0 && bits >> tail != 0;
 }
 
-// How much of a slab is free, coarsely: the lists of a heap. In the order in which refills look:
-// from fuller slabs first, so that emptier ones drain, but from nearly full ones last, because a
-// visit to a slab should bring more than a few objects.
+// How much of a slab is free, coarsely: the lists of a heap, in the order in which refills search
+// them. Fuller slabs come first, so that emptier ones drain. Nearly full slabs come last, because a
+// visit to a slab should yield more than a few objects.
 enum class Fullness : uint8_t { kHalf, kSparse, kSparser, kNearlyFull, kFull, kSpare };
 inline constexpr unsigned kFullnessLists =
     4;  // slabs without a free object, and spare ones, are in none
@@ -58,8 +58,8 @@ constexpr Fullness fullness_of(uint32_t free, uint32_t objects) {
   return free != 0 ? Fullness::kNearlyFull : Fullness::kFull;
 }
 
-// How many free objects a slab has that stays in its list when some come back. A wholly free one is
-// to be looked at in any list.
+// The numbers of free objects with which a slab stays in its list when objects come back. A wholly
+// free slab, unless spare, is outside of the range of every list: it is always examined.
 struct FreeRange {
   uint16_t first;
   uint16_t count;
@@ -81,7 +81,7 @@ inline unsigned pages_in(const Geometry& shape) {
 //   free == sum of count_bits(bits[w]), summary bit w set <=> bits[w] != 0
 //   no bit at or beyond geometry(size_class).objects is set
 //   list == kFull <=> free == 0: a heap finds every slab with room, and no full one
-//   list == kSpare => all objects are free: the heap keeps the slab for the next that it needs
+//   list == kSpare => all objects are free: the heap keeps the slab for its next need
 //   stays == range_of(list, geometry(size_class).objects)
 struct alignas(kMetadataUnit) Slab {
   uintptr_t base;
@@ -91,11 +91,11 @@ struct alignas(kMetadataUnit) Slab {
   uint32_t free;
   uint16_t owner;
   uint8_t size_class;
-  Fullness list;    // the one it is in; as of the last objects that came back
-  FreeRange stays;  // in it, as long as this has `free`
-  bool holed;       // pages were given back since the slab was made
-  bool moved;       // was another heap's before; from then on for ever
-  PageSet gone;     // pages without memory, which read as zero: given back, or never used
+  Fullness list;                  // its list, as of the last objects that came back
+  FreeRange stays;                // it stays in the list while this has `free`
+  bool holed;                     // holes were purged, and some may be left
+  bool moved;                     // was taken over; never cleared
+  PageSet gone;                   // pages without memory, which read as zero: purged, or never used
   __extension__ uint64_t bits[];  // bit set: object free
 
   const Geometry& shape() const { return geometry(size_class); }
@@ -125,16 +125,16 @@ struct alignas(kMetadataUnit) Slab {
     stays = range_of(fullness, shape().objects);
   }
 
-  // Hands out up to `wanted` free objects, lowest address first: slots[0], slots[-1], ... Lowest
-  // first keeps the sparse end of a slab untouched and lets the prefetcher see a run. Returns how
-  // many.
+  // Hands out up to `wanted` free objects, the lowest address first, to slots[0], slots[-1], ...
+  // Returns how many. The order keeps the sparse end of a slab untouched and gives the prefetcher a
+  // run.
   unsigned take(void** slots, unsigned wanted);
 
-  // Hands out the lowest free object that lies on pages without memory alone: it reads as zero.
+  // Hands out the lowest free object that lies only on pages without memory: it reads as zero.
   // nullptr if there is none.
   void* take_zero();
 
-  // Marks the objects of one bitmap word free. Stops the program if one of them was free already.
+  // Marks objects of one bitmap word as free. Stops the program if one of them was free already.
   LOFT_ALWAYS_INLINE void put_word(unsigned word, uint64_t freed, unsigned count) {
     const uint64_t before = bits[word];
     if (LOFT_UNLIKELY((before & freed) != 0)) report_double_free(word, before & freed);
@@ -143,7 +143,7 @@ struct alignas(kMetadataUnit) Slab {
     free += count;
   }
 
-  // Stops the program where an invariant does not hold.
+  // Stops the program if an invariant does not hold.
   void check() const {
     if (kDebug) check_invariants();
   }
@@ -158,38 +158,41 @@ static_assert(offsetof(Slab, bits) <= kMetadataUnit);
 
 namespace slab {
 
-// A slab of new memory owned by heap `owner`, all objects free. nullptr without memory.
+// A slab on a newly acquired span, owned by heap `owner`, with all objects free. nullptr without
+// memory.
 Slab* create(SizeClass size_class, uint16_t owner);
 
-// Makes the slab another heap's. Under the locks of both.
+// Makes the slab another heap's. Under the locks of both heaps.
 void set_owner(Slab* slab, uint16_t owner);
 
-// An empty slab of one granule, made into one of another class of the kind. nullptr without memory:
-// then the old one is gone, too.
+// Turns an empty slab of one granule into one of another class of one granule. nullptr without
+// memory; the old slab is then gone, too.
 Slab* recut(Slab* slab, SizeClass size_class);
 
-// Gives an empty slab's span and metadata back.
+// Releases the span and the metadata of an empty slab.
 void destroy(Slab* slab);
 
 LOFT_ALWAYS_INLINE Slab* at(Entry entry) { return metadata::at_index<Slab>(entry.index()); }
 
-// Where p's slab begins: of most by address and entry alone, as its owner writes to the line that
-// says so.
+// Where the slab of p begins. Most slabs have one granule: address and entry then suffice. This
+// avoids the line of the metadata with the base, because the owner writes to that line.
 inline uintptr_t base_of(const void* p, Entry entry) {
   return geometry(class_of_bin(entry.bin())).granules == 1
              ? round_down(reinterpret_cast<uintptr_t>(p), kGranule)
              : at(entry)->base;
 }
 
-// One line that names the address, its slab and its size class; and the same, stopping the program.
+// One line of text with the address, its slab and its size class. The second form stops the program
+// with it.
 Text misuse(const char* what, const void* p, const Slab* slab);
 [[noreturn]] void report_misuse(const char* what, const void* p, const Slab* slab);
 
-// The same for an object that was freed before, and whose slab is another's or nobody's since.
+// Stops the program over an object freed before, whose slab has since become another's or nobody's.
 [[noreturn]] void report_without_slab(const void* p);
 
-// Stops the program over a free of p, which lies in a slab, where no object starts or one that is
-// free already. It returns by its type, so that a fast path may end in it and save no register.
+// Stops the program over a free of p. p lies in a slab, but (a) no object starts there or (b) the
+// object is free already. By its type the function returns, so that a fast path may end in the call
+// and save no register.
 LOFT_NOINLINE void report_bad_free(const void* p);
 
 }  // namespace slab

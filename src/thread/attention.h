@@ -1,5 +1,5 @@
-// What the floors below the keeper tell it, without knowing it: that a slow path was taken, and
-// that a thread has ended. One word, which the keeper sleeps on.
+// How the floors below the keeper notify it, without including it: a slow path was taken, or a
+// thread has ended. The keeper sleeps on one word, `state`.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 namespace loft::attention {
 
 enum State : uint32_t {
-  kNobody,   // no keeper: slow paths do its work now and then, and start one where one may be
-  kRefused,  // none can be had any more: slow paths do its work now and then
-  kTicking,  // it looks around by itself, several times a second
-  kLeaving,  // it was told to end
+  kNobody,   // no keeper: slow paths do its work now and then, and start one if it may run
+  kRefused,  // no keeper, and none can start: slow paths do its work now and then
+  kTicking,  // the keeper ticks by itself, several times a second
+  kLeaving,  // the keeper was told to end
 };
 
 extern LOFT_HIDDEN Atomic<uint32_t> state;
 
-// Both are set once, when the library is loaded, and called while no lock is held: on slow paths of
-// malloc while the state is kNobody or kRefused, and by a thread at its end, when it has no block
-// any more.
+// Both are set once, when the library is loaded, and called with no lock held. Slow paths of malloc
+// call `unattended` while the state is kNobody or kRefused. A thread calls `on_thread_end` at its
+// end, after it has given up its block.
 extern LOFT_HIDDEN Atomic<void (*)()> unattended;
 extern LOFT_HIDDEN Atomic<void (*)()> on_thread_end;
 
-// On a slow path of malloc, at whose end no lock is held: gives whoever stands in for a keeper a
-// turn, or starts one.
+// For a slow path of malloc, with no lock held. Without a keeper, starts one or does some of its
+// work.
 inline void look_after() {
   const uint32_t now = state.load(memory_order_relaxed);
   if (LOFT_LIKELY(now != kNobody && now != kRefused)) return;

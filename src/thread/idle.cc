@@ -13,10 +13,10 @@ namespace loft::idle {
 
 namespace {
 
-constexpr unsigned kLooks = 3;  // without a movement, before a thread is taken to be idle
+constexpr unsigned kLooks = 3;  // without a change, before a thread counts as idle
 
-// What changes with every call that is not the exact undoing of another. A hint, read beside the
-// running thread: if it misses something, a heap rests too early.
+// A hash that every call changes, except one that exactly undoes another. A hint, read while the
+// thread runs: if it misses a change, a heap rests too early.
 uint64_t activity_of(const Thread* thread) {
   uint64_t sum = 0;
   for (const Bin& bin : thread->bins) {
@@ -37,8 +37,8 @@ struct Found {
   bool all_idle = true;
 };
 
-// Called under the lock of the list. A heap is never given up: who has it by the time that it rests
-// makes no difference.
+// Called under the list's lock. Heaps are never destroyed, so the heap may have another owner by
+// the time that it rests.
 bool choose(void* context, Thread* thread) {
   Found& found = *static_cast<Found*>(context);
   const uint64_t activity = activity_of(thread);
@@ -84,7 +84,7 @@ bool rest_room() {
   if (room == nullptr) return true;
   if (room->rested() && !room->inbox().maybe_pending()) return true;
   if (!room->lock().try_lock()) return false;
-  // Guarded by the lock.
+  // Guarded by the heap's lock.
   static constinit unsigned long refills_seen = 0;
   static constinit unsigned looks = 0;
   const unsigned long refills = room->counters().refills.get();
@@ -96,7 +96,7 @@ bool rest_room() {
 }
 
 bool look() {
-  // Somebody is at it: then there will be something to look at again.
+  // Another thread is visiting. Reports that there is more to look at.
   if (!lifecycle::round().try_lock()) return false;
   bool all_idle = true;
   lifecycle::start_over();
@@ -104,12 +104,12 @@ bool look() {
     Found found;
     round_ends = lifecycle::visit_threads(choose, &found);
     all_idle = all_idle && found.all_idle;
-    // Its thread may wait in the midst of a call, for as long as it likes, with the lock.
+    // Does not wait: the heap's thread may hold the lock inside a call, for any length of time.
     if (found.heap != nullptr && found.heap->lock().try_lock()) {
       found.heap->rest(nullptr, Heap::Walk::kAtWork);
       found.heap->lock().unlock();
     }
-    // A fork waits, or a purge: the others' turn comes with the next look.
+    // A fork or a purge waits. The next look visits the remaining threads.
     if (LOFT_UNLIKELY(lifecycle::round().has_sleepers())) {
       all_idle = false;
       break;
@@ -131,7 +131,7 @@ Unreached unreached() {
 void begin_wait() {
   const lifecycle::SlowPath slow;
   Thread* const thread = slow.thread();
-  // A processor's caches are other threads', too.
+  // Under owner=core, other threads use these caches, too.
   if (thread == nullptr || thread->core != nullptr) return;
   thread->counters.emptied.add(1);
   if (thread->heap != nullptr) {

@@ -1,27 +1,27 @@
-// What threads leave unused, given back without them. A thread's caches are its own: they cannot be
-// emptied while it sleeps, but its heap can, under the heap's lock.
+// Purges what idle threads leave unused. Nobody else can empty the caches of a thread while it
+// sleeps. Its heap can be purged, under the heap's lock.
 #pragma once
 
 #include <cstddef>
 
 namespace loft::idle {
 
-// One look at all threads. The heaps of those that called nothing for some looks give back the
-// pages that no object lives on. True if every thread was idle and nothing was left to do for it.
+// One look at all threads. Purges the holes in the heaps of threads that called nothing for some
+// looks. True if every thread was idle and nothing was left to do for it.
 bool look();
 
-// The heap of the room (owner=keeper) rests as a thread's does with its thread: once it has served
-// nobody for some looks. True if nothing was left to do.
+// Rests the heap of the room (owner=keeper) once it has served no refill for some looks. True if
+// nothing was left to do.
 bool rest_room();
 
-// What is in the caches of all threads but the caller's: nobody else can reach it.
+// What all threads except the caller hold in their caches. Only the thread itself can reach it.
 struct Unreached {
   unsigned long threads;
   size_t bytes;  // about
 };
 Unreached unreached();
 
-// The calling thread is about to wait: empties its caches.
+// The calling thread is about to wait. Empties its caches and rests its heap.
 void begin_wait();
 
 }  // namespace loft::idle

@@ -29,11 +29,11 @@ constinit os::Lock round_lock;  // taken before `lock`
 constinit os::Lock lock;        // taken before any heap's
 constinit List<Thread> threads;
 constinit List<Thread> unused;
-constinit List<Thread> warm;  // the ones that were retired last; their bins keep first arrays
-constinit Thread* next_visited = nullptr;  // the first one, if null
+constinit List<Thread> warm;               // retired last; their bins keep first arrays
+constinit Thread* next_visited = nullptr;  // nullptr: the first one
 constinit bool exit_hook_set = false;
 
-// Every object that the thread holds goes home; its heap waits for the next thread.
+// Returns every object that the thread holds to its heap, and parks the thread's own heap.
 void hand_over(Thread* thread) {
   if (thread->heap != nullptr) {
     magazines::empty(thread);
@@ -50,8 +50,8 @@ void hand_over(Thread* thread) {
     heap->drain_all();
     heap->check();
   }
-  // Forgotten before it is parked, in program order: in the child of a fork in between, the heap
-  // must not be parked by us a second time when another thread may have it already.
+  // Cleared before the heap is parked, in program order. If a fork came after parking and before
+  // clearing, the child would park the heap a second time, when another thread may own it already.
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
   compiler_fence();
@@ -64,8 +64,8 @@ void retire(Thread* thread, List<Thread>& where) {
   threads.remove(thread);
   thread->large = LargeCache{};
   thread->idle = Idle{};
-  // In a fork's child, the thread may have died between keeping a large object and counting it, or
-  // between taking a heap and writing down all of it.
+  // In a fork's child, the thread may have died (a) between keeping a large object and counting it;
+  // (b) between adopting a heap and storing both fields.
   thread->counters.large_kept_bytes.add(-thread->counters.large_kept_bytes.get());
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
@@ -73,9 +73,9 @@ void retire(Thread* thread, List<Thread>& where) {
   census::exited.add(1);
 }
 
-// Where threads come and go, a third of what they cost was to make arrays and to give them back. So
-// a few blocks keep some for the next threads. Under the lock; returns the one that has kept its
-// own for longest, for the caller to release them without the lock, if there are too many.
+// Retires a block that keeps its first arrays for the next thread. Where threads come and go, a
+// third of their cost was to make arrays and to free them. Under the lock. If more than kMostWarm
+// blocks are warm, returns the oldest: the caller releases its arrays without the lock.
 Thread* retire_warm(Thread* thread) {
   constexpr unsigned kMostWarm = 4;
   retire(thread, warm);
@@ -87,14 +87,14 @@ Thread* retire_warm(Thread* thread) {
   return oldest;
 }
 
-// (In the child of a fork in between, a block is lost.)
+// (A fork meanwhile: the child loses the block.)
 void cool_down(Thread* block) {
   bins::start_over(block, false);
   const os::Guard guard(lock);
   unused.push_front(block);
 }
 
-// The exit hook's value for a thread without a block.
+// The value of the exit hook for a thread without a block.
 void* const no_block = &stand_in;
 
 void count_blockless(size_t more) {
@@ -102,9 +102,10 @@ void count_blockless(size_t more) {
   census::blockless.add(more);
 }
 
-// Runs after the thread-local destructors of C++, among those of the program's keys. Waiting for a
-// later round would serve those of them that come after it faster, but a thread that first
-// allocates in one of them would find no round left: its heap would never be parked.
+// Runs after the thread-local destructors of C++, among the destructors of the program's keys. In a
+// later round of these, destructors that run after this one would still have the block and be
+// faster. But a thread that first allocates in such a destructor would find no round left, and its
+// heap would never be parked.
 void on_exit(void* value) {
   census::stage = census::kExited;
   if (value == no_block) {
@@ -160,14 +161,14 @@ Thread* attach() {
     thread = unused_or_new();
   }
   if (thread == nullptr) return nullptr;
-  self = thread;  // before the call below, which may allocate
+  self = thread;  // first: the next call may allocate
   os::set_thread_exit_value(thread);
   return thread;
 }
 
 Thread* enter_core() {
   if (LOFT_UNLIKELY(census::stage == census::kNone)) {
-    census::stage = census::kBlockless;  // before the calls below, which may allocate
+    census::stage = census::kBlockless;  // first: the calls below may allocate
     {
       const os::Guard guard(lock);
       set_exit_hook();
@@ -225,14 +226,12 @@ Totals totals() {
   return {started - exited, started, exited, lock.acquisitions(), lock.waits()};
 }
 
-// --- fork: all locks are taken before it, so that every structure under a lock is whole in the
-// child.
+// --- fork. It holds all locks, so that every structure under a lock is whole in the child.
 
 namespace {
 
-// In a fork's child. The objects in the dead thread's cache go back to their slabs. What it had
-// collected for other heaps is given up, because it may have died between any two stores to a batch
-// or to its outbox.
+// In a fork's child. Flushes the objects in the dead thread's cache to their slabs. Drops its
+// batches and its outbox: it may have died between any two stores to these.
 void take_over_from_dead(Thread* thread) {
   thread->forget_batches();
   hand_over(thread);
@@ -240,7 +239,7 @@ void take_over_from_dead(Thread* thread) {
   retire(thread, unused);
 }
 
-// It has one thread, which takes over what the others had.
+// The child has one thread, which takes over the blocks of the others.
 void bury_the_dead() {
   for (const List<Thread>* list : {&threads, &warm, &unused}) {
     for (Thread* thread = list->front(); thread != nullptr; thread = thread->next) {
@@ -251,7 +250,7 @@ void bury_the_dead() {
   const Thread* mine = value == no_block ? nullptr : static_cast<Thread*>(value);
   for (Thread* thread = threads.front(); thread != nullptr;) {
     Thread* next = thread->next;
-    // Without a place for it at the system, a thread is known by its `self` alone.
+    // `self` is the only mark of a block whose exit value the system could not store.
     if (thread != mine && thread != this_thread()) take_over_from_dead(thread);
     thread = next;
   }

@@ -1,5 +1,5 @@
-// A thread's block from its first call to its end, and what a fork does to the blocks of the
-// threads that the child does not have.
+// A thread's block, from the thread's first call to its end. After a fork, the child takes over the
+// blocks of the threads that it does not have.
 #pragma once
 
 #include "cache/thread.h"
@@ -7,16 +7,18 @@
 
 namespace loft::lifecycle {
 
-// The block of the calling thread, set up if this is its first call. nullptr for a thread whose
-// destructors have run, or without memory: then the caller serves itself without a block. nullptr,
-// too, where processors have blocks, unless the thread has had one from before that was decided.
+// The block of the calling thread, set up at its first call. nullptr, and the caller does without a
+// block,
+//   (a) if the thread's destructors have run;
+//   (b) without memory;
+//   (c) under owner=core, unless the thread has a block from before that was decided.
 Thread* attach();
 
-// core::enter, for a thread that counts as one of the program's from its first call on.
+// core::enter. At its first call, the thread is counted among the program's.
 Thread* enter_core();
 
-// A slow path of the calling thread. Where processors have blocks, it has the block of one, under
-// its lock: then no second one may be made while it lives.
+// A slow path of the calling thread. Under owner=core it holds the lock of a processor's block:
+// then the thread must not construct a second one while the first lives.
 class SlowPath {
  public:
   SlowPath() : thread_(this_thread()) {
@@ -34,20 +36,19 @@ class SlowPath {
   Thread* thread_;
 };
 
-// One thread at a time goes round the threads, and holds this meanwhile. Taken before all locks of
-// the list.
+// Held by the one thread that visits all threads. Taken before the list's lock.
 os::Lock& round();
 
-// Calls visit(context, thread) for some of the threads there are, the next ones at the next call,
-// until it returns false. They cannot end meanwhile. True if the last thread was among them.
+// Calls visit(context, thread) for some of the threads, until it returns false. The next call goes
+// on with the next thread. No thread can end meanwhile. True if the last thread was visited.
 bool visit_threads(bool (*visit)(void*, Thread*), void* context);
 void start_over();  // the next call begins with the first
 
-// Gives the thread, as attach or a SlowPath found it, a heap if it has none. False without memory
-// or heap ids, and for nullptr.
+// Gives the block from attach or a SlowPath a heap if it has none. False for nullptr, or without
+// memory or heap ids.
 bool give_heap(Thread* thread);
 
-// The calling thread has no block any more: all that it held goes home.
+// Takes the calling thread's block away. All objects that it held return to their slabs.
 void give_up_block();
 
 struct Totals {
