@@ -48,7 +48,7 @@ class Lock {
 
   // Called by the holder between two steps of long work. If a thread sleeps on the lock, it gets
   // the lock first. A woken thread takes a while to run, and one of lower priority may never run.
-  // The holder therefore waits for an acquisition, but for at most kDozes dozes, and locks again.
+  // The holder therefore waits at most kDozes dozes for another acquisition, then locks again.
   void let_others() {
     if (LOFT_LIKELY(!has_sleepers())) return;
     const unsigned long before = acquisitions();

@@ -15,9 +15,9 @@
 // `top` change, by the commit: one instruction that adds to it in memory or subtracts from it.
 // (This saves the instruction that would store a new top.) A thread on another processor closes a
 // stack in two steps: it puts `closed`, on which every sequence fails, into its top, and it calls
-// fence_processor(). After that no sequence that saw the old top can commit. One that committed
-// before may have moved `closed` by an entry, so every sequence also fails on both neighbours of
-// `closed`.
+// fence_processor(). After the fence no sequence that saw the old top can commit. One that
+// committed before the fence may have moved `closed` by an entry, so every sequence also fails on
+// both neighbours of `closed`.
 //
 // The assembler for each supported architecture is here. Elsewhere kRestartable is false.
 #pragma once

@@ -101,7 +101,7 @@ bool may_end() {
     return true;
   }
   if (look_around() || !may_run()) return true;
-  // Fails if another thread waits for the keeper to end by now: the last other one of the program.
+  // Fails if a thread waits for the keeper's end by now: the last other thread of the program.
   expected = attention::kNobody;
   return !state.compare_exchange_strong(expected, attention::kTicking, memory_order_relaxed);
 }

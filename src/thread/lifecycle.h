@@ -36,7 +36,8 @@ class SlowPath {
   Thread* thread_;
 };
 
-// Held by the one thread that visits all threads. Taken before the list's lock.
+// Held by the one thread that visits all threads. Taken before every other lock of loft that a fork
+// takes.
 os::Lock& round();
 
 // Calls visit(context, thread) for some of the threads, until it returns false. The next call goes
@@ -48,7 +49,7 @@ void start_over();  // the next call begins with the first
 // memory or heap ids.
 bool give_heap(Thread* thread);
 
-// Takes the calling thread's block away. All objects that it held return to their slabs.
+// Takes the calling thread's block away. All objects that it held return to their heaps.
 void give_up_block();
 
 struct Totals {
