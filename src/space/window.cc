@@ -94,6 +94,12 @@ bool open_at(uintptr_t base, size_t heap) {
   return false;
 }
 
+bool in_the_way(uintptr_t at, size_t bytes) {
+  const auto placed = os::place(reinterpret_cast<void*>(at), bytes);
+  if (placed == os::Placed::kYes) os::unmap(reinterpret_cast<void*>(at), bytes);
+  return placed == os::Placed::kOccupied;
+}
+
 // The address at which the system would now put a mapping of `bytes`; 0 if there is none, or if the
 // system does not take the mapping back.
 uintptr_t find_addresses(size_t bytes) {
@@ -106,9 +112,10 @@ uintptr_t find_addresses(size_t bytes) {
 // mappings of the program lie above a heap that grows from below. If the system hands them out from
 // below, or may do so once a gap below the window is full, the window begins half-way up the range.
 bool open_where_system_says() {
-  // A short one first: if the system does not take it back, a long one would block every plan.
+  // A short one first: if the system does not take it back, or only claims to, long ones would
+  // block every plan.
   const uintptr_t next = find_addresses(kGranule);
-  if (next == 0) return false;
+  if (next == 0 || in_the_way(next, kGranule)) return false;
   for (size_t heap = kLargestWindow; heap >= kSmallestWindow; heap /= 2) {
     const size_t bytes = total_bytes(heap) + kGranule;
     const uintptr_t at = find_addresses(bytes);
@@ -129,12 +136,6 @@ bool open_planned() {
     if (open_at(round_down(base, kGranule), plan.heap)) return true;
   }
   return false;
-}
-
-bool in_the_way(uintptr_t at, size_t bytes) {
-  const auto placed = os::place(reinterpret_cast<void*>(at), bytes);
-  if (placed == os::Placed::kYes) os::unmap(reinterpret_cast<void*>(at), bytes);
-  return placed == os::Placed::kOccupied;
 }
 
 // An address above heap.committed at which the heap can continue for `bytes`; 0 if there is none.

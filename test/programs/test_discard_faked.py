@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import subprocess
 from pathlib import Path
 
@@ -49,6 +50,18 @@ def test_from_the_start(
     path = FILTERS[name].put(tmp_path / "filter")
     command = (build("confined.c"), path, build("faked.c"), "one")
     zero(execute(*command, preload=preload, **SOON))
+
+
+@pytest.mark.parametrize("name", ["munmap claims", "munmap refused"])
+def test_no_long_mapping_is_left(
+    execute: Execute, build: Build, tmp_path: Path, name: str
+) -> None:
+    """A few of them leave the window no place, where the addresses of the program fall so."""
+    path = FILTERS[name].put(tmp_path / "filter")
+    shown = execute(build("confined.c"), path, "/bin/cat", "/proc/self/maps")
+    ranges = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) ", shown.stdout, re.MULTILINE)
+    assert ranges, shown.stderr
+    assert max(int(end, 16) - int(start, 16) for start, end in ranges) < 1 << 34
 
 
 @pytest.mark.parametrize("name", LATER)
