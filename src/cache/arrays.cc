@@ -42,7 +42,7 @@ unsigned count(const Bin& bin, const BinState& state) {
 bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
-  auto** slots = static_cast<void**>(metadata::allocate(array_bytes(capacity)));
+  void** const slots = make_array(capacity);
   if (slots == nullptr) return false;
   unsigned objects = 0;
   if (state.slots != nullptr) {
@@ -59,7 +59,7 @@ bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   bin.top = slots + objects;
   set_limit(bin, state);
   thread->capacity_bytes += (capacity - old_capacity) * class_size(size_class);
-  if (old != nullptr) metadata::release(old, array_bytes(old_capacity));
+  if (old != nullptr) release_array_of(old, old_capacity);
   return true;
 }
 
@@ -103,7 +103,7 @@ void release_array(Thread* thread, SizeClass size_class) {
   // The state is cleared before the array is freed, in program order. If the thread dies in a fork
   // in between, the block's next user must not free the array again.
   compiler_fence();
-  if (in_order) metadata::release(state.slots, array_bytes(state.capacity));
+  if (in_order) release_array_of(state.slots, state.capacity);
 }
 
 unsigned first_capacity(SizeClass size_class) { return kFirstCapacities.of[size_class]; }

@@ -62,10 +62,7 @@ void flush_depot(Thread* thread, SizeClass size_class, unsigned most) {
 
 // Returns all objects of the bin and frees its array. The bin starts over.
 void let_go(Thread* thread, SizeClass size_class) {
-  if (thread->states[size_class].depot != nullptr) flush_depot(thread, size_class, kAllOfIt);
-  if (const unsigned objects = bins::count(thread, size_class); objects != 0) {
-    flush(thread, size_class, objects);
-  }
+  flush_class(thread, size_class);
   release_array(thread, size_class);
 }
 

@@ -1,13 +1,10 @@
 #include "cache/depot.h"
 
 #include "cache/arrays.h"
-#include "space/metadata.h"
 
 namespace loft::depot {
 
 namespace {
-
-constexpr size_t kArrayBytes = kMostSlots * sizeof(void*);
 
 // Exchanges the bin's array. The thread may die in a fork between any two stores in this file. In
 // the child, an array is then in one place, or in none and abandoned. The array of a bin that is
@@ -21,7 +18,7 @@ void swap(Thread* thread, SizeClass size_class, void** slots, unsigned objects) 
 
 bool stash(Thread* thread, SizeClass size_class) {
   BinState& state = thread->states[size_class];
-  LOFT_CHECK(state.capacity == kMostSlots - 1 &&
+  LOFT_CHECK(state.capacity == bins::kMaxCapacity &&
              thread->bins[size_class].top == state.slots + state.capacity);
   void** empty = thread->spare_arrays;
   if (empty != nullptr) {
@@ -29,7 +26,7 @@ bool stash(Thread* thread, SizeClass size_class) {
     compiler_fence();
     empty[0] = nullptr;
   } else {
-    empty = static_cast<void**>(metadata::allocate(kArrayBytes));
+    empty = bins::make_array(bins::kMaxCapacity);
     if (empty == nullptr) return false;
   }
   void** const full = state.slots;
@@ -73,7 +70,7 @@ void release_spares(Thread* thread) {
   while (thread->spare_arrays != nullptr) {
     void** const slots = thread->spare_arrays;
     thread->spare_arrays = static_cast<void**>(slots[0]);
-    metadata::release(static_cast<void*>(slots), kArrayBytes);
+    bins::release_array_of(slots, bins::kMaxCapacity);
   }
 }
 

@@ -5,20 +5,20 @@
 
 namespace loft::search {
 
-Granules take_from(Span* s, size_t granules) {
+Range take_from(Span* s, size_t granules) {
   if (s == nullptr) return {};
-  const Granules range{s->base, s->state != kDirty};
-  return free_spans::claim(s, granules) ? range : Granules{};
+  const Range range{s->base, s->state != kDirty};
+  return free_spans::claim(s, granules) ? range : Range{};
 }
 
 namespace {
 
 // Takes granules from two listed spans; `second` begins where `first` ends.
-Granules take_from_both(Span* first, Span* second, size_t granules) {
+Range take_from_both(Span* first, Span* second, size_t granules) {
   if (first == nullptr || second == nullptr) return {};
   if (first->granules >= granules) return take_from(first, granules);
   if (first->granules + second->granules < granules) return {};
-  const Granules range{first->base, first->state != kDirty && second->state != kDirty};
+  const Range range{first->base, first->state != kDirty && second->state != kDirty};
   const Span part = *second;
   const size_t count = granules - first->granules;
   if (!free_spans::claim(second, count)) return {};
@@ -29,23 +29,23 @@ Granules take_from_both(Span* first, Span* second, size_t granules) {
 
 }  // namespace
 
-Granules take_in_two_parts(size_t granules) {
+Range take_in_two_parts(size_t granules) {
   for (const SpanState state : {kDirty, kClean, kUnmapped}) {
     Span* s = free_spans::longest(state);
     if (s == nullptr) continue;
     const uintptr_t base = s->base;
     Span* before = free_spans::at(base - kGranule);
     Span* behind = free_spans::at(base + free_spans::bytes_of(s));
-    if (const Granules range = take_from_both(s, behind, granules); range.base != 0) return range;
+    if (const Range range = take_from_both(s, behind, granules); range.base != 0) return range;
     // The failed attempt may have lost the addresses of s: its descriptor may be another span's by
     // now.
     if (before == nullptr || free_spans::at(base) != s) continue;
-    if (const Granules range = take_from_both(before, s, granules); range.base != 0) return range;
+    if (const Range range = take_from_both(before, s, granules); range.base != 0) return range;
   }
   return {};
 }
 
-Granules take_last_and_more(size_t granules) {
+Range take_last_and_more(size_t granules) {
   Span* last = free_spans::at(frontier::end() - kGranule);
   if (last == nullptr) return {};
   if (last->granules >= granules) return take_from(last, granules);
@@ -56,7 +56,7 @@ Granules take_last_and_more(size_t granules) {
   const uintptr_t more = frontier::advance((granules - free) << kGranuleLog, true);
   if (more == 0) return {};
   const bool zero = was.state != kDirty && (before == nullptr || before->state != kDirty);
-  const Granules range{before == nullptr ? was.base : before->base, zero};
+  const Range range{before == nullptr ? was.base : before->base, zero};
   if (free_spans::claim(last, was.granules)) {
     if (before == nullptr || free_spans::claim(before, before->granules)) return range;
     free_spans::put_back(was.base, was.granules, was.state);

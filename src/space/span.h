@@ -7,12 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "space/search.h"
+#include "space/range.h"
 #include "space/window.h"
 
 namespace loft::span {
-
-using Range = Granules;
 
 // Maps the window on first use. False without memory.
 bool initialise();
