@@ -13,7 +13,7 @@ from html import escape
 from bench_results import Results, believed
 from bench_tables import Loss
 
-from loft.tables import Cell, Table
+from loft.tables import Cell, Table, as_markdown
 
 
 @dataclass(frozen=True)
@@ -77,34 +77,30 @@ def find(tables: list[Table], choice: Choice) -> dict[str, Cell]:
 
 
 def table_lines(tables: list[Table], names: list[str]) -> list[str]:
-    lines = ["| | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    chosen = Table(["", *names], judged="loft")
     for choice in CHOICES:
-        found = find(tables, choice)
-        if not found:
-            continue
-        texts = []
-        for name in names:
-            cell = found.get(name, Cell("-"))
+        if found := find(tables, choice):
+            cells = (found.get(name, Cell("-")) for name in names)
             # The spread, and what a figure is made of, are on the long page.
-            text = cell.text.split()[0]
-            behind = name == "loft" and cell.verdict == "behind"
-            texts.append(f"**{text}** ▼" if behind else text)
-        lines.append(f"| {choice.title} | " + " | ".join(texts) + " |")
-    return lines
+            short = [Cell(cell.text.split()[0], cell.verdict) for cell in cells]
+            chosen.rows.append((choice.title, short))
+    head = ["| | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    return [*head, *as_markdown(chosen)[2:]]
 
 
 def loss_lines(losses: list[tuple[Loss, str]]) -> list[str]:
     """The worst row of each reason."""
-    lines = ["| row | of what | as good as the best peer | why |", "|---|---|---:|---|"]
+    worst = Table(["row", "of what", "as good as the best peer", "why"])
     seen: set[str] = set()
     for each, why in losses:
         if why in seen or why.startswith(NOISE) or not believed(each.row):
             continue
         seen.add(why)
-        lines.append(f"| {each.row} | {each.table} | {each.gain:.2f} | {why} |")
+        worst.add(each.row, each.table, f"{each.gain:.2f}", why)
         if len(seen) == MOST_LOSSES:
             break
-    return lines if seen else ["Nowhere."]
+    head, _, *rows = as_markdown(worst)
+    return [head, "|---|---|---:|---|", *rows] if seen else ["Nowhere."]
 
 
 def short_page(

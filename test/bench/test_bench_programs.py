@@ -380,6 +380,10 @@ def test_counts_instructions(programs: Path) -> None:
         assert pair["pair"] == pair["malloc"] + pair["free"]
         # glibc's own: its fast path is known not to be shorter than this.
         assert 30 < pair["pair"] < 1000
+    # A refill asks at least what a fast path does, and is told apart from it.
+    assert result["refill"]["seen"] > 0
+    assert result["refill"]["questions"] > 2
+    assert result["refill"]["instructions"] > result["refill"]["questions"]
     assert result["remote_free"]["objects"] == 4096
     assert result["remote_free"]["mean"] > 10
 

@@ -53,9 +53,7 @@ def test_from_the_start(
 
 
 @pytest.mark.parametrize("name", ["munmap claims", "munmap refused"])
-def test_no_long_mapping_is_left(
-    execute: Execute, build: Build, tmp_path: Path, name: str
-) -> None:
+def test_no_long_mapping_is_left(execute: Execute, build: Build, tmp_path: Path, name: str) -> None:
     """A few of them leave the window no place, where the addresses of the program fall so."""
     path = FILTERS[name].put(tmp_path / "filter")
     shown = execute(build("confined.c"), path, "/bin/cat", "/proc/self/maps")

@@ -33,8 +33,7 @@ class Sources:
         part.mkdir()
         self._apt("source", "--download-only", package, folder=part)
         (described,) = part.glob("*.dsc")
-        unpack = ["dpkg-source", "--no-check", "--extract", described.name, "tree"]
-        subprocess.run(unpack, cwd=part, check=True, capture_output=True, timeout=LIMIT_S)
+        _run(["dpkg-source", "--no-check", "--extract", described.name, "tree"], part)
         (part / "tree").rename(folder)
         shutil.rmtree(part)
         return folder
@@ -49,17 +48,7 @@ class Sources:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self.folder(package), folder, symlinks=True)
         for command in commands:
-            ran = subprocess.run(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=BUILD_LIMIT_S,
-            )
-            if ran.returncode != 0:
-                raise RuntimeError(f"{package}: {' '.join(command)}: {ran.stderr[-3000:]}")
+            _run(command, folder, BUILD_LIMIT_S)
         done.write_text(repr(commands))
         return folder
 
@@ -77,10 +66,7 @@ class Sources:
             '[package]\nname = "suites"\nversion = "0.0.0"\nedition = "2021"\n'
             f'[dependencies]\n{name} = "={version}"\n[workspace]\n'
         )
-        command = ["cargo", "vendor", "--quiet", "vendor"]
-        ran = subprocess.run(command, cwd=part, capture_output=True, text=True, timeout=LIMIT_S)
-        if ran.returncode != 0:
-            raise RuntimeError(f"cargo cannot fetch {name} {version}: {ran.stderr}")
+        _run(["cargo", "vendor", "--quiet", "vendor"], part)
         (part / "vendor" / name).rename(folder)
         shutil.rmtree(part)
         return folder
@@ -102,16 +88,22 @@ class Sources:
             "Dir::Cache": FOLDER / "cache",
         }
         options = [f"-o{name}={value}" for name, value in settings.items()]
-        ran = subprocess.run(
-            ["apt-get", "-q", *options, *words],
-            cwd=folder,
-            env={**os.environ, "LC_ALL": "C"},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
-        if ran.returncode != 0:
-            raise RuntimeError(f"apt-get {' '.join(words)}: {ran.stderr}")
+        _run(["apt-get", "-q", *options, *words], folder)
+
+
+def _run(command: list[str], folder: Path, limit_s: int = LIMIT_S) -> None:
+    ran = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=limit_s,
+    )
+    if ran.returncode != 0:
+        raise RuntimeError(f"in {folder}, {' '.join(command)}: {ran.stderr[-3000:]}")
 
 
 def _sources() -> str:

@@ -44,6 +44,11 @@ def ending(
     return signal.Signals(-code).name if code < 0 else f"exit {code}"
 
 
+def written(folder: Path) -> str:
+    """What the command that ran there wrote."""
+    return (folder / "output").read_text(errors="replace")
+
+
 def explained(suite: str) -> dict[str, str]:
     """How tests end under loft that are known to end otherwise, by name."""
     entries = tomllib.loads((HERE / "explained.toml").read_text())["difference"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sources import Sources
-from suite import Outcomes, compare, ending
+from suite import Outcomes, compare, ending, written
 
 # Without the libraries that only its network and its translations need.
 BUILD = [
@@ -64,5 +64,5 @@ def outcomes(tests: Path, script: str, folder: Path, preload: Path | None) -> Ou
         TEST_NO_MALLOC_CHECK="1",
         TEST_OUTPUT_DIRECTORY=str(folder),
     )
-    results = RESULT.findall((folder / "output").read_text(errors="replace"))
+    results = RESULT.findall(written(folder))
     return {script: end} | {f"{script} {test}": ended + left for ended, test, left in results}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sources import Sources
-from suite import Outcomes, compare, ending
+from suite import Outcomes, compare, ending, written
 
 BUILD = ["make", f"-j{os.cpu_count()}", "MALLOC=libc", "OPTIMIZATION=-O1", "WARN=-w"]
 # The others are about time, clusters or TLS, want more memory than a test should, or measure what
@@ -82,7 +82,7 @@ def test_unit(lib: Path, sources: Sources, tmp_path: Path, unit: str) -> None:
         inside = 'cd "$0" && exec tclsh tests/test_helper.tcl --clients 1 --single "$1"'
         command: list[str | Path] = ["sh", "-c", inside, redis, unit]
         outcomes = {unit: ending(command, folder, preload, 1200)}
-        for result, name in RESULT.findall((folder / "output").read_text(errors="replace")):
+        for result, name in RESULT.findall(written(folder)):
             # Of tests that have one name, the one that went wrong.
             if outcomes.get(name, "ok") == "ok":
                 outcomes[name] = result

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sources import Sources
-from suite import Outcomes, compare, ending
+from suite import Outcomes, compare, ending, written
 
 # All that it can do, since what it does not do is not tested.
 BUILD = (
@@ -45,7 +45,7 @@ def test_veryquick(lib: Path, sources: Sources, tmp_path: Path) -> None:
     def run(folder: Path, preload: Path | None) -> Outcomes:
         command = [*prefix, sqlite / "testfixture", script]
         outcomes = {"veryquick": ending(command, folder, preload, 5400)}
-        text = MEASURED.sub("N", (folder / "output").read_text(errors="replace"))
+        text = MEASURED.sub("N", written(folder))
         outcomes |= dict.fromkeys(FILE.findall(text), "run")
         outcomes |= dict.fromkeys(PASSED.findall(text), "passed")
         for names in FAILED.findall(text):

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 from amalgamate import AmalgamationError, amalgamate
 from limits import HANGS_S
+from trees import write_tree
 
 
 def tree(tmp_path: Path, files: dict[str, str]) -> tuple[Path, Path]:
-    for name, text in {"include/loft/loft.h": "int version();\n", **files}.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    write_tree(tmp_path, {"include/loft/loft.h": "int version();\n", **files})
     return tmp_path / "src", tmp_path / "include"
 
 

@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 from check_includes import MAX_FLOOR_LINES, MAX_LINES, check_tree
+from trees import write_tree
 
 
 def problems(tmp_path: Path, files: dict[str, str]) -> list[str]:
-    source = tmp_path / "src"
-    for name, text in files.items():
-        path = source / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return [str(violation) for violation in check_tree(source)]
+    return [str(violation) for violation in check_tree(write_tree(tmp_path / "src", files))]
 
 
 def test_the_tree_itself_is_clean(root: Path) -> None:
