@@ -16,6 +16,28 @@ constexpr uint64_t low_bits(unsigned count) {
   return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
 }
 
+// Hands out up to `wanted` objects of one bitmap word, the lowest first. Their addresses go to
+// slots[0], slots[-1], ...; their bits are cleared. `first` is the address of the word's first
+// object.
+LOFT_ALWAYS_INLINE unsigned take_from_word(uint64_t& bits, uintptr_t first, size_t size,
+                                           void** slots, unsigned wanted) {
+  uint64_t left = bits;
+  unsigned taken = 0;
+  if (left == ~uint64_t{0} && wanted >= 64) {
+    // A straight run: no search for each bit.
+    for (; taken < 64; ++taken, first += size) *slots-- = reinterpret_cast<void*>(first);
+    bits = 0;
+    return taken;
+  }
+  while (left != 0 && taken < wanted) {
+    *slots-- = reinterpret_cast<void*>(first + lowest_bit(left) * size);
+    left &= left - 1;
+    ++taken;
+  }
+  bits = left;
+  return taken;
+}
+
 }  // namespace
 
 // Takes only objects of one word that `candidates` names.

@@ -17,28 +17,6 @@
 
 namespace loft {
 
-// Hands out up to `wanted` objects of one bitmap word, the lowest first. Their addresses go to
-// slots[0], slots[-1], ...; their bits are cleared. `first` is the address of the word's first
-// object.
-LOFT_ALWAYS_INLINE unsigned take_from_word(uint64_t& bits, uintptr_t first, size_t size,
-                                           void** slots, unsigned wanted) {
-  uint64_t left = bits;
-  unsigned taken = 0;
-  if (left == ~uint64_t{0} && wanted >= 64) {
-    // A straight run: no search for each bit.
-    for (; taken < 64; ++taken, first += size) *slots-- = reinterpret_cast<void*>(first);
-    bits = 0;
-    return taken;
-  }
-  while (left != 0 && taken < wanted) {
-    *slots-- = reinterpret_cast<void*>(first + lowest_bit(left) * size);
-    left &= left - 1;
-    ++taken;
-  }
-  bits = left;
-  return taken;
-}
-
 // Whether `bits` of a bitmap word include places behind the slab's last object.
 constexpr bool beyond_last_object(const Geometry& shape, unsigned word, uint64_t bits) {
   const unsigned tail = shape.objects % 64;
