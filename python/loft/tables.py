@@ -44,7 +44,8 @@ def for_terminal(table: Table) -> rich_table.Table:
         painted = []
         for column, cell in zip(table.columns[1:], cells, strict=True):
             style = STYLES.get(cell.verdict) if table.counts(column) else None
-            painted.append(f"[{style}]{escape(cell.text)}[/{style}]" if style else cell.text)
+            text = escape(cell.text)
+            painted.append(f"[{style}]{text}[/{style}]" if style else text)
         shown.add_row(escape(label), *painted)
     return shown
 
