@@ -85,7 +85,8 @@ class Stage:
     def check(self, *command: str | Path) -> None:
         """A command that is one check: it passes or it fails."""
         ok = self.run(*command) == 0
-        self.count.add(Count(passed=int(ok), failed=int(not ok)))
+        wrong = [] if ok else [f"{self.name}: {' '.join(map(str, command[:3]))}"]
+        self.count.add(Count(passed=int(ok), failed=int(not ok), failures=wrong))
 
     def junit(self, report: Path, *command: str | Path) -> None:
         """A test runner that leaves a JUnit report; a bad exit is a failure whatever it says."""
@@ -101,8 +102,9 @@ class Stage:
         self.add(status, read_cargo(printed))
 
     def add(self, status: int, counted: Count) -> None:
-        if status != 0 and counted.failed == 0:
-            counted.failed = 1
+        if status != 0 and not counted.failures:
+            counted.failed = max(1, counted.failed)
+            counted.failures.append(f"{self.name}: its runner ended with {status}")
         if status == 0 and counted.passed == 0:
             raise StageFailed("no test ran")
         self.count.add(counted)
@@ -309,7 +311,7 @@ def run_stage(name: str, fix: bool) -> Count:
         STAGES[name][1](stage)
     except StageFailed as error:
         stopped_by = str(error)
-        stage.count.failed += 1
+        stage.count.add(Count(failed=1, failures=[f"{name}: {stopped_by}"]))
     seconds = time.monotonic() - started
     with PRINTING:
         if stopped_by:
@@ -362,6 +364,9 @@ def main() -> int:
     if total.times:
         print("the slowest tests:")
         print("\n".join(slowest(total.times)))
+    # Again, and last: who reads a log that was cut finds them here.
+    for failure in total.failures:
+        print(f"failed: {failure}")
     print(total)
     return 1 if total.failed else 0
 

@@ -19,6 +19,7 @@ class Count:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    failures: list[str] = field(default_factory=list)
     # How long each test took, and its name.
     times: list[tuple[float, str]] = field(default_factory=list)
 
@@ -26,6 +27,7 @@ class Count:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+        self.failures += other.failures
         self.times += other.times
 
     def __str__(self) -> str:
@@ -38,16 +40,19 @@ def read_junit(report: Path, stage: str) -> Count:
         return Count()
     count = Count()
     for case in ET.parse(report).getroot().iter("testcase"):
-        if case.find("failure") is not None or case.find("error") is not None:
+        # pytest names the file apart from the test; ctest repeats the name.
+        names = dict.fromkeys((case.get("classname", ""), case.get("name", "")))
+        name = f"{stage}: {' '.join(name for name in names if name)}"
+        wrong = [found for kind in ("failure", "error") for found in case.findall(kind)]
+        if wrong:
             count.failed += 1
+            told = wrong[0].get("message") or "see the stage's log"
+            count.failures.append(f"{name}: {told.splitlines()[0]}")
         elif case.find("skipped") is not None:
             count.skipped += 1
         else:
             count.passed += 1
-        # pytest names the file apart from the test; ctest repeats the name.
-        names = dict.fromkeys((case.get("classname", ""), case.get("name", "")))
-        name = " ".join(name for name in names if name)
-        count.times.append((float(case.get("time", 0)), f"{stage}: {name}"))
+        count.times.append((float(case.get("time", 0)), name))
     return count
 
 

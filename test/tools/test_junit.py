@@ -26,6 +26,10 @@ def test_both_kinds_of_report_are_counted(tmp_path: Path) -> None:
     total.add(read_junit(tmp_path / "ctest.xml", "debug"))
     total.add(read_junit(tmp_path / "pytest.xml", "cli"))
     assert str(total) == "2 passed, 2 failed, 1 skipped"
+    assert total.failures == [
+        "debug: storm.Late: Timeout",
+        "cli: test.cli.test_run test_options: see the stage's log",
+    ]
     assert [line.split() for line in slowest(total.times)] == [
         ["300.0", "s", "debug:", "storm.Late"],
         ["7.0", "s", "cli:", "test.cli.test_run", "test_options"],
