@@ -20,7 +20,7 @@ from loft.charts import STYLE
 COLOURS = {
     "loft": "#c8102e",
     "loft core": "#e377c2",
-    "loft keeper": "#bcbd22",
+    "loft room": "#bcbd22",
     "snmalloc": "#1f77b4",
     "mimalloc3": "#2ca02c",
     "mimalloc2": "#98df8a",

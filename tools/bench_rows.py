@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from variants import VARIANTS
 
 WRITTEN = Path(__file__).resolve().parent.parent / "bench" / "rows.toml"
-# The synchronous baseline of the owner policy `keeper`, papers/nextgen.
+# The synchronous baseline of the owner policy `room`, papers/nextgen.
 NEXTGEN = "nextgen"
 
 
@@ -101,7 +101,7 @@ class Line(BaseModel):
         elif self.owners:
             yield "thread", "", ""
             # The programs keep to the first processors; one thread leaves the second to the room.
-            yield "keeper", "LOFT_OWNER=keeper LOFT_KEEPER_CPU=1 LOFT_BACKGROUND=on ", ""
+            yield "room", "LOFT_OWNER=room LOFT_ROOM_CPU=1 LOFT_BACKGROUND=on ", ""
             yield NEXTGEN, "", NEXTGEN
         else:
             yield "default", "", ""

@@ -32,7 +32,7 @@ JOBS = str(PROCESSORS)
 TEST_JOBS = str(2 * PROCESSORS)
 CXX_FOLDERS = ("src", "include", "test", "bench", "papers", "python")
 LOG_TAIL_LINES = 120
-OWNERS = ("core", "keeper")  # those that are not the library's own choice
+OWNERS = ("core", "room")  # those that are not the library's own choice
 # Far above what any step of a stage takes on a machine that is slow and busy: it only ends one that
 # hangs.
 STAGE_TIMEOUT_S = 3 * 3600

@@ -2,7 +2,7 @@
 """Simulated cache and TLB misses of a program's own threads, under loft's owners and a peer.
 
     tools/misses.py -- xalan -in big.xml -xsl sheet.xsl -out /dev/null
-    tools/misses.py --with thread,keeper,mimalloc3 -- redis-benchmark ...
+    tools/misses.py --with thread,room,mimalloc3 -- redis-benchmark ...
 
 For machines without hardware counters. valgrind's callgrind runs the program twice under each
 allocator: once with caches (32 KiB and 8 MiB, lines of 64 bytes), once with translation buffers in
@@ -10,7 +10,7 @@ their place (64 and 1536 entries, "lines" of a page). It counts by thread, so th
 threads miss is left out; these are found by what they execute.
 
 All threads share the simulated caches. As the last level that is what a processor has; of the
-first level and of the translation buffers it is to the disadvantage of owner=keeper, whose room
+first level and of the translation buffers it is to the disadvantage of owner=room, whose room
 has those of another core. And valgrind runs one thread at a time: a thread finds the room late
 more often than beside it, and then does the room's work itself.
 """
@@ -34,8 +34,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 TIMEOUT_S = 1800
 
-# What only loft's own threads execute: the room, and the keeper that gives memory back.
-OWN_THREADS = ("loft::magazines::serve(", "loft::keeper::(anonymous namespace)::run(")
+# What only loft's own threads execute: the room, and the background thread that gives memory back.
+OWN_THREADS = ("loft::magazines::serve(", "loft::background::(anonymous namespace)::run(")
 
 # First and last level, as callgrind takes them: bytes, ways, bytes of a line.
 CACHES = ("32768,8,64", "8388608,16,64")
@@ -73,7 +73,7 @@ def rates(counts: Counter[str]) -> list[str]:
 
 
 def allocator_of(name: str) -> Allocator:
-    if name in ("thread", "core", "keeper"):
+    if name in ("thread", "core", "room"):
         # Programs of one thread are counted with the room, too.
         chosen = {"LOFT_OWNER": name, "LOFT_BACKGROUND": "on"}
         found = Allocator(name, BUILD / "libloft.so", chosen)
@@ -110,7 +110,7 @@ def main(
     command: Annotated[list[str], typer.Argument(help="the program, after --")],
     names: Annotated[
         str, typer.Option("--with", help="owners of loft and peers in build/peers")
-    ] = "thread,keeper,mimalloc3",
+    ] = "thread,room,mimalloc3",
 ) -> None:
     """Simulated cache and TLB misses under loft's owners and a peer."""
     levels = ["first level", "last level", "TLB", "second TLB"]

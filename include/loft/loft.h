@@ -302,8 +302,9 @@ typedef struct loft_stats_t {
   ///
   /// The left side is what the system says of the addresses below. The parts are what loft's own
   /// books say, and the last two are by how much the one exceeds the other. The library's static
-  /// data and the keeper's stack are not among it. Asking the system takes about a millisecond for
-  /// each GiB that is resident; a caller whose struct ends before these fields is spared that.
+  /// data and the background thread's stack are not among it. Asking the system takes about a
+  /// millisecond for each GiB that is resident; a caller whose struct ends before these fields is
+  /// spared that.
   uint64_t resident_bytes;
   uint64_t live_bytes;               ///< asked for by the program, and not freed
   uint64_t rounding_bytes;           ///< what objects have beyond that. Exact for large ones; of
@@ -339,13 +340,13 @@ typedef struct loft_stats_t {
   uint64_t large_moves;          ///< of these, by moving their pages
   uint64_t caches_emptied;       ///< times that a cache was emptied: by loft_idle_begin, or because
                                  ///< its processor had no use for it
-  uint64_t keeper_ticks;         ///< looks of the keeper, or of slow paths in its place
+  uint64_t background_ticks;     ///< looks of the background thread, or of slow paths in its place
   uint64_t locks_waited_for;     ///< of locks_taken, that were found held
 
   uint64_t cores;        ///< processors that have a cache (owner=core)
   uint64_t core_fences;  ///< times that another processor was fenced off its cache
 
-  /// Of the option owner=keeper; otherwise 0.
+  /// Of the option owner=room; otherwise 0.
   uint64_t room_ready;        ///< refills for which the room had a magazine ready
   uint64_t room_late;         ///< and for which it had none yet
   uint64_t room_returns;      ///< flushes of which the room took the objects home

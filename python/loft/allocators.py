@@ -27,7 +27,7 @@ INSTALLED = {
 # may stand beside them, does not compete.
 PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
 # loft by its other owners.
-OWNERS = {"loft core": "core", "loft keeper": "keeper"}
+OWNERS = {"loft core": "core", "loft room": "room"}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@
 #include "api/surface.h"
 #include "cache/object.h"
 #include "front/allocate.h"
-#include "purge/keeper.h"
+#include "purge/background.h"
 #include "stats/report.h"
 #include "stats/stats.h"
 #include "thread/idle.h"
@@ -75,7 +75,7 @@ int loft_version() noexcept { return LOFT_VERSION; }
 int loft_option_set(const char* name, const char* value) noexcept {
   switch (loft::change_option(name, value)) {
     case loft::OptionError::kNone:
-      loft::keeper::options_changed();
+      loft::background::options_changed();
       return 0;
     case loft::OptionError::kUnknownName:
       return ENOENT;

@@ -37,6 +37,17 @@ constexpr Option kTable[] = {
 #undef LOFT_OPTION_ROW
 };
 
+struct Renamed {
+  std::string_view former;
+  std::string_view name;
+};
+
+constexpr Renamed kRenamed[] = {
+#define LOFT_RENAMED_ROW(former, name) {#former, #name},
+    LOFT_RENAMED_OPTIONS(LOFT_RENAMED_ROW)
+#undef LOFT_RENAMED_ROW
+};
+
 const Option* find(std::string_view name) {
   for (const Option& option : kTable) {
     if (option.name == name) return &option;
@@ -134,8 +145,22 @@ void warn_bad_value(std::string_view source, const Option& option, std::string_v
     line << "a processor's number, or any";
   } else {
     line << option.choices;
+    if (option.value == &options.owner && value == "keeper") line << "; keeper is called room now";
   }
   os::report(line);
+}
+
+// `source` as for warn_bad_value.
+void warn_unknown_name(const char* source, std::string_view name) {
+  Text line;
+  line << source << ": ";
+  append_quoted(line, name);
+  for (const Renamed& renamed : kRenamed) {
+    if (renamed.former != name) continue;
+    os::report(line << " is ignored: the option is called " << renamed.name << " now");
+    return;
+  }
+  os::report(line << " is no option of loft; see docs/options.md");
 }
 
 // LOFT_ and the option's name in capitals.
@@ -207,13 +232,11 @@ void set_options_from_list(std::string_view list, const char* source) {
     const std::string_view value = tail(item, equals == item.npos ? equals : equals + 1);
     const OptionError error = set_option(name, value);
     if (error == OptionError::kNone) continue;
-    Text where;
-    where << source << ": ";
     if (error == OptionError::kUnknownName) {
-      append_quoted(where, name) << " is no option of loft; see docs/options.md";
-      os::report(where);
+      warn_unknown_name(source, name);
     } else {
-      where << name;
+      Text where;
+      where << source << ": " << name;
       warn_bad_value(std::string_view(where.data(), where.size()), *find(name), value);
     }
   }
@@ -229,6 +252,14 @@ void load_options() {
     if (set_option(option.name, value) == OptionError::kBadValue) {
       warn_bad_value(variable.get(), option, value);
     }
+  }
+  for (const Renamed& renamed : kRenamed) {
+    const VariableName variable(renamed.former);
+    const char* value = os::environment(variable.get());
+    if (value == nullptr || *value == 0) continue;
+    const VariableName now(renamed.name);
+    os::report(Text() << variable.get() << " is ignored: the variable is called " << now.get()
+                      << " now");
   }
 }
 

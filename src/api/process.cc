@@ -4,7 +4,7 @@
 #include "api/options.h"
 #include "cpu/core.h"
 #include "os/fault.h"
-#include "purge/keeper.h"
+#include "purge/background.h"
 #include "room/room.h"
 #include "thread/lifecycle.h"
 
@@ -30,9 +30,9 @@ bool serve_processors() {
     options.owner.store(kOwnerThread, memory_order_relaxed);
   }
   // Objects allocated before belong to another heap than the room's: the thread starts over.
-  if (get(options.owner) == kOwnerKeeper) lifecycle::give_up_block();
+  if (get(options.owner) == kOwnerRoom) lifecycle::give_up_block();
   room::enable();
-  keeper::enable();
+  background::enable();
 }
 
 namespace {

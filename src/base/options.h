@@ -16,7 +16,7 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
 // plain number. A processor is a plain number or the word "any" (kAnyProcessor). `choices` lists
 // the accepted words; the value is the position of the word.
 #define LOFT_OPTIONS(X)                                                                          \
-  X(kChoice, owner, 0, "thread|core|keeper",                                                     \
+  X(kChoice, owner, 0, "thread|core|room",                                                       \
     "who holds the caches of free objects and the slabs: each thread, each processor, or each "  \
     "thread the caches and a thread of loft's own all slabs; read when the library is loaded, "  \
     "and never changed after that")                                                              \
@@ -46,13 +46,13 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
   X(kChoice, background, 1, "off|auto|on",                                                       \
     "whether a thread of loft's own may give memory back while the program does nothing: "       \
     "never; while the program has threads of its own; or also in a program of one thread")       \
-  X(kProcessor, keeper_cpu, 65535, "",                                                           \
-    "where the thread runs that owner=keeper starts for its slabs, read when it starts; any: "   \
+  X(kProcessor, room_cpu, 65535, "",                                                             \
+    "where the thread runs that owner=room starts for its slabs, read when it starts; any: "     \
     "wherever the process's first thread may")                                                   \
-  X(kChoice, keeper_serves, 0, "trial|always",                                                   \
+  X(kChoice, room_serves, 0, "trial|always",                                                     \
     "when that thread serves the others: in what it does faster than they do it themselves, as " \
-    "trials of both show now and then; or in all that it can. With keeper_prepare always")       \
-  X(kChoice, keeper_prepare, 0, "off|fault|zero",                                                \
+    "trials of both show now and then; or in all that it can. With room_prepare always")         \
+  X(kChoice, room_prepare, 0, "off|fault|zero",                                                  \
     "what that thread does besides with objects that it gets ready: nothing; touch those on "    \
     "pages without memory; or that, and clear some for calloc")                                  \
   X(kBytes, soft_limit, 0, "",                                                                   \
@@ -71,8 +71,14 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "them, every second: it opens files of the system for that, which filters of system calls "  \
     "may forbid; near a limit of the group loft then keeps little, whoever has the memory")
 
+// X(former name, name). A setting by a former name is refused with one line that tells the new one.
+#define LOFT_RENAMED_OPTIONS(X) \
+  X(keeper_cpu, room_cpu)       \
+  X(keeper_serves, room_serves) \
+  X(keeper_prepare, room_prepare)
+
 // The choices of `owner`. The option is written once, before the program's constructors run.
-enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerKeeper };
+enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerRoom };
 
 // The value "any" of an option that names a processor.
 inline constexpr uint64_t kAnyProcessor = 65535;
@@ -83,10 +89,10 @@ enum Background : uint64_t { kBackgroundOff, kBackgroundAuto, kBackgroundOn };
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };
 
-// The choices of `keeper_serves`.
+// The choices of `room_serves`.
 enum Serves : uint64_t { kServesByTrial, kServesAlways };
 
-// The choices of `keeper_prepare`.
+// The choices of `room_prepare`.
 enum Prepare : uint64_t { kPrepareOff, kPrepareFault, kPrepareZero };
 
 // The choices of `cgroup`.

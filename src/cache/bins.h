@@ -67,7 +67,7 @@ bool review_due(Thread* thread);
 // marks a bin under refill, whose top is always in the same place.
 bool review(Thread* thread, SizeClass size_class, bool in_use);
 
-// --- For magazines (owner=keeper), which exchange a bin's whole array. ---
+// --- For magazines (owner=room), which exchange a bin's whole array. ---
 
 // Puts up to `wanted` objects into slots[1], slots[2], ..., with the first to be popped on top.
 // Under the heap's lock.

@@ -26,8 +26,8 @@ size_t bytes_of(uint64_t word) { return (word >> 32) * os::page_size(); }
 
 constinit Places<kPlaces> shards[kShards];
 // The words at the last call of release_idle; 0 also where that call released the object. Relaxed:
-// these are hints, and two threads may run release_idle at once when a keeper ends and others
-// replace it.
+// these are hints, and two threads may run release_idle at once when a background thread ends and
+// others replace it.
 constinit Atomic<uint64_t> seen[kShards][kPlaces];
 
 unsigned places_for(size_t granules) {

@@ -151,7 +151,7 @@ Core* make(unsigned number) {
     return nullptr;
   }
   core->number = number;
-  // As emptied by the keeper: the block needs no work until a thread enters it.
+  // As emptied by the background thread: the block needs no work until a thread enters it.
   core->held = kAllStacks;
   core->emptied = true;
   core->thread.heap = heap;

@@ -46,8 +46,8 @@ size_t visit_others(AtWork at_work, unsigned long* passed_on) {
     const unsigned long before = heap->counters().forwards.get();
     const bool rooms = heap == registry::room_heap();
     if (heap->parked() || rooms) {
-      // Blocks. The keeper may hold the lock; it releases it within a step once a thread sleeps on
-      // it.
+      // Blocks. The background thread may hold the lock; it releases it within a step once a thread
+      // sleeps on it.
       const os::Guard guard(heap->lock());
       if (heap->parked() || rooms) given_back += heap->rest(nullptr, Heap::Walk::kNow);
     } else if (heap->lock().try_lock()) {

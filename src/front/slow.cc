@@ -244,7 +244,7 @@ void* allocate_beyond_table(size_t size) {
 
 void* allocate_zeroed(size_t size) {
   if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, kGranule, true);
-  if (magazines::in_use() && get(options.keeper_prepare) == kPrepareZero && size >= kRoomZeroMin) {
+  if (magazines::in_use() && get(options.room_prepare) == kPrepareZero && size >= kRoomZeroMin) {
     if (void* cleared = take_cleared(request_of(size)); cleared != nullptr) return cleared;
   }
   if (size >= kZeroMin) {

@@ -61,7 +61,7 @@ Heap* shared_heap() {
 }
 
 Heap* room_heap() {
-  return get(options.owner) == kOwnerKeeper ? shared.load(memory_order_acquire) : nullptr;
+  return get(options.owner) == kOwnerRoom ? shared.load(memory_order_acquire) : nullptr;
 }
 
 void park(Heap* heap) {

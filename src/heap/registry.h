@@ -14,10 +14,10 @@ Heap* adopt();
 void park(Heap* heap);
 
 // The heap shared, under its lock, by threads without a block. nullptr without memory. Under
-// owner=keeper it belongs to the room, owns every slab, and serves all threads.
+// owner=room it belongs to the room, owns every slab, and serves all threads.
 Heap* shared_heap();
 
-// The shared heap under owner=keeper. nullptr under other owners, and before the first use of a
+// The shared heap under owner=room. nullptr under other owners, and before the first use of a
 // heap.
 Heap* room_heap();
 

@@ -1,4 +1,4 @@
-// Magazines, under owner=keeper: arrays of free objects that travel between a thread and the room,
+// Magazines, under owner=room: arrays of free objects that travel between a thread and the room,
 // which has a thread of its own (room/room.h). For each class that a thread uses, and for which
 // trials show a gain (room/trial.h), the room (a) fills an array ahead of the thread's next refill,
 // and (b) empties the array of its last flush. Both are exchanged whole, array for array.
@@ -83,7 +83,7 @@ inline bool in_use();
 
 // The room serves all that it can, without trials.
 inline bool always() {
-  return get(options.keeper_serves) == kServesAlways || get(options.keeper_prepare) != kPrepareOff;
+  return get(options.room_serves) == kServesAlways || get(options.room_prepare) != kPrepareOff;
 }
 
 // The first question before a refill or a flush, if in_use(). False: the thread serves itself, and
@@ -113,7 +113,7 @@ bool take(Thread* thread, Request request, unsigned wanted);
 // Flushes the `objects` oldest objects of a full bin by exchange. False: the bin is unchanged.
 bool hand_over(Thread* thread, SizeClass size_class, unsigned objects);
 
-// For calloc, under keeper_prepare=zero: an object that reads as zero, or nullptr if none is ready.
+// For calloc, under room_prepare=zero: an object that reads as zero, or nullptr if none is ready.
 void* take_zero(Thread* thread, Request request);
 
 // Whether the room is to serve refills of the class, and was late for the last one.

@@ -70,11 +70,10 @@ bool is_told_to_leave() {
 
 void settle_down() {
   number.store(os::thread_number(), memory_order_relaxed);
-  const uint64_t wanted = get(options.keeper_cpu);
+  const uint64_t wanted = get(options.room_cpu);
   if (wanted != kAnyProcessor) {
     if (os::run_on(wanted)) return;
-    os::report(Text() << "keeper_cpu=" << wanted
-                      << ": the room cannot run there, and runs anywhere");
+    os::report(Text() << "room_cpu=" << wanted << ": the room cannot run there, and runs anywhere");
   }
   // Only if the set differs: a filter of system calls may forbid this to a program that ties no
   // thread.
@@ -108,7 +107,7 @@ bool may_run() { return get(options.background) == kBackgroundOn || census::has_
 void refuse() {
   uint32_t expected = kNobody;
   if (!state.compare_exchange_strong(expected, kRefused, memory_order_relaxed)) return;
-  os::report(Text() << "owner=keeper: there is one processor, so the room stays empty; threads "
+  os::report(Text() << "owner=room: there is one processor, so the room stays empty; threads "
                        "serve themselves");
 }
 
@@ -129,7 +128,7 @@ void in_child() {
 }  // namespace
 
 void enable() {
-  if (get(options.owner) != kOwnerKeeper) return;
+  if (get(options.owner) != kOwnerRoom) return;
   os::on_fork(nullptr, nullptr, in_child);
   processors.read();
   start.store(start_one, memory_order_relaxed);

@@ -1,11 +1,11 @@
-// The room of owner=keeper (NextGen-Malloc): a thread of loft's own that works ahead of the others.
+// The room of owner=room (NextGen-Malloc): a thread of loft's own that works ahead of the others.
 // Where that pays, it fills magazines before they are requested, and returns flushed objects to
 // their slabs (room/magazines.h). No thread depends on it for progress.
 #pragma once
 
 namespace loft::room {
 
-// Called once, at load, after the options are read. Under owner=keeper, a slow path may start the
+// Called once, at load, after the options are read. Under owner=room, a slow path may start the
 // room's thread from now on, once the program has made enough refills.
 void enable();
 

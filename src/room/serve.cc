@@ -79,7 +79,7 @@ bool fill_slot(Heap* heap, Request request, Slot& slot, unsigned wanted, uint16_
 // more to do.
 bool fill_slots(Heap* heap, SizeClass c, ClassMagazines& its) {
   if (limits::tight()) return false;
-  const Care care = get(options.keeper_prepare) == kPrepareOff ? Care::kNone : Care::kTouch;
+  const Care care = get(options.room_prepare) == kPrepareOff ? Care::kNone : Care::kTouch;
   if (is_rooms(its.ready) &&
       fill_slot(heap, {c, its.asked}, its.ready, its.wanted, its.prepared, care)) {
     return true;

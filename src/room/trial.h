@@ -1,4 +1,4 @@
-// Finds the faster of two ways by trying both from time to time. Under owner=keeper, either the
+// Finds the faster of two ways by trying both from time to time. Under owner=room, either the
 // room serves a thread's refills and flushes of a class, or the thread itself. The answer depends
 // on the program and on the distance between the two processors. The room saves the thread a look
 // at slabs, but hands it arrays that another core has touched. Most of that cost arises later, with

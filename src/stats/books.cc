@@ -170,7 +170,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.purged_bytes = spans.clean;
   stats.spans_acquired = spans.acquired;
   stats.spans_released = spans.released;
-  stats.keeper_ticks = span::ticks();
+  stats.background_ticks = span::ticks();
   stats.metadata_bytes = metadata::used_bytes();
   const UserHeap::Sums users = UserHeap::sums_of_all();
   stats.user_heaps = users.heaps;

@@ -1,5 +1,5 @@
-// How the floors below the keeper notify it, without including it: a slow path was taken, or a
-// thread has ended. The keeper sleeps on one word, `state`.
+// How the floors below the background thread notify it, without including it: a slow path was
+// taken, or a thread has ended. The background thread sleeps on one word, `state`.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,11 @@
 namespace loft::attention {
 
 enum State : uint32_t {
-  kNobody,   // no keeper: slow paths do its work now and then, and start one if it may run
-  kRefused,  // no keeper, and none can start: slow paths do its work now and then
-  kTicking,  // the keeper ticks by itself, several times a second
-  kLeaving,  // the keeper was told to end
+  kNobody,   // no background thread: slow paths do its work now and then, and start one if it may
+             // run
+  kRefused,  // no background thread, and none can start: slow paths do its work now and then
+  kTicking,  // the background thread ticks by itself, several times a second
+  kLeaving,  // the background thread was told to end
 };
 
 extern LOFT_HIDDEN Atomic<uint32_t> state;
@@ -24,8 +25,8 @@ extern LOFT_HIDDEN Atomic<uint32_t> state;
 extern LOFT_HIDDEN Atomic<void (*)()> unattended;
 extern LOFT_HIDDEN Atomic<void (*)()> on_thread_end;
 
-// For a slow path of malloc, with no lock held. Without a keeper, starts one or does some of its
-// work.
+// For a slow path of malloc, with no lock held. Without a background thread, starts one or does
+// some of its work.
 inline void look_after() {
   const uint32_t now = state.load(memory_order_relaxed);
   if (LOFT_LIKELY(now != kNobody && now != kRefused)) return;

@@ -10,7 +10,7 @@ namespace loft::idle {
 // looks. True if every thread was idle and nothing was left to do for it.
 bool look();
 
-// Rests the heap of the room (owner=keeper) once it has served no refill for some looks. True if
+// Rests the heap of the room (owner=room) once it has served no refill for some looks. True if
 // nothing was left to do.
 bool rest_room();
 

@@ -201,7 +201,7 @@ bool visit_threads(bool (*visit)(void*, Thread*), void* context) {
 bool give_heap(Thread* thread) {
   if (LOFT_UNLIKELY(thread == nullptr)) return false;
   if (LOFT_LIKELY(thread->heap != nullptr)) return true;
-  Heap* heap = get(options.owner) == kOwnerKeeper ? registry::shared_heap() : registry::adopt();
+  Heap* heap = get(options.owner) == kOwnerRoom ? registry::shared_heap() : registry::adopt();
   if (heap == nullptr) return false;
   thread->heap = heap;
   thread->owner = heap->id();

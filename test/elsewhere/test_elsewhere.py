@@ -18,7 +18,7 @@ from limits import HANGS_S
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-OWNERS = ("thread", "core", "keeper")
+OWNERS = ("thread", "core", "room")
 FLAGS = [
     "-std=c++20",
     "-O2",

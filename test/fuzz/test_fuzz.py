@@ -76,7 +76,7 @@ def search(folder: Path, program: str, target: str, runs: int, seconds: int) -> 
 
 @pytest.mark.parametrize(
     ("target", "owner"),
-    [*((target, "thread") for target in TARGETS), ("calls", "core"), ("calls", "keeper")],
+    [*((target, "thread") for target in TARGETS), ("calls", "core"), ("calls", "room")],
 )
 def test_the_seeds_pass(target: str, owner: str, tmp_path: Path) -> None:
     seeds = sorted((HERE / "seeds" / target).iterdir())

@@ -42,7 +42,7 @@ def test_programs_under_memcheck(execute: Execute, command: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("gcore") is None, reason="gdb is not installed")
-@pytest.mark.parametrize("owner", ["thread", "core", "keeper"])
+@pytest.mark.parametrize("owner", ["thread", "core", "room"])
 def test_a_core_is_as_large_as_the_process(
     execute: Execute, lib: Path, tmp_path: Path, owner: str
 ) -> None:

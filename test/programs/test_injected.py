@@ -92,7 +92,7 @@ def calls(inject: Inject, made: dict[str, Counter[str]], folder: Path, owner: st
 
 
 CASES = [(name, "thread") for name in CALLS]
-CASES += [(name, owner) for name in OTHERS for owner in ("core", "keeper")]
+CASES += [(name, owner) for name in OTHERS for owner in ("core", "room")]
 
 
 # A futex that fails now and then loses a wake, which no system does: it fails always, or never.

@@ -7,7 +7,7 @@ import shutil
 import pytest
 from programs import PYTHON, Build, Execute
 
-OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "keeper"])
+OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "room"])
 
 
 @OWNERS

@@ -27,19 +27,19 @@ def statistics(stderr: str) -> dict[str, int]:
 @pytest.mark.usefixtures("one_processor")
 def test_with_one_processor_it_declines_with_one_line(execute: Execute, build: Build) -> None:
     result = execute(
-        build("streams.c"), LOFT_OWNER="keeper", LOFT_BACKGROUND="on", LOFT_STATS="json"
+        build("streams.c"), LOFT_OWNER="room", LOFT_BACKGROUND="on", LOFT_STATS="json"
     )
     assert result.returncode == 0, result.stderr
     said = [line for line in result.stderr.splitlines() if line.startswith("loft:")]
     assert said == [
-        "loft: owner=keeper: there is one processor, so the room stays empty; "
+        "loft: owner=room: there is one processor, so the room stays empty; "
         "threads serve themselves"
     ]
     counted = statistics(result.stderr)
     assert counted["room_ready"] == counted["room_late"] == 0
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "keeper"])
+@pytest.mark.parametrize("owner", ["thread", "core", "room"])
 @pytest.mark.parametrize("background", ["auto", "on", "off"])
 def test_what_a_thread_left_goes_back(
     execute: Execute, build: Build, owner: str, background: str
@@ -48,7 +48,7 @@ def test_what_a_thread_left_goes_back(
     assert (result.returncode, result.stdout) == (0, "gone\n"), result.stderr
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "keeper"])
+@pytest.mark.parametrize("owner", ["thread", "core", "room"])
 @pytest.mark.parametrize("process", [[], ["fork"]], ids=["the first process", "a child"])
 def test_the_first_thread_ends_before_others(
     execute: Execute, build: Build, owner: str, process: list[str]

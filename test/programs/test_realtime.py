@@ -9,7 +9,7 @@ from programs import Build, Execute
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes threads run before all others")
-@pytest.mark.parametrize("owner", ["libc", "thread", "core", "keeper"])
+@pytest.mark.parametrize("owner", ["libc", "thread", "core", "room"])
 def test_inversion(execute: Execute, build: Build, owner: str) -> None:
     """On one processor."""
     # Others get the processor again however it ends.

@@ -83,7 +83,7 @@ def test_confined_by_its_parent(
     lived(execute(build("confined.c"), path, build("sandboxed.c"), "work", **SOON))
 
 
-@pytest.mark.parametrize("owner", ["core", "keeper"])
+@pytest.mark.parametrize("owner", ["core", "room"])
 @pytest.mark.parametrize("name", ["service without", "glibc"])
 @pytest.mark.parametrize("inherited", [False, True], ids=["by itself", "by its parent"])
 def test_other_owners(
@@ -105,7 +105,7 @@ def test_other_owners(
 
 
 @pytest.mark.parametrize("name", ["service without", "glibc"])
-@pytest.mark.parametrize("owner", ["thread", "core", "keeper"])
+@pytest.mark.parametrize("owner", ["thread", "core", "room"])
 def test_statistics_do_without(
     execute: Execute, build: Build, tmp_path: Path, glibc: frozenset[str], name: str, owner: str
 ) -> None:

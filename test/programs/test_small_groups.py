@@ -34,7 +34,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("threads", [[], ["threads"]], ids=["one thread", "two threads"])
-@pytest.mark.parametrize("owner", ["libc", "thread", "keeper"])
+@pytest.mark.parametrize("owner", ["libc", "thread", "room"])
 def test_nobody_is_killed(
     execute: Execute, build: Build, lib: Path, group: Path, threads: list[str], owner: str
 ) -> None:

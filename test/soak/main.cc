@@ -32,10 +32,10 @@ struct Setting {
 };
 
 constexpr Setting kSettings[] = {
-    {"owner", {"thread", "core", "keeper", "thread", "core"}},
+    {"owner", {"thread", "core", "room", "thread", "core"}},
     {"background", {"", "", "off", "auto", "on"}},
-    {"keeper_serves", {"", "", "", "always", "trial"}},
-    {"keeper_prepare", {"", "", "off", "fault", "zero"}},
+    {"room_serves", {"", "", "", "always", "trial"}},
+    {"room_prepare", {"", "", "off", "fault", "zero"}},
     {"thp", {"", "", "", "never", "prefer"}},
     {"decay_ms", {"", "", "0", "1", "20"}},
     {"cache_bytes", {"", "", "", "0", "64K"}},

@@ -181,7 +181,7 @@ Object made_whole(size_t size) {
 // Each in a process of its own, as CTest runs them: the heap is new.
 class Accounting : public testing::Test {
  protected:
-  // The keeper would change what is compared.
+  // The background thread would change what is compared.
   void SetUp() override { ASSERT_EQ(loft_option_set("decay_ms", "0"), 0); }
 };
 

@@ -351,7 +351,7 @@ TEST_F(CoreStorm, RestrictedProcessors) {
   expect_home();
 }
 
-// The keeper does the same when nobody does anything.
+// The background thread does the same when nobody does anything.
 TEST_F(CoreStorm, IdleCachesAreEmptied) {
   ASSERT_EQ(loft_option_set("background", "on"), 0);
   ASSERT_EQ(loft_option_set("decay_ms", "100"), 0);

@@ -1,5 +1,5 @@
-// Threads that are about to wait empty their caches, and the keeper gives back what idle heaps
-// hold.
+// Threads that are about to wait empty their caches, and the background thread gives back what idle
+// heaps hold.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -9,7 +9,7 @@
 #include <random>
 
 #include "cache/thread.h"
-#include "purge/keeper.h"
+#include "purge/background.h"
 #include "storm/support.h"
 
 namespace storm {
@@ -30,8 +30,8 @@ bool wait_for(Reached reached) {
 class IdleStorm : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    loft::keeper::enable();
-    // Grown enough for a keeper.
+    loft::background::enable();
+    // Grown enough for a background thread.
     void* p = loft_malloc(32 << 20);
     loft_free(p);
     loft_free(loft_malloc(100'000));
@@ -231,7 +231,7 @@ TEST_F(IdleStorm, NothingIsKeptByThreadsThatWait) {
 
 // Of one that computes and calls nothing, its caches cannot be reached, but its slabs.
 TEST_F(IdleStorm, HolesOfAThreadThatComputesGoBack) {
-  if (owner_is("keeper")) GTEST_SKIP() << "the room's heap rests by its own measure";
+  if (owner_is("room")) GTEST_SKIP() << "the room's heap rests by its own measure";
   constexpr size_t kObjects = 20'000;
   constexpr size_t kSize = 1000;
   std::atomic<bool> stop{false};

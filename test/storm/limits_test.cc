@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "purge/keeper.h"
+#include "purge/background.h"
 #include "storm/support.h"
 
 namespace storm {
@@ -21,7 +21,7 @@ struct Item {
 
 class LimitsStorm : public Storm {
  protected:
-  static void SetUpTestSuite() { loft::keeper::enable(); }
+  static void SetUpTestSuite() { loft::background::enable(); }
   void TearDown() override {
     set("hard_limit", 0);
     set("soft_limit", 0);

@@ -152,7 +152,7 @@ inline loft_stats_t stats() {
   return s;
 }
 
-// The room of the option owner=keeper, if there is one, has nothing more to do: objects that it is
+// The room of the option owner=room, if there is one, has nothing more to do: objects that it is
 // moving are counted on one side or the other.
 inline void wait_for_room() {
   for (int wait = 0; loft::room::state.load() == loft::room::kAwake && wait < 60'000; ++wait) {
@@ -162,7 +162,7 @@ inline void wait_for_room() {
 
 // With this thread alone left: every message has arrived. A message takes three hops at most, and
 // one trim may pass a heap before another one has forwarded to it.
-// The keeper may have pages in its hands, which nobody else can give back meanwhile.
+// The background thread may have pages in its hands, which nobody else can give back meanwhile.
 inline loft_stats_t stats_at_rest() {
   for (int hop = 0; hop < 4; ++hop) loft_malloc_trim(0);
   for (int wait = 0; stats().dirty_bytes != 0 && wait < 1000; ++wait) {

@@ -190,7 +190,7 @@ TEST_F(Heaps, DestroyingGivesMemoryBack) {
   EXPECT_LT(resident(), before + (size_t{8} << 20));
 }
 
-// Nobody calls loft any more; its keeper does it.
+// Nobody calls loft any more; its background thread does it.
 TEST_F(Heaps, WhatIsFreeGoesBackByItself) {
   constexpr size_t kObjects = 20'000;
   constexpr size_t kSize = 10'000;

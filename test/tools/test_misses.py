@@ -31,7 +31,7 @@ def test_trailing_zeros_are_left_out() -> None:
     "name",
     [
         "loft::magazines::serve(loft::Heap*, loft::Magazines*)",
-        "loft::keeper::(anonymous namespace)::run()",
+        "loft::background::(anonymous namespace)::run()",
     ],
 )
 @pytest.mark.parametrize("kind", ["fn", "cfn"])

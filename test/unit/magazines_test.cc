@@ -54,8 +54,8 @@ class MagazinesTest : public testing::Test {
  protected:
   // Before anybody has a heap: nothing is set up by itself here.
   static void SetUpTestSuite() {
-    options.owner.store(kOwnerKeeper);
-    options.keeper_serves.store(kServesAlways);
+    options.owner.store(kOwnerRoom);
+    options.room_serves.store(kServesAlways);
   }
 
   void SetUp() override {
@@ -151,7 +151,7 @@ TEST_F(MagazinesTest, AFlushIsTakenHomeAndTheYoungerHalfStays) {
 // The time from one event to the next is this test's thread's, whatever it is: what a trial finds
 // is not to be known, but that it is made.
 TEST_F(MagazinesTest, ByTrialTheRoomServesSomeOfTheEvents) {
-  options.keeper_serves.store(kServesByTrial);
+  options.room_serves.store(kServesByTrial);
   in_thread([this] {
     deallocate(allocate(kSize));
     const ThreadCounters& counters = this_thread()->counters;
@@ -186,7 +186,7 @@ TEST_F(MagazinesTest, ByTrialTheRoomServesSomeOfTheEvents) {
     EXPECT_EQ(state_of(mine().returned), Slot::kNone);
     free_all();
   });
-  options.keeper_serves.store(kServesAlways);
+  options.room_serves.store(kServesAlways);
 }
 
 // The bin starts over, and what the room has got ready for it goes back as well.
@@ -212,14 +212,14 @@ TEST_F(MagazinesTest, WhereMemoryIsTightNothingIsReady) {
 }
 
 TEST_F(MagazinesTest, ThatTheRoomIsToServeAlwaysTakesEffectAtOnce) {
-  options.keeper_serves.store(kServesByTrial);
+  options.room_serves.store(kServesByTrial);
   in_thread([this] {
     allocate_until([] { return has_magazines() && this_thread()->magazines->trials != nullptr; });
     let_the_room_lose(*this_thread()->magazines->trials);
     const ThreadCounters& counters = this_thread()->counters;
     const auto asked = [&] { return counters.room_ready.get() + counters.room_late.get(); };
     const unsigned long before = asked();
-    options.keeper_serves.store(kServesAlways);
+    options.room_serves.store(kServesAlways);
     empty_bin();
     held_.insert(allocate(kSize));
     EXPECT_TRUE(asked() != before || state_of(mine().ready) == Slot::kRooms);
@@ -244,7 +244,7 @@ TEST_F(MagazinesTest, ARoomThatNeverWorksIsNotWaitedFor) {
 
 // What calloc gets from the room reads as zero, whoever wrote to it before.
 TEST_F(MagazinesTest, CallocTakesWhatTheRoomHasCleared) {
-  options.keeper_prepare.store(kPrepareZero);
+  options.room_prepare.store(kPrepareZero);
   in_thread([this] {
     allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
     for (void* p : held_) memset(p, 1, kSize);
@@ -274,12 +274,12 @@ TEST_F(MagazinesTest, CallocTakesWhatTheRoomHasCleared) {
     trim(0);
     EXPECT_EQ(out(), 0u);
   });
-  options.keeper_prepare.store(kPrepareOff);
+  options.room_prepare.store(kPrepareOff);
 }
 
 // A thread that ends between two steps of the room's takes the half-prepared magazine along.
 TEST_F(MagazinesTest, AHalfPreparedOneIsTheHeaps) {
-  options.keeper_prepare.store(kPrepareFault);
+  options.room_prepare.store(kPrepareFault);
   in_thread([this] {
     allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
     room_works();
@@ -290,7 +290,7 @@ TEST_F(MagazinesTest, AHalfPreparedOneIsTheHeaps) {
     free_all();
   });
   EXPECT_EQ(out(), 0u);
-  options.keeper_prepare.store(kPrepareOff);
+  options.room_prepare.store(kPrepareOff);
 }
 
 // Streams that the room is late for get longer magazines.

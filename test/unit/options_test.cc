@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <string>
+#include <utility>
 
 #include "api/options.h"
 #include "base/options.h"
@@ -131,6 +132,24 @@ TEST_F(OptionsTest, BadListItemsAreReportedAndSkipped) {
       "loft: a list: 'colour' is no option of loft; see docs/options.md\n"
       "loft: a list: stats='loud' is ignored: accepted is 0|1|json|prometheus\n");
   EXPECT_EQ(get(options.batch_bytes), 4u << 10);
+}
+
+TEST_F(OptionsTest, FormerNamesAreRefusedWithTheNewOnes) {
+  ASSERT_EQ(setenv("LOFT_KEEPER_PREPARE", "zero", 1), 0);
+  ASSERT_EQ(setenv("LOFT_KEEPER_SERVES", "", 1), 0);
+  const char* symbol = std::exchange(loft_options, "keeper_cpu=1,owner=keeper");
+  const std::string said = load();
+  loft_options = symbol;
+  unsetenv("LOFT_KEEPER_PREPARE");
+  unsetenv("LOFT_KEEPER_SERVES");
+  EXPECT_EQ(
+      said,
+      "loft: loft_options: 'keeper_cpu' is ignored: the option is called room_cpu now\n"
+      "loft: loft_options: owner='keeper' is ignored: accepted is thread|core|room; keeper is "
+      "called room now\n"
+      "loft: LOFT_KEEPER_PREPARE is ignored: the variable is called LOFT_ROOM_PREPARE now\n");
+  EXPECT_EQ(get(options.room_cpu), kAnyProcessor);
+  EXPECT_EQ(get(options.room_prepare), uint64_t{kPrepareOff});
 }
 
 TEST_F(OptionsTest, SymbolOfTheProgram) {

@@ -34,7 +34,7 @@ static void* taken(size_t bytes) {
   return p;
 }
 
-// Waits for something that the keeper finds out, or does; calls keep it awake meanwhile.
+// Waits for something that the background thread finds out, or does; calls keep it awake meanwhile.
 #define AWAIT(condition)                             \
   for (int i = 0; !(condition); ++i) {               \
     if (i == 60000) return 1;                        \
@@ -45,7 +45,7 @@ static void* taken(size_t bytes) {
 #define PRINT(field) printf(#field " %llu\n", (unsigned long long)stats().field)
 
 static int watch(const char* folder) {
-  void* big = taken(32 << 20);  // worth a keeper
+  void* big = taken(32 << 20);  // worth a background thread
   AWAIT(stats().group_limit_bytes != 0);
   PRINT(group_limit_bytes);
   PRINT(soft_limit_bytes);

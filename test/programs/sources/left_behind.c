@@ -1,5 +1,5 @@
 // A thread fills 100 MiB, frees nearly all of it and ends. The program goes on with a little work:
-// what the thread left has to go back to the system, with a keeper or without one.
+// what the thread left has to go back to the system, with a background thread or without one.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// The policy `keeper`: one heap, the room's, owns every slab, and threads come and go before it.
+// The policy `room`: one heap, the room's, owns every slab, and threads come and go before it.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,21 +15,21 @@
 #include "thread/lifecycle.h"
 
 // The link-time symbol: the tests of this file are this policy's.
-const char* loft_options = "owner=keeper,keeper_serves=always";
+const char* loft_options = "owner=room,room_serves=always";
 
 namespace storm {
 namespace {
 
-class Keeper : public Storm {
+class Room : public Storm {
  protected:
-  void SetUp() override { ASSERT_EQ(loft::get(loft::options.owner), loft::kOwnerKeeper); }
+  void SetUp() override { ASSERT_EQ(loft::get(loft::options.owner), loft::kOwnerRoom); }
 };
 
 constexpr size_t kSizes[] = {16, 48, 64, 320, 2'000, 30'000};
 
 // What one thread frees for another goes into its own cache: nothing travels, and nobody parks the
 // heap that the others use.
-TEST_F(Keeper, OneHeapOwnsEverything) {
+TEST_F(Room, OneHeapOwnsEverything) {
   constexpr unsigned kThreads = 6;
   const unsigned rounds = scaled(40);
   Street street(kThreads * 400);
@@ -97,7 +97,7 @@ bool room_helps() {
 
 // Threads stream, exchange and end with the room at work beside them: magazines are in flight at
 // every moment, the last one of each thread included.
-TEST_F(Keeper, TheRoomWorksBesideThreadsThatComeAndGo) {
+TEST_F(Room, TheRoomWorksBesideThreadsThatComeAndGo) {
   std::optional<Company> company(std::in_place);
   if (!room_helps()) GTEST_SKIP() << "no room on this machine";
   constexpr unsigned kThreads = 4;
@@ -126,7 +126,7 @@ TEST_F(Keeper, TheRoomWorksBesideThreadsThatComeAndGo) {
 
 // Forks at any moment of the room's work. The child gets one of its own when it has lived for a
 // while; until then, its thread serves itself.
-TEST_F(Keeper, ForksBesideTheRoom) {
+TEST_F(Room, ForksBesideTheRoom) {
   std::optional<Company> company(std::in_place);
   if (!room_helps()) GTEST_SKIP() << "no room on this machine";
   std::atomic<bool> stop{false};

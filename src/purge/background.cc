@@ -1,4 +1,4 @@
-#include "purge/keeper.h"
+#include "purge/background.h"
 
 #include "arena/user_heap.h"
 #include "base/bits.h"
@@ -18,7 +18,7 @@
 #include "thread/idle.h"
 #include "thread/lifecycle.h"
 
-namespace loft::keeper {
+namespace loft::background {
 
 namespace {
 
@@ -30,7 +30,7 @@ constexpr uint64_t kMillisecond = 1'000'000;
 // part of its cost.
 constexpr size_t kWorthwhile = size_t{8} << 20;
 
-// The interval at which the group is read, and so the longest wait of a keeper.
+// The interval at which the group is read, and so the longest wait of a background thread.
 constexpr uint64_t kWatch = 1000 * kMillisecond;
 
 // Where memory is tight, spans are purged after a fifth of decay_ms without use, or after half a
@@ -82,9 +82,10 @@ bool look_around() {
          tails::none() && !gave && idle == span::totals().dirty;
 }
 
-// Whether a keeper may run. By default, only in a program that has started threads. In a process of
-// one thread, (a) the credentials, namespaces and filters that the program sets for its thread
-// would not hold for ours; (b) some calls refuse a process with a second thread, or warn about it.
+// Whether a background thread may run. By default, only in a program that has started threads. In a
+// process of one thread, (a) the credentials, namespaces and filters that the program sets for its
+// thread would not hold for ours; (b) some calls refuse a process with a second thread, or warn
+// about it.
 bool may_run() {
   if (get(options.decay_ms) == 0) return false;
   const uint64_t background = get(options.background);
@@ -92,16 +93,18 @@ bool may_run() {
          (background == kBackgroundAuto && census::has_other_threads());
 }
 
-// Ends the keeper; a later slow path starts another. The second look finds most of what threads
-// left behind while they still saw a keeper. The rest waits for the next slow path. False if the
-// keeper must go on, because this look found something and a keeper may run.
+// Ends the background thread; a later slow path starts another. The second look finds most of what
+// threads left behind while they still saw a background thread. The rest waits for the next slow
+// path. False if the background thread must go on, because this look found something and a
+// background thread may run.
 bool may_end() {
   uint32_t expected = attention::kTicking;
   if (!state.compare_exchange_strong(expected, attention::kNobody, memory_order_relaxed)) {
     return true;
   }
   if (look_around() || !may_run()) return true;
-  // Fails if a thread waits for the keeper's end by now: the last other thread of the program.
+  // Fails if a thread waits for the background thread's end by now: the last other thread of the
+  // program.
   expected = attention::kNobody;
   return !state.compare_exchange_strong(expected, attention::kTicking, memory_order_relaxed);
 }
@@ -126,7 +129,7 @@ void watch() {
   }
 }
 
-// Returns when the keeper is told to leave, or when nothing is left to do.
+// Returns when the background thread is told to leave, or when nothing is left to do.
 void run() {
   census::do_without_block();
   limits::set_attended(true);
@@ -156,8 +159,8 @@ bool is_due() {
   return true;
 }
 
-// On a slow path without a keeper. Starts one if it may run. Otherwise, the first thread to arrive
-// makes the tick that is due, and others do not wait.
+// On a slow path without a background thread. Starts one if it may run. Otherwise, the first thread
+// to arrive makes the tick that is due, and others do not wait.
 void unattended() {
   if (get(options.decay_ms) == 0 || span::used_bytes() < kWorthwhile) return;
   if (may_run() && thread.start(may_run)) return;
@@ -166,8 +169,8 @@ void unattended() {
   slow_path_lock.unlock();
 }
 
-// A process ends with its last thread, which must not be ours. The keeper ends before the program's
-// last other thread does. After that the program runs as a process of one thread.
+// A process ends with its last thread, which must not be ours. The background thread ends before
+// the program's last other thread does. After that the program runs as a process of one thread.
 void on_thread_end() {
   room::pause();
   if (!may_run()) thread.stop();
@@ -187,7 +190,7 @@ void watch_first_thread(bool is_first) {
   if (!os::on_end_of_first_thread(leave, is_first)) leave();
 }
 
-// A fork's child has no keeper.
+// A fork's child has no background thread.
 void in_child() {
   slow_path_lock.reset();
   thread.forget();
@@ -211,4 +214,4 @@ void options_changed() {
   if (limits::hard() != limits::kNone) tails::give_back(0);
 }
 
-}  // namespace loft::keeper
+}  // namespace loft::background
