@@ -39,7 +39,7 @@ namespace loft {
 namespace {
 
 // The names are redirected, or cannot be.
-constinit Atomic<bool> is_settled{false};
+constinit Atomic<bool> is_bound{false};
 
 template <class Function>
 os::Symbol here(const char* name, Function* meaning) {
@@ -95,7 +95,7 @@ bool bind_libc() {
       here("__libc_pvalloc", __libc_pvalloc),
   };
   if (!os::rename_in_libc(symbols, sizeof symbols / sizeof symbols[0]) &&
-      !is_settled.exchange(true, memory_order_relaxed)) {
+      !is_bound.exchange(true, memory_order_relaxed)) {
     os::report(
         Text() << "dlopen: the system does not let libc's table of names be written "
                   "(mprotect), so code that is loaded with RTLD_DEEPBIND calls libc's malloc");
@@ -107,9 +107,9 @@ bool bind_libc() {
 
 // Acquire pairs with the release below: lookups that follow see the redirected names. A thread that
 // arrives while another one redirects does the same again, which changes nothing.
-void settle() {
-  if (LOFT_UNLIKELY(!is_settled.load(memory_order_acquire)) && bind_libc()) {
-    is_settled.store(true, memory_order_release);
+void bind_once() {
+  if (LOFT_UNLIKELY(!is_bound.load(memory_order_acquire)) && bind_libc()) {
+    is_bound.store(true, memory_order_release);
   }
 }
 
@@ -136,14 +136,14 @@ Function next_of(const char* name, Atomic<Function>& known) {
 // The C library searches the RUNPATH of the caller, and identifies the caller by the return
 // address. So the last call has to be a jump.
 extern "C" LOFT_EXPORT void* dlopen(const char* file, int mode) noexcept {
-  loft::settle();
+  loft::bind_once();
   const loft::Dlopen next = loft::next_of("dlopen", loft::next_dlopen);
   return LOFT_LIKELY(next != nullptr) ? next(file, mode) : nullptr;
 }
 
 // A new namespace gets its own C library, which is not the program's and stays as it is.
 extern "C" LOFT_EXPORT void* dlmopen(Lmid_t space, const char* file, int mode) noexcept {
-  if (space == LM_ID_BASE) loft::settle();
+  if (space == LM_ID_BASE) loft::bind_once();
   const loft::Dlmopen next = loft::next_of("dlmopen", loft::next_dlmopen);
   return LOFT_LIKELY(next != nullptr) ? next(space, file, mode) : nullptr;
 }

@@ -34,7 +34,7 @@ void* allocate_in(const char* call, loft_heap_t* handle, size_t size, size_t ali
   void* p = heap.allocate(size, alignment, zeroed);
   if (LOFT_LIKELY(p != nullptr)) return p;
   if (heap.over_region()) return os::out_of_memory();
-  make_way();
+  reclaim();
   p = heap.allocate(size, alignment, zeroed);
   return p != nullptr ? p : refuse(size);
 }
@@ -103,7 +103,7 @@ void* loft_heap_realloc(loft_heap_t* heap, void* object, size_t size) noexcept {
   // A retry is of no use (a) over a region, which cannot grow; (b) for a foreign object, which was
   // reported.
   if (checked.over_region() || !checked.contains(object)) return loft::os::out_of_memory();
-  loft::make_way();
+  loft::reclaim();
   p = checked.reallocate(kCall, object, size);
   return p != nullptr ? p : loft::refuse(size);
 }

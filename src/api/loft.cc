@@ -53,9 +53,9 @@ int loft_malloc_trim(size_t pad) noexcept { return loft::trim(pad) != 0 ? 1 : 0;
 uint64_t loft_purge(loft_unreached_t* unreached) noexcept {
   size_t threads = 0;
   size_t bytes = 0;
-  const size_t given_back = loft::purge_everything(&threads, &bytes);
+  const size_t purged = loft::purge_everything(&threads, &bytes);
   if (unreached != nullptr) *unreached = {threads, bytes};
-  return given_back;
+  return purged;
 }
 
 void loft_idle_begin() noexcept { loft::idle::begin_wait(); }

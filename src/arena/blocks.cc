@@ -136,7 +136,7 @@ Block* Blocks::make_row(SizeClass size_class) {
   row->use = Use::kRow;
   row->size_class = static_cast<uint8_t>(size_class);
   row->objects = static_cast<uint8_t>(objects);
-  row->room = ~uint64_t{0} >> (64 - objects);
+  row->free_bits = ~uint64_t{0} >> (64 - objects);
   name(row);
   rows_[size_class].push_front(row);
   return row;
@@ -150,9 +150,9 @@ void* Blocks::take_object(SizeClass size_class) {
   } else if (row == empty_[size_class]) {
     empty_[size_class] = nullptr;
   }
-  const unsigned index = lowest_bit(row->room);
-  row->room &= row->room - 1;
-  if (row->room == 0) rows_[size_class].remove(row);
+  const unsigned index = lowest_bit(row->free_bits);
+  row->free_bits &= row->free_bits - 1;
+  if (row->free_bits == 0) rows_[size_class].remove(row);
   account(class_size(size_class), 1);
   return reinterpret_cast<void*>(row->base + index * class_size(size_class));
 }
@@ -200,8 +200,8 @@ Block* Blocks::free(const ObjectAt& object) {
   account(-object.bytes, size_t{0} - 1);
   if (block->use == Use::kObject) return release(block);
   const SizeClass c = block->size_class;
-  if (block->room == 0) rows_[c].push_front(block);
-  block->room |= uint64_t{1} << object.index;
+  if (block->free_bits == 0) rows_[c].push_front(block);
+  block->free_bits |= uint64_t{1} << object.index;
   if (LOFT_LIKELY(!block->is_empty_row())) return nullptr;
   // One empty row per class is kept, for a program that alternates allocation and free.
   if (empty_[c] == nullptr) {
@@ -260,7 +260,7 @@ bool Blocks::resize(Block* block, size_t size) {
   return true;
 }
 
-bool Blocks::give_back_pages(const Extent* extent, bool all, size_t& given_back) {
+bool Blocks::purge_pages(const Extent* extent, bool all, size_t& purged) {
   const size_t page = os::page_size();
   bool some_wait = false;
   for (uintptr_t at = extent->base; at != extent->end();) {
@@ -278,7 +278,7 @@ bool Blocks::give_back_pages(const Extent* extent, bool all, size_t& given_back)
     // Fails where the program has locked its memory: it asked for the pages to stay.
     if (!os::discard(reinterpret_cast<void*>(first), last - first)) continue;
     block->dirty = false;
-    given_back += last - first;
+    purged += last - first;
   }
   return some_wait;
 }
@@ -304,13 +304,13 @@ void Blocks::check(const Extent* extent) const {
     if (block->use == Use::kRow) {
       const SizeClass c = block->size_class;
       LOFT_CHECK(block->units << kUnitLog == block->objects * class_size(c));
-      LOFT_CHECK((block->room & ~(~uint64_t{0} >> (64 - block->objects))) == 0);
+      LOFT_CHECK((block->free_bits & ~(~uint64_t{0} >> (64 - block->objects))) == 0);
       LOFT_CHECK(block->is_empty_row() == (block == empty_[c]));
       bool listed = false;
       for (const Block* row = rows_[c].front(); row != nullptr; row = row->next) {
         listed = listed || row == block;
       }
-      LOFT_CHECK(listed == (block->room != 0));
+      LOFT_CHECK(listed == (block->free_bits != 0));
     }
     at = block->end();
   }

@@ -48,15 +48,15 @@ enum class Use : uint8_t { kUnused, kFree, kObject, kRow };
 
 // Invariants:
 //   the blocks of an extent tile it, and no two free ones are adjacent
-//   a free block is in the bins; a row is in the list of its class <=> room != 0
+//   a free block is in the bins; a row is in the list of its class <=> free_bits != 0
 struct alignas(kMetadataUnit) Block {
   uintptr_t base;
   size_t units;
   Block* next;
   Block* prev;
-  uint64_t room;   // of a row: a bit for each free object
-  Extent* extent;  // the extent around it
-  Use use;         // kUnused: describes nothing, covers no address
+  uint64_t free_bits;  // of a row: a bit for each free object
+  Extent* extent;      // the extent around it
+  Use use;             // kUnused: describes nothing, covers no address
   uint8_t size_class;
   uint8_t objects;  // of a row
   bool dirty;       // of a free block: perhaps written since its pages were last purged
@@ -65,7 +65,7 @@ struct alignas(kMetadataUnit) Block {
   size_t length() const { return units; }
   uintptr_t end() const { return base + (units << kUnitLog); }
   bool covers(uintptr_t at) const { return at - base < units << kUnitLog; }
-  bool is_empty_row() const { return room == ~uint64_t{0} >> (64 - objects); }
+  bool is_empty_row() const { return free_bits == ~uint64_t{0} >> (64 - objects); }
 };
 static_assert(sizeof(Block) == kMetadataUnit);
 
@@ -127,7 +127,7 @@ class Blocks {
 
   // Whether it is a free place in a row.
   static bool is_free(const ObjectAt& object) {
-    return object.block->use == Use::kRow && (object.block->room >> object.index & 1) != 0;
+    return object.block->use == Use::kRow && (object.block->free_bits >> object.index & 1) != 0;
   }
 
   // `object` is allocated. Returns the free block that now contains it; nullptr if it is still part
@@ -138,8 +138,8 @@ class Blocks {
   bool resize(Block* block, size_t size);
 
   // Purges whole pages of the extent's free blocks: of all, or of those unchanged since the last
-  // call. Adds the bytes to `given_back`. True if some blocks now wait for the next call.
-  static bool give_back_pages(const Extent* extent, bool all, size_t& given_back);
+  // call. Adds the bytes to `purged`. True if some blocks now wait for the next call.
+  static bool purge_pages(const Extent* extent, bool all, size_t& purged);
 
   // Frees all descriptors, and thus all blocks, at once.
   void clear();

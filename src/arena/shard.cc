@@ -78,7 +78,7 @@ void Shard::adopt(Extent* extent) {
 }
 
 Shard::Leftover Shard::part_with(Extent* extent, bool dirty) {
-  if (next_to_rest_ == extent) next_to_rest_ = extent->next;
+  if (next_to_purge_ == extent) next_to_purge_ = extent->next;
   if (spare_ == extent) spare_ = nullptr;
   extents_.remove(extent);
   counters_.extent_bytes.add(-(extent->units << kUnitLog));
@@ -153,7 +153,7 @@ void* Shard::allocate_alone(size_t size, size_t alignment, bool& zero) {
 }
 
 Shard::Leftover Shard::free(const ObjectAt& object) {
-  restless_.store(true, memory_order_relaxed);
+  needs_purge_.store(true, memory_order_relaxed);
   Block* block = blocks_.free(object);
   if (block == nullptr || region_ != nullptr) return {};
   Extent* extent = block->extent;
@@ -174,32 +174,32 @@ Shard::Leftover Shard::free_alone(Extent* extent) {
 }
 
 bool Shard::resize(Block* block, size_t size) {
-  restless_.store(true, memory_order_relaxed);
+  needs_purge_.store(true, memory_order_relaxed);
   return blocks_.resize(block, size);
 }
 
 void Shard::start_round() {
-  restless_.store(false, memory_order_relaxed);
+  needs_purge_.store(false, memory_order_relaxed);
   if (region_ != nullptr) return;
   blocks_.give_up_empty_rows();
-  next_to_rest_ = extents_.front();
+  next_to_purge_ = extents_.front();
 }
 
-void Shard::rest(bool all, const os::Lock& awaited, size_t& given_back) {
-  last_rest_ = span::ticks();
-  while (Extent* extent = next_to_rest_) {
-    next_to_rest_ = extent->next;
-    if (extent->map != nullptr && !rest_extent(extent, all, given_back)) {
-      restless_.store(true, memory_order_relaxed);
+void Shard::purge(bool all, const os::Lock& awaited, size_t& purged) {
+  last_purge_ = span::ticks();
+  while (Extent* extent = next_to_purge_) {
+    next_to_purge_ = extent->next;
+    if (extent->map != nullptr && !purge_extent(extent, all, purged)) {
+      needs_purge_.store(true, memory_order_relaxed);
     }
     if (all) lock_.let_others();
     if (awaited.has_sleepers() || (!all && lock_.has_sleepers())) break;
   }
-  if (!round_is_over()) restless_.store(true, memory_order_relaxed);
+  if (!round_is_over()) needs_purge_.store(true, memory_order_relaxed);
 }
 
 // False if a block waits for the next round.
-bool Shard::rest_extent(Extent* extent, bool all, size_t& given_back) {
+bool Shard::purge_extent(Extent* extent, bool all, size_t& purged) {
   if (Block* whole = Blocks::only_free_block(extent); whole != nullptr) {
     if (!all && !whole->waited) {
       whole->waited = true;
@@ -210,7 +210,7 @@ bool Shard::rest_extent(Extent* extent, bool all, size_t& given_back) {
     return_to_window(part_with(extent, dirty));
     return true;
   }
-  return get(options.thp) == kHugePrefer || !Blocks::give_back_pages(extent, all, given_back);
+  return get(options.thp) == kHugePrefer || !Blocks::purge_pages(extent, all, purged);
 }
 
 void Shard::give_up() {

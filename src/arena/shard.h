@@ -65,14 +65,14 @@ class alignas(64) Shard {
   bool resize(Block* block, size_t size);
 
   // A round returns empty extents to the window, and purges whole free pages of the others, whose
-  // bytes it adds to `given_back`. With `all` it takes all that is free, otherwise what was free in
+  // bytes it adds to `purged`. With `all` it takes all that is free, otherwise what was free in
   // the previous round already. It stops after any extent if a thread sleeps on `awaited`, and the
   // caller continues later. For a sleeper on the shard's lock it also stops or, with `all`, lets
   // that thread go first. One thread at a time makes rounds.
   void start_round();
-  bool round_is_over() const { return next_to_rest_ == nullptr; }
-  void rest(bool all, const os::Lock& awaited, size_t& given_back);
-  uint32_t last_rest() const { return last_rest_; }  // in ticks of span
+  bool round_is_over() const { return next_to_purge_ == nullptr; }
+  void purge(bool all, const os::Lock& awaited, size_t& purged);
+  uint32_t last_purge() const { return last_purge_; }  // in ticks of span
 
   void check() const;  // invariants; debug builds
 
@@ -84,7 +84,7 @@ class alignas(64) Shard {
 
   // Whether something was freed since the last round began, or a block waits for the next one.
   // Relaxed: a hint for threads that look for work.
-  bool restless() const { return restless_.load(memory_order_relaxed); }
+  bool needs_purge() const { return needs_purge_.load(memory_order_relaxed); }
 
   // Releases all extents. No thread uses the shard any more.
   void give_up();
@@ -95,17 +95,17 @@ class alignas(64) Shard {
   Leftover part_with(Extent* extent, bool dirty);
   Extent* make_extent(uintptr_t base, size_t units, bool dirty);
   bool grow(size_t size);
-  bool rest_extent(Extent* extent, bool all, size_t& given_back);
+  bool purge_extent(Extent* extent, bool all, size_t& purged);
 
   os::Lock lock_;
   UserHeap* heap_;
   Extent* region_ = nullptr;  // nullptr: the shard grows
   Blocks blocks_;
   List<Extent> extents_;
-  Extent* spare_ = nullptr;         // became empty and was kept; may be in use again
-  Extent* next_to_rest_ = nullptr;  // of this round
-  uint32_t last_rest_ = 0;
-  Atomic<bool> restless_{false};
+  Extent* spare_ = nullptr;          // became empty and was kept; may be in use again
+  Extent* next_to_purge_ = nullptr;  // of this round
+  uint32_t last_purge_ = 0;
+  Atomic<bool> needs_purge_{false};
   Counters counters_;
 };
 

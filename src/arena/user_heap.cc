@@ -14,9 +14,9 @@ namespace {
 
 constinit os::Lock user_heaps_lock;  // taken before any shard's
 constinit List<UserHeap> user_heaps;
-constinit UserHeap* next_to_rest = nullptr;  // null: start with the first
-constinit unsigned long past_locks = 0;      // of the shards of destroyed heaps
-constinit unsigned long past_waits = 0;      // (all of these under the lock)
+constinit UserHeap* next_to_purge = nullptr;  // null: start with the first
+constinit unsigned long past_locks = 0;       // of the shards of destroyed heaps
+constinit unsigned long past_waits = 0;       // (all of these under the lock)
 
 // One thread at a time makes a round. Taken before the lock of the list, which a purge releases in
 // between.
@@ -88,7 +88,7 @@ void UserHeap::give_up() {
 void UserHeap::destroy() {
   {
     const os::Guard guard(user_heaps_lock);
-    if (next_to_rest == this) next_to_rest = next;
+    if (next_to_purge == this) next_to_purge = next;
     user_heaps.remove(this);
     const Totals last = totals();
     past_locks += last.locks;
@@ -266,76 +266,76 @@ UserHeap::Sums UserHeap::sums_of_all() {
 }
 
 // Under the lock of the list, which others may take between two steps. They may destroy this heap;
-// then `next_to_rest` no longer points to it.
-void UserHeap::give_back(size_t& given_back) {
+// then `next_to_purge` no longer points to it.
+void UserHeap::purge(size_t& purged) {
   for (unsigned i = 0; i < shard_count(); ++i) {
     Shard& shard = *shards_[i];
     for (bool starts = true, ends = false; !ends; starts = false) {
       {
         const os::Guard guard(shard.lock());
         if (starts) shard.start_round();
-        shard.rest(true, user_heaps_lock, given_back);
+        shard.purge(true, user_heaps_lock, purged);
         ends = shard.round_is_over();
       }
       user_heaps_lock.let_others();
-      if (next_to_rest != this) return;
+      if (next_to_purge != this) return;
     }
   }
 }
 
-size_t UserHeap::give_back_all() {
-  size_t given_back = 0;
+size_t UserHeap::purge_all() {
+  size_t purged = 0;
   const os::Guard round(round_lock);
   const os::Guard guard(user_heaps_lock);
-  next_to_rest = user_heaps.front();
-  while (UserHeap* heap = next_to_rest) {
-    heap->give_back(given_back);
-    if (next_to_rest == heap) next_to_rest = heap->next;
+  next_to_purge = user_heaps.front();
+  while (UserHeap* heap = next_to_purge) {
+    heap->purge(purged);
+    if (next_to_purge == heap) next_to_purge = heap->next;
   }
-  return given_back;
+  return purged;
 }
 
 // Rests each shard whose lock is free. False if work is left.
-bool UserHeap::rest() {
-  bool all_rest = true;
+bool UserHeap::purge_idle() {
+  bool all_done = true;
   for (unsigned i = 0; i < shard_count(); ++i) {
     Shard& shard = *shards_[i];
-    if (!shard.restless()) continue;
-    bool rests = false;
+    if (!shard.needs_purge()) continue;
+    bool ends = false;
     if (shard.lock().try_lock()) {
       const bool goes_on = !shard.round_is_over();
-      if (goes_on || span::ticks() - shard.last_rest() >= span::kDecayTicks) {
-        size_t given_back = 0;
+      if (goes_on || span::ticks() - shard.last_purge() >= span::kDecayTicks) {
+        size_t purged = 0;
         if (!goes_on) shard.start_round();
-        shard.rest(false, user_heaps_lock, given_back);
-        rests = shard.round_is_over() && !shard.restless();
+        shard.purge(false, user_heaps_lock, purged);
+        ends = shard.round_is_over() && !shard.needs_purge();
       }
       shard.lock().unlock();
     }
-    all_rest = all_rest && rests;
+    all_done = all_done && ends;
   }
-  return all_rest;
+  return all_done;
 }
 
-bool UserHeap::rest_all() {
+bool UserHeap::purge_idle_of_all() {
   if (!round_lock.try_lock()) return false;
-  bool all_rest = true;
+  bool all_done = true;
   {
     const os::Guard guard(user_heaps_lock);
-    UserHeap* heap = next_to_rest != nullptr ? next_to_rest : user_heaps.front();
+    UserHeap* heap = next_to_purge != nullptr ? next_to_purge : user_heaps.front();
     bool stops = heap != user_heaps.front();
-    for (next_to_rest = nullptr; heap != nullptr; heap = heap->next) {
-      all_rest = heap->rest() && all_rest;
+    for (next_to_purge = nullptr; heap != nullptr; heap = heap->next) {
+      all_done = heap->purge_idle() && all_done;
       if (user_heaps_lock.has_sleepers()) {
-        next_to_rest = heap->next;
+        next_to_purge = heap->next;
         stops = true;
         break;
       }
     }
-    all_rest = all_rest && !stops;
+    all_done = all_done && !stops;
   }
   round_lock.unlock();
-  return all_rest;
+  return all_done;
 }
 
 void UserHeap::check() const {

@@ -79,12 +79,12 @@ class alignas(64) UserHeap {
 
   // Releases all free memory of all heaps. Between two extents, threads that wait for a lock go
   // first. Returns the bytes purged in extents that stay.
-  static size_t give_back_all();
+  static size_t purge_all();
 
   // The same for memory that has been free for some time. Called once per tick. Waits for no other
   // call. Stops if a thread waits, and continues there the next time. True if nothing is left to
   // do.
-  static bool rest_all();
+  static bool purge_idle_of_all();
 
   // The locks of all heaps and shards are held between these two calls.
   static void prepare_fork();
@@ -108,8 +108,8 @@ class alignas(64) UserHeap {
   Shard* add_shard();
   Shard& lock_one();
   unsigned shard_count() const { return shard_count_.load(memory_order_acquire); }
-  void give_back(size_t& given_back);
-  bool rest();
+  void purge(size_t& purged);
+  bool purge_idle();
   void add_to(Totals& totals) const;
 
   uint64_t mark_ = kMark;

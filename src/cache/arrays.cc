@@ -96,7 +96,7 @@ void release_array(Thread* thread, SizeClass size_class) {
   const bool in_order = state.slots != nullptr && whole(thread->bins[size_class], state);
   thread->capacity_bytes -= state.capacity * class_size(size_class);
   // The bin is cleared before its state. A fork in between leaves a bin that is not whole. In the
-  // reverse order the bin would have no array, and start_over would skip it.
+  // reverse order the bin would have no array, and reset would skip it.
   thread->bins[size_class] = kEmptyBin;
   compiler_fence();
   thread->states[size_class] = BinState{};

@@ -24,7 +24,7 @@ void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
   batch.inverse = shape.inverse;
   batch.start_limit = start_limit_for(shape);
   const size_t fitting = get(options.batch_bytes) / shape.size;
-  batch.capacity = batch.room = static_cast<uint32_t>(clamp<size_t>(fitting, 1, shape.objects));
+  batch.capacity = batch.left = static_cast<uint32_t>(clamp<size_t>(fitting, 1, shape.objects));
   batch.owner = entry.owner();
   thread->batch_classes[place] = static_cast<uint8_t>(size_class);
   thread->batch_keys[place] = entry.index();
@@ -36,7 +36,7 @@ void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
 void close(Thread* thread, size_t place) {
   thread->batch_keys[place] = kNoSlab;
   thread->open_batches = static_cast<BatchPlaces>(thread->open_batches & ~(1u << place));
-  thread->batches()[place].capacity = thread->batches()[place].room = 0;
+  thread->batches()[place].capacity = thread->batches()[place].left = 0;
 }
 
 // The fast path assumes an object at every multiple of the size. A carrier behind the last object
@@ -87,8 +87,8 @@ size_t make_place(Thread* thread, uintptr_t base, Entry entry) {
 unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geometry& shape) {
   const uint64_t used = used_words(shape, batch.words);
   const unsigned needed = count_bits(used);
-  if (Record* room = outbox.room_for(batch.owner, needed); room != nullptr) {
-    write_records(slab, batch.words, used, room);
+  if (Record* space = outbox.space_for(batch.owner, needed); space != nullptr) {
+    write_records(slab, batch.words, used, space);
     return 0;
   }
   // An open carrier pays off for later batches if its own batch fills at most half of it.
@@ -135,7 +135,7 @@ Record record_of(const void* p, Entry entry, uintptr_t base) {
 // (a) its slab comes twice in a row;
 // (b) the slab's set has an unused place;
 // (c) every kBatchEvery-th time, so that the objects in open batches return eventually;
-// (d) no message with room waits for the owner.
+// (d) no message with space waits for the owner.
 bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record) {
   constexpr uint8_t kBatchEvery = 7;    // odd: a periodic program then reaches all sets
   constexpr unsigned kLongMessage = 8;  // records; shorter messages are not worth their carrier
@@ -149,11 +149,11 @@ bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record
   const auto [first, second] = places_of(entry.index());
   if (thread->batch_keys[first] == kNoSlab || thread->batch_keys[second] == kNoSlab) return false;
   if (++thread->misses % kBatchEvery == 0) return false;
-  Record* const room = thread->outbox.room_for(entry.owner(), 1, kLongMessage);
-  if (room == nullptr) return false;
+  Record* const space = thread->outbox.space_for(entry.owner(), 1, kLongMessage);
+  if (space == nullptr) return false;
   const SizeClass size_class = class_of_bin(entry.bin());
   count_batch(thread, size_class, 1);
-  *room = record;
+  *space = record;
   post_if_due(thread, class_size(size_class));
   return true;
 }
@@ -173,7 +173,7 @@ void add(Thread* thread, void* p, Entry entry) {
   uint64_t& word = batch.words[record.word];
   if (LOFT_UNLIKELY((word & record.freed) != 0)) slab::report_bad_free(p);
   word |= record.freed;
-  if (--batch.room == 0) send(thread, place);
+  if (--batch.left == 0) send(thread, place);
 }
 
 void send(Thread* thread, size_t place) {
@@ -213,8 +213,8 @@ void count_open(const Thread* thread, unsigned long* objects) {
   for (unsigned open = peek(thread->open_batches); open != 0; open &= open - 1) {
     const size_t place = lowest_bit(open);
     const uint32_t capacity = peek(thread->batches()[place].capacity);
-    const uint32_t room = peek(thread->batches()[place].room);
-    if (room < capacity) objects[peek(thread->batch_classes[place])] += capacity - room;
+    const uint32_t space = peek(thread->batches()[place].left);
+    if (space < capacity) objects[peek(thread->batch_classes[place])] += capacity - space;
   }
 }
 

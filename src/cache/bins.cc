@@ -30,7 +30,8 @@ constexpr uint8_t kTightReviewEvery = 8;  // while memory is tight (space/limits
 // Returns the heap's own objects to their slabs. Objects of other heaps go to give_foreign(object,
 // entry): they came by turnaround, or their slab has changed owners. Under the heap's lock.
 template <class Give>
-void give_back(Heap* heap, SizeClass size_class, void** objects, void** end, Give&& give_foreign) {
+void return_objects(Heap* heap, SizeClass size_class, void** objects, void** end,
+                    Give&& give_foreign) {
   for (;;) {
     objects = heap->put_back(size_class, objects, end);
     if (LOFT_LIKELY(objects == end)) return;
@@ -48,7 +49,7 @@ void empty_depot(Thread* thread, SizeClass size_class, unsigned most, GiveForeig
   for (; most != 0; --most) {
     void** const slots = depot::remove(thread, size_class);
     if (slots == nullptr) return;
-    give_back(thread->heap, size_class, slots + 1, slots + kMostSlots, give_foreign);
+    return_objects(thread->heap, size_class, slots + 1, slots + kMostSlots, give_foreign);
     depot::keep(thread, slots);
   }
 }
@@ -61,7 +62,7 @@ void flush_depot(Thread* thread, SizeClass size_class, unsigned most) {
 }
 
 // Returns all objects of the bin and frees its array. The bin starts over.
-void let_go(Thread* thread, SizeClass size_class) {
+void drop_bin(Thread* thread, SizeClass size_class) {
   flush_class(thread, size_class);
   release_array(thread, size_class);
 }
@@ -72,7 +73,7 @@ void shrink(Thread* thread, SizeClass size_class) {
   if (thread->capacity_bytes <= budget()) return;
   const BinState& state = thread->states[size_class];
   if (state.capacity <= first_capacity(size_class)) return;
-  let_go(thread, size_class);
+  drop_bin(thread, size_class);
   depot::release_spares(thread);
 }
 
@@ -130,7 +131,7 @@ unsigned fill_array(Heap* heap, Request request, void** slots, unsigned wanted) 
 
 void put_back(Heap* heap, SizeClass size_class, void** objects, void** end,
               GiveForeign give_foreign) {
-  give_back(heap, size_class, objects, end, give_foreign);
+  return_objects(heap, size_class, objects, end, give_foreign);
 }
 
 void* take_one(Heap* heap, Request request) {
@@ -188,8 +189,8 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
   thread->counters.flushes.add(1);
   // A fork waits for this lock, so in its child each object is either in the bin or in its slab.
   const os::Guard guard(thread->heap->lock());
-  give_back(thread->heap, size_class, state.slots + 1, state.slots + 1 + objects,
-            [&](void* p, Entry entry) { batch_cache::add(thread, p, entry); });
+  return_objects(thread->heap, size_class, state.slots + 1, state.slots + 1 + objects,
+                 [&](void* p, Entry entry) { batch_cache::add(thread, p, entry); });
   const unsigned rest = count(thread, size_class) - objects;
   __builtin_memmove(state.slots + 1, state.slots + 1 + objects, rest * sizeof(void*));
   bin.top = state.slots + rest;
@@ -204,7 +205,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p, Flush flush_oldest
     ++state.watched_pushes;
     set_limit(bin, state);
   }
-  if (!has_room(thread, size_class) && !grow_or_stash(thread, size_class)) {
+  if (!has_space(thread, size_class) && !grow_or_stash(thread, size_class)) {
     if (state.capacity == 0) return false;
     flush_oldest(thread, size_class, (state.capacity + 1u) / 2);
   }
@@ -246,7 +247,7 @@ bool review(Thread* thread, SizeClass size_class, bool in_use) {
   state.least_stashed = state.stashed;
   state.seen_at = top;
   if (moved) return false;
-  let_go(thread, size_class);
+  drop_bin(thread, size_class);
   thread->counters.bins_released.add(1);
   return true;
 }
@@ -260,7 +261,7 @@ unsigned held(const Thread* thread, SizeClass size_class, void** top) {
   return static_cast<unsigned>(top - slots) + stashed;
 }
 
-void start_over(Thread* thread, bool keep_first_arrays) {
+void reset(Thread* thread, bool keep_first_arrays) {
   const bool keep = keep_first_arrays && !limits::tight();
   size_t kept = 0;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {

@@ -48,7 +48,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p, Flush flush_oldest
 void flush(Thread* thread, SizeClass size_class, unsigned objects);
 
 // Whether push_slow finds a free slot without growing, stashing or flushing.
-inline bool has_room(const Thread* thread, SizeClass size_class) {
+inline bool has_space(const Thread* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
   return state.slots != nullptr && thread->bins[size_class].top < state.slots + state.capacity;
 }
@@ -89,7 +89,7 @@ unsigned held(const Thread* thread, SizeClass size_class, void** top);
 // arrays. With keep_first_arrays, small first arrays stay unless memory is tight; every bin must
 // then be empty. Without it, a bin may be in any state: its last thread may have died in a fork at
 // any point.
-void start_over(Thread* thread, bool keep_first_arrays);
+void reset(Thread* thread, bool keep_first_arrays);
 
 }  // namespace bins
 }  // namespace loft

@@ -40,7 +40,7 @@ LOFT_ALWAYS_INLINE Large* empty(Thread* thread, unsigned place) {
   return object;
 }
 
-void give_back(Thread* thread, unsigned place) {
+void release_place(Thread* thread, unsigned place) {
   if (thread->large.kept[place] == nullptr) return;
   large::release(empty(thread, place), &thread->large.spare);
 }
@@ -49,7 +49,7 @@ void give_back(Thread* thread, unsigned place) {
 unsigned next_place(Thread* thread) {
   LargeCache& cache = thread->large;
   cache.last = (cache.last + 1) % kLargePlaces;
-  give_back(thread, cache.last);
+  release_place(thread, cache.last);
   return cache.last;
 }
 
@@ -134,7 +134,7 @@ void release_all(Thread* thread) {
 void review(Thread* thread) {
   LargeCache& cache = thread->large;
   for (unsigned place = 0; place < kLargePlaces; ++place) {
-    if ((cache.used >> place & 1) == 0) give_back(thread, place);
+    if ((cache.used >> place & 1) == 0) release_place(thread, place);
   }
   cache.used = 0;
   if (LOFT_UNLIKELY(limits::tight())) large_transfer::release_all();

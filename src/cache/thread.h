@@ -80,7 +80,7 @@ struct Batch {
   uintptr_t base;
   uint64_t inverse;
   uint64_t start_limit;  // the first byte of an object leaves a remainder below this (is_start_in)
-  uint32_t room;         // objects that still fit before the batch is sent
+  uint32_t left;         // objects that still fit before the batch is sent
   uint32_t capacity;
   HeapId owner;
   alignas(64) uint64_t words[kMaxWords];
@@ -89,7 +89,7 @@ struct Batch {
   // they are touched. Sixteen headers 1 KiB apart still fit the ways of a first-level cache.
   uint8_t padding[1024 - 64 - kMaxWords * 8];
 
-  uint32_t count() const { return capacity - room; }
+  uint32_t count() const { return capacity - left; }
 };
 
 // Written by the thread, read by any thread. Except for the counters of a present state, counting

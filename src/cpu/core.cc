@@ -188,7 +188,7 @@ size_t empty(Core* core, Heap::Walk walk) {
   large_cache::release_all(thread);
   core->emptied = core->held == kAllStacks;
   const os::Guard guard(thread->heap->lock());
-  return thread->heap->rest(&core->lock, walk);
+  return thread->heap->purge(&core->lock, walk);
 }
 
 void unlock_emptied(Core* core) {
@@ -213,7 +213,7 @@ uint64_t activity_of(const Core* core) {
 
 bool wants_emptying(Core* core) {
   Heap* heap = core->thread.heap;
-  if (core->emptied) return heap->inbox().maybe_pending() || !heap->rested();
+  if (core->emptied) return heap->inbox().maybe_pending() || !heap->is_purged();
   const uint64_t activity = activity_of(core);
   core->looks = activity == core->activity ? core->looks + 1 : 0;
   core->activity = activity;
@@ -316,13 +316,13 @@ bool look() {
 }
 
 size_t empty_all() {
-  size_t given_back = 0;
+  size_t purged = 0;
   for_each([&](Core* core) {
     core->lock.lock();
-    given_back += empty(core, Heap::Walk::kNow);
+    purged += empty(core, Heap::Walk::kNow);
     unlock_emptied(core);
   });
-  return given_back;
+  return purged;
 }
 
 void empty_others() {

@@ -74,7 +74,7 @@ LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
     return slab::report_bad_free(p);
   }
   word = after;
-  if (LOFT_UNLIKELY(--batch->room == 0)) return send_full_batch(place);
+  if (LOFT_UNLIKELY(--batch->left == 0)) return send_full_batch(place);
 }
 
 // free. Keeps errno. Detected misuse stops the program with one line.
@@ -108,10 +108,10 @@ void* allocate_aligned(size_t alignment, size_t size);
 void* reallocate(void* p, size_t size);  // p != nullptr, size > 0; keeps p when it fails
 size_t usable_size(const void* p);       // 0 for nullptr
 
-// For an allocation that found no memory. make_way frees unused memory that may be in its way. If
+// For an allocation that found no memory. reclaim frees unused memory that may be in its way. If
 // that does not help, refuse records that `bytes` bytes were refused, and returns nullptr and
 // ENOMEM.
-void make_way();
+void reclaim();
 void* refuse(size_t bytes);
 
 // Flushes and purges everything that this thread can reach: all except other threads' caches. Keeps

@@ -43,7 +43,7 @@ void* reallocate(void* p, size_t size) {
     Extent* extent = Shard::extent_at(entry);
     void* resized = UserHeap::reallocate("realloc", extent, p, size);
     if (LOFT_UNLIKELY(resized == nullptr)) {
-      make_way();
+      reclaim();
       resized = UserHeap::reallocate("realloc", extent, p, size);
     }
     attention::look_after();

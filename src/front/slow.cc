@@ -8,7 +8,7 @@
 #include "cache/object.h"
 #include "cpu/core.h"
 #include "front/allocate.h"
-#include "front/give_way.h"
+#include "front/reclaim.h"
 #include "heap/registry.h"
 #include "large/clear.h"
 #include "large/large.h"
@@ -66,14 +66,14 @@ void* allocate_class(Request request) {
       if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
       object = refill(thread, request);
       if (LOFT_UNLIKELY(object == nullptr)) {
-        give_way(thread);
+        reclaim(thread);
         object = refill(thread, request);
       }
     }
   } else if (Heap* heap = registry::shared_heap(); heap != nullptr) {
     object = bins::take_one(heap, request);
     if (LOFT_UNLIKELY(object == nullptr)) {
-      give_way(nullptr);
+      reclaim(nullptr);
       object = bins::take_one(heap, request);
     }
   }
@@ -93,7 +93,7 @@ void* allocate_span(size_t size, size_t alignment, bool* zero) {
   large::Descriptors* const spare = thread != nullptr ? &thread->large.spare : nullptr;
   void* object = large::allocate(size, alignment, zero, spare);
   if (LOFT_UNLIKELY(object == nullptr)) {
-    give_way(thread);
+    reclaim(thread);
     object = large::allocate(size, alignment, zero, spare);
   }
   return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
@@ -215,7 +215,7 @@ bool keep(Thread* thread, void* p, Entry entry) {
   if (LOFT_UNLIKELY(*thread->bins[size_class].top == p)) slab::report_bad_free(p);
   Heap& heap = *thread->heap;
   const bool traded = is_tradable(size_class) && thread->trade.keeps(heap.counters()) &&
-                      thread->missed_slab != entry.index() && bins::has_room(thread, size_class);
+                      thread->missed_slab != entry.index() && bins::has_space(thread, size_class);
   if (!traded && !heap.stall().is_at(entry.owner())) return false;
   check_start("free", p, entry);
   if (!push(thread, size_class, p)) return false;

@@ -111,7 +111,7 @@ void Heap::receive_bitmap(Message* message, Tag tag, Slab* slab, Received& recei
   if (LOFT_UNLIKELY(objects == 0)) report_damaged(message);
   counters_.classes[slab->size_class].received.add(objects);
   received.bytes += objects * size_t{shape.size};
-  settle(slab);
+  update_list(slab);
 }
 
 // Rewrites a record as a message of its own, for the heap that has taken over the slab since.
@@ -149,9 +149,9 @@ void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarde
     put_received(message, slab, record.word, record.freed, objects);
     counters_.classes[slab->size_class].received.add(objects);
     received.bytes += objects * size_t{slab->shape().size};
-    // settle would release the carrier's slab while records remain to be read.
+    // update_list would release the carrier's slab while records remain to be read.
     if (LOFT_UNLIKELY(slab == carrier && slab->empty() && count != 0)) report_damaged(message);
-    settle(slab);
+    update_list(slab);
   }
 }
 
@@ -181,7 +181,7 @@ bool Heap::drain(size_t budget, size_t record_charge) {
     }
     return most(received.bytes - bytes_before, least_charge);
   });
-  if (received.messages != 0) rested_.store(false, memory_order_relaxed);
+  if (received.messages != 0) is_purged_.store(false, memory_order_relaxed);
   counters_.drains.add(1);
   counters_.messages_received.add(received.messages);
   if (LOFT_UNLIKELY(forwarder.messages() != 0)) {

@@ -49,8 +49,8 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
     }
   }
   counters.taken.add(taken);
-  if (taken != 0) rested_.store(false, memory_order_relaxed);
-  rests_ = false;
+  if (taken != 0) is_purged_.store(false, memory_order_relaxed);
+  is_idle_ = false;
   return taken;
 }
 
@@ -74,8 +74,8 @@ void* Heap::take_zero(SizeClass size_class) {
     counters.taken.add(1);
     if (slab->free == 0) unlist(slab);
     slab->check();
-    rested_.store(false, memory_order_relaxed);
-    rests_ = false;
+    is_purged_.store(false, memory_order_relaxed);
+    is_idle_ = false;
     return object;
   }
   return nullptr;
@@ -230,10 +230,10 @@ void Heap::trim_spares(unsigned keep) {
 
 void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
   const unsigned objects = count_bits(freed);
-  rested_.store(false, memory_order_relaxed);
+  is_purged_.store(false, memory_order_relaxed);
   slab->put_word(word, freed, objects);
   counters_.classes[slab->size_class].put.add(objects);
-  settle(slab);
+  update_list(slab);
 }
 
 // Objects freed in random order have no neighbours in a row. So the class's constants are loaded
@@ -245,7 +245,7 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
   const uint64_t inverse = shape.inverse;
   const uint32_t places = shape.objects;
   void** const first = objects;
-  rested_.store(false, memory_order_relaxed);
+  is_purged_.store(false, memory_order_relaxed);
   while (objects != end) {
     const Entry entry = pagemap.of(*objects);
     if (LOFT_UNLIKELY(entry.owner() != id_)) break;
@@ -275,18 +275,18 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
     } while (objects != end && reinterpret_cast<uintptr_t>(*objects) - base < bytes);
     slab->summary = summary;
     slab->free += static_cast<uint32_t>(objects - first_of_slab);
-    settle(slab);
+    update_list(slab);
   }
   counters_.classes[size_class].put.add(static_cast<unsigned long>(objects - first));
   return objects;
 }
 
-size_t Heap::rest(const os::Lock* awaited, Walk walk) {
+size_t Heap::purge(const os::Lock* awaited, Walk walk) {
   const bool at_work = walk == Walk::kAtWork || walk == Walk::kAtWorkNow;
   const bool yields = walk != Walk::kNow;
-  if (!at_work) rests_ = true;
+  if (!at_work) is_idle_ = true;
   // A thread without memory comes here with every request.
-  if (rested() && !inbox_.maybe_pending()) return 0;
+  if (is_purged() && !inbox_.maybe_pending()) return 0;
   if (!take_in(awaited) && yields) return 0;
   const uint32_t now = span::ticks();
   const bool limited = walk == Walk::kAtWork || (walk == Walk::kNowAndThen && walked_at_rest_);
@@ -303,7 +303,7 @@ size_t Heap::rest(const os::Lock* awaited, Walk walk) {
         if (slab->empty()) {
           release(slab);
         } else if (get(options.thp) != kHugePrefer) {
-          holes.give_back(slab);
+          holes.purge(slab);
         }
         slab = next;
         if ((yields && lock_.has_sleepers()) || (awaited != nullptr && awaited->has_sleepers())) {
@@ -313,12 +313,12 @@ size_t Heap::rest(const os::Lock* awaited, Walk walk) {
     }
   }
   trim_spares(0);
-  rested_.store(true, memory_order_relaxed);
+  is_purged_.store(true, memory_order_relaxed);
   return count(holes);
 }
 
 size_t Heap::count(const Holes& holes) {
-  const size_t bytes = holes.given_back();
+  const size_t bytes = holes.purged();
   counters_.hole_bytes.add(bytes);
   return bytes;
 }

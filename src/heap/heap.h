@@ -136,7 +136,7 @@ class alignas(64) Heap {
     kAtWork,      // the thread runs, and its caches may hold more; walks as kNowAndThen
     kAtWorkNow,   // as kAtWork, for a call of the program: walks at once
   };
-  size_t rest(const os::Lock* awaited, Walk walk);
+  size_t purge(const os::Lock* awaited, Walk walk);
 
   // Takes over one of `other`'s slabs of a class. First choice: a slab with half of it free and
   // resident, after skipping `kept` such slabs. If there is none and `eighths` is set: a slab with
@@ -156,12 +156,12 @@ class alignas(64) Heap {
   // Destroys spare slabs until `keep` are left.
   void trim_spares(unsigned keep);
 
-  // Nothing has changed since rest() last ran to its end.
-  bool rested() const { return rested_.load(memory_order_relaxed); }
+  // Nothing has changed since purge() last ran to its end.
+  bool is_purged() const { return is_purged_.load(memory_order_relaxed); }
 
-  // No object has been taken out since the last rest() of a heap not at work. Its thread has
+  // No object has been taken out since the last purge() of a heap not at work. Its thread has
   // emptied its cache or is gone, so few objects are cached.
-  bool rests() const { return rests_; }
+  bool is_idle() const { return is_idle_; }
 
   void check() const;  // invariants; debug builds
 
@@ -176,7 +176,7 @@ class alignas(64) Heap {
   void receive_bitmap(Message* message, Tag tag, Slab* slab, Received& received);
   void receive_records(Message* message, unsigned count, Forwarder& forwarder, Received& received);
   // Called after objects came back to `slab`.
-  LOFT_ALWAYS_INLINE void settle(Slab* slab) {
+  LOFT_ALWAYS_INLINE void update_list(Slab* slab) {
     if (LOFT_UNLIKELY(!slab->stays.has(slab->free))) return relist(slab);
     slab->check();
   }
@@ -200,9 +200,9 @@ class alignas(64) Heap {
   HeapId id_;
   Atomic<bool> parked_{false};
   Atomic<unsigned long> seen_refills_{0};
-  Atomic<uint64_t> seen_at_{0};  // time of the last look that found a new number
-  Atomic<bool> rested_{false};   // relaxed: a hint for threads that look for work
-  bool rests_ = false;
+  Atomic<uint64_t> seen_at_{0};    // time of the last look that found a new number
+  Atomic<bool> is_purged_{false};  // relaxed: a hint for threads that look for work
+  bool is_idle_ = false;
   bool walked_ = false;
   bool walked_at_rest_ = false;  // the last walk
   uint32_t last_walk_ = 0;       // in ticks of span

@@ -71,15 +71,15 @@ void park(Heap* heap) {
   parked = heap;
 }
 
-bool rest_parked() {
+bool purge_parked() {
   bool all_rest = true;
   const unsigned existing = count();
   for (unsigned id = 1; id <= existing; ++id) {
     Heap* heap = at(id);
-    if (!heap->parked() || (heap->rested() && !heap->inbox().maybe_pending())) continue;
+    if (!heap->parked() || (heap->is_purged() && !heap->inbox().maybe_pending())) continue;
     all_rest = false;
     if (!heap->lock().try_lock()) continue;
-    if (heap->parked()) heap->rest(nullptr, Heap::Walk::kNowAndThen);
+    if (heap->parked()) heap->purge(nullptr, Heap::Walk::kNowAndThen);
     heap->lock().unlock();
   }
   return all_rest;

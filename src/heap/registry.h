@@ -22,7 +22,7 @@ Heap* shared_heap();
 Heap* room_heap();
 
 // Rests heaps without an owner (Heap::rest). True if all of them were at rest already.
-bool rest_parked();
+bool purge_parked();
 
 // Heap ids are 1 .. count().
 unsigned count();

@@ -113,7 +113,7 @@ bool Heap::take_from_others(SizeClass size_class) {
     }
     // parked() is read again under the lock: a thread may have adopted the heap and taken objects.
     if (sleeps || other->parked()) {
-      const bool has_cache = !other->parked() && !other->rests();
+      const bool has_cache = !other->parked() && !other->is_idle();
       const bool returns = has_cache && idle >= kAsleepNs && idle < kAwayNs;
       taken = take_over(*other, size_class, returns ? 1 : 0, false);
     } else if (surplus != Surplus::kNone) {
@@ -144,7 +144,7 @@ bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept, bool eigh
       --other.granules_;
       ++granules_;
     }
-    rested_.store(false, memory_order_relaxed);
+    is_purged_.store(false, memory_order_relaxed);
     counters_.slabs_taken_over.add(1);
     return true;
   }

@@ -92,8 +92,8 @@ void leave_tail(uintptr_t base, size_t bytes, tails::Since since = tails::now())
   if (tail == 0 || get(options.thp) == kHugePrefer) return;
   if (LOFT_LIKELY(limits::hard() == limits::kNone)) {
     tails::note(end, since);
-    // The fence in note pairs with the one in give_back. Either this thread sees the limit here, or
-    // the thread that has set it, and then gives all tails back, sees this tail.
+    // The fence in note pairs with the one in tails::purge. Either this thread sees the limit here,
+    // or the thread that has set it, and then gives all tails back, sees this tail.
     if (LOFT_LIKELY(limits::hard() == limits::kNone)) return;
     if (tails::forget(end + tail) == tails::kNoTail) return;
   }

@@ -90,7 +90,7 @@ void note(uintptr_t end, Since since) {
   LOFT_CHECK(record.load(memory_order_relaxed) == 0 && since < kNoTail);
   // Release pairs with the acquire of the claim in go_on: nobody uses these pages any more.
   record.store(static_cast<Record>(pages << kTickBits | since), memory_order_release);
-  // The fence pairs with the one in give_back, which stands between its store to `noted` and its
+  // The fence pairs with the one in purge, which stands between its store to `noted` and its
   // scan of the records. Either that scan sees this record, or the load below sees false and
   // `noted` is set again. Only seq_cst fences order a store before a later load.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -117,7 +117,7 @@ Since forget(uintptr_t limit) {
   return kNoTail;
 }
 
-size_t give_back(uint32_t ticks) {
+size_t purge(uint32_t ticks) {
   // `noted` may be false because another call is scanning at this moment, for older tails only. A
   // call for all tails therefore scans by itself.
   if (ticks != 0 && none()) return 0;
@@ -138,7 +138,7 @@ size_t give_back(uint32_t ticks) {
 }
 
 bool none() { return !noted.load(memory_order_relaxed); }
-size_t given_back_bytes() { return returned.load(memory_order_relaxed); }
+size_t purged_bytes() { return returned.load(memory_order_relaxed); }
 
 void prepare_fork() { claiming.lock(); }
 

@@ -29,12 +29,12 @@ void note(uintptr_t end, Since since = now());
 Since forget(uintptr_t limit);
 
 // Purges the tails that were noted at least `ticks` ticks ago; 0: all. Returns the bytes.
-size_t give_back(uint32_t ticks);
+size_t purge(uint32_t ticks);
 
 // True if nothing is noted: there is nothing to wait for.
 bool none();
 
-size_t given_back_bytes();  // so far
+size_t purged_bytes();  // so far
 
 void prepare_fork();
 void finish_fork(bool child);

@@ -55,9 +55,9 @@ void look_at_group(os::GroupReader& reader, bool again) {
 bool purge(size_t wanted) {
   const size_t before = wanted;
   while (wanted != 0) {
-    const size_t given_back = span::purge_step(wanted);
-    if (given_back == 0) break;
-    wanted -= least(wanted, given_back);
+    const size_t purged = span::purge_step(wanted);
+    if (purged == 0) break;
+    wanted -= least(wanted, purged);
   }
   return wanted != before;
 }
@@ -67,19 +67,19 @@ bool look_around() {
   const bool none_passing = large_transfer::release_idle();
   const size_t dirty_before = span::totals().dirty;
   const bool all_idle = idle::look();
-  const bool room_rests = idle::rest_room();
-  const bool cores_rest = core::look();
-  const bool parked_rest = registry::rest_parked();
-  const bool users_rest = UserHeap::rest_all();
-  tails::give_back(limits::hard() == limits::kNone ? span::kDecayTicks : 1);
+  const bool room_is_purged = idle::purge_room();
+  const bool cores_are_idle = core::look();
+  const bool parked_are_purged = registry::purge_parked();
+  const bool users_are_purged = UserHeap::purge_idle_of_all();
+  tails::purge(limits::hard() == limits::kNone ? span::kDecayTicks : 1);
   const size_t dirty = span::totals().dirty;
   // Spans that idle heaps have just freed were unused for long enough.
-  const size_t let_go = dirty > dirty_before ? dirty - dirty_before : 0;
+  const size_t just_freed = dirty > dirty_before ? dirty - dirty_before : 0;
   const size_t idle = span::idle_bytes();
-  const bool gave = purge(least(idle + let_go, dirty));
+  const bool purged = purge(least(idle + just_freed, dirty));
   // Spans that the system refuses to take back are no reason to go on.
-  return all_idle && room_rests && cores_rest && parked_rest && users_rest && none_passing &&
-         tails::none() && !gave && idle == span::totals().dirty;
+  return all_idle && room_is_purged && cores_are_idle && parked_are_purged && users_are_purged &&
+         none_passing && tails::none() && !purged && idle == span::totals().dirty;
 }
 
 // Whether a background thread may run. By default, only in a program that has started threads. In a
@@ -124,8 +124,8 @@ void watch() {
     const uint64_t now = os::now_ns();
     if (now - ticked < tick_ns()) continue;
     ticked = now;
-    const bool rests = look_around() && !sees_group;
-    if ((rests || !may_run()) && may_end()) return;
+    const bool is_done = look_around() && !sees_group;
+    if ((is_done || !may_run()) && may_end()) return;
   }
 }
 
@@ -211,7 +211,7 @@ void enable() {
 
 void options_changed() {
   // Tails do not count against the hard limit, so those from before it must not stay resident.
-  if (limits::hard() != limits::kNone) tails::give_back(0);
+  if (limits::hard() != limits::kNone) tails::purge(0);
 }
 
 }  // namespace loft::background

@@ -54,7 +54,7 @@ class Outbox {
  public:
   void add(HeapId owner, Message* message) { buckets_.append(owner % kBuckets, message); }
 
-  // Adds `message`, which holds `count` records and has room for `capacity`, and leaves it open.
+  // Adds `message`, which holds `count` records and has space for `capacity`, and leaves it open.
   // Later batches for the same owner join it instead of using a carrier of their own. Each bucket
   // has at most one open message.
   void add_open(HeapId owner, Message* message, unsigned count, unsigned capacity) {
@@ -78,21 +78,21 @@ class Outbox {
     return false;
   }
 
-  // Returns room for `needed` more records in the open message for `owner`. nullptr if there is no
-  // such room, or the message's capacity is below `least_capacity`.
-  Record* room_for(HeapId owner, unsigned needed, unsigned least_capacity = 0) {
+  // Returns space for `needed` more records in the open message for `owner`. nullptr if there is no
+  // such space, or the message's capacity is below `least_capacity`.
+  Record* space_for(HeapId owner, unsigned needed, unsigned least_capacity = 0) {
     Open& open = open_[owner % kBuckets];
     if (open.owner != owner || open.capacity < least_capacity ||
         unsigned{open.capacity} - open.count < needed) {
       return nullptr;
     }
-    Record* room = open.message->records() + open.count;
+    Record* space = open.message->records() + open.count;
     open.count = static_cast<uint16_t>(open.count + needed);
     // The message may already have a successor: only the tag changes.
     const uint64_t link = open.message->link.load(memory_order_relaxed);
     open.message->link.store((link & kLinkPointerMask) | tag_bits(records_tag(open.count)),
                              memory_order_relaxed);
-    return room;
+    return space;
   }
 
   // Counts bytes just added. True once `limit` bytes wait.

@@ -68,7 +68,7 @@ bool is_told_to_leave() {
   return now == kRefused || now == kLeaving;
 }
 
-void settle_down() {
+void choose_processor() {
   number.store(os::thread_number(), memory_order_relaxed);
   const uint64_t wanted = get(options.room_cpu);
   if (wanted != kAnyProcessor) {
@@ -86,7 +86,7 @@ void settle_down() {
 // time without a call. A call made in between is left to the next thread: the caller serves itself.
 void run() {
   census::do_without_block();
-  settle_down();
+  choose_processor();
   Heap* const heap = registry::room_heap();
   for (bool leaves = false; !leaves;) {
     leaves = is_told_to_leave();

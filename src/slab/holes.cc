@@ -4,7 +4,7 @@
 
 namespace loft {
 
-void Holes::give_back(Slab* slab) {
+void Holes::purge(Slab* slab) {
   const Geometry& shape = slab->shape();
   PageSet used = slab->gone;
   for (unsigned word = 0; word < shape.words; ++word) {
@@ -20,19 +20,19 @@ void Holes::give_back(Slab* slab) {
   for (unsigned page = 0; page < pages;) {
     unsigned end = page;
     while (end < pages && !used.has(end)) ++end;
-    if (end != page) give_back(slab, page, end - page);
+    if (end != page) purge(slab, page, end - page);
     page = end + 1;
   }
 }
 
-void Holes::give_back(Slab* slab, unsigned first, unsigned count) {
+void Holes::purge(Slab* slab, unsigned first, unsigned count) {
   const size_t page = os::page_size();
   // The system refuses if the program has locked its memory: the pages are to stay.
   if (!os::discard(reinterpret_cast<void*>(slab->base + first * page), count * page)) return;
   slab->gone.add({first, first + count - 1});
   slab->holed = true;
   classes_[slab->size_class].charged.add(-static_cast<unsigned long>(count));
-  given_back_ += count * page;
+  purged_ += count * page;
 }
 
 }  // namespace loft

@@ -15,14 +15,14 @@ class Holes {
   // Subtracts purged pages from `charged` in the counters of the slab's class.
   explicit Holes(ClassCounters* classes) : classes_(classes) {}
 
-  void give_back(Slab* slab);
-  size_t given_back() const { return given_back_; }  // bytes so far
+  void purge(Slab* slab);
+  size_t purged() const { return purged_; }  // bytes so far
 
  private:
-  void give_back(Slab* slab, unsigned first, unsigned count);
+  void purge(Slab* slab, unsigned first, unsigned count);
 
   ClassCounters* classes_;
-  size_t given_back_ = 0;
+  size_t purged_ = 0;
 };
 
 }  // namespace loft

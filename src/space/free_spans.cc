@@ -189,7 +189,7 @@ SpanState purge_pages(uintptr_t base, size_t length) {
 }
 
 size_t purge(size_t keep) {
-  size_t given_back = 0;
+  size_t purged = 0;
   while (dirty_bytes() > keep) {
     Span* s = longest(kDirty);
     if (s == nullptr) break;
@@ -203,9 +203,9 @@ size_t purge(size_t keep) {
     }
     remove(s);
     insert(base, granules, state);
-    given_back += granules << kGranuleLog;
+    purged += granules << kGranuleLog;
   }
-  return given_back;
+  return purged;
 }
 
 Span* take_part_to_purge(Span* s, size_t most_granules, size_t unit) {

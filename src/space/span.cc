@@ -361,18 +361,18 @@ size_t committed() {
 }
 
 size_t purge(size_t keep) {
-  size_t given_back = 0;
+  size_t purged = 0;
   for (;;) {
     const size_t dirty = dirty_bytes();
     const size_t step = dirty <= keep ? 0 : purge_step(dirty - keep);
     if (step == 0) break;
-    given_back += step;
+    purged += step;
   }
   if (keep == 0 || limits::scarce_dirty() != limits::kNone) {
     const os::Guard guard(lock);
     free_spans::unmap_clean();
   }
-  return given_back;
+  return purged;
 }
 
 Totals totals() {

@@ -162,7 +162,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.large_cache_hits += larges.cache_hits;
   stats.large_resizes = larges.resizes;
   stats.large_moves = larges.moves;
-  stats.tail_bytes = tails::given_back_bytes();
+  stats.tail_bytes = tails::purged_bytes();
   stats.allocated_bytes += larges.bytes;
 
   const span::Totals spans = span::totals();

@@ -29,8 +29,8 @@ void Output::flush() { put(used_); }
 // Writes the first `bytes` of the piece.
 void Output::put(size_t bytes) {
   if (in_memory_) {
-    if (size_ < room_) {
-      const size_t fits = least(bytes, room_ - size_ - 1);
+    if (size_ < capacity_) {
+      const size_t fits = least(bytes, capacity_ - size_ - 1);
       memcpy(text_ + size_, piece_, fits);
       text_[size_ + fits] = 0;
     }

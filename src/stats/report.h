@@ -24,8 +24,8 @@ class Output {
   int error() const { return error_; }   // of the first failed write, or 0
 
  private:
-  Output(bool in_memory, int file, char* text, size_t room)
-      : in_memory_(in_memory), file_(file), text_(text), room_(room) {}
+  Output(bool in_memory, int file, char* text, size_t capacity)
+      : in_memory_(in_memory), file_(file), text_(text), capacity_(capacity) {}
   void put(size_t bytes);
 
   static constexpr size_t kPiece = 2048;
@@ -33,7 +33,7 @@ class Output {
   bool in_memory_;
   int file_;
   char* text_;
-  size_t room_;
+  size_t capacity_;
   size_t size_ = 0;
   int error_ = 0;
   size_t used_ = 0;

@@ -26,7 +26,7 @@ uint64_t activity_of(const Thread* thread) {
   for (unsigned place = 0; place < kBatches; ++place) {
     const uint64_t key = peek(thread->batch_keys[place]);
     if (key == kNoSlab) continue;
-    sum = (sum ^ key ^ uint64_t{peek(thread->batches()[place].room)} << 32) * 0x9E3779B97F4A7C15u;
+    sum = (sum ^ key ^ uint64_t{peek(thread->batches()[place].left)} << 32) * 0x9E3779B97F4A7C15u;
   }
   return sum + thread->counters.flushes.get() + thread->counters.batches_sent.get() +
          thread->counters.large_hits.get() + thread->counters.room_cleared.get();
@@ -50,7 +50,7 @@ bool choose(void* context, Thread* thread) {
   }
   Heap* const heap = peek(thread->heap);
   if (heap == nullptr || heap == registry::room_heap()) return true;
-  if (heap->rested() && !heap->inbox().maybe_pending()) return true;
+  if (heap->is_purged() && !heap->inbox().maybe_pending()) return true;
   found.heap = heap;
   found.all_idle = false;
   return false;
@@ -79,10 +79,10 @@ bool count(void* context, Thread* thread) {
 
 }  // namespace
 
-bool rest_room() {
+bool purge_room() {
   Heap* room = registry::room_heap();
   if (room == nullptr) return true;
-  if (room->rested() && !room->inbox().maybe_pending()) return true;
+  if (room->is_purged() && !room->inbox().maybe_pending()) return true;
   if (!room->lock().try_lock()) return false;
   // Guarded by the heap's lock.
   static constinit unsigned long refills_seen = 0;
@@ -90,7 +90,7 @@ bool rest_room() {
   const unsigned long refills = room->counters().refills.get();
   looks = refills == refills_seen ? looks + 1 : 0;
   refills_seen = refills;
-  if (looks >= kLooks) room->rest(nullptr, Heap::Walk::kNowAndThen);
+  if (looks >= kLooks) room->purge(nullptr, Heap::Walk::kNowAndThen);
   room->lock().unlock();
   return false;
 }
@@ -99,14 +99,14 @@ bool look() {
   // Another thread is visiting. Reports that there is more to look at.
   if (!lifecycle::round().try_lock()) return false;
   bool all_idle = true;
-  lifecycle::start_over();
+  lifecycle::restart_visits();
   for (bool round_ends = false; !round_ends;) {
     Found found;
     round_ends = lifecycle::visit_threads(choose, &found);
     all_idle = all_idle && found.all_idle;
     // Does not wait: the heap's thread may hold the lock inside a call, for any length of time.
     if (found.heap != nullptr && found.heap->lock().try_lock()) {
-      found.heap->rest(nullptr, Heap::Walk::kAtWork);
+      found.heap->purge(nullptr, Heap::Walk::kAtWork);
       found.heap->lock().unlock();
     }
     // A fork or a purge waits. The next look visits the remaining threads.
@@ -122,7 +122,7 @@ bool look() {
 Unreached unreached() {
   Unreached sum = {};
   const os::Guard guard(lifecycle::round());
-  lifecycle::start_over();
+  lifecycle::restart_visits();
   while (!lifecycle::visit_threads(count, &sum)) {
   }
   return sum;
@@ -137,13 +137,13 @@ void begin_wait() {
   if (thread->heap != nullptr) {
     magazines::empty(thread);
     bins::flush_all(thread);
-    bins::start_over(thread, true);
+    bins::reset(thread, true);
   }
   batch_cache::send_all(thread);
   large_cache::release_all(thread);
   if (thread->heap == nullptr || thread->heap == registry::room_heap()) return;
   const os::Guard guard(thread->heap->lock());
-  thread->heap->rest(nullptr, Heap::Walk::kNowAndThen);
+  thread->heap->purge(nullptr, Heap::Walk::kNowAndThen);
 }
 
 }  // namespace loft::idle

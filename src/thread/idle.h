@@ -12,7 +12,7 @@ bool look();
 
 // Rests the heap of the room (owner=room) once it has served no refill for some looks. True if
 // nothing was left to do.
-bool rest_room();
+bool purge_room();
 
 // What all threads except the caller hold in their caches. Only the thread itself can reach it.
 struct Unreached {

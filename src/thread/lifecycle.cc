@@ -89,7 +89,7 @@ Thread* retire_warm(Thread* thread) {
 
 // (A fork meanwhile: the child loses the block.)
 void cool_down(Thread* block) {
-  bins::start_over(block, false);
+  bins::reset(block, false);
   const os::Guard guard(lock);
   unused.push_front(block);
 }
@@ -115,7 +115,7 @@ void on_exit(void* value) {
   auto* thread = static_cast<Thread*>(value);
   self = &stand_in;
   hand_over(thread);
-  bins::start_over(thread, true);
+  bins::reset(thread, true);
   Thread* cold = nullptr;
   {
     const os::Guard guard(lock);
@@ -180,7 +180,7 @@ Thread* enter_core() {
 
 os::Lock& round() { return round_lock; }
 
-void start_over() {
+void restart_visits() {
   const os::Guard guard(lock);
   next_visited = nullptr;
 }
@@ -215,7 +215,7 @@ void give_up_block() {
   self = &stand_in;
   os::set_thread_exit_value(nullptr);
   hand_over(thread);
-  bins::start_over(thread, false);
+  bins::reset(thread, false);
   const os::Guard guard(lock);
   retire(thread, unused);
 }
@@ -235,7 +235,7 @@ namespace {
 void take_over_from_dead(Thread* thread) {
   thread->forget_batches();
   hand_over(thread);
-  bins::start_over(thread, false);
+  bins::reset(thread, false);
   retire(thread, unused);
 }
 

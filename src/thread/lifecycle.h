@@ -43,7 +43,7 @@ os::Lock& round();
 // Calls visit(context, thread) for some of the threads, until it returns false. The next call goes
 // on with the next thread. No thread can end meanwhile. True if the last thread was visited.
 bool visit_threads(bool (*visit)(void*, Thread*), void* context);
-void start_over();  // the next call begins with the first
+void restart_visits();  // the next call begins with the first
 
 // Gives the block from attach or a SlowPath a heap if it has none. False for nullptr, or without
 // memory or heap ids.

@@ -84,7 +84,7 @@ void add_records(Outbox& outbox, unsigned first, unsigned count) {
   const Slab* slab = slab::at(entry_of(first));
   uint64_t words[kMaxWords] = {};
   collect(first, count, words);
-  if (Record* room = outbox.room_for(slab->owner, 1); room != nullptr) {
+  if (Record* room = outbox.space_for(slab->owner, 1); room != nullptr) {
     write_records(entry_of(first).index(), words, 1, room);
     return;
   }

@@ -26,9 +26,7 @@ def statistics(stderr: str) -> dict[str, int]:
 
 @pytest.mark.usefixtures("one_processor")
 def test_with_one_processor_it_declines_with_one_line(execute: Execute, build: Build) -> None:
-    result = execute(
-        build("streams.c"), LOFT_OWNER="room", LOFT_BACKGROUND="on", LOFT_STATS="json"
-    )
+    result = execute(build("streams.c"), LOFT_OWNER="room", LOFT_BACKGROUND="on", LOFT_STATS="json")
     assert result.returncode == 0, result.stderr
     said = [line for line in result.stderr.splitlines() if line.startswith("loft:")]
     assert said == [

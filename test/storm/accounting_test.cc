@@ -548,7 +548,7 @@ TEST_F(Accounting, ReadingTakesNoLockAndNoMemory) {
   };
   // With every lock held that there is: it would wait for ever.
   alarm(60);
-  loft::lifecycle::start_over();
+  loft::lifecycle::restart_visits();
   loft::lifecycle::visit_threads(
       [](void* context, loft::Thread*) {
         loft::registry::prepare_fork();

@@ -49,10 +49,10 @@ TEST(Purge, ReachesThreadsThatSayThatTheyWaitAndThreadsThatEnded) {
   fill_and_free();
   state.wait(0);
   loft_unreached_t unreached = {};
-  const uint64_t given_back = loft_purge(&unreached);
+  const uint64_t purged = loft_purge(&unreached);
   EXPECT_EQ(unreached.threads, 0u);
   EXPECT_EQ(unreached.bytes, 0u);
-  EXPECT_GT(given_back, kObjects * kSize);
+  EXPECT_GT(purged, kObjects * kSize);
   const loft_stats_t s = stats();
   EXPECT_EQ(s.dirty_bytes, 0u);
   EXPECT_LT(s.slab_bytes, 8u << 20);
@@ -145,10 +145,10 @@ TEST(Purge, CountsWhatItGivesBackOfOthersSlabs) {
   const NothingDecays nothing_decays;
   const Waiting waiting;
   const uint64_t before = stats().hole_bytes;
-  const uint64_t given_back = loft_purge(nullptr);
+  const uint64_t purged = loft_purge(nullptr);
   const uint64_t after = stats().hole_bytes;
   EXPECT_GT(after, kObjects * kSize / 4);
-  EXPECT_GE(given_back + before, after);
+  EXPECT_GE(purged + before, after);
 }
 
 TEST(Purge, TellsOfThreadsThatRun) {

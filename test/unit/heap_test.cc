@@ -41,7 +41,7 @@ class HeapTest : public testing::Test {
     ASSERT_NE(heap_, nullptr);
     {
       const os::Guard guard(heap_->lock());
-      heap_->rest(nullptr, Heap::Walk::kNow);
+      heap_->purge(nullptr, Heap::Walk::kNow);
     }
     held_at_start_ = held();
   }
@@ -199,19 +199,19 @@ TEST_F(HeapTest, RestLetsGoOfEverythingThatIsFree) {
     if (p != kept[0] && p != kept[1]) rest.push_back(p);
   }
   put(rest);
-  EXPECT_FALSE(heap_->rested());
+  EXPECT_FALSE(heap_->is_purged());
   {
     const os::Guard guard(heap_->lock());
-    heap_->rest(nullptr, Heap::Walk::kNow);
+    heap_->purge(nullptr, Heap::Walk::kNow);
   }
-  EXPECT_TRUE(heap_->rested());
+  EXPECT_TRUE(heap_->is_purged());
   EXPECT_EQ(heap_->counters().spare_bytes.get(), 0u);
   EXPECT_EQ(heap_->counters().slab_bytes(), 2 * kGranule);
   for (void* p : kept) EXPECT_EQ(slab_of(p)->gone.count(), slab_of(p)->pages() - 1);
   put(kept);
-  EXPECT_FALSE(heap_->rested());
+  EXPECT_FALSE(heap_->is_purged());
   const os::Guard guard(heap_->lock());
-  heap_->rest(nullptr, Heap::Walk::kNow);
+  heap_->purge(nullptr, Heap::Walk::kNow);
   EXPECT_EQ(heap_->counters().slab_bytes(), 0u);
 }
 
@@ -837,7 +837,7 @@ class TakeOverTest : public RegistryTest {
     put(take(class_of(48), 1));
     mine_ = registry::adopt();
     const os::Guard guard(mine_->lock());
-    mine_->rest(nullptr, Heap::Walk::kNow);
+    mine_->purge(nullptr, Heap::Walk::kNow);
   }
   void TearDown() override {
     registry::park(mine_);
@@ -994,12 +994,12 @@ TEST_F(TakeOverTest, FromAThreadThatSleepsAllButTheFirst) {
 }
 
 TEST_F(RegistryTest, AHeapRestsUntilSomebodyTakesObjectsOut) {
-  heap_->rest(nullptr, Heap::Walk::kNow);
-  EXPECT_TRUE(heap_->rests());
+  heap_->purge(nullptr, Heap::Walk::kNow);
+  EXPECT_TRUE(heap_->is_idle());
   put(take(class_of(1024), 1));
-  EXPECT_FALSE(heap_->rests());
-  heap_->rest(nullptr, Heap::Walk::kNow);
-  EXPECT_TRUE(heap_->rests());
+  EXPECT_FALSE(heap_->is_idle());
+  heap_->purge(nullptr, Heap::Walk::kNow);
+  EXPECT_TRUE(heap_->is_idle());
 }
 
 // A thread that works, and whose objects die faster than it needs new ones.

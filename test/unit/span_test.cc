@@ -175,13 +175,13 @@ TEST_F(SpanTest, APurgeTakesManySpansAtOnceAndNoMoreThanItMay) {
   const uintptr_t base = acquire(400);
   for (uintptr_t i = 0; i < 400; i += 2) span::release(base + i * kGranule, 1, true);
   const unsigned long calls = os::calls().discards;
-  size_t given_back = 0;
-  while (const size_t step = span::purge_step(150 * kGranule - given_back)) {
+  size_t purged = 0;
+  while (const size_t step = span::purge_step(150 * kGranule - purged)) {
     EXPECT_LE(step, 64 * kGranule);
-    given_back += step;
-    if (given_back == 150 * kGranule) break;
+    purged += step;
+    if (purged == 150 * kGranule) break;
   }
-  EXPECT_EQ(given_back, 150 * kGranule);
+  EXPECT_EQ(purged, 150 * kGranule);
   EXPECT_EQ(span::totals().dirty, 50 * kGranule);
   EXPECT_LE(os::calls().discards - calls, 150u + 3u);
   for (uintptr_t i = 1; i < 400; i += 2) span::release(base + i * kGranule, 1, true);
@@ -479,9 +479,9 @@ TEST_F(SpanTest, RandomAgainstAShadow) {
       default: {
         const size_t before = span::totals().dirty;
         const size_t keep = below(3) * before / 2;
-        const size_t given_back = span::purge(keep);
+        const size_t purged = span::purge(keep);
         ASSERT_LE(span::totals().dirty, keep);
-        ASSERT_EQ(before - span::totals().dirty, given_back);
+        ASSERT_EQ(before - span::totals().dirty, purged);
         ASSERT_NO_FATAL_FAILURE(shadow.learn());
         break;
       }

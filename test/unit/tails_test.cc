@@ -52,7 +52,7 @@ class TailsTest : public testing::Test {
   }
   void TearDown() override {
     for (void* p : held_) large::release(of(p));
-    tails::give_back(0);
+    tails::purge(0);
     EXPECT_TRUE(tails::none()) << "of no object";
   }
 
@@ -92,13 +92,13 @@ TEST_F(TailsTest, GoesBackWhileTheObjectLives) {
   void* p = allocate_on_used(bytes);
   EXPECT_EQ(tail_of(p), kGranule - 3 * page());
   EXPECT_FALSE(tails::none());
-  const size_t before = tails::given_back_bytes();
-  EXPECT_EQ(tails::give_back(0), kGranule - 3 * page());
-  EXPECT_EQ(tails::given_back_bytes() - before, kGranule - 3 * page());
+  const size_t before = tails::purged_bytes();
+  EXPECT_EQ(tails::purge(0), kGranule - 3 * page());
+  EXPECT_EQ(tails::purged_bytes() - before, kGranule - 3 * page());
   EXPECT_EQ(tail_of(p), 0u);
   EXPECT_TRUE(tails::none());
   EXPECT_TRUE(has_only(p, 0x11, bytes));
-  EXPECT_EQ(tails::give_back(0), 0u);
+  EXPECT_EQ(tails::purge(0), 0u);
 }
 
 TEST_F(TailsTest, OfFreshPagesThereIsNone) {
@@ -111,22 +111,22 @@ TEST_F(TailsTest, OfFreshPagesThereIsNone) {
 TEST_F(TailsTest, NotBeforeItsTime) {
   void* p = allocate_on_used(page());
   for (unsigned tick = 0; tick < span::kDecayTicks; ++tick) {
-    EXPECT_EQ(tails::give_back(span::kDecayTicks), 0u) << tick;
+    EXPECT_EQ(tails::purge(span::kDecayTicks), 0u) << tick;
     EXPECT_FALSE(tails::none());
     span::idle_bytes();
   }
-  EXPECT_EQ(tails::give_back(span::kDecayTicks), kGranule - page());
+  EXPECT_EQ(tails::purge(span::kDecayTicks), kGranule - page());
   EXPECT_EQ(tail_of(p), 0u);
 }
 
 TEST_F(TailsTest, WithTheObjectItIsForgotten) {
   release(allocate_on_used(page()));
-  EXPECT_EQ(tails::give_back(0), 0u);
+  EXPECT_EQ(tails::purge(0), 0u);
   EXPECT_TRUE(tails::none());
   // Nor may the granule's next user lose anything.
   void* p = allocate(kGranule);
   memset(p, 0x22, kGranule);
-  EXPECT_EQ(tails::give_back(0), 0u);
+  EXPECT_EQ(tails::purge(0), 0u);
   EXPECT_TRUE(has_only(p, 0x22, kGranule));
 }
 
@@ -134,14 +134,14 @@ TEST_F(TailsTest, AnObjectThatGrowsIntoIt) {
   void* p = allocate_on_used(page());
   resize(p, 5 * page());
   memset(p, 0x33, 5 * page());
-  EXPECT_EQ(tails::give_back(0), kGranule - 5 * page());
+  EXPECT_EQ(tails::purge(0), kGranule - 5 * page());
   EXPECT_TRUE(has_only(p, 0x33, 5 * page()));
   resize(p, 7 * page());
   memset(p, 0x44, 7 * page());
-  EXPECT_EQ(tails::give_back(0), 0u) << "nothing was there";
+  EXPECT_EQ(tails::purge(0), 0u) << "nothing was there";
   resize(p, kGranule);
   memset(p, 0x55, kGranule);
-  EXPECT_EQ(tails::give_back(0), 0u);
+  EXPECT_EQ(tails::purge(0), 0u);
   EXPECT_TRUE(has_only(p, 0x55, kGranule));
 }
 
@@ -151,7 +151,7 @@ TEST_F(TailsTest, AnObjectThatGrowsBeyondIt) {
   ASSERT_NE(p, nullptr);
   resize(p, 2 * kGranule + page());
   memset(p, 0x66, 2 * kGranule + page());
-  EXPECT_EQ(tails::give_back(0), kGranule - page()) << "the new one alone";
+  EXPECT_EQ(tails::purge(0), kGranule - page()) << "the new one alone";
   EXPECT_TRUE(has_only(p, 0x66, 2 * kGranule + page()));
 }
 
@@ -161,7 +161,7 @@ TEST_F(TailsTest, AnObjectThatCannotGrowKeepsIt) {
   bool zero = true;
   ASSERT_TRUE(span::extend(end, 1, zero, kGranule));  // somebody else's now
   EXPECT_EQ(large::resize(of(p), 2 * kGranule + page()), nullptr);
-  EXPECT_EQ(tails::give_back(0), kGranule - page());
+  EXPECT_EQ(tails::purge(0), kGranule - page());
   EXPECT_EQ(tail_of(p), 0u);
   span::release(end, 1, true);
 }
@@ -171,9 +171,9 @@ TEST_F(TailsTest, AnObjectThatShrinks) {
   void* p = allocate(3 * kGranule);
   memset(p, 0x77, 3 * kGranule);
   resize(p, 2 * kGranule + page());
-  EXPECT_EQ(tails::give_back(0), kGranule - page());
+  EXPECT_EQ(tails::purge(0), kGranule - page());
   resize(p, kGranule + 2 * page());
-  EXPECT_EQ(tails::give_back(0), kGranule - 2 * page());
+  EXPECT_EQ(tails::purge(0), kGranule - 2 * page());
   EXPECT_EQ(tail_of(p), 0u);
   EXPECT_TRUE(has_only(p, 0x77, kGranule + 2 * page()));
 }
@@ -193,7 +193,7 @@ TEST_F(TailsTest, AnObjectThatMoves) {
     held_.push_back(moved);
     EXPECT_TRUE(has_only(moved, 0x11, bytes));
     const size_t behind = tail_of(moved);
-    EXPECT_EQ(tails::give_back(0), behind == 0 ? 0 : kGranule - page());
+    EXPECT_EQ(tails::purge(0), behind == 0 ? 0 : kGranule - page());
     EXPECT_EQ(tail_of(moved), 0u);
     EXPECT_TRUE(has_only(moved, 0x11, bytes));
   }
@@ -214,7 +214,7 @@ TEST_F(TailsTest, LockedPagesStayAndAreNotAskedForAgain) {
   if (syscall(SYS_mlock, number(p) + page(), page()) != 0) {
     GTEST_SKIP() << "nothing can be locked";
   }
-  EXPECT_EQ(tails::give_back(0), 0u);
+  EXPECT_EQ(tails::purge(0), 0u);
   EXPECT_TRUE(tails::none());
   EXPECT_GE(tail_of(p), page());
   EXPECT_EQ(syscall(SYS_munlock, number(p) + page(), page()), 0);
@@ -229,7 +229,7 @@ TEST_F(TailsTest, BesideThreadsThatUseTheirs) {
   std::atomic<unsigned> running{kThreads};
   std::atomic<unsigned> bad{0};
   // Before any of them runs: the last one may have ended when this thread goes on.
-  const size_t given_back = tails::given_back_bytes();
+  const size_t purged = tails::purged_bytes();
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
@@ -250,7 +250,7 @@ TEST_F(TailsTest, BesideThreadsThatUseTheirs) {
         }
       };
       for (unsigned step = 0; step < kSteps; ++step) {
-        if (step % 256 == 0) tails::give_back(0);
+        if (step % 256 == 0) tails::purge(0);
         Object& o = objects[random() % kObjects];
         const size_t bytes = (1 + random() % 48) * page();
         if (o.at == nullptr) {
@@ -282,18 +282,18 @@ TEST_F(TailsTest, BesideThreadsThatUseTheirs) {
   }
   std::thread other([&] {
     while (running != 0) {
-      tails::give_back(0);
+      tails::purge(0);
       std::this_thread::yield();
     }
   });
   while (running != 0) {
-    tails::give_back(0);
+    tails::purge(0);
     std::this_thread::yield();
   }
   other.join();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(bad, 0u);
-  EXPECT_GT(tails::given_back_bytes(), given_back);
+  EXPECT_GT(tails::purged_bytes(), purged);
 }
 
 // Who wants all of them gets all, whoever else looks for old ones at that moment.
@@ -301,13 +301,13 @@ TEST_F(TailsTest, AllMeansAll) {
   void* p = allocate_on_used(page());
   std::atomic<bool> done{false};
   std::thread other([&] {
-    while (!done) tails::give_back(255);
+    while (!done) tails::purge(255);
   });
   for (int round = 0; round < 2'000; ++round) {
     resize(p, 2 * page());
     memset(p, 0x11, 2 * page());
     resize(p, page());
-    tails::give_back(0);
+    tails::purge(0);
     EXPECT_EQ(tail_of(p), 0u);
   }
   done = true;
@@ -318,11 +318,11 @@ TEST_F(TailsTest, AllMeansAll) {
 TEST_F(TailsTest, AnObjectThatGrowsALittleIsNoYounger) {
   void* p = allocate_on_used(page());
   for (unsigned tick = 0; tick < span::kDecayTicks; ++tick) {
-    EXPECT_EQ(tails::give_back(span::kDecayTicks), 0u);
+    EXPECT_EQ(tails::purge(span::kDecayTicks), 0u);
     resize(p, (1 + tick / 3) * page());
     span::idle_bytes();
   }
-  EXPECT_EQ(tails::give_back(span::kDecayTicks), kGranule - of(p)->bytes);
+  EXPECT_EQ(tails::purge(span::kDecayTicks), kGranule - of(p)->bytes);
   EXPECT_EQ(tail_of(p), 0u);
 }
 
@@ -333,7 +333,7 @@ TEST_F(TailsTest, AForkFindsNothingHalfDone) {
   // Old ones, of which there are none; or all.
   std::atomic<uint32_t> ticks{255};
   std::thread giver([&] {
-    while (!done) tails::give_back(ticks);
+    while (!done) tails::purge(ticks);
   });
   for (int round = 0; round < 100; ++round) {
     ticks = round % 2 == 0 ? 255 : 0;
@@ -344,7 +344,7 @@ TEST_F(TailsTest, AForkFindsNothingHalfDone) {
     if (child == 0) {
       alarm(60);
       for (int tick = 0; tick < 6; ++tick) span::idle_bytes();
-      tails::give_back(5);
+      tails::purge(5);
       if (tail_of(p) != 0) _exit(1);
       // Would wait for ever for who claimed it.
       static_cast<void>(large::resize(of(p), 3 * page()));

@@ -230,16 +230,16 @@ TEST_F(UserHeapTest, PagesThatNobodyNeededForAWhileGoBack) {
     kept.push_back(allocate(kUnit * 5));
     memset(kept.back(), 2, kUnit * 5);
   }
-  while (!UserHeap::rest_all()) tick(span::kDecayTicks);
+  while (!UserHeap::purge_idle_of_all()) tick(span::kDecayTicks);
   for (char* p : freed) free(p);
   const size_t before = resident(freed, kBytes);
   EXPECT_GT(before, 200 * (kBytes - 3 * os::page_size()));
   tick(span::kDecayTicks);
-  EXPECT_FALSE(UserHeap::rest_all()) << "the first look only marks";
-  EXPECT_FALSE(UserHeap::rest_all()) << "too early for the second";
+  EXPECT_FALSE(UserHeap::purge_idle_of_all()) << "the first look only marks";
+  EXPECT_FALSE(UserHeap::purge_idle_of_all()) << "too early for the second";
   EXPECT_EQ(resident(freed, kBytes), before);
   tick(span::kDecayTicks);
-  EXPECT_TRUE(UserHeap::rest_all());
+  EXPECT_TRUE(UserHeap::purge_idle_of_all());
   span::purge(0);  // an extent that was empty is the window's now
   EXPECT_EQ(resident(freed, kBytes), 0u);
   for (void* p : kept) {
@@ -247,7 +247,7 @@ TEST_F(UserHeapTest, PagesThatNobodyNeededForAWhileGoBack) {
     free(p);
   }
   tick(span::kDecayTicks);
-  while (!UserHeap::rest_all()) tick(span::kDecayTicks);
+  while (!UserHeap::purge_idle_of_all()) tick(span::kDecayTicks);
   EXPECT_EQ(capacity(), 0u) << "the empty extents, too";
 }
 
@@ -317,9 +317,9 @@ TEST_F(UserHeapTest, APurgeStopsForWhoWaitsAndGoesOnFromThere) {
   const auto step = [&](bool starts) {
     const os::Guard guard(shard.lock());
     if (starts) shard.start_round();
-    size_t given_back = 0;
-    shard.rest(true, awaited.get(), given_back);
-    EXPECT_TRUE(shard.round_is_over() || shard.restless());
+    size_t purged = 0;
+    shard.purge(true, awaited.get(), purged);
+    EXPECT_TRUE(shard.round_is_over() || shard.needs_purge());
     return !shard.round_is_over();
   };
   EXPECT_TRUE(step(true));
@@ -387,8 +387,8 @@ TEST_F(RegionTest, IsNeverTouched) {
       EXPECT_EQ(heap->reallocate("test", last, heap->usable_size("test", last) / 3 + 1), last);
     }
     if (i % 1000 == 0) {
-      UserHeap::rest_all();
-      UserHeap::give_back_all();
+      UserHeap::purge_idle_of_all();
+      UserHeap::purge_all();
     }
   }
   heap->check();

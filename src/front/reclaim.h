@@ -7,6 +7,6 @@ namespace loft {
 
 // Frees unused memory that may be in the way of the thread's allocation. `thread` is nullptr for a
 // thread without a block.
-void give_way(Thread* thread);
+void reclaim(Thread* thread);
 
 }  // namespace loft

@@ -1,5 +1,5 @@
 // Frees unused memory, for an allocation that found none and for a purge by the program.
-#include "front/give_way.h"
+#include "front/reclaim.h"
 
 #include "arena/user_heap.h"
 #include "cache/batch_cache.h"
@@ -22,16 +22,16 @@ namespace {
 
 // Empties the thread's large cache, bins and magazines, and rests its heap. Returns the bytes of
 // holes purged.
-size_t let_go(Thread* thread) {
+size_t purge_caches(Thread* thread) {
   large_cache::release_all(thread);
-  size_t given_back = 0;
+  size_t purged = 0;
   if (thread->heap != nullptr) {
     thread->core != nullptr ? core::flush_all(thread->core) : bins::flush_all(thread);
     magazines::empty(thread);
     const os::Guard guard(thread->heap->lock());
-    given_back = thread->heap->rest(nullptr, Heap::Walk::kNow);
+    purged = thread->heap->purge(nullptr, Heap::Walk::kNow);
   }
-  return given_back;
+  return purged;
 }
 
 // What to purge in a heap whose thread runs. kHoles walks all its slabs: only for a purge by the
@@ -40,7 +40,7 @@ enum class AtWork : uint8_t { kSpares, kHoles };
 
 // Visits all heaps once. *passed_on: messages that they forwarded meanwhile.
 size_t visit_others(AtWork at_work, unsigned long* passed_on) {
-  size_t given_back = 0;
+  size_t purged = 0;
   for (unsigned id = 1; id <= registry::count(); ++id) {
     Heap* heap = registry::at(id);
     const unsigned long before = heap->counters().forwards.get();
@@ -49,58 +49,58 @@ size_t visit_others(AtWork at_work, unsigned long* passed_on) {
       // Blocks. The background thread may hold the lock; it releases it within a step once a thread
       // sleeps on it.
       const os::Guard guard(heap->lock());
-      if (heap->parked() || rooms) given_back += heap->rest(nullptr, Heap::Walk::kNow);
+      if (heap->parked() || rooms) purged += heap->purge(nullptr, Heap::Walk::kNow);
     } else if (heap->lock().try_lock()) {
-      if (at_work == AtWork::kHoles) given_back += heap->rest(nullptr, Heap::Walk::kAtWorkNow);
+      if (at_work == AtWork::kHoles) purged += heap->purge(nullptr, Heap::Walk::kAtWorkNow);
       if (heap->inbox().maybe_pending()) heap->drain_all();
       heap->trim_spares(0);
       heap->lock().unlock();
     }
     *passed_on += heap->counters().forwards.get() - before;
   }
-  return given_back;
+  return purged;
 }
 
 // The same for all other memory. Purges the program's own heaps, empties the transfer cache, and
 // rests parked heaps and the room's. Heaps of running threads are drained and lose their spare
 // slabs; with kHoles their holes are purged, too.
-size_t let_go_others(AtWork at_work) {
-  size_t given_back = UserHeap::give_back_all();
+size_t purge_others(AtWork at_work) {
+  size_t purged = UserHeap::purge_all();
   large_transfer::release_all();
   // A heap may forward a message to one that was visited before it. If another heap takes the slab
   // over meanwhile, the message's route starts again: hence twice kMaxHops.
   for (unsigned round = 0; round < 2 * kMaxHops; ++round) {
     unsigned long passed_on = 0;
-    given_back += visit_others(round == 0 ? at_work : AtWork::kSpares, &passed_on);
+    purged += visit_others(round == 0 ? at_work : AtWork::kSpares, &passed_on);
     if (passed_on == 0) break;
   }
-  return given_back;
+  return purged;
 }
 
 // Rests the thread's own heap again, for messages that have arrived meanwhile.
-size_t rest_own_heap(Thread* thread) {
+size_t purge_own_heap(Thread* thread) {
   if (thread == nullptr || thread->heap == nullptr) return 0;
   const os::Guard guard(thread->heap->lock());
-  return thread->heap->rest(nullptr, Heap::Walk::kNow);
+  return thread->heap->purge(nullptr, Heap::Walk::kNow);
 }
 
 }  // namespace
 
-void give_way(Thread* thread) {
+void reclaim(Thread* thread) {
   if (thread != nullptr) {
-    let_go(thread);
+    purge_caches(thread);
     // Moves the objects in the processor's foreign stack into batches.
     if (thread->core != nullptr) core::hold(thread->core, kForeign);
     batch_cache::send_all(thread);
     if (core::in_use()) core::empty_others();
   }
-  let_go_others(AtWork::kSpares);
-  rest_own_heap(thread);
+  purge_others(AtWork::kSpares);
+  purge_own_heap(thread);
 }
 
-LOFT_COLD void make_way() {
+LOFT_COLD void reclaim() {
   const lifecycle::SlowPath slow;
-  give_way(slow.thread());
+  reclaim(slow.thread());
 }
 
 size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
@@ -111,16 +111,16 @@ size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
 }
 
 size_t trim(size_t pad) {
-  size_t given_back = core::in_use() ? core::empty_all() : 0;
+  size_t purged = core::in_use() ? core::empty_all() : 0;
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
   if (thread != nullptr) {
-    given_back += let_go(thread);
+    purged += purge_caches(thread);
     batch_cache::send_all(thread);
   }
-  given_back += let_go_others(AtWork::kHoles);
-  given_back += rest_own_heap(thread);
-  return given_back + tails::give_back(0) + span::purge(pad);
+  purged += purge_others(AtWork::kHoles);
+  purged += purge_own_heap(thread);
+  return purged + tails::purge(0) + span::purge(pad);
 }
 
 }  // namespace loft
