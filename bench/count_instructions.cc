@@ -28,7 +28,7 @@ namespace {
 
 constexpr size_t kSizes[] = {16, 64, 128, 512, 4096, 32768};
 constexpr int kPairs = 32;
-constexpr size_t kRefillSize = 512;
+constexpr size_t kRefillSize = 64;
 constexpr int kRefillObjects = 3000;  // some of which need a refill
 constexpr size_t kRemoteSize = 64;
 constexpr int kWarmUpRounds = 20;

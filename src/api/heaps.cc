@@ -8,7 +8,7 @@
 #include "loft/loft.h"
 #include "os/fault.h"
 #include "os/os.h"
-#include "thread/attention.h"
+#include "purge/background.h"
 
 namespace loft {
 
@@ -30,7 +30,7 @@ loft_heap_t* handle_of(UserHeap* heap) {
 void* allocate_in(const char* call, loft_heap_t* handle, size_t size, size_t alignment,
                   bool zeroed) {
   UserHeap& heap = checked_heap(call, handle);
-  attention::look_after();
+  background::look_after();
   void* p = heap.allocate(size, alignment, zeroed);
   if (LOFT_LIKELY(p != nullptr)) return p;
   if (heap.over_region()) return os::out_of_memory();
@@ -43,7 +43,7 @@ void free_in(const char* call, loft_heap_t* handle, void* p) {
   UserHeap& heap = checked_heap(call, handle);
   if (p == nullptr) return;
   heap.free(call, p);
-  attention::look_after();
+  background::look_after();
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ void free_in(const char* call, loft_heap_t* handle, void* p) {
 }  // namespace loft
 
 loft_heap_t* loft_heap_create() noexcept {
-  loft::attention::look_after();
+  loft::background::look_after();
   return loft::handle_of(loft::UserHeap::create());
 }
 
@@ -67,7 +67,7 @@ loft_heap_t* loft_heap_create_over(void* region, size_t bytes) noexcept {
 void loft_heap_destroy(loft_heap_t* heap) noexcept {
   if (heap == nullptr) return;
   loft::checked_heap("loft_heap_destroy", heap).destroy();
-  loft::attention::look_after();
+  loft::background::look_after();
 }
 
 void* loft_heap_malloc(loft_heap_t* heap, size_t size) noexcept {
@@ -98,7 +98,7 @@ void* loft_heap_realloc(loft_heap_t* heap, void* object, size_t size) noexcept {
   }
   loft::UserHeap& checked = loft::checked_heap(kCall, heap);
   void* p = checked.reallocate(kCall, object, size);
-  loft::attention::look_after();
+  loft::background::look_after();
   if (LOFT_LIKELY(p != nullptr)) return p;
   // A retry is of no use (a) over a region, which cannot grow; (b) for a foreign object, which was
   // reported.

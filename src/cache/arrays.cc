@@ -56,6 +56,7 @@ bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   state.slots = slots;
   compiler_fence();
   state.capacity = static_cast<uint16_t>(capacity);
+  state.repeat = 0;
   bin.top = slots + objects;
   set_limit(bin, state);
   thread->capacity_bytes += (capacity - old_capacity) * class_size(size_class);
@@ -135,6 +136,7 @@ Array exchange(Thread* thread, SizeClass size_class, Array array, unsigned objec
   state.slots = array.slots;
   compiler_fence();
   state.capacity = array.capacity;
+  state.repeat = 0;
   bin.top = array.slots + objects;
   set_limit(bin, state);
   return old;

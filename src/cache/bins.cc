@@ -24,9 +24,8 @@ constexpr size_t kKeptBytes = 4096;  // the limit for a first array that the nex
 // thread: with 64 KiB of 64-byte objects, xmalloc-test took 1.6 times as long.
 constexpr size_t kStreamSlots = 128;
 constexpr size_t kStreamBytes = 8 * 1024;
-constexpr unsigned kStreak = 2;       // consecutive refills that make a stream
-constexpr uint8_t kReviewEvery = 64;  // refills; a round of all bins takes kSizeClasses times that
-constexpr uint8_t kTightReviewEvery = 8;  // while memory is tight (space/limits.h)
+constexpr unsigned kStreak = 2;  // consecutive refills that make a stream
+
 // Returns the heap's own objects to their slabs. Objects of other heaps go to give_foreign(object,
 // entry): they came by turnaround, or their slab has changed owners. Under the heap's lock.
 template <class Give>
@@ -98,6 +97,7 @@ bool grow_or_stash(Thread* thread, SizeClass size_class) {
   const bool alternating = state.last == SlowEvent::kRefill;
   if (LOFT_UNLIKELY(limits::tight())) shrink(thread, size_class);
   state.last = SlowEvent::kFlush;
+  state.repeat = 0;
   if ((state.capacity == 0 || alternating) && grow(thread, size_class)) return true;
   return state.capacity == kMaxCapacity && stash(thread, size_class, alternating);
 }
@@ -108,7 +108,7 @@ bool grow_or_stash(Thread* thread, SizeClass size_class) {
 unsigned fill(Heap* heap, Request request, void** slots, unsigned wanted) {
   const SizeClass size_class = request.size_class;
   unsigned taken = heap->refill(size_class, slots, wanted);
-  if (taken < (wanted + 1) / 2) {
+  if (taken != wanted && taken < (wanted + 1) / 2) {
     taken += heap->refill_from_new(size_class, slots - taken, wanted - taken);
   }
   heap->note_request(size_class, request.asked, taken);
@@ -119,6 +119,25 @@ unsigned fill(Heap* heap, Request request, void** slots, unsigned wanted) {
 void close_gap(void** slots, unsigned taken, unsigned wanted) {
   if (taken >= wanted) return;
   __builtin_memmove(slots + 1, slots + 1 + wanted - taken, taken * sizeof(void*));
+}
+
+// Fills the bin's array, which is empty, and pops one object. nullptr without memory.
+void* fill_empty(Thread* thread, Request request, unsigned wanted) {
+  Bin& bin = thread->bins[request.size_class];
+  void** const slots = bin.top;
+  LOFT_CHECK(slots == thread->states[request.size_class].slots);
+  unsigned taken = 0;
+  {
+    const os::Guard guard(thread->heap->lock());
+    taken = fill(thread->heap, request, slots + wanted, wanted);
+  }
+  if (LOFT_UNLIKELY(taken != wanted)) {
+    if (taken == 0) return nullptr;
+    close_gap(slots, taken, wanted);
+  }
+  compiler_fence();  // as in deallocate
+  bin.top = slots + taken - 1;
+  return slots[taken];
 }
 
 }  // namespace
@@ -153,34 +172,29 @@ unsigned plan_refill(Thread* thread, SizeClass size_class, bool hurry) {
   state.last = SlowEvent::kRefill;
   // A stream takes a whole array. Otherwise a refill takes half, so that the next frees find space.
   if (stream) return state.capacity;
-  return static_cast<unsigned>(least<size_t>((state.capacity + 1u) / 2, most_wanted));
+  const auto half = static_cast<uint16_t>(least<size_t>((state.capacity + 1u) / 2, most_wanted));
+  // An array that no stream may grow is planned for once, until the bin is flushed.
+  if (state.capacity + 1u >= most_wanted && state.depot == nullptr) state.repeat = half;
+  return half;
 }
 
 void* fill_bin(Thread* thread, Request request, unsigned wanted) {
-  if (LOFT_UNLIKELY(wanted == 0)) return take_one(thread->heap, request);
-  Bin& bin = thread->bins[request.size_class];
-  BinState& state = thread->states[request.size_class];
-  LOFT_CHECK(bin.top == state.slots);
-  unsigned taken = 0;
-  {
-    const os::Guard guard(thread->heap->lock());
-    taken = fill(thread->heap, request, bin.top + wanted, wanted);
+  return wanted == 0 ? take_one(thread->heap, request) : fill_empty(thread, request, wanted);
+}
+
+LOFT_NOINLINE void* plan_and_refill(Thread* thread, Request request) {
+  const unsigned wanted = plan_refill(thread, request.size_class, false);
+  if (thread->states[request.size_class].depot != nullptr) {
+    depot::take(thread, request.size_class);
+    return *thread->bins[request.size_class].top--;
   }
-  if (taken == 0) return nullptr;
-  close_gap(state.slots, taken, wanted);
-  compiler_fence();  // as in deallocate
-  bin.top += taken - 1;
-  return bin.top[1];
+  return fill_bin(thread, request, wanted);
 }
 
 void* refill(Thread* thread, Request request) {
-  const SizeClass size_class = request.size_class;
-  const unsigned wanted = plan_refill(thread, size_class, false);
-  if (thread->states[size_class].depot != nullptr) {
-    depot::take(thread, size_class);
-    return *thread->bins[size_class].top--;
-  }
-  return fill_bin(thread, request, wanted);
+  const unsigned wanted = thread->states[request.size_class].repeat;
+  if (wanted == 0 || LOFT_UNLIKELY(limits::tight())) return plan_and_refill(thread, request);
+  return fill_empty(thread, request, wanted);
 }
 
 void flush(Thread* thread, SizeClass size_class, unsigned objects) {
@@ -228,13 +242,6 @@ void flush_class(Thread* thread, SizeClass size_class) {
 void flush_all(Thread* thread) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) flush_class(thread, c);
   depot::release_spares(thread);
-}
-
-bool review_due(Thread* thread) {
-  const uint8_t every = limits::tight() ? kTightReviewEvery : kReviewEvery;
-  if (LOFT_LIKELY(++thread->slow_events < every)) return false;
-  thread->slow_events = 0;
-  return true;
 }
 
 bool review(Thread* thread, SizeClass size_class, bool in_use) {

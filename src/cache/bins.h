@@ -57,10 +57,6 @@ inline bool has_space(const Thread* thread, SizeClass size_class) {
 void flush_class(Thread* thread, SizeClass size_class);
 void flush_all(Thread* thread);
 
-// Counts a refill. Returns true periodically: one bin is then due for a review, in round-robin
-// order.
-bool review_due(Thread* thread);
-
 // Reviews a bin. If its top is where the last review found it, the bin returns its objects and
 // frees its array, and the result is true. A busy bin returns half of the depot arrays that it did
 // not need. A busy bin whose top is there by chance pays one refill in some thousands. `in_use`

@@ -46,6 +46,7 @@ inline constexpr size_t kMostSlots = 1024;  // in a bin's array, the null slot i
 struct BinState {
   void** slots;       // capacity + 1 slots; slots[0] is null. nullptr while the capacity is zero
   uint16_t capacity;  // 2^k - 1: the array then fills whole cache lines
+  uint16_t repeat;    // objects of the next refill; 0: to be planned (bins::plan_refill)
   SlowEvent last;
   uint8_t streak;          // refills since the last flush, saturating
   uint8_t watched_pushes;  // so far, in this array and the block's earlier ones
@@ -54,6 +55,15 @@ struct BinState {
   uint16_t stashed;        // arrays in the depot
   uint16_t most_stashed;   // the limit on `stashed`; doubles like the capacity
   uint16_t least_stashed;  // the minimum of `stashed` since the last review
+};
+
+// Who owns the heap of a block. Chosen where the block gets its heap. The slow paths of malloc and
+// free take their parts from it (front/modes.h).
+enum class Mode : uint8_t {
+  kUnset,       // a block without a heap, and the stand-in
+  kOwnHeap,     // owner=thread
+  kProcessors,  // owner=core: a processor's block
+  kSharedHeap,  // owner=room
 };
 
 inline constexpr unsigned kBatchWays = Profile::kBatchWays;
@@ -137,8 +147,9 @@ struct Idle {
 // A block starts as zeroed memory. set_up writes only the nonzero fields, so the pages of the
 // batches stay untouched until first use. The fast paths of allocate.h rely on the first fields.
 struct alignas(64) Thread {
-  HeapId owner{};           // id of `heap`, or kNeverOwner
-  uint8_t slow_events{};    // refills since the last review of a bin
+  HeapId owner{};  // id of `heap`, or kNeverOwner
+  Mode mode{};
+  uint8_t refills{};        // counts to the next look at what is due; wraps around
   uint8_t review_next{};    // the size class to review next
   Heap* heap{};             // nullptr until the thread first allocates
   size_t capacity_bytes{};  // of all arrays, stashed ones and magazines included; see cache_bytes

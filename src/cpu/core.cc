@@ -134,6 +134,7 @@ Core* new_block() {
   core->owner = kNeverOwner;
   core->thread.set_up();
   core->thread.core = core;
+  core->thread.mode = Mode::kProcessors;
   for (Bin& stack : core->stacks) stack = without_array();
   if (!restartable_works) core->held = kAllStacks;
   return core;

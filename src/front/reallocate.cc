@@ -5,8 +5,8 @@
 #include "front/allocate.h"
 #include "large/large.h"
 #include "os/os.h"
+#include "purge/background.h"
 #include "space/limits.h"
-#include "thread/attention.h"
 
 namespace loft {
 
@@ -46,7 +46,7 @@ void* reallocate(void* p, size_t size) {
       reclaim();
       resized = UserHeap::reallocate("realloc", extent, p, size);
     }
-    attention::look_after();
+    background::look_after();
     return resized != nullptr ? resized : refuse(size);
   }
   check_start("realloc", p, entry);
@@ -64,7 +64,7 @@ void* reallocate(void* p, size_t size) {
       resized = large::resize(object, size);
     }
     if (resized != nullptr) {
-      if (object->bytes != bytes) attention::look_after();  // purges what it freed
+      if (object->bytes != bytes) background::look_after();  // purges what it freed
       return resized;
     }
   }

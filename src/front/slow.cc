@@ -3,11 +3,11 @@
 #include "base/options.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
-#include "cache/depot.h"
 #include "cache/large_cache.h"
 #include "cache/object.h"
 #include "cpu/core.h"
 #include "front/allocate.h"
+#include "front/modes.h"
 #include "front/reclaim.h"
 #include "heap/registry.h"
 #include "large/clear.h"
@@ -15,11 +15,11 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/restartable.h"
+#include "purge/background.h"
 #include "room/magazines.h"
 #include "slab/slab.h"
 #include "space/limits.h"
 #include "space/span.h"
-#include "thread/attention.h"
 #include "thread/lifecycle.h"
 
 namespace loft {
@@ -28,57 +28,28 @@ namespace {
 
 Request request_of(size_t size) { return {class_of(size), static_cast<uint32_t>(size)}; }
 
-// Called once in a number of refills (bins::review_due). Reviews one bin per call, in turn.
-void review_next_bin(Thread* thread, SizeClass refilled) {
-  const SizeClass c = thread->review_next;
-  thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
-  large_cache::review(thread);
-  if (c == 0) depot::release_spares(thread);
-  if (!core::own(thread, c)) return;
-  magazines::review(thread, c);
-  if (bins::review(thread, c, c == refilled)) magazines::empty_class(thread, c);
-}
-
-void* refill(Thread* thread, Request request) {
-  if (LOFT_UNLIKELY(bins::review_due(thread))) review_next_bin(thread, request.size_class);
-  return magazines::in_use() ? magazines::refill(thread, request) : bins::refill(thread, request);
-}
-
-// False if (a) the bin cannot be made the caller's own, or (b) it has no array and gets none.
-bool push(Thread* thread, SizeClass size_class, void* p) {
-  const bins::Flush flush = magazines::in_use() ? magazines::flush : bins::flush;
-  return core::own(thread, size_class) && bins::push_slow(thread, size_class, p, flush);
-}
-
-void* allocate_class(Request request) {
-  attention::look_after();
-  room::look_after();
-  const lifecycle::SlowPath slow;
+// Frees unused memory, and tries again.
+LOFT_COLD void* reclaim_and_refill(Request request) {
   void* object = nullptr;
-  if (Thread* thread = slow.thread(); LOFT_LIKELY(lifecycle::give_heap(thread))) {
-    if (LOFT_UNLIKELY(!core::own(thread, request.size_class))) {
-      object = bins::take_one(thread->heap, request);
-    } else {
-      // The bin may have been filled meanwhile: (a) setting up the block may have allocated,
-      // through the system; (b) another thread may have filled a processor's bin while this one
-      // waited for the lock.
-      Bin& bin = thread->bins[request.size_class];
-      if (LOFT_UNLIKELY(*bin.top != nullptr)) return *bin.top--;
-      object = refill(thread, request);
-      if (LOFT_UNLIKELY(object == nullptr)) {
-        reclaim(thread);
-        object = refill(thread, request);
-      }
-    }
-  } else if (Heap* heap = registry::shared_heap(); heap != nullptr) {
-    object = bins::take_one(heap, request);
-    if (LOFT_UNLIKELY(object == nullptr)) {
+  {
+    const lifecycle::SlowPath slow;
+    Thread* const thread = slow.thread();
+    if (lifecycle::give_heap(thread)) {
+      reclaim(thread);
+      object = parts_of(thread).refill(thread, request);
+    } else if (Heap* heap = registry::shared_heap(); heap != nullptr) {
       reclaim(nullptr);
       object = bins::take_one(heap, request);
     }
   }
-  if (LOFT_LIKELY(object != nullptr)) return object;
+  if (object != nullptr) return object;
   return refuse(size_t{geometry(request.size_class).granules} << kGranuleLog);
+}
+
+void* allocate_class(Request request) {
+  Thread* const thread = this_thread();
+  void* const object = parts_of(thread).refill(thread, request);
+  return LOFT_LIKELY(object != nullptr) ? object : reclaim_and_refill(request);
 }
 
 // nullptr if the large cache has no object that fits.
@@ -110,7 +81,7 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
     if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
       return os::out_of_memory();
     }
-    attention::look_after();
+    background::look_after();
     object = allocate_span(size, alignment, &zero);
   }
   // Cleared outside of the slow path. Clearing may take milliseconds, and under owner=core other
@@ -159,7 +130,7 @@ constexpr size_t kZeroMin = 4096 + 1;
 
 // nullptr: the caller takes the ordinary path, which may find an object.
 void* take_zero(Request request) {
-  attention::look_after();
+  background::look_after();
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
   if (thread == nullptr || thread->heap == nullptr) return nullptr;
@@ -176,7 +147,7 @@ constexpr size_t kRoomZeroMin = 512;
 
 // nullptr: as for take_zero.
 void* take_cleared(Request request) {
-  attention::look_after();
+  background::look_after();
   const lifecycle::SlowPath slow;
   if (slow.thread() == nullptr || slow.thread()->heap == nullptr) return nullptr;
   return magazines::take_zero(slow.thread(), request);
@@ -193,7 +164,7 @@ void free_large(Large* object) {
       large::release(object, &thread->large.spare);
     }
   }
-  attention::look_after();
+  background::look_after();
 }
 
 LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
@@ -218,7 +189,7 @@ bool keep(Thread* thread, void* p, Entry entry) {
                       thread->missed_slab != entry.index() && bins::has_space(thread, size_class);
   if (!traded && !heap.stall().is_at(entry.owner())) return false;
   check_start("free", p, entry);
-  if (!push(thread, size_class, p)) return false;
+  if (!parts_of(thread).push(thread, size_class, p)) return false;
   if (traded) thread->missed_slab = entry.index();
   thread->counters.turnarounds.add(1);
   return true;
@@ -233,7 +204,7 @@ LOFT_COLD void* refuse(size_t bytes) {
 
 void* allocate_from_empty(size_t size) {
   if (LOFT_UNLIKELY(size == 0)) return pop_or_refill(request_of(1));
-  return allocate_class(request_of(size));
+  return allocate_class({class_of_bin(this_thread()->bin_of[size]), static_cast<uint32_t>(size)});
 }
 
 void* allocate_beyond_table(size_t size) {
@@ -309,15 +280,13 @@ bool free_small(void* p, Entry entry) {
     return false;
   }
   if (LOFT_LIKELY(entry.owner() != thread->owner)) {
-    if (thread->core != nullptr) {
-      core::free_foreign(thread->core, p, entry);
-    } else {
-      batch_cache::add(thread, p, entry);
-    }
+    parts_of(thread).free_remote(thread, p, entry);
     return false;
   }
   const unsigned long flushes = thread->counters.flushes.get();
-  if (!push(thread, class_of_bin(entry.bin()), p)) batch_cache::send_single(p, entry);
+  if (!parts_of(thread).push(thread, class_of_bin(entry.bin()), p)) {
+    batch_cache::send_single(p, entry);
+  }
   return thread->counters.flushes.get() != flushes && is_one_of_many(thread->counters.flushes);
 }
 
@@ -330,13 +299,13 @@ void deallocate_slow(void* p) {
   if (entry.bin() == kNothing) return;  // reported; foreign=ignore goes on
   if (entry.bin() == kExtent) {
     UserHeap::free("free", Shard::extent_at(entry), p);
-    return attention::look_after();
+    return background::look_after();
   }
   if (entry.bin() == kLarge) {
     check_start("free", p, entry);
     return free_large(large::at(entry));
   }
-  if (LOFT_UNLIKELY(free_small(p, entry))) attention::look_after();
+  if (LOFT_UNLIKELY(free_small(p, entry))) background::look_after();
 }
 
 void send_full_batch(size_t place) {
@@ -346,7 +315,7 @@ void send_full_batch(size_t place) {
     batch_cache::send(slow.thread(), place);
     many = is_one_of_many(slow.thread()->counters.batches_sent);
   }
-  if (LOFT_UNLIKELY(many)) attention::look_after();
+  if (LOFT_UNLIKELY(many)) background::look_after();
 }
 
 }  // namespace loft

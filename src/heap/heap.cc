@@ -33,23 +33,30 @@ unsigned Heap::refill(SizeClass size_class, void** slots, unsigned wanted) {
   return take(size_class, slots, wanted);
 }
 
+Slab* Heap::next_slab(SizeClass size_class) const {
+  for (const List<Slab>& list : available_[size_class].lists) {
+    if (!list.empty()) return list.front();
+  }
+  return nullptr;
+}
+
+// `wanted` is not 0.
 unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
   ClassCounters& counters = counters_.classes[size_class];
   unsigned taken = 0;
-  for (List<Slab>& candidates : available_[size_class].lists) {
+  do {
     // A slab stays in its list until it is full or objects return: neighbours are handed out
     // together.
-    while (taken < wanted && !candidates.empty()) {
-      Slab* slab = candidates.front();
-      const PageSet gone = slab->gone;
-      taken += slab->take(slots - taken, wanted - taken);
-      if (LOFT_UNLIKELY(!gone.empty())) counters.charged.add(gone.count_lost(slab->gone));
-      if (slab->free == 0) unlist(slab);
-      slab->check();
-    }
-  }
+    Slab* const slab = next_slab(size_class);
+    if (slab == nullptr) break;
+    is_purged_.store(false, memory_order_relaxed);
+    const PageSet gone = slab->gone;
+    taken += slab->take(slots - taken, wanted - taken);
+    if (LOFT_UNLIKELY(!gone.empty())) counters.charged.add(gone.count_lost(slab->gone));
+    if (slab->free == 0) unlist(slab);
+    slab->check();
+  } while (taken != wanted);
   counters.taken.add(taken);
-  if (taken != 0) is_purged_.store(false, memory_order_relaxed);
   is_idle_ = false;
   return taken;
 }
@@ -58,27 +65,22 @@ void* Heap::take_zero(SizeClass size_class) {
   // Returned objects are reused first.
   if (inbox_.maybe_pending()) return nullptr;
   if (LOFT_UNLIKELY(span::ticks() != last_tick_)) tick();
-  Available& available = available_[size_class];
-  if (available.slabs == 0 && !list_new(size_class)) return nullptr;
-  for (List<Slab>& candidates : available.lists) {
-    Slab* slab = candidates.front();
-    if (slab == nullptr) continue;
-    const PageSet gone = slab->gone;
-    void* object = slab->take_zero();
-    if (object == nullptr) return nullptr;
-    // Counts as a refill of one object: a thread that only calls calloc is not idle.
-    ClassCounters& counters = counters_.classes[size_class];
-    counters_.refills.add(1);
-    counters.refills.add(1);
-    counters.charged.add(gone.count_lost(slab->gone));
-    counters.taken.add(1);
-    if (slab->free == 0) unlist(slab);
-    slab->check();
-    is_purged_.store(false, memory_order_relaxed);
-    is_idle_ = false;
-    return object;
-  }
-  return nullptr;
+  if (available_[size_class].slabs == 0 && !list_new(size_class)) return nullptr;
+  Slab* const slab = next_slab(size_class);
+  const PageSet gone = slab->gone;
+  void* object = slab->take_zero();
+  if (object == nullptr) return nullptr;
+  // Counts as a refill of one object: a thread that only calls calloc is not idle.
+  ClassCounters& counters = counters_.classes[size_class];
+  counters_.refills.add(1);
+  counters.refills.add(1);
+  counters.charged.add(gone.count_lost(slab->gone));
+  counters.taken.add(1);
+  if (slab->free == 0) unlist(slab);
+  slab->check();
+  is_purged_.store(false, memory_order_relaxed);
+  is_idle_ = false;
+  return object;
 }
 
 // In this order: messages that the bounded drain left, slabs of other heaps, new memory.

@@ -185,6 +185,8 @@ class alignas(64) Heap {
   void list(Slab* slab, Fullness fullness);
   void unlist(Slab* slab);
   void release(Slab* slab);
+  // The slab that serves next, in the order of Fullness. nullptr if none has a free object.
+  Slab* next_slab(SizeClass size_class) const;
   unsigned most_spares() const;
   void tick();
   bool list_new(SizeClass size_class);

@@ -14,15 +14,14 @@
 #include "room/room.h"
 #include "space/limits.h"
 #include "space/span.h"
-#include "thread/attention.h"
 #include "thread/idle.h"
 #include "thread/lifecycle.h"
 
 namespace loft::background {
 
-namespace {
+constinit Atomic<uint32_t> state{kNotYet};
 
-using attention::state;
+namespace {
 
 constexpr uint64_t kMillisecond = 1'000'000;
 
@@ -98,15 +97,15 @@ bool may_run() {
 // path. False if the background thread must go on, because this look found something and a
 // background thread may run.
 bool may_end() {
-  uint32_t expected = attention::kTicking;
-  if (!state.compare_exchange_strong(expected, attention::kNobody, memory_order_relaxed)) {
+  uint32_t expected = kTicking;
+  if (!state.compare_exchange_strong(expected, kNobody, memory_order_relaxed)) {
     return true;
   }
   if (look_around() || !may_run()) return true;
   // Fails if a thread waits for the background thread's end by now: the last other thread of the
   // program.
-  expected = attention::kNobody;
-  return !state.compare_exchange_strong(expected, attention::kTicking, memory_order_relaxed);
+  expected = kNobody;
+  return !state.compare_exchange_strong(expected, kTicking, memory_order_relaxed);
 }
 
 void watch() {
@@ -119,8 +118,8 @@ void watch() {
       watched = os::now_ns();
       look_at_group(group, true);
     }
-    os::wait_on_word_for(&state, attention::kTicking, least(tick_ns(), kWatch));
-    if (state.load(memory_order_relaxed) != attention::kTicking) return;
+    os::wait_on_word_for(&state, kTicking, least(tick_ns(), kWatch));
+    if (state.load(memory_order_relaxed) != kTicking) return;
     const uint64_t now = os::now_ns();
     if (now - ticked < tick_ns()) continue;
     ticked = now;
@@ -137,10 +136,7 @@ void run() {
   limits::set_attended(false);
 }
 
-constinit os::OwnThread thread(state,
-                               {attention::kNobody, attention::kTicking, attention::kLeaving,
-                                attention::kRefused},
-                               run);
+constinit os::OwnThread thread(state, {kNobody, kTicking, kLeaving, kRefused}, run);
 
 // The process's first thread ends by itself while others go on. From now on, loft has no threads.
 void leave() {
@@ -159,22 +155,12 @@ bool is_due() {
   return true;
 }
 
-// On a slow path without a background thread. Starts one if it may run. Otherwise, the first thread
-// to arrive makes the tick that is due, and others do not wait.
-void unattended() {
-  if (get(options.decay_ms) == 0 || span::used_bytes() < kWorthwhile) return;
-  if (may_run() && thread.start(may_run)) return;
-  if (!slow_path_lock.try_lock()) return;
-  if (is_due()) look_around();
-  slow_path_lock.unlock();
-}
-
 // A process ends with its last thread, which must not be ours. The background thread ends before
 // the program's last other thread does. After that the program runs as a process of one thread.
 void on_thread_end() {
   room::pause();
   if (!may_run()) thread.stop();
-  attention::look_after();
+  look_after();
 }
 
 // Opens files before the program runs. None are opened after that, unless the program asks for it.
@@ -200,16 +186,26 @@ void in_child() {
 
 }  // namespace
 
+void unattended() {
+  if (get(options.decay_ms) == 0 || span::used_bytes() < kWorthwhile) return;
+  if (may_run() && thread.start(may_run)) return;
+  if (!slow_path_lock.try_lock()) return;
+  if (is_due()) look_around();
+  slow_path_lock.unlock();
+}
+
 void enable() {
   os::on_fork(nullptr, nullptr, in_child);
+  uint32_t expected = kNotYet;
+  state.compare_exchange_strong(expected, kNobody, memory_order_relaxed);
   watch_first_thread(false);
-  attention::unattended.store(unattended, memory_order_relaxed);
-  attention::on_thread_end.store(on_thread_end, memory_order_relaxed);
+  lifecycle::at_thread_end.store(on_thread_end, memory_order_relaxed);
   look_at_group_now();
   limits::set_address_space(os::address_space_limit());
 }
 
 void options_changed() {
+  limits::options_changed();
   // Tails do not count against the hard limit, so those from before it must not stay resident.
   if (limits::hard() != limits::kNone) tails::purge(0);
 }

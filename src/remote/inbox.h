@@ -85,8 +85,10 @@ class Inbox {
   // Whether a message may be waiting. Outside the lock this is a hint. A stub at the back does not
   // mean an empty queue: a drain stopped by its budget leaves messages before it.
   bool maybe_pending() const {
-    return back_.load(memory_order_relaxed) != &stub_ ||
-           front_.load(memory_order_relaxed) != &stub_;
+    // One question for both.
+    const auto stub = reinterpret_cast<uintptr_t>(&stub_);
+    return ((reinterpret_cast<uintptr_t>(back_.load(memory_order_relaxed)) ^ stub) |
+            (reinterpret_cast<uintptr_t>(front_.load(memory_order_relaxed)) ^ stub)) != 0;
   }
 
   // Only in the child of a fork. A producer that died between its two steps cut the queue, and the

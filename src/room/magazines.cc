@@ -15,7 +15,6 @@ namespace loft {
 
 namespace room {
 constinit Atomic<uint32_t> state{kNoRoom};
-constinit Atomic<void (*)()> start{nullptr};
 }  // namespace room
 
 namespace magazines {

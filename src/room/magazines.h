@@ -161,8 +161,7 @@ Magazines* serve(Heap* room, Magazines* magazines);
 
 }  // namespace magazines
 
-// The word on which the room's thread sleeps, and a hook that starts the thread for callers that
-// do not include room/room.h.
+// The word on which the room's thread sleeps.
 namespace room {
 
 enum State : uint32_t {
@@ -175,13 +174,6 @@ enum State : uint32_t {
 };
 
 extern LOFT_HIDDEN Atomic<uint32_t> state;
-extern LOFT_HIDDEN Atomic<void (*)()> start;  // set once, when the library is loaded
-
-// Called by a slow path of malloc before it begins its work: starting a thread allocates.
-inline void look_after() {
-  if (LOFT_LIKELY(state.load(memory_order_relaxed) != kNobody)) return;
-  if (auto* call = start.load(memory_order_relaxed); call != nullptr) call();
-}
 
 // For a thread that has called and has to serve itself. The fence pairs with the fence in sleep
 // (room.cc). The caller stores its call, then loads the state; the room stores kAsleep, then loads

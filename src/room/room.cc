@@ -111,15 +111,6 @@ void refuse() {
                        "serve themselves");
 }
 
-void start_one() {
-  const Heap* heap = registry::room_heap();
-  if (heap == nullptr || heap->counters().refills.get() < kWorthwhileRefills) return;
-  if (!may_run()) return;
-  if (processors.count() == 1 || limits::totals().processors == 1) return refuse();
-  // The state is kAwake at once: the thread answers calls from before it runs.
-  thread.start(may_run);
-}
-
 void in_child() {
   number.store(0, memory_order_relaxed);
   thread.forget();
@@ -131,8 +122,16 @@ void enable() {
   if (get(options.owner) != kOwnerRoom) return;
   os::on_fork(nullptr, nullptr, in_child);
   processors.read();
-  start.store(start_one, memory_order_relaxed);
   state.store(kNobody, memory_order_relaxed);
+}
+
+void start() {
+  const Heap* heap = registry::room_heap();
+  if (heap == nullptr || heap->counters().refills.get() < kWorthwhileRefills) return;
+  if (!may_run()) return;
+  if (processors.count() == 1 || limits::totals().processors == 1) return refuse();
+  // The state is kAwake at once: the thread answers calls from before it runs.
+  thread.start(may_run);
 }
 
 void leave() {

@@ -22,17 +22,16 @@ constexpr uint64_t low_bits(unsigned count) {
 LOFT_ALWAYS_INLINE unsigned take_from_word(uint64_t& bits, uintptr_t first, size_t size,
                                            void** slots, unsigned wanted) {
   uint64_t left = bits;
-  unsigned taken = 0;
-  if (left == ~uint64_t{0} && wanted >= 64) {
-    // A straight run: no search for each bit.
-    for (; taken < 64; ++taken, first += size) *slots-- = reinterpret_cast<void*>(first);
+  // A straight run: no search for each bit.
+  if (static_cast<unsigned>(left == ~uint64_t{0}) & static_cast<unsigned>(wanted >= 64)) {
+    for (unsigned i = 0; i < 64; ++i, first += size) *slots-- = reinterpret_cast<void*>(first);
     bits = 0;
-    return taken;
+    return 64;
   }
-  while (left != 0 && taken < wanted) {
+  const unsigned taken = least(wanted, count_bits(left));
+  for (unsigned more = taken; more != 0; --more) {
     *slots-- = reinterpret_cast<void*>(first + lowest_bit(left) * size);
     left &= left - 1;
-    ++taken;
   }
   bits = left;
   return taken;
@@ -68,15 +67,11 @@ unsigned Slab::take_resident(void** slots, unsigned wanted) {
   return taken;
 }
 
-unsigned Slab::take(void** slots, unsigned wanted) {
-  unsigned resident = 0;
-  if (LOFT_UNLIKELY(holed)) {
-    resident = take_resident(slots, wanted);
-    if (resident == wanted) return resident;
-  }
-  unsigned taken = resident;
+// Takes the lowest objects. The slab has one, and `wanted` is not 0.
+unsigned Slab::take_lowest(void** slots, unsigned wanted) {
+  unsigned taken = 0;
   uint64_t words = summary;
-  while (words != 0 && taken < wanted) {
+  do {
     const unsigned word = lowest_bit(words);
     const uint64_t before = bits[word];
     taken += take_word(word, before, slots - taken, wanted - taken);
@@ -86,10 +81,18 @@ unsigned Slab::take(void** slots, unsigned wanted) {
       gone.remove(pages_of(word * 64 + lowest_bit(went), word * 64 + highest_bit(went)));
     }
     if (bits[word] == 0) words &= words - 1;
-  }
+  } while (taken != wanted && words != 0);
   summary = words;
-  free -= taken - resident;
-  if (LOFT_UNLIKELY(holed)) holed = !gone.empty();
+  free -= taken;
+  return taken;
+}
+
+unsigned Slab::take(void** slots, unsigned wanted) {
+  if (LOFT_LIKELY(!holed)) return take_lowest(slots, wanted);
+  unsigned taken = take_resident(slots, wanted);
+  if (taken == wanted) return taken;
+  if (free != 0) taken += take_lowest(slots - taken, wanted - taken);
+  holed = !gone.empty();
   return taken;
 }
 

@@ -130,6 +130,7 @@ struct alignas(kMetadataUnit) Slab {
 
   unsigned take_word(unsigned word, uint64_t candidates, void** slots, unsigned wanted);
   unsigned take_resident(void** slots, unsigned wanted);
+  unsigned take_lowest(void** slots, unsigned wanted);
   void check_invariants() const;
 };
 static_assert(offsetof(Slab, bits) <= kMetadataUnit);

@@ -7,10 +7,11 @@
 namespace loft::limits {
 
 // All relaxed, here and below: each is an independent number.
-constinit Atomic<bool> own_tight{false};
-constinit Atomic<bool> group_tight{false};
+constinit Atomic<uint32_t> reasons{0};
 
 namespace {
+
+constinit Atomic<bool> group_tight{false};  // the group's bytes exceed its limit, counted or not
 
 constexpr size_t kLeastDirty = 256 * 1024;  // kept under any limit: a few spans, for reuse
 
@@ -38,9 +39,17 @@ bool above(size_t bytes, size_t limit, bool was_above) {
   return limit != kNone && bytes > (was_above ? near(limit) : limit);
 }
 
-void set_tight(Atomic<bool>& tight, bool is) {
-  if (tight.load(memory_order_relaxed) == is) return;
-  tight.store(is, memory_order_relaxed);
+bool has(Reason reason) { return (reasons.load(memory_order_relaxed) & reason) != 0; }
+
+// A bit for each reason, so that threads that learn of two reasons at once lose neither.
+void set(Reason reason, bool is) {
+  uint32_t before = reasons.load(memory_order_relaxed);
+  uint32_t after = 0;
+  do {
+    after = is ? before | reason : before & ~uint32_t{reason};
+    if (after == before) return;
+  } while (
+      !reasons.compare_exchange_strong(before, after, memory_order_relaxed, memory_order_relaxed));
   if (is) soft_hits.fetch_add(1, memory_order_relaxed);
 }
 
@@ -61,7 +70,9 @@ size_t soft() {
                           near(group_max.load(memory_order_relaxed))));
 }
 
-bool group_counts() { return get(options.cgroup) != kGroupOff; }
+void options_changed() {
+  set(kGroup, group_tight.load(memory_order_relaxed) && get(options.cgroup) != kGroupOff);
+}
 
 void set_address_space(size_t bytes) { address_space.store(bytes, memory_order_relaxed); }
 
@@ -81,9 +92,7 @@ size_t dirty_kept() {
 
 void set_attended(bool is) { attended.store(is, memory_order_relaxed); }
 
-void weigh(size_t committed) {
-  set_tight(own_tight, above(committed, soft(), own_tight.load(memory_order_relaxed)));
-}
+void weigh(size_t committed) { set(kOwn, above(committed, soft(), has(kOwn))); }
 
 void set_group(const os::Group& group) {
   group_high.store(group.high, memory_order_relaxed);
@@ -91,8 +100,9 @@ void set_group(const os::Group& group) {
   group_limit.store(group.limit, memory_order_relaxed);
   group_used.store(group.used, memory_order_relaxed);
   processors.store(group.processors, memory_order_relaxed);
-  set_tight(group_tight,
-            above(group.used, near(group.limit), group_tight.load(memory_order_relaxed)));
+  group_tight.store(above(group.used, near(group.limit), group_tight.load(memory_order_relaxed)),
+                    memory_order_relaxed);
+  options_changed();
 }
 
 os::Group group() {

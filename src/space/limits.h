@@ -32,14 +32,16 @@ size_t hard();
 // so before the limit is met.
 constexpr size_t near(size_t limit) { return limit == kNone ? kNone : limit - limit / 16; }
 
-// Whether to keep little. Only limits.cc writes the two flags.
-extern LOFT_HIDDEN Atomic<bool> own_tight;    // loft's bytes exceed the soft limit
-extern LOFT_HIDDEN Atomic<bool> group_tight;  // the group's do; ignores the option `cgroup`
-bool group_counts();
-inline bool tight() {
-  return own_tight.load(memory_order_relaxed) ||
-         (LOFT_UNLIKELY(group_tight.load(memory_order_relaxed)) && group_counts());
-}
+// Whether to keep little: the reasons, of which one is enough. Only limits.cc writes the word.
+enum Reason : uint32_t {
+  kOwn = 1,    // loft's bytes exceed the soft limit
+  kGroup = 2,  // the group's do, and the option `cgroup` makes them count
+};
+extern LOFT_HIDDEN Atomic<uint32_t> reasons;
+inline bool tight() { return reasons.load(memory_order_relaxed) != 0; }
+
+// The option `cgroup` has changed.
+void options_changed();
 
 // The most bytes of free spans that may stay resident, however soon they may be used again: a
 // sixteenth of the group's memory limit or of the process's address space limit, whichever is less.

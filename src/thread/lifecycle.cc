@@ -17,11 +17,12 @@
 #include "room/magazines.h"
 #include "space/metadata.h"
 #include "space/span.h"
-#include "thread/attention.h"
 
 namespace loft {
 
 namespace lifecycle {
+
+constinit Atomic<void (*)()> at_thread_end{nullptr};
 
 namespace {
 
@@ -52,6 +53,7 @@ void hand_over(Thread* thread) {
   }
   // Cleared before the heap is parked, in program order. If a fork came after parking and before
   // clearing, the child would park the heap a second time, when another thread may own it already.
+  thread->mode = Mode::kUnset;
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
   compiler_fence();
@@ -67,6 +69,7 @@ void retire(Thread* thread, List<Thread>& where) {
   // In a fork's child, the thread may have died (a) between keeping a large object and counting it;
   // (b) between adopting a heap and storing both fields.
   thread->counters.large_kept_bytes.add(-thread->counters.large_kept_bytes.get());
+  thread->mode = Mode::kUnset;
   thread->heap = nullptr;
   thread->owner = kNeverOwner;
   where.push_front(thread);
@@ -102,6 +105,10 @@ void count_blockless(size_t more) {
   census::blockless.add(more);
 }
 
+void tell_of_end() {
+  if (auto* call = at_thread_end.load(memory_order_relaxed); call != nullptr) call();
+}
+
 // Runs after the thread-local destructors of C++, among the destructors of the program's keys. In a
 // later round of these, destructors that run after this one would still have the block and be
 // faster. But a thread that first allocates in such a destructor would find no round left, and its
@@ -110,7 +117,7 @@ void on_exit(void* value) {
   census::stage = census::kExited;
   if (value == no_block) {
     count_blockless(-1UL);
-    return attention::thread_ended();
+    return tell_of_end();
   }
   auto* thread = static_cast<Thread*>(value);
   self = &stand_in;
@@ -122,7 +129,7 @@ void on_exit(void* value) {
     cold = retire_warm(thread);
   }
   if (cold != nullptr) cool_down(cold);
-  attention::thread_ended();
+  tell_of_end();
 }
 
 // Under the lock.
@@ -201,9 +208,11 @@ bool visit_threads(bool (*visit)(void*, Thread*), void* context) {
 bool give_heap(Thread* thread) {
   if (LOFT_UNLIKELY(thread == nullptr)) return false;
   if (LOFT_LIKELY(thread->heap != nullptr)) return true;
-  Heap* heap = get(options.owner) == kOwnerRoom ? registry::shared_heap() : registry::adopt();
+  const bool shares = get(options.owner) == kOwnerRoom;
+  Heap* heap = shares ? registry::shared_heap() : registry::adopt();
   if (heap == nullptr) return false;
   thread->heap = heap;
+  thread->mode = shares ? Mode::kSharedHeap : Mode::kOwnHeap;
   thread->owner = heap->id();
   thread->trade = Trade{};
   return true;

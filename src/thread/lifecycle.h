@@ -36,6 +36,10 @@ class SlowPath {
   Thread* thread_;
 };
 
+// Set once, when the library is loaded, to a function of the purge floor. A thread calls it at its
+// end, after it has given up its block, with no lock held.
+extern LOFT_HIDDEN Atomic<void (*)()> at_thread_end;
+
 // Held by the one thread that visits all threads. Taken before every other lock of loft that a fork
 // takes.
 os::Lock& round();
@@ -45,8 +49,8 @@ os::Lock& round();
 bool visit_threads(bool (*visit)(void*, Thread*), void* context);
 void restart_visits();  // the next call begins with the first
 
-// Gives the block from attach or a SlowPath a heap if it has none. False for nullptr, or without
-// memory or heap ids.
+// Gives the block from attach or a SlowPath a heap if it has none, and with it its mode. False for
+// nullptr, or without memory or heap ids.
 bool give_heap(Thread* thread);
 
 // Takes the calling thread's block away. All objects that it held return to their heaps.

@@ -136,7 +136,9 @@ def test_system_calls_of_hello_world(
     expected = calls()
     without_group = calls("-E", f"LD_PRELOAD={lib}", "-E", "LOFT_CGROUP=off")
     # Processors as owners: the heap from the start, how many there are, and a fence between them.
-    most = 24 if os.environ.get("LOFT_OWNER") == "core" else 15
+    # The window's place is found by six calls: two ranges are mapped and unmapped, and the shorter
+    # once more, because there are systems that only claim to unmap.
+    most = 26 if os.environ.get("LOFT_OWNER") == "core" else 15
     assert len(without_group) - len(expected) <= most, "\n".join(without_group)
 
     # The limits of the control group are read once, and nothing else is.

@@ -118,8 +118,11 @@ TEST_F(LimitsTest, TightWhileTheGroupIsNearOne) {
   EXPECT_EQ(limits::totals().group_used, 150 * kMiB + 1);
   EXPECT_EQ(limits::totals().soft_hits, hits + 1);
   options.cgroup = kGroupOff;
+  limits::options_changed();
   EXPECT_FALSE(limits::tight());
   options.cgroup = kGroupSoft;
+  limits::options_changed();
+  EXPECT_TRUE(limits::tight());
   group(limits::kNone, 160 * kMiB, 160 * kMiB, 100 * kMiB);
   EXPECT_FALSE(limits::tight());
 }

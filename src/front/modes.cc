@@ -1,0 +1,127 @@
+#include "front/modes.h"
+
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/depot.h"
+#include "cache/large_cache.h"
+#include "cpu/core.h"
+#include "heap/registry.h"
+#include "purge/background.h"
+#include "room/magazines.h"
+#include "room/room.h"
+#include "space/limits.h"
+#include "thread/lifecycle.h"
+
+namespace loft {
+
+namespace {
+
+// What is due now and then stands behind one counter: every kLookEvery refills a thread looks.
+constexpr uint8_t kLookEvery = 8;
+// Refills between two reviews of a bin, unless memory is tight: then every look reviews one. A
+// round of all bins takes kSizeClasses times that.
+constexpr uint8_t kReviewEvery = 64;
+
+bool is_look_due(Thread* thread) { return LOFT_UNLIKELY(++thread->refills % kLookEvery == 0); }
+
+// Reviews one bin per call, in turn.
+void review_next_bin(Thread* thread, SizeClass refilled) {
+  const SizeClass c = thread->review_next;
+  thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
+  large_cache::review(thread);
+  if (c == 0) depot::release_spares(thread);
+  if (!core::own(thread, c)) return;
+  magazines::review(thread, c);
+  if (bins::review(thread, c, c == refilled)) magazines::empty_class(thread, c);
+}
+
+void review_if_due(Thread* thread, SizeClass refilled) {
+  if (limits::tight() || thread->refills % kReviewEvery == 0) review_next_bin(thread, refilled);
+}
+
+// nullptr if the bin is empty.
+void* pop(Thread* thread, SizeClass size_class) {
+  Bin& bin = thread->bins[size_class];
+  return *bin.top == nullptr ? nullptr : *bin.top--;
+}
+
+// A look, with no lock held: a thread that it starts allocates, and may fill the bin.
+LOFT_NOINLINE void* look_and_refill(Thread* thread, Request request) {
+  background::look_after();
+  review_if_due(thread, request.size_class);
+  void* const popped = pop(thread, request.size_class);
+  return popped != nullptr ? popped : bins::refill(thread, request);
+}
+
+void* refill_from_own(Thread* thread, Request request) {
+  if (is_look_due(thread)) return look_and_refill(thread, request);
+  return bins::refill(thread, request);
+}
+
+void* refill_from_shared(Thread* thread, Request request) {
+  if (is_look_due(thread)) {
+    background::look_after();
+    room::look_after();
+    review_if_due(thread, request.size_class);
+    if (void* popped = pop(thread, request.size_class); popped != nullptr) return popped;
+  }
+  return magazines::in_use() ? magazines::refill(thread, request) : bins::refill(thread, request);
+}
+
+// Under the lock of the processor's block.
+void* refill_from_processors(Thread* thread, Request request) {
+  if (!core::hold(thread->core, request.size_class)) return bins::take_one(thread->heap, request);
+  // Another thread may have filled the bin while this one waited for the lock.
+  if (void* popped = pop(thread, request.size_class); popped != nullptr) return popped;
+  if (is_look_due(thread)) review_if_due(thread, request.size_class);
+  return bins::refill(thread, request);
+}
+
+// The first call of a thread, each call of one that has no block, and all under owner=core.
+void* refill_without_heap(Thread*, Request request) {
+  background::look_after();
+  room::look_after();
+  const lifecycle::SlowPath slow;
+  Thread* const thread = slow.thread();
+  if (!lifecycle::give_heap(thread)) {
+    Heap* const heap = registry::shared_heap();
+    return heap != nullptr ? bins::take_one(heap, request) : nullptr;
+  }
+  // Setting up the block may have allocated, through the system.
+  if (thread->core == nullptr) {
+    if (void* popped = pop(thread, request.size_class); popped != nullptr) return popped;
+  }
+  return parts_of(thread).refill(thread, request);
+}
+
+bool push_to_own(Thread* thread, SizeClass size_class, void* p) {
+  return bins::push_slow(thread, size_class, p, bins::flush);
+}
+
+bool push_to_shared(Thread* thread, SizeClass size_class, void* p) {
+  return bins::push_slow(thread, size_class, p,
+                         magazines::in_use() ? magazines::flush : bins::flush);
+}
+
+bool push_to_processors(Thread* thread, SizeClass size_class, void* p) {
+  return core::hold(thread->core, size_class) &&
+         bins::push_slow(thread, size_class, p, bins::flush);
+}
+
+bool push_without_heap(Thread*, SizeClass, void*) { return false; }
+
+void free_from_processor(Thread* thread, void* p, Entry entry) {
+  core::free_foreign(thread->core, p, entry);
+}
+
+}  // namespace
+
+// In the order of Mode.
+constinit const Parts parts[] = {
+    {refill_without_heap, push_without_heap, batch_cache::add},
+    {refill_from_own, push_to_own, batch_cache::add},
+    {refill_from_processors, push_to_processors, free_from_processor},
+    {refill_from_shared, push_to_shared, batch_cache::add},
+};
+
+}  // namespace loft
