@@ -169,7 +169,8 @@ TEST_F(UserHeapTest, WhereThreadsMeetThereIsOneMore) {
 // ---- What goes back.
 
 TEST_F(UserHeapTest, DestroyingGivesEverythingBack) {
-  // Otherwise what exceeds 64 MiB is purged, after a pause by the clock, and spans are cut elsewhere.
+  // Otherwise what exceeds 64 MiB is purged, after a pause by the clock, and spans are cut
+  // elsewhere.
   limits::set_attended(true);
   const auto fill_and_destroy = [] {
     UserHeap* heap = UserHeap::create();
