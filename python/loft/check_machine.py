@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from loft.finding import Finding
+from loft.finding import Finding, finding
 from loft.machine import Machine
 from loft.metrics import kibibytes
 from loft.options import OPTIONS
@@ -47,126 +47,82 @@ def check(machine: Machine) -> list[Finding]:
 
 
 def huge_pages(machine: Machine) -> Finding:
-    what = "transparent huge pages"
     text = machine.text(machine.sys / "kernel/mm/transparent_hugepage/enabled")
     chosen = re.search(r"\[(\w+)\]", text or "")
     value = chosen[1] if chosen else "not offered by this kernel"
-    if value != "always":
-        return Finding("ok", what, value, "memory comes in small pages unless a program asks")
-    return Finding(
-        "note",
-        what,
-        value,
-        "any 2 MiB of which a program touches a byte may become resident as a whole: faster, and "
-        "more memory under every allocator, least comparable in short runs",
-        "to save memory: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-    )
+    return finding("huge_pages.always" if value == "always" else "huge_pages.small", value)
 
 
 def overcommit(machine: Machine) -> Finding:
-    what = "overcommit"
     mode = machine.number(machine.proc / "sys/vm/overcommit_memory")
     if mode != 2:
-        value = {0: "0 (heuristic)", 1: "1 (always)"}.get(mode or 0, str(mode))
-        return Finding("ok", what, value, "what loft has mapped and not touched costs nothing")
+        named = {0: "0 (heuristic)", 1: "1 (always)"}
+        return finding("overcommit.free", named.get(mode or 0, mode))
     match = re.search(r"CommitLimit:\s+(\d+)", machine.text(machine.proc / "meminfo") or "")
     limit = f", {kibibytes(int(match[1]))} in all" if match else ""
-    return Finding(
-        "note",
-        what,
-        f"2 (strict{limit})",
-        "all that loft has mapped counts, touched or not: its heap, the next step of it (an eighth "
-        "of its size, at most 64 MiB), and free memory that it keeps",
-        "if programs run out of memory: lower dirty_bytes, or sysctl vm.overcommit_memory=0",
-    )
+    return finding("overcommit.strict", f"2 (strict{limit})")
 
 
 def map_count(machine: Machine) -> Finding:
-    what = "vm.max_map_count"
     count = machine.number(machine.proc / "sys/vm/max_map_count")
     if count is None:
-        return Finding("ok", what, "not to be read here", "loft needs few mappings")
-    why = "mappings that one process may have; loft keeps its heap in a few, and moving large "
-    why += "objects can split them"
-    if count >= USUAL_MAP_COUNT:
-        return Finding("ok", what, str(count), why)
-    return Finding("warning", what, str(count), why, f"sysctl vm.max_map_count={USUAL_MAP_COUNT}")
+        return finding("mappings.unknown", "not to be read here")
+    case = "mappings.many" if count >= USUAL_MAP_COUNT else "mappings.few"
+    return finding(case, count, usual=USUAL_MAP_COUNT)
 
 
 def address_space(machine: Machine) -> Finding:
-    what = "limit of address space"
     limit = machine.limit("Max address space")
     if limit is None:
-        return Finding("ok", what, "none", "loft maps what it uses, step by step")
-    if limit >= LEAST_ADDRESS_SPACE:
-        why = "loft maps what it uses, step by step; of what is freed, pieces of 1 MiB and more no "
-        why += "longer count once they have gone back to the system"
-        return Finding("ok", what, size(limit), why)
-    return Finding(
-        "warning",
-        what,
-        size(limit),
-        "little more than the program's own code and stacks need; allocations may fail early",
-        "ulimit -v unlimited, and limit memory by a control group",
-    )
+        return finding("address_space.unlimited", "none")
+    wide = limit >= LEAST_ADDRESS_SPACE
+    return finding("address_space.wide" if wide else "address_space.narrow", size(limit))
 
 
 def group_limit(machine: Machine) -> Finding:
-    what = "memory limit of the control group"
     limits = list(_group_limits(machine))
     if not limits:
-        return Finding("ok", what, "none", "memory is limited by the machine alone")
+        return finding("group.none", "none")
     least, path = min(limits)
-    value = f"{size(least)} ({path})"
     if machine.environment.get("LOFT_CGROUP") != "off":
-        why = "read when a process starts: loft keeps little once its own memory is near it, with "
-        why += "LOFT_WATCH_GROUP=on once the group's is; with LOFT_CGROUP=hard it also refuses "
-        why += "memory, where the system would end a process"
-        return Finding("ok", what, value, why)
-    kept = OPTIONS["dirty_bytes"].default
-    why = f"free memory that loft keeps counts too, up to dirty_bytes ({kept}) for each process"
-    if least >= ROOMY:
-        return Finding("ok", what, value, why)
-    return Finding("note", what, value, why, "unset LOFT_CGROUP, which is off")
+        case = "group.heeded"
+    else:
+        case = "group.roomy" if least >= ROOMY else "group.small"
+    return finding(case, f"{size(least)} ({path})", kept=OPTIONS["dirty_bytes"].default)
 
 
 def processors(machine: Machine) -> Finding:
-    what = "processor limit of the control group"
     shares = []
     for folder in _groups(machine):
         words = (machine.text(folder / "cpu.max") or "").split()
         if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]) != 0:
             shares.append((int(words[0]) / int(words[1]), folder / "cpu.max"))
     if not shares:
-        return Finding("ok", what, "none", "processors are limited by the machine alone")
+        return finding("processors.none", "none")
     least, path = min(shares)
-    return Finding(
-        "note",
-        what,
-        f"{least:g} processors ({path})",
-        "a process that has used its share stands still until the next period, under every "
-        "allocator; short times that are measured here vary by that",
-    )
+    return finding("processors.limited", f"{least:g} processors ({path})")
 
 
 def own_limits(machine: Machine) -> Finding:
-    what = "limits of loft's own"
     limits = [
         f"{name} {machine.environment[variable]}"
         for name, variable in (("soft", "LOFT_SOFT_LIMIT"), ("hard", "LOFT_HARD_LIMIT"))
         if machine.environment.get(variable)
     ]
-    if not limits:
-        return Finding("ok", what, "none", "LOFT_SOFT_LIMIT and LOFT_HARD_LIMIT are not set")
-    why = "bytes from the system: above the soft one loft keeps little, at the hard one it refuses"
-    return Finding("ok", what, ", ".join(limits), why)
+    return finding("own_limits.set" if limits else "own_limits.none", ", ".join(limits) or "none")
+
+
+def _memberships(machine: Machine) -> Iterator[tuple[list[str], str]]:
+    """The controllers and the path of each control group that the process is in."""
+    for line in machine.of_process("cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        yield controllers.split(","), path
 
 
 def _groups(machine: Machine) -> Iterator[Path]:
-    """The control groups of version 2 that the process is in, from the innermost one up."""
-    for line in machine.of_process("cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
+    """The control groups of version 2, from the innermost one up."""
+    for controllers, path in _memberships(machine):
+        if controllers == [""]:
             # Beside version 1, version 2 has a folder of its own.
             for root in (machine.sys / "fs/cgroup/unified", machine.sys / "fs/cgroup"):
                 yield from _upwards(root, path)
@@ -183,9 +139,8 @@ def _upwards(root: Path, path: str) -> Iterator[Path]:
 def _group_limits(machine: Machine) -> Iterator[tuple[int, Path]]:
     """A group's limit binds the groups in it."""
     files = [folder / name for folder in _groups(machine) for name in MEMORY_FILES]
-    for line in machine.of_process("cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if "memory" in controllers.split(","):
+    for controllers, path in _memberships(machine):
+        if "memory" in controllers:
             folders = _upwards(machine.sys / "fs/cgroup/memory", path)
             files += [folder / "memory.limit_in_bytes" for folder in folders]
     for file in files:
@@ -195,45 +150,17 @@ def _group_limits(machine: Machine) -> Iterator[tuple[int, Path]]:
 
 
 def page_size(machine: Machine) -> Finding:
-    what = "page size"
-    value = size(machine.page_size)
-    if machine.page_size > LARGEST_PAGE:
-        return Finding(
-            "warning",
-            what,
-            value,
-            "loft cuts memory into pieces of 64 KiB, and serves no larger pages",
-            "a kernel with pages of at most 64 KiB",
-            blocks=True,
-        )
-    return Finding("ok", what, value, "loft serves pages of up to 64 KiB")
+    case = "pages.large" if machine.page_size > LARGEST_PAGE else "pages.small"
+    return finding(case, size(machine.page_size))
 
 
 def rseq(machine: Machine) -> Finding:
-    what = "restartable sequences"
-    missing, do = _missing_rseq(machine)
-    if missing and machine.environment.get("LOFT_OWNER") == "core":
-        return Finding(
-            "warning",
-            what,
-            missing,
-            "with owner=core every malloc and free takes a lock where they are missing, at ten "
-            "times the price",
-            "unset LOFT_OWNER: owner=thread, the default, does without them",
-        )
-    why = "of loft's owners only core uses them; other allocators with a cache for each core do too"
-    value = missing or "offered by the kernel, registered by glibc"
-    return Finding("note" if do else "ok", what, value, why, do)
-
-
-def _missing_rseq(machine: Machine) -> tuple[str, str]:
-    """Why there are none, and what to do about it; both empty if there are some."""
-    tunables = machine.environment.get("GLIBC_TUNABLES", "")
-    if "glibc.pthread.rseq=0" in tunables.split(":"):
-        return (
-            "not registered by glibc (GLIBC_TUNABLES)",
-            "to compare with such an allocator fairly, see what its manual says of this tunable",
-        )
-    if machine.rseq_size is None:
-        return "this libc does not say", ""
-    return ("", "") if machine.rseq_size else ("not offered by this kernel", "")
+    tunables = machine.environment.get("GLIBC_TUNABLES", "").split(":")
+    case = "rseq.needed" if machine.environment.get("LOFT_OWNER") == "core" else "rseq.usual"
+    if "glibc.pthread.rseq=0" in tunables:
+        case = "rseq.tuned" if case == "rseq.usual" else case
+        return finding(case, "not registered by glibc (GLIBC_TUNABLES)")
+    if machine.rseq_size:
+        return finding("rseq.usual", "offered by the kernel, registered by glibc")
+    silent = machine.rseq_size is None
+    return finding(case, "this libc does not say" if silent else "not offered by this kernel")

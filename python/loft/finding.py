@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from typing import Literal
 
-Level = Literal["ok", "note", "warning"]
+from loft.places import PACKAGE
+
+TEXTS = tomllib.loads((PACKAGE / "findings.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class Finding:
-    level: Level
+    level: Literal["ok", "note", "warning"]
     what: str
     value: str
     why: str
@@ -18,3 +21,11 @@ class Finding:
     do: str = ""
     # loft does not work at all as things are.
     blocks: bool = False
+
+
+def finding(case: str, value: object, **words: object) -> Finding:
+    """What findings.toml says of a case, such as `overcommit.strict`."""
+    check, _, name = case.partition(".")
+    said = {"level": "ok", "what": TEXTS[check]["what"], "do": "", **TEXTS[check][name]}
+    level, what, why, do = (said[key].format(**words) for key in ("level", "what", "why", "do"))
+    return Finding(level, what, str(value), why, do, said.get("blocks", False))
