@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import mmap
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,75 +18,23 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from loft import elf, linked
-
-CALLS = "malloc|calloc|realloc|free|memalign|aligned_alloc|posix_memalign"
-
-
-@dataclass(frozen=True)
-class Text:
-    """A C string that an allocator keeps in a stripped program too: the name of an environment
-    variable, or a message."""
-
-    # Every such string holds this. It is found much faster than the pattern.
-    part: bytes
-    whole: str
+from loft.places import PACKAGE
 
 
 @dataclass(frozen=True)
 class Signature:
+    """A table of signatures.toml, which says what these are."""
+
     name: str
-    # The functions that memory is taken from and given back to.
     takes: str
-    # What else it defines.
     inner: str = "(?!)"
-    texts: tuple[Text, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
     remedy: str = "build it without that allocator, where it has a switch for that"
 
 
-SIGNATURES = (
-    Signature(
-        "jemalloc",
-        rf"(je_|_rjem_|_rjem_je_|jemalloc_)({CALLS}|mallocx|sdallocx)|(m|r|x|sd)allocx",
-        r"(je_|_rjem_|_rjem_je_)(mallctl|arena_\w+|tcache_\w+)",
-        (Text(b"MALLOC_CONF", r"[A-Z0-9_]*MALLOC_CONF"), Text(b"<jemalloc>: ", r"<jemalloc>: .*")),
-    ),
-    Signature(
-        "mimalloc",
-        rf"mi_(heap_)?({CALLS}|zalloc)|mi_new",
-        r"_?mi_(process_init|malloc_generic|page_malloc|heap_new)",
-        (Text(b"MIMALLOC_", r"MIMALLOC_[A-Z_]+"), Text(b"mimalloc: ", r"mimalloc: .*")),
-    ),
-    Signature(
-        "tcmalloc",
-        rf"tc_({CALLS}|new|delete|cfree)|TCMallocInternal\w+",
-        r"TCMalloc\w+|MallocExtension_\w+|"
-        r"_ZT?[NVK]*(8tcmalloc|15MallocExtension|22TCMallocImplementation)\w*",
-        (Text(b"TCMALLOC_", r"TCMALLOC_[A-Z_]+"), Text(b"tcmalloc: ", r"tcmalloc: .*")),
-    ),
-    Signature(
-        "snmalloc",
-        rf"sn_({CALLS}|rust_\w+)",
-        r"_ZN[VKO]*8snmalloc\w+",
-        (Text(b"SNMALLOC_", r"SNMALLOC_[A-Z_]+"),),
-    ),
-    Signature("rpmalloc", r"rp(malloc|calloc|realloc|free|memalign|aligned_alloc)"),
-    Signature("Hoard", r"xx(malloc|free|memalign)|hoard_?(malloc|free)", r"_ZN[VK]*5Hoard\w+"),
-    Signature("TBB's allocator", rf"scalable_({CALLS}|aligned_malloc)"),
-    Signature(
-        "Scudo",
-        rf"scudo_({CALLS})",
-        r"_ZN[VK]*5scudo\w+",
-        (Text(b"SCUDO_OPTIONS", r"SCUDO_OPTIONS"),),
-    ),
-    Signature("PartitionAlloc", r"(?!)", r"_ZN[VK]*14partition_alloc\w+"),
-    # Its symbols are gone where it is stripped; its table of functions, which has names, is not.
-    Signature(
-        "Go's runtime",
-        r"runtime\.mallocgc",
-        texts=(Text(b"runtime.mallocgc", r"runtime\.mallocgc\w*"),),
-        remedy="nothing: Go takes its objects from nobody else",
-    ),
-)
+CALLS = "malloc|calloc|realloc|free|memalign|aligned_alloc|posix_memalign"
+WRITTEN = (PACKAGE / "signatures.toml").read_text(encoding="utf-8").replace("CALLS", CALLS)
+SIGNATURES = [Signature(name, **given) for name, given in tomllib.loads(WRITTEN).items()]
 # A text longer than this is neither a name nor a message.
 MOST_TEXT = 200
 
@@ -187,8 +137,8 @@ def _texts(path: Path) -> dict[str, str]:
                 start = segment["p_offset"]
                 end = start + segment["p_filesz"]
                 for signature in SIGNATURES:
-                    for text in signature.texts:
-                        if (string := _text(content, text, start, end)) is not None:
+                    for part, whole in signature.texts.items():
+                        if string := _text(content, part.encode(), whole, start, end):
                             found.setdefault(signature.name, string)
     # An empty file cannot be mapped.
     except (ELFError, OSError, ValueError):
@@ -196,14 +146,14 @@ def _texts(path: Path) -> dict[str, str]:
     return found
 
 
-def _text(content: mmap.mmap, text: Text, start: int, end: int) -> str | None:
-    """The first C string between two places that is such a text."""
-    at = content.find(text.part, start, end)
+def _text(content: mmap.mmap, part: bytes, whole: str, start: int, end: int) -> str | None:
+    """The first C string between two places that holds the part and is such a text."""
+    at = content.find(part, start, end)
     while at >= 0:
         first = content.rfind(b"\0", max(start, at - MOST_TEXT), at) + 1 or start
         last = content.find(b"\0", at, min(end, at + MOST_TEXT))
         string = content[first:last].decode(errors="replace")
-        if last >= 0 and re.fullmatch(text.whole, string, re.DOTALL):
+        if last >= 0 and re.fullmatch(whole, string, re.DOTALL):
             return string.strip()
-        at = content.find(text.part, at + 1, end)
+        at = content.find(part, at + 1, end)
     return None
