@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from bench_results import Kind, Results, Run
 from bench_tables import QUANTILES, quantiles, speed
 from matplotlib import pyplot
 
-from loft.charts import STYLE
+from loft.charts import STYLE, as_svg
+from loft.tables import Cell
 
 COLOURS = {
     "loft": "#c8102e",
@@ -54,18 +55,25 @@ class Field:
     ticks: tuple[str, ...] = ()
 
 
+def fields_of(points: Iterable[tuple[str, str, float, float]], **axes: Any) -> list[Field]:
+    """From the title of a field, the name of its line and a point on it, for each point."""
+    fields: dict[str, Field] = {}
+    for title, name, x, y in points:
+        shown = fields.setdefault(title, Field(title, **axes))
+        shown.lines.setdefault(name, []).append((x, y))
+    return list(fields.values())
+
+
 def lines_over(data: Results, pattern: str, x: str, *, log: bool = False) -> list[Field]:
     """Rows whose names match, by the first group, over the number in the second."""
-    fields: dict[str, Field] = {}
-    for row in data.rows:
-        found = re.fullmatch(pattern, row.name)
-        if found is None or row.kind is not Kind.TIMED:
-            continue
-        fresh = Field(found[1], x, "million operations/s", log_x=log, log_y=log)
-        shown = fields.setdefault(found[1], fresh)
-        for name, figure in row.medians(lambda run: run.ops_per_second / 1e6).items():
-            shown.lines.setdefault(name, []).append((float(found[2]), figure))
-    return [f for f in fields.values() if max(map(len, f.lines.values()), default=0) > 1]
+    points = [
+        (found[1], name, float(found[2]), figure / 1e6)
+        for row in data.rows
+        if (found := re.fullmatch(pattern, row.name)) and row.kind is Kind.TIMED
+        for name, figure in row.medians(lambda run: run.ops_per_second).items()
+    ]
+    fields = fields_of(points, x=x, y="million operations/s", log_x=log, log_y=log)
+    return [each for each in fields if max(map(len, each.lines.values())) > 1]
 
 
 def scaling(data: Results) -> list[Field]:
@@ -110,16 +118,13 @@ def idle(data: Results) -> list[Field]:
 
 def latency(data: Results) -> list[Field]:
     row = data.row("latency")
-    if row is None:
-        return []
-    fields = []
-    for call in ("malloc", "free"):
-        shown = Field(call, "", "ns", log_y=True, ticks=QUANTILES)
-        for i, figures in enumerate(quantiles(row, call).values()):
-            for name, figure in figures.items():
-                shown.lines.setdefault(name, []).append((float(i), figure))
-        fields.append(shown)
-    return fields
+    points = [
+        (call, name, float(i), figure)
+        for call in ("malloc", "free")
+        for i, figures in enumerate(quantiles(row, call).values() if row else [])
+        for name, figure in figures.items()
+    ]
+    return fields_of(points, x="", y="ns", log_y=True, ticks=QUANTILES)
 
 
 def bytes_of(text: str) -> float:
@@ -127,30 +132,29 @@ def bytes_of(text: str) -> float:
 
 
 def sweeps(data: Results) -> list[Field]:
-    fields: dict[str, Field] = {}
-    for row in data.rows:
-        setting = re.match(r"LOFT_\w+=(\d+[KMG])", row.command)
-        if row.kind is Kind.SWEEP and setting is not None and row.runs.get("loft"):
-            fresh = Field(row.group, "bytes", "million objects/s", log_x=True)
-            line = fields.setdefault(row.group, fresh).lines.setdefault("loft", [])
-            line.append((bytes_of(setting[1]), speed(row) / 1e6))
-    return [*fields.values(), *batch_cache(data)]
+    points = [
+        (row.group, "loft", bytes_of(setting[1]), speed(row) / 1e6)
+        for row in data.rows
+        if (setting := re.match(r"LOFT_\w+=(\d+[KMG])", row.command))
+        and row.kind is Kind.SWEEP
+        and row.runs.get("loft")
+    ]
+    return [*fields_of(points, x="bytes", y="million objects/s", log_x=True), *batch_cache(data)]
 
 
 def batch_cache(data: Results) -> list[Field]:
     """Objects a message, which no other program disturbs, over the number of open batches."""
-    fields: dict[str, Field] = {}
+    points = []
     for row in data.rows:
         counted = row.statistics
         variant = re.fullmatch(r"(\d+)x(\d+)(?:-(.*))?", row.variant)
         if variant is None or not counted.get("batch_messages"):
             continue
-        fresh = Field(row.group, "open batches", "objects a message", log_x=True)
         ways, sets = int(variant[1]), int(variant[2])
         name = variant[3] or ("1 way" if ways == 1 else f"{ways} ways")
-        line = fields.setdefault(row.group, fresh).lines.setdefault(name, [])
-        line.append((ways * sets, counted["batch_objects"] / counted["batch_messages"]))
-    return list(fields.values())
+        objects = counted["batch_objects"] / counted["batch_messages"]
+        points.append((row.group, name, float(ways * sets), objects))
+    return fields_of(points, x="open batches", y="objects a message", log_x=True)
 
 
 # File, what it shows, and its fields; none where all rows are shown, under each allocator or owner.
@@ -171,61 +175,69 @@ PICTURES: dict[str, tuple[str, Callable[[Results], list[Field]] | None]] = {
 
 def draw_all(data: Results, out: Path) -> None:
     for name, (_, fields) in PICTURES.items():
-        with matplotlib.rc_context(STYLE):
-            if fields is None:
-                figure = draw_overview(data, owners=name == "owners.svg")
-            else:
-                figure = draw_fields(data, fields(data))
-            if figure is None:
-                # What an earlier set of runs had shown must not stand beside this one.
-                (out / name).unlink(missing_ok=True)
-                continue
-            out.mkdir(parents=True, exist_ok=True)
-            # No creation date inside: the same figures draw the same file.
-            figure.savefig(out / name, metadata={"Date": None})
-            pyplot.close(figure)
+        if fields is None:
+            text = draw_overview(data, owners=name == "owners.svg")
+        else:
+            text = draw_fields(data, fields(data))
+        # What an earlier set of runs had shown must not stand beside this one.
+        (out / name).unlink(missing_ok=True)
+        if text:
+            (out / name).write_text(text, encoding="utf-8")
 
 
 def measured(data: Results) -> str:
-    return f"{data.header.cpu}, {data.header.cores} CPUs, {data.header.date}"
+    header = data.header
+    return f"{header.cpu}, {header.cores} CPUs{header.virtual}, {header.date}"
 
 
-def draw_overview(data: Results, *, owners: bool) -> Any | None:
+def draw_overview(data: Results, *, owners: bool) -> str:
     """The ratio of each row, of all allocators, or of loft alone by its owners."""
     table = metric_table(data, METRICS[0])
-    if table is None:
-        return None
-    rows = [(label, cells) for label, cells in table.rows if not label.startswith("geometric")]
-    points = {}
-    for column, name in enumerate(data.allocators):
-        texts = [cells[column].text.split()[0] for _, cells in rows]
-        found = [(float(text), y) for y, text in enumerate(texts) if text[0].isdigit()]
-        if found and (name.startswith("loft") if owners else " " not in name):
-            points[name] = found
-    if owners and len(points) == 1:
-        return None
-    figure, axes = pyplot.subplots(figsize=(9, 0.2 * len(rows) + 1.4), layout="constrained")
-    for name in filter(COLOURS.__contains__, points):
-        axes.scatter(
-            [x for x, _ in points[name]],
-            [y for _, y in points[name]],
-            s=60 if name == "loft" else 18,
-            color=COLOURS[name],
-            label=name,
-            zorder=3 if name == "loft" else 2,
+    lines = table.lines() if table else {}
+    rows = {label: line for label, line in lines.items() if not label.startswith("geometric")}
+    if owners:
+        names = [name for name in data.allocators if name.startswith("loft")]
+        return draw_ratios(data, rows, names) if len(names) > 1 else ""
+    return draw_ratios(data, rows, [name for name in data.allocators if " " not in name])
+
+
+def draw_ratios(data: Results, rows: Mapping[str, Mapping[str, Cell]], names: list[str]) -> str:
+    """A dot for each of these allocators in each row, where it stands to the best peer."""
+    if not rows:
+        return ""
+    with matplotlib.rc_context(STYLE):
+        figure, axes = pyplot.subplots(figsize=(9, 0.2 * len(rows) + 1.4), layout="constrained")
+        for name in filter(COLOURS.__contains__, names):
+            texts = [
+                cells[name].text.split()[0] if name in cells else "-" for cells in rows.values()
+            ]
+            found = [(float(text), y) for y, text in enumerate(texts) if text[0].isdigit()]
+            axes.scatter(
+                [x for x, _ in found],
+                [y for _, y in found],
+                s=60 if name == "loft" else 18,
+                color=COLOURS[name],
+                label=name,
+                gid=name,
+                zorder=3 if name == "loft" else 2,
+                clip_on=False,
+            )
+        axes.axvline(1, color="black", linewidth=0.8)
+        axes.set_xscale("log")
+        ticks = [0.1, 0.2, 0.5, 1, 2, 5]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_yticks(range(len(rows)), list(rows))
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", linewidth=0.3)
+        axes.set_xlabel(
+            "throughput: ratio to the best peer of the row (right is better)", fontsize=8
         )
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_xscale("log")
-    ticks = [0.1, 0.2, 0.5, 1, 2, 5]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=7)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.grid(axis="y", linewidth=0.3)
-    axes.set_xlabel(f"{table.title}: ratio to the best peer of the row (right is better)")
-    axes.set_title(measured(data), fontsize=8)
-    figure.legend(fontsize=7, loc="outside upper center", ncols=len(points))
-    return figure
+        axes.tick_params(left=False, labelsize=7)
+        axes.set_title(measured(data), fontsize=8)
+        figure.legend(fontsize=7, loc="outside upper center", ncols=len(names))
+        return as_svg(figure)
 
 
 def draw_field(axes: Any, shown: Field) -> None:
@@ -255,23 +267,26 @@ def draw_field(axes: Any, shown: Field) -> None:
     axes.grid(linewidth=0.3)
 
 
-def draw_fields(data: Results, fields: list[Field]) -> Any | None:
+def draw_fields(data: Results, fields: list[Field]) -> str:
     if not fields:
-        return None
+        return ""
     wide = min(len(fields), FIELDS_IN_A_ROW)
     high = math.ceil(len(fields) / wide)
     size = (9, 3.2 * high) if wide > 1 else (7, 3.6)
-    figure, grid = pyplot.subplots(high, wide, figsize=size, squeeze=False, layout="constrained")
-    places = list(grid.flat)
-    for axes, shown in zip(places, fields, strict=False):
-        draw_field(axes, shown)
-    for axes in places[len(fields) :]:
-        axes.set_axis_off()
-    if len({tuple(sorted(shown.lines)) for shown in fields}) == 1:
-        handles, names = places[0].get_legend_handles_labels()
-        figure.legend(handles, names, fontsize=7, loc="outside lower center", ncols=len(names))
-    else:
-        for axes in places[: len(fields)]:
-            axes.legend(fontsize=6)
-    figure.suptitle(measured(data), fontsize=8)
-    return figure
+    with matplotlib.rc_context(STYLE):
+        figure, grid = pyplot.subplots(
+            high, wide, figsize=size, squeeze=False, layout="constrained"
+        )
+        places = list(grid.flat)
+        for axes, shown in zip(places, fields, strict=False):
+            draw_field(axes, shown)
+        for axes in places[len(fields) :]:
+            axes.set_axis_off()
+        # One for all fields: a name has one colour.
+        drawn = [line for axes in places for line in axes.get_lines()]
+        named = {line.get_label(): line for line in drawn}
+        figure.legend(
+            named.values(), named.keys(), fontsize=7, loc="outside lower center", ncols=len(named)
+        )
+        figure.suptitle(measured(data), fontsize=8)
+        return as_svg(figure)

@@ -5,25 +5,23 @@ from __future__ import annotations
 import io
 import math
 import re
-from typing import TYPE_CHECKING
 
 import matplotlib
 
 matplotlib.use("svg")
 from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from loft.comparison import Comparison
 from loft.metrics import Row
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 COLUMNS = 3
 WIDTH_IN = 11.0
 # More points than there are pixels would only make the file larger.
 MOST_POINTS = 600
 # Text stays text: small, and set in a page's own font. The same figures draw the same file.
-STYLE = {"svg.fonttype": "none", "svg.hashsalt": "loft"}
+STYLE = {"svg.fonttype": "none", "svg.hashsalt": "loft", "font.sans-serif": ["DejaVu Sans"]}
 PALETTE = list(matplotlib.colormaps["tab10"].colors)  # type: ignore[attr-defined]
 
 
@@ -45,10 +43,7 @@ def draw(comparison: Comparison, rows: list[Row]) -> str:
         for i, row in enumerate(shown):
             _bars(figure.add_subplot(grid[i // COLUMNS, i % COLUMNS]), row, colours)
         _memory(figure.add_subplot(grid[bar_rows, :]), comparison, colours)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
-        pyplot.close(figure)
-    return _inline(text.getvalue())
+        return as_svg(figure)
 
 
 Colours = dict[str, tuple[float, float, float]]
@@ -104,6 +99,14 @@ def _thinned(samples: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return [max(group, key=lambda sample: sample[1]) for group in groups]
 
 
-def _inline(svg: str) -> str:
-    """The drawing as an element of a page: no XML prologue, and none of its metadata."""
-    return re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+def as_svg(figure: Figure) -> str:
+    """The drawing as an element of a page: no XML prologue, no metadata and no comments."""
+    text = io.StringIO()
+    # No creation date inside: the same figures draw the same file.
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    pyplot.close(figure)
+    svg = text.getvalue()
+    bare = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    # A tag a line, whatever the length of its attributes.
+    lines = re.sub(r">\s+<", ">\n<", bare[bare.index("<svg") :].strip())
+    return re.sub(r"\s*\n\s*(?!<)", " ", lines) + "\n"

@@ -34,6 +34,11 @@ class Table:
     def add(self, label: str, *texts: str) -> None:
         self.rows.append((label, [Cell(text) for text in texts]))
 
+    def lines(self) -> dict[str, dict[str, Cell]]:
+        """By label and column."""
+        names = self.columns[1:]
+        return {label: dict(zip(names, cells, strict=True)) for label, cells in self.rows}
+
     def counts(self, column: str) -> bool:
         return self.judged in (None, column)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -360,6 +361,13 @@ def test_the_page_marks_losses_and_links_what_is_drawn(tmp_path: Path) -> None:
     assert "loft c1" in text
 
 
+def last_dot(chart: str, name: str) -> float:
+    """Where it stands from left to right, in the last row."""
+    _, _, behind = chart.partition(f'<g id="{name}">')
+    dots = re.findall(r'<use [^>]* x="([\d.]+)"', behind.partition('<g id="')[0])
+    return float(dots[-1])
+
+
 def test_the_short_page_is_a_choice(tmp_path: Path) -> None:
     reasons = tmp_path / "losses.toml"
     reasons.write_text(
@@ -373,7 +381,8 @@ def test_the_short_page_is_a_choice(tmp_path: Path) -> None:
     assert "A note." in text
     assert text.count("A reason.") == 1
     chart = (tmp_path / "images/results.svg").read_text()
-    assert "<title>loft 0.50</title>" in chart
+    assert ">xalan, a real program</text>" in chart
+    assert last_dot(chart, "loft") < last_dot(chart, "jemalloc") < last_dot(chart, "snmalloc")
     reasons.write_text(reasons.read_text().replace("c1", "c2"))
     write_short(data(entry), reasons, tmp_path)
     assert "A note." not in (tmp_path / "results.md").read_text()
