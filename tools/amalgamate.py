@@ -8,8 +8,6 @@ In one file the unnamed namespaces in one namespace are one, and all sources sha
 name that two sources define is for the compiler to find: test/tools compiles the file.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -14,8 +14,6 @@ hardware counters, where the kernel offers them, and loft's own statistics from 
 build/bench.json is written after every row; tools/results.py makes docs/results.md from it.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import sys

@@ -1,7 +1,5 @@
 """The tables of memory: what programs keep at rest, and whether what they gave up comes back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

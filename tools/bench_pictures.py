@@ -1,7 +1,5 @@
 """The pictures of a set of runs: what each shows, and drawing them."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping

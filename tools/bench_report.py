@@ -1,7 +1,5 @@
 """The tables of ratios to the best peer, and of figures beside those of the peers."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,11 +1,9 @@
 """A set of benchmark runs, as build/bench.json holds it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
@@ -131,7 +129,7 @@ class Entry(Told):
         quiet = run.mode == "waiting" or run.least_cpu_share >= DISTURBED_SHARE
         return self.fits(cores) and not quiet
 
-    def by_mode(self) -> Iterator[tuple[str, Entry]]:
+    def by_mode(self) -> Iterator[tuple[str, Self]]:
         """A row whose runs fall into modes that do not compare is one row for each mode."""
         modes = {run.mode for run in self.every_run()} & {"full", "empty"}
         for mode in sorted(modes):
@@ -174,7 +172,7 @@ class Header(Told):
     versions: dict[str, str]
     counters: str
 
-    def differences(self, new: Header) -> list[str]:
+    def differences(self, new: Self) -> list[str]:
         """Why runs under this head must not be put beside runs under the new one."""
         return [
             f"{key}: {getattr(self, key)}, now {getattr(new, key)}"
@@ -199,9 +197,9 @@ class Results(Told):
         """Of this name, and measured."""
         return next((e for e in self.rows if e.name == name and e.every_run()), None)
 
-    @staticmethod
-    def read(path: Path) -> Results:
-        return Results.model_validate_json(path.read_text())
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        return cls.model_validate_json(path.read_text())
 
     def header_lines(self) -> list[str]:
         header = self.header

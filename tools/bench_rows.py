@@ -1,7 +1,5 @@
 """What is measured, as bench/rows.toml says: one row for each workload."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One run of a benchmark program, its counters, and the machine that it ran on."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

@@ -3,8 +3,6 @@
 And all tables together, with the list of what loft loses.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ do real programs run under it. A stage that fails does not stop the others, so t
 everything; its log is printed and kept in build/logs. The last line is the sum over all stages.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

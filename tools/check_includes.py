@@ -10,8 +10,6 @@
 - No file is longer than 400 lines, no floor than 2250, and every header has `#pragma once`.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

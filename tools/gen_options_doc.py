@@ -6,8 +6,6 @@ tools/gen_options_doc.py            write the files
 tools/gen_options_doc.py --check    exit 1 if a file is not what would be written
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

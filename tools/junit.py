@@ -1,12 +1,11 @@
 """What test runners report: how many tests passed, and how long each took."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 SLOWEST = 20
 CARGO_RESULT = re.compile(
@@ -23,7 +22,7 @@ class Count:
     # How long each test took, and its name.
     times: list[tuple[float, str]] = field(default_factory=list)
 
-    def add(self, other: Count) -> None:
+    def add(self, other: Self) -> None:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped

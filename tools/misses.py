@@ -15,8 +15,6 @@ has those of another core. And valgrind runs one thread at a time: a thread find
 more often than beside it, and then does the room's work itself.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

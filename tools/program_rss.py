@@ -10,8 +10,6 @@ most 5 % more than the best peer. The table goes to standard output, every run t
 build/program_rss.json.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Builds targets of the preset `release`, for checks and tests that may run side by side."""
 
-from __future__ import annotations
-
 import fcntl
 import subprocess
 import sys

@@ -6,8 +6,6 @@ docs: the rows that bench/short.toml chooses. A row whose CPUs were shared with 
 chosen.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import sys

@@ -6,8 +6,6 @@ malloc. Two threads build JSON documents and parse them, two others take what wa
 out again and drop it: each document is allocated by one thread and freed by another.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -8,8 +8,6 @@ A variant is named after the shape of its batch cache, ways x sets, and how it e
 as usual. The build makes libraries of them (target loft_variants), which tools/bench.py measures.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The charts of a comparison, as one SVG: a panel of bars for each metric, and memory over time."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

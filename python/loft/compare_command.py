@@ -1,7 +1,5 @@
 """`loft compare`: from what the user asked for to what is printed and written."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path

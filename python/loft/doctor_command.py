@@ -1,7 +1,5 @@
 """`loft doctor`: what it found, line by line."""
 
-from __future__ import annotations
-
 from rich.console import Console
 from rich.text import Text
 

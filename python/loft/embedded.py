@@ -4,8 +4,6 @@ Preloading replaces `malloc` and its kin. A program that takes memory from `_rje
 `mi_malloc` never asks for that, and nothing that is preloaded reaches those calls.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """One line of `loft doctor`."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from typing import Literal

@@ -3,8 +3,6 @@
 All that is measured is started here: by `loft compare`, and by the scripts in tools/.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import select

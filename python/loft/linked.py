@@ -1,7 +1,5 @@
 """What the loader loads together with a program, and whose malloc is among it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Tests put a tree of their own in place of the two.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -1,7 +1,5 @@
 """The command line of `loft`."""
 
-from __future__ import annotations
-
 import math
 import signal
 import sys

@@ -1,7 +1,5 @@
 """What is compared, and how its values read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

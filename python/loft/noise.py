@@ -7,8 +7,6 @@ of the differences in order. A difference counts if that interval leaves 0 out, 
 enough to matter.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import dataclass

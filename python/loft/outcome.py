@@ -1,12 +1,10 @@
 """How a command ended, and how that reads."""
 
-from __future__ import annotations
-
 import signal
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 TIMEOUT_CODE = 124
 DIFFERENT_CODE = 1
@@ -18,10 +16,10 @@ class Outcome:
     # The exit code, or the number of the signal.
     number: int = 0
 
-    @staticmethod
-    def of_status(code: int) -> Outcome:
+    @classmethod
+    def of_status(cls, code: int) -> Self:
         """From what os.waitstatus_to_exitcode says."""
-        return Outcome("exit", code) if code >= 0 else Outcome("signal", -code)
+        return cls("exit", code) if code >= 0 else cls("signal", -code)
 
     @property
     def measurable(self) -> bool:

@@ -3,8 +3,6 @@
 And of which version they are.
 """
 
-from __future__ import annotations
-
 import re
 from importlib import metadata
 from pathlib import Path

@@ -1,13 +1,12 @@
 """A command before it is run: what it will execute, and whether anything can be preloaded there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from loft import elf, places
 from loft.errors import NOT_EXECUTABLE, NOT_FOUND, UserError
@@ -25,9 +24,9 @@ class User:
     uid: int
     gid: int
 
-    @staticmethod
-    def current() -> User:
-        return User(os.getuid(), os.getgid())
+    @classmethod
+    def current(cls) -> Self:
+        return cls(os.getuid(), os.getgid())
 
 
 def find(name: str) -> Path:

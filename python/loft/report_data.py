@@ -1,7 +1,5 @@
 """A comparison for machines: JSON with every run, CSV with what the tables hold."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """A comparison as a page: one file that loads nothing."""
 
-from __future__ import annotations
-
 import os
 import platform
 from datetime import datetime

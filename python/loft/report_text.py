@@ -1,7 +1,5 @@
 """A comparison on the terminal: tables, and what they say in words."""
 
-from __future__ import annotations
-
 import shlex
 
 from rich.console import Console

@@ -1,7 +1,5 @@
 """A table of figures, of which the same one is printed, written as Markdown and put into a page."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 
