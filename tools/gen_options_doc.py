@@ -7,10 +7,11 @@ tools/gen_options_doc.py --check    exit 1 if a file is not what would be writte
 """
 
 import argparse
+import ast
 import json
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,41 +28,17 @@ ANY_PROCESSOR = 65535
 
 @dataclass(frozen=True)
 class Option:
-    """One row of the table."""
+    """As the command knows it: without a unit its value is one of the choices."""
 
-    kind: str
-    name: str
-    default: int
+    unit: str
     choices: list[str]
-    help: str
+    default: str
 
-    def accepted(self) -> str:
-        if self.kind == "kProcessor":
-            return "a processor's number, or `any`"
-        if self.kind in UNITS:
-            return UNITS[self.kind]
-        return ", ".join(f"`{choice}`" for choice in self.choices)
-
-    def default_text(self) -> str:
-        if self.kind == "kBytes":
-            return short_bytes(self.default)
-        if self.kind == "kProcessor" and self.default == ANY_PROCESSOR:
-            return "any"
-        if self.kind in UNITS:
-            return str(self.default)
-        return self.choices[self.default]
-
-    def row(self) -> str:
-        variable = f"LOFT_{self.name.upper()}"
-        return (
-            f"| `{self.name}` | `{variable}` | {self.accepted()} | `{self.default_text()}`"
-            f" | {self.help} |\n"
-        )
-
-    def entry(self) -> dict[str, object]:
-        unit = UNITS.get(self.kind, "")
-        choices = [] if unit else self.choices
-        return {"unit": unit, "choices": choices, "default": self.default_text()}
+    def row(self, name: str, meaning: str) -> str:
+        accepted = ", ".join(f"`{choice}`" for choice in self.choices) or self.unit
+        if self.unit == "processor":
+            accepted = "a processor's number, or `any`"
+        return f"| `{name}` | `LOFT_{name.upper()}` | {accepted} | `{self.default}` | {meaning} |\n"
 
 
 def short_bytes(count: int) -> str:
@@ -72,35 +49,28 @@ def short_bytes(count: int) -> str:
     return str(count)
 
 
-def value_of(expression: str) -> int:
-    """The value of a default: a number, or `number << number`."""
-    match = re.fullmatch(r"\s*(\d+)\s*(?:<<\s*(\d+))?\s*", expression)
-    if match is None:
-        raise SystemExit(f"{TABLE}: default '{expression.strip()}' is not of the form N or N << N")
-    return int(match[1]) << int(match[2] or 0)
+def option(kind: str, default: str, choices: list[str]) -> Option:
+    number, _, shift = default.partition("<<")
+    value = int(number) << int(shift or 0)
+    if kind == "kChoice":
+        return Option("", choices, choices[value])
+    if kind == "kProcessor" and value == ANY_PROCESSOR:
+        return Option(UNITS[kind], [], "any")
+    return Option(UNITS[kind], [], short_bytes(value) if kind == "kBytes" else str(value))
 
 
-def text_of(literals: str) -> str:
-    """The text of adjacent string literals."""
-    return "".join(re.findall(r'"([^"]*)"', literals))
-
-
-def read_table(source: str) -> list[Option]:
+def read_table(source: str) -> dict[str, tuple[Option, str]]:
+    """The options by name, and what the table says of each."""
     match = re.search(r"#define LOFT_OPTIONS\(X\)((?:.*\\\n)*.*)\n", source)
     if match is None:
         raise SystemExit(f"{TABLE}: no LOFT_OPTIONS table")
-    body = re.sub(r"\\\n", " ", match[1])
-    string = r'((?:"[^"]*"\s*)+)'
-    entry = re.compile(
-        r"X\(\s*(\w+)\s*,\s*(\w+)\s*,([^,]*),\s*" + string + r",\s*" + string + r"\)"
-    )
-    options = [
-        Option(kind, name, value_of(default), text_of(choices).split("|"), text_of(help_text))
-        for kind, name, default, choices, help_text in entry.findall(body)
-    ]
-    if len(options) != len(re.findall(r"\bX\(", body)):
-        raise SystemExit(f"{TABLE}: an entry of LOFT_OPTIONS is not understood")
-    return options
+    found = {}
+    # Strings that stand side by side are one, in C++ as in Python.
+    for entry in re.split(r"\bX\(", re.sub(r"\\\n", " ", match[1]))[1:]:
+        kind, name, default, texts = entry.split(",", 3)
+        choices, meaning = ast.literal_eval(f"({texts.strip()}")
+        found[name.strip()] = option(kind, default, choices.split("|")), meaning
+    return found
 
 
 def main() -> int:
@@ -110,22 +80,20 @@ def main() -> int:
 
     options = read_table(TABLE.read_text(encoding="utf-8"))
     introduction = DOCUMENT.read_text(encoding="utf-8").partition(TABLE_BEGINS)[0]
-    entries = {option.name: option.entry() for option in options}
+    rows = "".join(option.row(name, meaning) for name, (option, meaning) in options.items())
+    entries = {name: asdict(option) for name, (option, _) in options.items()}
     written = {
-        DOCUMENT: introduction + TABLE_BEGINS + "".join(option.row() for option in options),
+        DOCUMENT: introduction + TABLE_BEGINS + rows,
         FOR_COMMAND: json.dumps(entries, indent=1) + "\n",
     }
-    differ = 0
-    for path, text in written.items():
-        if path.read_text(encoding="utf-8") == text:
-            continue
+    differ = [path for path, text in written.items() if path.read_text(encoding="utf-8") != text]
+    for path in differ:
         if arguments.check:
             name = path.relative_to(ROOT)
             print(f"{name} is not what src/base/options.h says: run tools/gen_options_doc.py")
-            differ = 1
         else:
-            path.write_text(text, encoding="utf-8")
-    return differ
+            path.write_text(written[path], encoding="utf-8")
+    return 1 if differ and arguments.check else 0
 
 
 if __name__ == "__main__":
