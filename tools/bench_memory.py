@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench_report import compared
+from bench_report import begun, compared
 from bench_results import Results, Run
 
 from loft.tables import Cell, Table
@@ -16,15 +16,7 @@ def mib(kib: float) -> str:
 
 def memory_table(data: Results) -> Table | None:
     """What programs keep once they have freed most: samples that they took of themselves."""
-    table = Table(
-        ["", *data.allocators],
-        "Memory at rest",
-        "Resident MiB of the program when it had the most, and at the end, after some quiet time; "
-        "how much of that is only lent by the kernel (LazyFree), and how much stands in huge "
-        "pages. The pages that survivors stand on are the least that anybody can keep; the table "
-        "of the program's own pointers is left out of the ratio to them.",
-        judged="loft",
-    )
+    table = begun("Memory at rest", ["", *data.allocators])
     for row in data.rows:
         first = {name: run for name, run in row.first_runs().items() if run.memory}
         if not first:
@@ -123,16 +115,7 @@ def phase_over_live(number: int, run: Run) -> float:
 
 def return_table(data: Results) -> Table | None:
     """What was given up and comes back, beside what it should be."""
-    table = Table(
-        ["", "target", *data.allocators],
-        "Memory that comes back",
-        "Without a call of the program: what a second of quiet brings back of what stood on no "
-        "survivor's page; what others can use of a sleeper's memory; what a sleeping thread "
-        "keeps; the most mappings of a heap of 100 GiB; and how much is resident, over what is "
-        "alive, at the end of each phase of a program that changes. The target of the phases is "
-        "the best peer.",
-        judged="loft",
-    )
+    table = begun("Memory that comes back", ["", "target", *data.allocators])
     for target in TARGETS:
         row = data.row(target.row)
         if row is None:
@@ -159,14 +142,7 @@ def wake_table(data: Results) -> Table | None:
     row = data.row("2000 threads that wake now and then")
     if row is None:
         return None
-    table = Table(
-        ["", *data.allocators],
-        "Threads that wake now and then",
-        "Each of 2000 threads wakes every 0.7 seconds, allocates 38 KiB in a hundred objects, "
-        "frees them and sleeps again. CPU time is that of the whole process for each wake, "
-        "threads of the allocator's own included; the first wakes of all are in it.",
-        judged="loft",
-    )
+    table = begun("Threads that wake now and then", ["", *data.allocators])
     wake_us = row.medians(lambda run: 1e6 * run.cpu_seconds / run.operations)
     compared(data, table, "CPU time a wake, us", wake_us, "{:.0f}".format)
     compared(data, table, "most resident, MiB", row.medians(lambda run: run.peak_rss_kib), mib)

@@ -1,8 +1,10 @@
 """The tables of ratios to the best peer, and of figures beside those of the peers."""
 
 import statistics
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 from bench_results import Entry, Kind, Results, Run, believed
@@ -10,6 +12,7 @@ from bench_results import Entry, Kind, Results, Run, believed
 from loft.noise import spread
 from loft.tables import Cell, Table
 
+ROOT = Path(__file__).resolve().parent.parent
 # Ratios nearer to 1 than this are called level: interleaved medians on a quiet machine move by
 # about as much.
 LEVEL = 0.03
@@ -21,10 +24,13 @@ MUCH_LIVE = 8 << 20
 Counters = dict[str, float]
 
 
+# By the table's title; all that is counted by perf has one.
+NOTES = tomllib.loads((ROOT / "bench" / "tables.toml").read_text(encoding="utf-8"))
+
+
 @dataclass(frozen=True)
 class Metric:
     title: str
-    note: str
     # Of a run and what was counted under its allocator; None if there is none.
     value: Callable[[Run, Counters], float | None]
     # How the best peer's absolute value reads.
@@ -36,6 +42,8 @@ class Metric:
     counts: bool = False
     # Of a run that ran as it should, and has none of it.
     without: str = "-"
+    # Of what was counted.
+    per: str = ""
 
 
 def _rate(value: float) -> str:
@@ -56,19 +64,12 @@ def _counted(title: str, event: str, scale: int = 1) -> Metric:
         return counters[event] / run.operations if event in counters else None
 
     per = "operation" if scale == 1 else "thousand operations"
-    return Metric(
-        title,
-        f"{title} per {per} in user mode as a ratio to the best peer's, from a separate pass; "
-        "below 1 is ahead of it.",
-        value,
-        lambda figure: f"{figure * scale:.3g}",
-    )
+    return Metric(title, value, lambda figure: f"{figure * scale:.3g}", per=per)
 
 
 METRICS = [
     Metric(
         "Throughput",
-        "Operations per second as a ratio to the best peer's; above 1 is ahead of it.",
         lambda run, _: run.ops_per_second,
         _rate,
         higher_is_better=True,
@@ -76,25 +77,18 @@ METRICS = [
     ),
     Metric(
         "Peak memory",
-        "Peak resident set as a ratio to the best peer's, the program's own tables included; "
-        "below 1 is ahead of it.",
         lambda run, _: run.peak_rss_kib,
         lambda value: f"{value / 1024:.3g} MiB",
         counts=True,
     ),
     Metric(
         "Memory per live byte",
-        "Peak resident set without the program's own tables, divided by the most bytes that the "
-        "program had asked for at a time, as a ratio to the best peer's; below 1 is ahead of it. "
-        f"Rows with {MUCH_LIVE >> 20} MiB or more.",
         _overhead,
         "{:.3g}".format,
         without=f"< {MUCH_LIVE >> 20} MiB",
     ),
     Metric(
         "CPU time",
-        "CPU time per operation of the rows with one thread as a ratio to the best peer's; below 1 "
-        "is ahead of it. Other programs disturb it less than the elapsed time.",
         lambda run, _: run.cpu_seconds / run.operations,
         lambda value: f"{value * 1e9:.3g} ns",
         single=True,
@@ -115,6 +109,12 @@ def judged(text: str, ratio: float, higher_is_better: bool = False, noise: float
     if gain < 1 - level:
         return Cell(text, "behind", gain)
     return Cell(text, "ahead" if gain > 1 + level else "level", gain)
+
+
+def begun(title: str, columns: list[str], **words: object) -> Table:
+    """A table without rows yet, and with its note."""
+    note = NOTES.get(title, NOTES["What was counted"])
+    return Table(columns, title, note.format(title=title, **words), judged="loft")
 
 
 def compared(
@@ -168,8 +168,8 @@ def _cell(metric: Metric, row: Entry, name: str, ratios: pd.Series, cores: int) 
 
 def metric_table(data: Results, metric: Metric) -> Table | None:
     cores, names = data.header.cores, data.allocators
-    columns = ["workload", *names, "best peer"]
-    table = Table(columns, metric.title, metric.note, judged="loft")
+    words = {"per": metric.per, "much_live": MUCH_LIVE >> 20}
+    table = begun(metric.title, ["workload", *names, "best peer"], **words)
     # The ratios of whole rows that are believed, for their means.
     means: list[dict[str, object]] = []
     for original in data.rows:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench_memory import memory_table, mib, return_table, wake_table
-from bench_report import METRICS, compared, metric_table
+from bench_report import METRICS, begun, compared, metric_table
 from bench_results import Entry, Kind, Results, Run
 
 from loft.tables import Table
@@ -19,13 +19,7 @@ def startup_table(data: Results) -> Table | None:
     row = data.row("start-up")
     if row is None:
         return None
-    table = Table(
-        ["", *data.allocators],
-        "Hello, world",
-        "A program that does nothing: what loading the allocator costs. Absolute, and in "
-        "parentheses the difference from glibc.",
-        judged="loft",
-    )
+    table = begun("Hello, world", ["", *data.allocators])
 
     def add(title: str, figure: Callable[[Run], float], form: str) -> None:
         middle = row.medians(figure)
@@ -44,17 +38,12 @@ def startup_table(data: Results) -> Table | None:
 
 
 def instruction_table(data: Results) -> Table | None:
-    counted = [data.instructions[name] for name in data.allocators if name in data.instructions]
-    if not counted:
+    names = [name for name in data.allocators if name in data.instructions]
+    if not names:
         return None
-    table = Table(
-        ["", *(name for name in data.allocators if name in data.instructions)],
-        "Instructions of one call",
-        "Counted by single-stepping, the loop and the PLT left out: malloc + free of a cached "
-        "object, and a free of what another thread allocated, over "
-        f"{counted[0]['remote_free']['objects']} such objects.",
-        judged="loft",
-    )
+    counted = [data.instructions[name] for name in names]
+    objects = counted[0]["remote_free"]["objects"]
+    table = begun("Instructions of one call", ["", *names], objects=objects)
     for i, pair in enumerate(counted[0]["pairs"]):
         pairs = [each["pairs"][i] for each in counted]
         texts = [
@@ -90,16 +79,7 @@ def latency_table(data: Results) -> Table | None:
     if row is None:
         return None
     clock = statistics.median(run.clock_ns["p50"] for run in row.every_run())
-    table = Table(
-        ["", *data.allocators],
-        "Latency",
-        "Nanoseconds of single calls, by two threads that replace objects of 16 to 1024 bytes in a "
-        "table of 20 000 that they share; the median over the rounds. "
-        f"{clock:.0f} ns of each are the clock's. Where nothing is called "
-        "between two looks at it, the far end is the system's alone: interrupts, and whoever else "
-        "runs.",
-        judged="loft",
-    )
+    table = begun("Latency", ["", *data.allocators], clock=clock)
     for call in ("malloc", "free"):
         for quantile, figures in quantiles(row, call).items():
             compared(data, table, f"{call} {quantile}", figures, "{:.0f}".format)
@@ -113,13 +93,7 @@ def warm_up_table(data: Results) -> Table | None:
     row = data.row("malloc-test, from the start")
     if row is None:
         return None
-    table = Table(
-        ["", *data.allocators],
-        "From the start",
-        "malloc-test 1:1: millions of objects a second in the first twentieth of the run, in its "
-        "second half, and the ratio.",
-        judged="loft",
-    )
+    table = begun("From the start", ["", *data.allocators])
     columns = []
     for name in data.allocators:
         run = row.first_runs().get(name)
@@ -211,12 +185,7 @@ STATISTICS = {
 
 def statistics_table(data: Results) -> Table | None:
     """loft's own counters, by row."""
-    table = Table(
-        ["workload", *STATISTICS],
-        "What loft counted",
-        "loft's own statistics in a separate run of the whole program: how often it left its fast "
-        "paths, and what it asked of the system.",
-    )
+    table = begun("What loft counted", ["workload", *STATISTICS])
     for row in data.rows:
         if row.statistics and row.kind is not Kind.SWEEP:
             each = counted_per(row, "batch_objects", "batches_sent")
