@@ -57,45 +57,28 @@ class Amalgamation:
         bare_lines = without_comments(text).splitlines()
         body: list[str] = []
         depth = 0
-        for number, line in enumerate(text.splitlines(), 1):
-            bare = bare_lines[number - 1]
-            condition = CONDITION.match(bare)
-            if condition:
+        for number, (line, bare) in enumerate(zip(text.splitlines(), bare_lines, strict=True), 1):
+            if condition := CONDITION.match(bare):
                 depth += -1 if condition[1] == "endif" else 1
-            match = INCLUDE.match(line) if bare.lstrip().startswith("#") else None
-            if match is None:
-                if bare.strip() != "#pragma once":
-                    body.append(line)
-                continue
-            name = match[1] or match[2]
-            if name is None:
+            include = INCLUDE.match(line) if bare.lstrip().startswith("#") else None
+            ours = include and self.ours(include)
+            if ours and depth and ours not in self.seen:
                 raise AmalgamationError(
-                    f"{shown(path)}:{number}: an include that only a compiler can read"
+                    f"{shown(path)}:{number}: {ours} is included on a condition"
                 )
-            local = self.resolve(name, quoted=match[1] is not None)
-            if local is None:
-                if depth:
-                    body.append(line)
-                else:
-                    self.system.add(name)
-            elif depth and local not in self.seen:
-                raise AmalgamationError(
-                    f'{shown(path)}:{number}: "{name}" is included on a condition'
-                )
-            else:
-                self.add(local)
+            if ours:
+                self.add(ours)
+            elif include and include[2] and not depth:
+                self.system.add(include[2])
+            elif bare.strip() != "#pragma once":
+                body.append(line)
         self.parts.append(f"// ---- {shown(path)} ----\n\n{squeeze(body)}\n")
 
-    def resolve(self, name: str, quoted: bool) -> Path | None:
+    def ours(self, include: re.Match[str]) -> Path | None:
         """The file of ours that an include names, or nothing for a system's header."""
-        if name == PUBLIC_HEADER:
-            return self.include / name
-        if not quoted:
-            return None
-        path = self.source / name
-        if not path.is_file():
-            raise AmalgamationError(f'"{name}" is included and does not exist')
-        return path
+        if PUBLIC_HEADER in (include[1], include[2]):
+            return self.include / PUBLIC_HEADER
+        return self.source / include[1] if include[1] else None
 
     def text(self, version: str) -> str:
         system = "".join(f"#include <{name}>\n" for name in sorted(self.system))
@@ -112,8 +95,8 @@ def squeeze(lines: list[str]) -> str:
 
 
 def version_of(header: Path) -> str:
-    found = dict(re.findall(r"#define LOFT_VERSION_(MAJOR|MINOR|PATCH) (\d+)", header.read_text()))
-    return ".".join(found.get(part, "0") for part in ("MAJOR", "MINOR", "PATCH"))
+    found = re.search(r'#define LOFT_VERSION_STRING "(.*)"', header.read_text(encoding="utf-8"))
+    return found[1] if found else "of no version"
 
 
 def amalgamate(source: Path, include: Path) -> str:
@@ -127,19 +110,20 @@ def amalgamate(source: Path, include: Path) -> str:
     return result.text(version_of(include / PUBLIC_HEADER))
 
 
-def main() -> int:
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "loft.cc")
     arguments = parser.parse_args()
     try:
-        text = amalgamate(ROOT / "src", ROOT / "include")
+        write(arguments.output, amalgamate(ROOT / "src", ROOT / "include"))
     except AmalgamationError as error:
-        print(error, file=sys.stderr)
-        return 1
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(text, encoding="utf-8")
-    return 0
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the single file of a library whose profile (src/cache/profile.h) is another one.
 
-    tools/variants.py --list
+    tools/variants.py                                   lists them
     tools/variants.py 1x4 --output build/variants/1x4.cc
 
 A variant is named after the shape of its batch cache, ways x sets, and how it evicts if that is not
@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from amalgamate import ROOT, AmalgamationError, amalgamate
+from amalgamate import ROOT, AmalgamationError, amalgamate, write
 
 EVICTIONS = ROOT / "bench" / "variants" / "evictions.h"
 
@@ -40,10 +40,6 @@ VARIANTS = {
 }
 
 
-class VariantError(Exception):
-    pass
-
-
 def with_profile(text: str, variant: Variant) -> str:
     """The single file, or profile.h, with the variant's words in its struct."""
     base = Variant()
@@ -55,7 +51,7 @@ def with_profile(text: str, variant: Variant) -> str:
     ]
     for old, new in changes:
         if text.count(old) != 1:
-            raise VariantError(f"no single `{old}`; is src/cache/profile.h another one?")
+            raise AmalgamationError(f"no single `{old}`; is src/cache/profile.h another one?")
         text = text.replace(old, new)
     return text
 
@@ -64,32 +60,21 @@ def write_variant(variant: Variant) -> str:
     return with_profile(amalgamate(ROOT / "src", ROOT / "include"), variant)
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("variant", nargs="?", help="its name")
-    parser.add_argument("--list", action="store_true", help="list the names and stop")
-    parser.add_argument("--output", type=Path, help="the file (default: standard output)")
+    parser.add_argument("variant", nargs="?", help="its name; without one, the names are listed")
+    parser.add_argument("--output", type=Path, default="/dev/stdout", help="the file")
     arguments = parser.parse_args()
-    if arguments.list:
+    if arguments.variant is None:
         print("\n".join(VARIANTS))
-        return 0
-    variant = VARIANTS.get(arguments.variant)
-    if variant is None:
-        named = f"no variant {arguments.variant}" if arguments.variant else "which variant?"
-        print(f"variants: {named}; there are: {', '.join(VARIANTS)}", file=sys.stderr)
-        return 2
-    try:
-        text = write_variant(variant)
-    except (VariantError, AmalgamationError) as error:
-        print(f"variants: {error}", file=sys.stderr)
-        return 1
-    if arguments.output is None:
-        sys.stdout.write(text)
+    elif arguments.variant not in VARIANTS:
+        parser.exit(2, f"variants: no {arguments.variant}; there are: {', '.join(VARIANTS)}\n")
     else:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(text, encoding="utf-8")
-    return 0
+        try:
+            write(arguments.output, write_variant(VARIANTS[arguments.variant]))
+        except AmalgamationError as error:
+            sys.exit(f"variants: {error}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
