@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the order of the floors in src/ and what each floor may know.
+"""Checks the order of the floors in src/ and what each floor may know: tools/floors.toml.
 
 - A file includes from its own floor and those below it, never from above.
 - No file includes one that includes it, by way of however many others. A header and its source
@@ -7,81 +7,30 @@
 - From outside it includes only what needs no C++ library to link: the freestanding headers, and of
   libc what the allocation functions speak of. System headers stay in os/.
 - Only os/ and base/ name a system, an architecture, an intrinsic or assembler.
-- No file is longer than 400 lines, no floor than 2250, and every header has `#pragma once`.
+- No file and no floor is too long, and every header has `#pragma once`.
 """
 
 import argparse
 import re
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Lowest first.
-FLOORS = (
-    "base",
-    "os",
-    "space",
-    "slab",
-    "large",
-    "remote",
-    "heap",
-    "arena",
-    "cache",
-    "cpu",
-    "room",
-    "thread",
-    "purge",
-    "front",
-    "stats",
-    "api",
-)
-PORT_FLOORS = frozenset({"base", "os"})
-# The public header declares what the upper floors fill in and hand out.
-PUBLIC_HEADER = "loft/loft.h"
-PUBLIC_HEADER_FLOORS = frozenset({"stats", "api"})
-MAX_LINES = 400
-MAX_FLOOR_LINES = 2250
-
-# Templates, constants and compiler support: nothing in them is defined in the C++ library.
-FREESTANDING = re.compile(
-    r"array|atomic|bit|climits|compare|concepts|cstdarg|cstddef|cstdint|initializer_list|iterator"
-    r"|limits(\.h)?|new|span|std(arg|def|int)\.h|string_view|tuple|type_traits|utility"
-)
-# libc functions that never allocate and mean the same on every system.
-LIBC = frozenset({"cerrno", "cstring", "errno.h", "string.h"})
-# The surface speaks of FILE and of struct mallinfo, and asks the loader for a C++ library that came
-# with a plugin.
-SURFACE = frozenset({"cstdio", "cstdlib", "dlfcn.h", "malloc.h", "stdio.h", "stdlib.h"})
-SURFACE_FLOORS = frozenset({"stats", "api"})
-# What the floors that know the system may use: POSIX and Linux, but nothing of the C++ library.
-SYSTEM = re.compile(
-    r"(sys|linux|asm|machine)/[\w/.-]+"
-    r"|(dlfcn|elf|fcntl|features|inttypes|link|pthread|sched|semaphore|signal|time|ucontext|unistd)\.h"
-    r"|(\w*intrin|cpuid|arm_\w+|riscv_\w+)\.h"
-    r"|cstdlib|cstdio|ctime|stdlib\.h|stdio\.h"
-)
-
-# Names that tie a file to a system or an architecture.
-UNPORTABLE = re.compile(
-    r"""\b(
-      __(x86_64|amd64|i386|aarch64|arm|riscv|powerpc64|powerpc|s390x|loongarch\w*|mips\w*)(__|\b)
-    | __riscv\w* | _M_(X64|IX86|ARM64)
-    | __(linux|gnu_linux|unix|APPLE|FreeBSD|NetBSD|OpenBSD|DragonFly|ANDROID|Fuchsia)__
-    | _WIN(32|64) | __MINGW\w+ | __CYGWIN__ | __BIONIC__
-    | __(SSE|AVX|BMI|POPCNT|LZCNT|ARM_FEATURE|ARM_NEON)\w*
-    | asm | __asm | __asm__
-    | _mm\d*_\w+ | __builtin_(ia32|aarch64|arm|riscv)_\w+ | __rdtscp? | SYS_\w+ | __NR_\w+
-    )\b""",
-    re.VERBOSE,
-)
-# Which functions the surface must offer is a question to the C library, and nobody else's.
-LIBC_MACRO = re.compile(r"\b(__GLIBC\w*|__UCLIBC__)\b")
-LIBC_MACRO_FLOORS = frozenset({"base", "os", "api"})
+RULES = tomllib.loads((ROOT / "tools" / "floors.toml").read_text(encoding="utf-8"))
+FLOORS: list[str] = RULES["floors"]
+PUBLIC_HEADER: str = RULES["public_header"]
+MAX_LINES: int = RULES["max_lines"]
+MAX_FLOOR_LINES: int = RULES["max_floor_lines"]
+NAMES = [
+    (re.compile(rf"\b({rule['pattern']})\b", re.VERBOSE), rule["floors"]) for rule in RULES["names"]
+]
 # A declaration's symbol name, which is the same on every architecture, and no assembler.
 SYMBOL_NAME = re.compile(r'\b__asm__\(\s*"_Z\w+"\)')
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>|(.*))')
@@ -124,7 +73,7 @@ def check_include(source: Path, floor: str, line: str) -> str | None:
         return "the name of an included file must stand in quotes or angle brackets"
     name = quoted or angled
     if name == PUBLIC_HEADER:
-        if floor not in PUBLIC_HEADER_FLOORS:
+        if floor not in RULES["public_header_floors"]:
             return f"{floor}/ may not include the public header"
         return None
     if quoted is not None:
@@ -136,14 +85,11 @@ def check_include(source: Path, floor: str, line: str) -> str | None:
         if not (source / quoted).is_file():
             return f'"{quoted}" does not exist'
         return None
-    if FREESTANDING.fullmatch(name) or name in LIBC:
+    known = [rule for rule in RULES["headers"] if any(fnmatchcase(name, n) for n in rule["names"])]
+    if any(floor in rule.get("floors", FLOORS) for rule in known):
         return None
-    if floor in SURFACE_FLOORS and name in SURFACE:
-        return None
-    if SYSTEM.fullmatch(name):
-        return (
-            None if floor in PORT_FLOORS else f"<{name}> is a system's header: only os/ may know it"
-        )
+    if known:
+        return f"<{name}> is a system's header, which {floor}/ may not know"
     return f"<{name}> is not on the list of headers that need no C++ library"
 
 
@@ -168,11 +114,11 @@ def check_file(path: Path, source: Path) -> Iterator[Violation]:
             problem = check_include(source, floor, line)
             if problem is not None:
                 yield Violation(shown, number, problem)
-        found = UNPORTABLE.search(bare) if floor not in PORT_FLOORS else None
-        if found is None and floor not in LIBC_MACRO_FLOORS:
-            found = LIBC_MACRO.search(bare)
-        if found is not None:
-            yield Violation(shown, number, f"{found.group()} belongs in os/ or base/")
+        for pattern, floors in NAMES:
+            if floor not in floors and (found := pattern.search(bare)):
+                yield Violation(
+                    shown, number, f"{found.group()} belongs in {'/ or '.join(floors)}/"
+                )
 
 
 def module_of(path: Path, source: Path) -> str:
