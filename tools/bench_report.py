@@ -69,11 +69,7 @@ def _counted(title: str, event: str, scale: int = 1) -> Metric:
 
 METRICS = [
     Metric(
-        "Throughput",
-        lambda run, _: run.ops_per_second,
-        _rate,
-        higher_is_better=True,
-        counts=True,
+        "Throughput", lambda run, _: run.ops_per_second, _rate, higher_is_better=True, counts=True
     ),
     Metric(
         "Peak memory",
@@ -81,12 +77,7 @@ METRICS = [
         lambda value: f"{value / 1024:.3g} MiB",
         counts=True,
     ),
-    Metric(
-        "Memory per live byte",
-        _overhead,
-        "{:.3g}".format,
-        without=f"< {MUCH_LIVE >> 20} MiB",
-    ),
+    Metric("Memory per live byte", _overhead, "{:.3g}".format, without=f"< {MUCH_LIVE >> 20} MiB"),
     Metric(
         "CPU time",
         lambda run, _: run.cpu_seconds / run.operations,
@@ -118,11 +109,7 @@ def begun(title: str, columns: list[str], **words: object) -> Table:
 
 
 def compared(
-    data: Results,
-    table: Table,
-    label: str,
-    figures: dict[str, float],
-    form: Callable[[float], str],
+    data: Results, table: Table, label: str, figures: dict[str, float], form: Callable[[float], str]
 ) -> None:
     """Adds a row of absolute figures, of which less is better."""
     best = min((figures[name] for name in data.peers if name in figures), default=None)

@@ -55,10 +55,7 @@ def root(
     pass
 
 
-@app.command(
-    context_settings=COMMAND_LAST,
-    epilog="Options of loft:\n\n\b\n" + options.table(),
-)
+@app.command(context_settings=COMMAND_LAST, epilog="Options of loft:\n\n\b\n" + options.table())
 def run(
     command: Command,
     option: Annotated[
