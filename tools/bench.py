@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from bench_results import Entry, Header, Kind, Results, Run, invalid
@@ -74,16 +74,9 @@ class Store:
         old = next((each for each in self.data.rows if each.name == row.name), None)
         if old is not None and (old.command, old.commit) == (row.command, mark):
             return old
-        new = Entry(
-            name=row.name,
-            group=row.group,
-            threads=row.threads,
-            kind=row.kind,
-            command=row.command,
-            variant=row.variant,
-            date=now(),
-            commit=mark,
-        )
+        same = ("name", "group", "threads", "kind", "command", "variant")
+        told = {key: getattr(row, key) for key in same}
+        new = Entry(**told, date=now(), commit=mark)
         self.drop([row.name])
         self.data.rows.append(new)
         order = [each.name for each in ROWS]
@@ -194,14 +187,18 @@ class Measurement:
                 entry.failures[name] = f"in the separate pass: {error}"
 
 
+def refuse(reason: str) -> NoReturn:
+    print(f"bench: {reason}", file=sys.stderr)
+    raise typer.Exit(2)
+
+
 def open_store(out: Path, header: Header, names: list[str], keep: bool) -> Store:
     if not keep or not out.exists():
         peers = [name for name in allocators.PEERS if name in names]
         return Store(out, Results(header=header, allocators=names, peers=peers))
     old = Results.read(out)
     if different := old.header.differences(header):
-        print(f"bench: {out} is of another set: {'; '.join(different)}", file=sys.stderr)
-        raise typer.Exit(2)
+        refuse(f"{out} is of another set: {'; '.join(different)}")
     old.header.versions |= header.versions
     # There were others when it was made.
     rows = {row.name for row in ROWS}
@@ -216,8 +213,7 @@ def pick(names: list[str], wanted: str, what: str) -> list[str]:
     patterns = [pattern.strip() for pattern in wanted.split(",")]
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
-            print(f"bench: no {what} {pattern}; there are: {'; '.join(names)}", file=sys.stderr)
-            raise typer.Exit(2)
+            refuse(f"no {what} {pattern}; there are: {'; '.join(names)}")
     return [name for name in names if any(fnmatch.fnmatchcase(name, p) for p in patterns)]
 
 
@@ -227,16 +223,12 @@ def choose_rows(effort: Effort, patterns: str) -> list[Row]:
     ]
     wanted = pick([row.name for row in candidates], patterns, "row")
     chosen = [row for row in candidates if row.name in wanted]
-    variants = {row.variant for row in chosen if row.variant}
-    missing = {row.program for row in chosen if not Path(command_of(row)[0]).exists()}
-    missing |= {each for each in variants if not (BUILD / variant_path(each)).exists()}
-    if not (BUILD / "loft-launch").exists():
-        missing.add("loft-launch")
-    if missing:
+    needed = {row.variant: BUILD / variant_path(row.variant) for row in chosen if row.variant}
+    needed |= {row.program: Path(command_of(row)[0]) for row in chosen}
+    needed["loft-launch"] = BUILD / "loft-launch"
+    if missing := [name for name, path in needed.items() if not path.exists()]:
         targets = "loft_launch, loft_bench, loft_variants, loft_nextgen"
-        said = f"not built: {', '.join(sorted(missing))}; build the targets {targets}"
-        print(f"bench: {said}", file=sys.stderr)
-        raise typer.Exit(2)
+        refuse(f"not built: {', '.join(sorted(missing))}; build the targets {targets}")
     return chosen
 
 
@@ -247,9 +239,6 @@ def main(
     rows: Annotated[str, typer.Option(help="patterns of row names, comma-separated")] = "*",
     with_: Annotated[str, typer.Option("--with", help="patterns of allocator names")] = "*",
     rounds: Annotated[int, typer.Option(min=0, help="0: three, full nine")] = 0,
-    budget: Annotated[
-        float, typer.Option(help="seconds after which no row gets another round; 0: no limit")
-    ] = -1,
     update: Annotated[
         bool, typer.Option("--update", help="measure these rows anew, keep the others")
     ] = False,
@@ -268,9 +257,7 @@ def main(
     chosen_rows = choose_rows(effort, rows)
     there = {each.name: each for each in allocators.built(BUILD)}
     names = pick(list(there), with_, "allocator")
-    repeats = rounds or (9 if effort is Effort.FULL else 3)
-    if budget < 0:
-        budget = 0 if effort is Effort.FULL else BUDGET_S
+    full = effort is Effort.FULL
     events, about_counters = countable_events()
     store = open_store(out, make_header(names, about_counters), names, update or resume)
     data = store.data
@@ -280,9 +267,9 @@ def main(
         store=store,
         rows=chosen_rows,
         chosen=[there[name] for name in names],
-        repeats=repeats,
+        repeats=rounds or (9 if full else 3),
         events=events,
-        budget=budget or float("inf"),
+        budget=float("inf") if full else BUDGET_S,
     )
     # At the start, so that it is within the budget. The peers' counts do not change.
     for name in names:

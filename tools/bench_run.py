@@ -49,9 +49,8 @@ def finish(
     done = launch.run(launch.job(command, allocator, PROGRAM_TIMEOUT_S, {**clean, **(extra or {})}))
     if done.outcome.kind == "timeout":
         raise Failed(f"no end after {PROGRAM_TIMEOUT_S} s")
-    if done.outcome.exit_code != 0:
-        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise Failed(f"{done.outcome}: {last[0]}")
+    if done.complaint:
+        raise Failed(done.complaint)
     return done
 
 

@@ -15,6 +15,7 @@ has those of another core. And valgrind runs one thread at a time: a thread find
 more often than beside it, and then does the room's work itself.
 """
 
+import re
 import shutil
 import sys
 import tempfile
@@ -32,6 +33,13 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 TIMEOUT_S = 1800
 
+CALLGRIND = [
+    "valgrind",
+    "--tool=callgrind",
+    "--cache-sim=yes",
+    "--separate-threads=yes",
+    "--fair-sched=yes",
+]
 # What only loft's own threads execute: the room, and the background thread that gives memory back.
 OWN_THREADS = ("loft::magazines::serve(", "loft::background::(anonymous namespace)::run(")
 
@@ -46,20 +54,15 @@ class MissesError(Exception):
 
 def read_profile(text: str) -> Counter[str] | None:
     """What one thread's profile counts, by event; None for a thread of loft's own."""
-    events: list[str] = []
-    sums: list[int] = []
-    for line in text.splitlines():
-        if line.startswith("events: "):
-            events = line.split()[1:]
-        elif line.startswith("totals: "):
-            sums = [int(word) for word in line.split()[1:]]
-        # As a function, or as one that is called: whichever the profile names first.
-        elif line.startswith(("fn=", "cfn=")) and any(name in line for name in OWN_THREADS):
-            return None
-    if not sums:
+    # As a function, or as one that is called: whichever the profile names first.
+    if re.search(rf"^c?fn=.*({'|'.join(map(re.escape, OWN_THREADS))})", text, re.MULTILINE):
+        return None
+    said = dict(re.findall(r"^(events|totals): (.*)$", text, re.MULTILINE))
+    if "totals" not in said:
         raise MissesError("valgrind left a profile without totals")
     # Trailing zeros are left out.
-    return Counter(dict(zip(events, sums, strict=False)))
+    sums = map(int, said["totals"].split())
+    return Counter(dict(zip(said["events"].split(), sums, strict=False)))
 
 
 def rates(counts: Counter[str]) -> list[str]:
@@ -86,20 +89,10 @@ def simulate(command: list[str], allocator: Allocator, levels: tuple[str, str]) 
     if shutil.which("valgrind") is None:
         raise MissesError("valgrind is not installed")
     with tempfile.TemporaryDirectory(prefix="loft-misses-") as folder:
-        valgrind = [
-            "valgrind",
-            "--tool=callgrind",
-            "--cache-sim=yes",
-            "--separate-threads=yes",
-            "--fair-sched=yes",
-            f"--D1={levels[0]}",
-            f"--LL={levels[1]}",
-            f"--callgrind-out-file={folder}/profile",
-        ]
-        done = launch.run(launch.job([*valgrind, *command], allocator, TIMEOUT_S))
-        if done.outcome.exit_code != 0:
-            last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-            raise MissesError(f"{allocator.name}: {done.outcome}: {last[0]}")
+        where = [f"--D1={levels[0]}", f"--LL={levels[1]}", f"--callgrind-out-file={folder}/profile"]
+        done = launch.run(launch.job([*CALLGRIND, *where, *command], allocator, TIMEOUT_S))
+        if done.complaint:
+            raise MissesError(f"{allocator.name}: {done.complaint}")
         profiles = [read_profile(p.read_text()) for p in Path(folder).iterdir() if p.stat().st_size]
     return sum((counts for counts in profiles if counts is not None), Counter[str]())
 

@@ -54,9 +54,7 @@ def peak_kib(program: Program, allocator: Allocator, inputs: Path) -> float | No
             command, str(allocator.library), program.timeout, environment=variables, folder=work
         )
         done = launch.run(job)
-    if done.usage is None or done.outcome.exit_code != 0:
-        return None
-    return done.usage.peak_rss_kib
+    return None if done.complaint or done.usage is None else done.usage.peak_rss_kib
 
 
 def table(runs: pd.DataFrame, names: list[str]) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from loft import allocators, elf, embedded, launch, linked, options, program
+from loft import allocators, elf, embedded, launch, linked, options, places, program
 from loft.allocators import Allocator
 from loft.launch import Counts, Job, Usage
 from loft.memory import MemoryWatch
@@ -127,12 +127,13 @@ class _Runner:
     ) -> launch.Result:
         self.progress(f"{what}: {each.allocator.name}", self.left)
         self.left -= int(not count)
+        # What holds the command at its end: a library, and a variable that says how long.
         tail_s = 0.0 if watch is None else self.plan.tail_s
-        extra, variables = launch.hold_variables(tail_s)
+        variables = {"LOFT_HOLD_MS": str(round(tail_s * 1000))} if tail_s else {}
         limit = self.plan.timeout_s
         job = Job(
             self.plan.command,
-            allocators.preload_value(each.allocator, extra),
+            allocators.preload_value(each.allocator, [places.hold_library()] if tail_s else []),
             None if limit is None else limit + tail_s,
             "show" if self.plan.show_output else "drop",
             count,

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Literal
@@ -90,10 +91,17 @@ class Result:
     stdout: str = ""
     stderr: str = ""
 
+    @property
+    def complaint(self) -> str:
+        """How it ended, and the last that it said of it; empty if it ended well."""
+        last = self.stderr.strip().splitlines()[-1:] or ["no message"]
+        return f"{self.outcome}: {last[0]}" if self.outcome.exit_code else ""
+
 
 # Called again and again while the command runs, with the process above all of the command's;
 # returns after how many seconds it wants to be called again.
 Watcher = Callable[[psutil.Process], float]
+Output = IO[bytes] | int | None
 
 
 def run(job: Job, watch: Watcher | None = None) -> Result:
@@ -111,22 +119,14 @@ def _written(file: IO[bytes]) -> str:
     return file.read().decode(errors="replace")
 
 
-def _run(
-    job: Job, watch: Watcher | None, out: IO[bytes] | int | None, err: IO[bytes] | int | None
-) -> Result:
+def _run(job: Job, watch: Watcher | None, out: Output, err: Output) -> Result:
     report_in, report_out = os.pipe()
     gate_in, gate_out = os.pipe()
+    told = [str(report_out), str(gate_in), job.preload, str(int(job.count))]
     launcher = None
     try:
         launcher = subprocess.Popen(
-            [
-                places.launcher(),
-                str(report_out),
-                str(gate_in),
-                job.preload,
-                str(int(job.count)),
-                *job.command,
-            ],
+            [places.launcher(), *told, *job.command],
             env={name: text for name, text in job.environment.items() if name != "LD_PRELOAD"},
             cwd=job.folder,
             pass_fds=(report_out, gate_in),
@@ -210,30 +210,17 @@ def end_all_below(process: psutil.Process) -> int:
         empty_looks = 0
         for each in alive:
             killed.add(each.pid)
-            try:
+            with suppress(psutil.NoSuchProcess):
                 each.kill()
-            except psutil.NoSuchProcess:
-                continue
         time.sleep(KILL_STEP_S)
     return len(killed)
 
 
 def living_below(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return [each for each in process.children(recursive=True) if _alive(each)]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _alive(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def hold_variables(seconds: float) -> tuple[list[Path], dict[str, str]]:
-    """What holds the command for a while at its end: a library and a variable."""
-    if seconds == 0:
-        return [], {}
-    return [places.hold_library()], {"LOFT_HOLD_MS": str(round(seconds * 1000))}
+    living = []
+    with suppress(psutil.NoSuchProcess):
+        for each in process.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if each.status() != psutil.STATUS_ZOMBIE:
+                    living.append(each)
+    return living
