@@ -10,25 +10,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
-from rich.console import Console
-
-from loft import launch, places
+from loft import compare_command, launch, places
 from loft.allocators import Allocator
+from loft.comparison import Plan
 from loft.errors import UserError
-from loft.metrics import kibibytes, number, seconds
-from loft.tables import Table, for_terminal
 
 PROGRAM = Path(__file__).resolve().parent.parent / "bench" / "documents.py"
-ROUNDS = 5
+ROUNDS = 6
 TIME_LIMIT_S = 120
-FIGURES = {
-    "time": ("wall_s", seconds),
-    "peak memory": ("peak_rss_kib", kibibytes),
-    "page faults": ("faults", number),
-}
 # What loft did for the program: a statistic, or one by another, and what is said of it.
 STORY = {
     "threads_started": "threads had a cache of their own",
@@ -49,31 +39,6 @@ STORY = {
 }
 
 
-def run_program(allocator: Allocator) -> dict[str, Any]:
-    python = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
-    command = [sys.executable, str(PROGRAM)]
-    done = launch.run(launch.job(command, allocator, TIME_LIMIT_S, {**os.environ, **python}))
-    if done.usage is None or done.outcome.exit_code != 0:
-        raise UserError(f"the program: {done.outcome} under {allocator.name}:\n{done.stderr}", 1)
-    return {
-        "allocator": allocator.name,
-        "wall_s": done.usage.wall_s,
-        "peak_rss_kib": done.usage.peak_rss_kib,
-        "faults": done.usage.minor_faults + done.usage.major_faults,
-        "output": done.stdout,
-        "errors": done.stderr,
-    }
-
-
-def comparison(runs: pd.DataFrame) -> Table:
-    medians = runs.groupby("allocator").median(numeric_only=True)
-    table = Table(["", "libc", "loft", "loft / libc"])
-    for label, (key, form) in FIGURES.items():
-        libc, loft = (float(medians[key][name]) for name in ("libc", "loft"))
-        table.add(label, form(libc), form(loft), f"{loft / libc:.2f}" if libc else "")
-    return table
-
-
 def story(errors: str) -> list[str]:
     """From whichever of its statistics there are: it prints them when a program ends."""
     said = [json.loads(line) for line in errors.splitlines() if line.startswith("{")]
@@ -88,23 +53,21 @@ def story(errors: str) -> list[str]:
 
 
 def main() -> None:
-    libc = Allocator("libc", None)
-    loft = Allocator("loft", places.library(), {"LOFT_STATS": "json"})
-    print(__doc__.split("\n\n")[1])
-    print(f"\n{ROUNDS} runs under each, in turn:", end="", flush=True)
-    told = []
-    for _ in range(ROUNDS):
-        told += [run_program(libc), run_program(loft)]
-        print(".", end="", flush=True)
-    print("\n")
-    runs = pd.DataFrame(told)
-    Console().print(for_terminal(comparison(runs)))
-    if lines := story(told[-1]["errors"]):
-        print("\nWhat loft did in the last of these runs:\n")
+    print(__doc__.split("\n\n")[1], flush=True)
+    os.environ |= {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
+    command = [sys.executable, str(PROGRAM)]
+    under = [Allocator("glibc", None), Allocator("loft", places.library())]
+    plan = Plan(command, under, ROUNDS, TIME_LIMIT_S, tail_s=0, show_output=False)
+    if code := compare_command.compare(plan, compare_command.Files()):
+        sys.exit(code)
+    os.environ["LOFT_STATS"] = "json"
+    libc, loft = (launch.run(launch.job(command, each, TIME_LIMIT_S)) for each in under)
+    if lines := story(loft.stderr):
+        print("\nWhat loft did in one more run:\n")
         print("\n".join(lines))
-    if runs["output"].nunique() != 1:
+    if (libc.stdout, libc.complaint) != (loft.stdout, loft.complaint):
         raise UserError("the outputs differ", 1)
-    print("\nThe program wrote the same in every run.")
+    print("\nThe program wrote the same under both.")
 
 
 if __name__ == "__main__":

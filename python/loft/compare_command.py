@@ -18,9 +18,9 @@ WIDTH_IN_PIPE = 120
 
 @dataclass(frozen=True)
 class Files:
-    json: Path | None
-    csv: Path | None
-    html: Path | None
+    json: Path | None = None
+    csv: Path | None = None
+    html: Path | None = None
 
     def check(self) -> None:
         """Before anything is run: nobody wants to learn it after an hour of measuring."""

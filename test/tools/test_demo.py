@@ -11,19 +11,6 @@ import run_demo
 from loft.tables import as_markdown
 
 
-def test_the_demonstration_compares_medians() -> None:
-    runs = pd.DataFrame(
-        [
-            {"allocator": name, "wall_s": seconds, "peak_rss_kib": 1024, "faults": 0}
-            for name, seconds in (("libc", 4), ("loft", 1), ("libc", 2), ("loft", 9), ("loft", 3))
-        ]
-    )
-    rows = {label: [cell.text for cell in cells] for label, cells in run_demo.comparison(runs).rows}
-    assert rows["time"] == ["3 s", "3 s", "1.00"]
-    assert rows["peak memory"] == ["1.0 MiB", "1.0 MiB", "1.00"]
-    assert rows["page faults"] == ["0", "0", ""]
-
-
 def test_the_story_tells_what_statistics_there_are() -> None:
     said = {"refills": 12345, "batch_objects": 30, "batches_sent": 4, "posts": 0, "other": "text"}
     lines = run_demo.story(f"a warning\n{json.dumps(said)}\n")
