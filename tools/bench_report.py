@@ -38,8 +38,6 @@ class Metric:
     higher_is_better: bool = False
     # One-thread rows only; with more, waiting is part of the time.
     single: bool = False
-    # Its losses are listed; of figures that move together only the first is.
-    counts: bool = False
     # Of a run that ran as it should, and has none of it.
     without: str = "-"
     # Of what was counted.
@@ -68,15 +66,8 @@ def _counted(title: str, event: str, scale: int = 1) -> Metric:
 
 
 METRICS = [
-    Metric(
-        "Throughput", lambda run, _: run.ops_per_second, _rate, higher_is_better=True, counts=True
-    ),
-    Metric(
-        "Peak memory",
-        lambda run, _: run.peak_rss_kib,
-        lambda value: f"{value / 1024:.3g} MiB",
-        counts=True,
-    ),
+    Metric("Throughput", lambda run, _: run.ops_per_second, _rate, higher_is_better=True),
+    Metric("Peak memory", lambda run, _: run.peak_rss_kib, lambda value: f"{value / 1024:.3g} MiB"),
     Metric("Memory per live byte", _overhead, "{:.3g}".format, without=f"< {MUCH_LIVE >> 20} MiB"),
     Metric(
         "CPU time",

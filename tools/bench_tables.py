@@ -94,21 +94,16 @@ def warm_up_table(data: Results) -> Table | None:
     if row is None:
         return None
     table = begun("From the start", ["", *data.allocators])
-    columns = []
-    for name in data.allocators:
-        run = row.first_runs().get(name)
-        if run is None:
-            columns.append(("-", "-", "-"))
-            continue
+    shown = {}
+    for name, run in row.first_runs().items():
         marks = run.marks
         each = run.operations / len(marks) / 1e6
         early, half = len(marks) // 20, len(marks) // 2
         first = each * early / marks[early - 1]
         second = each * (len(marks) - half) / (marks[-1] - marks[half - 1])
-        columns.append((f"{first:.1f}", f"{second:.1f}", f"{first / second:.2f}"))
-    labels = ("first twentieth", "second half", "ratio")
-    for label, texts in zip(labels, zip(*columns, strict=True), strict=True):
-        table.add(label, *texts)
+        shown[name] = f"{first:.1f}", f"{second:.1f}", f"{first / second:.2f}"
+    for i, label in enumerate(("first twentieth", "second half", "ratio")):
+        table.add(label, *(shown[n][i] if n in shown else "-" for n in data.allocators))
     return table
 
 
@@ -203,6 +198,18 @@ def tables(data: Results) -> list[Table]:
     return [table for table in made if table is not None]
 
 
+# The tables whose losses are listed; of figures that move together only the first is.
+COUNTED = (
+    "Throughput",
+    "Peak memory",
+    "Latency",
+    "Memory that comes back",
+    "Memory at rest",
+    "Threads that wake now and then",
+    "Hello, world",
+)
+
+
 @dataclass(frozen=True)
 class Loss:
     row: str
@@ -213,16 +220,11 @@ class Loss:
 
 def losses(data: Results) -> list[Loss]:
     """Where loft is behind the best peer, the worst first; of tables that move together, one."""
-    counted = [metric_table(data, metric) for metric in METRICS if metric.counts]
-    counted += [latency_table(data), return_table(data), memory_table(data), wake_table(data)]
-    counted += [startup_table(data)]
-    found = []
-    for table in counted:
-        if table is None or "loft" not in table.columns:
-            continue
-        column = table.columns.index("loft") - 1
-        for label, cells in table.rows:
-            cell = cells[column]
-            if cell.verdict == "behind" and not label.startswith("geometric mean"):
-                found.append(Loss(label, table.title, cell.gain))
+    found = [
+        Loss(label, table.title, cells["loft"].gain)
+        for table in tables(data)
+        if table.title in COUNTED and "loft" in table.columns
+        for label, cells in table.lines().items()
+        if cells["loft"].verdict == "behind" and not label.startswith("geometric mean")
+    ]
     return sorted(found, key=lambda loss: loss.gain)

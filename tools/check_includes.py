@@ -16,7 +16,6 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -34,16 +33,6 @@ NAMES = [
 # A declaration's symbol name, which is the same on every architecture, and no assembler.
 SYMBOL_NAME = re.compile(r'\b__asm__\(\s*"_Z\w+"\)')
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>|(.*))')
-
-
-@dataclass(frozen=True)
-class Violation:
-    path: Path
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.text}"
 
 
 # A comment, a string, or a character, whichever starts first.
@@ -90,19 +79,19 @@ def check_include(source: Path, floor: str, line: str) -> str | None:
     return f"<{name}> is not on the list of headers that need no C++ library"
 
 
-def check_file(path: Path, source: Path) -> Iterator[Violation]:
+def check_file(path: Path, source: Path) -> Iterator[str]:
     relative = path.relative_to(source)
     floor = relative.parts[0]
     shown = Path(source.name) / relative
     if len(relative.parts) < 2 or floor not in FLOORS:
-        yield Violation(shown, 1, f"belongs to no floor; the floors are {', '.join(FLOORS)}")
+        yield f"{shown}:1: belongs to no floor; the floors are {', '.join(FLOORS)}"
         return
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     if len(lines) > MAX_LINES:
-        yield Violation(shown, len(lines), f"{len(lines)} lines; {MAX_LINES} is the limit")
+        yield f"{shown}:{len(lines)}: {len(lines)} lines; {MAX_LINES} is the limit"
     if path.suffix == ".h" and not re.search(r"^#pragma once$", text, re.MULTILINE):
-        yield Violation(shown, 1, "a header needs #pragma once")
+        yield f"{shown}:1: a header needs #pragma once"
     named = SYMBOL_NAME.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
     code = without_comments(named).splitlines()
     for number, (line, bare) in enumerate(zip(lines, code, strict=True), 1):
@@ -110,19 +99,17 @@ def check_file(path: Path, source: Path) -> Iterator[Violation]:
         if bare.lstrip().startswith("#"):
             problem = check_include(source, floor, line)
             if problem is not None:
-                yield Violation(shown, number, problem)
+                yield f"{shown}:{number}: {problem}"
         for pattern, floors in NAMES:
             if floor not in floors and (found := pattern.search(bare)):
-                yield Violation(
-                    shown, number, f"{found.group()} belongs in {'/ or '.join(floors)}/"
-                )
+                yield f"{shown}:{number}: {found.group()} belongs in {'/ or '.join(floors)}/"
 
 
 def module_of(path: Path, source: Path) -> str:
     return path.relative_to(source).with_suffix("").as_posix()
 
 
-def check_cycles(files: list[Path], source: Path) -> Iterator[Violation]:
+def check_cycles(files: list[Path], source: Path) -> Iterator[str]:
     """A cycle of modules is reported once, at one of them."""
     included: dict[str, set[str]] = {module_of(path, source): set() for path in files}
     for path in files:
@@ -138,20 +125,20 @@ def check_cycles(files: list[Path], source: Path) -> Iterator[Violation]:
     except CycleError as error:
         cycle = error.args[1]
         shown = Path(source.name) / f"{cycle[0]}.h"
-        yield Violation(shown, 1, f"an include cycle: {' includes '.join(reversed(cycle))}")
+        yield f"{shown}:1: an include cycle: {' includes '.join(reversed(cycle))}"
 
 
-def check_floors(files: list[Path], source: Path) -> Iterator[Violation]:
+def check_floors(files: list[Path], source: Path) -> Iterator[str]:
     lines = Counter[str]()
     for path in files:
         lines[path.relative_to(source).parts[0]] += len(path.read_text("utf-8").splitlines())
     for floor, count in lines.items():
         if count > MAX_FLOOR_LINES:
             shown = Path(source.name) / floor
-            yield Violation(shown, 1, f"{count} lines; {MAX_FLOOR_LINES} is a floor's limit")
+            yield f"{shown}:1: {count} lines; {MAX_FLOOR_LINES} is a floor's limit"
 
 
-def check_tree(source: Path) -> list[Violation]:
+def check_tree(source: Path) -> list[str]:
     files = sorted(path for path in source.rglob("*") if path.suffix in {".cc", ".h"})
     return [
         *(violation for path in files for violation in check_file(path, source)),

@@ -31,6 +31,12 @@ OPTIONS = {
 # Former names, and what they are called now.
 RENAMED = {f"keeper_{name}": f"room_{name}" for name in ("cpu", "serves", "prepare")}
 SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
+# The values of each unit, and what is said of others.
+ACCEPTED = {
+    "milliseconds": (r"[0-9]{1,19}", "a number of milliseconds, such as 500"),
+    "processor": (r"[0-9]{1,4}|any", "a processor's number, such as 1, or any"),
+    "bytes": (r"([0-9]+)([KMGkmg]?)", "a number of bytes, such as 4096, 64K or 2M"),
+}
 
 
 def environment(settings: list[str]) -> dict[str, str]:
@@ -71,20 +77,14 @@ def _checked(setting: str) -> tuple[str, str]:
     if name not in OPTIONS:
         raise UserError(f"no option is named {name!r}; there are {', '.join(OPTIONS)}")
     option = OPTIONS[name]
-    if option.choices and value not in option.choices:
-        raise UserError(f"{name}={value}: accepted is {', '.join(option.choices)}")
-    if option.unit == "milliseconds" and not re.fullmatch(r"[0-9]{1,19}", value):
-        raise UserError(f"{name}={value}: accepted is a number of milliseconds, such as 500")
-    if option.unit == "processor" and not re.fullmatch(r"[0-9]{1,4}|any", value):
-        raise UserError(f"{name}={value}: accepted is a processor's number, such as 1, or any")
-    if option.unit == "bytes" and not _is_byte_count(value):
-        raise UserError(f"{name}={value}: accepted is a number of bytes, such as 4096, 64K or 2M")
+    words = "|".join(map(re.escape, option.choices)), ", ".join(option.choices)
+    pattern, accepted = ACCEPTED.get(option.unit, words)
+    match = re.fullmatch(pattern, value)
+    if not match or (
+        option.unit == "bytes" and int(match[1]) << SHIFTS[match[2].upper()] >= 1 << 64
+    ):
+        raise UserError(f"{name}={value}: accepted is {accepted}")
     return name, value
-
-
-def _is_byte_count(text: str) -> bool:
-    match = re.fullmatch(r"([0-9]+)([KMGkmg]?)", text)
-    return match is not None and int(match[1]) << SHIFTS[match[2].upper()] < 1 << 64
 
 
 def table() -> str:
