@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from bench_results import Entry, Header, Kind, Results, Run, invalid
+from bench_results import Entry, Header, Kind, Results, Run
 from bench_rows import ROWS, Row, variant_path
 from bench_run import (
     BUILD,
@@ -96,7 +96,7 @@ class Store:
 def run_valid(row: Row, allocator: Allocator, cores: int) -> Run:
     for _ in range(1 + RETRIES):
         result = run_row(row, allocator)
-        if not row.kind.by_time or not invalid(result, row.threads, cores):
+        if not row.kind.by_time or not result.invalid(row.threads, cores):
             break
     return result
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 
 from bench_report import begun, compared
 from bench_results import Results, Run
@@ -74,10 +75,6 @@ def kib_a_thread(run: Run) -> float:
     return (after_a_second(run) - run.at("start").rss_kib) / run.operations
 
 
-def most_mappings(run: Run) -> float:
-    return run.most_mappings
-
-
 @dataclass(frozen=True)
 class Target:
     """A figure of the runs of some row, and where it should be."""
@@ -104,8 +101,8 @@ TARGETS = (
     Target("reclaimer", "peak over live", over_live, "{:.2f}", 1.15),
     Target("sleeping producer", "used again, %", reused_percent, "{:.1f}", 99, True),
     Target("100 threads, every size", "KiB each", kib_a_thread, "{:.0f}", 64),
-    Target("mappings", "most lines", most_mappings, "{:.0f}", 999),
-    Target("long mappings", "most lines", most_mappings, "{:.0f}", 999),
+    Target("mappings", "most lines", attrgetter("most_mappings"), "{:.0f}", 999),
+    Target("long mappings", "most lines", attrgetter("most_mappings"), "{:.0f}", 999),
 )
 
 

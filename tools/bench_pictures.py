@@ -36,8 +36,6 @@ COLOURS = {
 }
 FIELDS_IN_A_ROW = 3
 
-Points = list[tuple[float, float]]
-
 
 @dataclass
 class Field:
@@ -46,7 +44,7 @@ class Field:
     title: str
     x: str
     y: str
-    lines: dict[str, Points] = field(default_factory=dict)
+    lines: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     log_x: bool = False
     log_y: bool = False
     # Names for the places on the x axis, if they are not numbers.
@@ -82,36 +80,30 @@ def sizes(data: Results) -> list[Field]:
     return lines_over(data, r"(malloc-test) of (\d+) B", "bytes of an object", log=True)
 
 
-def over_time(data: Results, row: str, shown: Field, line: Callable[[Run], Points]) -> list[Field]:
+def first_runs(data: Results, row: str) -> Iterable[tuple[str, Run]]:
     entry = data.row(row)
-    if entry is None:
-        return []
-    shown.lines = {name: line(run) for name, run in entry.first_runs().items()}
-    return [shown]
+    return entry.first_runs().items() if entry else ()
 
 
 def start(data: Results) -> list[Field]:
-    def line(run: Run) -> Points:
+    points = []
+    for name, run in first_runs(data, "malloc-test, from the start"):
         marks = [0.0, *run.marks]
         # Every second one: single steps are jagged.
         each = 2 * run.operations / len(run.marks) / 1e6
         pairs = zip(marks[::2], marks[2::2], strict=False)
-        return [(b, each / (b - a)) for a, b in pairs if b > a]
-
-    shown = Field("malloc-test 1:1", "seconds since the start", "million objects/s")
-    return over_time(data, "malloc-test, from the start", shown, line)
+        points += [("malloc-test 1:1", name, b, each / (b - a)) for a, b in pairs if b > a]
+    return fields_of(points, x="seconds since the start", y="million objects/s")
 
 
 def idle(data: Results) -> list[Field]:
-    def line(run: Run) -> Points:
-        return [
-            (sample.at - run.at("freed").at, (sample.rss_kib - sample.lazy_free_kib) / 1024)
-            for sample in run.memory
-            if sample.label != "start"
-        ]
-
-    shown = Field("", "seconds since all was freed", "MiB resident, LazyFree left out")
-    return over_time(data, "idle return", shown, line)
+    points = [
+        ("", name, sample.at - run.at("freed").at, (sample.rss_kib - sample.lazy_free_kib) / 1024)
+        for name, run in first_runs(data, "idle return")
+        for sample in run.memory
+        if sample.label != "start"
+    ]
+    return fields_of(points, x="seconds since all was freed", y="MiB resident, LazyFree left out")
 
 
 def latency(data: Results) -> list[Field]:

@@ -121,7 +121,7 @@ def _values(row: Entry, metric: Metric, cores: int) -> pd.DataFrame:
         name: {
             run.round: metric.value(run, row.counters.get(name, {}))
             for run in runs
-            if not row.invalid(run, cores)
+            if not run.invalid(row.threads, cores)
         }
         for name, runs in row.runs.items()
     }
@@ -134,7 +134,7 @@ def _cell(metric: Metric, row: Entry, name: str, ratios: pd.Series, cores: int) 
     if ratios.empty:
         if not row.runs.get(name):
             return Cell("-")
-        measured = any(not row.invalid(run, cores) for run in row.runs[name])
+        measured = any(not run.invalid(row.threads, cores) for run in row.runs[name])
         return Cell(metric.without if measured else "invalid")
     ratio = float(ratios.median())
     noise = spread(ratios.to_list()) or 0.0

@@ -86,6 +86,10 @@ class Run(Told):
     def at(self, label: str) -> Sample:
         return next(sample for sample in self.memory if sample.label == label)
 
+    def invalid(self, threads: int, cores: int) -> bool:
+        """Two busy threads on one CPU although there was one for each: it measured nothing."""
+        return threads <= cores and (len(set(self.cpus)) < self.threads or self.migrated)
+
 
 class Entry(Told):
     """What was measured of one row."""
@@ -122,9 +126,6 @@ class Entry(Told):
     def fits(self, cores: int) -> bool:
         return self.threads <= cores
 
-    def invalid(self, run: Run, cores: int) -> bool:
-        return invalid(run, self.threads, cores)
-
     def disturbed(self, run: Run, cores: int) -> bool:
         quiet = run.mode == "waiting" or run.least_cpu_share >= DISTURBED_SHARE
         return self.fits(cores) and not quiet
@@ -151,11 +152,6 @@ class Entry(Told):
 def believed(label: str) -> bool:
     """Of an entry's label. Other rows are in no mean, and are not published."""
     return not label.endswith(SHARED)
-
-
-def invalid(run: Run, threads: int, cores: int) -> bool:
-    """Two busy threads on one CPU although there was one for each: the run measured nothing."""
-    return threads <= cores and (len(set(run.cpus)) < run.threads or run.migrated)
 
 
 class Header(Told):
@@ -233,7 +229,7 @@ class Results(Told):
             if row.kind is not Kind.TIMED:
                 continue
             runs = row.every_run()
-            if bad := sum(row.invalid(run, cores) for run in runs):
+            if bad := sum(run.invalid(row.threads, cores) for run in runs):
                 said.append(
                     f"{row.name}: {bad} of {len(runs)} runs left out, busy threads shared a CPU"
                 )

@@ -65,8 +65,7 @@ QUANTILES = ("p50", "p99", "p99.9", "p99.99", "p99.999", "max")
 
 
 def quantile_of(call: str, quantile: str, run: Run) -> float:
-    by_call = {"malloc": run.malloc_ns, "free": run.free_ns, "clock": run.clock_ns}
-    return by_call[call][quantile]
+    return float(getattr(run, f"{call}_ns")[quantile])
 
 
 def quantiles(row: Entry, call: str) -> dict[str, dict[str, float]]:

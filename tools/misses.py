@@ -27,6 +27,7 @@ import typer
 
 from loft import launch
 from loft.allocators import Allocator
+from loft.errors import UserError
 from loft.tables import Table, as_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,10 +49,6 @@ CACHES = ("32768,8,64", "8388608,16,64")
 TLBS = ("262144,4,4096", "6291456,12,4096")
 
 
-class MissesError(Exception):
-    pass
-
-
 def read_profile(text: str) -> Counter[str] | None:
     """What one thread's profile counts, by event; None for a thread of loft's own."""
     # As a function, or as one that is called: whichever the profile names first.
@@ -59,7 +56,7 @@ def read_profile(text: str) -> Counter[str] | None:
         return None
     said = dict(re.findall(r"^(events|totals): (.*)$", text, re.MULTILINE))
     if "totals" not in said:
-        raise MissesError("valgrind left a profile without totals")
+        raise UserError("valgrind left a profile without totals")
     # Trailing zeros are left out.
     sums = map(int, said["totals"].split())
     return Counter(dict(zip(said["events"].split(), sums, strict=False)))
@@ -81,18 +78,18 @@ def allocator_of(name: str) -> Allocator:
     else:
         found = Allocator(name, BUILD / "peers" / f"{name}.so")
     if found.library is None or not found.library.exists():
-        raise MissesError(f"{found.library and found.library.relative_to(ROOT)} is not built")
+        raise UserError(f"{found.library and found.library.relative_to(ROOT)} is not built")
     return found
 
 
 def simulate(command: list[str], allocator: Allocator, levels: tuple[str, str]) -> Counter[str]:
     if shutil.which("valgrind") is None:
-        raise MissesError("valgrind is not installed")
+        raise UserError("valgrind is not installed")
     with tempfile.TemporaryDirectory(prefix="loft-misses-") as folder:
         where = [f"--D1={levels[0]}", f"--LL={levels[1]}", f"--callgrind-out-file={folder}/profile"]
         done = launch.run(launch.job([*CALLGRIND, *where, *command], allocator, TIMEOUT_S))
         if done.complaint:
-            raise MissesError(f"{allocator.name}: {done.complaint}")
+            raise UserError(f"{allocator.name}: {done.complaint}")
         profiles = [read_profile(p.read_text()) for p in Path(folder).iterdir() if p.stat().st_size]
     return sum((counts for counts in profiles if counts is not None), Counter[str]())
 
@@ -112,7 +109,7 @@ def main(
             caches = rates(simulate(command, allocator, CACHES))
             table.add(allocator.name, *caches, *rates(simulate(command, allocator, TLBS)))
             print(as_markdown(table)[-1], flush=True)
-    except MissesError as error:
+    except UserError as error:
         print(f"misses: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
 

@@ -18,7 +18,7 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from loft import launch
+from loft import launch, linked
 from loft.allocators import PEERS, Allocator, built
 from loft.tables import Cell, Table, as_markdown
 
@@ -32,11 +32,7 @@ REPORT = ROOT / "build" / "program_rss.json"
 
 def allocators() -> list[Allocator]:
     # The C library's own too is preloaded: some programs bring another malloc along.
-    libc = next(
-        Path(line.split()[-1])
-        for line in Path("/proc/self/maps").read_text().splitlines()
-        if "/libc.so.6" in line
-    )
+    libc = linked.libc(Path(sys.executable))
     there = [each for each in built(ROOT / "build")[1:] if not each.variables]
     if not any(each.name in PEERS for each in there):
         sys.exit("program_rss: no peers in build/peers; run `make peers` first")

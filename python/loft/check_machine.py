@@ -92,9 +92,9 @@ def group_limit(machine: Machine) -> Finding:
 def processors(machine: Machine) -> Finding:
     shares = []
     for folder in _groups(machine):
-        words = (machine.text(folder / "cpu.max") or "").split()
-        if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]) != 0:
-            shares.append((int(words[0]) / int(words[1]), folder / "cpu.max"))
+        limit = machine.text(folder / "cpu.max") or ""
+        if match := re.fullmatch(r"(\d+) +([1-9]\d*)", limit):
+            shares.append((int(match[1]) / int(match[2]), folder / "cpu.max"))
     if not shares:
         return finding("processors.none", "none")
     least, path = min(shares)

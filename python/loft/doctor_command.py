@@ -1,5 +1,6 @@
 """`loft doctor`: what it found, line by line."""
 
+import psutil
 from rich.console import Console
 from rich.text import Text
 
@@ -37,15 +38,13 @@ def examine(machine: Machine, command: list[str], pid: int | None) -> list[Findi
 
 def machine_of(pid: int) -> Machine:
     """The machine as this process sees it: its limits, control group and environment."""
-    here = Machine()
-    folder = here.proc / str(pid)
-    if not folder.exists():
-        raise UserError(f"--pid {pid}: no process has this number")
-    environment = here.text(folder / "environ")
-    if environment is None:
-        raise UserError(f"--pid {pid}: belongs to another user; run loft doctor as that user")
-    entries = (entry.partition("=") for entry in environment.split("\0"))
-    return Machine(process=str(pid), environment={name: value for name, _, value in entries})
+    try:
+        return Machine(process=str(pid), environment=psutil.Process(pid).environ())
+    except (psutil.NoSuchProcess, ValueError):
+        raise UserError(f"--pid {pid}: no process has this number") from None
+    except psutil.AccessDenied:
+        said = f"--pid {pid}: belongs to another user; run loft doctor as that user"
+        raise UserError(said) from None
 
 
 def show(console: Console, finding: Finding) -> None:

@@ -40,12 +40,8 @@ class Outcome:
             return f"ended by {signal_name(self.number)}"
         # A shell that saw its command crash says so in its own exit code.
         by_shell = self.number - 128
-        hint = f" (128 + {signal_name(by_shell)})" if by_shell in _numbers() else ""
+        hint = f" (128 + {signal_name(by_shell)})" if by_shell in signal.valid_signals() else ""
         return f"exit code {self.number}{hint}"
-
-
-def _numbers() -> set[int]:
-    return {int(number) for number in signal.valid_signals()}
 
 
 def signal_name(number: int) -> str:

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from misses import MissesError, allocator_of, rates, read_profile
+from misses import allocator_of, rates, read_profile
+
+from loft.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HEAD = "# callgrind format\nthread: 1\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw\n"
@@ -40,12 +42,12 @@ def test_threads_of_loft_are_not(name: str, kind: str) -> None:
 
 
 def test_a_profile_that_was_cut_short_is_an_error() -> None:
-    with pytest.raises(MissesError, match="without totals"):
+    with pytest.raises(UserError, match="without totals"):
         read_profile(HEAD)
 
 
 def test_an_unknown_allocator_is_named() -> None:
-    with pytest.raises(MissesError, match=r"build/peers/nobody\.so is not built"):
+    with pytest.raises(UserError, match=r"build/peers/nobody\.so is not built"):
         allocator_of("nobody")
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "misses.py", "--with", "nobody", "--", "true"],
