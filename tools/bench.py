@@ -21,9 +21,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 from bench_results import Entry, Header, Kind, Results, Run
@@ -57,9 +56,7 @@ BUDGET_S = 530
 REMOTE_FREES_STEPPED = 1024
 
 
-class Effort(StrEnum):
-    QUICK = "quick"
-    FULL = "full"
+Effort = Literal["quick", "full"]
 
 
 @dataclass
@@ -218,9 +215,7 @@ def pick(names: list[str], wanted: str, what: str) -> list[str]:
 
 
 def choose_rows(effort: Effort, patterns: str) -> list[Row]:
-    candidates = [
-        row for row in ROWS if effort is Effort.FULL or patterns != "*" or not row.full_only
-    ]
+    candidates = [row for row in ROWS if effort == "full" or patterns != "*" or not row.full_only]
     wanted = pick([row.name for row in candidates], patterns, "row")
     chosen = [row for row in candidates if row.name in wanted]
     needed = {row.variant: BUILD / variant_path(row.variant) for row in chosen if row.variant}
@@ -233,9 +228,7 @@ def choose_rows(effort: Effort, patterns: str) -> list[Row]:
 
 
 def main(
-    effort: Annotated[
-        Effort, typer.Argument(help="the default set, or the long one")
-    ] = Effort.QUICK,
+    effort: Annotated[Effort, typer.Argument(help="the default set, or the long one")] = "quick",
     rows: Annotated[str, typer.Option(help="patterns of row names, comma-separated")] = "*",
     with_: Annotated[str, typer.Option("--with", help="patterns of allocator names")] = "*",
     rounds: Annotated[int, typer.Option(min=0, help="0: three, full nine")] = 0,
@@ -257,7 +250,7 @@ def main(
     chosen_rows = choose_rows(effort, rows)
     there = {each.name: each for each in allocators.built(BUILD)}
     names = pick(list(there), with_, "allocator")
-    full = effort is Effort.FULL
+    full = effort == "full"
     events, about_counters = countable_events()
     store = open_store(out, make_header(names, about_counters), names, update or resume)
     data = store.data

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 from bench_report import METRICS, metric_table
 from bench_results import Kind, Results, Run
 from bench_tables import QUANTILES, quantiles, speed
 from matplotlib import pyplot
 
-from loft.charts import STYLE, as_svg
+from loft.charts import as_svg
 from loft.tables import Cell
 
 COLOURS = {
@@ -195,39 +194,34 @@ def draw_ratios(data: Results, rows: Mapping[str, Mapping[str, Cell]], names: li
     """A dot for each of these allocators in each row, where it stands to the best peer."""
     if not rows:
         return ""
-    with matplotlib.rc_context(STYLE):
-        figure, axes = pyplot.subplots(figsize=(9, 0.2 * len(rows) + 1.4), layout="constrained")
-        for name in filter(COLOURS.__contains__, names):
-            texts = [
-                cells[name].text.split()[0] if name in cells else "-" for cells in rows.values()
-            ]
-            found = [(float(text), y) for y, text in enumerate(texts) if text[0].isdigit()]
-            axes.scatter(
-                [x for x, _ in found],
-                [y for _, y in found],
-                s=60 if name == "loft" else 18,
-                color=COLOURS[name],
-                label=name,
-                gid=name,
-                zorder=3 if name == "loft" else 2,
-                clip_on=False,
-            )
-        axes.axvline(1, color="black", linewidth=0.8)
-        axes.set_xscale("log")
-        ticks = [0.1, 0.2, 0.5, 1, 2, 5]
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
-        axes.set_yticks(range(len(rows)), list(rows))
-        axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", linewidth=0.3)
-        axes.set_xlabel(
-            "throughput: ratio to the best peer of the row (right is better)", fontsize=8
+    figure, axes = pyplot.subplots(figsize=(9, 0.2 * len(rows) + 1.4), layout="constrained")
+    for name in filter(COLOURS.__contains__, names):
+        texts = [cells[name].text.split()[0] if name in cells else "-" for cells in rows.values()]
+        found = [(float(text), y) for y, text in enumerate(texts) if text[0].isdigit()]
+        axes.scatter(
+            [x for x, _ in found],
+            [y for _, y in found],
+            s=60 if name == "loft" else 18,
+            color=COLOURS[name],
+            label=name,
+            gid=name,
+            zorder=3 if name == "loft" else 2,
+            clip_on=False,
         )
-        axes.tick_params(left=False, labelsize=7)
-        axes.set_title(measured(data), fontsize=8)
-        figure.legend(fontsize=7, loc="outside upper center", ncols=len(names))
-        return as_svg(figure)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xscale("log")
+    ticks = [0.1, 0.2, 0.5, 1, 2, 5]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", linewidth=0.3)
+    axes.set_xlabel("throughput: ratio to the best peer of the row (right is better)", fontsize=8)
+    axes.tick_params(left=False, labelsize=7)
+    axes.set_title(measured(data), fontsize=8)
+    figure.legend(fontsize=7, loc="outside upper center", ncols=len(names))
+    return as_svg(figure)
 
 
 def draw_field(axes: Any, shown: Field) -> None:
@@ -263,20 +257,17 @@ def draw_fields(data: Results, fields: list[Field]) -> str:
     wide = min(len(fields), FIELDS_IN_A_ROW)
     high = math.ceil(len(fields) / wide)
     size = (9, 3.2 * high) if wide > 1 else (7, 3.6)
-    with matplotlib.rc_context(STYLE):
-        figure, grid = pyplot.subplots(
-            high, wide, figsize=size, squeeze=False, layout="constrained"
-        )
-        places = list(grid.flat)
-        for axes, shown in zip(places, fields, strict=False):
-            draw_field(axes, shown)
-        for axes in places[len(fields) :]:
-            axes.set_axis_off()
-        # One for all fields: a name has one colour.
-        drawn = [line for axes in places for line in axes.get_lines()]
-        named = {line.get_label(): line for line in drawn}
-        figure.legend(
-            named.values(), named.keys(), fontsize=7, loc="outside lower center", ncols=len(named)
-        )
-        figure.suptitle(measured(data), fontsize=8)
-        return as_svg(figure)
+    figure, grid = pyplot.subplots(high, wide, figsize=size, squeeze=False, layout="constrained")
+    places = list(grid.flat)
+    for axes, shown in zip(places, fields, strict=False):
+        draw_field(axes, shown)
+    for axes in places[len(fields) :]:
+        axes.set_axis_off()
+    # One for all fields: a name has one colour.
+    drawn = [line for axes in places for line in axes.get_lines()]
+    named = {line.get_label(): line for line in drawn}
+    figure.legend(
+        named.values(), named.keys(), fontsize=7, loc="outside lower center", ncols=len(named)
+    )
+    figure.suptitle(measured(data), fontsize=8)
+    return as_svg(figure)

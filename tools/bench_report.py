@@ -16,8 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 # Ratios nearer to 1 than this are called level: interleaved medians on a quiet machine move by
 # about as much.
 LEVEL = 0.03
-# Quartiles of fewer say nothing.
-ROUNDS_FOR_SPREAD = 3
 # Below this much, what a process needs anyway is most of its memory.
 MUCH_LIVE = 8 << 20
 
@@ -137,11 +135,9 @@ def _cell(metric: Metric, row: Entry, name: str, ratios: pd.Series, cores: int) 
         measured = any(not run.invalid(row.threads, cores) for run in row.runs[name])
         return Cell(metric.without if measured else "invalid")
     ratio = float(ratios.median())
-    noise = spread(ratios.to_list()) or 0.0
-    text = f"{ratio:.2f}"
-    if len(ratios) >= ROUNDS_FOR_SPREAD:
-        text += f" ±{noise * 100:.0f}%"
-    return judged(text, ratio, metric.higher_is_better, noise)
+    noise = spread(ratios.to_list())
+    text = f"{ratio:.2f}" if noise is None else f"{ratio:.2f} ±{noise * 100:.0f}%"
+    return judged(text, ratio, metric.higher_is_better, noise or 0.0)
 
 
 def metric_table(data: Results, metric: Metric) -> Table | None:
@@ -183,12 +179,8 @@ def _add_means(table: Table, ratios: pd.DataFrame, metric: Metric, names: list[s
     """The geometric mean of each group, of those allocators that have every row of it."""
     for group, some in ratios.groupby("group", sort=False):
         figures = some.reindex(columns=names).astype(float)
-        most = figures.count().max()
-        cells = []
-        for name in names:
-            if figures[name].count() < most:
-                cells.append(Cell("-"))
-                continue
-            mean = statistics.geometric_mean(figures[name].dropna())
-            cells.append(judged(f"{mean:.2f}", mean, metric.higher_is_better))
-        table.rows.append((f"geometric mean, {group}", [*cells, Cell("")]))
+        whole = figures.columns[figures.count() == figures.count().max()]
+        means = {name: statistics.geometric_mean(figures[name].dropna()) for name in whole}
+        cells = {n: judged(f"{m:.2f}", m, metric.higher_is_better) for n, m in means.items()}
+        shown = [cells.get(name, Cell("-")) for name in names]
+        table.rows.append((f"geometric mean, {group}", [*shown, Cell("")]))

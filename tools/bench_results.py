@@ -1,5 +1,6 @@
 """A set of benchmark runs, as build/bench.json holds it."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -170,15 +171,10 @@ class Header(Told):
 
     def differences(self, new: Self) -> list[str]:
         """Why runs under this head must not be put beside runs under the new one."""
-        return [
-            f"{key}: {getattr(self, key)}, now {getattr(new, key)}"
-            for key in ("cpu", "cores", "virtual", "system", "kernel")
-            if getattr(self, key) != getattr(new, key)
-        ] + [
-            f"{name}: {self.versions[name]}, now {version}"
-            for name, version in new.versions.items()
-            if self.versions.get(name, version) != version
-        ]
+        parts = {"cpu", "cores", "virtual", "system", "kernel"}
+        mine = self.model_dump(include=parts) | self.versions
+        others = new.model_dump(include=parts) | new.versions
+        return [f"{k}: {mine[k]}, now {v}" for k, v in others.items() if mine.get(k, v) != v]
 
 
 class Results(Told):
@@ -200,7 +196,8 @@ class Results(Told):
     def header_lines(self) -> list[str]:
         header = self.header
         versions = ", ".join(f"{name} {text}" for name, text in header.versions.items())
-        commits = pd.Series([row.commit for row in self.rows]).value_counts(sort=False)
+        commits = Counter(row.commit for row in self.rows)
+        marks = [f"{mark} ({count} rows)" for mark, count in commits.items()]
         dates = sorted(row.date for row in self.rows) or [header.date]
         rounds = [max(map(len, row.runs.values()), default=0) for row in self.rows] or [0]
         cpus = {cpu for row in self.rows for run in row.every_run() for cpu in run.cpus}
@@ -209,11 +206,7 @@ class Results(Told):
             f"{header.memory_gib:.0f} GiB, {header.system}, kernel {header.kernel}, "
             f"transparent huge pages: {header.huge_pages}",
             f"{_range(dates[0], dates[-1])}; {_range(min(rounds), max(rounds))} interleaved rounds",
-            "loft "
-            + ", ".join(
-                f"{mark}" if len(commits) == 1 else f"{mark} ({count} rows)"
-                for mark, count in commits.items()
-            ),
+            f"loft {', '.join(marks if len(marks) > 1 else commits)}",
             f"other allocators, preloaded like loft: {versions}",
             f"counters: {header.counters}",
             "CPUs the threads ran on: " + ", ".join(map(str, sorted(cpus))),

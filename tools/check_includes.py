@@ -10,7 +10,6 @@
 - No file and no floor is too long, and every header has `#pragma once`.
 """
 
-import argparse
 import re
 import sys
 import tomllib
@@ -148,9 +147,7 @@ def check_tree(source: Path) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("source", nargs="?", type=Path, default=ROOT / "src")
-    violations = check_tree(parser.parse_args().source)
+    violations = check_tree(ROOT / "src")
     for violation in violations:
         print(violation)
     return 1 if violations else 0

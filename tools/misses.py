@@ -16,7 +16,6 @@ more often than beside it, and then does the room's work itself.
 """
 
 import re
-import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -71,20 +70,15 @@ def rates(counts: Counter[str]) -> list[str]:
 
 
 def allocator_of(name: str) -> Allocator:
-    if name in ("thread", "core", "room"):
-        # Programs of one thread are counted with the room, too.
-        chosen = {"LOFT_OWNER": name, "LOFT_BACKGROUND": "on"}
-        found = Allocator(name, BUILD / "libloft.so", chosen)
-    else:
-        found = Allocator(name, BUILD / "peers" / f"{name}.so")
-    if found.library is None or not found.library.exists():
-        raise UserError(f"{found.library and found.library.relative_to(ROOT)} is not built")
-    return found
+    owner = name in ("thread", "core", "room")
+    library = BUILD / ("libloft.so" if owner else f"peers/{name}.so")
+    if not library.exists():
+        raise UserError(f"{library.relative_to(ROOT)} is not built")
+    # Programs of one thread are counted with the room, too.
+    return Allocator(name, library, {"LOFT_OWNER": name, "LOFT_BACKGROUND": "on"} if owner else {})
 
 
 def simulate(command: list[str], allocator: Allocator, levels: tuple[str, str]) -> Counter[str]:
-    if shutil.which("valgrind") is None:
-        raise UserError("valgrind is not installed")
     with tempfile.TemporaryDirectory(prefix="loft-misses-") as folder:
         where = [f"--D1={levels[0]}", f"--LL={levels[1]}", f"--callgrind-out-file={folder}/profile"]
         done = launch.run(launch.job([*CALLGRIND, *where, *command], allocator, TIMEOUT_S))

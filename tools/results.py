@@ -6,11 +6,11 @@ docs: the rows that bench/short.toml chooses. A row whose CPUs were shared with 
 chosen.
 """
 
-import fnmatch
 import os
 import sys
 import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -39,8 +39,8 @@ class Reason(NamedTuple):
     table: str
     reason: str
 
-    def explains(self, row: str, table: str) -> bool:
-        return fnmatch.fnmatchcase(row, self.row) and fnmatch.fnmatchcase(table, self.table)
+    def explains(self, loss: Loss) -> bool:
+        return fnmatchcase(loss.row, self.row) and fnmatchcase(loss.table, self.table)
 
 
 def read_reasons(path: Path) -> list[Reason]:
@@ -58,20 +58,15 @@ def read_note(path: Path, data: Results) -> str:
 
 def explained(data: Results, reasons: list[Reason]) -> list[tuple[Loss, str]]:
     return [
-        (loss, " ".join(why.reason for why in reasons if why.explains(loss.row, loss.table)))
+        (loss, " ".join(why.reason for why in reasons if why.explains(loss)))
         for loss in losses(data)
     ]
 
 
 def filled(template: str, **words: Any) -> str:
-    loader = jinja2.FileSystemLoader(ROOT / "tools")
-    environment = jinja2.Environment(
-        loader=loader,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template(template).render(as_markdown=as_markdown, **words)
+    text = (ROOT / "tools" / template).read_text(encoding="utf-8")
+    made = jinja2.Template(text, trim_blocks=True, keep_trailing_newline=True)
+    return str(made.render(as_markdown=as_markdown, **words))
 
 
 def page(data: Results, reasons: list[Reason], images: Path) -> str:

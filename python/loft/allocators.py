@@ -114,11 +114,7 @@ def preloaded(entry: str, environment: Mapping[str, str]) -> Path | None:
 
 def preload_value(allocator: Allocator, extra: list[Path]) -> str:
     """LD_PRELOAD for this allocator; one that the user has there would be measured in its place."""
-    others = [entry for entry in preload.inherited() if not _replaces_malloc(entry)]
+    there = preload.inherited()
+    others = [each for each in there if not elf.replaces_malloc(preloaded(each, os.environ))]
     libraries = [] if allocator.library is None else [allocator.library]
     return preload.value([*libraries, *extra], others)
-
-
-def _replaces_malloc(entry: str) -> bool:
-    file = preloaded(entry, os.environ)
-    return file is not None and elf.replaces_malloc(file)

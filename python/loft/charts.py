@@ -19,7 +19,9 @@ WIDTH_IN = 11.0
 # More points than there are pixels would only make the file larger.
 MOST_POINTS = 600
 # Text stays text: small, and set in a page's own font. The same figures draw the same file.
-STYLE = {"svg.fonttype": "none", "svg.hashsalt": "loft", "font.sans-serif": ["DejaVu Sans"]}
+matplotlib.rcParams.update(
+    {"svg.fonttype": "none", "svg.hashsalt": "loft", "font.sans-serif": ["DejaVu Sans"]}
+)
 PALETTE = list(matplotlib.colormaps["tab10"].colors)  # type: ignore[attr-defined]
 
 
@@ -31,7 +33,7 @@ def draw(comparison: Comparison, rows: list[Row]) -> str:
     bar_rows = math.ceil(len(shown) / COLUMNS)
     bar_height = 0.24 * len(names) + 0.7
     style = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
-    with matplotlib.rc_context(STYLE | style):
+    with matplotlib.rc_context(style):
         figure = pyplot.figure(
             figsize=(WIDTH_IN, bar_rows * bar_height + 3.6), layout="constrained"
         )

@@ -25,9 +25,9 @@ def check_environment(machine: Machine) -> Iterator[Finding]:
         file = allocators.preloaded(entry, machine.environment)
         if "/" in entry and not Path(entry).exists():
             yield finding("preload.missing", entry)
-        elif file is not None and elf.is_loft(file):
+        elif elf.is_loft(file):
             yield finding("preload.loft", entry)
-        elif file is not None and elf.replaces_malloc(file):
+        elif elf.replaces_malloc(file):
             yield finding("preload.malloc", entry)
         else:
             yield finding("preload.other", entry)
@@ -85,7 +85,7 @@ def check_process(machine: Machine) -> Iterator[Finding]:
     else:
         yield finding("process.without", "loft is not loaded", process=process)
     for name, file in mapped.items():
-        if file is not None and elf.replaces_malloc(file) and not elf.is_loft(file):
+        if elf.replaces_malloc(file) and not elf.is_loft(file):
             yield finding("process.malloc", name, process=process)
         elif file is not None:
             yield from contained(f"process {process}", file, name)

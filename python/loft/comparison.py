@@ -69,12 +69,17 @@ def compare(plan: Plan, progress: Progress) -> Comparison:
     measured = [Measured(_before_linked(each, path)) for each in plan.allocators]
     notes = [*options.misspelt(os.environ), *_whose_malloc(measured, path)]
     comparison = Comparison(plan, measured, notes)
-    runner = _Runner(comparison, progress)
+    # The warm-up, the timed rounds and the memory run. Whether the counted ones come, only the
+    # first of them tells.
+    runner = _Runner(comparison, plan, progress, len(plan.allocators) * (plan.runs + 2))
     runner.warm_up()
     runner.timed_rounds()
     runner.counted_rounds()
     runner.memory_runs()
-    _note_left_behind(comparison)
+    if most := max(each.left_behind for each in measured):
+        processes = "process" if most == 1 else "processes"
+        said = f"the command left up to {most} {processes} running at its end; they were ended"
+        comparison.notes.append(said)
     return comparison
 
 
@@ -113,14 +118,13 @@ def _same_in_all_rows(path: Path) -> Iterator[str]:
         )
 
 
+@dataclass
 class _Runner:
-    def __init__(self, comparison: Comparison, progress: Progress) -> None:
-        self.comparison = comparison
-        self.plan = comparison.plan
-        self.progress = progress
-        # The warm-up, the timed rounds and the memory run. Whether the counted ones come, only the
-        # first of them tells.
-        self.left = len(self.plan.allocators) * (self.plan.runs + 2)
+    comparison: Comparison
+    plan: Plan
+    progress: Progress
+    # Runs still to come.
+    left: int
 
     def run(
         self, what: str, each: Measured, *, count: bool = False, watch: MemoryWatch | None = None
@@ -129,11 +133,12 @@ class _Runner:
         self.left -= int(not count)
         # What holds the command at its end: a library, and a variable that says how long.
         tail_s = 0.0 if watch is None else self.plan.tail_s
+        holding = [places.find("loft-hold.so")] if tail_s else []
         variables = {"LOFT_HOLD_MS": str(round(tail_s * 1000))} if tail_s else {}
         limit = self.plan.timeout_s
         job = Job(
             self.plan.command,
-            allocators.preload_value(each.allocator, [places.hold_library()] if tail_s else []),
+            allocators.preload_value(each.allocator, holding),
             None if limit is None else limit + tail_s,
             "show" if self.plan.show_output else "drop",
             count,
@@ -178,12 +183,3 @@ def why_not_counted(error: int) -> str:
     if error in (errno.EACCES, errno.EPERM):
         return what + "the kernel forbids it; sysctl kernel.perf_event_paranoid=2 allows it"
     return what + "this machine offers no counters, as is common for virtual ones"
-
-
-def _note_left_behind(comparison: Comparison) -> None:
-    most = max(each.left_behind for each in comparison.measured)
-    if most:
-        processes = "process" if most == 1 else "processes"
-        comparison.notes.append(
-            f"the command left up to {most} {processes} running at its end; they were ended"
-        )

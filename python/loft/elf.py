@@ -34,23 +34,18 @@ SHN_UNDEF = 0
 
 
 @cache
-def read(path: Path) -> Elf | None:
-    """None if the file is no ELF file or cannot be read."""
+def read(path: Path | None) -> Elf | None:
+    """None if there is no file, or it is no ELF file or cannot be read."""
+    if path is None:
+        return None
     try:
         with path.open("rb") as file:
             elf = ELFFile(file)
             machine = f"{elf.elfclass}-bit {elf.get_machine_arch()}"
-            interpreter = next(
-                (
-                    segment.get_interp_name()
-                    for segment in elf.iter_segments()
-                    if isinstance(segment, InterpSegment)
-                ),
-                None,
-            )
-            return Elf(
-                machine, interpreter, _defined_in(elf, ".dynsym"), _defined_in(elf, ".symtab")
-            )
+            segments = elf.iter_segments("PT_INTERP")
+            found = (each.get_interp_name() for each in segments if isinstance(each, InterpSegment))
+            exported, defined = (_defined_in(elf, name) for name in (".dynsym", ".symtab"))
+            return Elf(machine, next(found, None), exported, defined)
     except (ELFError, OSError):
         return None
 
@@ -81,7 +76,7 @@ def symbols(
             yield match, section_index != SHN_UNDEF
 
 
-def replaces_malloc(path: Path) -> bool:
+def replaces_malloc(path: Path | None) -> bool:
     elf = read(path)
     return elf is not None and "malloc" in elf.exported
 
@@ -92,7 +87,7 @@ def defines_malloc(path: Path) -> bool:
     return elf is not None and "malloc" in elf.exported | elf.defined
 
 
-def is_loft(path: Path) -> bool:
+def is_loft(path: Path | None) -> bool:
     """loft itself, or what is linked with libloft.a."""
     elf = read(path)
     return elf is not None and bool(LOFT_NAMES & (elf.exported | elf.defined))

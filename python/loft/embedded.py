@@ -57,7 +57,7 @@ def allocators(path: Path) -> tuple[Contained, ...]:
     """Those that this file contains; none where it cannot be read, and loft is not counted."""
     if elf.is_loft(path):
         return ()
-    symbols, texts = _symbols(path).defined, _texts(path)
+    (symbols, _), texts = _symbols(path), _texts(path)
     return tuple(
         Contained(
             each.name, symbols.get(each.name) or texts[each.name], each.name in symbols, each.remedy
@@ -69,8 +69,8 @@ def allocators(path: Path) -> tuple[Contained, ...]:
 
 def taken_from(path: Path, library: Path) -> str | None:
     """A function by which this file takes memory from this library's allocator past malloc."""
-    there = _symbols(library).defined
-    return next((asked for name, asked in _symbols(path).asked_for.items() if name in there), None)
+    (there, _), (_, asked_for) = _symbols(library), _symbols(path)
+    return next((symbol for name, symbol in asked_for.items() if name in there), None)
 
 
 def libraries(path: Path) -> list[Path]:
@@ -96,17 +96,12 @@ NAMES = re.compile(
 )
 
 
-@dataclass
-class _Symbols:
-    """A function of each allocator, by the allocator's name."""
-
-    defined: dict[str, str] = field(default_factory=dict)
-    asked_for: dict[str, str] = field(default_factory=dict)
-
-
 @cache
-def _symbols(path: Path) -> _Symbols:
-    found = _Symbols()
+def _symbols(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """A function of each allocator that the file defines, and one that it asks for, by the
+    allocator's name."""
+    here: dict[str, str] = {}
+    asked_for: dict[str, str] = {}
     try:
         with path.open("rb") as file:
             described = ELFFile(file)
@@ -115,12 +110,12 @@ def _symbols(path: Path) -> _Symbols:
                     kind, _, number = (match.lastgroup or "").partition("_")
                     name, symbol = SIGNATURES[int(number)].name, match[0].rstrip(b"\0").decode()
                     if defined:
-                        found.defined.setdefault(name, symbol)
+                        here.setdefault(name, symbol)
                     elif kind == "takes":
-                        found.asked_for.setdefault(name, symbol)
+                        asked_for.setdefault(name, symbol)
     except (ELFError, OSError):
         pass
-    return found
+    return here, asked_for
 
 
 def _texts(path: Path) -> dict[str, str]:

@@ -126,7 +126,7 @@ def _run(job: Job, watch: Watcher | None, out: Output, err: Output) -> Result:
     launcher = None
     try:
         launcher = subprocess.Popen(
-            [places.launcher(), *told, *job.command],
+            [places.find("loft-launch"), *told, *job.command],
             env={name: text for name, text in job.environment.items() if name != "LD_PRELOAD"},
             cwd=job.folder,
             pass_fds=(report_out, gate_in),

@@ -19,16 +19,14 @@ class MemoryWatch:
 
     # Seconds since the first sample, and KiB.
     samples: list[tuple[float, float]] = field(default_factory=list)
-    most_processes: int = 0
     _started: float = 0.0
 
     def __call__(self, process: psutil.Process) -> float:
         before = time.monotonic()
         if not self.samples:
             self._started = before
-        sizes = list(map(_resident, process.children(recursive=True)))
-        self.samples.append((before - self._started, sum(sizes) / 1024))
-        self.most_processes = max(self.most_processes, sum(size > 0 for size in sizes))
+        size = sum(map(_resident, process.children(recursive=True)))
+        self.samples.append((before - self._started, size / 1024))
         return max(SHORTEST_STEP_S, (time.monotonic() - before) / LARGEST_SHARE)
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from loft.comparison import Comparison, Measured
 from loft.noise import Summary, conclusion, summarise
@@ -41,17 +42,16 @@ class Metric:
     judged: bool = True
 
 
-def _usage(key: str, title: str, unit: str, group: str, form: Callable[[float], str]) -> Metric:
-    def values(measured: Measured) -> list[float]:
-        return [float(getattr(usage, key)) for usage in measured.usages]
+def _values(runs: str, key: str, measured: Measured) -> list[float]:
+    return [float(getattr(run, key)) for run in getattr(measured, runs)]
 
-    return Metric(key, title, unit, group, values, form)
+
+def _usage(key: str, title: str, unit: str, group: str, form: Callable[[float], str]) -> Metric:
+    return Metric(key, title, unit, group, partial(_values, "usages", key), form)
 
 
 def _counted(key: str) -> Metric:
-    def values(measured: Measured) -> list[float]:
-        return [float(getattr(counts, key)) for counts in measured.counts]
-
+    values = partial(_values, "counts", key)
     return Metric(key, key, key, "counters", values, number, judged=False)
 
 

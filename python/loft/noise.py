@@ -95,9 +95,6 @@ def conclusion(summaries: dict[str, Summary], rounds: int) -> str:
         parts.append(f"within the noise of it: {', '.join(level)}")
     if behind:
         behind.sort(key=lambda entry: entry[1].median)
-        parts.append("behind: " + ", ".join(f"{n} {_times(s)}" for n, s in behind))
+        times = [n if s.ratio is None else f"{n} {s.ratio:.2f}x" for n, s in behind]
+        parts.append(f"behind: {', '.join(times)}")
     return "; ".join(parts)
-
-
-def _times(summary: Summary) -> str:
-    return "" if summary.ratio is None else f"{summary.ratio:.2f}x"

@@ -16,7 +16,7 @@ CHECKOUT_BUILD = CHECKOUT / "build"
 PEERS = CHECKOUT_BUILD / "peers"
 
 
-def _find(name: str) -> Path:
+def find(name: str) -> Path:
     for folder in (PACKAGE / "lib", CHECKOUT_BUILD):
         if (folder / name).exists():
             return folder / name
@@ -24,15 +24,7 @@ def _find(name: str) -> Path:
 
 
 def library() -> Path:
-    return _find("libloft.so")
-
-
-def launcher() -> Path:
-    return _find("loft-launch")
-
-
-def hold_library() -> Path:
-    return _find("loft-hold.so")
+    return find("libloft.so")
 
 
 def version() -> str:

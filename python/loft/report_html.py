@@ -10,20 +10,19 @@ import jinja2
 from loft import charts, places
 from loft.comparison import Comparison
 from loft.metrics import Row
-from loft.report_text import LEGEND, heading, table
+from loft.report_text import LEGEND, conclusions, heading, table
 
 PAGE = (places.PACKAGE / "report.html").read_text(encoding="utf-8")
 
 
 def write(path: Path, comparison: Comparison, rows: list[Row], remarks: list[str]) -> None:
-    said = [f"{row.metric.title}: {row.conclusion}" for row in rows if row.conclusion]
     page = jinja2.Template(PAGE, autoescape=True, keep_trailing_newline=True).render(
         title=heading(comparison),
         version=places.version(),
         machine=f"{platform.machine()}, {os.cpu_count()} CPUs, {platform.system()} "
         f"{platform.release()}",
         date=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
-        said=[*said, *remarks],
+        said=[*conclusions(rows), *remarks],
         table=table(rows) if rows else None,
         legend=LEGEND,
         charts=charts.draw(comparison, rows) if rows else "",

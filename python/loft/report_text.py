@@ -42,6 +42,10 @@ def table(rows: list[Row]) -> Table:
     return made
 
 
+def conclusions(rows: list[Row]) -> list[str]:
+    return [f"{row.metric.title}: {row.conclusion}" for row in rows if row.conclusion]
+
+
 def show(console: Console, comparison: Comparison, rows: list[Row], remarks: list[str]) -> None:
     if rows:
         console.print(escape(heading(comparison)), style="bold", soft_wrap=True)
@@ -50,9 +54,5 @@ def show(console: Console, comparison: Comparison, rows: list[Row], remarks: lis
     if rows:
         console.print(LEGEND, style="dim", soft_wrap=True)
         console.print()
-    for row in rows:
-        if row.conclusion:
-            line = f"{row.metric.title}: {row.conclusion}"
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for remark in remarks:
-        console.print(remark, markup=False, highlight=False, soft_wrap=True)
+    for line in [*conclusions(rows), *remarks]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -17,7 +17,9 @@ def run(command: list[str], settings: list[str]) -> NoReturn:
     program.check(command)
     for complaint in options.misspelt(os.environ):
         print(f"loft: {complaint}", file=sys.stderr, flush=True)
-    others = [entry for entry in preload.inherited() if not _is_loft(entry)]
+    there = preload.inherited()
+    # A second one would be loaded and set up, and never called.
+    others = [each for each in there if not elf.is_loft(allocators.preloaded(each, os.environ))]
     library = preload.value([places.library()], others)
     # Python ignores these, and what is ignored stays so in the command.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -28,12 +30,6 @@ def run(command: list[str], settings: list[str]) -> NoReturn:
         raise UserError(
             f"{command[0]} cannot be executed: {error.strerror}", NOT_EXECUTABLE
         ) from None
-
-
-def _is_loft(entry: str) -> bool:
-    """A second one would be loaded and set up, and never called."""
-    file = allocators.preloaded(entry, os.environ)
-    return file is not None and elf.is_loft(file)
 
 
 def _execute(command: list[str], environment: dict[str, str]) -> NoReturn:

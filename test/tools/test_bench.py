@@ -254,7 +254,7 @@ def test_a_variant_that_is_not_built_is_named(
     (tmp_path / "loft-launch").write_text("")
     (tmp_path / "bench" / "program").write_text("")
     with pytest.raises(typer.Exit):
-        bench.choose_rows(bench.Effort.QUICK, "*")
+        bench.choose_rows("quick", "*")
     assert "not built: 1x4; build the targets" in capsys.readouterr().err
 
 

@@ -9,11 +9,10 @@ from typing import Any
 import bench_pictures
 import pytest
 from bench_data import header
-from bench_memory import TARGETS
 from bench_report import METRICS, metric_table
 from bench_results import Results
 from bench_rows import ROWS
-from bench_tables import losses, tables
+from bench_tables import TARGETS, losses, tables
 from results import page, read_reasons, write_short
 from variants import VARIANTS
 
