@@ -154,11 +154,12 @@ def page_size(machine: Machine) -> Finding:
 
 def rseq(machine: Machine) -> Finding:
     tunables = machine.environment.get("GLIBC_TUNABLES", "").split(":")
-    case = "rseq.needed" if machine.environment.get("LOFT_OWNER") == "core" else "rseq.usual"
+    needed = machine.environment.get("LOFT_OWNER") == "core"
     if "glibc.pthread.rseq=0" in tunables:
-        case = "rseq.tuned" if case == "rseq.usual" else case
+        case = "rseq.needed" if needed else "rseq.tuned"
         return finding(case, "not registered by glibc (GLIBC_TUNABLES)")
     if machine.rseq_size:
         return finding("rseq.usual", "offered by the kernel, registered by glibc")
     silent = machine.rseq_size is None
-    return finding(case, "this libc does not say" if silent else "not offered by this kernel")
+    value = "this libc does not say" if silent else "not offered by this kernel"
+    return finding("rseq.needed" if needed else "rseq.usual", value)

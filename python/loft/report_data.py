@@ -14,12 +14,8 @@ COLUMNS = ["allocator", "metric", "unit", "median", "spread", "ratio", "verdict"
 
 
 def write_json(path: Path, comparison: Comparison, rows: list[Row], remarks: list[str]) -> None:
-    path.write_text(json.dumps(as_json(comparison, rows, remarks), indent=1) + "\n")
-
-
-def as_json(comparison: Comparison, rows: list[Row], remarks: list[str]) -> dict[str, Any]:
     plan = comparison.plan
-    return {
+    told = {
         "loft": places.version(),
         "command": plan.command,
         "runs": plan.runs,
@@ -27,6 +23,7 @@ def as_json(comparison: Comparison, rows: list[Row], remarks: list[str]) -> dict
         "conclusions": {row.metric.key: row.conclusion for row in rows if row.conclusion},
         "remarks": remarks,
     }
+    path.write_text(json.dumps(told, indent=1) + "\n")
 
 
 def _allocator(measured: Measured, rows: list[Row]) -> dict[str, Any]:
