@@ -46,7 +46,8 @@ LOFT_COLD void* reclaim_and_refill(Request request) {
   return refuse(size_t{geometry(request.size_class).granules} << kGranuleLog);
 }
 
-void* allocate_class(Request request) {
+// Not inlined: its callers would save a register for it before they pop.
+LOFT_NOINLINE void* allocate_class(Request request) {
   Thread* const thread = this_thread();
   void* const object = parts_of(thread).refill(thread, request);
   return LOFT_LIKELY(object != nullptr) ? object : reclaim_and_refill(request);
