@@ -5,12 +5,13 @@
 //
 //   front -> m -> m -> ... -> back           consumer reads at front, producers append at back
 //
-// A message is consumed once its link is set: from then on no producer touches it. So the last
-// message stays in the queue until complete() appends the stub behind it.
+// A message can be consumed only after its link is set: from then on no producer touches it. The
+// link of the last message is set by the next push, or by complete(), which appends the stub: a
+// message that belongs to the inbox and carries nothing.
 //
-// Between the two steps the link of the old back is its end mark (remote/message.h). Any other link
-// that does not lead to a message was overwritten after the free. The messages behind it are lost,
-// and the consumer may continue at the stub.
+// Between a producer's two steps the link of the old back is its end mark (remote/message.h). A
+// link that is neither an end mark nor leads to a message was overwritten after the free. The
+// messages behind it are lost. If the stub is queued behind them, the consumer continues there.
 #pragma once
 
 #include <cstddef>
