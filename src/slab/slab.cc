@@ -88,6 +88,7 @@ unsigned Slab::take_lowest(void** slots, unsigned wanted) {
 }
 
 unsigned Slab::take(void** slots, unsigned wanted) {
+  if (LOFT_UNLIKELY(free == 0)) return 0;
   if (LOFT_LIKELY(!holed)) return take_lowest(slots, wanted);
   unsigned taken = take_resident(slots, wanted);
   if (taken == wanted) return taken;
