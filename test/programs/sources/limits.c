@@ -128,7 +128,7 @@ static void lock(const char* which) {
   free(large);
   pthread_attr_t small;
   pthread_attr_init(&small);
-  pthread_attr_setstacksize(&small, 256 << 10);
+  pthread_attr_setstacksize(&small, 128 << 10);  // 8 MiB are few: the code of libraries counts, too
   pthread_t thread;
   const int failed = pthread_create(&thread, &small, nothing, NULL);
   printf("thread %s\n", answer(!failed));
