@@ -118,6 +118,9 @@ void watch() {
       watched = os::now_ns();
       look_at_group(group, true);
     }
+    // A program that changed `cgroup` while the group was read may have published first. This
+    // publishes what holds now.
+    if (sees_group) limits::options_changed();
     os::wait_on_word_for(&state, kTicking, least(tick_ns(), kWatch));
     if (state.load(memory_order_relaxed) != kTicking) return;
     const uint64_t now = os::now_ns();
@@ -196,9 +199,10 @@ void unattended() {
 
 void enable() {
   os::on_fork(nullptr, nullptr, in_child);
+  // First: it may find that loft can have no threads. The state is kRefused then, and stays.
+  watch_first_thread(false);
   uint32_t expected = kNotYet;
   state.compare_exchange_strong(expected, kNobody, memory_order_relaxed);
-  watch_first_thread(false);
   lifecycle::at_thread_end.store(on_thread_end, memory_order_relaxed);
   look_at_group_now();
   limits::set_address_space(os::address_space_limit());

@@ -207,14 +207,18 @@ bool visit_threads(bool (*visit)(void*, Thread*), void* context) {
 
 bool give_heap(Thread* thread) {
   if (LOFT_UNLIKELY(thread == nullptr)) return false;
-  if (LOFT_LIKELY(thread->heap != nullptr)) return true;
+  if (LOFT_LIKELY(thread->mode != Mode::kUnset)) return true;
   const bool shares = get(options.owner) == kOwnerRoom;
-  Heap* heap = shares ? registry::shared_heap() : registry::adopt();
-  if (heap == nullptr) return false;
-  thread->heap = heap;
+  // A signal handler that allocates may come between two of these stores, and finishes them.
+  if (thread->heap == nullptr) {
+    Heap* heap = shares ? registry::shared_heap() : registry::adopt();
+    if (heap == nullptr) return false;
+    thread->heap = heap;
+    thread->trade = Trade{};
+  }
+  compiler_fence();
   thread->mode = shares ? Mode::kSharedHeap : Mode::kOwnHeap;
-  thread->owner = heap->id();
-  thread->trade = Trade{};
+  thread->owner = thread->heap->id();
   return true;
 }
 
