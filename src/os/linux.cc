@@ -70,6 +70,9 @@ Placed place_at(void* at, size_t bytes, int protection) {
   return Placed::kOccupied;
 }
 
+// Linux has a vDSO. Emulators of the time of QEMU 7 have none.
+bool has_vdso() { return getauxval(AT_SYSINFO_EHDR) != 0; }
+
 }  // namespace
 
 KeepErrno::KeepErrno() : saved_(errno) {}
@@ -156,7 +159,9 @@ bool move_pages(void* from, void* to, size_t bytes) {
   return false;
 }
 
-bool can_move_pages() { return knows_moves.load(memory_order_relaxed); }
+// QEMU 7 takes the source of such a move for unmapped: a system call that is given an address there
+// fails with EFAULT.
+bool can_move_pages() { return knows_moves.load(memory_order_relaxed) && has_vdso(); }
 
 size_t address_space_limit() {
   const KeepErrno keep;
@@ -166,8 +171,8 @@ size_t address_space_limit() {
 }
 
 // QEMU's user mode, until version 8, keeps some 10 bytes for every page of a mapping. For a whole
-// window that is more than a machine has. Like other emulators of that time, it has no vDSO.
-bool may_try_long_mappings() { return getauxval(AT_SYSINFO_EHDR) != 0; }
+// window that is more than a machine has.
+bool may_try_long_mappings() { return has_vdso(); }
 
 uint64_t entropy() {
   uint64_t value = 0;

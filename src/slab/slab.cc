@@ -67,7 +67,7 @@ unsigned Slab::take_resident(void** slots, unsigned wanted) {
   return taken;
 }
 
-// Takes the lowest objects. The slab has one, and `wanted` is not 0.
+// Takes the lowest objects.
 unsigned Slab::take_lowest(void** slots, unsigned wanted) {
   unsigned taken = 0;
   uint64_t words = summary;
@@ -88,7 +88,7 @@ unsigned Slab::take_lowest(void** slots, unsigned wanted) {
 }
 
 unsigned Slab::take(void** slots, unsigned wanted) {
-  if (LOFT_UNLIKELY(free == 0)) return 0;
+  LOFT_CHECK(free != 0 && wanted != 0);
   if (LOFT_LIKELY(!holed)) return take_lowest(slots, wanted);
   unsigned taken = take_resident(slots, wanted);
   if (taken == wanted) return taken;

@@ -105,7 +105,7 @@ struct alignas(kMetadataUnit) Slab {
 
   // Hands out up to `wanted` free objects, the lowest address first, to slots[0], slots[-1], ...
   // Returns how many. The order keeps the sparse end of a slab untouched and gives the prefetcher a
-  // run.
+  // run. The slab is not full (it is in a list of its heap), and `wanted` is not 0.
   unsigned take(void** slots, unsigned wanted);
 
   // Hands out the lowest free object that lies only on pages without memory: it reads as zero.

@@ -406,6 +406,8 @@ def test_what_each_owner_costs(
     for pair in result["pairs"]:
         assert pair["pair"] <= (most if pair["size"] <= 1024 else most_beyond_table)
         assert pair["calls"] == pair["locked"] == 0
+    if owner == "thread":
+        assert result["refill"]["questions"] <= 25
 
 
 @pytest.mark.parametrize(
