@@ -15,61 +15,64 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
 // X(kind, name, default, choices, help). Bytes take the suffixes K, M and G. Milliseconds are a
 // plain number. A processor is a plain number or the word "any" (kAnyProcessor). `choices` lists
 // the accepted words; the value is the position of the word.
-#define LOFT_OPTIONS(X)                                                                          \
-  X(kChoice, owner, 0, "thread|core|room",                                                       \
-    "who holds the caches of free objects and the slabs: each thread, each processor, or each "  \
-    "thread the caches and a thread of loft's own all slabs; read when the library is loaded, "  \
-    "and never changed after that")                                                              \
-  X(kChoice, stats, 0, "0|1|json|prometheus",                                                    \
-    "print statistics to standard error when the process exits")                                 \
-  X(kChoice, foreign, 0, "abort|ignore",                                                         \
-    "what to do after reporting a pointer that loft did not allocate, or a write after free "    \
-    "that has cut a queue of freed objects: stop the program; or let the call do nothing, and "  \
-    "go on without what was behind the cut")                                                     \
-  X(kBytes, cache_bytes, 4 << 20, "", "bytes of free objects that one thread's cache may hold")  \
-  X(kBytes, batch_bytes, 16 << 10, "",                                                           \
-    "bytes of objects freed for one slab of another heap before they are sent home")             \
-  X(kBytes, outbox_bytes, 64 << 10, "",                                                          \
-    "bytes of objects a thread keeps packed for other heaps before it posts them")               \
-  X(kBytes, drain_bytes, 1 << 20, "", "bytes of returned objects that one refill takes in")      \
-  X(kBytes, dirty_bytes, 256 << 20, "",                                                          \
-    "bytes of free spans that stay resident for reuse before the largest are given back; less "  \
-    "where the control group or the process has little, and while no background thread runs")    \
-  X(kMilliseconds, decay_ms, 500, "",                                                            \
-    "how long memory that nobody needed stays resident before it is given back; what is more "   \
-    "than a quarter of what is in use stays about a third as long, and more than an eighth "     \
-    "half as long; 0 keeps it")                                                                  \
-  X(kChoice, thp, 0, "auto|never|prefer",                                                        \
-    "huge pages: whether the system may back the heap with them; auto and never keep them "      \
-    "out, so that no process grows by them, prefer asks for them and gives back nothing "        \
-    "smaller")                                                                                   \
-  X(kChoice, background, 1, "off|auto|on",                                                       \
-    "whether a thread of loft's own may give memory back while the program does nothing: "       \
-    "never; while the program has threads of its own; or also in a program of one thread")       \
-  X(kProcessor, room_cpu, 65535, "",                                                             \
-    "where the thread runs that owner=room starts for its slabs, read when it starts; any: "     \
-    "wherever the process's first thread may")                                                   \
-  X(kChoice, room_serves, 0, "trial|always",                                                     \
-    "when that thread serves the others: in what it does faster than they do it themselves, as " \
-    "trials of both show now and then; or in all that it can. With room_prepare always")         \
-  X(kChoice, room_prepare, 0, "off|fault|zero",                                                  \
-    "what that thread does besides with objects that it gets ready: nothing; touch those on "    \
-    "pages without memory; or that, and clear some for calloc")                                  \
-  X(kBytes, soft_limit, 0, "",                                                                   \
-    "bytes from the system above which loft keeps little: free memory goes back within a "       \
-    "tenth of a second, or where no background thread runs with later calls, and caches stay "   \
-    "small; 0 is no limit")                                                                      \
-  X(kBytes, hard_limit, 0, "",                                                                   \
-    "bytes from the system that loft does not exceed: a request that would is refused, with "    \
-    "NULL and ENOMEM; 0 is no limit")                                                            \
-  X(kChoice, cgroup, 1, "off|soft|hard",                                                         \
-    "what follows from the limits of the control group that the process is in when the library " \
-    "is loaded: nothing; a soft limit; or, besides, a hard limit of fifteen sixteenths of the "  \
-    "group's")                                                                                   \
-  X(kChoice, watch_group, 0, "off|on",                                                           \
-    "whether loft's background thread reads the group's limits, and what the group uses of "     \
-    "them, every second: it opens files of the system for that, which filters of system calls "  \
-    "may forbid; near a limit of the group loft then keeps little, whoever has the memory")
+#define LOFT_OPTIONS(X)                                                                         \
+  X(kChoice, owner, 0, "thread|core|room",                                                      \
+    "who holds the caches of free objects and the slabs; thread: each thread; core: each "      \
+    "processor; room: each thread its cache, and a thread of loft's own all slabs; read "       \
+    "when the library is loaded, and never changed after that")                                 \
+  X(kChoice, stats, 0, "0|1|json|prometheus",                                                   \
+    "print statistics to standard error when the process exits")                                \
+  X(kChoice, foreign, 0, "abort|ignore",                                                        \
+    "what follows the report of a pointer that loft did not allocate, or of a write after "     \
+    "free that has cut a queue of freed objects; abort: the program stops; ignore: the call "   \
+    "does nothing, and the objects behind the cut are lost")                                    \
+  X(kBytes, cache_bytes, 4 << 20, "", "bytes of free objects that one thread's cache may hold") \
+  X(kBytes, batch_bytes, 16 << 10, "",                                                          \
+    "bytes of objects that a thread frees for one slab of another heap before it sends the "    \
+    "batch")                                                                                    \
+  X(kBytes, outbox_bytes, 64 << 10, "",                                                         \
+    "bytes of objects that a thread keeps packed for other heaps before it posts them")         \
+  X(kBytes, drain_bytes, 1 << 20, "", "bytes of returned objects that one refill takes in")     \
+  X(kBytes, dirty_bytes, 256 << 20, "",                                                         \
+    "bytes of free spans that stay resident for reuse; beyond that, the longest are purged; "   \
+    "less where the control group or the process has little, and while no background thread "   \
+    "runs")                                                                                     \
+  X(kMilliseconds, decay_ms, 500, "",                                                           \
+    "how long unused memory stays resident before it is purged; what exceeds a quarter of "     \
+    "the memory in use stays about a third as long, and what exceeds an eighth half as "        \
+    "long; 0: nothing is purged by time")                                                       \
+  X(kChoice, thp, 0, "auto|never|prefer",                                                       \
+    "whether the system may back the heap with huge pages; auto, never: no, so that no "        \
+    "process grows by them; prefer: loft asks for them, and purges nothing smaller")            \
+  X(kChoice, background, 1, "off|auto|on",                                                      \
+    "when a thread of loft's own may purge memory while the program does nothing; off: "        \
+    "never; auto: while the program has threads of its own; on: also in a program of one "      \
+    "thread")                                                                                   \
+  X(kProcessor, room_cpu, 65535, "",                                                            \
+    "the processor on which the room's thread (owner=room) runs, read when it starts; any: "    \
+    "all those on which the process's first thread may run")                                    \
+  X(kChoice, room_serves, 0, "trial|always",                                                    \
+    "when the room's thread serves the others; trial: where repeated trials show that it is "   \
+    "faster than they are; always: wherever it can; any room_prepare except off implies "       \
+    "always")                                                                                   \
+  X(kChoice, room_prepare, 0, "off|fault|zero",                                                 \
+    "what else the room's thread does with the objects that it gets ready; off: nothing; "      \
+    "fault: it touches those on pages without memory; zero: it also clears some for calloc")    \
+  X(kBytes, soft_limit, 0, "",                                                                  \
+    "bytes from the system above which loft keeps little: caches stay small, and free "         \
+    "memory is purged within a tenth of a second, or by later calls where no background "       \
+    "thread runs; 0: no limit")                                                                 \
+  X(kBytes, hard_limit, 0, "",                                                                  \
+    "bytes from the system that loft does not exceed; a request that would exceed them gets "   \
+    "NULL and ENOMEM; 0: no limit")                                                             \
+  X(kChoice, cgroup, 1, "off|soft|hard",                                                        \
+    "what follows from the limits of the control group that the process is in when the "        \
+    "library is loaded; off: nothing; soft: a soft limit; hard: also a hard limit of "          \
+    "fifteen sixteenths of the group's")                                                        \
+  X(kChoice, watch_group, 0, "off|on",                                                          \
+    "whether the background thread reads the limits and the usage of the group every "          \
+    "second; it then opens files of the system, which filters of system calls may forbid; "     \
+    "near a limit of the group, loft then keeps little, whichever process has the memory")
 
 // X(former name, name). A setting by a former name is refused with one line that tells the new one.
 #define LOFT_RENAMED_OPTIONS(X) \
