@@ -275,7 +275,7 @@ bool Blocks::purge_pages(const Extent* extent, bool all, size_t& purged) {
       some_wait = true;
       continue;
     }
-    // Fails where the program has locked its memory: it asked for the pages to stay.
+    // Fails where the program has locked its memory, and so wants the pages to stay.
     if (!os::discard(reinterpret_cast<void*>(first), last - first)) continue;
     block->dirty = false;
     purged += last - first;

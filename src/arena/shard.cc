@@ -103,7 +103,7 @@ bool Shard::grow(size_t size) {
   const size_t needed = round_up(size, kGranule);
   size_t bytes = most(needed, clamp(ahead, kGranule, kLongestExtent));
   span::Range range = span::acquire(bytes >> kGranuleLog, kGranule);
-  // Near a limit there may be memory for this object alone.
+  // Near a limit there may be memory for this object only.
   if (range.base == 0 && bytes != needed) {
     bytes = needed;
     range = span::acquire(bytes >> kGranuleLog, kGranule);
@@ -158,7 +158,8 @@ Shard::Leftover Shard::free(const ObjectAt& object) {
   if (block == nullptr || region_ != nullptr) return {};
   Extent* extent = block->extent;
   if (LOFT_LIKELY(block->units != extent->units)) return {};
-  // One empty extent is kept, so that a heap that fills and empties avoids the window each time.
+  // One empty extent is kept. So a heap that fills and empties in turn does not go to the window
+  // each time.
   if (spare_ == nullptr || spare_ == extent || Blocks::only_free_block(spare_) == nullptr) {
     spare_ = extent;
     return {};

@@ -31,8 +31,8 @@ void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
   thread->open_batches = static_cast<BatchPlaces>(thread->open_batches | 1u << place);
 }
 
-// An empty batch must not name a slab. Once its objects have returned, the slab may have been freed
-// and its metadata reused for another slab.
+// An empty batch must not name a slab. Once its objects have returned, the slab may be released and
+// its metadata reused for another slab.
 void close(Thread* thread, size_t place) {
   thread->batch_keys[place] = kNoSlab;
   thread->open_batches = static_cast<BatchPlaces>(thread->open_batches & ~(1u << place));
@@ -142,7 +142,7 @@ bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record
   const bool again = thread->missed_slab == entry.index();
   thread->missed_slab = entry.index();
   if (again) {
-    // A double free, one right after the other: the first one was sent alone.
+    // A double free in a row: the first free was sent alone.
     if (LOFT_UNLIKELY(thread->outbox.holds(entry.owner(), record))) slab::report_bad_free(p);
     return false;
   }

@@ -15,8 +15,8 @@ namespace loft::bins {
 namespace {
 
 // The limit on a class's stashed arrays, which all have the maximum length, in addition to the
-// bin's own array. A program whose stock of an object swings by 1000 needs room for more than that,
-// because a refill brings more than was wanted.
+// bin's own array. A program whose number of live objects varies by 1000 needs room for more than
+// 1000, because a refill brings more objects than were wanted.
 constexpr size_t kDepotBytes = 512 * 1024;
 constexpr size_t kKeptBytes = 4096;  // the limit for a first array that the next thread inherits
 // The size to which a stream of allocations may grow a bin: the larger of the two. Each further
@@ -275,7 +275,7 @@ void reset(Thread* thread, bool keep_first_arrays) {
     BinState& state = thread->states[c];
     if (state.slots == nullptr && state.last == SlowEvent::kNone) continue;  // never used
     BinState fresh{};
-    // The block's next thread does not repeat the watched pushes. They took a third of all
+    // The block's next thread does not repeat the watched pushes: they took a third of all
     // instructions of a thread with fifty objects.
     fresh.watched_pushes = state.watched_pushes;
     const size_t bytes = state.capacity * class_size(c);

@@ -152,7 +152,7 @@ Core* make(unsigned number) {
     return nullptr;
   }
   core->number = number;
-  // As emptied by the background thread: the block needs no work until a thread enters it.
+  // As if the background thread had emptied it: the block needs no work until a thread enters it.
   core->held = kAllStacks;
   core->emptied = true;
   core->thread.heap = heap;
@@ -200,7 +200,7 @@ void unlock_emptied(Core* core) {
   }
 }
 
-// As for a thread: changes with every call that is not the exact reverse of another.
+// As for a thread, this changes with every call, unless another call exactly reverses it.
 uint64_t activity_of(const Core* core) {
   uint64_t sum = 0;
   for (SizeClass stack = 0; stack < kStacks; ++stack) {
@@ -254,7 +254,7 @@ Thread* enter() {
     if (LOFT_UNLIKELY(core == nullptr)) core = make(number);
     if (LOFT_UNLIKELY(core == nullptr)) return nullptr;
     core->lock.lock();
-    // The caller has already moved: each stack would cost a fence.
+    // The caller has already moved to another processor: each stack would cost a fence.
     if (LOFT_UNLIKELY(os::processor() != number) && moves < kMoves) {
       core->lock.unlock();
       continue;

@@ -23,7 +23,7 @@ bool is_in_a_slab(const Message* message) {
   return pagemap.limit.contains(position) && pagemap.at_position(position).is_slab();
 }
 
-// Also reached by a double free: the slab is released too early, and messages then name objects
+// A double free can also lead here: the slab is released too early, and messages then name objects
 // that do not exist.
 [[noreturn]] LOFT_COLD void report_damaged(const Message* message) {
   slab::report_misuse("double free or write after free: damaged message in", message,

@@ -1,6 +1,6 @@
 // Slabs change owners. A heap without a free object of a class takes over a slab before it takes
 // new memory. The donor is unused at the moment, or has too many slabs. Memory then grows with live
-// data, and not with the number of threads that were once busy, or with the lead of one thread over
+// data, and not with the number of threads that were once busy, nor with one thread's lead over
 // another. Hoard (Berger et al., ASPLOS 2000, section 3) and a3alloc (section 2) move sparse
 // superblocks through a heap that all share. Here they move directly, on demand.
 //

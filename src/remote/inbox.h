@@ -1,7 +1,7 @@
 // The inbox of a heap: a queue with many producers and one consumer at a time (ISMM'19 2.2). A
 // producer needs one exchange and one store for a whole chain. The consumer needs no atomic
 // read-modify-write. Between a producer's two steps the queue is cut after the old back: the
-// consumer stops there and continues later. Nothing is lost, nobody waits.
+// consumer stops there and continues later. Nothing is lost, and no thread waits.
 //
 //   front -> m -> m -> ... -> back           consumer reads at front, producers append at back
 //
@@ -86,7 +86,7 @@ class Inbox {
   // Whether a message may be waiting. Outside the lock this is a hint. A stub at the back does not
   // mean an empty queue: a drain stopped by its budget leaves messages before it.
   bool maybe_pending() const {
-    // One question for both.
+    // One test for both.
     const auto stub = reinterpret_cast<uintptr_t>(&stub_);
     return ((reinterpret_cast<uintptr_t>(back_.load(memory_order_relaxed)) ^ stub) |
             (reinterpret_cast<uintptr_t>(front_.load(memory_order_relaxed)) ^ stub)) != 0;

@@ -26,8 +26,8 @@ constinit Atomic<Magazines*> calling{nullptr};
 
 uint64_t bit_of(SizeClass size_class) { return uint64_t{1} << size_class; }
 
-// The thread's magazines of a class; nullptr if it may have none. It may have them once its bin has
-// grown, which shows that the class is used.
+// The thread's magazines of a class; nullptr if it may have none. It may have magazines once its
+// bin has grown, which shows that the class is used.
 ClassMagazines* of_class(Thread* thread, SizeClass size_class) {
   // Before the test of the capacity: a bin that shrinks while memory is tight leaves its magazines
   // for this.
@@ -256,7 +256,8 @@ void* take_zero(Thread* thread, Request request) {
     object = slot.slots[slot.objects];
     if (--slot.objects != 0) return object;
   } else if (state == Slot::kRooms) {
-    // One call is enough unless the room sleeps. A thread ahead of the room is here at each calloc.
+    // One call is enough unless the room sleeps. A thread that is ahead of the room comes here at
+    // each calloc.
     const bool called =
         (thread->magazines->calls.load(memory_order_relaxed) & bit_of(size_class)) != 0;
     if (!called || room::state.load(memory_order_relaxed) == room::kAsleep) {

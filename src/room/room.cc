@@ -13,8 +13,8 @@ namespace loft::room {
 
 namespace {
 
-// Refills before the program gets the room's thread. A program with fewer ends before trials have
-// found where the room pays.
+// Refills of the program before the room's thread starts. A program with fewer refills ends before
+// trials have found where the room pays.
 constexpr unsigned long kWorthwhileRefills = 1024;
 
 // How long the thread spins for the next call before it sleeps. Waking it costs a thread of the
@@ -26,8 +26,8 @@ constexpr unsigned kLooksEach = 64;  // between two looks at the clock
 // room's must not be the last one for long. A later refill may start another.
 constexpr uint64_t kIdleNs = 2'000'000'000;
 
-// Processors that the process could use at load. The program may tie its threads to single
-// processors later, among them the thread that starts the room.
+// The processors that the process could use at load. The program may later tie its threads to
+// single processors, and among them the thread that starts the room.
 constinit os::ProcessorSet processors;
 
 constinit Atomic<int> number{0};  // the system's number of the room's thread; 0 without one
@@ -75,8 +75,8 @@ void choose_processor() {
     if (os::run_on(wanted)) return;
     os::report(Text() << "room_cpu=" << wanted << ": the room cannot run there, and runs anywhere");
   }
-  // Only if the set differs: a filter of system calls may forbid this to a program that ties no
-  // thread.
+  // Only if the set differs: in a program that ties no thread, a filter of system calls may forbid
+  // this.
   os::ProcessorSet now;
   now.read();
   if (!(now == processors)) processors.apply();
@@ -100,8 +100,8 @@ void run() {
 
 constinit os::OwnThread thread(state, {kNobody, kAwake, kLeaving, kRefused}, run);
 
-// Not beside a single thread: credentials, namespaces and filters that the program sets for its one
-// thread would not hold for the room's.
+// The room does not run beside a single thread: credentials, namespaces and filters that the
+// program sets for its one thread would not apply to the room's.
 bool may_run() { return get(options.background) == kBackgroundOn || census::has_other_threads(); }
 
 void refuse() {

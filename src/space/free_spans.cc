@@ -161,7 +161,8 @@ void put_back(uintptr_t base, size_t granules, SpanState state) {
 
 namespace {
 
-// Ranges from this size on are purged by unmapping: limits on address space then benefit, too.
+// Ranges of this size or more are purged by unmapping, so that they no longer count against
+// limits on address space.
 constexpr size_t kUnmapMin = size_t{1} << 20;
 // Each unmapped span may add a mapping; the system allows a process some 65 000.
 constexpr size_t kMostUnmapped = 8192;

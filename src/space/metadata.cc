@@ -22,7 +22,7 @@ constinit FreeBlock* free_blocks[kMetadataMaxBlock / kMetadataUnit + 1];
 constinit Atomic<uintptr_t> frontier{0};
 constinit Counter used;
 
-// For when address space has run out: splits the smallest larger free block and lists the rest
+// Used when address space has run out. Splits the smallest larger free block, and lists the rest
 // under its own size.
 void* split_larger(size_t units) {
   for (size_t larger = units + 1; larger <= kMetadataMaxBlock / kMetadataUnit; ++larger) {

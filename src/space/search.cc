@@ -37,8 +37,8 @@ Range take_in_two_parts(size_t granules) {
     Span* before = free_spans::at(base - kGranule);
     Span* behind = free_spans::at(base + free_spans::bytes_of(s));
     if (const Range range = take_from_both(s, behind, granules); range.base != 0) return range;
-    // The failed attempt may have lost the addresses of s: its descriptor may be another span's by
-    // now.
+    // The failed attempt may have lost the addresses of s. Its descriptor may already be another
+    // span's.
     if (before == nullptr || free_spans::at(base) != s) continue;
     if (const Range range = take_from_both(before, s, granules); range.base != 0) return range;
   }

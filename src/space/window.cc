@@ -35,8 +35,8 @@ constexpr size_t pagemap_bytes(size_t heap) {
 constexpr size_t tails_bytes(size_t heap) {
   return round_up(heap / kGranule * kTailRecord, kGranule);
 }
-// An eighth of the heap. Heaps of the program's own need a twelfth for 16-byte objects, and where
-// address space is limited they may fill most of the window.
+// An eighth of the heap. Heaps of the program's own need a twelfth for 16-byte objects. Where
+// address space is limited, they may fill most of the window.
 constexpr size_t kMostMetadata = (size_t{1} << 32) * kMetadataUnit;  // 2^32 units, by index
 constexpr size_t metadata_bytes(size_t heap) { return least(heap / 8, kMostMetadata); }
 
@@ -63,7 +63,7 @@ bool grow_tables(uintptr_t heap_end) {
          window.tails.grow(window.tails.base + granules * kTailRecord);
 }
 
-// Grows the heap only together with its tables: without them it is of no use.
+// Grows the heap only together with its tables: it cannot be used without them.
 bool grow_with_tables(uintptr_t target) {
   Region& heap = window.heap;
   const uintptr_t before = heap.committed;
@@ -81,8 +81,8 @@ void give_up(Region& region) {
   region = Region{};
 }
 
-// Maps the first step of each region. On failure everything is unmapped: leftovers would block the
-// place for the next attempt, when there is memory again.
+// Maps the first step of each region. On failure, unmaps everything: leftovers would block the
+// place for a later attempt, when there is memory again.
 bool open_at(uintptr_t base, size_t heap) {
   lay_out(base, heap);
   if (grow_with_tables(window.heap.base + 1) && window.metadata.grow(window.metadata.base + 1)) {
@@ -100,20 +100,21 @@ bool in_the_way(uintptr_t at, size_t bytes) {
   return placed == os::Placed::kOccupied;
 }
 
-// The address at which the system would now put a mapping of `bytes`; 0 if there is none, or if the
-// system does not take the mapping back.
+// The address at which the system would now place a mapping of `bytes`. 0 if there is none, or if
+// the system refuses to unmap the test mapping.
 uintptr_t find_addresses(size_t bytes) {
   void* at = os::reserve(bytes);
   return at != nullptr && os::unmap(at, bytes) ? reinterpret_cast<uintptr_t>(at) : 0;
 }
 
-// The system knows best which addresses are in nobody's way. It is asked for a range as long as the
-// window, which is given back at once. Most systems hand addresses out from the top, so later
-// mappings of the program lie above a heap that grows from below. If the system hands them out from
-// below, or may do so once a gap below the window is full, the window begins half-way up the range.
+// The system knows best which addresses will stay free. It is asked for a range as long as the
+// window, which is unmapped at once. Most systems hand addresses out from the top, so later
+// mappings of the program lie above a heap that grows from below. Some systems hand them out from
+// below, or may do so once a gap below the window is full. Then the window begins half-way up the
+// range.
 bool open_where_system_says() {
-  // A short one first: if the system does not take it back, or only claims to, long ones would
-  // block every plan.
+  // A short range first: if the system refuses to unmap it, or only claims to unmap it, long ranges
+  // would block every planned place.
   const uintptr_t next = find_addresses(kGranule);
   if (next == 0 || in_the_way(next, kGranule)) return false;
   for (size_t heap = kLargestWindow; heap >= kSmallestWindow; heap /= 2) {
@@ -170,8 +171,8 @@ bool Region::grow(uintptr_t target) {
   for (const uintptr_t to : {wanted, needed}) {
     void* const at = reinterpret_cast<void*>(committed);
     if (os::place(at, to - committed) != os::Placed::kYes) continue;
-    // Advises against huge pages unless they are preferred. On a system that gives them to
-    // everybody, the first object of each of a few classes would otherwise cost 2 MiB.
+    // Advises against huge pages unless they are preferred. On a system that uses them by default,
+    // the first object of each of a few classes would otherwise cost 2 MiB.
     const bool huge = this == &window.heap && get(options.thp) == kHugePrefer;
     os::allow_huge_pages(at, to - committed, huge);
     __atomic_store_n(&committed, to, __ATOMIC_RELAXED);  // read by metadata::contains

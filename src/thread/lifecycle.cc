@@ -76,9 +76,9 @@ void retire(Thread* thread, List<Thread>& where) {
   census::exited.add(1);
 }
 
-// Retires a block that keeps its first arrays for the next thread. Where threads come and go, a
-// third of their cost was to make arrays and to free them. Under the lock. If more than kMostWarm
-// blocks are warm, returns the oldest: the caller releases its arrays without the lock.
+// Retires a block that keeps its first arrays for the next thread: to make and free arrays was a
+// third of the cost of a short-lived thread. Under the lock. If more than kMostWarm blocks are
+// warm, returns the oldest. The caller releases its arrays without the lock.
 Thread* retire_warm(Thread* thread) {
   constexpr unsigned kMostWarm = 4;
   retire(thread, warm);
@@ -90,7 +90,7 @@ Thread* retire_warm(Thread* thread) {
   return oldest;
 }
 
-// (A fork meanwhile: the child loses the block.)
+// (If a fork happens meanwhile, the child loses the block.)
 void cool_down(Thread* block) {
   bins::reset(block, false);
   const os::Guard guard(lock);
@@ -109,10 +109,10 @@ void tell_of_end() {
   if (auto* call = at_thread_end.load(memory_order_relaxed); call != nullptr) call();
 }
 
-// Runs after the thread-local destructors of C++, among the destructors of the program's keys. In a
-// later round of these, destructors that run after this one would still have the block and be
-// faster. But a thread that first allocates in such a destructor would find no round left, and its
-// heap would never be parked.
+// Runs after the thread-local destructors of C++, among the destructors of the program's keys. A
+// later round of these destructors would leave the block to more of them, and they would be faster.
+// But a thread that first allocates in such a destructor would have no round left, and its heap
+// would never be parked.
 void on_exit(void* value) {
   census::stage = census::kExited;
   if (value == no_block) {

@@ -7,14 +7,14 @@
 
 namespace loft::lifecycle {
 
-// The block of the calling thread, set up at its first call. nullptr, and the caller does without a
-// block,
+// The block of the calling thread, set up at its first call. nullptr, so that the caller must do
+// without a block,
 //   (a) if the thread's destructors have run;
 //   (b) without memory;
-//   (c) under owner=core, unless the thread has a block from before that was decided.
+//   (c) under owner=core, unless the thread got its block before owner=core was chosen.
 Thread* attach();
 
-// core::enter. At its first call, the thread is counted among the program's.
+// Calls core::enter. At its first call, counts the thread among the program's.
 Thread* enter_core();
 
 // A slow path of the calling thread. Under owner=core it holds the lock of a processor's block:
@@ -53,7 +53,7 @@ void restart_visits();  // the next call begins with the first
 // nullptr, or without memory or heap ids.
 bool give_heap(Thread* thread);
 
-// Takes the calling thread's block away. All objects that it held return to their heaps.
+// Removes the calling thread's block. All objects in it return to their heaps.
 void give_up_block();
 
 struct Totals {
