@@ -1,6 +1,6 @@
 // Counts the instructions of malloc and free one by one, for machines without hardware counters.
 //
-// Source: the budgets of docs/design.md are counts of instructions, so that they hold on any
+// Source: the figures of CONTRIBUTING.md are counts of instructions, so that they hold on any
 // machine. A child process allocates and frees; this process single-steps it with ptrace. Only
 // instructions outside the program itself count, from the first of malloc to its return: the loop,
 // the call and the PLT stub are part of the program. Calls and locked instructions are told apart

@@ -127,18 +127,48 @@ def check_cycles(files: list[Path], source: Path) -> Iterator[str]:
         yield f"{shown}:1: an include cycle: {' includes '.join(reversed(cycle))}"
 
 
-def check_floors(files: list[Path], source: Path) -> Iterator[str]:
+def lines_of(path: Path) -> int:
+    return len(path.read_text("utf-8").splitlines())
+
+
+def lines_by_floor(files: list[Path], source: Path) -> Counter[str]:
     lines = Counter[str]()
     for path in files:
-        lines[path.relative_to(source).parts[0]] += len(path.read_text("utf-8").splitlines())
-    for floor, count in lines.items():
+        lines[path.relative_to(source).parts[0]] += lines_of(path)
+    return lines
+
+
+def check_floors(files: list[Path], source: Path) -> Iterator[str]:
+    for floor, count in lines_by_floor(files, source).items():
         if count > MAX_FLOOR_LINES:
             shown = Path(source.name) / floor
             yield f"{shown}:1: {count} lines; {MAX_FLOOR_LINES} is a floor's limit"
 
 
+def sources_of(source: Path) -> list[Path]:
+    return sorted(path for path in source.rglob("*") if path.suffix in {".cc", ".h"})
+
+
+def numbers_of(source: Path) -> str:
+    """The house, counted: its lines, and the files on each path of the map."""
+    files = sources_of(source)
+    floor, most = lines_by_floor(files, source).most_common(1)[0]
+    longest = max(files, key=lines_of)
+    rows = re.findall(
+        r"^\| (.+?) \| (.*`\w+/\w+\.\w+`.*) \|$", (source / "README.md").read_text(), re.M
+    )
+    paths = {name: len(set(re.findall(r"`(\w+/\w+\.\w+)`", path))) for name, path in rows}
+    path = max(paths, key=lambda name: paths[name])
+    return (
+        f"{source.name}: {sum(map(lines_of, files))} lines, no include cycle; "
+        f"longest floor {floor}, {most}; longest file {longest.relative_to(source)}, "
+        f"{lines_of(longest)}; {len(paths)} paths in the map, the longest of {paths[path]} files "
+        f"({path})"
+    )
+
+
 def check_tree(source: Path) -> list[str]:
-    files = sorted(path for path in source.rglob("*") if path.suffix in {".cc", ".h"})
+    files = sources_of(source)
     return [
         *(violation for path in files for violation in check_file(path, source)),
         *check_cycles(files, source),
@@ -150,6 +180,8 @@ def main() -> int:
     violations = check_tree(ROOT / "src")
     for violation in violations:
         print(violation)
+    if not violations:
+        print(numbers_of(ROOT / "src"))
     return 1 if violations else 0
 
 

@@ -233,8 +233,8 @@ LOFT_API int loft_option_get(const char* name, char* value, size_t size) LOFT_NO
 /// of the program's own at the same moment waits until these heaps are summed up. Each number is
 /// right for some moment of the call. Sums may differ a little while other threads run. Some fields
 /// count events since the process started: those from slabs_created to adoptions, soft_limit_hits,
-/// hard_limit_refusals, and those from checked_frees on, except cores and room_ahead_bytes. All
-/// others describe the present. docs/accounting.md explains them.
+/// hard_limit_refusals, and those from checked_frees on, except cores, room_ahead_bytes and
+/// room_cpu_ns. All others describe the present. docs/accounting.md explains them.
 typedef struct loft_stats_t {
   uint64_t struct_size;  ///< in: sizeof(loft_stats_t); out: how many bytes the library filled
 

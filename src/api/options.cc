@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/words.h"
 #include "loft/loft.h"
 #include "os/fault.h"
 #include "os/os.h"
@@ -53,17 +54,6 @@ const Option* find(std::string_view name) {
     if (option.name == name) return &option;
   }
   return nullptr;
-}
-
-bool parse_number(std::string_view text, uint64_t& number) {
-  if (text.empty()) return false;
-  number = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return false;
-    if (__builtin_mul_overflow(number, 10u, &number)) return false;
-    if (__builtin_add_overflow(number, static_cast<unsigned>(c - '0'), &number)) return false;
-  }
-  return true;
 }
 
 bool parse_bytes(std::string_view text, uint64_t& bytes) {

@@ -15,6 +15,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/words.h"
 #include "os/os.h"
 
 #if !defined(MAP_FIXED_NOREPLACE)
@@ -185,10 +186,8 @@ const char* environment(const char* name) {
   char** const entries = environ != nullptr ? environ : first_environ;
   if (entries == nullptr) return nullptr;
   for (char** entry = entries; *entry != nullptr; ++entry) {
-    const char* e = *entry;
-    const char* n = name;
-    while (*n != 0 && *e == *n) ++e, ++n;
-    if (*n == 0 && *e == '=') return getauxval(AT_SECURE) == 0 ? e + 1 : nullptr;
+    const char* const rest = after(name, *entry);
+    if (rest != nullptr && *rest == '=') return getauxval(AT_SECURE) == 0 ? rest + 1 : nullptr;
   }
   return nullptr;
 }

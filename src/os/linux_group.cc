@@ -9,6 +9,7 @@
 #include <initializer_list>
 
 #include "base/bits.h"
+#include "base/words.h"
 #include "os/os.h"
 
 namespace loft::os {
@@ -112,44 +113,10 @@ class File {
   char bytes_[4096];  // as much as one read of a file in /proc returns
 };
 
-bool equal(const char* a, const char* b) {
-  while (*a != 0 && *a == *b) ++a, ++b;
-  return *a == *b;
-}
-
-// The rest of `text` after `start`, or nullptr if `text` does not begin with it.
-const char* after(const char* start, const char* text) {
-  while (*start != 0 && *start == *text) ++start, ++text;
-  return *start == 0 ? text : nullptr;
-}
-
-// Decodes octal escapes: "\040" is a space.
-void undo_escapes(char* text) {
-  char* to = text;
-  for (const char* from = text; *from != 0; ++from) {
-    const bool escape = *from == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
-                        from[2] <= '7' && from[3] >= '0' && from[3] <= '7';
-    if (!escape) {
-      *to++ = *from;
-      continue;
-    }
-    *to++ = static_cast<char>((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
-    from += 3;
-  }
-  *to = 0;
-}
-
 // kNoLimit for any text that is not a number, such as "max".
 size_t number(const char* text) {
-  if (*text == 0) return kNoLimit;
-  size_t n = 0;
-  for (; *text != 0; ++text) {
-    if (*text < '0' || *text > '9' || __builtin_mul_overflow(n, 10u, &n) ||
-        __builtin_add_overflow(n, static_cast<size_t>(*text - '0'), &n)) {
-      return kNoLimit;
-    }
-  }
-  return n;
+  uint64_t n = 0;
+  return parse_number(text, n) ? n : kNoLimit;
 }
 
 constexpr size_t kWord = 32;  // long enough for numbers and names of counters
@@ -264,22 +231,6 @@ void look_at(Path& folder, const Names& names, Group& group, bool& unread) {
   group.used = used;
 }
 
-// Whether `name` is one of "NAME,NAME,...".
-bool lists(const char* list, const char* name) {
-  for (;;) {
-    const char* rest = after(name, list);
-    if (rest != nullptr && (*rest == 0 || *rest == ',')) return true;
-    while (*list != 0 && *list != ',') ++list;
-    if (*list == 0) return false;
-    ++list;
-  }
-}
-
-void copy(char* to, const char* from) {
-  while ((*to++ = *from++) != 0) {
-  }
-}
-
 }  // namespace
 
 // A line reads "ID PARENT DEVICE ROOT POINT OPTIONS... - TYPE SOURCE OPTIONS".
@@ -314,8 +265,8 @@ void GroupReader::find_mounts() {
     Path path;
     path.add(root_).add(point);
     if (path.size() == 0 || path.size() >= sizeof(mount.path)) continue;
-    copy(mount.path, path.text());
-    copy(mount.group, group);
+    __builtin_strcpy(mount.path, path.text());
+    __builtin_strcpy(mount.group, group);
     mount.found = true;
   } while (file.next_line());
 }

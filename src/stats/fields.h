@@ -120,7 +120,7 @@ inline constexpr Field kFields[] = {
     LOFT_NEXT(room_returns, kEvents, "Flushes whose objects the room returned"),
     LOFT_NEXT(room_behind, kEvents, "Flushes that found the previous one not returned yet"),
     LOFT_NEXT(room_ahead_bytes, kNow, "Cached objects in magazines that are ready"),
-    LOFT_NEXT(room_cpu_ns, kEvents, "Processor time of the room's thread, in nanoseconds"),
+    LOFT_NEXT(room_cpu_ns, kNow, "Processor time of the room's thread, in nanoseconds"),
     LOFT_NEXT(room_cleared, kEvents, "Objects that the room cleared and calloc took"),
 };
 #undef LOFT_NEXT
