@@ -25,7 +25,7 @@ INSTALLED = {
 # may stand beside them, does not compete.
 PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
 # loft by its other owners.
-OWNERS = {"loft core": "core", "loft room": "room"}
+OWNERS = {"loft core": "core", "loft room": "room", "loft shared": "shared"}
 
 
 @dataclass(frozen=True)

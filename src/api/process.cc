@@ -3,6 +3,7 @@
 #include "api/info.h"
 #include "api/options.h"
 #include "cpu/core.h"
+#include "heap/registry.h"
 #include "os/fault.h"
 #include "purge/background.h"
 #include "room/room.h"
@@ -29,8 +30,8 @@ bool serve_processors() {
                          "says on which one a thread is; owner=thread instead");
     options.owner.store(kOwnerThread, memory_order_relaxed);
   }
-  // Objects allocated before belong to another heap than the room's: the thread starts over.
-  if (get(options.owner) == kOwnerRoom) lifecycle::give_up_block();
+  // Objects allocated before belong to another heap than the common one: the thread starts over.
+  if (registry::all_share()) lifecycle::give_up_block();
   room::enable();
   background::enable();
 }

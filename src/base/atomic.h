@@ -28,9 +28,9 @@ class Counter {
   Atomic<unsigned long> value_{0};
 };
 
-// Stops the compiler from moving memory accesses across this point. In the child of a fork, the
-// private structures of a lost thread are as its stores left them, in program order. The child
-// relies on that order.
+// Stops the compiler from moving memory accesses across this point. For what the thread itself may
+// see in a signal handler, and for what the child of a fork reads of a thread that it does not
+// have.
 inline void compiler_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 }  // namespace loft

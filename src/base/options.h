@@ -16,10 +16,11 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
 // plain number. A processor is a plain number or the word "any" (kAnyProcessor). `choices` lists
 // the accepted words; the value is the position of the word.
 #define LOFT_OPTIONS(X)                                                                         \
-  X(kChoice, owner, 0, "thread|core|room",                                                      \
+  X(kChoice, owner, 0, "thread|core|room|shared",                                               \
     "who holds the caches of free objects and the slabs; thread: each thread; core: each "      \
-    "processor; room: each thread its cache, and a thread of loft's own all slabs; read "       \
-    "when the library is loaded, and never changed after that")                                 \
+    "processor; room: each thread its cache, and a thread of loft's own all slabs; shared: "    \
+    "each thread its cache, and all together the slabs; read when the library is loaded, and "  \
+    "never changed after that")                                                                 \
   X(kChoice, stats, 0, "0|1|json|prometheus",                                                   \
     "print statistics to standard error when the process exits")                                \
   X(kChoice, foreign, 0, "abort|ignore",                                                        \
@@ -81,7 +82,7 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
   X(keeper_prepare, room_prepare)
 
 // The choices of `owner`. The option is written once, before the program's constructors run.
-enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerRoom };
+enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerRoom, kOwnerShared };
 
 // The value "any" of an option that names a processor.
 inline constexpr uint64_t kAnyProcessor = 65535;

@@ -35,7 +35,7 @@ size_t array_bytes(unsigned capacity) { return (capacity + 1) * sizeof(void*); }
 
 // A bin without an array holds nothing. Its top is at the null slot that all such bins share.
 unsigned count(const Bin& bin, const BinState& state) {
-  return state.slots == nullptr ? 0 : static_cast<unsigned>(bin.top - state.slots);
+  return state.slots == nullptr ? 0 : static_cast<unsigned>(bin.top() - state.slots);
 }
 
 // Moves the bin's objects into a new array of `capacity` slots. False without memory.
@@ -51,13 +51,10 @@ bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   }
   void** const old = state.slots;
   const unsigned old_capacity = state.capacity;
-  // A fork between any two of these stores leaves a bin that is not whole; its arrays are then
-  // abandoned.
   state.slots = slots;
-  compiler_fence();
   state.capacity = static_cast<uint16_t>(capacity);
   state.repeat = 0;
-  bin.top = slots + objects;
+  bin.set_top(slots + objects);
   set_limit(bin, state);
   thread->capacity_bytes += (capacity - old_capacity) * class_size(size_class);
   if (old != nullptr) release_array_of(old, old_capacity);
@@ -72,12 +69,7 @@ size_t budget() {
 }
 
 void set_limit(Bin& bin, const BinState& state) {
-  bin.limit = state.slots + (state.watched_pushes < kWatchedPushes ? 0 : state.capacity);
-}
-
-bool whole(const Bin& bin, const BinState& state) {
-  return (bin.limit == state.slots || bin.limit == state.slots + state.capacity) &&
-         bin.top >= state.slots && bin.top <= state.slots + state.capacity;
+  bin.set_limit(state.slots + (state.watched_pushes < kWatchedPushes ? 0 : state.capacity));
 }
 
 bool grow(Thread* thread, SizeClass size_class) {
@@ -94,17 +86,12 @@ bool grow(Thread* thread, SizeClass size_class) {
 
 void release_array(Thread* thread, SizeClass size_class) {
   const BinState state = thread->states[size_class];
-  const bool in_order = state.slots != nullptr && whole(thread->bins[size_class], state);
   thread->capacity_bytes -= state.capacity * class_size(size_class);
-  // The bin is cleared before its state. A fork in between leaves a bin that is not whole. In the
-  // reverse order the bin would have no array, and reset would skip it.
-  thread->bins[size_class] = kEmptyBin;
-  compiler_fence();
+  Bin& bin = thread->bins[size_class];
+  bin.set_top(no_objects);
+  bin.set_limit(no_objects);
   thread->states[size_class] = BinState{};
-  // The state is cleared before the array is freed, in program order. If the thread dies in a fork
-  // in between, the block's next user must not free the array again.
-  compiler_fence();
-  if (in_order) release_array_of(state.slots, state.capacity);
+  if (state.slots != nullptr) release_array_of(state.slots, state.capacity);
 }
 
 unsigned first_capacity(SizeClass size_class) { return kFirstCapacities.of[size_class]; }
@@ -132,12 +119,10 @@ Array exchange(Thread* thread, SizeClass size_class, Array array, unsigned objec
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   const Array old = {state.slots, state.capacity};
-  // As in set_capacity: a fork in between leaves a bin that is not whole.
   state.slots = array.slots;
-  compiler_fence();
   state.capacity = array.capacity;
   state.repeat = 0;
-  bin.top = array.slots + objects;
+  bin.set_top(array.slots + objects);
   set_limit(bin, state);
   return old;
 }

@@ -23,12 +23,9 @@ unsigned first_capacity(SizeClass size_class);
 // The number of objects in a bin of the calling thread.
 unsigned count(const Thread* thread, SizeClass size_class);
 
-// Sets bin.limit, the highest slot that a push may fill. A watched bin has no such slot, so each
-// push takes the slow path and is checked.
+// Sets the bin's limit, the highest slot that a push may fill. A watched bin has no such slot, so
+// each push takes the slow path and is checked.
 void set_limit(Bin& bin, const BinState& state);
-
-// False only for the bin of a thread that died in a fork while it changed the bin's array.
-bool whole(const Bin& bin, const BinState& state);
 
 // Gives the bin an array of the next size. False (a) at the maximum size, (b) over the budget, or
 // (c) without memory.

@@ -124,7 +124,7 @@ void close_gap(void** slots, unsigned taken, unsigned wanted) {
 // Fills the bin's array, which is empty, and pops one object. nullptr without memory.
 void* fill_empty(Thread* thread, Request request, unsigned wanted) {
   Bin& bin = thread->bins[request.size_class];
-  void** const slots = bin.top;
+  void** const slots = bin.top();
   LOFT_CHECK(slots == thread->states[request.size_class].slots);
   unsigned taken = 0;
   {
@@ -135,8 +135,7 @@ void* fill_empty(Thread* thread, Request request, unsigned wanted) {
     if (taken == 0) return nullptr;
     close_gap(slots, taken, wanted);
   }
-  compiler_fence();  // as in deallocate
-  bin.top = slots + taken - 1;
+  bin.set_top(slots + taken - 1);
   return slots[taken];
 }
 
@@ -186,7 +185,7 @@ LOFT_NOINLINE void* plan_and_refill(Thread* thread, Request request) {
   const unsigned wanted = plan_refill(thread, request.size_class, false);
   if (thread->states[request.size_class].depot != nullptr) {
     depot::take(thread, request.size_class);
-    return *thread->bins[request.size_class].top--;
+    return thread->bins[request.size_class].pop();
   }
   return fill_bin(thread, request, wanted);
 }
@@ -201,13 +200,12 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   thread->counters.flushes.add(1);
-  // A fork waits for this lock, so in its child each object is either in the bin or in its slab.
   const os::Guard guard(thread->heap->lock());
   return_objects(thread->heap, size_class, state.slots + 1, state.slots + 1 + objects,
                  [&](void* p, Entry entry) { batch_cache::add(thread, p, entry); });
   const unsigned rest = count(thread, size_class) - objects;
   __builtin_memmove(state.slots + 1, state.slots + 1 + objects, rest * sizeof(void*));
-  bin.top = state.slots + rest;
+  bin.set_top(state.slots + rest);
 }
 
 bool push_slow(Thread* thread, SizeClass size_class, void* p, Flush flush_oldest) {
@@ -223,9 +221,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p, Flush flush_oldest
     if (state.capacity == 0) return false;
     flush_oldest(thread, size_class, (state.capacity + 1u) / 2);
   }
-  bin.top[1] = p;
-  compiler_fence();  // as in deallocate
-  ++bin.top;
+  bin.push(p);
   return true;
 }
 
@@ -233,7 +229,6 @@ void flush_class(Thread* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
   if (state.slots == nullptr) return;
   if (state.depot != nullptr) flush_depot(thread, size_class, kAllOfIt);
-  if (!whole(thread->bins[size_class], state)) return;
   if (const unsigned objects = count(thread, size_class); objects != 0) {
     flush(thread, size_class, objects);
   }
@@ -247,7 +242,7 @@ void flush_all(Thread* thread) {
 bool review(Thread* thread, SizeClass size_class, bool in_use) {
   BinState& state = thread->states[size_class];
   if (state.slots == nullptr) return false;
-  void** const top = thread->bins[size_class].top;
+  void** const top = thread->bins[size_class].top();
   const bool moved = in_use || state.seen_at != top;
   const unsigned unneeded = moved ? (state.least_stashed + 1u) / 2 : state.stashed;
   if (unneeded != 0) flush_depot(thread, size_class, unneeded);
@@ -266,6 +261,36 @@ unsigned held(const Thread* thread, SizeClass size_class, void** top) {
   // If the bin is changing at the moment, `slots` and `top` may belong to different arrays.
   if (slots == nullptr || top < slots || top >= slots + kMostSlots) return stashed;
   return static_cast<unsigned>(top - slots) + stashed;
+}
+
+void inherit(Thread* dead) {
+  const auto return_all = [&](SizeClass c, void** objects, void** end) {
+    if (objects == end) return;
+    const os::Guard guard(dead->heap->lock());
+    return_objects(dead->heap, c, objects, end,
+                   [&](void* p, Entry entry) { batch_cache::add(dead, p, entry); });
+  };
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    BinState& state = dead->states[c];
+    void** const top = dead->bins[c].top();
+    void** null_slot = top;
+    while (*null_slot != nullptr) --null_slot;
+    return_all(c, null_slot + 1, top + 1);
+    // A bin's state changes before its top.
+    if (null_slot == state.slots) release_array_of(state.slots, state.capacity);
+    while (state.depot != nullptr) {
+      void** const full = state.depot;
+      return_all(c, full + 1, full + kMostSlots);
+      state.depot = static_cast<void**>(full[0]);
+      release_array_of(full, kMaxCapacity);
+    }
+    const uint8_t watched_pushes = state.watched_pushes;
+    state = BinState{};
+    state.watched_pushes = watched_pushes;
+    dead->bins[c] = kEmptyBin;
+  }
+  depot::release_spares(dead);
+  dead->capacity_bytes = 0;
 }
 
 void reset(Thread* thread, bool keep_first_arrays) {

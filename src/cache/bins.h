@@ -50,7 +50,7 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects);
 // Whether push_slow finds a free slot without growing, stashing or flushing.
 inline bool has_space(const Thread* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
-  return state.slots != nullptr && thread->bins[size_class].top < state.slots + state.capacity;
+  return state.slots != nullptr && thread->bins[size_class].top() < state.slots + state.capacity;
 }
 
 // Returns all objects of one bin, or of all bins.
@@ -77,14 +77,19 @@ void put_back(Heap* heap, SizeClass size_class, void** objects, void** end,
 
 // ---
 
+// In the child of a fork, of a thread that the child does not have: returns what its bins and their
+// depots hold to its heap, or adds it to batches, and leaves them as new. The thread may have been
+// between any two stores, so of its bins nothing counts but the tops (cache/bin.h). An array that
+// was being exchanged is lost.
+void inherit(Thread* dead);
+
 // The number of objects in a bin whose top is `top`. Reads beside the running thread, so the result
 // is approximate.
 unsigned held(const Thread* thread, SizeClass size_class, void** top);
 
 // Resets the bins, for the block's next thread or for its own thread before a wait. Frees all
 // arrays. With keep_first_arrays, small first arrays stay unless memory is tight; every bin must
-// then be empty. Without it, a bin may be in any state: its last thread may have died in a fork at
-// any point.
+// then be empty.
 void reset(Thread* thread, bool keep_first_arrays);
 
 }  // namespace bins

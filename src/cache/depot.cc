@@ -6,12 +6,8 @@ namespace loft::depot {
 
 namespace {
 
-// Exchanges the bin's array. The thread may die in a fork between any two stores in this file. In
-// the child, an array is then in one place, or in none and abandoned. The array of a bin that is
-// not whole is abandoned too.
 void swap(Thread* thread, SizeClass size_class, void** slots, unsigned objects) {
   bins::exchange(thread, size_class, {slots, thread->states[size_class].capacity}, objects);
-  compiler_fence();
 }
 
 }  // namespace
@@ -19,11 +15,10 @@ void swap(Thread* thread, SizeClass size_class, void** slots, unsigned objects) 
 bool stash(Thread* thread, SizeClass size_class) {
   BinState& state = thread->states[size_class];
   LOFT_CHECK(state.capacity == bins::kMaxCapacity &&
-             thread->bins[size_class].top == state.slots + state.capacity);
+             thread->bins[size_class].top() == state.slots + state.capacity);
   void** empty = thread->spare_arrays;
   if (empty != nullptr) {
     thread->spare_arrays = static_cast<void**>(empty[0]);
-    compiler_fence();
     empty[0] = nullptr;
   } else {
     empty = bins::make_array(bins::kMaxCapacity);
@@ -32,7 +27,7 @@ bool stash(Thread* thread, SizeClass size_class) {
   void** const full = state.slots;
   swap(thread, size_class, empty, 0);
   full[0] = static_cast<void*>(state.depot);
-  compiler_fence();
+  compiler_fence();  // linked before it is found, for bins::inherit
   state.depot = full;
   ++state.stashed;
   thread->capacity_bytes += state.capacity * class_size(size_class);
@@ -41,7 +36,7 @@ bool stash(Thread* thread, SizeClass size_class) {
 
 void take(Thread* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
-  LOFT_CHECK(thread->bins[size_class].top == state.slots);
+  LOFT_CHECK(thread->bins[size_class].top() == state.slots);
   void** const empty = state.slots;
   swap(thread, size_class, remove(thread, size_class), state.capacity);
   keep(thread, empty);
@@ -52,7 +47,6 @@ void** remove(Thread* thread, SizeClass size_class) {
   void** const full = state.depot;
   if (full == nullptr) return nullptr;
   state.depot = static_cast<void**>(full[0]);
-  compiler_fence();
   full[0] = nullptr;
   --state.stashed;
   state.least_stashed = least(state.least_stashed, state.stashed);
@@ -62,7 +56,6 @@ void** remove(Thread* thread, SizeClass size_class) {
 
 void keep(Thread* thread, void** slots) {
   slots[0] = static_cast<void*>(thread->spare_arrays);
-  compiler_fence();
   thread->spare_arrays = slots;
 }
 

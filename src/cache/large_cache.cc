@@ -14,15 +14,10 @@ namespace loft::large_cache {
 
 namespace {
 
-// An object is in `kept` before its length is in `granules`, and stays there until the length is
-// cleared. If the thread dies in a fork, the block's next user finds in each place a kept object or
-// nothing.
 void fill(Thread* thread, unsigned place, Large* object) {
   LargeCache& cache = thread->large;
   object->kept = true;
-  compiler_fence();
   cache.kept[place] = object;
-  compiler_fence();
   cache.granules[place] = static_cast<uint8_t>(object->granules);
   thread->counters.large_kept_bytes.add(object->bytes);
 }
@@ -30,12 +25,10 @@ void fill(Thread* thread, unsigned place, Large* object) {
 LOFT_ALWAYS_INLINE Large* empty(Thread* thread, unsigned place) {
   LargeCache& cache = thread->large;
   Large* object = cache.kept[place];
-  // granules is 0 also if the thread died in a fork within fill or empty.
-  LOFT_CHECK(object->kept && (cache.granules[place] == object->granules || !cache.granules[place]));
+  LOFT_CHECK(object->kept && cache.granules[place] == object->granules);
   cache.granules[place] = 0;
-  compiler_fence();
   cache.kept[place] = nullptr;
-  compiler_fence();
+  compiler_fence();  // out of its place before its mark can change, for inherit
   thread->counters.large_kept_bytes.add(-object->bytes);
   return object;
 }
@@ -129,6 +122,15 @@ bool keep(Thread* thread, Large* object) {
 void release_all(Thread* thread) {
   for (unsigned i = 0; i < kLargePlaces; ++i) next_place(thread);
   large::release_descriptors(&thread->large.spare);
+}
+
+void inherit(Thread* dead) {
+  for (Large* object : dead->large.kept) {
+    // One that is not marked is on its way into its place, or out of it.
+    if (object != nullptr && object->kept) large::release(object);
+  }
+  dead->large = LargeCache{};
+  dead->counters.large_kept_bytes.add(-dead->counters.large_kept_bytes.get());
 }
 
 void review(Thread* thread) {

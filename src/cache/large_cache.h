@@ -22,6 +22,10 @@ bool keep(Thread* thread, Large* object);
 // Returns all kept objects to the spans.
 void release_all(Thread* thread);
 
+// In the child of a fork: the same of a thread that the child does not have. Descriptors that the
+// thread had ready are lost.
+void inherit(Thread* dead);
+
 // Returns the objects of all places from which none was taken since the last call. Called every few
 // dozen refills. A kept object saves one lock acquisition, which is worth its memory only if such
 // objects come and go about as often as bins are refilled.

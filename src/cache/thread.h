@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "base/macros.h"
 #include "base/size_class.h"
+#include "cache/bin.h"
 #include "cache/profile.h"
 #include "cache/trade.h"
 #include "heap/heap.h"
@@ -27,12 +28,6 @@ struct Core;
 struct Thread;
 struct Magazines;  // room/magazines.h
 
-// A stack of free objects. It is an array of pointers, so a pop never waits for an object's cache
-// line. The slot below the first object is null, so one load both pops and detects the empty stack.
-struct Bin {
-  void** top;    // the last object pushed, or the null slot
-  void** limit;  // the highest slot that a push may fill; the null slot while the bin is watched
-};
 static_assert(sizeof(Bin) == kBinBytes);
 
 // The null slot of every bin without an array. Never written.
@@ -63,7 +58,7 @@ enum class Mode : uint8_t {
   kUnset,       // a block without a heap, and the stand-in
   kOwnHeap,     // owner=thread
   kProcessors,  // owner=core: a processor's block
-  kSharedHeap,  // owner=room
+  kSharedHeap,  // owner=room, owner=shared
 };
 
 inline constexpr unsigned kBatchWays = Profile::kBatchWays;

@@ -54,8 +54,8 @@ void open(Core* core, SizeClass stack) {
   } else if (core->thread.states[stack].slots != nullptr) {
     bin = core->thread.bins[stack];
   }
-  __atomic_store_n(&core->stacks[stack].limit, bin.limit, __ATOMIC_RELAXED);
-  __atomic_store_n(&core->stacks[stack].top, bin.top, __ATOMIC_RELEASE);
+  __atomic_store_n(core->stacks[stack].limit_word(), bin.limit(), __ATOMIC_RELAXED);
+  __atomic_store_n(core->stacks[stack].top_word(), bin.top(), __ATOMIC_RELEASE);
 }
 
 // Takes over a closed stack whose top was `top`. The objects of the last stack go into batches at
@@ -65,7 +65,7 @@ void take_over(Core* core, SizeClass stack, void** top) {
   core->held |= bit(stack);
   if (top == closed) return;  // no array
   if (stack != kForeign) {
-    core->thread.bins[stack].top = top;
+    core->thread.bins[stack].set_top(top);
     return;
   }
   for (void** slot = core->foreign + 1; slot <= top; ++slot) {
@@ -104,14 +104,15 @@ bool close_from_afar(Core* core, uint64_t wanted) {
   while (wanted != 0) {
     for (uint64_t left = wanted; left != 0; left &= left - 1) {
       const SizeClass stack = lowest_bit(left);
-      void** const found = __atomic_exchange_n(&core->stacks[stack].top, closed, __ATOMIC_ACQ_REL);
+      void** const found =
+          __atomic_exchange_n(core->stacks[stack].top_word(), closed, __ATOMIC_ACQ_REL);
       tops[stack] = top_before(core, stack, found);
     }
     const bool fenced = os::fence_processor(core->number);
     core->fences.add(1);
     for (uint64_t left = wanted; left != 0; left &= left - 1) {
       const SizeClass stack = lowest_bit(left);
-      void*** place = &core->stacks[stack].top;
+      void*** place = core->stacks[stack].top_word();
       if (LOFT_UNLIKELY(!fenced)) {
         if (tops[stack] != closed) core->left_closed[stack] = tops[stack];
       } else if (void** at = __atomic_load_n(place, __ATOMIC_ACQUIRE); LOFT_LIKELY(is_closed(at))) {
@@ -144,8 +145,8 @@ Core* make(unsigned number) {
   const os::Guard guard(making);
   // Relaxed: written under the lock.
   if (Core* core = by_number[number].load(memory_order_relaxed); core != nullptr) return core;
-  Heap* heap = registry::adopt();
-  if (heap == nullptr) return nullptr;
+  Heap* heap = nullptr;
+  if (registry::adopt(heap) == nullptr) return nullptr;
   Core* core = new_block();
   if (core == nullptr) {
     registry::park(heap);
@@ -204,7 +205,7 @@ void unlock_emptied(Core* core) {
 uint64_t activity_of(const Core* core) {
   uint64_t sum = 0;
   for (SizeClass stack = 0; stack < kStacks; ++stack) {
-    void** const at = stack == kForeign ? peek(core->stacks[stack].top) : top(core, stack);
+    void** const at = stack == kForeign ? peek(core->stacks[stack].top()) : top(core, stack);
     sum = (sum ^ reinterpret_cast<uint64_t>(at)) * 0x9E3779B97F4A7C15u;
   }
   const ThreadCounters& counters = core->thread.counters;
@@ -277,7 +278,7 @@ void leave(Core* core) {
 
 bool hold(Core* core, SizeClass stack) {
   if (LOFT_LIKELY((core->held & bit(stack)) != 0)) return true;
-  void** const top = os::close_here(&core->stacks[stack].top, closed, core->number);
+  void** const top = os::close_here(core->stacks[stack].top_word(), closed, core->number);
   if (LOFT_UNLIKELY(top == nullptr)) return close_from_afar(core, bit(stack));
   take_over(core, stack, top_before(core, stack, top));
   return true;
@@ -335,15 +336,15 @@ void empty_others() {
 }
 
 void** top(const Core* core, SizeClass size_class) {
-  void** const at = peek(core->stacks[size_class].top);
+  void** const at = peek(core->stacks[size_class].top());
   if (!is_closed(at)) return at;
   void** const left = peek(core->left_closed[size_class]);
-  return left != nullptr ? left + (at - closed) : peek(core->thread.bins[size_class].top);
+  return left != nullptr ? left + (at - closed) : peek(core->thread.bins[size_class].top());
 }
 
 void count_foreign(const Core* core, unsigned long* objects) {
   void** const slots = peek(core->foreign);
-  void** at = peek(core->stacks[kForeign].top);
+  void** at = peek(core->stacks[kForeign].top());
   if (is_closed(at)) {
     void** const left = peek(core->left_closed[kForeign]);
     if (left == nullptr) return;

@@ -113,7 +113,7 @@ void empty_others();
 void** top(const Core* core, SizeClass size_class);
 inline void** top_of(const Thread* thread, SizeClass size_class) {
   return thread->core != nullptr ? top(thread->core, size_class)
-                                 : peek(thread->bins[size_class].top);
+                                 : peek(thread->bins[size_class].top());
 }
 void count_foreign(const Core* core, unsigned long* objects);
 

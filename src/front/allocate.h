@@ -39,10 +39,10 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
     if (size > kTableMax) __builtin_unreachable();  // table_max is that or 0
     Thread* thread = this_thread();
     Bin* bin = thread->bin_at(thread->bin_of[size]);
-    void** top = bin->top;
+    void** top = bin->top();
     void* object = *top;
     if (LOFT_UNLIKELY(object == nullptr)) return kFromEmpty(size);
-    bin->top = top - 1;
+    bin->pop_from(top);
     LOFT_FORGET(object);
     return object;
   }
@@ -93,13 +93,8 @@ LOFT_ALWAYS_INLINE void deallocate(void* p) {
     return add_to_batch(thread, p, entry.index());
   }
   Bin* bin = thread->bin_at(entry.bin());
-  void** top = bin->top;
-  if (LOFT_UNLIKELY(top >= bin->limit)) return deallocate_slow(p);
-  top[1] = p;
-  // In a fork's child, the thread that takes this block over must not find a slot counted before
-  // the object is in it.
-  compiler_fence();
-  ++bin->top;  // adds in memory: one instruction less than storing the new top
+  if (LOFT_UNLIKELY(bin->top() >= bin->limit())) return deallocate_slow(p);
+  bin->push(p);
 }
 
 // The rest of the surface (front/slow.cc, front/reallocate.cc). `alignment` is a power of two.

@@ -42,7 +42,7 @@ void review_if_due(Thread* thread, SizeClass refilled) {
 // nullptr if the bin is empty.
 void* pop(Thread* thread, SizeClass size_class) {
   Bin& bin = thread->bins[size_class];
-  return *bin.top == nullptr ? nullptr : *bin.top--;
+  return *bin.top() == nullptr ? nullptr : bin.pop();
 }
 
 // A look, with no lock held: a thread that it starts allocates, and may fill the bin.

@@ -44,12 +44,12 @@ size_t visit_others(AtWork at_work, unsigned long* passed_on) {
   for (unsigned id = 1; id <= registry::count(); ++id) {
     Heap* heap = registry::at(id);
     const unsigned long before = heap->counters().forwards.get();
-    const bool rooms = heap == registry::room_heap();
-    if (heap->parked() || rooms) {
+    const bool common = heap == registry::common_heap();
+    if (heap->parked() || common) {
       // Blocks. The background thread may hold the lock; it releases it within a step once a thread
       // sleeps on it.
       const os::Guard guard(heap->lock());
-      if (heap->parked() || rooms) purged += heap->purge(nullptr, Heap::Walk::kNow);
+      if (heap->parked() || common) purged += heap->purge(nullptr, Heap::Walk::kNow);
     } else if (heap->lock().try_lock()) {
       if (at_work == AtWork::kHoles) purged += heap->purge(nullptr, Heap::Walk::kAtWorkNow);
       if (heap->inbox().maybe_pending()) heap->drain_all();

@@ -113,10 +113,10 @@ static_assert(steps_are_exact());
 LOFT_ALWAYS_INLINE void* pop(size_t offset) {
   if (LOFT_UNLIKELY(core::in_use())) return os::pop(offset);
   Bin* bin = this_thread()->bin_at(offset);
-  void** top = bin->top;
+  void** top = bin->top();
   void* object = *top;
   if (LOFT_UNLIKELY(object == nullptr)) return nullptr;
-  bin->top = top - 1;
+  bin->pop_from(top);
   return object;
 }
 
@@ -136,7 +136,7 @@ void* take_zero(Request request) {
   Thread* thread = slow.thread();
   if (thread == nullptr || thread->heap == nullptr) return nullptr;
   if (!core::own(thread, request.size_class)) return nullptr;
-  if (*thread->bins[request.size_class].top != nullptr) return nullptr;
+  if (*thread->bins[request.size_class].top() != nullptr) return nullptr;
   const os::Guard guard(thread->heap->lock());
   void* object = thread->heap->take_zero(request.size_class);
   if (object != nullptr) thread->heap->note_request(request.size_class, request.asked, 1);
@@ -184,7 +184,7 @@ LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
 bool keep(Thread* thread, void* p, Entry entry) {
   const SizeClass size_class = class_of_bin(entry.bin());
   if (thread->heap == nullptr || !fills_cache_lines(size_class)) return false;
-  if (LOFT_UNLIKELY(*thread->bins[size_class].top == p)) slab::report_bad_free(p);
+  if (LOFT_UNLIKELY(*thread->bins[size_class].top() == p)) slab::report_bad_free(p);
   Heap& heap = *thread->heap;
   const bool traded = is_tradable(size_class) && thread->trade.keeps(heap.counters()) &&
                       thread->missed_slab != entry.index() && bins::has_space(thread, size_class);

@@ -2,7 +2,6 @@
 
 #include <new>
 
-#include "base/options.h"
 #include "os/lock.h"
 #include "space/metadata.h"
 #include "space/span.h"
@@ -44,9 +43,10 @@ Heap* parked_or_new() {
 
 }  // namespace
 
-Heap* adopt() {
+Heap* adopt(Heap*& place) {
   const os::Guard guard(lock);
-  return parked_or_new();
+  if (place == nullptr) place = parked_or_new();
+  return place;
 }
 
 Heap* shared_heap() {
@@ -60,12 +60,12 @@ Heap* shared_heap() {
   return heap;
 }
 
-Heap* room_heap() {
-  return get(options.owner) == kOwnerRoom ? shared.load(memory_order_acquire) : nullptr;
-}
+Heap* common_heap() { return all_share() ? shared.load(memory_order_acquire) : nullptr; }
 
-void park(Heap* heap) {
+void park(Heap*& place) {
   const os::Guard guard(lock);
+  Heap* const heap = place;
+  place = nullptr;
   heap->set_parked(true);
   heap->next_parked = parked;
   parked = heap;

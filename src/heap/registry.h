@@ -2,24 +2,33 @@
 // the next thread.
 #pragma once
 
+#include "base/options.h"
 #include "heap/heap.h"
 
 namespace loft::registry {
 
-// Returns a parked heap, or a new one. nullptr without memory, or when all ids are in use. The
-// caller owns the heap until park.
-Heap* adopt();
+// Puts a parked heap, or a new one, into `place` if that is null. Returns it; nullptr without
+// memory, or when all ids are in use. The owner of `place` owns the heap until park.
+Heap* adopt(Heap*& place);
 
-// Ends the caller's use of the heap. The caller does not hold its lock.
-void park(Heap* heap);
+// Ends the use of the heap in `place`, and clears that. The caller does not hold the heap's lock.
+void park(Heap*& place);
+
+// Both work under the registry's lock, which a fork takes. So in the child of a fork, each heap is
+// either parked or in one place.
 
 // The heap shared, under its lock, by threads without a block. nullptr without memory. Under
-// owner=room it belongs to the room, owns every slab, and serves all threads.
+// owner=room and owner=shared it owns every slab, and serves all threads.
 Heap* shared_heap();
 
-// The shared heap under owner=room. nullptr under other owners, and before the first use of a
-// heap.
-Heap* room_heap();
+// Whether all threads share that heap.
+inline bool all_share() {
+  const uint64_t owner = get(options.owner);
+  return owner == kOwnerRoom || owner == kOwnerShared;
+}
+
+// The shared heap, if all_share(). Otherwise nullptr, as before the first use of a heap.
+Heap* common_heap();
 
 // Rests heaps without an owner (Heap::rest). True if all of them were at rest already.
 bool purge_parked();

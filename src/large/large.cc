@@ -55,7 +55,6 @@ constexpr unsigned kMostSpare = 16;  // descriptors
 Large* pop(Descriptors* spare) {
   Large* const descriptor = spare->first;
   spare->first = reinterpret_cast<Large*>(descriptor->base);
-  compiler_fence();  // unlinked before it is used, for the heir
   --spare->count;
   return descriptor;
 }
@@ -71,7 +70,6 @@ void discard_descriptor(Large* object, Descriptors* spare) {
   }
   object->kept = true;  // a stale pointer then leads to no object
   object->base = reinterpret_cast<uintptr_t>(spare->first);
-  compiler_fence();  // its base is set before it is linked, for the heir
   spare->first = object;
   ++spare->count;
 }
@@ -130,7 +128,6 @@ bool resize_in_place(Large* object, size_t bytes) {
   }
   account(object->bytes, bytes);
   object->bytes = bytes;
-  compiler_fence();
   if (!zero) leave_tail(object->base, bytes);
   return true;
 }
@@ -218,14 +215,12 @@ void release_descriptors(Descriptors* spare) {
   spare->count = 0;
 }
 
-// In this order, a child forked in between finds no tail, or a shorter one.
 void set_length(Large* object, size_t bytes) {
   if (bytes == object->bytes) return;
   const bool shorter = bytes < object->bytes;
   const tails::Since since = tails::forget(limit_of(*object));
   account(object->bytes, bytes);
   object->bytes = bytes;
-  compiler_fence();
   if (shorter) {
     leave_tail(object->base, bytes);
   } else if (since != tails::kNoTail) {

@@ -26,7 +26,7 @@ namespace large {
 // marked as kept and linked by its base. All zero means none.
 struct Descriptors {
   Large* first;
-  unsigned count;  // after a thread died in a fork, only about right for its heir
+  unsigned count;
 };
 
 inline Large* at(Entry entry) { return metadata::at_index<Large>(entry.index()); }

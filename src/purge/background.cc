@@ -66,7 +66,7 @@ bool look_around() {
   const bool none_passing = large_transfer::release_idle();
   const size_t dirty_before = span::totals().dirty;
   const bool all_idle = idle::look();
-  const bool room_is_purged = idle::purge_room();
+  const bool common_is_purged = idle::purge_common();
   const bool cores_are_idle = core::look();
   const bool parked_are_purged = registry::purge_parked();
   const bool users_are_purged = UserHeap::purge_idle_of_all();
@@ -77,7 +77,7 @@ bool look_around() {
   const size_t idle = span::idle_bytes();
   const bool purged = purge(least(idle + just_freed, dirty));
   // Spans that the system refuses to take back are no reason to go on.
-  return all_idle && room_is_purged && cores_are_idle && parked_are_purged && users_are_purged &&
+  return all_idle && common_is_purged && cores_are_idle && parked_are_purged && users_are_purged &&
          none_passing && tails::none() && !purged && idle == span::totals().dirty;
 }
 

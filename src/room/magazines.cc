@@ -31,7 +31,7 @@ uint64_t bit_of(SizeClass size_class) { return uint64_t{1} << size_class; }
 ClassMagazines* of_class(Thread* thread, SizeClass size_class) {
   // Before the test of the capacity: a bin that shrinks while memory is tight leaves its magazines
   // for this.
-  if (LOFT_UNLIKELY(limits::tight() || thread->heap != registry::room_heap())) {
+  if (LOFT_UNLIKELY(limits::tight() || thread->heap != registry::common_heap())) {
     empty_class(thread, size_class);
     return nullptr;
   }
@@ -60,6 +60,15 @@ void call(Thread* thread, SizeClass size_class, bool late) {
   if (late) room::wake();
 }
 
+// A slot never names an array with another's capacity, for inherit.
+void set_array(Slot& slot, bins::Array array) {
+  slot.slots = nullptr;
+  compiler_fence();
+  slot.capacity = array.capacity;
+  compiler_fence();
+  slot.slots = array.slots;
+}
+
 // Gives a slot of the thread's an array of at least `capacity`, if it has none, or a smaller one.
 // The capacity counts against the thread's budget as a bin's does, because arrays move between the
 // two. False without memory, or beyond the budget.
@@ -71,23 +80,21 @@ bool fit(Thread* thread, SizeClass size_class, Slot& slot, unsigned capacity) {
     thread->capacity_bytes -= (capacity - slot.capacity) * class_size(size_class);
     return false;
   }
-  if (slot.slots != nullptr) bins::release_array_of(slot.slots, slot.capacity);
-  slot.slots = array;
-  slot.capacity = static_cast<uint16_t>(capacity);
+  const bins::Array old = {slot.slots, slot.capacity};
+  set_array(slot, {array, static_cast<uint16_t>(capacity)});
+  compiler_fence();  // out of the slot before it is released
+  if (old.slots != nullptr) bins::release_array_of(old.slots, old.capacity);
   return true;
 }
 
 // Swaps the arrays of bin and slot. The bin then holds `objects` objects.
 void exchange(Thread* thread, SizeClass size_class, Slot& slot, unsigned objects) {
-  const bins::Array mine = bins::exchange(thread, size_class, {slot.slots, slot.capacity}, objects);
-  slot.slots = mine.slots;
-  slot.capacity = mine.capacity;
+  set_array(slot, bins::exchange(thread, size_class, {slot.slots, slot.capacity}, objects));
 }
 
-// Under the heap's lock. The array of a slot in state kInHand is abandoned: its thread died.
+// Under the heap's lock.
 void empty_slot(Thread* thread, SizeClass size_class, Slot& slot) {
-  const uint32_t state = slot.state.load(memory_order_relaxed);
-  if (state == Slot::kThreads || state == Slot::kRooms) {
+  if (slot.slots != nullptr) {
     put_back(thread->heap, size_class, slot, 0);
     bins::release_array_of(slot.slots, slot.capacity);
     thread->capacity_bytes -= slot.capacity * class_size(size_class);
@@ -146,7 +153,7 @@ void* refill(Thread* thread, Request request) {
   // A stream that is faster than the room may grow its bin further, so that the room keeps ahead.
   const unsigned wanted = bins::plan_refill(thread, c, late(thread, c));
   if (wanted != 0 && decide(thread, c, &Trials::refills, 0) && take(thread, request, wanted)) {
-    return *thread->bins[c].top--;
+    return thread->bins[c].pop();
   }
   void* const object = bins::fill_bin(thread, request, wanted);
   if (wanted != 0) note_refill(thread, c, object == nullptr ? 0 : bins::count(thread, c) + 1);
@@ -181,24 +188,14 @@ bool take(Thread* thread, Request request, unsigned wanted) {
     call(thread, size_class, true);
     return false;
   }
-  const unsigned capacity = thread->states[size_class].capacity;
-  // From here on, if this thread dies in a fork, empty_slot abandons the slot's array. While the
-  // bin and the slot both name the new array, only the old, empty one is lost.
-  slot.state.store(Slot::kInHand, memory_order_relaxed);
-  compiler_fence();
   if (state == Slot::kNone) {
-    if (!fit(thread, size_class, slot, capacity)) {
-      slot.state.store(Slot::kNone, memory_order_relaxed);
-      return false;
-    }
-    compiler_fence();
+    if (!fit(thread, size_class, slot, thread->states[size_class].capacity)) return false;
   } else {
     const unsigned objects = slot.objects;
     slot.objects = 0;
     exchange(thread, size_class, slot, objects);
     note_refill(thread, size_class, objects);
     thread->counters.room_ready.add(1);
-    compiler_fence();
   }
   mine->asked = request.asked;
   LOFT_CHECK(wanted <= slot.capacity);
@@ -221,21 +218,16 @@ bool hand_over(Thread* thread, SizeClass size_class, unsigned objects) {
     call(thread, size_class, true);
     return false;
   }
-  slot.state.store(Slot::kInHand, memory_order_relaxed);
-  compiler_fence();
   const BinState& bin = thread->states[size_class];
-  if (!fit(thread, size_class, slot, bin.capacity)) {
-    slot.state.store(state, memory_order_relaxed);
-    return false;
-  }
+  if (!fit(thread, size_class, slot, bin.capacity)) return false;
   // The younger objects stay: the thread's core has touched them last.
   const unsigned rest = bins::count(thread, size_class) - objects;
   __builtin_memcpy(slot.slots + 1, bin.slots + 1 + objects, rest * sizeof(void*));
   exchange(thread, size_class, slot, rest);
+  compiler_fence();  // for inherit
   slot.objects = static_cast<uint16_t>(objects);
   thread->counters.flushes.add(1);
   thread->counters.room_returns.add(1);
-  compiler_fence();
   // Release pairs with the acquire in is_rooms: the room sees the objects.
   slot.state.store(Slot::kRooms, memory_order_release);
   call(thread, size_class, false);
@@ -264,15 +256,8 @@ void* take_zero(Thread* thread, Request request) {
       call(thread, size_class, true);
     }
     return nullptr;
-  } else {
-    // From here on, a death in a fork is as in take.
-    slot.state.store(Slot::kInHand, memory_order_relaxed);
-    compiler_fence();
-    if (!fit(thread, size_class, slot, most_zeros(size_class))) {
-      slot.state.store(Slot::kNone, memory_order_relaxed);
-      return nullptr;
-    }
-    compiler_fence();
+  } else if (!fit(thread, size_class, slot, most_zeros(size_class))) {
+    return nullptr;
   }
   mine->zeros_asked = request.asked;
   // Release pairs with the acquire in is_rooms: the room sees the array and the fields written for
@@ -332,6 +317,22 @@ Held held(const Thread* thread, SizeClass size_class) {
   if (its == nullptr) return {};
   const ClassMagazines& of = its->classes[size_class];
   return {peek(of.ready.objects), peek(of.returned.objects), peek(of.zeros.objects)};
+}
+
+void inherit(Thread* dead) {
+  if (dead->magazines == nullptr) return;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    ClassMagazines& its = dead->magazines->classes[c];
+    const os::Guard guard(dead->heap->lock());
+    for (Slot* slot : {&its.ready, &its.returned, &its.zeros}) {
+      if (slot->slots == nullptr) continue;
+      put_back(dead->heap, c, *slot, 0);
+      // In the midst of an exchange, the bin may have the array already.
+      if (slot->slots == dead->states[c].slots) continue;
+      bins::release_array_of(slot->slots, slot->capacity);
+    }
+    new (&its) ClassMagazines{};
+  }
 }
 
 void forget_calls(Thread* thread) {

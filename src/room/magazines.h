@@ -22,16 +22,15 @@ namespace loft {
 
 // One array at a time passes through a slot, to the room and back. Every field except `state`
 // belongs to the side that the state names. The room touches a slot only under its heap's lock. So
-// a holder of that lock that acts for the thread may take the array of any slot. This happens when
-// the thread (a) ends, (b) empties its caches, or (c) died in a fork.
+// the thread, with that lock, may take the array of any slot. It does so when it (a) ends, or
+// (b) empties its caches.
 //
 //   kNone     there is no array
 //   kThreads  `ready` and `zeros` are full, objects != 0; `returned` is empty
 //   kRooms    `ready` and `zeros` are to be filled, or are full (objects != 0) and not yet
 //             prepared; `returned` is full, objects != 0
-//   kInHand   the thread is exchanging the array; others see this only if it died in a fork then
 struct Slot {
-  enum State : uint32_t { kNone, kThreads, kRooms, kInHand };
+  enum State : uint32_t { kNone, kThreads, kRooms };
 
   Atomic<uint32_t> state{kNone};
   uint16_t capacity{};
@@ -124,8 +123,7 @@ bool late(const Thread* thread, SizeClass size_class);
 // class, if the room's thread has left.
 void review(Thread* thread, SizeClass size_class);
 
-// Returns all objects in the thread's magazines to the heap, and releases the arrays. Called by the
-// thread, or on its behalf.
+// Returns all objects in the thread's magazines to the heap, and releases the arrays.
 void empty(Thread* thread);
 void empty_class(Thread* thread, SizeClass size_class);
 
@@ -136,6 +134,11 @@ struct Held {
   unsigned all() const { return ready + returned + zeros; }
 };
 Held held(const Thread* thread, SizeClass size_class);
+
+// In the child of a fork, of a thread that the child does not have: returns what its magazines
+// hold, and leaves them as new. The thread may have been between any two stores. A slot holds what
+// its `objects` says, because that is 0 while its array is exchanged. Called before bins::inherit.
+void inherit(Thread* dead);
 
 // Called in the child of a fork, for every block, in use or not. The room is gone, and the list of
 // callers with it.

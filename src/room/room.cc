@@ -87,7 +87,7 @@ void choose_processor() {
 void run() {
   census::do_without_block();
   choose_processor();
-  Heap* const heap = registry::room_heap();
+  Heap* const heap = registry::common_heap();
   for (bool leaves = false; !leaves;) {
     leaves = is_told_to_leave();
     for (Magazines* caller = magazines::take_calls(); caller != nullptr;) {
@@ -126,7 +126,7 @@ void enable() {
 }
 
 void start() {
-  const Heap* heap = registry::room_heap();
+  const Heap* heap = registry::common_heap();
   if (heap == nullptr || heap->counters().refills.get() < kWorthwhileRefills) return;
   if (!may_run()) return;
   if (processors.count() == 1 || limits::totals().processors == 1) return refuse();

@@ -20,7 +20,7 @@ constexpr unsigned kLooks = 3;  // without a change, before a thread counts as i
 uint64_t activity_of(const Thread* thread) {
   uint64_t sum = 0;
   for (const Bin& bin : thread->bins) {
-    const auto top = reinterpret_cast<uint64_t>(peek(bin.top));
+    const auto top = reinterpret_cast<uint64_t>(peek(bin.top()));
     sum = (sum ^ top) * 0x9E3779B97F4A7C15u;
   }
   for (unsigned place = 0; place < kBatches; ++place) {
@@ -49,7 +49,7 @@ bool choose(void* context, Thread* thread) {
     return true;
   }
   Heap* const heap = peek(thread->heap);
-  if (heap == nullptr || heap == registry::room_heap()) return true;
+  if (heap == nullptr || heap == registry::common_heap()) return true;
   if (heap->is_purged() && !heap->inbox().maybe_pending()) return true;
   found.heap = heap;
   found.all_idle = false;
@@ -79,19 +79,19 @@ bool count(void* context, Thread* thread) {
 
 }  // namespace
 
-bool purge_room() {
-  Heap* room = registry::room_heap();
-  if (room == nullptr) return true;
-  if (room->is_purged() && !room->inbox().maybe_pending()) return true;
-  if (!room->lock().try_lock()) return false;
+bool purge_common() {
+  Heap* common = registry::common_heap();
+  if (common == nullptr) return true;
+  if (common->is_purged() && !common->inbox().maybe_pending()) return true;
+  if (!common->lock().try_lock()) return false;
   // Guarded by the heap's lock.
   static constinit unsigned long refills_seen = 0;
   static constinit unsigned looks = 0;
-  const unsigned long refills = room->counters().refills.get();
+  const unsigned long refills = common->counters().refills.get();
   looks = refills == refills_seen ? looks + 1 : 0;
   refills_seen = refills;
-  if (looks >= kLooks) room->purge(nullptr, Heap::Walk::kNowAndThen);
-  room->lock().unlock();
+  if (looks >= kLooks) common->purge(nullptr, Heap::Walk::kNowAndThen);
+  common->lock().unlock();
   return false;
 }
 
@@ -141,7 +141,7 @@ void begin_wait() {
   }
   batch_cache::send_all(thread);
   large_cache::release_all(thread);
-  if (thread->heap == nullptr || thread->heap == registry::room_heap()) return;
+  if (thread->heap == nullptr || thread->heap == registry::common_heap()) return;
   const os::Guard guard(thread->heap->lock());
   thread->heap->purge(nullptr, Heap::Walk::kNowAndThen);
 }

@@ -10,9 +10,9 @@ namespace loft::idle {
 // looks. True if every thread was idle and nothing was left to do for it.
 bool look();
 
-// Rests the heap of the room (owner=room) once it has served no refill for some looks. True if
-// nothing was left to do.
-bool purge_room();
+// Purges the heap that all threads share, if they do, once it has served no refill for some looks.
+// True if nothing was left to do.
+bool purge_common();
 
 // What all threads except the caller hold in their caches. Only the thread itself can reach it.
 struct Unreached {

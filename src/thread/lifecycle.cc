@@ -34,6 +34,16 @@ constinit List<Thread> warm;               // retired last; their bins keep firs
 constinit Thread* next_visited = nullptr;  // nullptr: the first one
 constinit bool exit_hook_set = false;
 
+// Parks the thread's own heap.
+void give_up_heap(Thread* thread) {
+  thread->mode = Mode::kUnset;
+  thread->owner = kNeverOwner;
+  if (thread->heap != nullptr && thread->heap != registry::common_heap()) {
+    registry::park(thread->heap);
+  }
+  thread->heap = nullptr;
+}
+
 // Returns every object that the thread holds to its heap, and parks the thread's own heap.
 void hand_over(Thread* thread) {
   if (thread->heap != nullptr) {
@@ -45,19 +55,13 @@ void hand_over(Thread* thread) {
   large_cache::release_all(thread);
   Heap* const heap = thread->heap;
   if (heap == nullptr) return;
-  const bool own = heap != registry::room_heap();
+  const bool own = heap != registry::common_heap();
   if (own) {
     const os::Guard guard(heap->lock());
     heap->drain_all();
     heap->check();
   }
-  // Cleared before the heap is parked, in program order. If a fork came after parking and before
-  // clearing, the child would park the heap a second time, when another thread may own it already.
-  thread->mode = Mode::kUnset;
-  thread->heap = nullptr;
-  thread->owner = kNeverOwner;
-  compiler_fence();
-  if (own) registry::park(heap);
+  give_up_heap(thread);
 }
 
 // Under the lock.
@@ -66,12 +70,6 @@ void retire(Thread* thread, List<Thread>& where) {
   threads.remove(thread);
   thread->large = LargeCache{};
   thread->idle = Idle{};
-  // In a fork's child, the thread may have died (a) between keeping a large object and counting it;
-  // (b) between adopting a heap and storing both fields.
-  thread->counters.large_kept_bytes.add(-thread->counters.large_kept_bytes.get());
-  thread->mode = Mode::kUnset;
-  thread->heap = nullptr;
-  thread->owner = kNeverOwner;
   where.push_front(thread);
   census::exited.add(1);
 }
@@ -208,12 +206,15 @@ bool visit_threads(bool (*visit)(void*, Thread*), void* context) {
 bool give_heap(Thread* thread) {
   if (LOFT_UNLIKELY(thread == nullptr)) return false;
   if (LOFT_LIKELY(thread->mode != Mode::kUnset)) return true;
-  const bool shares = get(options.owner) == kOwnerRoom;
+  const bool shares = registry::all_share();
   // A signal handler that allocates may come between two of these stores, and finishes them.
   if (thread->heap == nullptr) {
-    Heap* heap = shares ? registry::shared_heap() : registry::adopt();
-    if (heap == nullptr) return false;
-    thread->heap = heap;
+    if (shares) {
+      thread->heap = registry::shared_heap();
+    } else {
+      registry::adopt(thread->heap);
+    }
+    if (thread->heap == nullptr) return false;
     thread->trade = Trade{};
   }
   compiler_fence();
@@ -243,12 +244,19 @@ Totals totals() {
 
 namespace {
 
-// In a fork's child. Flushes the objects in the dead thread's cache to their slabs. Drops its
-// batches and its outbox: it may have died between any two stores to these.
+// In a fork's child. Returns what a thread that the child does not have held to its heap, and parks
+// that. The thread may have been between any two stores: the three functions say what of its block
+// they rely on. What it had collected for other heaps is lost.
 void take_over_from_dead(Thread* thread) {
   thread->forget_batches();
-  hand_over(thread);
-  bins::reset(thread, false);
+  if (thread->heap != nullptr) {
+    magazines::inherit(thread);
+    magazines::forget_trials(thread);
+  }
+  bins::inherit(thread);
+  batch_cache::send_all(thread);
+  large_cache::inherit(thread);
+  give_up_heap(thread);
   retire(thread, unused);
 }
 

@@ -112,7 +112,8 @@ void sender_of_records() {
 }
 
 Heap* start_of_thread() {
-  Heap* heap = registry::adopt();
+  Heap* place = nullptr;
+  Heap* const heap = registry::adopt(place);
   model::check(!owned[heap->id()], "a heap has two owners");
   owned[heap->id()] = true;
   return heap;
@@ -382,8 +383,8 @@ int main(int argc, char** argv) {
   if (!span::initialise()) return 2;
   // Four heaps, of which a look for parked ones always sees all. The first will be the owner's, the
   // last one stays somebody else's.
-  Heap* heaps[4];
-  for (Heap*& heap : heaps) heap = registry::adopt();
+  Heap* heaps[4] = {};
+  for (Heap*& heap : heaps) registry::adopt(heap);
   for (int i = 2; i >= 0; --i) registry::park(heaps[i]);
   owned[heaps[3]->id()] = true;
   return model::explore_all(scenarios(), argc, argv);

@@ -54,7 +54,7 @@ def test_opened_late_and_closed_under_threads(execute: Execute, build: Build, li
     assert (result.returncode, result.stdout, result.stderr) == (0, "opened and closed\n", "")
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "room"])
+@pytest.mark.parametrize("owner", ["thread", "core", "room", "shared"])
 def test_opened_by_a_thread_that_outlives_the_first(
     execute: Execute, build: Build, lib: Path, owner: str
 ) -> None:

@@ -37,7 +37,7 @@ def test_with_one_processor_it_declines_with_one_line(execute: Execute, build: B
     assert counted["room_ready"] == counted["room_late"] == 0
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "room"])
+@pytest.mark.parametrize("owner", ["thread", "core", "room", "shared"])
 @pytest.mark.parametrize("background", ["auto", "on", "off"])
 def test_what_a_thread_left_goes_back(
     execute: Execute, build: Build, owner: str, background: str
@@ -46,7 +46,7 @@ def test_what_a_thread_left_goes_back(
     assert (result.returncode, result.stdout) == (0, "gone\n"), result.stderr
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "room"])
+@pytest.mark.parametrize("owner", ["thread", "core", "room", "shared"])
 @pytest.mark.parametrize("process", [[], ["fork"]], ids=["the first process", "a child"])
 def test_the_first_thread_ends_before_others(
     execute: Execute, build: Build, owner: str, process: list[str]

@@ -201,7 +201,7 @@ TEST_F(CoreStorm, NoSequenceGetsOnWithAClosedStack) {
       os::restartable.blocks = blocks_before;
       EXPECT_EQ(popped, nullptr) << top - closed;
       EXPECT_FALSE(pushed) << top - closed;
-      EXPECT_EQ(block.stack.top, top);
+      EXPECT_EQ(block.stack.top(), top);
     }
   }
   munmap(page, 4096);

@@ -28,6 +28,15 @@ class Load {
     });
     while (working_ < threads) sched_yield();
   }
+  // In the child of a fork: nobody got an object that other threads had in use.
+  bool is_intact() const {
+    for (const auto& place : table_) {
+      void* const p = place.load();
+      if (p != nullptr && !intact(p, id_of(p), size_for(id_of(p)), size_for(id_of(p))))
+        return false;
+    }
+    return true;
+  }
   ~Load() {
     stop_ = true;
     for (std::thread& thread : threads_) thread.join();
@@ -60,7 +69,7 @@ class Load {
 };
 
 // In the child. Returns its exit status: 0 if everything was as it should be.
-int child(const std::vector<void*>& inherited, bool threads) {
+int child(const Load& load, const std::vector<void*>& inherited, bool threads) {
   alarm(120);  // a child that hangs is counted as one that failed
   unsigned faults = 0;
   for (size_t i = 0; i < inherited.size(); ++i) {
@@ -86,18 +95,23 @@ int child(const std::vector<void*>& inherited, bool threads) {
     on_threads(3, [&](unsigned self) { bad += use(self); });
     faults += bad;
   }
+  // More than what dead threads had cached.
+  std::vector<void*> held;
+  for (unsigned i = 0; i < 20'000; ++i) held.push_back(make(i, size_for(i % 6)));
+  if (!load.is_intact()) ++faults;
+  for (unsigned i = 0; i < held.size(); ++i) faults += check_and_free(held[i], i, size_for(i % 6));
   loft_malloc_trim(0);
   return faults == 0 ? 0 : 1;
 }
 
 // Forks `children` times; returns how many of them did not exit with 0.
-unsigned fork_children(unsigned children, bool threads) {
+unsigned fork_children(const Load& load, unsigned children, bool threads) {
   unsigned failed = 0;
   std::vector<void*> mine;
   for (unsigned i = 0; i < 100; ++i) mine.push_back(make(i, size_for(i)));
   for (unsigned i = 0; i < children; ++i) {
     const pid_t pid = fork();
-    if (pid == 0) _exit(child(mine, threads));
+    if (pid == 0) _exit(child(load, mine, threads));
     int status = -1;
     if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) ++failed;
   }
@@ -113,13 +127,13 @@ constexpr bool kThreadsInChild = true;
 
 TEST(Fork, UnderLoad) {
   const Load load(4);
-  EXPECT_EQ(fork_children(scaled(40), kThreadsInChild), 0u);
+  EXPECT_EQ(fork_children(load, scaled(40), kThreadsInChild), 0u);
 }
 
 TEST(Fork, FromSeveralThreadsAtOnce) {
   const Load load(2);
   std::atomic<unsigned> failed{0};
-  on_threads(3, [&](unsigned) { failed += fork_children(scaled(16), false); });
+  on_threads(3, [&](unsigned) { failed += fork_children(load, scaled(16), false); });
   EXPECT_EQ(failed, 0u);
 }
 
@@ -132,7 +146,7 @@ TEST(Fork, GrandchildrenUnderLoad) {
     if (pid == 0) {
       alarm(120);
       unsigned failed = check_and_free(p, i, 64);
-      const auto in_grandchild = [&] { failed += fork_children(2, false); };
+      const auto in_grandchild = [&] { failed += fork_children(load, 2, false); };
       if (kThreadsInChild) {
         std::thread(in_grandchild).join();
       } else {

@@ -53,7 +53,7 @@ TEST_F(Room, OneHeapOwnsEverything) {
   EXPECT_EQ(s.heaps, 1u);
   EXPECT_EQ(s.heaps_parked, 0u);
   EXPECT_EQ(s.batch_objects, 0u);
-  EXPECT_EQ(loft::registry::at(1), loft::registry::room_heap());
+  EXPECT_EQ(loft::registry::at(1), loft::registry::common_heap());
   expect_all_home(std::size(kSizes), 512 << 10);
 }
 

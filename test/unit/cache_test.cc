@@ -326,18 +326,18 @@ TEST_F(CacheTest, LargeSwingsOfSmallObjectsStayInTheDepot) {
     EXPECT_EQ(self->counters.flushes.get(), flushes);
     const BinState& state = self->states[c];
     EXPECT_EQ(state.stashed, stashed_by_count(state));
-    EXPECT_GE(bins::held(self, c, self->bins[c].top), kObjects);
+    EXPECT_GE(bins::held(self, c, self->bins[c].top()), kObjects);
     EXPECT_LE(self->capacity_bytes, options.cache_bytes.load());
     // Each object is there once.
     std::set<void*> all;
-    for (unsigned i = bins::held(self, c, self->bins[c].top); i != 0; --i)
+    for (unsigned i = bins::held(self, c, self->bins[c].top()); i != 0; --i)
       all.insert(objects.emplace_back(allocate(16)));
     EXPECT_EQ(all.size(), objects.size());
     for (void* p : objects) deallocate(p);
     bins::flush_all(self);
     EXPECT_EQ(state.stashed, 0u);
     EXPECT_EQ(state.depot, nullptr);
-    EXPECT_EQ(bins::held(self, c, self->bins[c].top), 0u);
+    EXPECT_EQ(bins::held(self, c, self->bins[c].top()), 0u);
   });
 }
 
@@ -421,7 +421,7 @@ TEST_F(CacheTest, UnusedBinsGiveTheirObjectsBack) {
       objects.push_back(allocate(32768));
     }
     EXPECT_EQ(self->states[idle].slots, nullptr);
-    EXPECT_EQ(self->bins[idle].top, no_objects);
+    EXPECT_EQ(self->bins[idle].top(), no_objects);
     EXPECT_EQ(slab_of(p)->free, slab_of(p)->shape().objects) << "all objects of it are home";
     EXPECT_NE(self->states[class_of(32768)].slots, nullptr) << "this one is in use";
     for (void* object : objects) deallocate(object);
@@ -448,7 +448,7 @@ TEST_F(CacheTest, WatchEndsAfterTheFirstFrees) {
     std::vector<void*> objects;
     for (int i = 0; i < 100; ++i) objects.push_back(allocate(96));
     for (void* p : objects) deallocate(p);
-    EXPECT_EQ(self->bins[c].limit, self->states[c].slots + self->states[c].capacity);
+    EXPECT_EQ(self->bins[c].limit(), self->states[c].slots + self->states[c].capacity);
   });
 }
 

@@ -32,12 +32,17 @@ unsigned index_of(const void* p) {
   return static_cast<unsigned>((number(p) - slab_of(p)->base) / slab_of(p)->shape().size);
 }
 
+Heap* adopted() {
+  Heap* heap = nullptr;
+  return registry::adopt(heap);
+}
+
 class HeapTest : public testing::Test {
  protected:
   void SetUp() override {
     testing::GTEST_FLAG(death_test_style) = "threadsafe";
     ASSERT_TRUE(span::initialise());
-    heap_ = registry::adopt();
+    registry::adopt(heap_);
     ASSERT_NE(heap_, nullptr);
     {
       const os::Guard guard(heap_->lock());
@@ -658,7 +663,7 @@ TEST_F(HeapDeathTest, RecordsThatLetTheirOwnSlabGo) {
 }
 
 TEST_F(HeapDeathTest, RecordsOfAnotherHeap) {
-  Heap* other = registry::adopt();
+  Heap* other = adopted();
   const std::vector<void*> mine = take(class_of(256), 4);
   void* theirs = nullptr;
   ASSERT_EQ(other->refill_from_new(class_of(256), &theirs, 1), 1u);
@@ -738,13 +743,16 @@ class RegistryTest : public HeapTest {};
 TEST_F(RegistryTest, ParkAndAdoptKeepIdAndSlabs) {
   const HeapId id = heap_->id();
   const std::vector<void*> objects = take(class_of(80), 10);
-  EXPECT_FALSE(heap_->parked());
+  Heap* const before = heap_;
+  EXPECT_FALSE(before->parked());
   registry::park(heap_);
-  EXPECT_TRUE(heap_->parked());
+  EXPECT_EQ(heap_, nullptr);
+  EXPECT_TRUE(before->parked());
   const unsigned count = registry::count();
   const unsigned adoptions = registry::adoptions();
-  Heap* again = registry::adopt();
-  EXPECT_EQ(again, heap_);
+  Heap* const again = registry::adopt(heap_);
+  EXPECT_EQ(again, before);
+  EXPECT_EQ(heap_, again);
   EXPECT_EQ(again->id(), id);
   EXPECT_FALSE(again->parked());
   EXPECT_EQ(registry::count(), count);
@@ -759,7 +767,7 @@ TEST_F(RegistryTest, EveryHeapHasAnIdOfItsOwn) {
   std::set<Heap*> heaps;
   std::set<unsigned> ids;
   for (int i = 0; i < 100; ++i) {
-    Heap* heap = registry::adopt();
+    Heap* heap = adopted();
     ASSERT_NE(heap, nullptr);
     EXPECT_EQ(number(heap) % 64, 0u);
     EXPECT_TRUE(heaps.insert(heap).second);
@@ -773,14 +781,15 @@ TEST_F(RegistryTest, EveryHeapHasAnIdOfItsOwn) {
 TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
   const SizeClass c = class_of(4096);
   const std::vector<void*> objects = take(c, geometry(c).objects * 2);
-  Heap* parked = heap_;
+  Heap* const parked = heap_;
   std::vector<std::vector<void*>> slabs(2);
   for (void* p : objects) slabs[slab_of(p) == slab_of(objects[0])].push_back(p);
   for (const auto& slab : slabs) {
     for (Message* message : packed(slab)) send(message);
   }
-  Heap* mine = registry::adopt();
-  registry::park(parked);
+  Heap* mine = adopted();
+  Heap* place = heap_;
+  registry::park(place);
   // Each looks at a few heaps; the cursor comes round.
   for (unsigned i = 0; i <= registry::count() && parked->inbox().maybe_pending(); ++i) {
     const os::Guard guard(mine->lock());
@@ -789,11 +798,11 @@ TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
   EXPECT_FALSE(parked->inbox().maybe_pending());
   EXPECT_EQ(held_here(), 0u);
   registry::park(mine);
-  heap_ = registry::adopt();
+  registry::adopt(heap_);
 }
 
 TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
-  Heap* other = registry::adopt();
+  Heap* other = adopted();
   const std::vector<void*> objects = take(class_of(4096), 2);
   const unsigned long before = received();
   put(take(class_of(4096), 1));
@@ -835,7 +844,7 @@ class TakeOverTest : public RegistryTest {
     // one, help is asked for, which looks at the heap, and what looks a millisecond later finds it
     // idle.
     put(take(class_of(48), 1));
-    mine_ = registry::adopt();
+    registry::adopt(mine_);
     const os::Guard guard(mine_->lock());
     mine_->purge(nullptr, Heap::Walk::kNow);
   }
@@ -1146,7 +1155,7 @@ TEST_F(RegistryTest, AThousandHeapsGetTheirObjectsBack) {
   std::vector<Heap*> heaps;
   std::vector<void*> objects;
   for (int i = 0; i < 1000; ++i) {
-    Heap* heap = registry::adopt();
+    Heap* heap = adopted();
     ASSERT_NE(heap, nullptr);
     heaps.push_back(heap);
     void* slots[8] = {};

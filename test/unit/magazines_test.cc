@@ -28,7 +28,7 @@ const SizeClass kClass = class_of(kSize);
 // The room's thread does its work once.
 void room_works() {
   for (Magazines* caller = magazines::take_calls(); caller != nullptr;) {
-    caller = magazines::serve(registry::room_heap(), caller);
+    caller = magazines::serve(registry::common_heap(), caller);
   }
 }
 
@@ -37,7 +37,7 @@ bool has_magazines() { return this_thread()->magazines != nullptr; }
 uint32_t state_of(const Slot& slot) { return slot.state.load(); }
 
 // Objects that are not free in their slabs.
-unsigned long out() { return registry::room_heap()->counters().classes[kClass].out(); }
+unsigned long out() { return registry::common_heap()->counters().classes[kClass].out(); }
 
 // A trial of each kind for the class, after which the thread serves itself.
 void let_the_room_lose(Trials& trials) {
@@ -76,7 +76,7 @@ class MagazinesTest : public testing::Test {
   }
   // The bin of the thread holds nothing more.
   void empty_bin() {
-    allocate_until([] { return *this_thread()->bins[kClass].top == nullptr; });
+    allocate_until([] { return *this_thread()->bins[kClass].top() == nullptr; });
   }
   void free_some(size_t count) {
     for (; count != 0; --count) {
@@ -110,14 +110,14 @@ TEST_F(MagazinesTest, OneIsFilledAheadAndTakenWhole) {
     EXPECT_LE(this_thread()->capacity_bytes, get(options.cache_bytes));
 
     const unsigned long ready = this_thread()->counters.room_ready.get();
-    const unsigned long taken = registry::room_heap()->counters().classes[kClass].taken.get();
+    const unsigned long taken = registry::common_heap()->counters().classes[kClass].taken.get();
     empty_bin();
     const size_t before = held_.size();
     held_.insert(allocate(kSize));
     EXPECT_EQ(this_thread()->states[kClass].slots, full) << "array against array";
     empty_bin();
     EXPECT_EQ(held_.size() - before, objects);
-    EXPECT_EQ(registry::room_heap()->counters().classes[kClass].taken.get(), taken)
+    EXPECT_EQ(registry::common_heap()->counters().classes[kClass].taken.get(), taken)
         << "no slab was looked at";
     EXPECT_EQ(this_thread()->counters.room_ready.get(), ready + 1);
     EXPECT_EQ(state_of(mine().ready), Slot::kRooms) << "the next one is called for";
@@ -134,13 +134,13 @@ TEST_F(MagazinesTest, AFlushIsTakenHomeAndTheYoungerHalfStays) {
       last = *held_.begin();
       free_some(1);
     }
-    EXPECT_EQ(*this_thread()->bins[kClass].top, last);
+    EXPECT_EQ(*this_thread()->bins[kClass].top(), last);
     const unsigned flown = mine().returned.objects;
     EXPECT_EQ(magazines::held(this_thread(), kClass).returned, flown);
-    const unsigned long put = registry::room_heap()->counters().classes[kClass].put.get();
+    const unsigned long put = registry::common_heap()->counters().classes[kClass].put.get();
     room_works();
     EXPECT_EQ(state_of(mine().returned), Slot::kThreads);
-    EXPECT_EQ(registry::room_heap()->counters().classes[kClass].put.get(), put + flown);
+    EXPECT_EQ(registry::common_heap()->counters().classes[kClass].put.get(), put + flown);
     // It stays what it was: the last one freed comes first.
     EXPECT_EQ(allocate(kSize), last);
     deallocate(last);
@@ -199,8 +199,8 @@ TEST_F(MagazinesTest, WhereMemoryIsTightNothingIsReady) {
     options.soft_limit.store(1);
     limits::weigh(span::committed());
     ASSERT_TRUE(limits::tight());
-    const unsigned long refills = registry::room_heap()->counters().refills.get();
-    while (registry::room_heap()->counters().refills.get() < refills + 2) {
+    const unsigned long refills = registry::common_heap()->counters().refills.get();
+    while (registry::common_heap()->counters().refills.get() < refills + 2) {
       held_.insert(allocate(kSize));
     }
     EXPECT_EQ(magazines::held(this_thread(), kClass).all(), 0u);
@@ -382,25 +382,6 @@ TEST_F(MagazinesTest, AForkForgetsOldCalls) {
     });
     return heard;
   }));
-}
-
-// A thread that died between two arrays leaves what was in its hands, and no more.
-TEST_F(MagazinesTest, AForkInTheMidstOfAnExchange) {
-  in_thread([this] {
-    fly();
-    const unsigned lost = mine().ready.objects;
-    mine().ready.state.store(Slot::kInHand);
-    std::thread([&] {
-      EXPECT_TRUE(test::child_passes([&] {
-        const bool all = out() == held_.size() + lost;
-        free_all();
-        trim(0);
-        return all && out() == lost;
-      }));
-    }).join();
-    mine().ready.state.store(Slot::kThreads);
-    free_all();
-  });
 }
 
 }  // namespace
