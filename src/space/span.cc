@@ -177,36 +177,6 @@ void lose(uintptr_t base, size_t granules, size_t bytes) {
   recounted.fetch_add(-bytes, memory_order_relaxed);
 }
 
-}  // namespace
-
-bool initialise() {
-  // Acquire pairs with the release below: the pagemap is laid out.
-  if (LOFT_LIKELY(initialised.load(memory_order_acquire))) return true;
-  const os::Guard guard(lock);
-  if (initialised.load(memory_order_relaxed)) return true;
-  if (!open_window()) return false;
-  pagemap.set_table(window.heap.base, reinterpret_cast<Entry*>(window.pagemap.base));
-  pagemap.raise_limit(window.heap.committed);
-  frontier::begin();
-  initialised.store(true, memory_order_release);
-  return true;
-}
-
-void serve_processors() {
-  const os::Guard guard(lock);
-  pagemap.serve_processors();
-}
-
-Range acquire(size_t granules, size_t alignment, size_t bytes) {
-  return acquire_as(granules, alignment, bytes, Want::kMixed);
-}
-
-Range acquire_clean(size_t granules, size_t bytes) {
-  return acquire_as(granules, kGranule, bytes, Want::kClean);
-}
-
-namespace {
-
 constexpr size_t kMostInTransit = 64;  // spans
 
 // Takes up to `wanted` bytes of long dirty spans out of the lists, but leaves `floor` bytes there.
@@ -220,9 +190,13 @@ size_t send_into_transit(size_t floor, size_t wanted, Span** chosen) {
   size_t left = round_up(wanted, kGranule) >> kGranuleLog;
   while (left != 0 && count < kMostInTransit) {
     Span* longest = free_spans::longest(kDirty);
-    Span* s = longest == nullptr ? nullptr : free_spans::take_part_to_purge(longest, left, unit);
+    if (longest == nullptr) break;
+    // In transit first: the sum that totals() reads without the lock never lacks them.
+    const size_t all = free_spans::bytes_of(longest);
+    in_transit_bytes.add(all);
+    Span* s = free_spans::take_part_to_purge(longest, left, unit);
+    in_transit_bytes.add((s == nullptr ? 0 : free_spans::bytes_of(s)) - all);
     if (s == nullptr) break;
-    in_transit_bytes.add(free_spans::bytes_of(s));
     left -= least(left, s->granules);
     chosen[count++] = s;
   }
@@ -286,6 +260,32 @@ void release_as(uintptr_t base, size_t granules, SpanState state, size_t bytes) 
 }
 
 }  // namespace
+
+bool initialise() {
+  // Acquire pairs with the release below: the pagemap is laid out.
+  if (LOFT_LIKELY(initialised.load(memory_order_acquire))) return true;
+  const os::Guard guard(lock);
+  if (initialised.load(memory_order_relaxed)) return true;
+  if (!open_window()) return false;
+  pagemap.set_table(window.heap.base, reinterpret_cast<Entry*>(window.pagemap.base));
+  pagemap.raise_limit(window.heap.committed);
+  frontier::begin();
+  initialised.store(true, memory_order_release);
+  return true;
+}
+
+void serve_processors() {
+  const os::Guard guard(lock);
+  pagemap.serve_processors();
+}
+
+Range acquire(size_t granules, size_t alignment, size_t bytes) {
+  return acquire_as(granules, alignment, bytes, Want::kMixed);
+}
+
+Range acquire_clean(size_t granules, size_t bytes) {
+  return acquire_as(granules, kGranule, bytes, Want::kClean);
+}
 
 void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
   release_as(base, granules, dirty ? kDirty : kClean, bytes);

@@ -145,7 +145,7 @@ TEST_F(OptionsTest, FormerNamesAreRefusedWithTheNewOnes) {
   EXPECT_EQ(
       said,
       "loft: loft_options: 'keeper_cpu' is ignored: the option is called room_cpu now\n"
-      "loft: loft_options: owner='keeper' is ignored: accepted is thread|core|room; keeper is "
+      "loft: loft_options: owner='keeper' is ignored: accepted is thread|core|room|shared; keeper is "
       "called room now\n"
       "loft: LOFT_KEEPER_PREPARE is ignored: the variable is called LOFT_ROOM_PREPARE now\n");
   EXPECT_EQ(get(options.room_cpu), kAnyProcessor);
