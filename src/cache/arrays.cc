@@ -38,6 +38,18 @@ unsigned count(const Bin& bin, const BinState& state) {
   return state.slots == nullptr ? 0 : static_cast<unsigned>(bin.top() - state.slots);
 }
 
+// Gives the bin an array that holds `objects` objects. Its place changes before its capacity, and
+// the top last. So bins::inherit, which takes the array of a bin for its own only if the top lies
+// in it, never finds it with another's capacity.
+void set_array(Bin& bin, BinState& state, Array array, unsigned objects) {
+  state.slots = array.slots;
+  compiler_fence();
+  state.capacity = array.capacity;
+  state.repeat = 0;
+  bin.set_top(array.slots + objects);
+  set_limit(bin, state);
+}
+
 // Moves the bin's objects into a new array of `capacity` slots. False without memory.
 bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   Bin& bin = thread->bins[size_class];
@@ -51,11 +63,7 @@ bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   }
   void** const old = state.slots;
   const unsigned old_capacity = state.capacity;
-  state.slots = slots;
-  state.capacity = static_cast<uint16_t>(capacity);
-  state.repeat = 0;
-  bin.set_top(slots + objects);
-  set_limit(bin, state);
+  set_array(bin, state, {slots, static_cast<uint16_t>(capacity)}, objects);
   thread->capacity_bytes += (capacity - old_capacity) * class_size(size_class);
   if (old != nullptr) release_array_of(old, old_capacity);
   return true;
@@ -119,11 +127,7 @@ Array exchange(Thread* thread, SizeClass size_class, Array array, unsigned objec
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   const Array old = {state.slots, state.capacity};
-  state.slots = array.slots;
-  state.capacity = array.capacity;
-  state.repeat = 0;
-  bin.set_top(array.slots + objects);
-  set_limit(bin, state);
+  set_array(bin, state, array, objects);
   return old;
 }
 

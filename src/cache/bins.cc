@@ -276,7 +276,7 @@ void inherit(Thread* dead) {
     void** null_slot = top;
     while (*null_slot != nullptr) --null_slot;
     return_all(c, null_slot + 1, top + 1);
-    // A bin's state changes before its top.
+    // Its place changes first, then its capacity, then the top.
     if (null_slot == state.slots) release_array_of(state.slots, state.capacity);
     while (state.depot != nullptr) {
       void** const full = state.depot;

@@ -47,6 +47,7 @@ void** remove(Thread* thread, SizeClass size_class) {
   void** const full = state.depot;
   if (full == nullptr) return nullptr;
   state.depot = static_cast<void**>(full[0]);
+  compiler_fence();  // for bins::inherit: the rest of the depot stays linked
   full[0] = nullptr;
   --state.stashed;
   state.least_stashed = least(state.least_stashed, state.stashed);

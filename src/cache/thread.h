@@ -28,7 +28,7 @@ struct Core;
 struct Thread;
 struct Magazines;  // room/magazines.h
 
-static_assert(sizeof(Bin) == kBinBytes);
+static_assert(sizeof(Bin) == kBinBytes && std::is_standard_layout_v<Bin>);
 
 // The null slot of every bin without an array. Never written.
 extern LOFT_HIDDEN void* no_objects[1];
