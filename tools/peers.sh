@@ -5,7 +5,12 @@
 #   mimalloc2 jemalloc tcmalloc tbbmalloc   Debian's own packages, unpacked, not installed
 #   snmalloc mimalloc3                      compiled from the sources inside their Rust crates,
 #                                           with the flags of their own release builds
+#   snmalloc-checks mimalloc3-secure        the same sources, hardened as the papers measured them
+#   rpmalloc                                from its crate too; it and the hardened ones are
+#                                           measured with the engines of the papers alone
 #   prototype                               only if LOFT_PROTOTYPE names its source
+#
+# Names those that the papers measured and that neither registry has.
 #
 # Needs Debian 12 and, for tools that are missing, root. A peer that is there already is kept;
 # remove build/peers to start over.
@@ -21,6 +26,8 @@ snmalloc_crate=snmalloc-sys
 snmalloc_version=0.7.6
 mimalloc_crate=libmimalloc-sys
 mimalloc_version=0.1.49
+rpmalloc_crate=rpmalloc-sys
+rpmalloc_version=0.2.3
 
 say() { printf 'peers: %s\n' "$*"; }
 die() {
@@ -114,7 +121,11 @@ from_debian() {
 
 # The crates' sources, by way of a throwaway project that depends on them.
 fetch_crates() {
-  [ -d "$work/crates/vendor/$snmalloc_crate" ] && [ -d "$work/crates/vendor/$mimalloc_crate" ] && return
+  local crate missing=
+  for crate in "$snmalloc_crate" "$mimalloc_crate" "$rpmalloc_crate"; do
+    [ -d "$work/crates/vendor/$crate" ] || missing=yes
+  done
+  [ -n "$missing" ] || return 0
   # Before 1.70, which is what Debian 12's plain cargo is, cargo wants a copy of the whole index
   # first. Debian's newer one, which replaces it, is called cargo-web.
   local minor
@@ -131,14 +142,17 @@ edition = "2021"
 [dependencies]
 $snmalloc_crate = "=$snmalloc_version"
 $mimalloc_crate = "=$mimalloc_version"
+$rpmalloc_crate = "=$rpmalloc_version"
 [workspace]
 END
-  (cd "$work/crates" && quietly cargo vendor vendor) || die "cargo cannot fetch $snmalloc_crate and $mimalloc_crate"
+  (cd "$work/crates" && quietly cargo vendor vendor) || die "cargo cannot fetch $snmalloc_crate, $mimalloc_crate and $rpmalloc_crate"
 }
 
+# build_snmalloc NAME TARGET: one of the libraries that snmalloc's own build files make.
 build_snmalloc() {
+  local name=$1 target=$2
   local sources=$work/crates/vendor/$snmalloc_crate/upstream build=$work/snmalloc-build
-  if [ ! -e "$out/snmalloc.so" ]; then
+  if [ ! -e "$out/$name.so" ]; then
     fetch_crates
     need cmake cmake
     need make make
@@ -146,32 +160,59 @@ build_snmalloc() {
     rm -rf "$build"
     quietly cmake -S "$sources" -B "$build" -DCMAKE_BUILD_TYPE=Release -DSNMALLOC_BUILD_TESTING=OFF \
       -DSNMALLOC_STATIC_LIBRARY=OFF || die "snmalloc does not configure"
-    quietly cmake --build "$build" --target snmallocshim || die "snmalloc does not compile"
-    cp "$build/libsnmallocshim.so" "$out/snmalloc.so"
-    echo "$snmalloc_crate $snmalloc_version" >"$work/snmalloc.version"
+    quietly cmake --build "$build" --target "$target" || die "$name does not compile"
+    cp "$build/lib$target.so" "$out/$name.so"
+    echo "$snmalloc_crate $snmalloc_version" >"$work/$name.version"
   fi
-  check snmalloc
-  say "snmalloc: $(cat "$work/snmalloc.version")"
+  check "$name"
+  say "$name: $(cat "$work/$name.version")"
 }
 
+# build_mimalloc3 NAME FLAG...
 build_mimalloc3() {
-  local sources=$work/crates/vendor/$mimalloc_crate/c_src/mimalloc/v3 version
-  if [ ! -e "$out/mimalloc3.so" ]; then
+  local name=$1 sources=$work/crates/vendor/$mimalloc_crate/c_src/mimalloc/v3 version
+  shift
+  if [ ! -e "$out/$name.so" ]; then
     fetch_crates
     # The crate leaves out a file that mimalloc's CMake needs, so: the flags of its release build,
     # on its one-file form, which gives the compiler the most to inline.
     quietly gcc -std=gnu11 -O3 -DNDEBUG -DMI_BUILD_RELEASE -DMI_MALLOC_OVERRIDE -DMI_SHARED_LIB \
-      -DMI_SHARED_LIB_EXPORT -I"$sources/include" -I"$sources/src" -fPIC -fvisibility=hidden \
+      -DMI_SHARED_LIB_EXPORT "$@" -I"$sources/include" -I"$sources/src" -fPIC -fvisibility=hidden \
       -ftls-model=initial-exec -fno-builtin-malloc -shared "$sources/src/static.c" \
-      -o "$work/mimalloc3.so" -pthread -lrt || die "mimalloc 3 does not compile"
-    mv "$work/mimalloc3.so" "$out/mimalloc3.so"
+      -o "$work/$name.so" -pthread -lrt || die "$name does not compile"
+    mv "$work/$name.so" "$out/$name.so"
     version=$(sed -n 's/^#define MI_MALLOC_VERSION *\([0-9]*\).*/\1/p' "$sources/include/mimalloc.h")
     printf '%d.%d.%d (%s %s)\n' $((version / 10000)) $((version / 100 % 100)) $((version % 100)) \
-      "$mimalloc_crate" "$mimalloc_version" >"$work/mimalloc3.version"
+      "$mimalloc_crate" "$mimalloc_version" >"$work/$name.version"
   fi
-  check mimalloc3
-  say "mimalloc3: $(cat "$work/mimalloc3.version")"
+  check "$name"
+  say "$name: $(cat "$work/$name.version")"
 }
+
+# Caveats. Its readme calls the preloaded form a convenience for testing: (a) its list of entry
+# points may be incomplete; (b) once the process ends, no thread but the first may call it. It
+# learns of threads by replacing pthread_create, and has no handler for forks. reallocarray does not
+# look for an overflow, and no operator new throws.
+build_rpmalloc() {
+  local sources=$work/crates/vendor/$rpmalloc_crate/rpmalloc version
+  if [ ! -e "$out/rpmalloc.so" ]; then
+    fetch_crates
+    # The defines of its library for preloading and the flags of its release build. gcc must not
+    # make a call of calloc of what calloc itself does.
+    quietly gcc -std=c11 -O3 -DNDEBUG -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 -DENABLE_OVERRIDE=1 \
+      -I"$sources/rpmalloc" -fPIC -funit-at-a-time -fstrict-aliasing -fno-math-errno \
+      -fno-builtin-malloc -fno-builtin-calloc -funroll-loops -shared "$sources/rpmalloc/rpmalloc.c" \
+      -o "$work/rpmalloc.so" -pthread -ldl || die "rpmalloc does not compile"
+    mv "$work/rpmalloc.so" "$out/rpmalloc.so"
+    version=$(sed -n '/^[0-9]/{s/[^0-9.].*//p;q}' "$sources/CHANGELOG")
+    echo "$version ($rpmalloc_crate $rpmalloc_version)" >"$work/rpmalloc.version"
+  fi
+  check rpmalloc
+  say "rpmalloc: $(cat "$work/rpmalloc.version")"
+}
+
+# absent NAME WHY: one that the papers measured and that cannot be had.
+absent() { say "not $1: $2"; }
 
 build_prototype() {
   local source=$1
@@ -190,7 +231,8 @@ write_versions() {
   local name separator=
   {
     echo '{'
-    for name in mimalloc2 jemalloc tcmalloc tbbmalloc snmalloc mimalloc3 prototype; do
+    for name in mimalloc2 jemalloc tcmalloc tbbmalloc snmalloc mimalloc3 snmalloc-checks \
+      mimalloc3-secure rpmalloc prototype; do
       [ -e "$out/$name.so" ] || continue
       printf '%s  "%s": "%s"' "$separator" "$name" "$(cat "$work/$name.version")"
       separator=$',\n'
@@ -208,8 +250,19 @@ from_debian mimalloc2 libmimalloc2.0 libmimalloc.so.2
 from_debian jemalloc libjemalloc2 libjemalloc.so.2
 from_debian tcmalloc libtcmalloc-minimal4 libtcmalloc_minimal.so.4
 from_debian tbbmalloc libtbbmalloc2 libtbbmalloc_proxy.so.2
-build_snmalloc
-build_mimalloc3
+build_snmalloc snmalloc snmallocshim
+build_mimalloc3 mimalloc3
+# BatchIt's "secure" pair.
+build_snmalloc snmalloc-checks snmallocshim-checks
+# What mimalloc's own -DMI_SECURE=ON sets. The paper's mimalloc is of 2024, and older than this.
+build_mimalloc3 mimalloc3-secure -DMI_SECURE=4
+build_rpmalloc
+tried="apt-cache search and cargo info find no source of it, at most a namesake"
+absent Hoard "$tried; papers/a3alloc has the algorithm, as build/papers/hoard.so"
+absent lockfree "$tried"
+absent lockless "$tried"
+absent scalloc "$tried"
+absent SuperMalloc "$tried"
 if [ -n "${LOFT_PROTOTYPE:-}" ]; then build_prototype "$LOFT_PROTOTYPE"; fi
 write_versions
 say "all in ${out#"$root"/}"

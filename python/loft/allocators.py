@@ -24,6 +24,9 @@ INSTALLED = {
 # Those that `make peers` builds and loft is measured against. The prototype, a sketch of loft that
 # may stand beside them, does not compete.
 PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
+# Those that it builds for a comparison with the engines of the papers (papers/), and that nothing
+# else is measured with unless it is named.
+PAPER_PEERS = ("snmalloc-checks", "mimalloc3-secure", "rpmalloc")
 # loft by its other owners.
 OWNERS = {"loft core": "core", "loft room": "room", "loft shared": "shared"}
 
@@ -76,9 +79,10 @@ def _is_any_of(file: Path, others: Iterable[Path | None]) -> bool:
 
 
 def chosen(names: list[str], there: list[Allocator]) -> list[Allocator]:
-    """Those of these names, or all; a name that is a path is a library of the user's."""
+    """Those of these names, or all but the papers'; a name that is a path is a library of the
+    user's."""
     if not names:
-        return there
+        return [each for each in there if each.name not in PAPER_PEERS]
     by_name = {allocator.name: allocator for allocator in there}
     picked: dict[str, Allocator] = {}
     for name in names:

@@ -449,6 +449,12 @@ def test_allocators_are_found_where_they_are(build: Path, failing: Path, tmp_pat
     assert found["peers/jemalloc"] == peers / "jemalloc.so"
 
 
+def test_those_for_the_papers_take_part_only_if_named() -> None:
+    there = [allocators.Allocator(name, None) for name in ("glibc", *allocators.PAPER_PEERS)]
+    assert allocators.chosen([], there) == there[:1]
+    assert allocators.chosen(["rpmalloc"], there) == [allocators.Allocator("rpmalloc", None)]
+
+
 def test_a_script_without_a_first_line_runs_as_in_a_shell(loft: Loft, tmp_path: Path) -> None:
     path = tmp_path / "script"
     path.write_text("exit 4\n")
