@@ -1,0 +1,33 @@
+// What is chosen when a library of this folder is built: the length of a chunk, and what stands for
+// the free objects on their way to their owner.
+#pragma once
+
+namespace snmalloc {
+
+// 2.1 and its footnote 1: where small ends and medium begins.
+template <unsigned mebibytes>
+struct Chunks {
+  static_assert(mebibytes == 1 || mebibytes == 16, "a chunk has 1 or 16 MiB");
+  static constexpr unsigned kChunkLog = mebibytes == 1 ? 20 : 24;
+  static constexpr unsigned kSmallLog = mebibytes == 1 ? 14 : 16;
+};
+
+// ISMM'19: each object is a message of its own.
+struct Messages {
+  static constexpr bool kBatches = false;
+  static constexpr bool kChecks = false;
+};
+// BatchIt, ISMM'24: the objects of one slab are a message.
+struct Batches {
+  static constexpr bool kBatches = true;
+  static constexpr bool kChecks = false;
+};
+// The same with the detection of corrupted links (BatchIt 3.2, third and fourth).
+struct CheckedBatches {
+  static constexpr bool kBatches = true;
+  static constexpr bool kChecks = true;
+};
+
+struct Config : Chunks<SNMALLOC_CHUNK_MIB>, SNMALLOC_VARIANT {};
+
+}  // namespace snmalloc
