@@ -4,7 +4,7 @@
 
 namespace snmalloc {
 
-constinit loft::Atomic<uint8_t> chunk_map[size_t{1} << (kAddressBits - Config::kChunkLog)] = {};
+uint8_t chunk_map[size_t{1} << (kAddressBits - Config::kChunkLog)];
 
 void set_jumps(uintptr_t base, unsigned log) {
   for (size_t chunk = 1; chunk < size_t{1} << log; ++chunk) {

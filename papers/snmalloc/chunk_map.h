@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/atomic.h"
 #include "base/macros.h"
 #include "snmalloc/size_classes.h"
 
@@ -48,17 +47,17 @@ class ChunkKind {
   uint8_t byte_;
 };
 
-extern LOFT_HIDDEN loft::Atomic<uint8_t> chunk_map[size_t{1} << (kAddressBits - Config::kChunkLog)];
+extern LOFT_HIDDEN uint8_t chunk_map[size_t{1} << (kAddressBits - Config::kChunkLog)];
 
 constexpr uintptr_t chunk_of(uintptr_t address) { return address & ~uintptr_t{kChunk - 1}; }
 
 inline bool is_mapped(uintptr_t address) { return address >> kAddressBits == 0; }
 // `address` lies in the 48 bits.
 inline ChunkKind kind_of(uintptr_t address) {
-  return ChunkKind(chunk_map[address >> Config::kChunkLog].load(loft::memory_order_relaxed));
+  return ChunkKind(__atomic_load_n(&chunk_map[address >> Config::kChunkLog], __ATOMIC_RELAXED));
 }
 inline void set_kind(uintptr_t address, ChunkKind kind) {
-  chunk_map[address >> Config::kChunkLog].store(kind.byte(), loft::memory_order_relaxed);
+  __atomic_store_n(&chunk_map[address >> Config::kChunkLog], kind.byte(), __ATOMIC_RELAXED);
 }
 
 // The jumps behind the first of 2^log chunks.

@@ -46,7 +46,7 @@ void read_parameters() {
       setting("SNMALLOC_OUTBOX", kMebi, 0, kMostBytes, "bytes; 0: each free is sent at once");
   read.bucket_bits =
       static_cast<unsigned>(setting("SNMALLOC_BUCKET_BITS", 6, 1, 8, "a number, 1 to 8"));
-  if constexpr (Config::kBatches) read_batches(read);
+  if (Config::kBatches) read_batches(read);
   // Its top bit is set: no address is that far, so no link that leads somewhere is 0.
   KeyedLinks::key = loft::os::entropy() | uint64_t{1} << 63;
   parameters = read;
