@@ -42,13 +42,17 @@ def command_of(row: Row) -> list[str]:
 
 
 def finish(
-    command: list[str], allocator: Allocator, extra: Mapping[str, str] | None = None
+    command: list[str],
+    allocator: Allocator,
+    extra: Mapping[str, str] | None = None,
+    limit_s: float | None = None,
 ) -> launch.Result:
     """A run that ended well. The caller's settings of loft are not the measured program's."""
     clean = {name: text for name, text in os.environ.items() if not name.startswith("LOFT_")}
-    done = launch.run(launch.job(command, allocator, PROGRAM_TIMEOUT_S, {**clean, **(extra or {})}))
+    limit_s = limit_s or PROGRAM_TIMEOUT_S
+    done = launch.run(launch.job(command, allocator, limit_s, {**clean, **(extra or {})}))
     if done.outcome.kind == "timeout":
-        raise Failed(f"no end after {PROGRAM_TIMEOUT_S} s")
+        raise Failed(f"no end after {limit_s} s")
     if done.complaint:
         raise Failed(done.complaint)
     return done
