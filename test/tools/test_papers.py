@@ -1,0 +1,291 @@
+"""The papers' figures: what is written of them holds together, and what is measured is shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import paper_figures
+import paper_page
+import papers
+import pytest
+from bench_data import header
+from bench_run import Failed
+from limits import HANGS_S
+from paper_figures import FIRST, Catalogue, Figure, Form, Kind, Point
+from paper_page import Measured, Papers, Sample, model, page, tables
+from programs import PROGRAMS
+from pydantic import ValidationError
+from rich.progress import Progress
+
+from loft.allocators import Allocator
+from loft.tables import as_markdown
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOK = paper_figures.catalogue()
+NAMES = [figure.name for figure in BOOK.figures]
+
+
+def small(**changed: object) -> Catalogue:
+    """A catalogue of one figure of two columns."""
+    figure = {
+        "name": "paper-5",
+        "paper": "A paper",
+        "at": "3, figure 5",
+        "title": "throughput over threads",
+        "x": "threads",
+        "run": "program --threads={x} --half={half} --share={share}",
+        "work": 100,
+        "values": [2, 8],
+        "under": ["engines"],
+        "metrics": ["throughput"],
+        "against": {"loft": "loft-unbatched"},
+        "claims": {"to others": 1.5},
+        "reading": "It agrees.",
+    }
+    told = {
+        "metrics": {"throughput": {"label": "million a second", "more_is_better": True}},
+        "allocators": {name: {"file": f"{name}.so"} for name in (*sorted(FIRST), "engine")},
+        "groups": {"engines": ["engine"]},
+        "figures": [figure | changed],
+        "missing": [{"what": "a cluster", "why": "there is none"}],
+    }
+    return Catalogue.model_validate(told)
+
+
+def measured(book: Catalogue, *rows: Measured) -> Papers:
+    return Papers(
+        header=header(), allocators=list(book.allocators), absent=["hoard"], rows=list(rows)
+    )
+
+
+def row(allocator: str, x: str, *speeds: float, failure: str = "", threads: int = 2) -> Measured:
+    samples: dict[int, Sample] = {
+        number: {"throughput": speed, "threads": threads, "cpu_share": 0.5}
+        for number, speed in enumerate(speeds, 1)
+    }
+    told = {"figure": "paper-5", "x": x, "allocator": allocator, "command": "program"}
+    return Measured.model_validate(told | {"commit": "c1", "samples": samples, "failure": failure})
+
+
+def test_the_written_tables_are_valid() -> None:
+    assert len(NAMES) == len(set(NAMES))
+    for figure in BOOK.figures:
+        # loft, and loft without its mechanism, come first in every table.
+        assert figure.under[:2] == ["loft", "loft-unbatched"]
+        assert list(figure.points(full=True))
+        assert figure.claims or figure.reading or figure.full_only or figure.x or figure.runs
+    texts = paper_figures.coverage()
+    assert {item.form for items in texts.values() for item in items} == set(Form)
+
+
+@pytest.mark.parametrize("figure", BOOK.figures, ids=NAMES)
+def test_every_command_names_a_program(figure: Figure) -> None:
+    there = {path.stem for path in (ROOT / "bench").glob("*.cc")}
+    if figure.kind is Kind.PROGRAM:
+        there = {each.name for each in PROGRAMS}
+    for point in figure.points(full=True):
+        assert figure.kind is Kind.SIZE or point.row.program in there
+        assert "{" not in point.command
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"under": ["nobody"]}, "no allocator nobody"),
+        ({"against": {"loft": "nobody"}}, "no allocator nobody"),
+        ({"metrics": ["beauty"]}, "no metric beauty"),
+        ({"values": []}, "either runs or values"),
+        ({"colour": "red"}, "Extra inputs"),
+    ],
+)
+def test_what_does_not_hold_together_is_refused(changed: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        small(**changed)
+
+
+def test_an_item_has_a_place_or_a_reason(tmp_path: Path) -> None:
+    path = tmp_path / "coverage.toml"
+    path.write_text('[["A text"]]\nat = "1"\nwhat = "a queue"\nform = "out of scope"\n')
+    with pytest.raises(ValidationError, match="where, or why not"):
+        paper_figures.coverage(path)
+
+
+def test_columns_fill_the_command() -> None:
+    figure = small(full=[16]).figures[0]
+    assert [point.command for point in figure.points(False)] == [
+        "program --threads=2 --half=1 --share=50",
+        "program --threads=8 --half=4 --share=12",
+    ]
+    assert [point.x for point in figure.points(True)] == ["2", "8", "16"]
+
+
+def test_figures_are_chosen_by_name_pattern_and_number() -> None:
+    assert [figure.name for figure in papers.choose(BOOK, ["fig5"])] == ["snmalloc-5", "batchit-5"]
+    assert [figure.name for figure in papers.choose(BOOK, ["snmalloc-7*"])] == [
+        "snmalloc-7a",
+        "snmalloc-7b",
+    ]
+    assert len(papers.choose(BOOK, ["full"])) == len(NAMES) > len(papers.choose(BOOK, []))
+
+
+def test_an_unknown_figure_is_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "papers.py", "snmalloc-99"],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"papers: no figure snmalloc-99; there are: {', '.join(NAMES)}\n"
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replaces what runs; the list tells what was asked for."""
+    asked: list[str] = []
+
+    def sample(point: Point, allocator: Allocator) -> Sample:
+        asked.append(f"{allocator.name} {point.x}")
+        if allocator.name == "engine" and point.x == "8":
+            raise Failed("ended by SIGSEGV: no message")
+        return {"throughput": 10.0 if allocator.name == "loft" else 5.0, "threads": float(point.x)}
+
+    monkeypatch.setitem(papers.SAMPLES, Kind.TIMED, sample)
+    return asked
+
+
+def test_rounds_take_turns_and_failures_are_not_repeated(tmp_path: Path, ran: list[str]) -> None:
+    book = small()
+    there = {name: Allocator(name, None) for name in book.allocators}
+    data = measured(book)
+    run = papers.Measurement(data, tmp_path / "papers.json", there, False, float("inf"), "c1")
+    with Progress(disable=True) as progress:
+        run.run(book.figures, 2, progress)
+    assert ran[:6] == [f"{n} {x}" for x in "28" for n in ("loft-unbatched", "engine", "loft")]
+    assert ran[6:] == [
+        *("engine 2", "loft 2", "loft-unbatched 2"),
+        *("loft 8", "loft-unbatched 8"),
+    ]
+    stored = Papers.model_validate_json((tmp_path / "papers.json").read_text())
+    assert stored == data
+    cell = stored.cell("paper-5", "loft", "8")
+    assert cell is not None
+    assert cell.values("throughput") == [10.0, 10.0]
+    assert [r.failure for r in stored.rows if r.failure] == ["ended by SIGSEGV: no message"]
+
+
+def test_past_the_budget_only_the_first_round_runs(tmp_path: Path, ran: list[str]) -> None:
+    book = small()
+    there = {"loft": Allocator("loft", None)}
+    run = papers.Measurement(measured(book), tmp_path / "papers.json", there, False, 0.0, "c1")
+    with Progress(disable=True) as progress:
+        run.run(book.figures, 3, progress)
+    assert ran == ["loft 2", "loft 8"]
+
+
+def test_figures_with_the_same_command_share_a_run(tmp_path: Path, ran: list[str]) -> None:
+    figure = small().figures[0]
+    run = papers.Measurement(
+        measured(small()), tmp_path / "p.json", {"loft": Allocator("loft", None)}, False, 0.0, "c1"
+    )
+    with Progress(disable=True) as progress:
+        run.run([figure, figure.model_copy(update={"name": "paper-6"})], 1, progress)
+    assert ran == ["loft 2", "loft 8"]
+    assert run.data.values("paper-6", "loft", "8", "throughput") == [10.0]
+
+
+def test_engines_come_from_the_first_folder_that_has_them(tmp_path: Path) -> None:
+    book = small()
+    for name in ("a/loft.so", "b/loft.so", "b/engine.so"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    there = papers.contestants(book, [tmp_path / "a", tmp_path / "b"])
+    assert {name: each.library for name, each in there.items()} == {
+        "loft": tmp_path / "a" / "loft.so",
+        "engine": tmp_path / "b" / "engine.so",
+    }
+
+
+def test_counts_are_for_a_thousand_remote_frees() -> None:
+    said = {"frees_remote": 2000, "exchanges": 4, "swaps": 2, "swap_retries": 2, "locks": 6}
+    assert papers.counts(said) == {"exchanges": 2, "swaps": 2, "swap_retries": 1, "locks": 3}
+    assert papers.counts({"frees_remote": 0, "locks": 6}) == {}
+    lofts = {"batch_objects": 900, "objects_sent_singly": 100, "posts": 5, "batch_messages": 50}
+    lofts |= {"forwards": 1, "locks_taken": 70, "locks_waited_for": 2}
+    found = papers.counts(lofts)
+    assert (found["exchanges"], found["messages"], found["lock_waits"]) == (5, 50, 2)
+
+
+def test_a_table_has_medians_spreads_and_ratios() -> None:
+    book = small()
+    data = measured(
+        book,
+        row("loft", "2", 9, 10, 14),
+        row("loft-unbatched", "2", 3, 5, 7),
+        row("engine", "8", failure="crash"),
+        row("loft", "8", 200, threads=8),
+    )
+    first, against = tables(data, book, book.figures[0])
+    assert as_markdown(first) == [
+        "| million a second ↑ | 2 | 8 † |",
+        "| --- | --- | --- |",
+        "| loft | 10 ±12% | 200 |",
+        "| loft-unbatched | 5 ±20% | - |",
+        "| engine | - | failed |",
+    ]
+    # Within a round: 3, 2, 2.
+    assert as_markdown(against)[-1] == "| loft / loft-unbatched | 2.00 ±12% | - |"
+
+
+def test_the_model_uses_the_measured_round_trip() -> None:
+    def told(figure: str, allocator: str, x: str, **sample: float) -> Measured:
+        of = {"figure": figure, "x": x, "allocator": allocator, "command": "", "commit": "c1"}
+        return Measured.model_validate(of | {"samples": {1: sample}})
+
+    data = measured(
+        small(),
+        told("nextgen-model", "loft", "hot loop", nanoseconds=10),
+        told("nextgen-model", "nextgen", "hot loop", nanoseconds=438),
+        told("nextgen-1-misses", "glibc", "xalan", calls=2000),
+        told("nextgen-1-misses", "loft", "xalan", last_level=1, second_tlb=1, instructions=1e6),
+    )
+    data.allocators = ["loft", "nextgen"]
+    # 214 ns a call are as many cycles, at a gigahertz: a miss. 2 a thousand of a million: 1 a call.
+    assert as_markdown(model(data, 1.0))[2:] == [
+        "| the paper | 268 cycles | 1.25 | - |",
+        "| nextgen | 214 ns | 1.00 | 1.00 |",
+    ]
+
+
+def test_the_page_says_all_of_it(tmp_path: Path) -> None:
+    book = small()
+    rows = [row("loft", "2", 9, 10, 14), row("engine", "2", failure="crash")]
+    data = measured(book, *rows)
+    (tmp_path / "papers.json").write_text(data.model_dump_json(exclude_defaults=True))
+    read = Papers.model_validate_json((tmp_path / "papers.json").read_text())
+    text = page(read, book, paper_figures.coverage(), 3.0)
+    for said in (
+        "### paper-5: throughput over threads",
+        "First column: `program --threads=2 --half=1 --share=50`.",
+        "- paper, to others: 1.5\n\n|",
+        "| loft | 10 ±12% |",
+        "It agrees.",
+        "- paper-5, 2, engine: crash",
+        "| a cluster | there is none |",
+        "- not built: hoard",
+        "In 3 of 3 runs",
+        "temporal radix tree",
+    ):
+        assert said in text
+    assert "\n\n\n" not in text
+    paper_page.draw_all(read, book, tmp_path)
+    assert "<svg" in (tmp_path / "paper-5.svg").read_text()
+
+
+def test_an_unmeasured_figure_says_so(tmp_path: Path) -> None:
+    book = small(full_only=True)
+    assert "Not measured (`PAPERS=full`)." in page(measured(book), book, {}, 3.0)
+    paper_page.draw_all(measured(book), book, tmp_path)
+    assert not list(tmp_path.iterdir())

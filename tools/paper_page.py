@@ -1,0 +1,199 @@
+"""What build/papers.json holds of the papers' figures: its tables, pictures and page."""
+
+import re
+import statistics
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import matplotlib
+from bench_results import DISTURBED_SHARE, Header
+from matplotlib import pyplot
+from paper_figures import ROOT, Catalogue, Figure, Form, Item, Metric, Strict
+from pydantic import Field
+
+from loft.charts import as_svg
+from loft.noise import spread
+from loft.tables import Table, as_markdown
+
+MANY = "†"
+# What NextGen-Malloc 4.1 takes a call and a miss to cost, in cycles.
+CALL_CYCLES, MISS_CYCLES = 4 * 67, 214
+
+Sample = dict[str, float]
+
+
+class Measured(Strict):
+    """One figure's command under one allocator."""
+
+    figure: str
+    x: str
+    allocator: str
+    command: str
+    commit: str
+    samples: dict[int, Sample] = Field(default={}, description="by round")
+    failure: str = ""
+
+    def values(self, metric: str) -> list[float]:
+        return [sample[metric] for sample in self.samples.values() if metric in sample]
+
+
+class Papers(Strict):
+    header: Header
+    # Those that were there, and those that were not.
+    allocators: list[str]
+    absent: list[str]
+    rows: list[Measured]
+
+    def cell(self, figure: str, allocator: str, x: str) -> Measured | None:
+        wanted = (figure, allocator, x)
+        return next((r for r in self.rows if (r.figure, r.allocator, r.x) == wanted), None)
+
+    def values(self, figure: str, allocator: str, x: str, metric: str) -> list[float]:
+        cell = self.cell(figure, allocator, x)
+        return cell.values(metric) if cell else []
+
+    def columns(self, figure: Figure) -> dict[str, str]:
+        """The measured ones, and what stands above them."""
+        there = {each.x: 0.0 for each in figure.points(True)}
+        measured = [row for row in self.rows if row.figure == figure.name and row.x in there]
+        for row in measured:
+            there[row.x] = max(there[row.x], *row.values("threads"), 0)
+        kept = {row.x for row in measured}
+        many = {x: f" {MANY}" if count > self.header.cores else "" for x, count in there.items()}
+        return {x: x + mark for x, mark in many.items() if x in kept}
+
+    def disturbed(self) -> str:
+        """The part of the runs with a processor for each thread in which one of them had less."""
+        shares = [
+            sample["cpu_share"]
+            for row in self.rows
+            for sample in row.samples.values()
+            if sample.get("threads", 0) in range(1, self.header.cores + 1)
+        ]
+        return f"{sum(share < DISTURBED_SHARE for share in shares)} of {len(shares)}"
+
+
+def shown(values: list[float], form: str) -> str:
+    if not values:
+        return "-"
+    noise, middle = spread(values), statistics.median(values)
+    text = f"{middle:.0f}" if middle >= 100 else f"{middle:{form}}"
+    return text + (f" ±{noise * 100:.0f}%" if noise else "")
+
+
+def gains(mine: Measured, other: Measured, name: str, metric: Metric) -> list[float]:
+    """How often as good the first is, within each round that both have."""
+    rounds = mine.samples.keys() & other.samples.keys()
+    pairs = [(mine.samples[n].get(name), other.samples[n].get(name)) for n in rounds]
+    return [a / b if metric.more_is_better else b / a for a, b in pairs if a and b]
+
+
+def tables(data: Papers, book: Catalogue, figure: Figure) -> Iterator[Table]:
+    titles = data.columns(figure)
+    for name in figure.metrics:
+        metric = book.metrics[name]
+        table = Table([f"{metric.label} {'↑' if metric.more_is_better else '↓'}", *titles.values()])
+        for allocator in figure.under:
+            cells = [data.cell(figure.name, allocator, x) for x in titles]
+            texts = [
+                "-" if c is None else "failed" if c.failure else shown(c.values(name), metric.form)
+                for c in cells
+            ]
+            if {*texts} != {"-"}:
+                table.add(allocator, *texts)
+        yield table
+    name = figure.metrics[0]
+    table = Table([f"how often as good, by {book.metrics[name].label}", *titles.values()])
+    for first, second in figure.against.items():
+        pairs = [[data.cell(figure.name, each, x) for x in titles] for each in (first, second)]
+        found = [
+            gains(a, b, name, book.metrics[name]) if a and b else []
+            for a, b in zip(*pairs, strict=True)
+        ]
+        if any(found):
+            table.add(f"{first} / {second}", *(shown(values, ".2f") for values in found))
+    yield table
+
+
+def model(data: Papers, gigahertz: float) -> Table:
+    """NextGen-Malloc 4.1, with the measured round trip in the place of the assumed one."""
+    table = Table(
+        ["", "a call costs more by", "misses that it has to save", "misses that there are"]
+    )
+    table.add("the paper", f"{CALL_CYCLES} cycles", f"{CALL_CYCLES / MISS_CYCLES:.2f}", "-")
+    there = "-"
+    if calls := data.values("nextgen-1-misses", "glibc", "xalan", "calls"):
+        one = partial(data.values, "nextgen-1-misses", "loft", "xalan")
+        rate = sum(statistics.median(one(level)) for level in ("last_level", "second_tlb"))
+        there = f"{rate / 1000 * one('instructions')[0] / calls[0]:.2f}"
+    pair = {n: data.values("nextgen-model", n, "hot loop", "nanoseconds") for n in data.allocators}
+    for name in ("nextgen", "nextgen-alone"):
+        if pair.get(name) and pair.get("loft"):
+            more = (statistics.median(pair[name]) - statistics.median(pair["loft"])) / 2
+            table.add(name, f"{more:.0f} ns", f"{more * gigahertz / MISS_CYCLES:.2f}", there)
+    return table
+
+
+def draw(data: Papers, book: Catalogue, figure: Figure) -> str:
+    """A panel for each metric, a line with its spread for each allocator."""
+    titles, count = data.columns(figure), len(figure.metrics)
+    numbers = [int(x.translate({75: "000", 77: "000000"})) for x in titles if x[:1].isdigit()]
+    scaled = len(numbers) == len(titles) > 1
+    places = numbers if scaled else list(range(len(titles)))
+    colours: Any = matplotlib.colormaps["tab20"]
+    size = (max(6.5, 4.2 * count), 3.8)
+    canvas, grid = pyplot.subplots(1, count, figsize=size, squeeze=False, layout="constrained")
+    for axes, name in zip(grid.flat, figure.metrics, strict=True):
+        for allocator in figure.under:
+            lists = [data.values(figure.name, allocator, x, name) for x in titles]
+            there = [(x, v) for x, v in zip(places, lists, strict=True) if v]
+            middles = [statistics.median(v) for _, v in there]
+            axes.errorbar(
+                [x for x, _ in there],
+                middles,
+                [m * (spread(v) or 0) for m, (_, v) in zip(middles, there, strict=True)],
+                color=colours(list(book.allocators).index(allocator) % 20),
+                linestyle="-" if scaled else "",
+                linewidth=2.2 if allocator == "loft" else 1,
+                marker=".",
+                label=allocator if there else None,
+            )
+        if scaled:
+            axes.set_xscale("symlog", base=2, linthresh=1)
+        axes.set_xticks(places, list(titles), fontsize=7)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(f"{book.metrics[name].label}\nover {figure.x or 'what runs'}", fontsize=7)
+    lines, labels = grid.flat[0].get_legend_handles_labels()
+    canvas.legend(lines, labels, fontsize=7, loc="outside right upper")
+    canvas.suptitle(f"{figure.paper}: {figure.title}", fontsize=8)
+    return as_svg(canvas)
+
+
+def draw_all(data: Papers, book: Catalogue, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in book.figures:
+        path = folder / f"{figure.name}.svg"
+        path.unlink(missing_ok=True)
+        if data.columns(figure):
+            path.write_text(draw(data, book, figure), encoding="utf-8")
+
+
+def page(data: Papers, book: Catalogue, texts: dict[str, list[Item]], gigahertz: float) -> str:
+    text = (ROOT / "tools" / "papers.md.jinja").read_text(encoding="utf-8")
+    made = jinja2.Template(text, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    items = [item for some in texts.values() for item in some]
+    words = {
+        "tables": lambda figure: [
+            t for t in tables(data, book, figure) if t.rows and t.columns[1:]
+        ],
+        "model": model(data, gigahertz),
+        "papers": list(dict.fromkeys(figure.paper for figure in book.figures)),
+        "counts": {form: sum(item.form is form for item in items) for form in Form},
+        "failures": [row for row in data.rows if row.failure],
+        "commits": sorted({row.commit for row in data.rows}),
+    }
+    words |= {"data": data, "book": book, "texts": texts, "many": MANY, "as_markdown": as_markdown}
+    return re.sub(r"\n{3,}", "\n\n", made.render(words)).rstrip() + "\n"

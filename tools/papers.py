@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Measures the papers' figures again: each column under each allocator, in turns.
+
+    tools/papers.py                        the default set, under ten minutes on two cores
+    tools/papers.py full                   more columns, more figures, more rounds
+    tools/papers.py snmalloc-5 fig4        these; the others stay as they were
+    tools/papers.py --rounds 0             only the page and the pictures, from build/papers.json
+
+papers/figures.toml says what there is. An engine that is not built is left out; --engines names
+more folders with engines. build/papers.json is written after each figure, docs/papers.md last.
+"""
+
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import misses
+import typer
+from bench_results import Run
+from bench_run import BUILD, Failed, command_of, commit, copy_of, finish, first_match, make_header
+from elftools.elf.elffile import ELFFile
+from paper_figures import ONCE, ROOT, Catalogue, Figure, Kind, Point, catalogue, coverage
+from paper_page import Measured, Papers, Sample, draw_all, page
+from rich.progress import Progress
+
+from loft import launch
+from loft.allocators import Allocator
+from loft.errors import UserError
+
+sys.path.append(str(ROOT / "test" / "programs"))
+import programs
+
+LIMIT_S = 20
+# What takes longer is not done again; past the budget, nothing is.
+SLOW_S, BUDGET_S = 4.0, 480.0
+# The callers' settings are not the measured programs'.
+SETTINGS = ("LOFT_", "PAPER_", "SNMALLOC_", "BATCHIT", "PAGES_", "HOARD_", "A3ALLOC_", "NEXTGEN_")
+# What loft's statistics call what engines count.
+LOFT_COUNTS = {"exchanges": "posts", "messages": "batch_messages", "forwarded": "forwards"}
+LOFT_COUNTS |= {"locks": "locks_taken", "lock_waits": "locks_waited_for"}
+
+
+def timed(point: Point, allocator: Allocator) -> Sample:
+    asked = {"PAPER_COUNTS": "1", "LOFT_STATS": "json", **point.row.environment}
+    done = finish(command_of(point.row), allocator, asked, LIMIT_S)
+    run = Run.model_validate_json(done.stdout)
+    held = run.peak_rss_kib - run.table_kib
+    sample = {
+        "throughput": run.ops_per_second / 1e6,
+        "nanoseconds": 1e9 / run.ops_per_second,
+        "seconds": run.operations / run.ops_per_second,
+        "peak_mib": held / 1024,
+        "threads": run.threads,
+        # Of a program that waits for another one it says nothing.
+        "cpu_share": 1 if run.mode == "waiting" else run.least_cpu_share,
+    }
+    if run.peak_live_bytes:
+        sample["over_queue"] = held * 1024 / run.peak_live_bytes
+    lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    return sample | (counts(lines[-1]) if lines else {})
+
+
+def counts(said: dict[str, int]) -> Sample:
+    """For a thousand remote frees. loft's statistics have other names."""
+    if "posts" in said:
+        frees = said["batch_objects"] + said["objects_sent_singly"]
+        said = {name: said[word] for name, word in LOFT_COUNTS.items()} | {"frees_remote": frees}
+    said["swaps"] = said.get("swaps", 0) + said.get("swap_retries", 0)
+    frees = said.pop("frees_remote")
+    return {name: 1000 * number / frees for name, number in said.items()} if frees else {}
+
+
+def program(point: Point, allocator: Allocator) -> Sample:
+    wanted = next(each for each in programs.PROGRAMS if each.name == point.command)
+    with tempfile.TemporaryDirectory(prefix="loft-papers-") as folder:
+        variables = programs.environment(Path(folder)) | {**allocator.variables, **wanted.env}
+        library, script = str(allocator.library or ""), ["bash", "-c", programs.script(wanted)]
+        job = launch.Job(script, library, LIMIT_S, environment=variables, folder=Path(folder))
+        done = launch.run(job)
+    if done.complaint or done.usage is None:
+        raise Failed(done.complaint or "no end")
+    return {"seconds": done.usage.wall_s, "peak_mib": done.usage.peak_rss_kib / 1024}
+
+
+def simulated(point: Point, allocator: Allocator) -> Sample:
+    """Of a program of bench/; of xalan, which starts another one, by that one's own command."""
+    command = command_of(point.row)
+    if point.row.program == "xalan":
+        finish(command, Allocator("glibc", None))
+        base = f"{BUILD}/bench/xalan-{point.row.arguments[0].split('=')[1]}"
+        command = ["xalan", "-in", f"{base}.xml", "-xsl", f"{base}.xsl", "-out", "/dev/null"]
+    caches, buffers = (misses.simulate(command, allocator, c) for c in (misses.CACHES, misses.TLBS))
+    levels = ("first_level", "last_level", "tlb", "second_tlb")
+    rates = dict(zip(levels, [*misses.rates(caches), *misses.rates(buffers)], strict=True))
+    sample = {name: float(rate) for name, rate in rates.items()} | {"instructions": caches["Ir"]}
+    if allocator.library is None:
+        said = finish(["valgrind", "--undef-value-errors=no", *command], allocator).stderr
+        if found := re.search(r"total heap usage: ([\d,]+) allocs, ([\d,]+) frees", said):
+            sample["calls"] = sum(int(each.replace(",", "")) for each in found.groups())
+    return sample
+
+
+def size(_: Point, allocator: Allocator) -> Sample:
+    if allocator.library is None:
+        raise Failed("it is not a library of its own")
+    with allocator.library.open("rb") as file:
+        text = next(s for s in ELFFile(file).iter_sections() if s.name == ".text")
+        return {"text_kib": text["sh_size"] / 1024, "file_kib": file.seek(0, os.SEEK_END) / 1024}
+
+
+SAMPLES = {Kind.TIMED: timed, Kind.PROGRAM: program, Kind.MISSES: simulated, Kind.SIZE: size}
+
+
+def refuse(reason: str) -> NoReturn:
+    print(f"papers: {reason}", file=sys.stderr)
+    raise typer.Exit(2)
+
+
+def choose(book: Catalogue, words: list[str]) -> list[Figure]:
+    full, asked = "full" in words, [word for word in words if word != "full"]
+    for word in asked:
+        if not any(figure.called(word) for figure in book.figures):
+            refuse(f"no figure {word}; there are: {', '.join(f.name for f in book.figures)}")
+    wanted = [figure for figure in book.figures if any(map(figure.called, asked or ["*"]))]
+    return [figure for figure in wanted if asked or full or not figure.full_only]
+
+
+def contestants(book: Catalogue, folders: list[Path]) -> dict[str, Allocator]:
+    """Those that are there, by their first folder."""
+    there = {}
+    for name, each in book.allocators.items():
+        places = [folder / part for folder in folders for part in (each.file, Path(each.file).name)]
+        library = next((place.resolve() for place in places if place.is_file()), None)
+        if library or not each.file:
+            there[name] = Allocator(name, library, each.set)
+    return there
+
+
+@dataclass
+class Measurement:
+    data: Papers
+    out: Path
+    there: dict[str, Allocator]
+    full: bool
+    budget: float
+    mark: str = field(default_factory=commit)
+    started: float = field(default_factory=time.monotonic)
+    # What a round of a figure took, and a command under an allocator; and what the round's said.
+    cost: dict[str, float] = field(default_factory=dict)
+    slow: set[tuple[str, str]] = field(default_factory=set)
+    said: dict[tuple[Kind, str, str], Sample | str] = field(default_factory=dict)
+
+    def sample(self, kind: Kind, point: Point, allocator: Allocator) -> Sample | str:
+        """What failed is a text. Figures that look at the same runs share them."""
+        key = (kind, point.command, allocator.name)
+        if key not in self.said:
+            before = time.monotonic()
+            try:
+                with nullcontext(allocator) if kind in ONCE else copy_of(allocator) as copy:
+                    self.said[key] = SAMPLES[kind](point, copy)
+            except (Failed, UserError, ValueError) as error:
+                self.said[key] = str(error)
+            if time.monotonic() - before > SLOW_S:
+                self.slow.add(key[1:])
+        return self.said[key]
+
+    def round(self, number: int, figure: Figure) -> None:
+        there = [self.there[name] for name in figure.under if name in self.there]
+        turn = number % max(1, len(there))
+        for point in figure.points(self.full):
+            for allocator in there[turn:] + there[:turn]:
+                cell = self.data.cell(figure.name, allocator.name, point.x)
+                if cell is None:
+                    of = {"figure": figure.name, "x": point.x, "allocator": allocator.name}
+                    of |= {"command": point.command, "commit": self.mark}
+                    cell = Measured.model_validate(of)
+                    self.data.rows.append(cell)
+                if cell.failure or (number > 1 and (point.command, allocator.name) in self.slow):
+                    continue
+                match self.sample(figure.kind, point, allocator):
+                    case str() as failure:
+                        cell.failure, cell.samples = failure, {}
+                    case sample:
+                        cell.samples[number] = sample
+
+    def run(self, figures: list[Figure], rounds: int, progress: Progress) -> None:
+        task = progress.add_task("", total=rounds * len(figures))
+        for number in range(1, rounds + 1):
+            self.said.clear()
+            for figure in figures:
+                progress.update(task, description=f"round {number}: {figure.name}")
+                before = time.monotonic()
+                left = self.started + self.budget - before - self.cost.get(figure.name, 0)
+                # The first round is for everybody; later ones as far as the time goes.
+                if number == 1 or (figure.kind not in ONCE and left > 0):
+                    self.round(number, figure)
+                    self.cost[figure.name] = time.monotonic() - before
+                    self.write()
+                progress.advance(task)
+
+    def write(self) -> None:
+        partial = self.out.with_suffix(".partial")
+        partial.write_text(self.data.model_dump_json(indent=1, exclude_defaults=True) + "\n")
+        partial.replace(self.out)
+
+
+def main(
+    words: Annotated[list[str] | None, typer.Argument(help="full, or figures")] = None,
+    engines: Annotated[list[Path] | None, typer.Option(help="more folders with engines")] = None,
+    rounds: Annotated[int, typer.Option(min=-1, help="-1: three, full five")] = -1,
+    list_: Annotated[bool, typer.Option("--list", help="list the figures and stop")] = False,
+    out: Annotated[Path, typer.Option(help="where the figures go")] = BUILD / "papers.json",
+    docs: Annotated[Path, typer.Option(help="the page")] = ROOT / "docs" / "papers.md",
+) -> None:
+    """Measures the papers' figures again, and writes docs/papers.md."""
+    book, given = catalogue(), words or []
+    figures, full = choose(book, given), "full" in given
+    if list_:
+        print("\n".join(f"{figure.name:20} {figure.title}" for figure in figures))
+        return
+    for name in filter(lambda name: name.startswith(SETTINGS), list(os.environ)):
+        del os.environ[name]
+    there = contestants(book, [BUILD, *(engines or [])])
+    absent = [name for name in book.allocators if name not in there]
+    print(f"papers: not built: {', '.join(absent) or 'none'}", file=sys.stderr)
+    header, rows = make_header(list(there), ""), list[Measured]()
+    chosen = {figure.name for figure in figures} if rounds else set()
+    if out.exists() and len(chosen) < len(book.figures):
+        old = Papers.model_validate_json(out.read_text())
+        if different := old.header.differences(header):
+            refuse(f"{out} is of another set: {'; '.join(different)}")
+        rows = [row for row in old.rows if row.figure not in chosen]
+    data = Papers(header=header, allocators=list(there), absent=absent, rows=rows)
+    measurement = Measurement(data, out, there, full, float("inf") if full else BUDGET_S)
+    with Progress(transient=True) as progress:
+        measurement.run(figures, rounds if rounds >= 0 else 5 if full else 3, progress)
+    measurement.write()
+    draw_all(data, book, out.parent / "papers")
+    gigahertz = float(first_match("/proc/cpuinfo", r"^cpu MHz\s*:(.*)$") or 0) / 1000
+    docs.write_text(page(data, book, coverage(), gigahertz), encoding="utf-8")
+    for row in filter(lambda row: row.failure, data.rows):
+        print(f"papers: {row.figure}, {row.x}, {row.allocator}: {row.failure}")
+    took, cpu = time.monotonic() - measurement.started, sum(os.times()[2:4])
+    print(f"papers: {took:.0f} s, of which the programs had a processor for {cpu:.0f}; {docs}")
+    if any(row.failure for row in data.rows if row.allocator == "loft"):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)
