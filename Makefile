@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli test soak bench results peers docs install format lint clean
+.PHONY: all run cli test soak bench papers results peers docs install format lint clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -52,6 +52,16 @@ bench: all peers
 	@cmake --build --preset release --target loft_launch loft_bench $(if $(filter full,$(BENCH)),loft_variants loft_nextgen)
 	@$(PYTHON) tools/bench.py $(BENCH)
 	@$(MAKE) --no-print-directory results
+
+# The papers' figures: docs/papers.md, its pictures in build/papers. PAPERS=full for the long set, or some
+# of papers/figures.toml: PAPERS="snmalloc-5 batchit*", or by number, PAPERS=fig5.
+papers: all
+	@tools/setup.sh papers
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(PYTHON) tools/papers.py --list $(PAPERS) > build/papers.list
+	@$(MAKE) --no-print-directory peers
+	@cmake --build --preset release --target loft_launch loft_bench loft_papers loft_nextgen
+	@$(PYTHON) tools/papers.py $(PAPERS)
 
 # build/results, with every table and picture, and docs/results.md with its chart, from what the last
 # bench measured.

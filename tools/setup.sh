@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|format|lint|bench|docs
+# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|format|lint|bench|papers|docs
 # Looks first and installs only what is missing, so every make target can call it.
 set -eu
 
@@ -66,6 +66,11 @@ xalan                   xalan                                   transforms docum
 linux-perf              perf                                    counts cycles and misses where the machine can
 python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
 '
+papers_group='
+valgrind        valgrind                                simulates caches
+sqlite3         sqlite3                                 runs under each allocator
+libpython3.11-testsuite /usr/lib/python3.11/test/test_json      runs under each allocator
+'
 
 docs_group='
 doxygen                 doxygen                                 makes the reference from the headers
@@ -80,7 +85,7 @@ present() {
   esac
 }
 
-group=${1:?usage: setup.sh build|cli|test|format|lint|bench|docs}
+group=${1:?usage: setup.sh build|cli|test|format|lint|bench|papers|docs}
 case $group in
   build) wanted=$build_group ;;
   cli) wanted=$build_group$cli_group ;;
@@ -88,6 +93,7 @@ case $group in
   format) wanted=$format_group ;;
   lint) wanted=$build_group$lint_group ;;
   bench) wanted=$build_group$bench_group ;;
+  papers) wanted=$build_group$bench_group$papers_group ;;
   docs) wanted=$docs_group ;;
   *) echo "setup.sh: no group named $group" >&2; exit 2 ;;
 esac
