@@ -73,7 +73,7 @@ class Figure(Strict):
     under: list[str]
     metrics: list[str]
     against: dict[str, str] = {}
-    claims: dict[str, float | str] = {}
+    claims: dict[str, int | float | str] = {}
     reading: str = ""
 
     def called(self, word: str) -> bool:

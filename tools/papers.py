@@ -64,7 +64,8 @@ def timed(point: Point, allocator: Allocator) -> Sample:
     if run.peak_live_bytes:
         sample["over_queue"] = held * 1024 / run.peak_live_bytes
     lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
-    return sample | (counts(lines[-1]) if lines else {})
+    # An engine's own line: the floors below it would have one, too.
+    return sample | counts(max(lines, key=lambda said: "frees_remote" in said, default={}))
 
 
 def counts(said: dict[str, int]) -> Sample:
@@ -73,7 +74,7 @@ def counts(said: dict[str, int]) -> Sample:
         frees = said["batch_objects"] + said["objects_sent_singly"]
         said = {name: said[word] for name, word in LOFT_COUNTS.items()} | {"frees_remote": frees}
     said["swaps"] = said.get("swaps", 0) + said.get("swap_retries", 0)
-    frees = said.pop("frees_remote")
+    frees = said.pop("frees_remote", 0)
     return {name: 1000 * number / frees for name, number in said.items()} if frees else {}
 
 
@@ -108,9 +109,7 @@ def simulated(point: Point, allocator: Allocator) -> Sample:
 
 
 def size(_: Point, allocator: Allocator) -> Sample:
-    if allocator.library is None:
-        raise Failed("it is not a library of its own")
-    with allocator.library.open("rb") as file:
+    with Path(allocator.library or "").open("rb") as file:
         text = next(s for s in ELFFile(file).iter_sections() if s.name == ".text")
         return {"text_kib": text["sh_size"] / 1024, "file_kib": file.seek(0, os.SEEK_END) / 1024}
 
@@ -152,7 +151,7 @@ class Measurement:
     budget: float
     mark: str = field(default_factory=commit)
     started: float = field(default_factory=time.monotonic)
-    # What a round of a figure took, and a command under an allocator; and what the round's said.
+    # What a figure's round took; commands that took long; what this round's said.
     cost: dict[str, float] = field(default_factory=dict)
     slow: set[tuple[str, str]] = field(default_factory=set)
     said: dict[tuple[Kind, str, str], Sample | str] = field(default_factory=dict)
@@ -165,7 +164,7 @@ class Measurement:
             try:
                 with nullcontext(allocator) if kind in ONCE else copy_of(allocator) as copy:
                     self.said[key] = SAMPLES[kind](point, copy)
-            except (Failed, UserError, ValueError) as error:
+            except (Failed, UserError, ValueError, OSError) as error:
                 self.said[key] = str(error)
             if time.monotonic() - before > SLOW_S:
                 self.slow.add(key[1:])
