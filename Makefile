@@ -58,7 +58,7 @@ bench: all peers
 papers: all
 	@tools/setup.sh papers
 	@$(MAKE) --no-print-directory $(VENV)/ready
-	@$(PYTHON) tools/papers.py --list $(PAPERS) > build/papers.list
+	@$(PYTHON) tools/papers.py --list $(PAPERS) > /dev/null
 	@$(MAKE) --no-print-directory peers
 	@cmake --build --preset release --target loft_launch loft_bench loft_papers loft_nextgen
 	@$(PYTHON) tools/papers.py $(PAPERS)

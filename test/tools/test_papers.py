@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import paper_figures
 import paper_page
@@ -19,7 +22,9 @@ from programs import PROGRAMS
 from pydantic import ValidationError
 from rich.progress import Progress
 
+from loft import launch
 from loft.allocators import Allocator
+from loft.outcome import Outcome
 from loft.tables import as_markdown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -216,6 +221,43 @@ def test_counts_are_for_a_thousand_remote_frees() -> None:
     lofts |= {"forwards": 1, "locks_taken": 70, "locks_waited_for": 2}
     found = papers.counts(lofts)
     assert (found["exchanges"], found["messages"], found["lock_waits"]) == (5, 50, 2)
+
+
+def test_an_engines_own_counts_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {
+        "operations": 1000,
+        "ops_per_second": 2e6,
+        "cpu_seconds": 0.1,
+        "threads": 2,
+        "peak_rss_kib": 3072,
+        "table_kib": 1024,
+        "peak_live_bytes": 1 << 20,
+        "cpus": [0, 1],
+        "migrated": False,
+        "least_cpu_share": 0.5,
+    }
+    counted = [{"frees_remote": 500, "exchanges": 1}, {"posts": 0, "batch_objects": 0}]
+    asked: list[Mapping[str, str]] = []
+
+    def finish(command: list[str], under: Allocator, extra: Mapping[str, str], limit: float) -> Any:
+        asked.append(extra)
+        lines = "\n".join(map(json.dumps, counted))
+        return launch.Result(
+            Outcome("exit", 0), None, launch.Counts(), 0, json.dumps(told), f"engine\n{lines}\n"
+        )
+
+    monkeypatch.setattr(papers, "finish", finish)
+    sample = papers.timed(Point("2", "SNMALLOC_OUTBOX=1K program --count=1"), Allocator("e", None))
+    assert (sample["throughput"], sample["nanoseconds"], sample["seconds"]) == (2, 500, 0.0005)
+    # The program's own tables are not the allocator's.
+    assert (sample["peak_mib"], sample["over_queue"], sample["exchanges"]) == (2, 2, 2)
+    assert asked[0]["PAPER_COUNTS"] == "1"
+    assert asked[0]["SNMALLOC_OUTBOX"] == "1K"
+
+
+def test_machine_code_is_a_part_of_the_file() -> None:
+    sample = papers.size(Point("library", ""), Allocator("true", Path("/bin/true")))
+    assert 0 < sample["text_kib"] < sample["file_kib"]
 
 
 def test_a_table_has_medians_spreads_and_ratios() -> None:
