@@ -142,12 +142,12 @@ TEST_F(OptionsTest, FormerNamesAreRefusedWithTheNewOnes) {
   loft_options = symbol;
   unsetenv("LOFT_KEEPER_PREPARE");
   unsetenv("LOFT_KEEPER_SERVES");
-  EXPECT_EQ(
-      said,
-      "loft: loft_options: 'keeper_cpu' is ignored: the option is called room_cpu now\n"
-      "loft: loft_options: owner='keeper' is ignored: accepted is thread|core|room|shared; keeper is "
-      "called room now\n"
-      "loft: LOFT_KEEPER_PREPARE is ignored: the variable is called LOFT_ROOM_PREPARE now\n");
+  EXPECT_EQ(said,
+            "loft: loft_options: 'keeper_cpu' is ignored: the option is called room_cpu now\n"
+            "loft: loft_options: owner='keeper' is ignored: accepted is thread|core|room|shared; "
+            "keeper is "
+            "called room now\n"
+            "loft: LOFT_KEEPER_PREPARE is ignored: the variable is called LOFT_ROOM_PREPARE now\n");
   EXPECT_EQ(get(options.room_cpu), kAnyProcessor);
   EXPECT_EQ(get(options.room_prepare), uint64_t{kPrepareOff});
 }
