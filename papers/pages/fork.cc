@@ -1,9 +1,10 @@
 // Around a fork. The child has one thread; what other threads were doing is cut off at a point that
 // nobody chose, and their heaps go to the pool.
 //
-// What the child may believe. The system copies memory so that of each thread's stores the child
-// sees those up to some point, and of a store by another processor that was seen, it is there. So
-// the child may rely on the order of a thread's stores, which compiler fences keep:
+// What the child may believe. A store reaches memory that the child will have, or it faults and
+// waits until the copy is complete. So of each thread's stores the child has those up to some one,
+// and with a store that another processor has seen, all before it. It may rely on the order of a
+// thread's stores, which compiler fences keep:
 //
 //   lists      Each is whole at every point, and an object that passes from one to another is in
 //              none in between (slab.h). In hand, and lost: at most an object, a claimed list, or a
