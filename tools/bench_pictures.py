@@ -32,7 +32,7 @@ COLOURS = {
     "2 ways": "#c8102e",
     "emptier": "#2ca02c",
     "in-turn": "#9467bd",
-    "newest": "#8c564b",
+    "fuller": "#8c564b",
 }
 FIELDS_IN_A_ROW = 3
 

@@ -22,7 +22,7 @@ EVICTIONS = ROOT / "bench" / "variants" / "evictions.h"
 class Variant:
     ways: int = 2
     sets: int = 8
-    eviction: str = "FullerGoes"
+    eviction: str = "LeastGrownGoes"
 
 
 # The first is the profile of the library itself, built like the others.
@@ -34,9 +34,9 @@ VARIANTS = {
     "1x16": Variant(1, 16),
     "2x4": Variant(2, 4),
     "2x16": Variant(2, 16),
+    "2x8-fuller": Variant(eviction="FullerGoes"),
     "2x8-emptier": Variant(eviction="EmptierGoes"),
     "2x8-in-turn": Variant(eviction="EachInTurn"),
-    "2x8-newest": Variant(eviction="NewestGoes"),
 }
 
 

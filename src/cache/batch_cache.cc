@@ -25,6 +25,7 @@ void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
   batch.start_limit = start_limit_for(shape);
   const size_t fitting = get(options.batch_bytes) / shape.size;
   batch.capacity = batch.left = static_cast<uint32_t>(clamp<size_t>(fitting, 1, shape.objects));
+  batch.before = 0;
   batch.owner = entry.owner();
   thread->batch_classes[place] = static_cast<uint8_t>(size_class);
   thread->batch_keys[place] = entry.index();
@@ -70,11 +71,15 @@ size_t place_of(const Thread* thread, uint32_t slab) {
 // Opens the slab's batch in an unused place, or evicts a batch for it.
 size_t make_place(Thread* thread, uintptr_t base, Entry entry) {
   const auto [first, second] = places_of(entry.index());
-  const uint32_t in_first = thread->batches()[first].count();
-  const uint32_t in_second = thread->batches()[second].count();
-  const bool second_it_is = Profile::Eviction::second(first, in_first, in_second);
-  const size_t place = second_it_is ? second : first;
-  if (in_first != 0 && in_second != 0) {
+  Batch& in_first = thread->batches()[first];
+  Batch& in_second = thread->batches()[second];
+  size_t place = in_first.count() == 0 ? first : second;
+  if (in_first.count() != 0 && in_second.count() != 0) {
+    const bool second_goes =
+        Profile::Eviction::second(first, in_first.gathered(), in_second.gathered());
+    place = second_goes ? second : first;
+    Batch& kept = second_goes ? in_first : in_second;
+    kept.before = kept.count();
     send(thread, place);
     thread->counters.batches_evicted.add(1);
   }

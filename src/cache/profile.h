@@ -8,13 +8,20 @@
 
 namespace loft {
 
-// Selects the place of a set in which a batch is opened, from the object counts of its two batches.
-// An unused place is taken first. Otherwise the fuller batch is sent: it has gathered most and
-// costs least per object to send (ISMM'24 3).
-struct FullerGoes {
-  static bool second(size_t /*set*/, uint32_t in_first, uint32_t in_second) {
-    const bool both_used = in_first != 0 && in_second != 0;
-    return both_used ? in_second > in_first : in_first != 0;
+// What the choice of a batch to evict goes by: its objects now, and those at the last eviction of
+// the other batch of its set; 0 if it was opened since.
+struct Gathered {
+  uint32_t now;
+  uint32_t before;
+  uint32_t grown() const { return now - before; }
+};
+
+// Whether the second batch of a full set is sent, to open one for a third slab. The batch goes that
+// has gathered less since the set was last full: its slab is the one out of use. ISMM'24 3 sends
+// the largest, which is often the one in use (docs/decisions/016).
+struct LeastGrownGoes {
+  static bool second(size_t /*set*/, Gathered first, Gathered second) {
+    return second.grown() < first.grown();
   }
 };
 
@@ -22,7 +29,7 @@ struct Profile {
   // The batch cache (ISMM'24 5.1).
   static constexpr unsigned kBatchWays = 2;  // 1 or 2; the fast path tests each
   static constexpr unsigned kBatchSets = 8;  // a power of two
-  using Eviction = FullerGoes;
+  using Eviction = LeastGrownGoes;
 };
 
 }  // namespace loft

@@ -87,6 +87,7 @@ struct Batch {
   uint64_t start_limit;  // the first byte of an object leaves a remainder below this (is_start_in)
   uint32_t left;         // objects that still fit before the batch is sent
   uint32_t capacity;
+  uint32_t before;  // count() at the last eviction of the other batch of the set
   HeapId owner;
   alignas(64) uint64_t words[kMaxWords];
 
@@ -95,6 +96,7 @@ struct Batch {
   uint8_t padding[1024 - 64 - kMaxWords * 8];
 
   uint32_t count() const { return capacity - left; }
+  Gathered gathered() const { return {count(), before}; }
 };
 
 // Written by the thread, read by any thread. Except for the counters of a present state, counting

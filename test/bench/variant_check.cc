@@ -28,11 +28,10 @@ struct Model {
   struct Batch {
     uint32_t slab = kNoSlab;
     unsigned count = 0;
-    unsigned opened = 0;
+    unsigned before = 0;
   };
   std::vector<Batch> batches{size_t{ways} * sets};
   std::vector<unsigned> turn{std::vector<unsigned>(sets)};
-  unsigned time = 0;
   unsigned long sent = 0;
   unsigned long sent_objects = 0;
 
@@ -44,9 +43,12 @@ struct Model {
 
   Batch& choose(unsigned set, Batch& first, Batch& second) {
     if (ways == 1) return first;
+    if (eviction == "LeastGrownGoes") {
+      const unsigned grown = first.count - first.before;
+      return second.count - second.before < grown ? second : first;
+    }
     if (eviction == "FullerGoes") return second.count > first.count ? second : first;
     if (eviction == "EmptierGoes") return second.count < first.count ? second : first;
-    if (eviction == "NewestGoes") return second.opened > first.opened ? second : first;
     if (eviction == "EachInTurn") return turn[set]++ % 2 == 0 ? first : second;
     std::fprintf(stderr, "no eviction %s\n", eviction.c_str());
     std::exit(2);
@@ -61,9 +63,10 @@ struct Model {
       own = first.count == 0 ? &first : second.count == 0 ? &second : nullptr;
       if (own == nullptr) {
         own = &choose(set, first, second);
+        for (Batch* each : {&first, &second}) each->before = each->count;
         send(*own);
       }
-      *own = {slab, 0, ++time};
+      *own = {slab, 0, 0};
     }
     if (++own->count == kMostInBatch) send(*own);
   }

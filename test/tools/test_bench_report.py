@@ -308,11 +308,11 @@ def test_batch_caches_are_drawn_by_objects_a_message() -> None:
         more = {"group": "c", "kind": "sweep", "variant": variant, "statistics": counted}
         return row(f"c: {variant}", runs, **more)
 
-    rows = [one("2x8", 16), one("1x16", 10), one("2x4", 8), one("2x8-newest", 9)]
+    rows = [one("2x8", 16), one("1x16", 10), one("2x4", 8), one("2x8-fuller", 9)]
     (shown,) = bench_pictures.sweeps(data(*rows))
-    assert shown.lines == {"2 ways": [(16, 16), (8, 8)], "1 way": [(16, 10)], "newest": [(16, 9)]}
+    assert shown.lines == {"2 ways": [(16, 16), (8, 8)], "1 way": [(16, 10)], "fuller": [(16, 9)]}
     commands = page(data(*rows), [], Path("/nowhere"))
-    assert "`program` under `build/variants/2x8-newest.so`" in commands
+    assert "`program` under `build/variants/2x8-fuller.so`" in commands
 
 
 def test_every_line_of_the_batch_caches_has_a_colour() -> None:

@@ -140,7 +140,9 @@ TEST_F(CacheTest, NeighbouringSlabsSpreadOverTheSets) {
   EXPECT_EQ(sets, 0xffu);
 }
 
-TEST_F(CacheTest, TheFullerOfTwoWaysIsEvicted) {
+// Both batches of a set see an eviction of a third slab's; then the one goes that gathers less, be
+// it the fuller one.
+TEST_F(CacheTest, TheBatchThatGrewLeastIsEvicted) {
   std::vector<std::vector<void*>> slabs = slabs_of(1024, 60);
   std::vector<std::vector<void*>*> same;
   for (auto& slab : slabs) {
@@ -153,9 +155,11 @@ TEST_F(CacheTest, TheFullerOfTwoWaysIsEvicted) {
     }
   };
   for (const bool first_is_fuller : {false, true}) {
+    std::vector<void*>& fuller = *same[first_is_fuller ? 0 : 1];
+    std::vector<void*>& emptier = *same[first_is_fuller ? 1 : 0];
     in_thread([&] {
-      give(*same[0], first_is_fuller ? 5 : 3);
-      give(*same[1], first_is_fuller ? 3 : 5);
+      give(*same[0], first_is_fuller ? 9 : 2);
+      give(*same[1], first_is_fuller ? 2 : 9);
       // The block may be another thread's of before: its counters go on.
       const ThreadCounters& counters = self->counters;
       const unsigned long batches = counters.batches_sent.get();
@@ -164,9 +168,16 @@ TEST_F(CacheTest, TheFullerOfTwoWaysIsEvicted) {
       give(*same[2], 1);
       EXPECT_EQ(counters.batches_sent.get() - batches, 1u);
       EXPECT_EQ(counters.batches_evicted.get() - evicted, 1u);
-      EXPECT_EQ(counters.batch_objects[class_of(1024)].get() - objects, 5u);
-      EXPECT_EQ(has_batch(same[0]->front()), !first_is_fuller);
-      EXPECT_EQ(has_batch(same[1]->front()), first_is_fuller);
+      EXPECT_EQ(counters.batch_objects[class_of(1024)].get() - objects, 2u);
+      EXPECT_TRUE(has_batch(fuller.front()));
+      EXPECT_FALSE(has_batch(emptier.front()));
+      EXPECT_TRUE(has_batch(same[2]->front()));
+      give(*same[2], 2);
+      give(emptier, 2);  // the first joins the message that waits
+      EXPECT_EQ(counters.batches_evicted.get() - evicted, 2u);
+      EXPECT_EQ(counters.batch_objects[class_of(1024)].get() - objects, 2u + 1 + 9);
+      EXPECT_FALSE(has_batch(fuller.front()));
+      EXPECT_TRUE(has_batch(emptier.front()));
       EXPECT_TRUE(has_batch(same[2]->front()));
     });
   }
