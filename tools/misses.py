@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Simulated cache and TLB misses of a program's own threads, under loft's owners and a peer.
+"""Simulated cache and TLB misses of a program's own threads, loads and stores apart.
 
     tools/misses.py -- xalan -in big.xml -xsl sheet.xsl -out /dev/null
-    tools/misses.py --with thread,room,mimalloc3 -- redis-benchmark ...
+    tools/misses.py --with thread,room,mimalloc3,batchit-1mib -- redis-benchmark ...
 
 For machines without hardware counters. valgrind's callgrind runs the program twice under each
 allocator: once with caches (32 KiB and 8 MiB, lines of 64 bytes), once with translation buffers in
@@ -61,19 +61,25 @@ def read_profile(text: str) -> Counter[str] | None:
     return Counter(dict(zip(said["events"].split(), sums, strict=False)))
 
 
+def pairs(counts: Counter[str]) -> list[tuple[int, int]]:
+    """Loads and stores that missed the first level, and those that missed the last."""
+    return [(counts[f"{level}mr"], counts[f"{level}mw"]) for level in ("D1", "DL")]
+
+
 def rates(counts: Counter[str]) -> list[str]:
-    """Misses of the first and of the last level in a thousand instructions."""
+    """The same in a thousand instructions."""
+    thousands = counts["Ir"] / 1000
     return [
-        f"{1000 * (counts[f'{level}mr'] + counts[f'{level}mw']) / counts['Ir']:.3f}"
-        for level in ("D1", "DL")
+        f"{loads / thousands:.3f} + {stores / thousands:.3f}" for loads, stores in pairs(counts)
     ]
 
 
 def allocator_of(name: str) -> Allocator:
     owner = name in ("thread", "core", "room")
-    library = BUILD / ("libloft.so" if owner else f"peers/{name}.so")
-    if not library.exists():
-        raise UserError(f"{library.relative_to(ROOT)} is not built")
+    places = ["libloft.so"] if owner else [f"peers/{name}.so", f"papers/{name}.so"]
+    library = next((BUILD / place for place in places if (BUILD / place).exists()), None)
+    if library is None:
+        raise UserError(f"build/{' and build/'.join(places)}: not built")
     # Programs of one thread are counted with the room, too.
     return Allocator(name, library, {"LOFT_OWNER": name, "LOFT_BACKGROUND": "on"} if owner else {})
 
@@ -91,12 +97,12 @@ def simulate(command: list[str], allocator: Allocator, levels: tuple[str, str]) 
 def main(
     command: Annotated[list[str], typer.Argument(help="the program, after --")],
     names: Annotated[
-        str, typer.Option("--with", help="owners of loft and peers in build/peers")
+        str, typer.Option("--with", help="owners of loft, peers, and engines of build/papers")
     ] = "thread,room,mimalloc3",
 ) -> None:
-    """Simulated cache and TLB misses under loft's owners and a peer."""
+    """Simulated cache and TLB misses under loft's owners, peers and papers' engines."""
     levels = ["first level", "last level", "TLB", "second TLB"]
-    table = Table(["misses per 1000 instructions", *levels])
+    table = Table(["loads + stores that miss, of 1000 instructions", *levels])
     print("\n".join(as_markdown(table)))
     try:
         for allocator in map(allocator_of, names.split(",")):

@@ -36,6 +36,10 @@ class Metric(Strict):
     form: str = ".3g"
     more_is_better: bool = False
 
+    @property
+    def title(self) -> str:
+        return f"{self.label} {'↑' if self.more_is_better else '↓'}"
+
 
 class Contestant(Strict):
     """A library, below a folder of engines, and what is set for it."""

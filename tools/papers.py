@@ -38,6 +38,7 @@ sys.path.append(str(ROOT / "test" / "programs"))
 import programs
 
 LIMIT_S = 20
+LEVELS = ("first", "last", "tlb", "second_tlb")
 # What takes longer is not done again; past the budget, nothing is.
 SLOW_S, BUDGET_S = 4.0, 480.0
 # The callers' settings are not the measured programs'.
@@ -98,9 +99,10 @@ def simulated(point: Point, allocator: Allocator) -> Sample:
         base = f"{BUILD}/bench/xalan-{point.row.arguments[0].split('=')[1]}"
         command = ["xalan", "-in", f"{base}.xml", "-xsl", f"{base}.xsl", "-out", "/dev/null"]
     caches, buffers = (misses.simulate(command, allocator, c) for c in (misses.CACHES, misses.TLBS))
-    levels = ("first_level", "last_level", "tlb", "second_tlb")
-    rates = dict(zip(levels, [*misses.rates(caches), *misses.rates(buffers)], strict=True))
-    sample = {name: float(rate) for name, rate in rates.items()} | {"instructions": caches["Ir"]}
+    pairs = zip(LEVELS, [*misses.pairs(caches), *misses.pairs(buffers)], strict=True)
+    sample: Sample = {"instructions": caches["Ir"] / 1e6}
+    for level, (loads, stores) in pairs:
+        sample |= {f"{level}_loads": loads / 1000, f"{level}_stores": stores / 1000}
     if allocator.library is None:
         said = finish(["valgrind", "--undef-value-errors=no", *command], allocator).stderr
         if found := re.search(r"total heap usage: ([\d,]+) allocs, ([\d,]+) frees", said):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from misses import allocator_of, rates, read_profile
+from misses import allocator_of, pairs, rates, read_profile
 
 from loft.errors import UserError
 
@@ -19,14 +19,15 @@ def test_a_thread_of_the_program_is_counted() -> None:
     text = HEAD + "fn=(1) main\n0 10 1\ntotals: 2000 500 300 7 40 2 5 3 1\n"
     counts = read_profile(text)
     assert counts is not None
-    assert rates(counts) == ["21.000", "2.000"]
+    assert pairs(counts) == [(40, 2), (3, 1)]
+    assert rates(counts) == ["20.000 + 1.000", "1.500 + 0.500"]
     assert rates(counts + counts) == rates(counts)
 
 
 def test_trailing_zeros_are_left_out() -> None:
     counts = read_profile(HEAD + "totals: 100 5\n")
     assert counts is not None
-    assert rates(counts) == ["0.000", "0.000"]
+    assert rates(counts) == ["0.000 + 0.000", "0.000 + 0.000"]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_a_profile_that_was_cut_short_is_an_error() -> None:
 
 
 def test_an_unknown_allocator_is_named() -> None:
-    with pytest.raises(UserError, match=r"build/peers/nobody\.so is not built"):
+    with pytest.raises(UserError, match=r"build/papers/nobody\.so: not built"):
         allocator_of("nobody")
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "misses.py", "--with", "nobody", "--", "true"],
@@ -55,4 +56,4 @@ def test_an_unknown_allocator_is_named() -> None:
         text=True,
     )
     assert done.returncode == 1
-    assert done.stderr == "misses: build/peers/nobody.so is not built\n"
+    assert done.stderr == "misses: build/peers/nobody.so and build/papers/nobody.so: not built\n"

@@ -286,15 +286,16 @@ def test_the_model_uses_the_measured_round_trip() -> None:
         of = {"figure": figure, "x": x, "allocator": allocator, "command": "", "commit": "c1"}
         return Measured.model_validate(of | {"samples": {1: sample}})
 
+    kinds = ["last_loads", "last_stores", "second_tlb_loads", "second_tlb_stores"]
     data = measured(
         small(),
         told("nextgen-model", "loft", "hot loop", nanoseconds=10),
         told("nextgen-model", "nextgen", "hot loop", nanoseconds=438),
         told("nextgen-1-misses", "glibc", "xalan", calls=2000),
-        told("nextgen-1-misses", "loft", "xalan", last_level=1, second_tlb=1, instructions=1e6),
+        told("nextgen-1-misses", "loft", "xalan", **dict.fromkeys(kinds, 0.5)),
     )
     data.allocators = ["loft", "nextgen"]
-    # 214 ns a call are as many cycles, at a gigahertz: a miss. 2 a thousand of a million: 1 a call.
+    # 214 ns a call are as many cycles, at a gigahertz: a miss. Four times 500: 1 a call.
     assert as_markdown(model(data, 1.0))[2:] == [
         "| the paper | 268 cycles | 1.25 | - |",
         "| nextgen | 214 ns | 1.00 | 1.00 |",
