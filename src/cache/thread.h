@@ -148,6 +148,7 @@ struct alignas(64) Thread {
   Mode mode{};
   uint8_t refills{};        // counts to the next look at what is due; wraps around
   uint8_t review_next{};    // the size class to review next
+  uint32_t slabs_seen{};    // the heap's fresh_slabs (modulo 2^32) at the last look
   Heap* heap{};             // nullptr until the thread first allocates
   size_t capacity_bytes{};  // of all arrays, stashed ones and magazines included; see cache_bytes
   Thread* next{};           // links in the list of running, warm or unused blocks;

@@ -189,7 +189,9 @@ Slab* Heap::take_spare(SizeClass size_class) {
 
 Slab* Heap::create_fresh(SizeClass size_class) {
   Slab* slab = slab::create(size_class, id_);
-  if (slab != nullptr) counters_.classes[size_class].charged.add(slab->charged_pages());
+  if (slab == nullptr) return nullptr;
+  counters_.classes[size_class].charged.add(slab->charged_pages());
+  counters_.fresh_slabs.add(1);
   return slab;
 }
 

@@ -32,6 +32,7 @@ struct HeapCounters {
   Counter forwards;
   Counter posts;
   Counter slabs_taken_over;
+  Counter fresh_slabs;  // made of memory that the heap did not have
   Counter hole_bytes;   // purged so far
   Counter spare_bytes;  // in spare slabs, now
 

@@ -440,6 +440,27 @@ TEST_F(CacheTest, UnusedBinsGiveTheirObjectsBack) {
   });
 }
 
+// Two rounds of reviews, in far fewer refills than these would take.
+TEST_F(CacheTest, AGrowingHeapTakesUnusedBinsObjectsBack) {
+  in_thread([&] {
+    const SizeClass idle = class_of(4096);
+    void* p = allocate(4096);
+    deallocate(p);
+    ASSERT_NE(self->states[idle].slots, nullptr);
+    std::vector<void*> objects;
+    const HeapCounters& counters = self->heap->counters();
+    const unsigned long slabs = counters.fresh_slabs.get();
+    const unsigned long refills = counters.refills.get();
+    while (counters.fresh_slabs.get() - slabs < 2 * kSizeClasses + 8) {
+      objects.push_back(allocate(8192));
+    }
+    EXPECT_LT(counters.refills.get() - refills, 64 * kSizeClasses);
+    EXPECT_EQ(self->states[idle].slots, nullptr);
+    EXPECT_EQ(slab_of(p)->free, slab_of(p)->shape().objects) << "all objects of it are home";
+    for (void* object : objects) deallocate(object);
+  });
+}
+
 // One large object for hundreds of refills: to keep it would save next to nothing.
 TEST_F(CacheTest, RefillsOutnumberALargeObject) {
   in_thread([&] {
