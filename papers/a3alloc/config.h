@@ -1,4 +1,5 @@
-// What a3alloc and Hoard, its parent, differ in. CMakeLists.txt chooses one by ENGINE_CONFIG.
+// What a3alloc, its first form, and Hoard, its parent, differ in. CMakeLists.txt chooses one by
+// ENGINE_CONFIG.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +33,11 @@ struct A3alloc {
   }
 };
 
+// As it was first (2.4): the totally full lie in the last of the quarters, which is searched.
+struct A3allocOfQuarters : A3alloc {
+  static constexpr unsigned kGroups = 4;
+};
+
 // Hoard's classes: each is the last one times 1.2, rounded up to 16.
 struct HoardClasses {
   static constexpr size_t kLargest = 4096;
@@ -59,8 +65,9 @@ inline constexpr HoardClasses kHoardClasses{};
 struct Hoard {
   static constexpr unsigned kSuperblockLog = 13;
   static constexpr unsigned kClasses = kHoardClasses.count;
-  // The totally full lie in the last of the quarters, which is searched (2.4).
-  static constexpr unsigned kGroups = 4;
+  // In its authors' source the last group has the totally full alone, and no search enters it. (2.4
+  // says that Hoard's algorithm searches them.)
+  static constexpr unsigned kGroups = 5;
   // "Serviced entirely by the operating system's allocator" (2.3).
   static constexpr bool kHugeFromSystem = true;
   static constexpr const char* kSlackVariable = "HOARD_SLACK";
