@@ -10,14 +10,10 @@
 
 namespace engine {
 
-namespace {
-
 [[noreturn]] void refuse(const char* variable, const char* value, const char* what) {
   loft::os::report(loft::Text() << variable << "=" << value << ": must be " << what);
   _exit(2);
 }
-
-}  // namespace
 
 uint64_t setting(const char* variable, uint64_t otherwise, uint64_t least, uint64_t most,
                  const char* what) {

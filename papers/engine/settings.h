@@ -16,4 +16,7 @@ uint64_t setting(const char* variable, uint64_t otherwise, uint64_t least, uint6
 // not set.
 unsigned choice(const char* variable, unsigned otherwise, const char* const* words);
 
+// The line and the end, for a value that a caller cannot use.
+[[noreturn]] void refuse(const char* variable, const char* value, const char* what);
+
 }  // namespace engine

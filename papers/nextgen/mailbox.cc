@@ -7,6 +7,7 @@
 
 #include <new>
 
+#include "engine/settings.h"
 #include "engine/spin_lock.h"
 #include "os/own_thread.h"
 #include "space/metadata.h"
@@ -40,6 +41,18 @@ struct {
   Mailbox* box;
   bool alone;
 } before_fork;  // the forking thread's; under fork_lock
+
+// A value that cannot be is refused at the start. What the process may use can change later, and a
+// processor that it has lost then is not asked for.
+__attribute__((constructor(103))) void check_processor() {
+  constexpr const char* kVariable = "NEXTGEN_CPU";
+  constexpr const char* kWhat = "the number of a processor that the process may use";
+  const char* const wanted = loft::os::environment(kVariable);
+  cpu_set_t all;
+  if (wanted == nullptr || sched_getaffinity(0, sizeof(all), &all) != 0) return;
+  const size_t cpu = engine::setting(kVariable, 0, 0, CPU_SETSIZE - 1, kWhat);
+  if (!CPU_ISSET(cpu, &all)) engine::refuse(kVariable, wanted, kWhat);
+}
 
 // The highest processor that the process may use, or NEXTGEN_CPU's.
 void pin() {
