@@ -1,9 +1,6 @@
 // a3alloc (Brindus and Pham, 2019), and Hoard, its parent, as its report describes it: heaps of
 // processors under spinlocks, superblocks with bitmaps in lists by fullness. config.h has what the
 // two differ in. README.md says which section each part follows, and what the report leaves open.
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "a3alloc/config.h"
 #include "a3alloc/heap.h"
 #include "base/bits.h"
@@ -68,7 +65,7 @@ uint8_t my_heap() {
         loft::clamp<size_t>(loft::os::processors(), 1, size_t{kMostHeaps} - 1));
     processors.store(count, loft::memory_order_relaxed);
   }
-  return mine = static_cast<uint8_t>(1 + static_cast<unsigned>(syscall(SYS_gettid)) % count);
+  return mine = static_cast<uint8_t>(1 + static_cast<unsigned>(loft::os::thread_number()) % count);
 }
 
 void give_page(uintptr_t page) {
