@@ -1,0 +1,143 @@
+// The simulated machine, by code that is compiled as the engines are.
+#include "simulation/machine.h"
+
+#include <gtest/gtest.h>
+#include <sys/personality.h>
+
+#include <atomic>
+#include <cstdio>
+#include <string>
+
+#include "engine/spin_lock.h"
+#include "os/os.h"
+
+namespace {
+
+template <class Body>
+machine::Tally run(unsigned processors, const Body& body) {
+  machine::tally = {};
+  machine::run(processors, body);
+  return machine::tally;
+}
+
+struct alignas(64) Word {
+  std::atomic<uint32_t> value{0};
+};
+
+TEST(Machine, EachWriteOfALineThatTwoWriteMovesIt) {
+  Word word;
+  constexpr unsigned kWrites = 100;
+  const machine::Tally tally = run(2, [&](unsigned) {
+    std::atomic<uint32_t>& value = word.value;
+    const machine::Inside inside;
+    for (unsigned i = 0; i < kWrites; ++i) value.fetch_add(1, std::memory_order_acq_rel);
+  });
+  EXPECT_EQ(word.value.load(), 2 * kWrites);
+  EXPECT_EQ(tally.atomics, 2 * kWrites);
+  EXPECT_EQ(tally.fetches, 1u);
+  EXPECT_EQ(tally.moves, 2 * kWrites - 1);
+}
+
+TEST(Machine, ReadersShareALineUntilItIsWritten) {
+  constexpr unsigned kReaders = 100;
+  Word word;
+  const machine::Tally tally = run(kReaders, [&](unsigned processor) {
+    std::atomic<uint32_t>& value = word.value;
+    const machine::Inside inside;
+    for (unsigned i = 0; i < 10; ++i) value.load(std::memory_order_acquire);
+    if (processor != 0) return;
+    machine::advance(1'000'000);
+    value.store(1, std::memory_order_release);
+  });
+  EXPECT_EQ(tally.fetches, 1u);
+  // To each other reader, and from all of them.
+  EXPECT_EQ(tally.moves, kReaders - 1 + 1);
+}
+
+TEST(Machine, WhatOneProcessorUsesStaysThere) {
+  Word words[2];
+  const machine::Tally tally = run(2, [&](unsigned processor) {
+    std::atomic<uint32_t>& value = words[processor].value;
+    const machine::Inside inside;
+    for (unsigned i = 0; i < 100; ++i) value.fetch_add(1);
+  });
+  EXPECT_EQ(tally.fetches, 2u);
+  EXPECT_EQ(tally.moves, 0u);
+}
+
+// Waits of a second processor that comes after so many cycles for a lock held for 10 000.
+uint64_t waits_after(uint64_t cycles) {
+  engine::SpinLock lock;
+  run(2, [&](unsigned processor) {
+    const machine::Inside inside;
+    if (processor != 0) machine::advance(cycles);
+    const engine::SpinGuard guard(lock);
+    machine::advance(10'000);
+  });
+  EXPECT_EQ(lock.acquired(), 2u);
+  return lock.waits();
+}
+
+TEST(Machine, ALockIsFoundHeldWhileItsHolderIsInside) {
+  EXPECT_EQ(waits_after(5'000), 1u);
+  EXPECT_EQ(waits_after(15'000), 0u);
+}
+
+TEST(Machine, WhoeverSleepsGoesOnAfterTheOneThatWakes) {
+  Word word;
+  uint64_t woken = 0;
+  run(2, [&](unsigned processor) {
+    const machine::Inside inside;
+    if (processor == 0) {
+      while (word.value.load(std::memory_order_acquire) == 0) {
+        loft::os::wait_on_word(&word.value, 0);
+      }
+      woken = machine::clock();
+    } else {
+      machine::advance(100'000);
+      word.value.store(1, std::memory_order_release);
+      loft::os::wake_one(&word.value);
+    }
+  });
+  EXPECT_GE(woken, 100'000 + 2 * machine::kSystemCall);
+}
+
+TEST(Machine, ThreadLocalStorageIsEachProcessorsOwn) {
+  static thread_local unsigned mine = 0;
+  Word word;
+  run(8, [&](unsigned processor) {
+    const machine::Inside inside;
+    for (unsigned i = 0; i < 10; ++i) {
+      mine += processor;
+      word.value.fetch_add(1);
+    }
+    EXPECT_EQ(mine, 10 * processor);
+  });
+  EXPECT_EQ(mine, 0u);
+}
+
+std::string printed(const char* command) {
+  std::string text;
+  FILE* const pipe = popen(command, "r");
+  char buffer[1024];
+  while (pipe != nullptr && fgets(buffer, sizeof(buffer), pipe) != nullptr) text += buffer;
+  EXPECT_EQ(pipe == nullptr ? -1 : pclose(pipe), 0);
+  return text;
+}
+
+TEST(Simulate, CountsAreTheSameInEachRun) {
+  const int before = personality(0xffffffff);
+  if (personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE) == -1) {
+    GTEST_SKIP() << "addresses are random, and hashes of them with them";
+  }
+  personality(static_cast<unsigned long>(before));
+  for (const std::string pattern : {"producers", "exchange"}) {
+    const std::string command =
+        SIMULATE_LOFT " --heaps=8 --warm=256 --objects=2048 --pattern=" + pattern;
+    const std::string first = printed(command.c_str());
+    EXPECT_NE(first.find("\"operations\": 2048"), std::string::npos);
+    EXPECT_EQ(first, printed(command.c_str()));
+  }
+}
+
+}  // namespace
