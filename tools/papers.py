@@ -38,6 +38,8 @@ sys.path.append(str(ROOT / "test" / "programs"))
 import programs
 
 LIMIT_S = 20
+# Of the simulated machine, whose time says nothing.
+SIMULATION_LIMIT_S = 600
 LEVELS = ("first", "last", "tlb", "second_tlb")
 # What takes longer is not done again; past the budget, nothing is.
 SLOW_S, BUDGET_S = 4.0, 480.0
@@ -110,6 +112,18 @@ def simulated(point: Point, allocator: Allocator) -> Sample:
     return sample
 
 
+def in_counts(point: Point, allocator: Allocator) -> Sample:
+    """On the simulated machine of papers/simulation, whose programs have their engine in them."""
+    engine = (allocator.library or Path()).stem.removeprefix("lib")
+    command = [str(BUILD / "papers" / f"simulate-{engine}"), *point.row.arguments]
+    itself = Allocator(allocator.name, None, allocator.variables)
+    done = finish(command, itself, point.row.environment, SIMULATION_LIMIT_S)
+    said = json.loads(done.stdout)
+    frees, cycles = said["operations"], said["cycles"]
+    counted = {name: n for name, n in said.items() if isinstance(n, int)}
+    return counts(counted | {"frees_remote": frees}) | {"frees_a_kilocycle": 1000 * frees / cycles}
+
+
 def size(_: Point, allocator: Allocator) -> Sample:
     with Path(allocator.library or "").open("rb") as file:
         text = next(s for s in ELFFile(file).iter_sections() if s.name == ".text")
@@ -117,6 +131,7 @@ def size(_: Point, allocator: Allocator) -> Sample:
 
 
 SAMPLES = {Kind.TIMED: timed, Kind.PROGRAM: program, Kind.MISSES: simulated, Kind.SIZE: size}
+SAMPLES |= {Kind.SIMULATED: in_counts}
 
 
 def refuse(reason: str) -> NoReturn:

@@ -90,6 +90,8 @@ def test_every_command_names_a_program(figure: Figure) -> None:
     there = {path.stem for path in (ROOT / "bench").glob("*.cc")}
     if figure.kind is Kind.PROGRAM:
         there = {each.name for each in PROGRAMS}
+    if figure.kind is Kind.SIMULATED:
+        there = {path.stem for path in (ROOT / "papers" / "simulation").glob("*.cc")}
     for point in figure.points(full=True):
         assert figure.kind is Kind.SIZE or point.row.program in there
         assert "{" not in point.command
@@ -253,6 +255,24 @@ def test_an_engines_own_counts_are_taken(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (sample["peak_mib"], sample["over_queue"], sample["exchanges"]) == (2, 2, 2)
     assert asked[0]["PAPER_COUNTS"] == "1"
     assert asked[0]["SNMALLOC_OUTBOX"] == "1K"
+
+
+def test_a_simulation_has_its_engine_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"bench": "simulated-exchange", "operations": 2000, "cycles": 500_000, "moves": 300}
+    asked: list[tuple[list[str], Allocator]] = []
+
+    def finish(command: list[str], under: Allocator, extra: Mapping[str, str], limit: float) -> Any:
+        asked.append((command, under))
+        return launch.Result(Outcome("exit", 0), None, launch.Counts(), 0, json.dumps(told), "")
+
+    monkeypatch.setattr(papers, "finish", finish)
+    loft = Allocator("loft-unbatched", Path("/build/libloft.so"), {"LOFT_BATCH_BYTES": "1"})
+    sample = papers.in_counts(Point("8", "simulate --heaps=8"), loft)
+    assert (sample["moves"], sample["frees_a_kilocycle"]) == (150, 4)
+    [(command, under)] = asked
+    assert command == [str(ROOT / "build" / "papers" / "simulate-loft"), "--heaps=8"]
+    # Nothing is loaded into it; what is set for the contestant is.
+    assert (under.library, under.variables) == (None, {"LOFT_BATCH_BYTES": "1"})
 
 
 def test_machine_code_is_a_part_of_the_file() -> None:
