@@ -63,6 +63,17 @@ PROGRAMS: list[tuple[str, str, int | None]] = [
     ("large_replacement", "--rounds=100 --slots=10", 220),
     ("large_replacement", "--threads=3 --rounds=50 --slots=4 --min=9 --max=5000", 162),
     ("thread_churn", "--count=50", 50),
+    ("alloc_test", "--threads=3 --draws=20000 --slots=100", None),
+    ("glibc_thread", "--threads=3 --rounds=5000 --slots=50", 15000),
+    ("mstress", "--threads=5 --phases=3 --steps=100 --places=10", None),
+    ("rptest", "--threads=3 --loops=100 --ring=50 --burst=10", 3 * 10 * (100 + 50)),
+    ("rptest", "--threads=2 --loops=9 --ring=7 --burst=3 --cross=4 --sizes=even", 2 * 3 * (9 + 3)),
+    ("rptest", "--threads=1 --loops=30 --sizes=exp", 100 * (30 + 15)),
+    # Sizes of 8 to 32 bytes, in rows of 12, 6, 4 and 4.
+    ("shbench", "--rounds=7 --row=12 --max=32", 7 * 26),
+    ("shbench", "--threads=3 --swap=1 --rounds=50 --row=12 --max=32", 3 * 50 * 26),
+    ("barnes", "--bodies=100 --steps=2", None),
+    ("cfrac", "--number=21000128000051", None),
 ]
 
 
@@ -129,6 +140,11 @@ def test_malloc_test_says_its_peak_and_its_progress(programs: Path) -> None:
     assert len(result["marks"]) == 10
     assert result["marks"] == sorted(result["marks"])
     assert result["marks"][0] > 0
+
+
+def test_cfrac_finds_a_prime_factor(programs: Path) -> None:
+    assert run(programs / "cfrac", "--number=21000128000051")["factor"] in ("3000017", "7000003")
+    assert "no factor after 5 steps" in failure(programs / "cfrac", "--steps=5")
 
 
 def test_idle_return_follows_its_memory(programs: Path) -> None:
@@ -418,6 +434,10 @@ def test_what_each_owner_costs(
         ("hot_loop", "--rounds=0", "--rounds: 0 is not within"),
         ("batch_order", "--order=random", "--order is lifo or fifo"),
         ("idle_return", "--by=nobody", "--by is self, others or ended"),
+        ("rptest", "--sizes=odd", "--sizes is even, linear or exp"),
+        ("mstress", "--min=20", "--min and --max are multiples of 8"),
+        ("cfrac", "--number=1x", "--number: not a number: 1x"),
+        ("cfrac", "--number=10", "--number: of 32 to 120 bits"),
     ],
 )
 def test_refuses_what_it_does_not_know(
@@ -471,11 +491,21 @@ void free(void* p) {
         ("wakeups", "--threads=1 --period-ms=1 --run-ms=30"),
         ("sleeping_producer", "--min=64 --max=64 --bytes=1048576 --threads=1 --quiet-ms=0"),
         ("reclaimer", "--size=64 --producers=1 --slots=1000 --rounds=1000"),
+        ("alloc_test", "--min=64 --max=64 --slots=1000 --draws=10000"),
+        ("glibc_thread", "--min=64 --max=64 --threads=1 --rounds=10000"),
+        ("mstress", "--min=80 --max=80 --threads=1 --phases=1 --steps=1000"),
+        ("rptest", "--min=64 --max=64 --threads=1 --loops=10"),
+        ("shbench", "--min=64 --max=64 --rounds=2"),
+        ("shbench", "--min=64 --max=64 --rounds=5 --swap=1"),
+        # Of a cell, and of a number of three digits.
+        ("barnes", "--bodies=100 --steps=2"),
+        ("cfrac", ""),
     ],
 )
 def test_notices_an_object_with_two_owners(
     programs: Path, tmp_path: Path, program: str, arguments: str
 ) -> None:
-    # Objects of 64 bytes are also what the C++ library makes for each thread of larson's.
-    library = compiled(tmp_path, BROKEN.replace("64", "80") if program == "larson" else BROKEN)
+    # Objects of 64 bytes are also what the C++ library makes for threads that a thread starts.
+    sizes = {"larson": "80", "mstress": "80", "barnes": "136", "cfrac": "12"}
+    library = compiled(tmp_path, BROKEN.replace("64", sizes.get(program, "64")))
     assert "overwritten" in failure(programs / program, arguments, library)
