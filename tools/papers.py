@@ -36,6 +36,7 @@ from loft.errors import UserError
 
 sys.path.append(str(ROOT / "test" / "programs"))
 import programs
+from paper_programs import PAPER_PROGRAMS
 
 LIMIT_S = 20
 # Of the simulated machine, whose time says nothing.
@@ -82,7 +83,7 @@ def counts(said: dict[str, int]) -> Sample:
 
 
 def program(point: Point, allocator: Allocator) -> Sample:
-    wanted = next(each for each in programs.PROGRAMS if each.name == point.command)
+    wanted = next(each for each in PAPER_PROGRAMS if each.name == point.command)
     with tempfile.TemporaryDirectory(prefix="loft-papers-") as folder:
         variables = programs.environment(Path(folder)) | {**allocator.variables, **wanted.env}
         library, script = str(allocator.library or ""), ["bash", "-c", programs.script(wanted)]

@@ -70,6 +70,11 @@ papers_group='
 valgrind        valgrind                                simulates caches
 sqlite3         sqlite3                                 runs under each allocator
 libpython3.11-testsuite /usr/lib/python3.11/test/test_json      runs under each allocator
+z3              z3                                      runs under each allocator
+ghostscript     gs                                      runs under each allocator
+rocksdb-tools   db_bench                                runs under each allocator
+redis-server    redis-server                            runs under each allocator
+redis-tools     redis-benchmark                         asks it
 '
 
 docs_group='

@@ -18,7 +18,7 @@ from bench_run import Failed
 from limits import HANGS_S
 from paper_figures import FIRST, Catalogue, Figure, Form, Kind, Point
 from paper_page import Measured, Papers, Sample, model, page, tables
-from programs import PROGRAMS
+from paper_programs import PAPER_PROGRAMS
 from pydantic import ValidationError
 from rich.progress import Progress
 
@@ -89,7 +89,7 @@ def test_the_written_tables_are_valid() -> None:
 def test_every_command_names_a_program(figure: Figure) -> None:
     there = {path.stem for path in (ROOT / "bench").glob("*.cc")}
     if figure.kind is Kind.PROGRAM:
-        there = {each.name for each in PROGRAMS}
+        there = {each.name for each in PAPER_PROGRAMS}
     if figure.kind is Kind.SIMULATED:
         there = {path.stem for path in (ROOT / "papers" / "simulation").glob("*.cc")}
     for point in figure.points(full=True):
