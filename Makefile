@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli test soak bench papers results peers docs install format lint clean
+.PHONY: all run cli test soak bench papers papers-test results peers docs install format lint clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -62,6 +62,15 @@ papers: all
 	@$(MAKE) --no-print-directory peers
 	@cmake --build --preset release --target loft_launch loft_bench loft_papers loft_nextgen
 	@$(PYTHON) tools/papers.py $(PAPERS)
+
+# All tests of the papers' engines: as shipped, and under both sanitizers.
+papers-test:
+	@tools/setup.sh test
+	@set -e; for preset in release asan tsan; do \
+	  cmake --preset $$preset --log-level=WARNING; \
+	  cmake --build --preset $$preset --target loft_tests_papers; \
+	  ctest --preset $$preset -L '^papers$$' -j 4; \
+	done
 
 # build/results, with every table and picture, and docs/results.md with its chart, from what the last
 # bench measured.
