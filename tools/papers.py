@@ -115,7 +115,7 @@ def simulated(point: Point, allocator: Allocator) -> Sample:
 
 def in_counts(point: Point, allocator: Allocator) -> Sample:
     """On the simulated machine of papers/simulation, whose programs have their engine in them."""
-    engine = (allocator.library or Path()).stem.removeprefix("lib")
+    engine = (allocator.library or Path()).name.split(".")[0].removeprefix("lib")
     command = [str(BUILD / "papers" / f"simulate-{engine}"), *point.row.arguments]
     itself = Allocator(allocator.name, None, allocator.variables)
     done = finish(command, itself, point.row.environment, SIMULATION_LIMIT_S)

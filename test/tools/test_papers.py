@@ -266,7 +266,7 @@ def test_a_simulation_has_its_engine_in_it(monkeypatch: pytest.MonkeyPatch) -> N
         return launch.Result(Outcome("exit", 0), None, launch.Counts(), 0, json.dumps(told), "")
 
     monkeypatch.setattr(papers, "finish", finish)
-    loft = Allocator("loft-unbatched", Path("/build/libloft.so"), {"LOFT_BATCH_BYTES": "1"})
+    loft = Allocator("loft-unbatched", Path("/build/libloft.so.0"), {"LOFT_BATCH_BYTES": "1"})
     sample = papers.in_counts(Point("8", "simulate --heaps=8"), loft)
     assert (sample["moves"], sample["frees_a_kilocycle"]) == (150, 4)
     [(command, under)] = asked
