@@ -135,11 +135,13 @@ void resume(Processor& next) {
 
 // Those who spin on the line look again, not before what they look at was written.
 void end_spins(uintptr_t number) {
-  for (Processor* each : here->spinning[number]) {
+  const auto found = here->spinning.find(number);
+  if (found == here->spinning.end()) return;
+  for (Processor* each : found->second) {
     each->clock = std::max(each->clock, me().clock);
     make_ready(*each);
   }
-  here->spinning.erase(number);
+  here->spinning.erase(found);
 }
 
 // Where all others wait, a spin is the one thing that goes on.
@@ -176,20 +178,19 @@ void* new_stack(void* memory) {
   return top - 8;  // six saved registers and the two words above
 }
 
-void visit(uintptr_t number, bool writes) {
+// Whether the line had to move.
+bool visit(uintptr_t number, bool writes) {
   Line& line = here->line(number);
   Processor& self = me();
   const bool held = line.is_held_by(self.index);
-  if (!held || (writes && line.holders > 1)) {
-    ++(line.holders == 0 ? tally.fetches : tally.moves);
-    self.clock += kMiss;
-  }
+  const bool misses = !held || (writes && line.holders > 1);
+  if (misses) ++(line.holders == 0 ? tally.fetches : tally.moves);
   if (writes) {
     line.give_to(self.index);
-    if (here->spinning.contains(number)) end_spins(number);
   } else if (!held) {
     line.add(self.index);
   }
+  return misses;
 }
 
 uintptr_t line_of(const volatile void* at) { return reinterpret_cast<uintptr_t>(at) >> kLineLog; }
@@ -250,7 +251,12 @@ void access(const volatile void* at, size_t bytes, bool writes) {
   ++tally.accesses;
   ++me().clock;
   const uintptr_t last = last_line_of(at, bytes);
-  for (uintptr_t number = line_of(at); number <= last; ++number) visit(number, writes);
+  bool misses = false;
+  for (uintptr_t number = line_of(at); number <= last; ++number) misses |= visit(number, writes);
+  if (misses) me().clock += kMiss;
+  if (writes && !here->spinning.empty()) {
+    for (uintptr_t number = line_of(at); number <= last; ++number) end_spins(number);
+  }
   recording = false;
 }
 

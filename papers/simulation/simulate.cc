@@ -6,8 +6,9 @@
 //   --pattern=exchange   each heap allocates, gives to another one chosen at random, and frees what
 //                        it was given (snmalloc 3.1)
 //
-// All heaps together free --objects of --min to --max bytes, each heap at least --warm, after as
-// many that do not count. The program's own work takes no time.
+// All heaps together free --objects of --min to --max bytes, after --warm that do not count: each
+// heap 1024 at least, as many as fill an outbox of a megabyte. The program's own work takes no
+// time.
 #include <sys/personality.h>
 #include <unistd.h>
 
@@ -250,8 +251,11 @@ int main(int argc, char** argv) {
   Settings settings{};
   const std::string pattern = arguments.word("pattern", "producers");
   settings.heaps = static_cast<unsigned>(arguments.number("heaps", 8, 2, machine::kMostProcessors));
-  settings.warm = arguments.number("warm", 1024);
-  settings.share = std::max(arguments.number("objects", 1 << 17) / settings.heaps, settings.warm);
+  const auto share = [&](const char* name, uint64_t all) {
+    return std::max<uint64_t>(arguments.number(name, all) / settings.heaps, 1024);
+  };
+  settings.warm = share("warm", 1 << 18);
+  settings.share = share("objects", 1 << 16);
   settings.message = arguments.number("message", 32);
   settings.least = static_cast<uint32_t>(arguments.number("min", 8, 1, 1 << 20));
   settings.most = static_cast<uint32_t>(arguments.number("max", 2048, settings.least, 1 << 20));
