@@ -255,7 +255,7 @@ int main(int argc, char** argv) {
     return std::max<uint64_t>(arguments.number(name, all) / settings.heaps, 1024);
   };
   settings.warm = share("warm", 1 << 18);
-  settings.share = share("objects", 1 << 16);
+  settings.share = share("objects", 1 << 19);
   settings.message = arguments.number("message", 32);
   settings.least = static_cast<uint32_t>(arguments.number("min", 8, 1, 1 << 20));
   settings.most = static_cast<uint32_t>(arguments.number("max", 2048, settings.least, 1 << 20));
