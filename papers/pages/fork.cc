@@ -32,7 +32,6 @@ namespace {
 void readopt_all() {
   const uintptr_t end = loft::window.heap.end;
   for (uintptr_t at = loft::window.heap.base; at != 0 && at < end; at += loft::kGranule) {
-    at = loft::window.behind_gap(at);
     if (at >= end || !loft::pagemap.contains(reinterpret_cast<void*>(at))) break;
     const loft::Entry entry = loft::pagemap.of(reinterpret_cast<void*>(at));
     if (!entry.is_slab()) continue;

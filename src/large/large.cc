@@ -84,18 +84,29 @@ uintptr_t limit_of(const Large& object) { return object.base + (object.granules 
 // the object, or an earlier one in the span, was longer. Under a hard limit they must go at once;
 // otherwise they go in time. (With huge pages the system does as it likes; the limit then holds
 // except for that.)
-void leave_tail(uintptr_t base, size_t bytes, tails::Since since = tails::now()) {
-  const uintptr_t end = base + bytes;
+void leave_tail(Large& object, tails::Since since = tails::now()) {
+  const uintptr_t end = object.base + object.bytes;
   const size_t tail = round_up(end, kGranule) - end;
   if (tail == 0 || get(options.thp) == kHugePrefer) return;
   if (LOFT_LIKELY(limits::hard() == limits::kNone)) {
+    object.tailed = true;  // first: the child of a fork believes it of a thread that is gone
     tails::note(end, since);
     // The fence in note pairs with the one in tails::purge. Either this thread sees the limit here,
     // or the thread that has set it, and then gives all tails back, sees this tail.
     if (LOFT_LIKELY(limits::hard() == limits::kNone)) return;
-    if (tails::forget(end + tail) == tails::kNoTail) return;
+    const tails::Since noted = tails::forget(end + tail);
+    object.tailed = false;
+    if (noted == tails::kNoTail) return;
   }
   os::discard(reinterpret_cast<void*>(end), tail);
+}
+
+// The records are far from the object, and most objects have never had a tail.
+tails::Since forget_tail(Large& object) {
+  if (!object.tailed) return tails::kNoTail;
+  const tails::Since since = tails::forget(limit_of(object));
+  object.tailed = false;
+  return since;
 }
 
 bool resize_in_place(Large* object, size_t bytes) {
@@ -106,11 +117,11 @@ bool resize_in_place(Large* object, size_t bytes) {
     return true;
   }
   const uintptr_t limit = limit_of(*object);
-  const tails::Since since = tails::forget(limit);
+  const tails::Since since = forget_tail(*object);
   bool zero = true;
   if (granules > object->granules) {
     if (!span::extend(limit, granules - object->granules, zero, bytes - object->bytes)) {
-      if (since != tails::kNoTail) leave_tail(object->base, object->bytes, since);
+      if (since != tails::kNoTail) leave_tail(*object, since);
       return false;
     }
     object->granules = granules;
@@ -128,7 +139,7 @@ bool resize_in_place(Large* object, size_t bytes) {
   }
   account(object->bytes, bytes);
   object->bytes = bytes;
-  if (!zero) leave_tail(object->base, bytes);
+  if (!zero) leave_tail(*object);
   return true;
 }
 
@@ -158,12 +169,12 @@ bool resize_by_moving(Large* object, size_t bytes) {
     }
     return false;
   }
+  forget_tail(*object);
   const Large old = *object;
-  tails::forget(limit_of(old));
-  *object = Large{target.base, bytes, granules_for(bytes), old.asked, true, false};
+  *object = Large{target.base, bytes, granules_for(bytes), old.asked, true, false, false};
   enter(object);
   account(old.bytes, bytes);
-  if (!target.zero) leave_tail(target.base, bytes);
+  if (!target.zero) leave_tail(*object);
   if (old.moved) {
     span::release_moved(old.base, old.granules, 0);
   } else {
@@ -187,19 +198,19 @@ void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare) {
     metadata::release(block, sizeof(Large));
     return nullptr;
   }
-  auto* object = new (block) Large{range.base, bytes, granules, asked, false, false};
+  auto* object = new (block) Large{range.base, bytes, granules, asked, false, false, false};
   enter(object);
   account(0, bytes);
   part().allocations.fetch_add(1, memory_order_relaxed);
   if (!range.zero) part().cache_hits.fetch_add(1, memory_order_relaxed);
-  if (!range.zero) leave_tail(range.base, bytes);
+  if (!range.zero) leave_tail(*object);
   *zero = range.zero;
   return reinterpret_cast<void*>(range.base);
 }
 
 void release(Large* object, Descriptors* spare) {
+  forget_tail(*object);
   const Large old = *object;
-  tails::forget(limit_of(old));
   account(old.bytes, 0);
   discard_descriptor(object, spare);
   if (old.moved) {
@@ -218,13 +229,13 @@ void release_descriptors(Descriptors* spare) {
 void set_length(Large* object, size_t bytes) {
   if (bytes == object->bytes) return;
   const bool shorter = bytes < object->bytes;
-  const tails::Since since = tails::forget(limit_of(*object));
+  const tails::Since since = forget_tail(*object);
   account(object->bytes, bytes);
   object->bytes = bytes;
   if (shorter) {
-    leave_tail(object->base, bytes);
+    leave_tail(*object);
   } else if (since != tails::kNoTail) {
-    leave_tail(object->base, bytes, since);
+    leave_tail(*object, since);
   }
 }
 

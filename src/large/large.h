@@ -18,6 +18,7 @@ struct Large {
   size_t asked;  // bytes; the part that the program requested
   bool moved;    // its pages came by os::move_pages: a mapping of their own
   bool kept;     // free, in a cache
+  bool tailed;   // a tail may be noted (large/tails.h)
 };
 
 namespace large {

@@ -8,6 +8,8 @@
 // owner writes the record, and clears it before the pages are used again. A purge first claims the
 // record, and the owner waits for that one step. A purge therefore never touches an object that is
 // gone, and an owner takes no lock unless its record is claimed.
+//
+// A granule whose tail is noted is in a list. A purge looks at these, and not at the window.
 #pragma once
 
 #include <cstddef>

@@ -190,28 +190,9 @@ HeapStep grow_heap(uintptr_t from, size_t bytes) {
   const uintptr_t behind = find_way_past(round_up(bytes, kGranule));
   if (behind == 0) return {};
   heap.committed = behind;
-  if (grow_with_tables(behind + bytes)) {
-    window.add_gap(before, behind);
-    return {behind, true};
-  }
+  if (grow_with_tables(behind + bytes)) return {behind, true};
   heap.committed = before;
   return {};
-}
-
-void Window::add_gap(uintptr_t begin, uintptr_t end) {
-  const size_t count = gap_count.load(memory_order_relaxed);
-  if (count == kMostGaps) return;
-  gaps[count] = {begin, end};
-  // Release pairs with the acquire in behind_gap: a reader that sees the count sees the gap.
-  gap_count.store(count + 1, memory_order_release);
-}
-
-uintptr_t Window::behind_gap(uintptr_t at) const {
-  const size_t count = gap_count.load(memory_order_acquire);
-  for (size_t i = 0; i < count; ++i) {
-    if (at >= gaps[i].begin && at < gaps[i].end) return gaps[i].end;
-  }
-  return at;
 }
 
 bool open_window() {

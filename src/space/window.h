@@ -1,7 +1,7 @@
 // The address space of the heap: one window, and beside it the tables that describe it.
 //
 //   pagemap    8 bytes for each granule of the window
-//   tails      2 bytes for each granule (large/tails.h)
+//   tails      8 bytes for each granule (large/tails.h)
 //   metadata   slabs, spans, heaps, caches; never in the window (HotOS'23: segregated metadata)
 //   window     spans of granules: slabs and large objects, nothing else
 //
@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/atomic.h"
 #include "base/bits.h"
 #include "base/macros.h"
 
@@ -24,7 +23,7 @@ inline constexpr unsigned kGranuleLog = 16;
 inline constexpr size_t kGranule = size_t{1} << kGranuleLog;  // also the largest page size served
 // Sizes of the window's tables, in bytes. Each defining file checks its own.
 inline constexpr size_t kPagemapEntry = 8;   // space/pagemap.h
-inline constexpr size_t kTailRecord = 2;     // large/tails.h
+inline constexpr size_t kTailRecord = 8;     // large/tails.h
 inline constexpr size_t kMetadataUnit = 64;  // space/metadata.h
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
@@ -46,32 +45,17 @@ struct Region {
   bool grow(uintptr_t target);
 };
 
-// How many gaps are recorded: places where the heap continued behind another mapping. Scans of the
-// window skip recorded gaps; they take longer over further ones.
-inline constexpr size_t kMostGaps = 16;
-
 struct Window {
-  // The end of the gap that contains `at`; `at` itself if it is in no gap. Needs no lock.
-  uintptr_t behind_gap(uintptr_t at) const;
-  void add_gap(uintptr_t begin, uintptr_t end);
-
-  struct Gap {
-    uintptr_t begin;
-    uintptr_t end;
-  };
-
   Region pagemap;
   Region tails;
   Region metadata;
   uintptr_t nulls = 0;  // a granule of addresses above metadata, for open_nulls
   Region heap;
-  Gap gaps[kMostGaps] = {};
-  Atomic<size_t> gap_count{0};
 };
 
-// Zero-initialised until the first allocation. Guarded by the lock in space/span.cc, except (a) the
-// gaps, (b) `metadata` after start, which the lock in space/metadata.cc guards, and (c) what
-// pagemap.h publishes.
+// Zero-initialised until the first allocation. Guarded by the lock in space/span.cc, except (a)
+// `metadata` after start, which the lock in space/metadata.cc guards, and (b) what pagemap.h
+// publishes.
 extern LOFT_HIDDEN Window window;
 
 // Lays out the window and maps the first step of each region. False without memory; it may then be

@@ -5,7 +5,6 @@
 //! Every order comes from `orders.txt`, which a test compares with the sources; so a model is that of
 //! the code as it is. Each weaker order of that table is a seeded bug, which must be found.
 
-pub mod gaps;
 pub mod inbox;
 pub mod lock;
 pub mod orders;

@@ -2,18 +2,17 @@
 //! table says why; and the table is the sources'.
 
 use loft_weak::orders::{Orders, Table};
-use loft_weak::{explore, finds_a_bug, gaps, inbox, lock, places, room, sources, take_over};
+use loft_weak::{explore, finds_a_bug, inbox, lock, places, room, sources, take_over};
 use loft_weak::{Scenario, EXPECTED, FEW_PREEMPTIONS, MANY_PREEMPTIONS};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-const PROTOCOLS: [&[Scenario]; 6] = [
+const PROTOCOLS: [&[Scenario]; 5] = [
     inbox::SCENARIOS,
     lock::SCENARIOS,
     places::SCENARIOS,
     room::SCENARIOS,
-    gaps::SCENARIOS,
     take_over::SCENARIOS,
 ];
 
@@ -57,11 +56,6 @@ fn places_hold() {
 #[test]
 fn the_room_sleeps_over_nothing() {
     holds(room::SCENARIOS);
-}
-
-#[test]
-fn gaps_are_seen_whole() {
-    holds(gaps::SCENARIOS);
 }
 
 #[test]
