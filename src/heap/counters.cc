@@ -9,7 +9,10 @@ void Heap::check() const {
   for (const Available& available : available_) {
     uint32_t slabs = 0;
     for (const List<Slab>& list : available.lists) {
+      bool settled = false;
       for (const Slab* slab = list.front(); slab != nullptr; slab = slab->next, ++slabs) {
+        LOFT_CHECK(slab->settled() || !settled);
+        settled = slab->settled();
         LOFT_CHECK(slab->owner == id_ &&
                    &list == &available.lists[static_cast<unsigned>(slab->list)]);
         slab->check();

@@ -119,11 +119,11 @@ void Heap::unlist(Slab* slab) {
   slab->set_list(Fullness::kFull);
 }
 
-// Moves a slab to the list of its fullness. Releases it if it is empty and another slab of its
-// class can serve the next refill.
+// Moves a slab to the list of its fullness, a settled one to the front of its own. Releases it if
+// it is empty and another slab of its class can serve the next refill.
 LOFT_NOINLINE void Heap::relist(Slab* slab) {
   const Fullness fullness = fullness_of(slab->free, slab->shape().objects);
-  if (fullness != slab->list) {
+  if (fullness != slab->list || slab->settled()) {
     if (slab->list != Fullness::kFull) unlist(slab);
     list(slab, fullness);
   }
@@ -302,7 +302,7 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk) {
   Holes holes(counters_.classes);
   for (Available& available : available_) {
     for (List<Slab>& list : available.lists) {
-      for (Slab* slab = list.front(); slab != nullptr;) {
+      for (Slab* slab = list.front(); slab != nullptr && !slab->settled();) {
         Slab* next = slab->next;
         if (slab->empty()) {
           release(slab);
@@ -314,11 +314,18 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk) {
           return count(holes);
         }
       }
+      // Not one by one: what a walk that stops early has done must not hide what it has not.
+      if (get(options.thp) != kHugePrefer) settle(list);
     }
   }
   trim_spares(0);
   is_purged_.store(true, memory_order_relaxed);
   return count(holes);
+}
+
+void Heap::settle(List<Slab>& list) {
+  Slab* slab = list.front();
+  for (; slab != nullptr && !slab->settled(); slab = slab->next) slab->settle();
 }
 
 size_t Heap::count(const Holes& holes) {

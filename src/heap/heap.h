@@ -127,10 +127,11 @@ class alignas(64) Heap {
   // Only in the child of a fork, under the lock. See Inbox::repair.
   void repair_inbox();
 
-  // Drains the inbox, releases empty slabs, and purges the holes of all others, for which it walks
-  // over every slab. Stops early once a thread sleeps on `awaited` or on the heap's own lock,
-  // within one slab or 1 MiB of messages. Exception: in a walk of kind kNow, a sleeper on the
-  // heap's lock ends the drain, but not the walk. Returns the bytes of holes purged.
+  // Drains the inbox, releases empty slabs, and purges the holes of others, for which it walks over
+  // the slabs to which objects came back since the last walk. Stops early once a thread sleeps on
+  // `awaited` or on the heap's own lock, within one slab or 1 MiB of messages. Exception: in a walk
+  // of kind kNow, a sleeper on the heap's lock ends the drain, but not the walk. Returns the bytes
+  // of holes purged.
   enum class Walk : uint8_t {
     kNow,         // for a call of the program: the caller's heap, or one whose thread is gone
     kNowAndThen,  // for periodic callers: as kNow, but walks at most once in kDecayTicks
@@ -195,6 +196,7 @@ class alignas(64) Heap {
   Slab* create_fresh(SizeClass size_class);
   Slab* take_spare(SizeClass size_class);
   void destroy(Slab* slab);
+  static void settle(List<Slab>& list);
   size_t count(const Holes& holes);
   void check_counters() const;
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
@@ -225,7 +227,8 @@ class alignas(64) Heap {
   uint32_t last_trim_ = 0;      // in ticks of span
   uint32_t last_tick_ = 0;      // the last tick that a refill saw
   unsigned granules_ = 0;       // in slabs of one granule, spare ones excluded
-  // Slabs with a free object, by fullness.
+  // Slabs with a free object, by fullness. Those that are settled come last in each list: a walk
+  // ends at the first.
   struct Available {
     List<Slab> lists[kFullnessLists];
     uint32_t slabs;

@@ -127,8 +127,8 @@ void Slab::check_invariants() const {
   LOFT_CHECK((bits[last] & ~places_in(last)) == 0);
   LOFT_CHECK((list == Fullness::kFull) == (free == 0));
   LOFT_CHECK(list != Fullness::kSpare || empty());
-  LOFT_CHECK(stays.first == range_of(list, shape().objects).first &&
-             stays.count == range_of(list, shape().objects).count);
+  const FreeRange range = range_of(list, shape().objects);
+  LOFT_CHECK(stays.first == range.first && (stays.count == range.count || settled()));
 }
 
 void Slab::report_double_free(unsigned word, uint64_t twice) const {

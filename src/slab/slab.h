@@ -60,7 +60,7 @@ inline unsigned pages_in(const Geometry& shape) {
 //   no bit at or beyond geometry(size_class).objects is set
 //   list == kFull <=> free == 0: a heap finds every slab with room, and no full one
 //   list == kSpare => all objects are free: the heap keeps the slab for its next need
-//   stays == range_of(list, geometry(size_class).objects)
+//   stays == range_of(list, geometry(size_class).objects), or empty: settled
 struct alignas(kMetadataUnit) Slab {
   uintptr_t base;
   uint64_t summary;
@@ -102,6 +102,11 @@ struct alignas(kMetadataUnit) Slab {
     list = fullness;
     stays = range_of(fullness, shape().objects);
   }
+
+  // Settled: nothing came back since the heap last looked for holes here, so there is no new one.
+  // `stays` is empty, so that the next object to come back is examined.
+  void settle() { stays.count = 0; }
+  bool settled() const { return stays.count == 0; }
 
   // Hands out up to `wanted` free objects, the lowest address first, to slots[0], slots[-1], ...
   // Returns how many. The order keeps the sparse end of a slab untouched and gives the prefetcher a

@@ -220,6 +220,47 @@ TEST_F(HeapTest, RestLetsGoOfEverythingThatIsFree) {
   EXPECT_EQ(heap_->counters().slab_bytes(), 0u);
 }
 
+// A walk looks at those to which something came back, which come before all others.
+TEST_F(HeapTest, AWalkLeavesTheOtherSlabsSettled) {
+  constexpr unsigned kSlabs = 6;
+  const SizeClass c = class_of(1024);
+  const unsigned objects = geometry(c).objects;
+  const std::vector<void*> held = take(c, kSlabs * objects);
+  const auto purge = [&] {
+    const os::Guard guard(heap_->lock());
+    heap_->purge(nullptr, Heap::Walk::kNow);
+    heap_->check();
+  };
+  const auto settled = [&] {
+    unsigned count = 0;
+    for (unsigned slab = 0; slab < kSlabs; ++slab) {
+      count += slab_of(held[slab * objects])->settled() ? 1 : 0;
+    }
+    return count;
+  };
+  for (unsigned slab = 0; slab < kSlabs; ++slab) put({held[slab * objects + 1]});
+  EXPECT_EQ(settled(), 0u);
+  purge();
+  EXPECT_EQ(settled(), kSlabs);
+  // The middle one, one that a refill takes from, and one that changes its list.
+  put({held[2 * objects + 8]});
+  EXPECT_EQ(settled(), kSlabs - 1);
+  put(take(c, 1));
+  put({held.begin() + 4 * objects + 8, held.begin() + 4 * objects + objects});
+  heap_->check();
+  EXPECT_GE(settled(), kSlabs - 3);
+  EXPECT_FALSE(slab_of(held[4 * objects])->settled());
+  purge();
+  EXPECT_EQ(settled(), kSlabs);
+  EXPECT_GT(slab_of(held[4 * objects])->gone.count(), 0u);
+  for (unsigned slab = 0; slab < kSlabs; ++slab) {
+    const unsigned end = slab == 4 ? 8 : objects;
+    for (unsigned i = 0; i < end; ++i) {
+      if (i != 1 && (slab != 2 || i != 8)) put({held[slab * objects + i]});
+    }
+  }
+}
+
 TEST_F(HeapTest, EmptySlabsGoBackButTheLastOfTheirClass) {
   const SizeClass c = class_of(1024);
   const size_t bytes_before = heap_->counters().slab_bytes();
