@@ -328,8 +328,8 @@ void Heap::settle(List<Slab>& list) {
   for (; slab != nullptr && !slab->settled(); slab = slab->next) slab->settle();
 }
 
-size_t Heap::count(const Holes& holes) {
-  const size_t bytes = holes.purged();
+size_t Heap::count(Holes& holes) {
+  const size_t bytes = holes.finish();
   counters_.hole_bytes.add(bytes);
   return bytes;
 }

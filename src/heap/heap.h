@@ -197,7 +197,7 @@ class alignas(64) Heap {
   Slab* take_spare(SizeClass size_class);
   void destroy(Slab* slab);
   static void settle(List<Slab>& list);
-  size_t count(const Holes& holes);
+  size_t count(Holes& holes);
   void check_counters() const;
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
 

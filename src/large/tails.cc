@@ -6,6 +6,7 @@
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "space/discards.h"
 #include "space/span.h"
 #include "space/window.h"
 
@@ -70,7 +71,7 @@ constinit unsigned wanting_all = 0;  // purges of all tails that are under way. 
 constinit Atomic<size_t> returned{0};  // relaxed: a statistic
 
 // Both are small: a thread that waits for one tail waits for all of the batch, and for the looks.
-constexpr size_t kAtOnce = 16;
+constexpr unsigned kAtOnce = 16;
 constexpr size_t kLooksAtOnce = 4096;
 
 // Relaxed: the lists below are the lock's.
@@ -124,18 +125,23 @@ unsigned claim(Link link, uint32_t ticks) {
 // the lock. Returns the bytes.
 size_t go_on(uint32_t ticks) {
   Link of[kAtOnce];
-  size_t count = 0;
-  size_t purged = 0;
+  Discard tails[kAtOnce];
+  unsigned count = 0;
   for (size_t looks = 0; get(waiting) != kEnd && looks < kLooksAtOnce && count < kAtOnce; ++looks) {
     const Link link = take_one();
     const size_t bytes = claim(link, ticks) * os::page_size();
     if (bytes == 0) continue;
-    if (os::discard(reinterpret_cast<void*>(limit_of(link) - bytes), bytes)) purged += bytes;
+    tails[count] = {limit_of(link) - bytes, bytes};
     of[count++] = link;
   }
+  const uint64_t done = discard_all(count, [&](unsigned i) { return tails[i]; });
+  size_t purged = 0;
   // Also if the discard was refused: locked pages are to stay. Release pairs with the acquires in
   // forget and note: the pages are gone before anybody writes there.
-  for (size_t i = 0; i < count; ++i) tail(of[i]).record.store(0, memory_order_release);
+  for (unsigned i = 0; i < count; ++i) {
+    tail(of[i]).record.store(0, memory_order_release);
+    if ((done >> i & 1) != 0) purged += tails[i].bytes;
+  }
   return purged;
 }
 

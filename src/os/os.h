@@ -48,9 +48,10 @@ void allow_huge_pages(void* at, size_t bytes, bool allow);
 // Returns the memory behind writable pages to the system at once. The pages stay mapped and read as
 // zero. MADV_DONTNEED, not MADV_FREE, keeps the resident size accurate. Returns false and leaves
 // the memory as it was if the system (a) refuses, as it does for locked pages; or (b) reports
-// success and does nothing, as sandboxes and emulators do. Each call is therefore checked by the
-// first byte of the range.
-bool discard(void* at, size_t bytes);
+// success and does nothing, as sandboxes and emulators do. The first byte of the range tells. With
+// kNone the caller looks for a proof elsewhere (space/discards.h).
+enum class Proof : uint8_t { kByte, kNone };
+bool discard(void* at, size_t bytes, Proof proof = Proof::kByte);
 
 // Moves the pages of [from, from + bytes) to [to, to + bytes) and replaces any mapping there. The
 // source range stays mapped and reads as zero, so nothing else can be mapped there. If the system

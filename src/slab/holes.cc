@@ -1,6 +1,7 @@
 #include "slab/holes.h"
 
 #include "os/os.h"
+#include "space/discards.h"
 
 namespace loft {
 
@@ -20,19 +21,37 @@ void Holes::purge(Slab* slab) {
   for (unsigned page = 0; page < pages;) {
     unsigned end = page;
     while (end < pages && !used.has(end)) ++end;
-    if (end != page) purge(slab, page, end - page);
+    if (end != page) add({slab, page, end - page});
     page = end + 1;
   }
 }
 
-void Holes::purge(Slab* slab, unsigned first, unsigned count) {
+void Holes::add(Hole hole) {
+  if (found_ == kAtOnce) purge_found();
+  holes_[found_++] = hole;
+}
+
+// The system refuses if the program has locked its memory: the pages are to stay.
+void Holes::purge_found() {
   const size_t page = os::page_size();
-  // The system refuses if the program has locked its memory: the pages are to stay.
-  if (!os::discard(reinterpret_cast<void*>(slab->base + first * page), count * page)) return;
-  slab->gone.add({first, first + count - 1});
-  slab->holed = true;
-  classes_[slab->size_class].charged.add(-static_cast<unsigned long>(count));
-  purged_ += count * page;
+  const uint64_t done = discard_all(found_, [&](unsigned i) {
+    const Hole& hole = holes_[i];
+    return Discard{hole.slab->base + hole.first * page, hole.count * page};
+  });
+  for (unsigned i = 0; i < found_; ++i) {
+    if ((done >> i & 1) == 0) continue;
+    const Hole& hole = holes_[i];
+    hole.slab->gone.add({hole.first, hole.first + hole.count - 1});
+    hole.slab->holed = true;
+    classes_[hole.slab->size_class].charged.add(-static_cast<unsigned long>(hole.count));
+    purged_ += hole.count * page;
+  }
+  found_ = 0;
+}
+
+size_t Holes::finish() {
+  purge_found();
+  return purged_;
 }
 
 }  // namespace loft

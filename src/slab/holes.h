@@ -9,20 +9,31 @@
 
 namespace loft {
 
-// Purges the holes of several slabs. Under the lock of the slabs' heap.
+// Purges the holes of several slabs, some at a time. Under the lock of the slabs' heap, from the
+// first call to the end of finish. Until then, the slabs stay.
 class Holes {
  public:
   // Subtracts purged pages from `charged` in the counters of the slab's class.
   explicit Holes(ClassCounters* classes) : classes_(classes) {}
 
   void purge(Slab* slab);
-  size_t purged() const { return purged_; }  // bytes so far
+  size_t finish();  // the bytes purged
 
  private:
-  void purge(Slab* slab, unsigned first, unsigned count);
+  struct Hole {
+    Slab* slab;
+    uint32_t first;
+    uint32_t count;
+  };
+  static constexpr unsigned kAtOnce = 16;
+
+  void add(Hole hole);
+  void purge_found();
 
   ClassCounters* classes_;
   size_t purged_ = 0;
+  unsigned found_ = 0;
+  Hole holes_[kAtOnce];  // the first found_ are set
 };
 
 }  // namespace loft

@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "base/list.h"
 #include "os/os.h"
+#include "space/discards.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 
@@ -182,11 +183,26 @@ void unmap_clean() {
   }
 }
 
-// The system does not discard locked pages, but it does unmap them.
-SpanState purge_pages(uintptr_t base, size_t length) {
-  if (length >= kUnmapMin && unmap(base, length)) return kUnmapped;
-  if (os::discard(reinterpret_cast<void*>(base), length)) return kClean;
-  return unmap(base, length) ? kUnmapped : kDirty;
+void purge_pages(Span* const* spans, unsigned count, SpanState* states) {
+  uint8_t short_ones[kMostDiscards];
+  unsigned left = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const size_t length = bytes_of(spans[i]);
+    states[i] = kUnmapped;
+    if (length < kUnmapMin || !unmap(spans[i]->base, length)) {
+      short_ones[left++] = static_cast<uint8_t>(i);
+    }
+  }
+  const uint64_t done = discard_all(left, [&](unsigned i) {
+    const Span* s = spans[short_ones[i]];
+    return Discard{s->base, bytes_of(s)};
+  });
+  for (unsigned i = 0; i < left; ++i) {
+    const Span* s = spans[short_ones[i]];
+    // The system does not discard locked pages, but it does unmap them.
+    const bool gone = (done >> i & 1) != 0;
+    states[short_ones[i]] = gone ? kClean : unmap(s->base, bytes_of(s)) ? kUnmapped : kDirty;
+  }
 }
 
 size_t purge(size_t keep) {
@@ -196,7 +212,8 @@ size_t purge(size_t keep) {
     if (s == nullptr) break;
     const uintptr_t base = s->base;
     const size_t granules = s->granules;
-    const SpanState state = purge_pages(base, granules << kGranuleLog);
+    SpanState state = kDirty;
+    purge_pages(&s, 1, &state);
     s->refused = state == kDirty;
     if (s->refused) {
       refused_bytes.add(bytes_of(s));

@@ -49,8 +49,9 @@ bool claim(Span* s, size_t granules);
 // Undoes a claim of granules that were in `state`.
 void put_back(uintptr_t base, size_t granules, SpanState state);
 
-// Purges a range that is in no list and returns its new state: kDirty if the system refuses.
-SpanState purge_pages(uintptr_t base, size_t length);
+// Purges spans that are in no list, kMostDiscards at most. Writes their new states: kDirty if the
+// system refuses.
+void purge_pages(Span* const* spans, unsigned count, SpanState* states);
 
 // Purges resident spans, the longest first, until at most `keep` bytes of them stay. Returns the
 // bytes purged.

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "os/fault.h"
 #include "os/lock.h"
+#include "space/discards.h"
 #include "space/free_spans.h"
 #include "space/frontier.h"
 #include "space/limits.h"
@@ -177,16 +178,16 @@ void lose(uintptr_t base, size_t granules, size_t bytes) {
   recounted.fetch_add(-bytes, memory_order_relaxed);
 }
 
-constexpr size_t kMostInTransit = 64;  // spans
+constexpr unsigned kMostInTransit = kMostDiscards;  // spans
 
 // Takes up to `wanted` bytes of long dirty spans out of the lists, but leaves `floor` bytes there.
-size_t send_into_transit(size_t floor, size_t wanted, Span** chosen) {
+unsigned send_into_transit(size_t floor, size_t wanted, Span** chosen) {
   const os::Guard guard(lock);
   const size_t unit = get(options.thp) == kHugePrefer ? kHugePage : kGranule;
   const size_t dirty_before = dirty_bytes();
   const size_t resident = dirty_before - free_spans::refused_bytes.get();
   wanted = least(wanted, resident - least(floor, resident));
-  size_t count = 0;
+  unsigned count = 0;
   size_t left = round_up(wanted, kGranule) >> kGranuleLog;
   while (left != 0 && count < kMostInTransit) {
     Span* longest = free_spans::longest(kDirty);
@@ -222,17 +223,15 @@ size_t purge_step_above(size_t floor, size_t wanted) {
   Span* chosen[kMostInTransit];
   SpanState states[kMostInTransit];
   size_t bytes = 0;
-  size_t count = 0;
+  unsigned count = 0;
   const os::Guard guard(purging);
   // Repeats if the system refused all of them: it may take others.
   do {
     count = send_into_transit(floor, least(wanted, kLongestStep), chosen);
     // Without `lock`: nobody else changes a span in transit.
-    for (size_t i = 0; i < count; ++i) {
-      states[i] = free_spans::purge_pages(chosen[i]->base, free_spans::bytes_of(chosen[i]));
-    }
+    free_spans::purge_pages(chosen, count, states);
     const os::Guard arrival(lock);
-    for (size_t i = 0; i < count; ++i) bytes += arrive(chosen[i], states[i]);
+    for (unsigned i = 0; i < count; ++i) bytes += arrive(chosen[i], states[i]);
     limits::weigh(committed_locked());
   } while (bytes == 0 && count != 0);
   return bytes;

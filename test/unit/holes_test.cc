@@ -72,6 +72,11 @@ class HolesTest : public testing::TestWithParam<SizeClass> {
     const uint32_t index = slab_->object_starting_at(p);
     slab_->put_word(index / 64, uint64_t{1} << index % 64, 1);
   }
+  void purge_holes() {
+    Holes holes(classes_);
+    holes.purge(slab_);
+    holes.finish();
+  }
   // As the kernel sees it.
   bool resident(unsigned page) const {
     unsigned char state = 0;
@@ -97,7 +102,7 @@ TEST_P(HolesTest, PagesWithoutAnObjectGoAndNoOthers) {
     const size_t kept = (objects_.size() + keep_of - 1) / keep_of;
     for (size_t i = kept; i < objects_.size(); ++i) put(objects_[i]);
     objects_.resize(kept);
-    Holes(classes_).purge(slab_);
+    purge_holes();
     for (unsigned page = 0; page < slab_->pages(); ++page) {
       const bool used = std::any_of(objects_.begin(), objects_.end(),
                                     [&](const char* p) { return lives_on(p, page); });
@@ -116,7 +121,7 @@ TEST_P(HolesTest, ResidentPagesAreUsedFirst) {
   std::sort(objects_.begin(), objects_.end());
   for (size_t i = half; i < objects_.size(); ++i) put(objects_[i]);
   objects_.resize(half);
-  Holes(classes_).purge(slab_);
+  purge_holes();
   put(objects_.front());
   char* const lowest = objects_.front();
   objects_.erase(objects_.begin());
@@ -144,7 +149,7 @@ TEST_P(HolesTest, ObjectsOnPagesThatAreGoneReadAsZero) {
   for (size_t i = half; i < objects_.size(); ++i) put(objects_[i]);
   objects_.resize(half);
   EXPECT_EQ(slab_->take_zero(), nullptr);
-  Holes(classes_).purge(slab_);
+  purge_holes();
   std::vector<unsigned> gone;
   for (unsigned page = 0; page < slab_->pages(); ++page) {
     if (slab_->gone.has(page)) gone.push_back(page);
@@ -180,7 +185,7 @@ TEST_P(HolesTest, LockedPagesStayAndAreNotCalledGone) {
     put(objects_.back());
     objects_.pop_back();
   }
-  Holes(classes_).purge(slab_);
+  purge_holes();
   for (unsigned page = 0; page < slab_->pages(); ++page) EXPECT_TRUE(resident(page));
   EXPECT_TRUE(slab_->gone.empty());
   syscall(SYS_munlock, slab_->base, bytes);

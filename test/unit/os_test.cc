@@ -16,6 +16,7 @@
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/residency.h"
+#include "space/discards.h"
 
 namespace loft {
 namespace {
@@ -176,6 +177,30 @@ TEST(Pages, RefusalsKeepErrno) {
   }
   os::unmap(at, os::page_size());
   EXPECT_EQ(errno, 4711);
+}
+
+// The last of several proves the others. Where it is refused, each has to prove itself.
+TEST(Pages, SeveralAreDiscardedAtOnce) {
+  constexpr unsigned kRanges = 5;
+  const size_t page = os::page_size();
+  const size_t bytes = 2 * kRanges * page;
+  auto* at = static_cast<char*>(os::reserve(bytes));
+  ASSERT_TRUE(os::commit(at, bytes));
+  for (const unsigned locked : {kRanges, 1u, kRanges - 1}) {
+    memset(at, 1, bytes);
+    char* const range = at + 2 * locked * page;
+    if (locked != kRanges && syscall(SYS_mlock, range, page) != 0) continue;
+    const uint64_t done = discard_all(kRanges, [&](unsigned i) {
+      return Discard{reinterpret_cast<uintptr_t>(at + 2 * i * page), page};
+    });
+    EXPECT_EQ(done, ((1u << kRanges) - 1) & ~(1u << locked));
+    for (unsigned i = 0; i < 2 * kRanges; ++i) {
+      EXPECT_EQ(at[i * page], i % 2 == 0 && i != 2 * locked ? 0 : 1) << i;
+    }
+    if (locked != kRanges) syscall(SYS_munlock, range, page);
+  }
+  EXPECT_EQ(discard_all(0, [](unsigned) { return Discard{}; }), 0u);
+  os::unmap(at, bytes);
 }
 
 TEST(Pages, CallsAreCounted) {
