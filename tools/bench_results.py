@@ -72,6 +72,9 @@ class Run(Told):
     first_kib: float = 0
     grown_kib: float = 0
     most_mappings: float = 0
+    # At 1, 64 and 1024 GiB of used addresses.
+    trim_instructions: list[float] = []
+    tick_instructions: list[float] = []
     median_start_ms: float = 0
     hello_peak_rss_kib: float = 0
     hello_system_calls: float = 0

@@ -188,6 +188,14 @@ class Target:
         return Cell(self.form.format(value), "level" if gain >= 1 else "behind", gain)
 
 
+def trim_growth(run: Run) -> float:
+    return run.trim_instructions[-1] / run.trim_instructions[0]
+
+
+def tick_growth(run: Run) -> float:
+    return run.tick_instructions[-1] / run.tick_instructions[0]
+
+
 TARGETS = (
     Target("idle return", "back within a second, %", back_percent, "{:.1f}", 95, True),
     Target("idle return, freed by others", "back, %", back_percent, "{:.1f}", 95, True),
@@ -199,6 +207,8 @@ TARGETS = (
     Target("100 threads, every size", "KiB each", kib_a_thread, "{:.0f}", 64),
     Target("mappings", "most lines", attrgetter("most_mappings"), "{:.0f}", 999),
     Target("long mappings", "most lines", attrgetter("most_mappings"), "{:.0f}", 999),
+    Target("trims", "malloc_trim(0), 1 TiB over 1 GiB", trim_growth, "{:.2f}", 1.2),
+    Target("trims", "idle tick, 1 TiB over 1 GiB", tick_growth, "{:.2f}", 1.2),
 )
 
 

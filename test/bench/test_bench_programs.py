@@ -53,6 +53,7 @@ PROGRAMS: list[tuple[str, str, int | None]] = [
     ("phases", "--count=20000", 7 * 20000),
     ("phases", "--count=2001 --threads=3", 7 * 2001),
     ("mappings", "--mib=512 --rounds=5000", 5000),
+    ("trims", "--gib=1", None),
     ("cache_scratch", "--threads=3 --rounds=5 --writes=1000", 15000),
     ("cache_thrash", "--threads=3 --rounds=5 --writes=1000", 15000),
     ("startup", "--starts=3", 3),
@@ -424,6 +425,18 @@ def test_what_each_owner_costs(
         assert pair["calls"] == pair["locked"] == 0
     if owner == "thread":
         assert result["refill"]["questions"] <= 25
+
+
+@pytest.mark.parametrize("preload", libraries(), ids=lambda path: path.stem if path else "glibc")
+def test_trims_cost_the_same_however_many_addresses_are_used(
+    programs: Path, preload: Path | None
+) -> None:
+    result = run(programs / "trims", "", preload)
+    for kind in ("trim_instructions", "tick_instructions"):
+        at_one, at_64, at_1024 = result[kind]
+        assert at_one > 100
+        assert at_64 <= 1.2 * at_one
+        assert at_1024 <= 1.2 * at_one
 
 
 @pytest.mark.parametrize(

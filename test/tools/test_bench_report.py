@@ -217,6 +217,7 @@ def test_targets_of_other_programs() -> None:
             one("sleeping producer", first_kib=1000, grown_kib=5),
             one("100 threads, every size", memory=threads),
             one("mappings", most_mappings=1200),
+            one("trims", trim_instructions=[100, 100, 115], tick_instructions=[50, 50, 500]),
         )
     )
     table = found(made, "Memory that comes back")
@@ -228,8 +229,10 @@ def test_targets_of_other_programs() -> None:
     assert shown["100 threads, every size: KiB each"][:3] == ["≤ 64", "-", "5"]
     assert shown["mappings: most lines"][2] == "1200"
     assert [label for label, verdict in verdicts.items() if verdict == "behind"] == [
-        "mappings: most lines"
+        "mappings: most lines",
+        "trims: idle tick, 1 TiB over 1 GiB",
     ]
+    assert shown["trims: malloc_trim(0), 1 TiB over 1 GiB"][2] == "1.15"
 
 
 def test_phases_compare_with_the_best_peer() -> None:
