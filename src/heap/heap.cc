@@ -299,10 +299,12 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk) {
   walked_at_rest_ = !at_work;
   last_walk_ = now;
   trim_spares(0);
+  // Slabs whose holes were refused are settled, too. What was locked may be unlocked by now.
+  const bool all = hole_refused_;
   Holes holes(counters_.classes);
   for (Available& available : available_) {
     for (List<Slab>& list : available.lists) {
-      for (Slab* slab = list.front(); slab != nullptr && !slab->settled();) {
+      for (Slab* slab = list.front(); slab != nullptr && (all || !slab->settled());) {
         Slab* next = slab->next;
         if (slab->empty()) {
           release(slab);
@@ -314,12 +316,13 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk) {
           return count(holes);
         }
       }
-      // Not one by one: what a walk that stops early has done must not hide what it has not.
+      // Not one by one: settled slabs in front of others would hide these after an early stop.
       if (get(options.thp) != kHugePrefer) settle(list);
     }
   }
   trim_spares(0);
   is_purged_.store(true, memory_order_relaxed);
+  hole_refused_ = false;
   return count(holes);
 }
 
@@ -331,6 +334,7 @@ void Heap::settle(List<Slab>& list) {
 size_t Heap::count(Holes& holes) {
   const size_t bytes = holes.finish();
   counters_.hole_bytes.add(bytes);
+  hole_refused_ |= holes.refused();
   return bytes;
 }
 

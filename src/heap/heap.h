@@ -210,6 +210,7 @@ class alignas(64) Heap {
   bool is_idle_ = false;
   bool walked_ = false;
   bool walked_at_rest_ = false;  // the last walk
+  bool hole_refused_ = false;    // since the last whole walk began
   uint32_t last_walk_ = 0;       // in ticks of span
 
   // Empty slabs of one granule, as a stack. A thread that fills and empties slabs gets its own

@@ -72,7 +72,7 @@ constinit Atomic<size_t> returned{0};  // relaxed: a statistic
 
 // Both are small: a thread that waits for one tail waits for all of the batch, and for the looks.
 constexpr unsigned kAtOnce = 16;
-constexpr size_t kLooksAtOnce = 4096;
+constexpr size_t kLooksAtOnce = 512;
 
 // Relaxed: the lists below are the lock's.
 Link get(const Atomic<Link>& list) { return list.load(memory_order_relaxed); }
@@ -156,7 +156,7 @@ void note(uintptr_t end, Since since) {
   const Link link = link_of(end);
   Atomic<Record>& record = tail(link).record;
   // Relaxed: nobody else sets what counts here, and the exchange below sees what was cleared.
-  LOFT_CHECK(pages_in(record.load(memory_order_relaxed)) == 0 && since < kNoTail);
+  LOFT_CHECK(record.load(memory_order_relaxed) <= kListed && since < kNoTail);
   const auto now =
       static_cast<Record>(pages << kPagesShift | size_t{since} << kTickShift | kListed);
   // Release pairs with the acquire in claim: nobody uses these pages any more. Acquire pairs with

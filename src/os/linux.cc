@@ -135,7 +135,7 @@ void allow_huge_pages(void* at, size_t bytes, bool allow) {
 bool discard(void* at, size_t bytes, Proof proof) {
   const KeepErrno keep;
   discard_calls.fetch_add(1, memory_order_relaxed);
-  if (proof == Proof::kNone) return madvise(at, bytes, MADV_DONTNEED) == 0;
+  if (proof == Proof::kNone && has_vdso()) return madvise(at, bytes, MADV_DONTNEED) == 0;
   volatile char* const first = static_cast<char*>(at);
   // In one access: a page without memory is faulted in once. Relaxed: for that alone.
   const char before = __atomic_exchange_n(first, 1, __ATOMIC_RELAXED);

@@ -49,7 +49,7 @@ void allow_huge_pages(void* at, size_t bytes, bool allow);
 // zero. MADV_DONTNEED, not MADV_FREE, keeps the resident size accurate. Returns false and leaves
 // the memory as it was if the system (a) refuses, as it does for locked pages; or (b) reports
 // success and does nothing, as sandboxes and emulators do. The first byte of the range tells. With
-// kNone the caller looks for a proof elsewhere (space/discards.h).
+// kNone the caller has a proof elsewhere (space/discards.h); emulators get none.
 enum class Proof : uint8_t { kByte, kNone };
 bool discard(void* at, size_t bytes, Proof proof = Proof::kByte);
 

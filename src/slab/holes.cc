@@ -39,7 +39,10 @@ void Holes::purge_found() {
     return Discard{hole.slab->base + hole.first * page, hole.count * page};
   });
   for (unsigned i = 0; i < found_; ++i) {
-    if ((done >> i & 1) == 0) continue;
+    if ((done >> i & 1) == 0) {
+      refused_ = true;
+      continue;
+    }
     const Hole& hole = holes_[i];
     hole.slab->gone.add({hole.first, hole.first + hole.count - 1});
     hole.slab->holed = true;

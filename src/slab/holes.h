@@ -17,7 +17,8 @@ class Holes {
   explicit Holes(ClassCounters* classes) : classes_(classes) {}
 
   void purge(Slab* slab);
-  size_t finish();  // the bytes purged
+  size_t finish();                           // the bytes purged
+  bool refused() const { return refused_; }  // some hole was, as locked pages are
 
  private:
   struct Hole {
@@ -32,6 +33,7 @@ class Holes {
 
   ClassCounters* classes_;
   size_t purged_ = 0;
+  bool refused_ = false;
   unsigned found_ = 0;
   Hole holes_[kAtOnce];  // the first found_ are set
 };

@@ -1,12 +1,14 @@
 // Discards of several ranges of free memory at a time. To prove one (os::discard) costs a second
 // system call and up to three faults, more than the discard itself where few pages hold memory. So
-// the last one proves the others: what begins to claim discards that it does not make, a filter or
-// an emulator, is not taken away again, so it would claim the last one, too.
+// one proves the others. It comes last, because a filter that begins to claim discards that it does
+// not make is not taken away again. It is the least aligned one, because an emulator whose host has
+// larger pages claims the ranges that these do not divide.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "base/bits.h"
 #include "os/fault.h"
 #include "os/os.h"
 
@@ -29,15 +31,21 @@ uint64_t discard_all(unsigned count, RangeOf range_of) {
     const Discard range = range_of(i);
     return uint64_t{os::discard(reinterpret_cast<void*>(range.at), range.bytes, proof)} << i;
   };
-  const unsigned last = count - 1;
-  uint64_t done = 0;
-  for (unsigned i = 0; i < last; ++i) done |= discard(i, os::Proof::kNone);
-  const uint64_t proved = discard(last, os::Proof::kByte);
-  if (LOFT_LIKELY(proved != 0)) return done | proved;
-  // Refused, as for locked pages, or claimed: this one says nothing about the others.
-  done = 0;
-  for (unsigned i = 0; i < last; ++i) done |= discard(i, os::Proof::kByte);
-  return done;
+  const auto alignment = [&](unsigned i) {
+    const Discard range = range_of(i);
+    return lowest_bit(range.at | range.bytes);
+  };
+  unsigned proof = 0;
+  for (unsigned i = 1; i < count; ++i) proof = alignment(i) < alignment(proof) ? i : proof;
+  const auto others = [&](os::Proof how) {
+    uint64_t done = 0;
+    for (unsigned i = 0; i < count; ++i) done |= i != proof ? discard(i, how) : 0;
+    return done;
+  };
+  const uint64_t done = others(os::Proof::kNone);
+  const uint64_t proved = discard(proof, os::Proof::kByte);
+  // If it was refused, as for locked pages, or claimed, it says nothing about the others.
+  return LOFT_LIKELY(proved != 0) ? done | proved : others(os::Proof::kByte);
 }
 
 }  // namespace loft

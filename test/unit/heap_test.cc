@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -218,6 +220,32 @@ TEST_F(HeapTest, RestLetsGoOfEverythingThatIsFree) {
   const os::Guard guard(heap_->lock());
   heap_->purge(nullptr, Heap::Walk::kNow);
   EXPECT_EQ(heap_->counters().slab_bytes(), 0u);
+}
+
+// The program has locked its memory, and unlocks it later: the next walk looks at all slabs.
+TEST_F(HeapTest, AHoleThatWasRefusedIsTriedAgain) {
+  const SizeClass c = class_of(1024);
+  const unsigned objects = geometry(c).objects;
+  std::vector<void*> held = take(c, 2 * objects);
+  for (void* p : held) memset(p, 1, 1024);
+  const Slab* const slab = slab_of(held[0]);
+  const auto purge = [&] {
+    const os::Guard guard(heap_->lock());
+    heap_->purge(nullptr, Heap::Walk::kNow);
+    heap_->check();
+  };
+  put({held.begin() + 1, held.begin() + objects});
+  // The sanitizers' own mlock does nothing.
+  void* const base = reinterpret_cast<void*>(slab->base);
+  if (syscall(SYS_mlock, base, kGranule) != 0) GTEST_SKIP() << "may not lock memory";
+  purge();
+  EXPECT_EQ(slab->gone.count(), 0u);
+  ASSERT_EQ(syscall(SYS_munlock, base, kGranule), 0);
+  put({held.back()});  // of the other slab
+  purge();
+  EXPECT_EQ(slab->gone.count(), slab->pages() - 1);
+  put({held[0]});
+  put({held.begin() + objects, held.end() - 1});
 }
 
 // A walk looks at those to which something came back, which come before all others.
