@@ -78,11 +78,13 @@ size_t make_place(Thread* thread, uintptr_t base, Entry entry) {
     const bool second_goes =
         Profile::Eviction::second(first, in_first.gathered(), in_second.gathered());
     place = second_goes ? second : first;
-    Batch& kept = second_goes ? in_first : in_second;
-    kept.before = kept.count();
     send(thread, place);
     thread->counters.batches_evicted.add(1);
   }
+  // Both batches are compared over the time since the younger one was opened. A batch that is not
+  // open has no page to write to.
+  Batch& other = place == first ? in_second : in_first;
+  if (other.count() != 0) other.before = other.count();
   open(thread, place, base, entry);
   return place;
 }

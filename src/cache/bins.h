@@ -59,7 +59,7 @@ void flush_all(Thread* thread);
 
 // Reviews a bin. If its top is where the last review found it, the bin returns its objects and
 // frees its array, and the result is true. A busy bin returns half of the depot arrays that it did
-// not need. A busy bin whose top is there by chance pays one refill in some thousands. `in_use`
+// not need. A busy bin whose top is there by chance pays one refill in some hundreds. `in_use`
 // marks a bin under refill, whose top is always in the same place.
 bool review(Thread* thread, SizeClass size_class, bool in_use);
 

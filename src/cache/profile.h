@@ -8,8 +8,8 @@
 
 namespace loft {
 
-// What the choice of a batch to evict goes by: its objects now, and those at the last eviction of
-// the other batch of its set; 0 if it was opened since.
+// What the choice of a batch to evict goes by: its objects now, and those when the other
+// batch of its set was opened; 0 if it was opened later.
 struct Gathered {
   uint32_t now;
   uint32_t before;
@@ -17,7 +17,7 @@ struct Gathered {
 };
 
 // Whether the second batch of a full set is sent, to open one for a third slab. The batch goes that
-// has gathered less since the set was last full: its slab is the one out of use. ISMM'24 3 sends
+// has gathered less since both are open: its slab is probably the one out of use. ISMM'24 3 sends
 // the largest, which is often the one in use (docs/decisions/016).
 struct LeastGrownGoes {
   static bool second(size_t /*set*/, Gathered first, Gathered second) {

@@ -87,7 +87,7 @@ struct Batch {
   uint64_t start_limit;  // the first byte of an object leaves a remainder below this (is_start_in)
   uint32_t left;         // objects that still fit before the batch is sent
   uint32_t capacity;
-  uint32_t before;  // count() at the last eviction of the other batch of the set
+  uint32_t before;  // count() when the other batch of the set was opened
   HeapId owner;
   alignas(64) uint64_t words[kMaxWords];
 

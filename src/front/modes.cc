@@ -24,9 +24,6 @@ constexpr uint8_t kReviewEvery = 64;
 
 bool is_look_due(Thread* thread) { return LOFT_UNLIKELY(++thread->refills % kLookEvery == 0); }
 
-// The most reviews of one look.
-constexpr uint32_t kReviewsALook = 8;
-
 // Reviews one bin per call, in turn.
 void review_next_bin(Thread* thread, SizeClass refilled) {
   const SizeClass c = thread->review_next;
@@ -37,17 +34,16 @@ void review_next_bin(Thread* thread, SizeClass refilled) {
   if (bins::review(thread, c, c == refilled)) magazines::empty_class(thread, c);
 }
 
-// A bin for each slab that the heap made of fresh memory, too: a few objects in an idle bin keep a
-// whole slab each, whose memory the heap could use instead.
+// A look also reviews a bin if the heap has made slabs of memory that it did not have: a few
+// objects in an idle bin keep a whole slab each, whose memory the heap could use instead. One bin
+// at a time, because it may have hundreds of KiB of objects to give back.
 void review_if_due(Thread* thread, SizeClass refilled) {
   const auto slabs = static_cast<uint32_t>(thread->heap->counters().fresh_slabs.get());
-  uint32_t reviews = least(slabs - thread->slabs_seen, kReviewsALook);
+  const bool grown = thread->slabs_seen != slabs;
   thread->slabs_seen = slabs;
-  if (limits::tight() || thread->refills % kReviewEvery == 0) {
-    large_cache::review(thread);
-    ++reviews;
-  }
-  for (; reviews != 0; --reviews) review_next_bin(thread, refilled);
+  const bool in_turn = limits::tight() || thread->refills % kReviewEvery == 0;
+  if (in_turn) large_cache::review(thread);
+  if (in_turn || grown) review_next_bin(thread, refilled);
 }
 
 // nullptr if the bin is empty.

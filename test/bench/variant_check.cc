@@ -63,9 +63,10 @@ struct Model {
       own = first.count == 0 ? &first : second.count == 0 ? &second : nullptr;
       if (own == nullptr) {
         own = &choose(set, first, second);
-        for (Batch* each : {&first, &second}) each->before = each->count;
         send(*own);
       }
+      Batch& other = own == &first ? second : first;
+      other.before = other.count;
       *own = {slab, 0, 0};
     }
     if (++own->count == kMostInBatch) send(*own);
