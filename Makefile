@@ -60,6 +60,7 @@ papers: all
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	@$(PYTHON) tools/papers.py --list $(PAPERS) > /dev/null
 	@$(MAKE) --no-print-directory peers
+	@tools/espresso.sh
 	@cmake --build --preset release --target loft_launch loft_bench loft_papers loft_nextgen
 	@$(PYTHON) tools/papers.py $(PAPERS)
 

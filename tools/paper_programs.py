@@ -4,7 +4,7 @@ What they read is there, or made by little else: the time is to be theirs. Each 
 asked whether it did its work.
 """
 
-from programs import PROGRAMS, Program
+from programs import PROGRAMS, ROOT, Program
 
 PAPER_PROGRAMS = (
     *PROGRAMS,
@@ -24,6 +24,15 @@ PAPER_PROGRAMS = (
         db_bench --db="$PWD/db" --benchmarks=fillrandom,readrandom --num=40000 --threads=2 \\
           >rates.txt 2>&1
         grep -q "^readrandom .* of 40000 found" rates.txt
+        """,
+    ),
+    # tools/espresso.sh builds it.
+    Program(
+        "espresso",
+        f"""
+        awk -v bits=5 -f "$SOURCES/product.awk" >product.pla
+        "{ROOT}/build/espresso/espresso" product.pla >minimal.pla
+        [ "$(wc -l <minimal.pla)" -lt 500 ]
         """,
     ),
 )
