@@ -11,6 +11,9 @@
 enum { kSlots = 4096, kThreads = 4, kRounds = 100000 };
 static unsigned char* slots[kSlots];
 
+// Musl does not have it, loft does.
+__attribute__((weak)) int malloc_trim(size_t);
+
 static void fail(const char* what) {
   puts(what);
   exit(1);
@@ -31,7 +34,8 @@ static void drop(unsigned char* object) {
   if (object == NULL) return;
   size_t size;
   memcpy(&size, object, sizeof(size));
-  if (size < 16 || size > 4096 || object[size - 1] != (unsigned char)(size >> 3)) fail("overwritten");
+  if (size < 16 || size > 4096 || object[size - 1] != (unsigned char)(size >> 3))
+    fail("overwritten");
   free(object);
 }
 
@@ -50,7 +54,8 @@ static void exchange(void) {
   for (int round = 0; round < 3; ++round) {
     pthread_t threads[kThreads];
     for (uintptr_t i = 0; i < kThreads; ++i) {
-      if (pthread_create(&threads[i], NULL, replace_objects, (void*)(i + 1)) != 0) fail("no thread");
+      if (pthread_create(&threads[i], NULL, replace_objects, (void*)(i + 1)) != 0)
+        fail("no thread");
     }
     for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
   }
@@ -126,6 +131,29 @@ static void home(void) {
   if (resident_pages() > wanted) fail("it has not gone back");
 }
 
+// Holes of many lengths are given back, and read as zero where they are allocated again.
+static void holes(void) {
+  enum { kObjects = 4000, kLength = 8192 };
+  static unsigned char* objects[kObjects];
+  for (int i = 0; i < kObjects; ++i) objects[i] = memset(malloc(kLength), 1, kLength);
+  unsigned state = 1;
+  for (int i = 0; i < kObjects; ++i) {
+    if (next(&state) % 3 == 0) continue;
+    free(objects[i]);
+    objects[i] = NULL;
+  }
+  if (malloc_trim == NULL) fail("no malloc_trim");
+  malloc_trim(0);
+  for (int i = 0; i < kObjects; ++i) {
+    if (objects[i] != NULL) continue;
+    objects[i] = calloc(1, kLength);
+    for (int at = 0; at < kLength; ++at) {
+      if (objects[i][at] != 0) fail("calloc");
+    }
+  }
+  for (int i = 0; i < kObjects; ++i) free(objects[i]);
+}
+
 static void free_twice(void) {
   void* volatile object = malloc(100);
   free(object);
@@ -137,8 +165,8 @@ int main(int argc, char** argv) {
   static const struct {
     const char* name;
     void (*run)(void);
-  } all[] = {{"exchange", exchange}, {"fork", fork_in_use},       {"corners", corners},
-             {"home", home},         {"double-free", free_twice}};
+  } all[] = {{"exchange", exchange}, {"fork", fork_in_use}, {"corners", corners},
+             {"home", home},         {"holes", holes},      {"double-free", free_twice}};
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i) {
     if (strcmp(what, all[i].name) != 0) continue;
     all[i].run();

@@ -114,9 +114,19 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("owner", OWNERS)
-@pytest.mark.parametrize("what", ["exchange", "fork", "corners", "home"])
+@pytest.mark.parametrize("what", ["exchange", "fork", "corners", "home", "holes"])
 def test_programs_do_their_work(place: Place, what: str, owner: str) -> None:
     result = place.run(what, owner)
+    assert (result.stdout, result.stderr, result.returncode) == ("ok\n", "", 0)
+
+
+def test_an_emulator_with_larger_pages_is_not_believed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    # To a discard that these do not divide it answers "done", and does nothing.
+    emulator = ["qemu-x86_64", "-p", "16384"]
+    place = place_with(tmp_path_factory.mktemp("pages"), ["g++"], ["gcc"], emulator, ["-E"])
+    result = place.run("holes", "thread")
     assert (result.stdout, result.stderr, result.returncode) == ("ok\n", "", 0)
 
 

@@ -179,7 +179,7 @@ TEST(Pages, RefusalsKeepErrno) {
   EXPECT_EQ(errno, 4711);
 }
 
-// The last of several proves the others. Where it is refused, each has to prove itself.
+// One of several proves the others. Where it is refused, each has to prove itself.
 TEST(Pages, SeveralAreDiscardedAtOnce) {
   constexpr unsigned kRanges = 5;
   const size_t page = os::page_size();
