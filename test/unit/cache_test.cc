@@ -422,46 +422,42 @@ TEST_F(CacheTest, BinsRespectTheByteBudget) {
   });
 }
 
-TEST_F(CacheTest, UnusedBinsGiveTheirObjectsBack) {
-  in_thread([&] {
+class IdleBinTest : public CacheTest {
+ protected:
+  // An idle bin is empty after so many refills of another class, and all its objects are home.
+  void expect_empty_after(unsigned wanted, size_t busy) {
     const SizeClass idle = class_of(4096);
     void* p = allocate(4096);
     deallocate(p);
     ASSERT_NE(self->states[idle].slots, nullptr);
-    // Refills of another class, each of which counts towards the next review.
     std::vector<void*> objects;
-    const unsigned long refills = self->heap->counters().refills.get();
-    while (self->heap->counters().refills.get() - refills < 64 * kSizeClasses * 2 + 64) {
-      objects.push_back(allocate(32768));
+    const Counter& refills = self->heap->counters().refills;
+    for (const unsigned long before = refills.get(); refills.get() - before < wanted;) {
+      objects.push_back(allocate(busy));
     }
     EXPECT_EQ(self->states[idle].slots, nullptr);
     EXPECT_EQ(self->bins[idle].top(), no_objects);
     EXPECT_EQ(slab_of(p)->free, slab_of(p)->shape().objects) << "all objects of it are home";
-    EXPECT_NE(self->states[class_of(32768)].slots, nullptr) << "this one is in use";
+    EXPECT_NE(self->states[class_of(busy)].slots, nullptr) << "this one is in use";
     for (void* object : objects) deallocate(object);
     deallocate(allocate(4096));
-  });
+  }
+};
+
+// Each refill counts towards the next review.
+TEST_F(IdleBinTest, GivesItsObjectsBack) {
+  in_thread([&] { expect_empty_after(64 * kSizeClasses * 2 + 64, 32768); });
 }
 
-// Two rounds of reviews, in far fewer refills than these would take.
-TEST_F(CacheTest, AGrowingHeapTakesUnusedBinsObjectsBack) {
+// Two rounds of reviews, in far fewer refills than these would take: a look in eight refills
+// reviews a bin, as long as the heap grows.
+TEST_F(IdleBinTest, GivesThemBackSoonerToAHeapThatGrows) {
   in_thread([&] {
-    const SizeClass idle = class_of(4096);
-    void* p = allocate(4096);
-    deallocate(p);
-    ASSERT_NE(self->states[idle].slots, nullptr);
-    std::vector<void*> objects;
-    const HeapCounters& counters = self->heap->counters();
-    const unsigned long slabs = counters.fresh_slabs.get();
-    const unsigned long refills = counters.refills.get();
-    // A look in eight refills reviews a bin, as long as the heap grows.
-    while (counters.refills.get() - refills < 8 * (2 * kSizeClasses + 1)) {
-      objects.push_back(allocate(8192));
-    }
-    EXPECT_GT(counters.fresh_slabs.get(), slabs);
-    EXPECT_EQ(self->states[idle].slots, nullptr);
-    EXPECT_EQ(slab_of(p)->free, slab_of(p)->shape().objects) << "all objects of it are home";
-    for (void* object : objects) deallocate(object);
+    deallocate(allocate(16));  // with the thread's heap
+    const Counter& slabs = self->heap->counters().fresh_slabs;
+    const unsigned long before = slabs.get();
+    expect_empty_after(8 * (2 * kSizeClasses + 1), 8192);
+    EXPECT_GT(slabs.get(), before);
   });
 }
 
