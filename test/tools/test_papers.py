@@ -267,7 +267,7 @@ def test_a_simulation_has_its_engine_in_it(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(papers, "finish", finish)
     loft = Allocator("loft-unbatched", Path("/build/libloft.so.0"), {"LOFT_BATCH_BYTES": "1"})
-    sample = papers.in_counts(Point("8", "simulate --heaps=8"), loft)
+    sample = papers.simulated(Point("8", "simulate --heaps=8"), loft)
     assert (sample["moves"], sample["frees_a_kilocycle"]) == (150, 4)
     [(command, under)] = asked
     assert command == [str(ROOT / "build" / "papers" / "simulate-loft"), "--heaps=8"]
