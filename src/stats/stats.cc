@@ -90,8 +90,7 @@ loft_class_stats_t Stats::row_of_large() const {
   row.rounding_bytes = residents_.live - residents_.asked + residents_.tails;
   row.cached_bytes = residents_.kept;
   row.untouched_bytes = residents_.live + residents_.kept - residents_.touched;
-  row.free_bytes = residents_.free_in_runs;
-  row.resident_bytes = residents_.touched + residents_.tails + residents_.free_in_runs;
+  row.resident_bytes = residents_.touched + residents_.tails;
   return row;
 }
 
