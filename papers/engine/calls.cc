@@ -108,7 +108,7 @@ void* allocate_loosely(size_t alignment, size_t bytes) {
 
 int allocate_to(void** to, size_t alignment, size_t bytes) {
   if (!loft::is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
-  const loft::KeepErrno keep;
+  const loft::os::KeepErrno keep;
   void* const p = checked_allocate(alignment, bytes);
   if (p == nullptr) return ENOMEM;
   *to = p;
@@ -125,7 +125,7 @@ void* allocate_whole_pages(size_t bytes) {
 
 void deallocate(void* p) {
   if (p == nullptr) return;
-  const loft::KeepErrno keep;
+  const loft::os::KeepErrno keep;
   release(p);
 }
 

@@ -115,7 +115,7 @@ LOFT_EXPORT void* memalign(size_t alignment, size_t size) noexcept {
 
 LOFT_EXPORT int posix_memalign(void** to, size_t alignment, size_t size) noexcept {
   if (!loft::is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
-  const loft::KeepErrno keep;
+  const loft::os::KeepErrno keep;
   void* p = allocate_aligned_in_room(alignment, size);
   if (p == nullptr) return ENOMEM;
   *to = p;

@@ -21,7 +21,7 @@ constinit char whole_text[size_t{96} << 10];
 }  // namespace
 
 void print_stats() {
-  const KeepErrno keep;
+  const os::KeepErrno keep;
   Output output = Output::to_file(2);
   write_stats(output, Stats(), LOFT_STATS_TEXT);
 }

@@ -187,42 +187,9 @@ Slab* Heap::take_spare(SizeClass size_class) {
   return recut;
 }
 
-// A new slab is made when all others of its class are full, so all but the last few were filled:
-// with kDense of them, what stays unused of the last is little. But an object above a page may be
-// left untouched in part. There, the pages of one slab tell for the next kBelieved.
-slab::Growth Heap::growth(SizeClass size_class) {
-  constexpr unsigned long kDense = 16;
-  constexpr uint8_t kBelieved = 32;
-  const ClassCounters& counters = counters_.classes[size_class];
-  const Geometry& shape = geometry(size_class);
-  const unsigned long slabs = counters.slabs_created.get() - counters.slabs_released.get();
-  if (slabs * shape.granules < kDense) return slab::Growth::kNone;
-  if (shape.size <= os::page_size()) return slab::Growth::kDense;
-  Sample& sample = samples_[size_class];
-  if (sample.believed == 0 && is_used_whole(size_class)) sample.believed = kBelieved;
-  if (sample.believed == 0) return slab::Growth::kNone;
-  if (--sample.believed == 0) sample.base = 0;
-  return slab::Growth::kDense;
-}
-
-// Whether nearly all pages of the sampled slab have memory: all but a sixteenth.
-bool Heap::is_used_whole(SizeClass size_class) const {
-  const uintptr_t base = samples_[size_class].base;
-  if (base == 0) return false;
-  const Entry entry = pagemap.of(reinterpret_cast<const void*>(base));
-  if (entry.owner() != id_ || entry.bin() != bin_offset(size_class)) return false;
-  const size_t bytes = size_t{geometry(size_class).granules} << kGranuleLog;
-  const unsigned pages = least(os::kMostCounted, pages_in(geometry(size_class)));
-  return os::count_resident(reinterpret_cast<void*>(base), bytes) >= pages - pages / 16;
-}
-
 Slab* Heap::create_fresh(SizeClass size_class) {
-  const slab::Growth grows = growth(size_class);
-  Slab* slab = slab::create(size_class, id_, grows);
+  Slab* slab = slab::create(size_class, id_);
   if (slab == nullptr) return nullptr;
-  // Only of memory that was not resident before: its pages are its objects' own doing.
-  if (grows == slab::Growth::kNone && slab->charged_pages() == 0)
-    samples_[size_class].base = slab->base;
   counters_.classes[size_class].charged.add(slab->charged_pages());
   counters_.fresh_slabs.add(1);
   return slab;

@@ -194,8 +194,6 @@ class alignas(64) Heap {
   bool list_new(SizeClass size_class);
   Slab* create(SizeClass size_class);
   Slab* create_fresh(SizeClass size_class);
-  slab::Growth growth(SizeClass size_class);
-  bool is_used_whole(SizeClass size_class) const;
   Slab* take_spare(SizeClass size_class);
   void destroy(Slab* slab);
   static void settle(List<Slab>& list);
@@ -237,13 +235,6 @@ class alignas(64) Heap {
     uint32_t slabs;
   };
   Available available_[kSizeClasses] = {};
-  // Of a class whose objects are longer than a page: a slab that its objects alone gave memory, and
-  // how many more slabs are believed to be used as it is.
-  struct Sample {
-    uintptr_t base;
-    uint8_t believed;
-  };
-  Sample samples_[kSizeClasses] = {};
   HeapCounters counters_;
   Stall stall_;  // of another heap; placed away from the lock, on which others wait
   Inbox inbox_;

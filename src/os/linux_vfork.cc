@@ -69,7 +69,7 @@ extern "C" LOFT_HIDDEN pid_t loft_vfork_returns(long result) noexcept {
     errno = static_cast<int>(-result);
     return -1;
   }
-  const loft::KeepErrno keep;
+  const loft::os::KeepErrno keep;
   loft::os::find_processor_again();
   return static_cast<pid_t>(result);
 }

@@ -175,10 +175,9 @@ void destroy_but_span(Slab* slab) {
 
 }  // namespace
 
-Slab* create(SizeClass size_class, uint16_t owner, Growth growth) {
+Slab* create(SizeClass size_class, uint16_t owner) {
   const Geometry& shape = geometry(size_class);
-  const span::Range range = growth == Growth::kDense ? span::acquire_growing(shape.granules)
-                                                     : span::acquire(shape.granules, kGranule);
+  const span::Range range = span::acquire(shape.granules, kGranule);
   if (range.base == 0) return nullptr;
   PageSet gone{};
   if (range.zero) gone.add({0, pages_in(shape) - 1});

@@ -142,13 +142,9 @@ static_assert(offsetof(Slab, bits) <= kMetadataUnit);
 
 namespace slab {
 
-// Whether the class's heap grows by slabs that it fills. A slab may then lie in memory populated
-// ahead.
-enum class Growth : uint8_t { kNone, kDense };
-
 // A slab on a newly acquired span, owned by heap `owner`, with all objects free. nullptr without
 // memory.
-Slab* create(SizeClass size_class, uint16_t owner, Growth growth = Growth::kNone);
+Slab* create(SizeClass size_class, uint16_t owner);
 
 // Makes the slab another heap's. Under the locks of both heaps.
 void set_owner(Slab* slab, uint16_t owner);

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/low_water.h"
 #include "space/range.h"
 #include "space/window.h"
 
@@ -28,10 +27,6 @@ Range acquire(size_t granules, size_t alignment, size_t bytes);
 // As acquire, for a caller that moves pages there. Prefers granules without pages: the move would
 // drop those of a resident span.
 Range acquire_clean(size_t granules, size_t bytes);
-
-// For a class that grows, and whose objects will touch all of the pages. The granules may come from
-// memory populated ahead (space/ahead.h).
-Range acquire_growing(size_t granules);
 
 // Takes back granules, their entries, and the bytes that counted. `dirty`: the granules were
 // written and still hold memory.
@@ -70,6 +65,9 @@ size_t purge(size_t keep);
 // kPlentyShare) of the memory in use after one tick, above an eighth after two, and so on. So much
 // is idle at the end of a phase of the program, and little within one. One thread at a time calls
 // this.
+inline constexpr unsigned kDecayTicks = 5;
+inline constexpr unsigned kPlentyShare = 4;
+inline constexpr unsigned kDecayTicksOfPlenty = 2;  // not one: the first may have been short
 size_t idle_bytes();
 uint32_t ticks();  // ticks so far
 
