@@ -12,9 +12,10 @@ namespace loft {
 
 using SizeClass = unsigned;
 
-inline constexpr size_t kMinObject = 16;        // a carrier needs a link and one bitmap word
-inline constexpr size_t kSmallMax = 32 * 1024;  // a larger object is a span of its own
-inline constexpr size_t kTableMax = 1024;       // up to here, a table maps each size to its bin
+inline constexpr size_t kMinObject = 16;               // a carrier needs a link and one bitmap word
+inline constexpr size_t kSmallMax = 32 * 1024;         // up to here, objects lie in slabs
+inline constexpr size_t kMediumMax = size_t{4} << 20;  // up to here, in medium runs; then in spans
+inline constexpr size_t kTableMax = 1024;  // up to here, a table maps each size to its bin
 inline constexpr SizeClass kSizeClasses = 44;
 inline constexpr size_t kCacheLine = 64;
 

@@ -11,6 +11,7 @@ namespace {
 
 // Relaxed sums over many writers. They are statistics and order nothing.
 constinit Atomic<unsigned long> singles[kSizeClasses];
+constinit Atomic<size_t> medium_singles{0};  // bytes
 
 constexpr uint64_t start_limit_for(const Geometry& shape) {
   return shape.inverse << (64 - kInverseShift);
@@ -211,6 +212,26 @@ void send_single(void* p, Entry entry) {
   singles[slab->size_class].fetch_add(1, memory_order_relaxed);
   deliver({message, message});
 }
+
+// The owner may change before the message arrives, which is then forwarded.
+void send_medium(Thread* thread, void* p) {
+  const Entry entry = pagemap.of(p);
+  const size_t bytes = medium::run_at(entry)->bytes_of(p);
+  auto* message = static_cast<Message*>(p);
+  message->link.store(end_link(message, kMediumTag), memory_order_relaxed);
+  thread->outbox.add(entry.owner(), message);
+  thread->counters.medium_sent.add(bytes);
+  post_if_due(thread, bytes);
+}
+
+void send_single_medium(void* p) {
+  auto* message = static_cast<Message*>(p);
+  message->link.store(end_link(message, kMediumTag), memory_order_relaxed);
+  medium_singles.fetch_add(medium::run_at(pagemap.of(p))->bytes_of(p), memory_order_relaxed);
+  deliver({message, message});
+}
+
+size_t medium_sent_singly() { return medium_singles.load(memory_order_relaxed); }
 
 unsigned long sent_singly(SizeClass size_class) {
   return singles[size_class].load(memory_order_relaxed);

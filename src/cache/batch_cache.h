@@ -17,6 +17,12 @@ void send(Thread* thread, size_t place);
 // Sends all objects that the thread holds for other heaps.
 void send_all(Thread* thread);
 
+// Sends a medium object, which the caller has marked as kept, to its heap.
+void send_medium(Thread* thread, void* p);
+// The same without a block.
+void send_single_medium(void* p);
+size_t medium_sent_singly();  // bytes so far
+
 // Sends one object without a block, for a thread that no longer has one.
 void send_single(void* p, Entry entry);
 unsigned long sent_singly(SizeClass size_class);  // objects so far

@@ -3,6 +3,7 @@
 #include "arena/user_heap.h"
 #include "base/options.h"
 #include "large/large.h"
+#include "medium/medium_run.h"
 #include "os/fault.h"
 
 namespace loft {
@@ -16,6 +17,7 @@ const char* what_is_wrong(const void* p) {
   }
   const Entry entry = pagemap.of(p);
   const bool in_use = entry.is_slab() || entry.bin() == kExtent ||
+                      (entry.bin() == kMedium && medium::run_at(entry)->covers(p)) ||
                       (entry.bin() == kLarge && !large::at(entry)->kept);
   if (in_use && reinterpret_cast<uintptr_t>(p) % kAlignment != 0) return "misaligned pointer";
   return in_use ? nullptr : "pointer to memory that is not allocated (freed before, or never)";
@@ -45,7 +47,10 @@ void check_start_slow(const char* call, const void* p, Entry entry) {
                      << reinterpret_cast<const void*>(object->base) << " of "
                      << uint64_t{object->bytes} << " bytes");
   }
-  slab::report_misuse((Text() << call << " of an interior pointer").data(), p, slab::at(entry));
+  if (entry.bin() == kMedium && LOFT_LIKELY(medium::run_at(entry)->in_use_at(p))) return;
+  const Text what = Text() << call << " of an interior pointer";
+  if (entry.bin() == kMedium) medium::report_misuse(what.data(), p, medium::run_at(entry));
+  slab::report_misuse(what.data(), p, slab::at(entry));
 }
 
 void check_freed(Heap* heap, void* const* cached, unsigned count, const void* p) {
@@ -71,6 +76,12 @@ ObjectRange object_of(const void* p) {
     const Large* object = large::at(entry);
     if (object->kept) return {nullptr, 0};
     return {reinterpret_cast<void*>(object->base), object->bytes};
+  }
+  if (entry.bin() == kMedium) {
+    MediumRun* const run = medium::run_at(entry);
+    if (!run->covers(p)) return {nullptr, 0};
+    auto* const start = reinterpret_cast<void*>(run->address_of(run->first_of(p)));
+    return {start, run->bytes_of(start)};
   }
   if (entry.bin() == kExtent) {
     const ObjectAt object = UserHeap::object_at(Shard::extent_at(entry), p);

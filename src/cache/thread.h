@@ -18,6 +18,7 @@
 #include "cache/trade.h"
 #include "heap/heap.h"
 #include "large/large.h"
+#include "medium/medium_run.h"
 #include "os/lock.h"
 #include "remote/outbox.h"
 #include "slab/geometry.h"
@@ -113,26 +114,45 @@ struct ThreadCounters {
   Counter batch_messages;
   Counter posts;
   Counter turnarounds;
-  Counter large_hits;
-  Counter large_kept_bytes;  // now
-  Counter emptied;           // times that the idle caches were emptied
-  Counter room_ready;        // refills that found a magazine ready
-  Counter room_late;         // refills that found none
-  Counter room_returns;      // flushes that the room took
-  Counter room_behind;       // flushes that it did not take
-  Counter room_cleared;      // objects that calloc took from the room
+  Counter medium_hits;
+  Counter medium_misses;
+  Counter medium_kept_bytes;  // now
+  Counter medium_sent;        // bytes
+  Counter emptied;            // times that the idle caches were emptied
+  Counter room_ready;         // refills that found a magazine ready
+  Counter room_late;          // refills that found none
+  Counter room_returns;       // flushes that the room took
+  Counter room_behind;        // flushes that it did not take
+  Counter room_cleared;       // objects that calloc took from the room
 };
 
-// Invariants: each kept[i] is null or a large object marked as kept, of granules[i] granules;
-// counters.large_kept_bytes is the sum of their lengths. See cache/large_cache.cc.
-inline constexpr unsigned kLargePlaces = 16;
-struct LargeCache {
-  Large* kept[kLargePlaces];
-  uint8_t granules[kLargePlaces];  // 0 in an empty place
-  large::Descriptors spare;
-  unsigned last;    // the place filled or emptied last; if empty, the next object goes there
-  unsigned credit;  // objects that may still be kept: one per allocation, up to kLargePlaces
+// Invariants: each kept[i] is all null or a medium object marked as kept, of bytes[i] bytes;
+// counters.medium_kept_bytes is the sum of these. See cache/medium_cache.h.
+inline constexpr unsigned kMediumPlaces = 16;
+struct MediumCache {
+  struct Kept {
+    void* at;
+    MediumWord* word;
+  };
+  // The object handed out last, as it was then: the next free is mostly of it.
+  struct Last {
+    void* at;
+    MediumWord* word;  // valid while no run was destroyed since
+    size_t bytes;
+    size_t page;  // bytes
+    uint32_t pages;
+    uint32_t destroyed;  // medium::destroyed
+  };
+  Last last_taken;
+  size_t again;     // times that the bin's object was handed out again
+  void* recent[2];  // the array of Thread::recent: a null slot, and one for an object
+  Kept kept[kMediumPlaces];
+  uint32_t bytes[kMediumPlaces];  // 0 in an empty place
   uint16_t used;    // a bit for each place from which an object was taken since the last review
+  uint8_t last;     // the place filled or emptied last; if empty, the next object goes there
+  uint8_t credit;   // objects of other heaps that may still be kept: one for each allocation that
+                    // came here, up to kMediumPlaces
+  uint8_t watched;  // frees that were checked at once
 };
 
 // Observations of a thread from outside (thread/idle.cc). Guarded by the lock in lifecycle.cc.
@@ -156,7 +176,8 @@ struct alignas(64) Thread {
   const Thread* older{};    // the block made before this one; never changes
   Core* core{};             // contains this block; nullptr for a thread's. Never changes
 
-  alignas(64) Bin bins[kSizeClasses]{};
+  alignas(64) Bin recent;  // of one medium object of the thread's own (cache/medium_cache.h)
+  Bin bins[kSizeClasses]{};
   uint16_t bin_of[kTableMax + 1]{};  // the bin offset of each size
 
   // The batch cache (ISMM'24 2): the slab of each batch, by metadata index. The places of a set are
@@ -172,7 +193,8 @@ struct alignas(64) Thread {
   void** spare_arrays{};  // empty arrays of kMostSlots slots each
   Idle idle{};
   ThreadCounters counters{};
-  LargeCache large{};
+  MediumCache medium{};
+  large::Descriptors spare_large{};
   Magazines* magazines{};  // nullptr until first needed; then stays with the block
   Outbox outbox{};
 
@@ -181,6 +203,7 @@ struct alignas(64) Thread {
   constexpr void set_up() {
     owner = kNeverOwner;
     clear_keys();
+    recent = kEmptyBin;
     for (Bin& bin : bins) bin = kEmptyBin;
     for (size_t size = 0; size <= kTableMax; ++size) {
       bin_of[size] = bin_offset(class_of(most<size_t>(size, 1)));
@@ -216,7 +239,7 @@ struct alignas(64) Thread {
   }
 };
 static_assert(sizeof(Batch) == 1024);
-static_assert(offsetof(Thread, bins) == kFirstBinOffset);
+static_assert(offsetof(Thread, recent) == kMedium && offsetof(Thread, bins) == kFirstBinOffset);
 
 inline constexpr size_t kBatchBytes = kBatches * sizeof(Batch);  // after each block
 

@@ -6,7 +6,7 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/depot.h"
-#include "cache/large_cache.h"
+#include "cache/medium_cache.h"
 #include "heap/registry.h"
 #include "os/os.h"
 #include "slab/slab.h"
@@ -186,8 +186,8 @@ size_t empty(Core* core, Heap::Walk walk) {
   // If fences are refused, this and flush_all still reach the caller's own processor.
   hold(core, kForeign);
   flush_all(core);
+  medium_cache::release_all(thread);
   batch_cache::send_all(thread);
-  large_cache::release_all(thread);
   core->emptied = core->held == kAllStacks;
   const os::Guard guard(thread->heap->lock());
   return thread->heap->purge(&core->lock, walk);
@@ -209,8 +209,8 @@ uint64_t activity_of(const Core* core) {
     sum = (sum ^ reinterpret_cast<uint64_t>(at)) * 0x9E3779B97F4A7C15u;
   }
   const ThreadCounters& counters = core->thread.counters;
-  return sum + counters.flushes.get() + counters.batches_sent.get() + counters.large_hits.get() +
-         core->thread.heap->counters().refills.get();
+  return sum + counters.flushes.get() + counters.batches_sent.get() +
+         medium_cache::hits(&core->thread) + core->thread.heap->counters().refills.get();
 }
 
 bool wants_emptying(Core* core) {

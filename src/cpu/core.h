@@ -41,7 +41,8 @@ struct alignas(64) Core {
   // Each class has a stack that stands in for its bin: the same array, top and limit. A stack is
   // closed while its bin has no array or the lock's holder works on it. The last stack collects
   // objects of other heaps, of any class, until a transfer into batches pays.
-  alignas(64) Bin stacks[kStacks]{};
+  alignas(64) Bin full;  // always: free finds it for the processor's own medium objects
+  Bin stacks[kStacks]{};
 
   os::Lock lock;
   uint64_t held = 0;  // one bit per stack that the lock's holder closed or that was never opened
@@ -59,7 +60,8 @@ struct alignas(64) Core {
   // the last holder left it.
   Thread thread;
 };
-static_assert(offsetof(Core, owner) == 0 && offsetof(Core, stacks) == kFirstBinOffset);
+static_assert(offsetof(Core, owner) == 0 && offsetof(Core, full) == kMedium &&
+              offsetof(Core, stacks) == kFirstBinOffset);
 static_assert(offsetof(Core, thread) + sizeof(Thread) == sizeof(Core));  // its batches follow
 static_assert(kStacks <= 64);
 

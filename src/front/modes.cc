@@ -3,7 +3,7 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/depot.h"
-#include "cache/large_cache.h"
+#include "cache/medium_cache.h"
 #include "cpu/core.h"
 #include "heap/registry.h"
 #include "purge/background.h"
@@ -42,7 +42,7 @@ void review_if_due(Thread* thread, SizeClass refilled) {
   const bool grown = thread->slabs_seen != slabs;
   thread->slabs_seen = slabs;
   const bool in_turn = limits::tight() || thread->refills % kReviewEvery == 0;
-  if (in_turn) large_cache::review(thread);
+  if (in_turn) medium_cache::review(thread);
   if (in_turn || grown) review_next_bin(thread, refilled);
 }
 

@@ -1,12 +1,12 @@
 // realloc and malloc_usable_size.
 #include "arena/user_heap.h"
-#include "cache/large_transfer.h"
+#include "cache/medium_cache.h"
 #include "cache/object.h"
 #include "front/allocate.h"
 #include "large/large.h"
 #include "os/os.h"
 #include "purge/background.h"
-#include "space/limits.h"
+#include "thread/lifecycle.h"
 
 namespace loft {
 
@@ -23,6 +23,48 @@ void* reallocate_by_copy(void* p, size_t usable, size_t size) {
   return fresh;
 }
 
+// In the run, if the thread's heap owns that. Another heap's object stays as it is if it fits: its
+// heap's lock may be held for long.
+bool stays_in_run(void* p, Entry entry, MediumRun* run, size_t size) {
+  MediumWord& word = run->word_at(p);
+  const unsigned pages = word.object().pages;
+  const size_t usable = size_t{pages} << run->page_log;
+  if (is_medium(size) && run->pages_for(size) != pages) {
+    const lifecycle::SlowPath slow;
+    Thread* const thread = slow.thread();
+    if (thread != nullptr && thread->owner == entry.owner()) {
+      const os::Guard guard(thread->heap->lock());
+      // Read again: another heap may have taken the run over.
+      if (pagemap.of(p).owner() == thread->owner && thread->heap->resize_medium(p, size)) {
+        return true;
+      }
+    }
+  }
+  if (!stays(usable, size) || usable - size > MediumWord::kMostSlack) return false;
+  word.set(pages, usable - size);
+  return true;
+}
+
+// An object that has grown once will grow again.
+void* allocate_with_room(size_t size) {
+  const lifecycle::SlowPath slow;
+  Thread* const thread = slow.thread();
+  bool zero = false;
+  if (!is_medium(size) || !lifecycle::give_heap(thread)) return nullptr;
+  return medium_cache::take_from_heap(thread, size, true, &zero);
+}
+
+void* reallocate_medium(void* p, Entry entry, size_t size) {
+  MediumRun* const run = medium::run_at(entry);
+  if (stays_in_run(p, entry, run, size)) return p;
+  const size_t usable = run->bytes_of(p);
+  void* const fresh = size > usable ? allocate_with_room(size) : nullptr;
+  if (fresh == nullptr) return reallocate_by_copy(p, usable, size);
+  __builtin_memcpy(fresh, p, usable);
+  deallocate(p);
+  return fresh;
+}
+
 }  // namespace
 
 size_t usable_size(const void* p) {
@@ -33,6 +75,7 @@ size_t usable_size(const void* p) {
     return UserHeap::object_starting_at("malloc_usable_size", Shard::extent_at(entry), p).bytes;
   }
   check_start("malloc_usable_size", p, entry);
+  if (entry.bin() == kMedium) return medium::run_at(entry)->bytes_of(p);
   return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
 }
 
@@ -50,6 +93,7 @@ void* reallocate(void* p, size_t size) {
     return resized != nullptr ? resized : refuse(size);
   }
   check_start("realloc", p, entry);
+  if (entry.bin() == kMedium) return reallocate_medium(p, entry, size);
   if (entry.bin() != kLarge) {
     const size_t usable = class_size(class_of_bin(entry.bin()));
     return stays(usable, size) ? p : reallocate_by_copy(p, usable, size);
@@ -59,10 +103,6 @@ void* reallocate(void* p, size_t size) {
   if (size > kSmallMax) {
     const size_t bytes = object->bytes;
     void* resized = large::resize(object, size);
-    // Under a hard limit, the transfer cache may hold the bytes that the resize lacks.
-    if (resized == nullptr && limits::hard() != limits::kNone && large_transfer::release_all()) {
-      resized = large::resize(object, size);
-    }
     if (resized != nullptr) {
       if (object->bytes != bytes) background::look_after();  // purges what it freed
       return resized;

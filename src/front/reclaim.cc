@@ -4,8 +4,7 @@
 #include "arena/user_heap.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
-#include "cache/large_cache.h"
-#include "cache/large_transfer.h"
+#include "cache/medium_cache.h"
 #include "cpu/core.h"
 #include "front/allocate.h"
 #include "heap/registry.h"
@@ -20,10 +19,10 @@ namespace loft {
 
 namespace {
 
-// Empties the thread's large cache, bins and magazines, and rests its heap. Returns the bytes of
+// Empties the thread's medium cache, bins and magazines, and rests its heap. Returns the bytes of
 // holes purged.
 size_t purge_caches(Thread* thread) {
-  large_cache::release_all(thread);
+  medium_cache::release_all(thread);
   size_t purged = 0;
   if (thread->heap != nullptr) {
     thread->core != nullptr ? core::flush_all(thread->core) : bins::flush_all(thread);
@@ -53,7 +52,7 @@ size_t visit_others(AtWork at_work, unsigned long* passed_on) {
     } else if (heap->lock().try_lock()) {
       if (at_work == AtWork::kHoles) purged += heap->purge(nullptr, Heap::Walk::kAtWorkNow);
       if (heap->inbox().maybe_pending()) heap->drain_all();
-      heap->trim_spares(0);
+      heap->give_up_spares();
       heap->lock().unlock();
     }
     *passed_on += heap->counters().forwards.get() - before;
@@ -61,12 +60,11 @@ size_t visit_others(AtWork at_work, unsigned long* passed_on) {
   return purged;
 }
 
-// The same for all other memory. Purges the program's own heaps, empties the transfer cache, and
-// rests parked heaps and the room's. Heaps of running threads are drained and lose their spare
+// The same for all other memory. Purges the program's own heaps, and rests
+// parked heaps and the room's. Heaps of running threads are drained and lose their spare
 // slabs; with kHoles their holes are purged, too.
 size_t purge_others(AtWork at_work) {
   size_t purged = UserHeap::purge_all();
-  large_transfer::release_all();
   // A heap may forward a message to one that was visited before it. If another heap takes the slab
   // over meanwhile, the message's route starts again: hence twice kMaxHops.
   for (unsigned round = 0; round < 2 * kMaxHops; ++round) {

@@ -3,7 +3,7 @@
 #include "base/options.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
-#include "cache/large_cache.h"
+#include "cache/medium_cache.h"
 #include "cache/object.h"
 #include "cpu/core.h"
 #include "front/allocate.h"
@@ -53,16 +53,26 @@ LOFT_NOINLINE void* allocate_class(Request request) {
   return LOFT_LIKELY(object != nullptr) ? object : reclaim_and_refill(request);
 }
 
-// nullptr if the large cache has no object that fits.
-void* take_kept_large(size_t size) {
+// From the cache, or from the heap's runs. nullptr without memory or block.
+LOFT_NOINLINE void* allocate_medium(size_t size, bool* zero) {
+  background::look_after();
   const lifecycle::SlowPath slow;
-  return LOFT_LIKELY(slow.thread() != nullptr) ? large_cache::take(slow.thread(), size) : nullptr;
+  Thread* const thread = slow.thread();
+  if (!lifecycle::give_heap(thread)) return nullptr;
+  const size_t bytes = round_up(size, os::page_size());
+  if (void* kept = medium_cache::take(thread, bytes, size); kept != nullptr) return kept;
+  return medium_cache::take_from_heap(thread, size, false, zero);
 }
 
 void* allocate_span(size_t size, size_t alignment, bool* zero) {
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
-  large::Descriptors* const spare = thread != nullptr ? &thread->large.spare : nullptr;
+  // The heap's gaps may use the memory that is needed.
+  if (LOFT_UNLIKELY(limits::tight()) && thread != nullptr && thread->heap != nullptr) {
+    const os::Guard guard(thread->heap->lock());
+    thread->heap->purge_gaps();
+  }
+  large::Descriptors* const spare = thread != nullptr ? &thread->spare_large : nullptr;
   void* object = large::allocate(size, alignment, zero, spare);
   if (LOFT_UNLIKELY(object == nullptr)) {
     reclaim(thread);
@@ -74,10 +84,12 @@ void* allocate_span(size_t size, size_t alignment, bool* zero) {
 void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   bool zero = false;
   void* object = nullptr;
-  if (size <= large_cache::kLongest && LOFT_LIKELY(alignment == kGranule)) {
-    object = take_kept_large(size);
+  if (is_medium(size) && alignment <= os::page_size()) {
+    object = medium_cache::take_recent(this_thread(), size);
+    if (LOFT_UNLIKELY(object == nullptr)) object = allocate_medium(size, &zero);
   }
   if (LOFT_UNLIKELY(object == nullptr)) {
+    alignment = most(alignment, kGranule);
     // PTRDIFF_MAX: the difference of two pointers into one object must be representable.
     if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
       return os::out_of_memory();
@@ -159,10 +171,19 @@ void free_large(Large* object) {
   {
     const lifecycle::SlowPath slow;
     Thread* const thread = slow.thread();
-    if (thread == nullptr) {
-      large::release(object);
-    } else if (!large_cache::keep(thread, object)) {
-      large::release(object, &thread->large.spare);
+    large::release(object, thread != nullptr ? &thread->spare_large : nullptr);
+  }
+  background::look_after();
+}
+
+void free_medium(void* p, Entry entry) {
+  {
+    const lifecycle::SlowPath slow;
+    if (LOFT_LIKELY(slow.thread() != nullptr)) {
+      medium_cache::keep(slow.thread(), p, entry);
+    } else {
+      check_start("free", p, checked_entry("free", p));
+      batch_cache::send_single_medium(p);
     }
   }
   background::look_after();
@@ -209,13 +230,17 @@ void* allocate_from_empty(size_t size) {
 }
 
 void* allocate_beyond_table(size_t size) {
-  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, kGranule, false);
+  if (LOFT_UNLIKELY(size > kSmallMax)) {
+    if (size > kMediumMax) return allocate_large(size, 1, false);
+    void* recent = medium_cache::take_recent(this_thread(), size);
+    return LOFT_LIKELY(recent != nullptr) ? recent : allocate_large(size, 1, false);
+  }
   void* popped = pop(stepped_bins.of[(size - 1) / kStep]);
   return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request_of(size));
 }
 
 void* allocate_zeroed(size_t size) {
-  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, kGranule, true);
+  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, 1, true);
   if (magazines::in_use() && get(options.room_prepare) == kPrepareZero && size >= kRoomZeroMin) {
     if (void* cleared = take_cleared(request_of(size)); cleared != nullptr) return cleared;
   }
@@ -239,7 +264,7 @@ void* allocate_aligned(size_t alignment, size_t size) {
     const SizeClass c = class_of(round_up(most<size_t>(size, 1), alignment));
     return pop_or_refill({c, static_cast<uint32_t>(size)});
   }
-  return allocate_large(most<size_t>(size, 1), most(alignment, kGranule), false);
+  return allocate_large(most<size_t>(size, 1), alignment, false);
 }
 
 // p is not of the thread's heap, and the fast path found no open batch for it. Mostly it is another
@@ -254,6 +279,8 @@ void deallocate_unbatched(void* p) {
       if (keep(thread, p, entry)) return;
       return batch_cache::add(thread, p, entry);
     }
+  } else if (entry.bin() == kMedium) {
+    return free_medium(p, entry);
   } else if (entry.bin() == kLarge) {
     return deallocate_large(p, large::at(entry));
   }
@@ -302,6 +329,7 @@ void deallocate_slow(void* p) {
     UserHeap::free("free", Shard::extent_at(entry), p);
     return background::look_after();
   }
+  if (entry.bin() == kMedium) return free_medium(p, entry);
   if (entry.bin() == kLarge) {
     check_start("free", p, entry);
     return free_large(large::at(entry));

@@ -26,6 +26,7 @@ void Heap::check() const {
                slab->size_class == spares_[i].size_class);
     slab->check();
   }
+  mediums_.check(id_);
   check_counters();
 }
 
@@ -38,7 +39,7 @@ void Heap::check_counters() const {
   const uintptr_t end = pagemap.base + span::used_bytes();
   for (uintptr_t at = pagemap.base; at < end; at += kGranule) {
     const Entry entry = pagemap.of(reinterpret_cast<const void*>(at));
-    if (entry.owner() != id_ || slab::at(entry)->base != at) continue;
+    if (entry.owner() != id_ || !entry.is_slab() || slab::at(entry)->base != at) continue;
     const Slab* slab = slab::at(entry);
     const Geometry& shape = slab->shape();
     allocated += (shape.objects - slab->free) * size_t{shape.size};

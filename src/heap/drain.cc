@@ -18,27 +18,43 @@ constexpr size_t kLeastCharge = 512;
 // Bounds even a full drain: faster senders must not hold the heap for ever.
 constexpr size_t kDrainAllBytes = size_t{1} << 30;
 
-bool is_in_a_slab(const Message* message) {
+Entry entry_of(const Message* message) {
   const uint64_t position = pagemap.position(message);
-  return pagemap.limit.contains(position) && pagemap.at_position(position).is_slab();
+  return pagemap.limit.contains(position) ? pagemap.at_position(position) : Entry{};
 }
+
+bool is_in_a_slab(const Message* message) { return entry_of(message).is_slab(); }
 
 // A double free can also lead here: the slab is released too early, and messages then name objects
 // that do not exist.
 [[noreturn]] LOFT_COLD void report_damaged(const Message* message) {
+  if (const Entry entry = pagemap.of(message); entry.bin() == kMedium) {
+    medium::report_misuse("double free of, or write after free to,", message,
+                          medium::run_at(entry));
+  }
   slab::report_misuse("double free or write after free: damaged message in", message,
                       slab::at(pagemap.of(message)));
 }
 
 // Whether a message may lie where the link leads. Data written after a free, pointers included,
 // mostly has no tag.
-bool leads_to_a_message(uint64_t link) { return tag_in(link) != 0 && is_in_a_slab(next_in(link)); }
+bool leads_to_a_message(uint64_t link) {
+  const Entry entry = entry_of(next_in(link));
+  return tag_in(link) != 0 && (entry.is_slab() || entry.bin() == kMedium);
+}
 
 LOFT_COLD Text cut_behind(const Message* message, uint64_t link) {
   Text what;
   what << "write after free: " << reinterpret_cast<const void*>(link)
        << " stands where the link was of the message of returned objects in";
   return slab::misuse(what.data(), message, slab::at(pagemap.of(message)));
+}
+
+Text cut_behind_medium(const Message* message, uint64_t link) {
+  Text line;
+  line << "write after free: " << reinterpret_cast<const void*>(link)
+       << " stands at the start of the freed object " << static_cast<const void*>(message);
+  return line;
 }
 
 // The program cannot write to the stub. So the next message had been returned before, and its slab
@@ -53,7 +69,9 @@ Text cut_behind_stub(uint64_t link) {
 // The queue is cut after `message`. Returns if the program is to continue. The objects queued
 // behind the cut are lost.
 LOFT_COLD void report_cut(const Message* message, uint64_t link) {
-  const Text line = is_in_a_slab(message) ? cut_behind(message, link) : cut_behind_stub(link);
+  const Text line = is_in_a_slab(message)                ? cut_behind(message, link)
+                    : entry_of(message).bin() == kMedium ? cut_behind_medium(message, link)
+                                                         : cut_behind_stub(link);
   if (get(options.foreign) == 0) os::fault(line);
   os::report(line);
 }
@@ -155,6 +173,16 @@ void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarde
   }
 }
 
+void Heap::receive_medium(Message* message, Received& received) {
+  MediumRun* const run = medium::run_at(pagemap.of(message));
+  // A message starts where its sender found an object.
+  if (LOFT_UNLIKELY(!run->word_at(message).object().kept)) report_damaged(message);
+  const size_t bytes = run->bytes_of(message);
+  put_medium(message);
+  counters_.medium_received.add(bytes);
+  received.bytes += bytes;
+}
+
 bool Heap::drain(size_t budget, size_t record_charge) {
   Forwarder forwarder(id_);
   Received received;
@@ -173,7 +201,9 @@ bool Heap::drain(size_t budget, size_t record_charge) {
     const size_t bytes_before = received.bytes;
     size_t least_charge = kLeastCharge;
     ++received.messages;
-    if (has_records(tag)) {
+    if (entry.bin() == kMedium) {
+      receive_medium(message, received);
+    } else if (has_records(tag)) {
       least_charge = most(least_charge, record_count_in(tag) * record_charge);
       receive_records(message, record_count_in(tag), forwarder, received);
     } else {

@@ -221,6 +221,7 @@ void Heap::tick() {
   const bool plenty = spares_unused_ > granules_ / span::kPlentyShare;
   const unsigned wait = plenty ? span::kDecayTicksOfPlenty : span::kDecayTicks;
   if (last_tick_ - last_trim_ >= wait) trim_spares(spare_count_ - spares_unused_);
+  counters_.hole_bytes.add(mediums_.tick(last_tick_));
 }
 
 void Heap::trim_spares(unsigned keep) {
@@ -299,6 +300,8 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk) {
   walked_at_rest_ = !at_work;
   last_walk_ = now;
   trim_spares(0);
+  const size_t purged = mediums_.purge(MediumRuns::Round::kAll, yields ? &lock_ : nullptr, awaited);
+  counters_.hole_bytes.add(purged);
   // Slabs whose holes were refused are settled, too. What was locked may be unlocked by now.
   const bool all = hole_refused_;
   Holes holes(counters_.classes);
@@ -313,7 +316,7 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk) {
         }
         slab = next;
         if ((yields && lock_.has_sleepers()) || (awaited != nullptr && awaited->has_sleepers())) {
-          return count(holes);
+          return purged + count(holes);
         }
       }
       // Not one by one: settled slabs in front of others would hide these after an early stop.
@@ -323,7 +326,7 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk) {
   trim_spares(0);
   is_purged_.store(true, memory_order_relaxed);
   hole_refused_ = false;
-  return count(holes);
+  return purged + count(holes);
 }
 
 void Heap::settle(List<Slab>& list) {

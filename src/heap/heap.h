@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "base/size_class.h"
 #include "heap/stall.h"
+#include "medium/medium_runs.h"
 #include "os/lock.h"
 #include "remote/directory.h"
 #include "remote/inbox.h"
@@ -35,6 +36,12 @@ struct HeapCounters {
   Counter fresh_slabs;  // made of memory that the heap did not have
   Counter hole_bytes;   // purged so far
   Counter spare_bytes;  // in spare slabs, now
+
+  Counter medium_taken;     // medium objects, so far
+  Counter medium_resident;  // of these, on pages that were all resident
+  Counter medium_resized;   // to another number of pages, in place
+  Counter medium_out;       // bytes taken less bytes put back (modulo 2^64)
+  Counter medium_received;  // bytes that came back by message
 
   // Sums over the slabs taken over from other heaps, minus those over the slabs that others took
   // (modulo 2^64). Class counters do not move with a slab, so their totals over all heaps do not
@@ -99,6 +106,19 @@ class alignas(64) Heap {
   // 0 if there is no memory.
   unsigned refill_from_new(SizeClass size_class, void** slots, unsigned wanted);
 
+  // Returns a medium object of `asked` bytes. nullptr without memory. `room`: if possible, where it
+  // can grow to twice that. *zero: whether it is known to read as zero. heap/medium.cc
+  void* take_medium(size_t asked, bool room, bool* zero);
+
+  // Takes back a medium object of this heap, which is kept. Stops the program if it is free.
+  void put_medium(void* p);
+
+  // Resizes a medium object of this heap to another number of pages, in place. False if there is no
+  // room.
+  bool resize_medium(void* p, size_t asked);
+
+  const MediumRuns& mediums() const { return mediums_; }
+
   // Returns one object on pages without memory, which reads as zero. It comes from the slab that
   // the next refill would use, or from a new one if there is none. nullptr if the slab has no such
   // object, or without memory.
@@ -146,6 +166,10 @@ class alignas(64) Heap {
   // of both heaps. heap/take_over.cc
   bool take_over(Heap& other, SizeClass size_class, unsigned kept, bool eighths);
 
+  // The same of a medium run that has `pages` free pages in a row: any run of a heap without a
+  // thread, an empty one of others.
+  bool take_run_over(Heap& other, unsigned pages);
+
   // For a heap that needs a slab of a class. Samples up to four heaps, and never waits for a lock:
   // - drains a heap that has messages and has served no refill since the last look, so that the
   //   slabs it empties can be reused;
@@ -157,6 +181,17 @@ class alignas(64) Heap {
 
   // Destroys spare slabs until `keep` are left.
   void trim_spares(unsigned keep);
+
+  // Purges all gaps of medium runs, as put_medium does when there are too many.
+  void purge_gaps() {
+    counters_.hole_bytes.add(mediums_.purge(MediumRuns::Round::kAll, nullptr, nullptr));
+  }
+
+  // Gives back all spare slabs and empty runs.
+  void give_up_spares() {
+    trim_spares(0);
+    mediums_.give_back_empty();
+  }
 
   // Nothing has changed since purge() last ran to its end.
   bool is_purged() const { return is_purged_.load(memory_order_relaxed); }
@@ -177,6 +212,9 @@ class alignas(64) Heap {
   bool drain(size_t budget, size_t record_charge);  // minimum charge for a record
   void receive_bitmap(Message* message, Tag tag, Slab* slab, Received& received);
   void receive_records(Message* message, unsigned count, Forwarder& forwarder, Received& received);
+  void receive_medium(Message* message, Received& received);
+  MediumRuns::Place place_for(unsigned pages, bool room);
+  bool take_run_from_others(unsigned pages);
   // Called after objects came back to `slab`.
   LOFT_ALWAYS_INLINE void update_list(Slab* slab) {
     if (LOFT_UNLIKELY(!slab->stays.has(slab->free))) return relist(slab);
@@ -235,6 +273,7 @@ class alignas(64) Heap {
     uint32_t slabs;
   };
   Available available_[kSizeClasses] = {};
+  MediumRuns mediums_;
   HeapCounters counters_;
   Stall stall_;  // of another heap; placed away from the lock, on which others wait
   Inbox inbox_;

@@ -124,6 +124,34 @@ bool Heap::take_from_others(SizeClass size_class) {
   return taken;
 }
 
+bool Heap::take_run_over(Heap& other, unsigned pages) {
+  if (!mediums_.take_over(other.mediums_, pages, !other.parked(), id_)) return false;
+  is_purged_.store(false, memory_order_relaxed);
+  return true;
+}
+
+bool Heap::take_run_from_others(unsigned pages) {
+  const unsigned existing = registry::count();
+  if (existing < 2) return false;
+  const uint64_t now = os::now_ns();
+  for (unsigned looks = 0; looks < kHeapLooks; ++looks) {
+    Heap* other = registry::at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
+    const uint64_t idle = other->idle_ns(now);
+    if (other == this || (idle < kIdleNs && !other->parked())) continue;
+    if (!other->lock_.try_lock()) continue;
+    if (other->inbox_.maybe_pending()) {
+      other->drain(kDrainBytes);
+      other->inbox_.complete();
+      other->drain(kDrainBytes);
+      counters_.helped.add(1);
+    }
+    const bool taken = take_run_over(*other, pages);
+    other->lock_.unlock();
+    if (taken) return true;
+  }
+  return false;
+}
+
 bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept, bool eighths) {
   for (const Fullness fullness : {Fullness::kSparser, Fullness::kSparse, Fullness::kHalf}) {
     const bool half = fullness == Fullness::kHalf;

@@ -4,7 +4,6 @@
 #include "base/bits.h"
 #include "base/options.h"
 #include "cache/census.h"
-#include "cache/large_transfer.h"
 #include "cpu/core.h"
 #include "heap/registry.h"
 #include "large/tails.h"
@@ -63,7 +62,6 @@ bool purge(size_t wanted) {
 
 // One tick. True if nothing is left to watch.
 bool look_around() {
-  const bool none_passing = large_transfer::release_idle();
   const size_t dirty_before = span::totals().dirty;
   const bool all_idle = idle::look();
   const bool common_is_purged = idle::purge_common();
@@ -78,7 +76,7 @@ bool look_around() {
   const bool purged = purge(least(idle + just_freed, dirty));
   // Spans that the system refuses to take back are no reason to go on.
   return all_idle && common_is_purged && cores_are_idle && parked_are_purged && users_are_purged &&
-         none_passing && tails::none() && !purged && idle == span::totals().dirty;
+         tails::none() && !purged && idle == span::totals().dirty;
 }
 
 // Whether a background thread may run. By default, only in a program that has started threads. In a
@@ -149,6 +147,15 @@ void leave() {
 
 constinit os::Lock slow_path_lock;
 
+// Whether the heap has ever been that large, as far as slow paths saw.
+bool was_worthwhile() {
+  static constinit Atomic<bool> was{false};  // relaxed: a hint
+  if (was.load(memory_order_relaxed)) return true;
+  if (LOFT_LIKELY(span::counted() < kWorthwhile)) return false;
+  was.store(true, memory_order_relaxed);
+  return true;
+}
+
 // Under the lock. Whether the next tick is due.
 bool is_due() {
   static constinit uint64_t last = 0;
@@ -190,7 +197,7 @@ void in_child() {
 }  // namespace
 
 void unattended() {
-  if (get(options.decay_ms) == 0 || span::used_bytes() < kWorthwhile) return;
+  if (get(options.decay_ms) == 0 || !was_worthwhile()) return;
   if (may_run() && thread.start(may_run)) return;
   if (!slow_path_lock.try_lock()) return;
   if (is_due()) look_around();

@@ -7,6 +7,8 @@
 //   records   {slab, word, bits} for any slabs of one owner, for batches of a few objects. One
 //             carrier takes many: the cost of a message is moving its cache line between cores.
 //
+// A medium object (medium/medium_run.h) is a message without a payload. It stands for itself.
+//
 //   link      next message, 48 bits | tag, 16 bits: form, and first word and number of words, or
 //             number of records. The last message has an end mark instead of a next one
 //
@@ -60,7 +62,8 @@ constexpr Tag bitmap_tag(unsigned first_word, unsigned words) {
   return static_cast<Tag>(words << kFirstWordBits | first_word);
 }
 constexpr Tag records_tag(unsigned count) { return static_cast<Tag>(kRecordsForm | count); }
-constexpr Tag kStubTag = records_tag(0);  // no payload
+constexpr Tag kStubTag = records_tag(0);      // no payload
+constexpr Tag kMediumTag = bitmap_tag(1, 0);  // none either
 constexpr bool has_records(Tag tag) { return (tag & kRecordsForm) != 0; }
 constexpr unsigned first_word_in(Tag tag) { return tag & ((1u << kFirstWordBits) - 1); }
 constexpr unsigned word_count_in(Tag tag) { return tag >> kFirstWordBits; }

@@ -25,9 +25,18 @@ inline constexpr HeapId kNoHeap = 0;          // the owner of memory that no hea
 inline constexpr HeapId kNeverOwner = 65535;  // id of a thread without a heap; no entry has it
 
 // kExtent: a part of a heap of the program's own (arena/user_heap.h).
-enum Kind : uint16_t { kNothing = 0, kLarge = 1, kFreeSpan = 2, kExtent = 3, kFirstBinOffset = 64 };
-
+// kMedium: a medium run (medium/medium_run.h). As it has an owner, free's fast path takes this for
+// the offset of a bin; there is one, and it is always full.
 inline constexpr size_t kBinBytes = 16;
+enum Kind : uint16_t {
+  kNothing = 0,
+  kLarge = 1,
+  kFreeSpan = 2,
+  kExtent = 3,
+  kMedium = 64,
+  kFirstBinOffset = kMedium + kBinBytes,
+};
+
 constexpr uint16_t bin_offset(SizeClass c) {
   return static_cast<uint16_t>(kFirstBinOffset + c * kBinBytes);
 }
@@ -38,8 +47,8 @@ constexpr SizeClass class_of_bin(uint16_t bin) {
 //   bin 16 | index 32 | owner 16
 //
 // bin     offset of the size class's bin in the thread's block, or a Kind below kFirstBinOffset
-// index   metadata of the slab, span or large object, in units of kMetadataUnit
-// owner   id of the heap that owns the slab; kNoHeap if none does, which equals no thread's id
+// index   metadata of the slab, run, span or large object, in units of kMetadataUnit
+// owner   id of the heap that owns the slab or run; kNoHeap if none does, which equals no thread's
 //
 // In this order, free needs one load, one comparison with the low half-word, and one shift.
 class Entry {

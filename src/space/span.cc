@@ -44,10 +44,7 @@ constinit Atomic<size_t> recounted{0};
 constinit LowWater<kDecayTicks> least_dirty;
 constinit Atomic<uint32_t> tick_count{0};
 
-size_t committed_locked() {
-  return in_use.get() + recounted.load(memory_order_relaxed) + dirty_bytes() +
-         in_transit_bytes.get() + metadata::touched_bytes();
-}
+size_t committed_locked() { return counted() + metadata::touched_bytes(); }
 
 // Whether `bytes` more may count. Resident free spans make way.
 bool admit(size_t bytes) {
@@ -64,13 +61,6 @@ bool admit(size_t bytes) {
   return excess() == 0;
 }
 
-// The first choice of an acquire.
-enum class Want : uint8_t {
-  kResident,  // resident pages: they cost no fault and no growth
-  kMixed,     // as kResident, if need be in two parts, one of them clean
-  kClean,     // no pages, as the caller brings its own; else kMixed
-};
-
 Range take_resident(size_t granules) {
   if (LOFT_UNLIKELY(committed_locked() > limits::hard())) return {};
   return search::take_from(free_spans::find(kDirty, granules), granules);
@@ -80,7 +70,7 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
   if (want != Want::kClean) {
     if (const Range range = take_resident(granules); range.base != 0) return range;
   }
-  if (!admit(bytes)) return {};
+  if (want == Want::kResidentOnly || !admit(bytes)) return {};
   for (const SpanState state : {kClean, kUnmapped}) {
     Span* s = free_spans::find(state, granules);
     if (const Range range = search::take_from(s, granules); range.base != 0) return range;
@@ -108,6 +98,7 @@ Range acquire_patiently(size_t granules, size_t bytes, Want want) {
   for (;;) {
     const Range range = acquire_locked(granules, bytes, want);
     if (range.base != 0 || in_transit_bytes.get() == 0) return range;
+    if (want == Want::kResidentOnly) return range;
     lock.unlock();
     purging.lock();
     purging.unlock();
@@ -147,6 +138,8 @@ void relieve() {
   next.store(end + kPause * (end - begin), memory_order_relaxed);
 }
 
+}  // namespace
+
 Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want) {
   Range range;
   {
@@ -162,6 +155,8 @@ Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want) {
   relieve();
   return range;
 }
+
+namespace {
 
 bool extend_locked(uintptr_t end, size_t granules, bool& zero) {
   if (end == frontier::end()) return frontier::advance(granules << kGranuleLog, true) != 0;
@@ -278,14 +273,6 @@ void serve_processors() {
   pagemap.serve_processors();
 }
 
-Range acquire(size_t granules, size_t alignment, size_t bytes) {
-  return acquire_as(granules, alignment, bytes, Want::kMixed);
-}
-
-Range acquire_clean(size_t granules, size_t bytes) {
-  return acquire_as(granules, kGranule, bytes, Want::kClean);
-}
-
 void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
   release_as(base, granules, dirty ? kDirty : kClean, bytes);
 }
@@ -352,6 +339,11 @@ size_t used_bytes() {
   // Acquire, as in initialise: another thread may be laying the window out.
   if (!initialised.load(memory_order_acquire)) return 0;
   return frontier::end() - window.heap.base;
+}
+
+size_t counted() {
+  return in_use.get() + recounted.load(memory_order_relaxed) + dirty_bytes() +
+         in_transit_bytes.get();
 }
 
 size_t committed() {

@@ -18,15 +18,33 @@ bool initialise();
 // From now on, free's fast path serves processors (owner=core).
 void serve_processors();
 
+// The first choice of an acquire.
+enum class Want : uint8_t {
+  kResident,      // resident pages: they cost no fault and no growth
+  kMixed,         // as kResident, if need be in two parts, one of them clean
+  kClean,         // no pages, as the caller brings its own; else kMixed
+  kResidentOnly,  // a resident free span, or nothing
+};
+
 // Hands out `granules` granules; their base is a multiple of `alignment` bytes (a power of two, at
 // least kGranule). The caller fills their pagemap entries. `bytes` of them count against the limits
 // (space/limits.h): fewer than all if the rest will hold (a) no memory or (b) memory moved from
 // other granules. No memory also if the hard limit forbids it.
-Range acquire(size_t granules, size_t alignment, size_t bytes);
+Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want);
+inline Range acquire(size_t granules, size_t alignment, size_t bytes) {
+  return acquire_as(granules, alignment, bytes, Want::kMixed);
+}
+
+// As acquire, but only a resident free span; {} if none is as long.
+inline Range acquire_resident(size_t granules) {
+  return acquire_as(granules, kGranule, granules << kGranuleLog, Want::kResidentOnly);
+}
 
 // As acquire, for a caller that moves pages there. Prefers granules without pages: the move would
 // drop those of a resident span.
-Range acquire_clean(size_t granules, size_t bytes);
+inline Range acquire_clean(size_t granules, size_t bytes) {
+  return acquire_as(granules, kGranule, bytes, Want::kClean);
+}
 
 // Takes back granules, their entries, and the bytes that counted. `dirty`: the granules were
 // written and still hold memory.
@@ -77,6 +95,9 @@ size_t purge_step(size_t wanted);
 
 // Bytes of the window ever handed out.
 size_t used_bytes();
+
+// Bytes of the heap that may be resident. Takes no lock: a hint.
+size_t counted();
 
 // Bytes of the heap and of loft's own tables that may be resident. They count against the limits.
 size_t committed();

@@ -31,8 +31,8 @@ struct Span {
   size_t length() const { return granules; }
 };
 
-// `Run` has a length(), below 2^40, and the members of a List.
-template <class Run>
+// `Run` has a length(), below 2^kLongestLog, and the members of a List.
+template <class Run, unsigned kLongestLog = 40>
 class RunBins {
  public:
   void insert(Run* run) {
@@ -73,6 +73,19 @@ class RunBins {
     return nullptr;
   }
 
+  // Calls visit(run) for each run of at least `length`, the shorter ones first. visit may remove
+  // it, or insert it again with the same length.
+  template <class Visit>
+  void for_each(size_t length, Visit&& visit) const {
+    for (unsigned bin = next_present(bin_of(length)); bin < kBins; bin = next_present(bin + 1)) {
+      for (Run* run = bins_[bin].front(); run != nullptr;) {
+        Run* const next = run->next;
+        if (run->length() >= length && !visit(run)) return;
+        run = next;
+      }
+    }
+  }
+
   // A run from the list of the longest, except runs that the system refused to take; nullptr if
   // none. A bounded number of runs of each list are examined.
   Run* longest() const {
@@ -93,7 +106,6 @@ class RunBins {
 
  private:
   static constexpr unsigned kExact = 64;
-  static constexpr unsigned kLongestLog = 40;
   static constexpr unsigned kBins = kExact + 4 * (kLongestLog - 6);
   static constexpr unsigned kWords = (kBins + 63) / 64;
   static constexpr int kLooks = 32;

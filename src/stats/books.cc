@@ -3,7 +3,7 @@
 #include "arena/user_heap.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
-#include "cache/large_transfer.h"
+#include "cache/medium_cache.h"
 #include "cpu/core.h"
 #include "heap/registry.h"
 #include "large/large.h"
@@ -31,6 +31,7 @@ void add_what_came_back(Books& books, const Heap& heap) {
     sum.received += counters.received.get();
     sum.slabs_released += counters.slabs_released.get();
   }
+  books.medium_received += heap.counters().medium_received.get();
 }
 
 void add_class(ClassBooks& sum, const ClassCounters& counters, size_t page) {
@@ -48,7 +49,7 @@ void add_heap(Books& books, loft_stats_t& stats, Heap& heap) {
     add_class(books.classes[c], counters.classes[c], page);
   }
   stats.heaps_parked += heap.parked() ? 1u : 0u;
-  stats.dirty_bytes += counters.spare_bytes.get();
+  stats.dirty_bytes += counters.spare_bytes.get() + heap.mediums().dirty_pages() * page;
   stats.drains += counters.drains.get();
   stats.heaps_helped += counters.helped.get();
   stats.messages_received += counters.messages_received.get();
@@ -56,11 +57,15 @@ void add_heap(Books& books, loft_stats_t& stats, Heap& heap) {
   stats.posts += counters.posts.get();
   stats.hole_bytes += counters.hole_bytes.get();
   stats.slabs_taken_over += counters.slabs_taken_over.get();
+  stats.large_allocations += counters.medium_taken.get();
+  stats.large_cache_hits += counters.medium_resident.get();
+  stats.large_resizes += counters.medium_resized.get();
+  books.medium_out += counters.medium_out.get();
   stats.locks_taken += heap.lock().acquisitions();
   stats.locks_waited_for += heap.lock().waits();
 }
 
-// Returns the bytes of large objects in the thread's cache.
+// Returns the bytes of medium objects in the thread's cache, and of those that it has sent.
 size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   const ThreadCounters& counters = thread.counters;
   unsigned long open[kSizeClasses] = {};
@@ -85,15 +90,17 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   stats.batch_messages += counters.batch_messages.get();
   stats.posts += counters.posts.get();
   stats.turnarounds += counters.turnarounds.get();
-  stats.large_allocations += counters.large_hits.get();
-  stats.large_cache_hits += counters.large_hits.get();
+  const unsigned long hits = medium_cache::hits(&thread);
+  stats.large_allocations += hits;
+  stats.large_cache_hits += hits;
   stats.caches_emptied += counters.emptied.get();
   stats.room_ready += counters.room_ready.get();
   stats.room_late += counters.room_late.get();
   stats.room_returns += counters.room_returns.get();
   stats.room_behind += counters.room_behind.get();
   stats.room_cleared += counters.room_cleared.get();
-  return counters.large_kept_bytes.get();
+  const void* recent = nullptr;
+  return medium_cache::held(&thread, &recent) + counters.medium_sent.get();
 }
 
 // Called after all heaps and threads have been added.
@@ -141,7 +148,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   for (unsigned id = 1; id <= stats.heaps; ++id) add_heap(books, stats, *registry::at(id));
   stats.adoptions = registry::adoptions();
 
-  size_t kept = large_transfer::bytes();
+  size_t kept = batch_cache::medium_sent_singly() - books.medium_received;
   for (const Thread* t = newest_block(); t != nullptr; t = t->older) {
     kept += add_thread(books, stats, *t);
   }
@@ -157,13 +164,16 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.core_fences = cores.fences;
 
   const large::Totals larges = large::totals();
-  stats.large_bytes = larges.bytes - least(larges.bytes, kept);
+  // Below zero if an object was counted out at one heap and back at another between the two reads.
+  const size_t mediums = static_cast<ptrdiff_t>(books.medium_out) < 0 ? 0 : books.medium_out;
+  const size_t large_bytes = larges.bytes + mediums;
+  stats.large_bytes = large_bytes - least(mediums, kept);
   stats.large_allocations += larges.allocations;
   stats.large_cache_hits += larges.cache_hits;
-  stats.large_resizes = larges.resizes;
+  stats.large_resizes += larges.resizes;
   stats.large_moves = larges.moves;
   stats.tail_bytes = tails::purged_bytes();
-  stats.allocated_bytes += larges.bytes;
+  stats.allocated_bytes += large_bytes;
 
   const span::Totals spans = span::totals();
   stats.dirty_bytes += spans.dirty;
@@ -175,7 +185,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   const UserHeap::Sums users = UserHeap::sums_of_all();
   stats.user_heaps = users.heaps;
   stats.user_heap_bytes = users.live_bytes;
-  stats.committed_bytes = stats.slab_bytes + larges.bytes + users.window_bytes + stats.dirty_bytes +
+  stats.committed_bytes = stats.slab_bytes + large_bytes + users.window_bytes + stats.dirty_bytes +
                           metadata::touched_bytes();
   stats.locks_taken += threads.locks + cores.locks + spans.locks + metadata::locks() + users.locks;
   stats.locks_waited_for +=

@@ -19,8 +19,10 @@ struct ClassBooks {
 
 struct Books {
   ClassBooks classes[kSizeClasses];
-  size_t dirty_bytes;    // free spans
-  size_t refused_bytes;  // of these, in spans that the system did not take back
+  size_t medium_out;       // bytes of medium objects handed out, or kept
+  size_t medium_received;  // bytes of these that came back by message
+  size_t dirty_bytes;      // free spans
+  size_t refused_bytes;    // of these, in spans that the system did not take back
 };
 
 // Also fills the fields of `stats` that come from counters. They must be zero before.

@@ -65,7 +65,7 @@ inline constexpr Field kFields[] = {
     LOFT_NEXT(slab_bytes, kNow, "Slabs, whatever the state of their objects"),
     LOFT_NEXT(metadata_bytes, kNow, "Tables of the allocator, in use"),
     LOFT_NEXT(committed_bytes, kNow, "Memory that may be resident"),
-    LOFT_NEXT(dirty_bytes, kNow, "Free spans that may be resident"),
+    LOFT_NEXT(dirty_bytes, kNow, "Free spans, and gaps of medium runs, that may be resident"),
     LOFT_NEXT(purged_bytes, kNow, "Free spans without memory, mapped or not"),
     LOFT_FIRST("slabs and caches", slabs_created, kEvents, "Slabs cut from spans"),
     LOFT_NEXT(slabs_released, kEvents, "Slabs that became empty and were released"),

@@ -1,7 +1,9 @@
 #include "stats/residents.h"
 
 #include "base/peek.h"
+#include "cache/medium_cache.h"
 #include "large/large.h"
+#include "medium/medium_run.h"
 #include "os/os.h"
 #include "os/residency.h"
 #include "space/metadata.h"
@@ -26,6 +28,8 @@ class Walk {
       size_t granules = 0;
       if (entry.bin() == kLarge) {
         granules = pass_large(at, entry);
+      } else if (entry.bin() == kMedium) {
+        granules = pass_run(at, entry);
       } else if (entry.bin() == kFreeSpan) {
         granules = pass_span(at, entry);
       }
@@ -35,6 +39,20 @@ class Walk {
       }
       at += granules << kGranuleLog;
     }
+  }
+
+  // The object in the thread's bin has been taken for one of the program's.
+  void move_recent(const Thread* thread) {
+    const void* p = nullptr;
+    medium_cache::held(thread, &p);
+    if (p == nullptr || pagemap.of(p).bin() != kMedium) return;
+    const MediumWord::Object object = medium::run_at(pagemap.of(p))->peek_at(p);
+    const size_t bytes = object.pages * os::page_size();
+    if (bytes == 0 || object.kept || found_.live_objects == 0 || bytes > found_.live) return;
+    --found_.live_objects;
+    found_.live -= bytes;
+    found_.kept += bytes;
+    found_.asked = least(found_.live, found_.asked - (bytes - object.slack));
   }
 
   // Counts [from, to), a table of loft's own.
@@ -81,6 +99,32 @@ class Walk {
     return granules;
   }
 
+  size_t pass_run(uintptr_t at, Entry entry) {
+    const MediumRun* run = medium::run_at(entry);
+    const unsigned pages = least(peek(run->pages), kMostRunPages);
+    const uintptr_t end = at + pages * os::page_size();
+    const size_t granules = (end - at) >> kGranuleLog;
+    if (peek(run->base) != at || !fits(at, granules)) return 0;
+    for (unsigned page = 0; page < pages;) {
+      const MediumWord::Object state = run->words[page].peeked();
+      const size_t bytes = state.pages * os::page_size();
+      if (state.pages == 0 || state.pages > pages - page || state.slack > bytes) {
+        found_.free_in_runs += resident_until(at + ++page * os::page_size());
+        continue;
+      }
+      if (state.kept) {
+        found_.kept += bytes;
+      } else {
+        ++found_.live_objects;
+        found_.live += bytes;
+        found_.asked += bytes - state.slack;
+      }
+      page += state.pages;
+      found_.touched += resident_until(at + page * os::page_size());
+    }
+    return granules;
+  }
+
   size_t pass_span(uintptr_t at, Entry entry) {
     const Span* span = metadata::at_index<Span>(entry.index());
     const size_t granules = peek(span->granules);
@@ -104,6 +148,7 @@ Residents look_at_residents() {
   const uintptr_t committed = peek(window.heap.committed);
   Walk walk(least(committed, round_up(pagemap.base + used, kHugePage)), found);
   walk.go();
+  for (const Thread* t = newest_block(); t != nullptr; t = t->older) walk.move_recent(t);
   walk.go_along(window.pagemap.base, window.pagemap.base + (used >> kGranuleLog) * sizeof(Entry));
   walk.go_along(window.tails.base, window.tails.base + (used >> kGranuleLog) * kTailRecord);
   if (metadata::end() != 0) walk.go_along(window.metadata.base, metadata::end());

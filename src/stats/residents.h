@@ -16,7 +16,9 @@ struct Residents {
   size_t metadata;               // of the metadata region, the pagemap and the table of tails
   size_t huge;                   // of all resident bytes, large objects included, in huge pages
 
-  // Large objects, resident or not.
+  size_t free_in_runs;  // resident bytes of medium runs behind and between their objects
+
+  // Medium and large objects, resident or not.
   size_t live_objects;
   size_t asked;    // bytes that the program requested of those in use
   size_t live;     // bytes of those in use: whole pages

@@ -90,7 +90,8 @@ loft_class_stats_t Stats::row_of_large() const {
   row.rounding_bytes = residents_.live - residents_.asked + residents_.tails;
   row.cached_bytes = residents_.kept;
   row.untouched_bytes = residents_.live + residents_.kept - residents_.touched;
-  row.resident_bytes = residents_.touched + residents_.tails;
+  row.free_bytes = residents_.free_in_runs;
+  row.resident_bytes = residents_.touched + residents_.tails + residents_.free_in_runs;
   return row;
 }
 

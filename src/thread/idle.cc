@@ -3,7 +3,7 @@
 #include "base/peek.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
-#include "cache/large_cache.h"
+#include "cache/medium_cache.h"
 #include "heap/registry.h"
 #include "os/lock.h"
 #include "room/magazines.h"
@@ -29,7 +29,8 @@ uint64_t activity_of(const Thread* thread) {
     sum = (sum ^ key ^ uint64_t{peek(thread->batches()[place].left)} << 32) * 0x9E3779B97F4A7C15u;
   }
   return sum + thread->counters.flushes.get() + thread->counters.batches_sent.get() +
-         thread->counters.large_hits.get() + thread->counters.room_cleared.get();
+         medium_cache::hits(thread) + thread->counters.medium_misses.get() +
+         thread->counters.room_cleared.get();
 }
 
 struct Found {
@@ -57,10 +58,8 @@ bool choose(void* context, Thread* thread) {
 }
 
 size_t bytes_in_caches(const Thread* thread) {
-  size_t bytes = 0;
-  for (const uint8_t& granules : thread->large.granules) {
-    bytes += size_t{peek(granules)} << kGranuleLog;
-  }
+  const void* recent = nullptr;
+  size_t bytes = medium_cache::held(thread, &recent);
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     bytes += (bins::held(thread, c, core::top_of(thread, c)) + magazines::held(thread, c).all()) *
              class_size(c);
@@ -87,7 +86,9 @@ bool purge_common() {
   // Guarded by the heap's lock.
   static constinit unsigned long refills_seen = 0;
   static constinit unsigned looks = 0;
-  const unsigned long refills = common->counters().refills.get();
+  // Medium objects do not count: programs that do little else come to the heap for these.
+  const HeapCounters& counters = common->counters();
+  const unsigned long refills = counters.refills.get() - counters.medium_taken.get();
   looks = refills == refills_seen ? looks + 1 : 0;
   refills_seen = refills;
   if (looks >= kLooks) common->purge(nullptr, Heap::Walk::kNowAndThen);
@@ -139,8 +140,8 @@ void begin_wait() {
     bins::flush_all(thread);
     bins::reset(thread, true);
   }
+  medium_cache::release_all(thread);
   batch_cache::send_all(thread);
-  large_cache::release_all(thread);
   if (thread->heap == nullptr || thread->heap == registry::common_heap()) return;
   const os::Guard guard(thread->heap->lock());
   thread->heap->purge(nullptr, Heap::Walk::kNowAndThen);

@@ -8,7 +8,7 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/census.h"
-#include "cache/large_cache.h"
+#include "cache/medium_cache.h"
 #include "heap/registry.h"
 #include "large/tails.h"
 #include "os/lock.h"
@@ -51,8 +51,9 @@ void hand_over(Thread* thread) {
     magazines::forget_trials(thread);
     bins::flush_all(thread);
   }
+  medium_cache::release_all(thread);
   batch_cache::send_all(thread);
-  large_cache::release_all(thread);
+  large::release_descriptors(&thread->spare_large);
   Heap* const heap = thread->heap;
   if (heap == nullptr) return;
   const bool own = heap != registry::common_heap();
@@ -68,7 +69,8 @@ void hand_over(Thread* thread) {
 void retire(Thread* thread, List<Thread>& where) {
   if (next_visited == thread) next_visited = thread->next;
   threads.remove(thread);
-  thread->large = LargeCache{};
+  medium_cache::reset(thread);
+  thread->spare_large = large::Descriptors{};
   thread->idle = Idle{};
   where.push_front(thread);
   census::exited.add(1);
@@ -255,7 +257,7 @@ void take_over_from_dead(Thread* thread) {
   }
   bins::inherit(thread);
   batch_cache::send_all(thread);
-  large_cache::inherit(thread);
+  medium_cache::inherit(thread);
   give_up_heap(thread);
   retire(thread, unused);
 }

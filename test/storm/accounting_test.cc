@@ -422,17 +422,17 @@ TEST_F(Accounting, LargeObjectsAreExact) {
   EXPECT_EQ(row.resident_bytes, kPages);
   expect_exact();
 
-  // Its pages stay, in the thread's cache, also those that the next one does not want.
+  // Its pages stay, in the thread's cache.
   loft_free(object.p);
   row = class_for(kSize);
   EXPECT_EQ(row.live_objects, 0u);
   EXPECT_EQ(row.cached_bytes, kPages);
   EXPECT_EQ(stats().large_cached_bytes, kPages);
-  void* shorter = loft_malloc(kSize - 3 * 4096);
+  void* shorter = loft_malloc(kSize - 500);
   EXPECT_EQ(shorter, object.p);
   row = class_for(kSize);
-  EXPECT_EQ(row.live_bytes, kSize - 3 * 4096);
-  EXPECT_EQ(row.rounding_bytes, kPages - kSize + 3 * 4096);
+  EXPECT_EQ(row.live_bytes, kSize - 500);
+  EXPECT_EQ(row.rounding_bytes, kPages - kSize + 500);
   EXPECT_EQ(row.untouched_bytes, 0u);
   expect_exact();
   loft_free(shorter);
@@ -474,7 +474,7 @@ TEST_F(Accounting, HeapsOfTheProgramsOwnAreAPart) {
 
 // The system does not discard locked pages, but unmaps them.
 TEST_F(Accounting, LockedMemoryGoesBack) {
-  constexpr size_t kSize = 2 << 20;
+  constexpr size_t kSize = 5 << 20;
   const Object object = made(kSize);
   // The sanitizers' own mlock does nothing.
   if (syscall(SYS_mlock, object.p, kSize) != 0) GTEST_SKIP() << "may not lock";

@@ -424,7 +424,7 @@ bool comes(Condition condition) {
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     // A span that comes and goes, on slow paths.
-    free(malloc(surface::opaque(2 * kMiB)));
+    free(malloc(surface::opaque(5 * kMiB)));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;

@@ -211,21 +211,25 @@ size_t resident_pages(char* p, size_t bytes) {
   return count;
 }
 
-// An object of 36 KiB in a place where one of 64 KiB was; the caller frees it.
+// Longer ones than those of medium runs: they have whole granules.
+constexpr size_t kLonger = (4 << 20) + (64 << 10);
+constexpr size_t kShorter = kLonger - (28 << 10);
+
+// An object in a place where one was that was 28 KiB longer; the caller frees it.
 char* short_object_in_a_used_place() {
-  auto* longer = static_cast<char*>(malloc(64 << 10));
-  memset(longer, 1, 64 << 10);
+  auto* longer = static_cast<char*>(malloc(kLonger));
+  memset(longer, 1, kLonger);
   free(longer);
-  auto* object = static_cast<char*>(malloc(36 << 10));
-  EXPECT_EQ(object, longer) << "what the thread kept";
-  memset(object, 2, 36 << 10);
+  auto* object = static_cast<char*>(malloc(kShorter));
+  EXPECT_EQ(object, longer) << "the free span of that length";
+  memset(object, 2, kShorter);
   return object;
 }
 
-bool has_no_tail(char* object) { return resident_pages(object + (36 << 10), 28 << 10) == 0; }
+bool has_no_tail(char* object) { return resident_pages(object + kShorter, 28 << 10) == 0; }
 
 bool is_whole(const char* object) {
-  return std::all_of(object, object + (36 << 10), [](char c) { return c == 2; });
+  return std::all_of(object, object + kShorter, [](char c) { return c == 2; });
 }
 
 class Tails : public testing::Test {

@@ -466,10 +466,10 @@ TEST_F(CacheTest, RefillsOutnumberALargeObject) {
   in_thread([&] {
     std::vector<void*> objects = {allocate(32768)};  // with the thread's heap
     deallocate(allocate(300'000));
-    ASSERT_NE(self->counters.large_kept_bytes.get(), 0u);
+    ASSERT_NE(self->counters.medium_kept_bytes.get(), 0u);
     const unsigned long refills = self->heap->counters().refills.get();
     while (self->heap->counters().refills.get() - refills < 64) objects.push_back(allocate(32768));
-    EXPECT_EQ(self->counters.large_kept_bytes.get(), 0u);
+    EXPECT_EQ(self->counters.medium_kept_bytes.get(), 0u);
     for (void* object : objects) deallocate(object);
   });
 }
@@ -1123,7 +1123,7 @@ TEST_F(CacheDeathTest, PointersThatAreNotLofts) {
   EXPECT_DEATH((void)!reallocate(inside(p, 1), 100), "realloc of a misaligned pointer 0x");
   void* large = allocate(100'000);
   EXPECT_DEATH(deallocate(inside(large, 4096)),
-               "free of an interior pointer 0x[0-9a-f]+: large object 0x[0-9a-f]+ of 102400 bytes");
+               "free of an interior pointer 0x[0-9a-f]+: object 0x[0-9a-f]+ of 102400 bytes");
   EXPECT_DEATH((deallocate(large), deallocate(large)),
                "free of a pointer to memory that is not allocated .*: 0x");
   EXPECT_DEATH(usable_size(hidden), "malloc_usable_size of a foreign pointer");

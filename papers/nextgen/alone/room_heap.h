@@ -21,7 +21,7 @@ namespace nextgen {
 // Kinds of the pagemap that loft's floors do not use.
 enum RoomKind : uint16_t { kRoomLarge = 6, kRoomLargeZero = 7, kRoomClasses = 8 };
 static_assert(uint16_t{kRoomLarge} > uint16_t{loft::kExtent});
-static_assert(kRoomClasses + loft::kSizeClasses <= loft::kFirstBinOffset);
+static_assert(kRoomClasses + loft::kSizeClasses <= loft::kMedium);
 
 // Invariants: made <= capacity; `free` has free_count places below `made`, each once; an object is
 // in use if its place is below `made` and not in `free`.
@@ -64,7 +64,7 @@ class RoomHeap {
 inline bool is_of_room(const void* p) {
   if (!loft::pagemap.contains(p)) return false;
   const uint16_t kind = loft::pagemap.of(p).bin();
-  return kind >= kRoomLarge && kind < loft::kFirstBinOffset;
+  return kind >= kRoomLarge && kind < loft::kMedium;
 }
 inline size_t usable_size_of_room(const void* p) {
   const loft::Entry entry = loft::pagemap.of(p);

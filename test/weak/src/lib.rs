@@ -8,7 +8,6 @@
 pub mod inbox;
 pub mod lock;
 pub mod orders;
-pub mod places;
 pub mod room;
 pub mod sources;
 pub mod take_over;

@@ -2,16 +2,15 @@
 //! table says why; and the table is the sources'.
 
 use loft_weak::orders::{Orders, Table};
-use loft_weak::{explore, finds_a_bug, inbox, lock, places, room, sources, take_over};
+use loft_weak::{explore, finds_a_bug, inbox, lock, room, sources, take_over};
 use loft_weak::{Scenario, EXPECTED, FEW_PREEMPTIONS, MANY_PREEMPTIONS};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-const PROTOCOLS: [&[Scenario]; 5] = [
+const PROTOCOLS: [&[Scenario]; 4] = [
     inbox::SCENARIOS,
     lock::SCENARIOS,
-    places::SCENARIOS,
     room::SCENARIOS,
     take_over::SCENARIOS,
 ];
@@ -46,11 +45,6 @@ fn the_inbox_holds() {
 #[test]
 fn the_lock_holds() {
     holds(lock::SCENARIOS);
-}
-
-#[test]
-fn places_hold() {
-    holds(places::SCENARIOS);
 }
 
 #[test]

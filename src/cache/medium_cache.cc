@@ -1,0 +1,216 @@
+#include "cache/medium_cache.h"
+
+#include "base/options.h"
+#include "base/peek.h"
+#include "cache/batch_cache.h"
+#include "cache/object.h"
+#include "heap/registry.h"
+#include "os/os.h"
+#include "space/limits.h"
+
+static_assert(loft::kMediumPlaces <= 8 * sizeof(loft::MediumCache::used));
+
+namespace loft::medium_cache {
+
+namespace {
+
+constexpr uint8_t kWatched = 32;  // frees that a block checks at once, as a bin does
+
+// Returns a kept object to its heap. The owner is read again under the lock of the thread's heap:
+// the object's run stays there then.
+void give_back(Thread* thread, void* p) {
+  if (Heap* const heap = thread->heap; LOFT_LIKELY(heap != nullptr)) {
+    const os::Guard guard(heap->lock());
+    if (pagemap.of(p).owner() == heap->id()) return heap->put_medium(p);
+  }
+  batch_cache::send_medium(thread, p);
+}
+
+void empty(Thread* thread, unsigned place) {
+  MediumCache& cache = thread->medium;
+  if (cache.bytes[place] == 0) return;
+  thread->counters.medium_kept_bytes.add(-size_t{cache.bytes[place]});
+  cache.bytes[place] = 0;
+  give_back(thread, cache.kept[place].at);
+}
+
+unsigned next_place(Thread* thread) {
+  MediumCache& cache = thread->medium;
+  cache.last = static_cast<uint8_t>((cache.last + 1) % kMediumPlaces);
+  empty(thread, cache.last);
+  return cache.last;
+}
+
+// A place with an object of that many bytes; 0 finds an empty place. Prefers the last place, then
+// the first match. kMediumPlaces if there is none.
+unsigned place_of(const MediumCache& cache, size_t bytes) {
+  if (LOFT_LIKELY(cache.bytes[cache.last] == bytes)) return cache.last;
+  unsigned place = 0;
+  while (place < kMediumPlaces && cache.bytes[place] != bytes) ++place;
+  return place;
+}
+
+// What may be kept: a share of what the heap has handed out, so that a small program keeps little.
+size_t budget_of(const Thread* thread) {
+  constexpr size_t kShare = 16;
+  constexpr size_t kLeast = size_t{1} << 20;
+  const size_t most_bytes = get(options.cache_bytes);
+  const Heap* const heap = thread->heap;
+  const size_t out = heap == nullptr ? 0 : heap->counters().medium_out.get();
+  return least(most_bytes, most(kLeast, out / kShare));
+}
+
+// Puts a kept object into a place, or returns it to its heap.
+void put(Thread* thread, void* p, MediumWord& word, HeapId owner) {
+  MediumCache& cache = thread->medium;
+  const size_t budget = budget_of(thread);
+  const size_t bytes = word.object().pages * os::page_size();
+  // While memory is tight, kept objects may use the memory that is needed.
+  if (LOFT_UNLIKELY(limits::tight())) {
+    release_all(thread);
+    return give_back(thread, p);
+  }
+  if (LOFT_UNLIKELY(bytes > budget)) return give_back(thread, p);
+  if (LOFT_UNLIKELY(owner != thread->owner)) {
+    if (cache.credit == 0) return give_back(thread, p);
+    --cache.credit;
+  }
+  const Counter& kept_bytes = thread->counters.medium_kept_bytes;
+  unsigned place = place_of(cache, 0);
+  if (LOFT_UNLIKELY(place == kMediumPlaces)) place = next_place(thread);
+  while (LOFT_UNLIKELY(kept_bytes.get() + bytes > budget)) place = next_place(thread);
+  cache.last = static_cast<uint8_t>(place);
+  cache.kept[place] = {p, &word};
+  compiler_fence();  // before it counts, for inherit
+  cache.bytes[place] = static_cast<uint32_t>(bytes);
+  thread->counters.medium_kept_bytes.add(bytes);
+}
+
+// Moves the object of the bin to a place.
+void settle(Thread* thread) {
+  Bin& bin = thread->recent;
+  void* const p = *bin.top();
+  if (p == nullptr) return;
+  const Entry entry = checked_entry("free", p);
+  check_start("free", p, entry);
+  MediumWord& word = medium::run_at(entry)->word_at(p);
+  word.keep();
+  bin.pop();
+  put(thread, p, word, entry.owner());
+}
+
+// From now on, free's fast path fills the bin.
+void open(Thread* thread) {
+  void** const slots = thread->medium.recent;
+  thread->recent.set_top(slots);
+  thread->recent.set_limit(slots + 1);
+}
+
+// The object is about to be handed out.
+void note(Thread* thread, void* p, MediumWord& word) {
+  const unsigned pages = word.object().pages;
+  const size_t page = os::page_size();
+  const uint32_t destroyed = medium::destroyed.load(memory_order_relaxed);
+  thread->medium.last_taken = {p, &word, pages * page, page, pages, destroyed};
+}
+
+}  // namespace
+
+void* take_from_heap(Thread* thread, size_t asked, bool room, bool* zero) {
+  thread->counters.medium_misses.add(1);
+  void* p = nullptr;
+  {
+    const os::Guard guard(thread->heap->lock());
+    p = thread->heap->take_medium(asked, room, zero);
+  }
+  if (p != nullptr) note(thread, p, medium::run_at(pagemap.of(p))->word_at(p));
+  return p;
+}
+
+void* take(Thread* thread, size_t bytes, size_t asked) {
+  MediumCache& cache = thread->medium;
+  settle(thread);
+  cache.credit = static_cast<uint8_t>(least(cache.credit + 1u, kMediumPlaces));
+  const unsigned place = place_of(cache, bytes);
+  if (place == kMediumPlaces) return nullptr;
+  const MediumCache::Kept kept = cache.kept[place];
+  cache.bytes[place] = 0;
+  cache.last = static_cast<uint8_t>(place);  // the next kept object goes here
+  cache.used = static_cast<uint16_t>(cache.used | 1u << place);
+  compiler_fence();  // out of its place before its mark can change, for inherit
+  thread->counters.medium_kept_bytes.add(-bytes);
+  thread->counters.medium_hits.add(1);
+  kept.word->set(static_cast<unsigned>(bytes / os::page_size()), bytes - asked);
+  note(thread, kept.at, *kept.word);
+  return kept.at;
+}
+
+void keep(Thread* thread, void* p, Entry entry) {
+  settle(thread);
+  MediumRun* const run = medium::run_at(entry);
+  if (LOFT_UNLIKELY(!run->in_use_at(p))) check_start("free", p, checked_entry("free", p));
+  MediumWord& word = run->word_at(p);
+  word.keep();
+  put(thread, p, word, entry.owner());
+  uint8_t& watched = thread->medium.watched;
+  if (LOFT_LIKELY(watched == kWatched) || thread->core != nullptr)
+    return;  // a processor has no bin
+  ++watched;
+  if (watched == kWatched) open(thread);
+}
+
+void release_all(Thread* thread) {
+  settle(thread);
+  for (unsigned i = 0; i < kMediumPlaces; ++i) next_place(thread);
+}
+
+void reset(Thread* thread) {
+  thread->counters.medium_hits.add(thread->medium.again);  // the counters stay with the block
+  thread->recent = kEmptyBin;
+  thread->medium = MediumCache{};
+}
+
+void inherit(Thread* dead) {
+  const auto give_back = [](void* p) {
+    Heap* const heap = registry::at(pagemap.of(p).owner());
+    const os::Guard guard(heap->lock());
+    heap->put_medium(p);
+  };
+  MediumCache& cache = dead->medium;
+  for (unsigned place = 0; place < kMediumPlaces; ++place) {
+    // One that is not marked is on its way out of its place.
+    const MediumCache::Kept& kept = cache.kept[place];
+    if (cache.bytes[place] != 0 && kept.word->object().kept) give_back(kept.at);
+  }
+  // One that is marked is on its way to a place.
+  if (void* const p = *dead->recent.top(); p != nullptr) {
+    if (medium::run_at(pagemap.of(p))->in_use_at(p)) give_back(p);
+  }
+  reset(dead);
+  dead->counters.medium_kept_bytes.add(-dead->counters.medium_kept_bytes.get());
+}
+
+void review(Thread* thread) {
+  MediumCache& cache = thread->medium;
+  for (unsigned place = 0; place < kMediumPlaces; ++place) {
+    if ((cache.used >> place & 1) == 0) empty(thread, place);
+  }
+  cache.used = 0;
+}
+
+size_t hits(const Thread* thread) {
+  return thread->counters.medium_hits.get() + peek(thread->medium.again);
+}
+
+size_t held(const Thread* thread, const void** recent) {
+  size_t bytes = thread->counters.medium_kept_bytes.get();
+  void** const top = peek(thread->recent.top());
+  const void* const p = top == nullptr ? nullptr : peek(*top);
+  *recent = p;
+  if (p != nullptr && pagemap.of(p).bin() == kMedium) {
+    bytes += medium::run_at(pagemap.of(p))->peek_at(p).pages * os::page_size();
+  }
+  return bytes;
+}
+
+}  // namespace loft::medium_cache

@@ -1,0 +1,71 @@
+// The medium objects of a heap: handing out, taking back, and runs that change owners.
+#include "base/options.h"
+#include "heap/heap.h"
+#include "os/fault.h"
+#include "space/span.h"
+
+namespace loft {
+
+// As a refill: messages first, then runs of other heaps, then new memory.
+MediumRuns::Place Heap::place_for(unsigned pages, bool room) {
+  if (inbox_.maybe_pending()) drain(get(options.drain_bytes));
+  MediumRuns::Place place = mediums_.take(pages, room);
+  if (place.run == nullptr && inbox_.maybe_pending()) {
+    inbox_.complete();
+    drain(get(options.drain_bytes));
+    place = mediums_.take(pages, room);
+  }
+  if (place.run != nullptr) return place;
+  if (!take_run_from_others(pages) && !mediums_.grow(pages, id_)) {
+    if (spare_count_ == 0) return {};
+    trim_spares(0);
+    if (!mediums_.grow(pages, id_)) return {};
+  }
+  return mediums_.take(pages, room);
+}
+
+void* Heap::take_medium(size_t asked, bool room, bool* zero) {
+  counters_.refills.add(1);
+  if (LOFT_UNLIKELY(span::ticks() != last_tick_)) tick();
+  const size_t bytes = round_up(asked, os::page_size());
+  const auto pages = static_cast<unsigned>(bytes / os::page_size());
+  const MediumRuns::Place place = place_for(pages, room);
+  if (place.run == nullptr) return nullptr;
+  place.run->words[place.first].set(pages, bytes - asked);
+  counters_.medium_taken.add(1);
+  if (place.resident) counters_.medium_resident.add(1);
+  counters_.medium_out.add(bytes);
+  is_purged_.store(false, memory_order_relaxed);
+  is_idle_ = false;
+  *zero = place.zero;
+  return reinterpret_cast<void*>(place.run->address_of(place.first));
+}
+
+void Heap::put_medium(void* p) {
+  MediumRun* const run = medium::run_at(pagemap.of(p));
+  MediumWord& word = run->word_at(p);
+  const unsigned pages = word.object().pages;
+  if (LOFT_UNLIKELY(pages == 0)) medium::report_misuse("double free of", p, run);
+  word.clear();
+  counters_.medium_out.add(-(size_t{pages} << run->page_log));
+  is_purged_.store(false, memory_order_relaxed);
+  mediums_.put(run, {run->page_at(p), pages});
+}
+
+bool Heap::resize_medium(void* p, size_t asked) {
+  MediumRun* const run = medium::run_at(pagemap.of(p));
+  MediumWord& word = run->word_at(p);
+  const unsigned first = run->page_at(p);
+  const unsigned before = word.object().pages;
+  const unsigned pages = run->pages_for(asked);
+  if (pages > before && !mediums_.extend(run, first, before, pages - before)) return false;
+  const size_t bytes = size_t{pages} << run->page_log;
+  word.set(pages, bytes - asked);
+  counters_.medium_resized.add(1);
+  counters_.medium_out.add(bytes - (size_t{before} << run->page_log));
+  is_purged_.store(false, memory_order_relaxed);
+  if (pages < before) mediums_.cut_off(run, {first + pages, before - pages});
+  return true;
+}
+
+}  // namespace loft

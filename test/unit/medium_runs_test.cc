@@ -1,0 +1,316 @@
+// Medium objects: their place in runs, who gets them back, and what their pages hold.
+#include "medium/medium_runs.h"
+
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "cache/medium_cache.h"
+#include "cache/object.h"
+#include "front/allocate.h"
+#include "heap/registry.h"
+#include "space/span.h"
+#include "unit/support.h"
+
+namespace loft {
+namespace {
+
+using test::in_thread;
+using test::number;
+
+constexpr size_t kPage = 4096;
+
+class MediumRunsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    deallocate(allocate(16));
+    trim(0);
+  }
+  void TearDown() override {
+    trim(0);
+    const os::Guard guard(self->heap->lock());
+    self->heap->check();
+  }
+
+  static Heap& heap() { return *self->heap; }
+  static void* take(size_t bytes) {
+    bool zero = false;
+    const os::Guard guard(heap().lock());
+    return heap().take_medium(bytes, false, &zero);
+  }
+  static void put(void* p) {
+    const os::Guard guard(heap().lock());
+    medium::run_at(pagemap.of(p))->word_at(p).keep();
+    heap().put_medium(p);
+  }
+  static MediumRun* run_of(const void* p) { return medium::run_at(pagemap.of(p)); }
+  static size_t out() { return heap().counters().medium_out.get(); }
+  static bool resident(const void* p) {
+    unsigned char is = 0;
+    return mincore(const_cast<void*>(p), kPage, &is) == 0 && (is & 1) != 0;
+  }
+
+  test::DefaultOptions defaults_;
+};
+
+TEST_F(MediumRunsTest, ObjectsTakeTheirPagesAndNoMore) {
+  void* first = take(9 * kPage);
+  void* second = take(10 * kPage - 5);
+  void* third = take(kMediumMax);
+  EXPECT_EQ(number(second) - number(first), 9 * kPage);
+  EXPECT_EQ(number(third) - number(second), 10 * kPage);
+  EXPECT_EQ(usable_size(second), 10 * kPage);
+  EXPECT_EQ(run_of(first), run_of(third));
+  EXPECT_EQ(object_of(static_cast<char*>(second) + 30'000).start, second);
+  EXPECT_EQ(object_of(static_cast<char*>(third) + kMediumMax).start, nullptr);
+  for (void* p : {first, second, third}) deallocate(p);
+}
+
+// The shortest gap that suffices, wherever it is.
+TEST_F(MediumRunsTest, AnObjectFillsTheGapThatFits) {
+  std::vector<void*> all;
+  for (const size_t pages : {20, 9, 30, 9, 12, 9, 40, 9}) all.push_back(take(pages * kPage));
+  for (const size_t i : {0, 2, 4, 6}) put(all[i]);
+  EXPECT_EQ(take(11 * kPage), all[4]);
+  EXPECT_EQ(take(30 * kPage), all[2]);
+  EXPECT_EQ(take(20 * kPage), all[0]);
+  EXPECT_EQ(take(31 * kPage), all[6]);
+  for (const size_t i : {0, 2, 4, 6, 1, 3, 5, 7}) put(all[i]);
+  EXPECT_EQ(out(), 0u);
+}
+
+TEST_F(MediumRunsTest, NeighboursJoin) {
+  for (const unsigned order : {0, 1, 2, 3, 4, 5}) {
+    std::vector<void*> all;
+    for (int i = 0; i < 4; ++i) all.push_back(take(100 * kPage));
+    std::vector<int> freed = {0, 1, 2};
+    for (unsigned i = 0; i < order; ++i) std::next_permutation(freed.begin(), freed.end());
+    for (const int i : freed) put(all[static_cast<size_t>(i)]);
+    void* whole = take(300 * kPage);
+    EXPECT_EQ(whole, all[0]);
+    put(whole);
+    put(all[3]);
+  }
+}
+
+// A model of many objects at random. The tables tile each run at every step (debug builds).
+TEST_F(MediumRunsTest, ObjectsNeverOverlap) {
+  std::mt19937 random(7);
+  std::map<uintptr_t, size_t> live;
+  std::vector<void*> objects;
+  for (int i = 0; i < 4000; ++i) {
+    if (objects.size() < 100 || random() % 2 == 0) {
+      const size_t bytes = kSmallMax + 1 + random() % (random() % 8 == 0 ? kMediumMax : 300'000);
+      if (!is_medium(bytes)) continue;
+      void* p = take(bytes);
+      ASSERT_NE(p, nullptr);
+      const auto after = live.upper_bound(number(p));
+      ASSERT_TRUE(after == live.end() || number(p) + bytes <= after->first);
+      ASSERT_TRUE(after == live.begin() ||
+                  std::prev(after)->first + std::prev(after)->second <= number(p));
+      live[number(p)] = bytes;
+      objects.push_back(p);
+    } else {
+      std::swap(objects[random() % objects.size()], objects.back());
+      live.erase(number(objects.back()));
+      put(objects.back());
+      objects.pop_back();
+    }
+    if (kDebug) heap().check();
+  }
+  for (void* p : objects) put(p);
+  EXPECT_EQ(out(), 0u);
+}
+
+TEST_F(MediumRunsTest, ASteadyStateMeetsNoSharedLock) {
+  std::mt19937 random(7);
+  std::vector<void*> objects;
+  const auto replace = [&](void*& p) {
+    deallocate(p);
+    p = allocate(kSmallMax + 1 + random() % ((size_t{1} << 20) - kSmallMax));
+  };
+  objects.resize(200);
+  for (int i = 0; i < 20'000; ++i) replace(objects[random() % objects.size()]);
+  const unsigned long locks = span::totals().locks + metadata::locks();
+  const os::Calls calls = os::calls();
+  for (int i = 0; i < 20'000; ++i) replace(objects[random() % objects.size()]);
+  // The runs may still grow, or one become empty, now and then.
+  EXPECT_LT(span::totals().locks + metadata::locks(), locks + 100);
+  EXPECT_LT(os::calls().maps + os::calls().discards, calls.maps + calls.discards + 20);
+  for (void* p : objects) deallocate(p);
+}
+
+// One thread allocates, the other frees: the objects come home by message.
+TEST_F(MediumRunsTest, ObjectsComeHomeByMessage) {
+  constexpr int kObjects = 64;
+  void* objects[kObjects];
+  const auto round = [&] {
+    for (void*& p : objects) {
+      p = allocate(100'000);
+      std::memset(p, 1, 100'000);
+    }
+    in_thread([&] {
+      for (void* p : objects) deallocate(p);
+    });
+  };
+  for (int i = 0; i < 4; ++i) round();
+  const size_t received = heap().counters().medium_received.get();
+  const unsigned long locks = span::totals().locks;
+  const size_t pages = heap().mediums().pages();
+  for (int i = 0; i < 16; ++i) round();
+  EXPECT_EQ(heap().mediums().pages(), pages);
+  EXPECT_GE(heap().counters().medium_received.get() - received, 15u * kObjects * 100'000);
+  // Each thread that starts and ends meets it a few times for its own block.
+  EXPECT_LT(span::totals().locks - locks, 16u * 8);
+  trim(0);
+  EXPECT_EQ(out(), 0u);
+}
+
+TEST_F(MediumRunsTest, AThreadsRunsServeOthersAfterItsEnd) {
+  void* left = nullptr;
+  MediumRun* run = nullptr;
+  in_thread([&] {
+    left = allocate(100'000);
+    run = run_of(left);
+    deallocate(allocate(200'000));
+  });
+  // Another thread would adopt the heap as a whole.
+  std::vector<void*> mine;
+  while (mine.size() < 1000 && (mine.empty() || run_of(mine.back()) != run)) {
+    mine.push_back(take(500'000));
+    if (mine.size() == 1) continue;
+  }
+  EXPECT_EQ(run_of(mine.back()), run);
+  EXPECT_EQ(pagemap.of(left).owner(), heap().id());
+  for (void* p : mine) put(p);
+  deallocate(left);
+}
+
+TEST_F(MediumRunsTest, CallocFindsUntouchedPages) {
+  bool zero = false;
+  void* p = nullptr;
+  {
+    const os::Guard guard(heap().lock());
+    p = heap().take_medium(100 * kPage, false, &zero);
+  }
+  EXPECT_TRUE(zero);
+  std::memset(p, 1, 100 * kPage);
+  put(p);
+  {
+    const os::Guard guard(heap().lock());
+    p = heap().take_medium(100 * kPage, false, &zero);
+  }
+  EXPECT_FALSE(zero);
+  void* q = allocate_zeroed(100 * kPage);
+  EXPECT_TRUE(test::reads_zero(q, 100 * kPage));
+  put(p);
+  deallocate(q);
+}
+
+TEST_F(MediumRunsTest, ReallocGrowsInPlace) {
+  auto* p = static_cast<char*>(allocate(50 * kPage));
+  p[0] = 7;
+  void* grown = reallocate(p, 90 * kPage);
+  EXPECT_EQ(grown, p) << "what lies behind is free";
+  EXPECT_EQ(usable_size(p), 90 * kPage);
+  void* behind = take(100 * kPage);
+  EXPECT_EQ(number(behind) - number(p), 90 * kPage);
+  void* moved = reallocate(p, 91 * kPage);
+  EXPECT_NE(moved, p);
+  EXPECT_EQ(static_cast<char*>(moved)[0], 7);
+  EXPECT_EQ(reallocate(moved, 60 * kPage), moved);
+  EXPECT_EQ(usable_size(moved), 60 * kPage);
+  EXPECT_EQ(reallocate(moved, 91 * kPage), moved);
+  deallocate(moved);
+  deallocate(behind);
+}
+
+// An object that grows a page at a time is copied seldom.
+TEST_F(MediumRunsTest, SlowGrowthIsCopiedSeldom) {
+  std::vector<void*> others;
+  char* p = nullptr;
+  int copies = 0;
+  for (size_t pages = 10; pages <= kMediumMax / kPage; ++pages) {
+    void* grown = p == nullptr ? allocate(pages * kPage) : reallocate(p, pages * kPage);
+    copies += p != nullptr && grown != p;
+    p = static_cast<char*>(grown);
+    if (pages % 16 == 0) others.push_back(allocate(9 * kPage));
+  }
+  EXPECT_LE(copies, 16);
+  deallocate(p);
+  for (void* other : others) deallocate(other);
+}
+
+// What was free at one round and is free at the next goes; what came between stays.
+TEST_F(MediumRunsTest, GapsGoBackWithTime) {
+  auto* kept = static_cast<char*>(take(10 * kPage));
+  auto* old = static_cast<char*>(take(100 * kPage));
+  auto* young = static_cast<char*>(take(100 * kPage));
+  auto* end = static_cast<char*>(take(10 * kPage));
+  for (char* p : {kept, old, young, end}) std::memset(p, 1, 10 * kPage);
+  MediumRuns& runs = const_cast<MediumRuns&>(heap().mediums());
+  put(old);
+  {
+    const os::Guard guard(heap().lock());
+    EXPECT_EQ(runs.purge(MediumRuns::Round::kIdle, nullptr, nullptr), 0u);
+  }
+  put(young);
+  {
+    const os::Guard guard(heap().lock());
+    EXPECT_EQ(runs.purge(MediumRuns::Round::kIdle, nullptr, nullptr), 100 * kPage);
+  }
+  EXPECT_FALSE(resident(old));
+  EXPECT_TRUE(resident(young));
+  EXPECT_TRUE(resident(kept));
+  {
+    const os::Guard guard(heap().lock());
+    EXPECT_EQ(runs.purge(MediumRuns::Round::kAll, nullptr, nullptr), 100 * kPage);
+  }
+  EXPECT_FALSE(resident(young));
+  EXPECT_EQ(kept[0], 1);
+  put(kept);
+  put(end);
+}
+
+TEST_F(MediumRunsTest, MisuseIsReported) {
+  auto* p = static_cast<char*>(allocate(100'000));
+  EXPECT_DEATH(deallocate(p + 16), "free of an interior pointer .*: object .* of 102400 bytes");
+  EXPECT_DEATH(deallocate(p + kPage), "free of an interior pointer .*: object .* of 102400 bytes");
+  EXPECT_DEATH(deallocate(p + 102400), "free of a pointer to memory that is not allocated");
+  EXPECT_DEATH(
+      {
+        deallocate(p);
+        deallocate(p);
+      },
+      "free of a pointer to memory that is not allocated");
+  // In another thread, and after the object has come home.
+  EXPECT_DEATH(
+      {
+        in_thread([&] { deallocate(p); });
+        in_thread([&] { deallocate(p); });
+      },
+      "free of a pointer to memory that is not allocated");
+  deallocate(p);
+}
+
+// With no memory for anything else, giving back still works.
+TEST_F(MediumRunsTest, ALimitIsKept) {
+  const size_t before = span::committed();
+  options.hard_limit.store(before + (size_t{8} << 20));
+  std::vector<void*> objects;
+  while (void* p = allocate(200'000)) objects.push_back(p);
+  EXPECT_EQ(errno, ENOMEM);
+  EXPECT_LE(span::committed(), before + (size_t{8} << 20));
+  EXPECT_GE(objects.size(), (size_t{7} << 20) / 200'000);
+  for (void* p : objects) deallocate(p);
+}
+
+}  // namespace
+}  // namespace loft
