@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "base/bits.h"
+#include "base/keep_errno.h"
 #include "base/macros.h"
 #include "engine/engine.h"
 #include "os/fault.h"
@@ -108,7 +109,7 @@ void* allocate_loosely(size_t alignment, size_t bytes) {
 
 int allocate_to(void** to, size_t alignment, size_t bytes) {
   if (!loft::is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
-  const loft::os::KeepErrno keep;
+  const loft::KeepErrno keep;
   void* const p = checked_allocate(alignment, bytes);
   if (p == nullptr) return ENOMEM;
   *to = p;
@@ -125,7 +126,7 @@ void* allocate_whole_pages(size_t bytes) {
 
 void deallocate(void* p) {
   if (p == nullptr) return;
-  const loft::os::KeepErrno keep;
+  const loft::KeepErrno keep;
   release(p);
 }
 

@@ -12,6 +12,7 @@
 #include "api/new_failure.h"
 #include "api/surface.h"
 #include "base/bits.h"
+#include "base/keep_errno.h"
 #include "base/macros.h"
 #include "front/allocate.h"
 #include "nextgen/mailbox.h"
@@ -115,7 +116,7 @@ LOFT_EXPORT void* memalign(size_t alignment, size_t size) noexcept {
 
 LOFT_EXPORT int posix_memalign(void** to, size_t alignment, size_t size) noexcept {
   if (!loft::is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
-  const loft::os::KeepErrno keep;
+  const loft::KeepErrno keep;
   void* p = allocate_aligned_in_room(alignment, size);
   if (p == nullptr) return ENOMEM;
   *to = p;

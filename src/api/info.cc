@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/bits.h"
+#include "base/keep_errno.h"
 #include "os/os.h"
 #include "stats/fields.h"
 #include "stats/report.h"
@@ -21,7 +22,7 @@ constinit char whole_text[size_t{96} << 10];
 }  // namespace
 
 void print_stats() {
-  const os::KeepErrno keep;
+  const KeepErrno keep;
   Output output = Output::to_file(2);
   write_stats(output, Stats(), LOFT_STATS_TEXT);
 }

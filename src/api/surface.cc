@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "base/bits.h"
+#include "base/keep_errno.h"
 
 namespace loft {
 
@@ -33,7 +34,7 @@ void* allocate_aligned_rounded(size_t alignment, size_t size) {
 
 int allocate_aligned_posix(void** object, size_t alignment, size_t size) {
   if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
-  const os::KeepErrno keep;
+  const KeepErrno keep;
   void* p = allocate_aligned(alignment, size);
   if (p == nullptr) return ENOMEM;
   *object = p;

@@ -157,8 +157,8 @@ struct MediumCache {
 
 // Observations of a thread from outside (thread/idle.cc). Guarded by the lock in lifecycle.cc.
 struct Idle {
-  uint32_t looks;     // consecutive looks without a change
-  uint64_t activity;  // at the last look
+  uint32_t looks;          // consecutive looks without a meeting
+  unsigned long meetings;  // with its heap, at the last look
 };
 
 // A block starts as zeroed memory. set_up writes only the nonzero fields, so the pages of the

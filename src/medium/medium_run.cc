@@ -20,11 +20,12 @@ struct Place {
 };
 
 // Memory that is there comes first, even if it makes a short run. If addresses are scarce, there
-// are some for the first object.
+// are some for the first object; so too if they cost memory before they are touched.
 Place acquire(size_t granules, size_t wanted) {
   for (const size_t n : {wanted, granules}) {
     if (const span::Range range = span::acquire_resident(n); range.base != 0) return {range, n};
   }
+  if (os::locks_mappings()) wanted = granules;
   const span::Range clean = span::acquire_clean(wanted, 0);
   if (clean.base != 0 && clean.zero) return {clean, wanted};
   if (clean.base != 0) span::release(clean.base, wanted, true, 0);

@@ -15,6 +15,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/keep_errno.h"
 #include "base/words.h"
 #include "os/os.h"
 
@@ -75,9 +76,6 @@ Placed place_at(void* at, size_t bytes, int protection) {
 bool has_vdso() { return getauxval(AT_SYSINFO_EHDR) != 0; }
 
 }  // namespace
-
-KeepErrno::KeepErrno() : saved_(errno) {}
-KeepErrno::~KeepErrno() { errno = saved_; }
 
 size_t page_size() {
   // Cached, because getauxval walks the auxiliary vector. Relaxed: every thread finds the same
@@ -165,6 +163,15 @@ bool move_pages(void* from, void* to, size_t bytes) {
 // fails with EFAULT.
 bool can_move_pages() { return knows_moves.load(memory_order_relaxed) && has_vdso(); }
 
+bool locks_mappings() {
+  const KeepErrno keep;
+  const size_t bytes = page_size();
+  void* const p = map(nullptr, bytes, PROT_READ | PROT_WRITE, 0);
+  const bool locked = madvise(p, bytes, MADV_DONTNEED) != 0;  // so too where p is no address
+  munmap(p, bytes);
+  return locked;
+}
+
 size_t address_space_limit() {
   const KeepErrno keep;
   struct rlimit limit;
@@ -172,8 +179,7 @@ size_t address_space_limit() {
   return told ? limit.rlim_cur : kNoLimit;
 }
 
-// QEMU's user mode, until version 8, keeps some 10 bytes for every page of a mapping. For a whole
-// window that is more than a machine has.
+// QEMU's user mode, until version 8, keeps some 10 bytes for every page of a mapping.
 bool may_try_long_mappings() { return has_vdso(); }
 
 uint64_t entropy() {

@@ -9,6 +9,7 @@
 #include <initializer_list>
 
 #include "base/bits.h"
+#include "base/keep_errno.h"
 #include "base/words.h"
 #include "os/os.h"
 

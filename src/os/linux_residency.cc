@@ -13,6 +13,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/keep_errno.h"
 #include "os/os.h"
 
 namespace loft::os {

@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/keep_errno.h"
 #include "os/os.h"
 #include "os/restartable.h"
 

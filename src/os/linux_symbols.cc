@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/bits.h"
+#include "base/keep_errno.h"
 #include "os/os.h"
 #include "os/symbols.h"
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/keep_errno.h"
 #include "os/os.h"
 #include "os/own_thread.h"
 

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/keep_errno.h"
 #include "base/macros.h"
 #include "os/os.h"
 
@@ -69,7 +70,7 @@ extern "C" LOFT_HIDDEN pid_t loft_vfork_returns(long result) noexcept {
     errno = static_cast<int>(-result);
     return -1;
   }
-  const loft::os::KeepErrno keep;
+  const loft::KeepErrno keep;
   loft::os::find_processor_again();
   return static_cast<pid_t>(result);
 }

@@ -63,6 +63,10 @@ bool can_move_pages();  // false once the system has reported that it cannot mov
 // emulator that pays for every page of a mapping, resident or not.
 bool may_try_long_mappings();
 
+// Whether mappings are resident, and count, before they are touched (mlockall), or none is to be
+// had.
+bool locks_mappings();
+
 // No limit, of bytes or of processors.
 inline constexpr size_t kNoLimit = SIZE_MAX;
 
@@ -149,7 +153,6 @@ uint64_t now_ns();
 
 // The processor that the caller runs on: a small number. Only a hint.
 unsigned processor();
-
 // One more than the highest number that `processor` can ever return. 0 if the system does not say.
 unsigned processor_numbers();
 
@@ -185,18 +188,6 @@ struct Calls {
   unsigned long discards;  // calls that returned memory to the system
 };
 Calls calls();
-
-// Restores the caller's errno at the end of a scope.
-class KeepErrno {
- public:
-  KeepErrno();
-  ~KeepErrno();
-  KeepErrno(const KeepErrno&) = delete;
-  KeepErrno& operator=(const KeepErrno&) = delete;
-
- private:
-  int saved_;
-};
 
 void* out_of_memory();  // sets errno to ENOMEM, returns nullptr
 

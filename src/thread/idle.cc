@@ -15,22 +15,13 @@ namespace {
 
 constexpr unsigned kLooks = 3;  // without a change, before a thread counts as idle
 
-// A hash that every call changes, except one that exactly undoes another. A hint, read while the
-// thread runs: if it misses a change, a heap rests too early.
-uint64_t activity_of(const Thread* thread) {
-  uint64_t sum = 0;
-  for (const Bin& bin : thread->bins) {
-    const auto top = reinterpret_cast<uint64_t>(peek(bin.top()));
-    sum = (sum ^ top) * 0x9E3779B97F4A7C15u;
-  }
-  for (unsigned place = 0; place < kBatches; ++place) {
-    const uint64_t key = peek(thread->batch_keys[place]);
-    if (key == kNoSlab) continue;
-    sum = (sum ^ key ^ uint64_t{peek(thread->batches()[place].left)} << 32) * 0x9E3779B97F4A7C15u;
-  }
-  return sum + thread->counters.flushes.get() + thread->counters.batches_sent.get() +
-         medium_cache::hits(thread) + thread->counters.medium_misses.get() +
-         thread->counters.room_cleared.get();
+// How often the thread met its heap. Calls that its caches serve do not count: they use nothing
+// that is free in the heap. A hint, read while the thread runs: if it misses a change, a heap rests
+// too early.
+unsigned long meetings_of(const Thread* thread) {
+  const Heap* const heap = peek(thread->heap);
+  const unsigned long refills = heap == nullptr ? 0 : heap->counters().refills.get();
+  return refills + thread->counters.flushes.get() + thread->counters.room_cleared.get();
 }
 
 struct Found {
@@ -42,9 +33,9 @@ struct Found {
 // the time that it rests.
 bool choose(void* context, Thread* thread) {
   Found& found = *static_cast<Found*>(context);
-  const uint64_t activity = activity_of(thread);
-  thread->idle.looks = activity == thread->idle.activity ? thread->idle.looks + 1 : 0;
-  thread->idle.activity = activity;
+  const unsigned long meetings = meetings_of(thread);
+  thread->idle.looks = meetings == thread->idle.meetings ? thread->idle.looks + 1 : 0;
+  thread->idle.meetings = meetings;
   if (thread->idle.looks < kLooks) {
     found.all_idle = false;
     return true;

@@ -6,8 +6,8 @@
 
 namespace loft::idle {
 
-// One look at all threads. Purges the holes in the heaps of threads that called nothing for some
-// looks. True if every thread was idle and nothing was left to do for it.
+// One look at all threads. Purges the holes in the heaps of threads that met their heaps not
+// once in some looks. True if every thread was idle and nothing was left to do for it.
 bool look();
 
 // Purges the heap that all threads share, if they do, once it has served no refill for some looks.

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/keep_errno.h"
 #include "large/clear.h"
 #include "os/fault.h"
 #include "os/lock.h"
@@ -203,6 +204,15 @@ TEST(Pages, SeveralAreDiscardedAtOnce) {
   os::unmap(at, bytes);
 }
 
+TEST(Pages, NewMappingsAreLocked) {
+  EXPECT_FALSE(os::locks_mappings());
+  // Not through libc: sanitizers replace the call.
+  if (syscall(SYS_mlockall, MCL_FUTURE) != 0) GTEST_SKIP() << "nothing can be locked here";
+  EXPECT_TRUE(os::locks_mappings());
+  syscall(SYS_munlockall);
+  EXPECT_FALSE(os::locks_mappings());
+}
+
 TEST(Pages, CallsAreCounted) {
   const os::Calls before = os::calls();
   void* at = os::reserve(os::page_size());
@@ -217,7 +227,7 @@ TEST(Pages, CallsAreCounted) {
 TEST(Errno, KeptAcrossAScope) {
   errno = 12;
   {
-    const os::KeepErrno keep;
+    const KeepErrno keep;
     errno = 34;
   }
   EXPECT_EQ(errno, 12);
