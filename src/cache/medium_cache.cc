@@ -5,6 +5,7 @@
 #include "cache/batch_cache.h"
 #include "cache/object.h"
 #include "heap/registry.h"
+#include "os/fault.h"
 #include "os/os.h"
 #include "space/limits.h"
 
@@ -91,12 +92,10 @@ void settle(Thread* thread) {
   Bin& bin = thread->recent;
   void* const p = *bin.top();
   if (p == nullptr) return;
-  const Entry entry = checked_entry("free", p);
-  check_start("free", p, entry);
-  MediumWord& word = medium::run_at(entry)->word_at(p);
-  word.keep();
+  const Entry entry = pagemap.of(p);
+  MediumWord* const word = mark(p, entry);
   bin.pop();
-  put(thread, p, word, entry.owner());
+  if (LOFT_LIKELY(word != nullptr)) put(thread, p, *word, entry.owner());
 }
 
 // From now on, free's fast path fills the bin.
@@ -115,6 +114,19 @@ void note(Thread* thread, void* p, MediumWord& word) {
 }
 
 }  // namespace
+
+MediumWord* mark(void* p, Entry entry) {
+  if (LOFT_UNLIKELY(entry.bin() != kMedium || !medium::run_at(entry)->in_use_at(p))) {
+    const Entry checked = checked_entry("free", p);
+    if (checked.bin() == kNothing) return nullptr;
+    check_start("free", p, checked);
+    // What lies there now is younger: the object came home before, and its run was given back.
+    os::fault(Text() << "double free of " << p << ", whose run was given back since");
+  }
+  MediumWord& word = medium::run_at(entry)->word_at(p);
+  word.keep();
+  return &word;
+}
 
 void* take_from_heap(Thread* thread, size_t asked, bool room, bool* zero) {
   thread->counters.medium_misses.add(1);
@@ -147,11 +159,9 @@ void* take(Thread* thread, size_t bytes, size_t asked) {
 
 void keep(Thread* thread, void* p, Entry entry) {
   settle(thread);
-  MediumRun* const run = medium::run_at(entry);
-  if (LOFT_UNLIKELY(!run->in_use_at(p))) check_start("free", p, checked_entry("free", p));
-  MediumWord& word = run->word_at(p);
-  word.keep();
-  put(thread, p, word, entry.owner());
+  MediumWord* const word = mark(p, entry);
+  if (LOFT_UNLIKELY(word == nullptr)) return;
+  put(thread, p, *word, entry.owner());
   uint8_t& watched = thread->medium.watched;
   if (LOFT_LIKELY(watched == kWatched) || thread->core != nullptr)
     return;  // a processor has no bin
@@ -184,7 +194,8 @@ void inherit(Thread* dead) {
   }
   // One that is marked is on its way to a place.
   if (void* const p = *dead->recent.top(); p != nullptr) {
-    if (medium::run_at(pagemap.of(p))->in_use_at(p)) give_back(p);
+    const Entry entry = pagemap.of(p);
+    if (entry.bin() == kMedium && medium::run_at(entry)->in_use_at(p)) give_back(p);
   }
   reset(dead);
   dead->counters.medium_kept_bytes.add(-dead->counters.medium_kept_bytes.get());

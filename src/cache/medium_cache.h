@@ -41,6 +41,10 @@ LOFT_ALWAYS_INLINE void* take_recent(Thread* thread, size_t asked) {
 // *zero: whether it is known to read as zero. nullptr without memory.
 void* take_from_heap(Thread* thread, size_t asked, bool room, bool* zero);
 
+// Marks an object that the program frees as kept. Stops the program if there is none at p, or with
+// the option foreign=ignore returns nullptr.
+MediumWord* mark(void* p, Entry entry);
+
 // Takes a freed object: into the cache, in place of older ones if need be, or to its heap. Stops
 // the program if the object is free already.
 void keep(Thread* thread, void* p, Entry entry);

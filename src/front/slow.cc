@@ -181,8 +181,7 @@ void free_medium(void* p, Entry entry) {
     const lifecycle::SlowPath slow;
     if (LOFT_LIKELY(slow.thread() != nullptr)) {
       medium_cache::keep(slow.thread(), p, entry);
-    } else {
-      check_start("free", p, checked_entry("free", p));
+    } else if (medium_cache::mark(p, entry) != nullptr) {
       batch_cache::send_single_medium(p);
     }
   }

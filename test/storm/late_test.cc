@@ -18,6 +18,7 @@ constexpr int kRounds = PTHREAD_DESTRUCTOR_ITERATIONS;
 
 struct Late {
   void* object;
+  void* medium;  // from the thread's own heap, freed without a block
   int rounds;
 };
 
@@ -34,6 +35,7 @@ void in_destructor(void* value) {
     late->object = make(7, 64);
     pthread_setspecific(key, late);
   } else {
+    bad += check_and_free(late->medium, 6, 50'000);
     ++ended;
     delete late;
   }
@@ -46,7 +48,8 @@ TEST(Late, CallsAfterTheThreadsEnd) {
   ASSERT_EQ(pthread_key_create(&key, in_destructor), 0);
   const unsigned rounds = scaled(200);
   for (unsigned i = 0; i < rounds; ++i) {
-    on_threads(4, [](unsigned) { pthread_setspecific(key, new Late{make(7, 64), 0}); });
+    on_threads(
+        4, [](unsigned) { pthread_setspecific(key, new Late{make(7, 64), make(6, 50'000), 0}); });
   }
   EXPECT_EQ(bad, 0u);
   EXPECT_EQ(ended, 4 * rounds);

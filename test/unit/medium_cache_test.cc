@@ -102,6 +102,39 @@ TEST_F(MediumCacheTest, TheBinFindsMisuseAtTheNextCall) {
   deallocate(p);
 }
 
+// By the option foreign=ignore, the second free does nothing, wherever it is found.
+TEST_F(MediumCacheTest, ADoubleFreeMayBeIgnored) {
+  watch_no_more();
+  options.foreign.store(1);
+  void* p = allocate(kSize);
+  void* q = allocate(kSize);
+  for (int i = 0; i < 3; ++i) deallocate(p);
+  in_thread([&] { deallocate(q); });
+  deallocate(q);
+  medium_cache::release_all(self);
+  options.foreign.store(0);
+  p = allocate(kSize);
+  q = allocate(kSize);
+  EXPECT_NE(p, q);
+  deallocate(p);
+  deallocate(q);
+}
+
+// An object in the bin is freed by another thread, too, and what lies there now is younger.
+TEST_F(MediumCacheTest, TheBinFindsMisuseAfterTheRunsEnd) {
+  watch_no_more();
+  void* p = allocate(kSize);
+  deallocate(p);
+  // As if the run had been given back, and the memory cut for small objects.
+  EXPECT_DEATH(
+      {
+        *self->medium.recent = nullptr;
+        self->medium.recent[1] = allocate(64);
+        medium_cache::release_all(self);
+      },
+      "double free of 0x.*, whose run was given back since");
+}
+
 // A large object takes the lock of the spans, and none for its descriptor.
 TEST_F(MediumCacheTest, DescriptorsOfLargeObjectsAreTheThreadsOwn) {
   constexpr size_t kLong = kMediumMax + 1;
