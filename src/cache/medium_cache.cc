@@ -207,6 +207,7 @@ void review(Thread* thread) {
     if ((cache.used >> place & 1) == 0) empty(thread, place);
   }
   cache.used = 0;
+  settle(thread);  // the next review finds it in a place, unless it was taken
 }
 
 size_t hits(const Thread* thread) {

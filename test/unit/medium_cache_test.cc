@@ -250,6 +250,20 @@ TEST_F(MediumCacheTest, AnUnusedOneGivesBackAtItsReview) {
   EXPECT_EQ(kept(), 0u);
 }
 
+// The object freed last goes, too, if the thread goes on without such objects.
+TEST_F(MediumCacheTest, TheBinIsReviewed) {
+  watch_no_more();
+  deallocate(allocate(kSize));
+  EXPECT_NE(*self->recent.top(), nullptr);
+  for (int i = 0; i < 2; ++i) medium_cache::review(self);
+  EXPECT_EQ(kept(), 0u);
+  void* p = allocate(kMediumMax);
+  deallocate(p);
+  EXPECT_NE(*self->recent.top(), nullptr);
+  medium_cache::review(self);
+  EXPECT_EQ(kept(), 0u) << "longer than what a place may hold";
+}
+
 // A program that goes on with one buffer does not keep those of other sizes for it.
 TEST_F(MediumCacheTest, AReviewLeavesWhatIsUsed) {
   void* one = allocate(kSize);
