@@ -289,6 +289,9 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
 size_t Heap::purge(const os::Lock* awaited, Walk walk) {
   const bool at_work = walk == Walk::kAtWork || walk == Walk::kAtWorkNow;
   const bool yields = walk != Walk::kNow;
+  const auto others_wait = [&] {
+    return (yields && lock_.has_sleepers()) || (awaited != nullptr && awaited->has_sleepers());
+  };
   if (!at_work) is_idle_ = true;
   // A thread without memory comes here with every request.
   if (is_purged() && !inbox_.maybe_pending()) return 0;
@@ -302,6 +305,8 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk) {
   trim_spares(0);
   const size_t purged = mediums_.purge(MediumRuns::Round::kAll, yields ? &lock_ : nullptr, awaited);
   counters_.hole_bytes.add(purged);
+  // The round may have ended early, and then gaps are left, even if no slab is.
+  if (others_wait()) return purged;
   // Slabs whose holes were refused are settled, too. What was locked may be unlocked by now.
   const bool all = hole_refused_;
   Holes holes(counters_.classes);
@@ -315,9 +320,7 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk) {
           holes.purge(slab);
         }
         slab = next;
-        if ((yields && lock_.has_sleepers()) || (awaited != nullptr && awaited->has_sleepers())) {
-          return purged + count(holes);
-        }
+        if (others_wait()) return purged + count(holes);
       }
       // Not one by one: settled slabs in front of others would hide these after an early stop.
       if (get(options.thp) != kHugePrefer) settle(list);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "cache/medium_cache.h"
@@ -32,6 +33,7 @@ class MediumRunsTest : public testing::Test {
   void SetUp() override {
     deallocate(allocate(16));
     trim(0);
+    medium_cache::reset(self);  // the first frees are checked at once
   }
   void TearDown() override {
     trim(0);
@@ -277,6 +279,35 @@ TEST_F(MediumRunsTest, GapsGoBackWithTime) {
   EXPECT_EQ(kept[0], 1);
   put(kept);
   put(end);
+}
+
+// A purge that makes way for a waiting thread has not run to its end.
+TEST_F(MediumRunsTest, APurgeCutShortIsNoneYet) {
+  Heap* other = nullptr;
+  registry::adopt(other);
+  std::vector<void*> all;
+  bool zero = false;
+  other->lock().lock();
+  other->purge(nullptr, Heap::Walk::kNow);
+  for (int i = 0; i < 4; ++i) all.push_back(other->take_medium(10 * kPage, false, &zero));
+  for (const size_t i : {0, 2}) {
+    run_of(all[i])->word_at(all[i]).keep();
+    other->put_medium(all[i]);
+  }
+  std::thread waiting([&] { const os::Guard guard(other->lock()); });
+  while (!other->lock().has_sleepers()) std::this_thread::yield();
+  other->purge(nullptr, Heap::Walk::kAtWorkNow);
+  EXPECT_FALSE(other->is_purged());
+  EXPECT_NE(other->mediums().dirty_pages(), 0u);
+  other->lock().unlock();
+  waiting.join();
+  other->lock().lock();
+  other->purge(nullptr, Heap::Walk::kAtWorkNow);
+  EXPECT_TRUE(other->is_purged());
+  EXPECT_EQ(other->mediums().dirty_pages(), 0u);
+  other->lock().unlock();
+  registry::park(other);
+  for (const size_t i : {1, 3}) deallocate(all[i]);
 }
 
 TEST_F(MediumRunsTest, MisuseIsReported) {
