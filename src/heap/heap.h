@@ -40,7 +40,7 @@ struct HeapCounters {
   Counter medium_taken;     // medium objects, so far
   Counter medium_resident;  // of these, on pages that were all resident
   Counter medium_resized;   // to another number of pages, in place
-  Counter medium_out;       // bytes taken less bytes put back (modulo 2^64)
+  Counter medium_out;       // bytes in the program's hands, in caches or under way, now
   Counter medium_received;  // bytes that came back by message
 
   // Sums over the slabs taken over from other heaps, minus those over the slabs that others took

@@ -125,7 +125,10 @@ bool Heap::take_from_others(SizeClass size_class) {
 }
 
 bool Heap::take_run_over(Heap& other, unsigned pages) {
-  if (!mediums_.take_over(other.mediums_, pages, !other.parked(), id_)) return false;
+  size_t moved = 0;
+  if (!mediums_.take_over(other.mediums_, pages, !other.parked(), id_, &moved)) return false;
+  other.counters_.medium_out.add(-moved);
+  counters_.medium_out.add(moved);
   is_purged_.store(false, memory_order_relaxed);
   return true;
 }

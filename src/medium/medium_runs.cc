@@ -174,7 +174,8 @@ void MediumRuns::give_back_empty() {
   });
 }
 
-bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId owner) {
+bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId owner,
+                           size_t* moved) {
   const auto fits = [=](const Gap* gap) {
     return gap->pages >= pages && (!empty || is_whole(gap));
   };
@@ -185,11 +186,14 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
   other.remove(run);
   add(run);
   unsigned objects = 0;
+  unsigned object_pages = 0;
   unsigned gaps = 0;
   for (unsigned page = 0; page < run->pages;) {
     const uint32_t index = run->words[page].gap();
     if (index == 0) {
-      page += run->words[page].object().pages;
+      const unsigned length = run->words[page].object().pages;
+      page += length;
+      object_pages += length;
       ++objects;
       continue;
     }
@@ -212,6 +216,7 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
     other.spares_ = spare->next;
     discard(spare);
   }
+  *moved = size_t{object_pages} << run->page_log;
   return true;
 }
 

@@ -37,8 +37,9 @@ class MediumRuns {
   void cut_off(MediumRun* run, PageRow row);
 
   // Moves a run with a gap of at least `pages` from `other` here, whose heap is `owner`; with
-  // `empty` only one without objects. False if there is none. Under the locks of both heaps.
-  bool take_over(MediumRuns& other, unsigned pages, bool empty, HeapId owner);
+  // `empty` only one without objects. False if there is none. *moved: the bytes of its objects.
+  // Under the locks of both heaps.
+  bool take_over(MediumRuns& other, unsigned pages, bool empty, HeapId owner, size_t* moved);
 
   // Purges all gaps, or with kIdle what was free at the last round. Stops early if a thread sleeps
   // on one of the locks; nullptr for none. Returns the bytes purged.
