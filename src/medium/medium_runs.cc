@@ -145,9 +145,16 @@ void MediumRuns::cut_off(MediumRun* run, PageRow row) {
   list(gap);
   if (LOFT_UNLIKELY(is_whole(gap))) keep_or_release(gap);
   left_ = least(left_, dirty_pages());
-  if (LOFT_LIKELY((dirty_pages() - left_) * os::page_size() <= limits::dirty_kept())) return;
+  if (LOFT_LIKELY((dirty_pages() - left_) * os::page_size() <= dirty_kept())) return;
   purge(Round::kAll, nullptr, nullptr);
   left_ = dirty_pages();
+}
+
+// The heap's share of what all may keep, by its runs: otherwise many heaps would keep many times
+// the limit.
+size_t MediumRuns::dirty_kept() const {
+  const unsigned all = medium::existing.load(memory_order_relaxed);
+  return limits::dirty_kept() / most(all, most(run_count_, 1u)) * most(run_count_, 1u);
 }
 
 // Those that stay are a quarter of the others, and one: a heap that fills and empties its runs

@@ -69,6 +69,7 @@ class MediumRuns {
   void release(Gap* whole);
   void keep_or_release(Gap* whole);
   size_t purge_gap(Gap* gap, bool all);
+  size_t dirty_kept() const;
   static bool is_whole(const Gap* gap) { return gap->pages == gap->run->pages; }
   bool rests() const { return dirty_.get() == 0 && empty_ == 0; }
 

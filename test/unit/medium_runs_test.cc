@@ -286,6 +286,17 @@ TEST_F(MediumRunsTest, GapsGoBackWithTime) {
   put(end);
 }
 
+// What may stay is a limit for all heaps together.
+TEST_F(MediumRunsTest, HeapsShareWhatMayStay) {
+  void* p = take(100 * kPage);
+  void* behind = take(10 * kPage);
+  medium::existing.fetch_add(100'000, memory_order_relaxed);
+  put(p);
+  EXPECT_EQ(heap().mediums().dirty_pages(), 0u);
+  medium::existing.fetch_sub(100'000, memory_order_relaxed);
+  put(behind);
+}
+
 // A purge that makes way for a waiting thread has not run to its end.
 TEST_F(MediumRunsTest, APurgeCutShortIsNoneYet) {
   Heap* other = nullptr;
