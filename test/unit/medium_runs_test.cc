@@ -18,6 +18,7 @@
 #include "front/allocate.h"
 #include "heap/registry.h"
 #include "space/span.h"
+#include "thread/idle.h"
 #include "unit/support.h"
 
 namespace loft {
@@ -284,6 +285,22 @@ TEST_F(MediumRunsTest, GapsGoBackWithTime) {
   EXPECT_EQ(kept[0], 1);
   put(kept);
   put(end);
+}
+
+// Its thread goes on with what it has cached, and does not meet its heap.
+TEST_F(MediumRunsTest, GapsOfABusyThreadGoBack) {
+  void* p = take(100 * kPage);
+  void* behind = take(10 * kPage);
+  put(p);
+  EXPECT_NE(heap().mediums().dirty_pages(), 0u);
+  for (unsigned i = 0; i < 2 * span::kDecayTicks; ++i) {
+    deallocate(allocate(kSmallMax + 1));
+    deallocate(allocate(16));
+    span::idle_bytes();
+    idle::look();
+  }
+  EXPECT_EQ(heap().mediums().dirty_pages(), 0u);
+  put(behind);
 }
 
 // What may stay is a limit for all heaps together.
