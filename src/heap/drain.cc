@@ -176,7 +176,9 @@ void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarde
 void Heap::receive_medium(Message* message, Received& received) {
   MediumRun* const run = medium::run_at(pagemap.of(message));
   // A message starts where its sender found an object.
-  if (LOFT_UNLIKELY(!run->word_at(message).object().kept)) report_damaged(message);
+  const bool starts =
+      run->address_of(run->page_at(message)) == reinterpret_cast<uintptr_t>(message);
+  if (LOFT_UNLIKELY(!starts || !run->word_at(message).object().kept)) report_damaged(message);
   const size_t bytes = run->bytes_of(message);
   put_medium(message);
   counters_.medium_received.add(bytes);

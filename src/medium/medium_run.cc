@@ -27,9 +27,8 @@ Place acquire(size_t granules, size_t wanted) {
     if (const span::Range range = span::acquire_resident(n); range.base != 0) return {range, n};
   }
   if (os::locks_mappings()) wanted = granules;
-  const span::Range clean = span::acquire_clean(wanted, 0);
-  if (clean.base != 0 && clean.zero) return {clean, wanted};
-  if (clean.base != 0) span::release(clean.base, wanted, true, 0);
+  const span::Range clean = span::acquire_as(wanted, kGranule, 0, span::Want::kCleanOnly);
+  if (clean.base != 0) return {clean, wanted};
   const span::Range some = span::acquire(granules, kGranule);
   if (some.base != 0 && some.zero) span::recount(granules << kGranuleLog, 0);
   return {some, granules};

@@ -134,8 +134,9 @@ struct alignas(kMetadataUnit) MediumRun {
   MediumWord::Object peek_at(const void* p) const {
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - peek(base);
     const size_t page = os::page_size();
-    const bool in = offset % page == 0 && offset / page < least(peek(pages), kMostRunPages);
-    return in ? words[offset / page].peeked() : MediumWord::Object{};
+    if (offset % page != 0 || offset / page >= least(peek(pages), kMostRunPages)) return {};
+    const MediumWord* const word = &words[offset / page];
+    return metadata::contains(metadata::index_of(word)) ? word->peeked() : MediumWord::Object{};
   }
   // The first page of the object that covers p, if one does.
   unsigned first_of(const void* p) const {

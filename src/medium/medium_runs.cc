@@ -146,8 +146,10 @@ void MediumRuns::cut_off(MediumRun* run, PageRow row) {
   if (LOFT_UNLIKELY(is_whole(gap))) keep_or_release(gap);
   left_ = least(left_, dirty_pages());
   if (LOFT_LIKELY((dirty_pages() - left_) * os::page_size() <= dirty_kept())) return;
-  purge(Round::kAll, nullptr, nullptr);
-  left_ = dirty_pages();
+  pause_.purge_or_wait(limits::tight() || limits::scarce_dirty() != limits::kNone, [=, this] {
+    purge(Round::kAll, nullptr, nullptr);
+    left_ = dirty_pages();
+  });
 }
 
 // The heap's share of what all may keep, by its runs: otherwise many heaps would keep many times

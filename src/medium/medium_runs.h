@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "medium/medium_run.h"
 #include "os/lock.h"
+#include "space/pause.h"
 #include "space/span_bins.h"
 
 namespace loft {
@@ -83,9 +84,10 @@ class MediumRuns {
   unsigned run_count_ = 0;
   unsigned empty_ = 0;       // runs without objects
   uint32_t last_round_ = 0;  // in ticks of span
-  size_t left_ = 0;          // dirty pages that the last purge of too many left: locked ones
-  Counter pages_;            // of all runs
-  Counter dirty_;            // pages
+  PurgePause pause_;
+  size_t left_ = 0;  // dirty pages that the last purge of too many left: locked ones
+  Counter pages_;    // of all runs
+  Counter dirty_;    // pages
 };
 
 }  // namespace loft

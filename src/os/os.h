@@ -63,8 +63,7 @@ bool can_move_pages();  // false once the system has reported that it cannot mov
 // emulator that pays for every page of a mapping, resident or not.
 bool may_try_long_mappings();
 
-// Whether mappings are resident, and count, before they are touched (mlockall), or none is to be
-// had.
+// Whether mappings are resident before they are touched (mlockall), or none is to be had.
 bool locks_mappings();
 
 // No limit, of bytes or of processors.

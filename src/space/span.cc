@@ -13,6 +13,7 @@
 #include "space/low_water.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
+#include "space/pause.h"
 #include "space/search.h"
 #include "space/window.h"
 
@@ -67,7 +68,7 @@ Range take_resident(size_t granules) {
 }
 
 Range acquire_locked(size_t granules, size_t bytes, Want want) {
-  if (want != Want::kClean) {
+  if (want != Want::kClean && want != Want::kCleanOnly) {
     if (const Range range = take_resident(granules); range.base != 0) return range;
   }
   if (want == Want::kResidentOnly || !admit(bytes)) return {};
@@ -81,6 +82,7 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
   }
   const uintptr_t base = frontier::advance(granules << kGranuleLog, false);
   if (base != 0) return {base, true};
+  if (want == Want::kCleanOnly) return {};
   if (want == Want::kClean) return acquire_locked(granules, bytes, Want::kMixed);
   // After a full purge, the free memory is in its largest pieces.
   free_spans::purge(0);
@@ -98,7 +100,7 @@ Range acquire_patiently(size_t granules, size_t bytes, Want want) {
   for (;;) {
     const Range range = acquire_locked(granules, bytes, want);
     if (range.base != 0 || in_transit_bytes.get() == 0) return range;
-    if (want == Want::kResidentOnly) return range;
+    if (want == Want::kResidentOnly || want == Want::kCleanOnly) return range;
     lock.unlock();
     purging.lock();
     purging.unlock();
@@ -121,21 +123,12 @@ Range acquire_aligned(size_t granules, size_t alignment, size_t bytes, Want want
   return {base, wide.zero};
 }
 
-// Purges the excess of resident spans, then pauses. Called without the lock. Faulting a page in
-// again costs some ten times as much as purging it. With the pause, a program that frees and
-// allocates the same memory again and again loses part of its time to this, and not nearly all.
+// Purges the excess of resident spans, then pauses. Called without the lock.
 void relieve() {
-  constexpr uint64_t kPause = 64;             // times the duration of the purge
-  static constinit Atomic<uint64_t> next{0};  // relaxed: two purges at a time do no harm
+  static constinit PurgePause pause;
   const size_t kept = limits::dirty_kept();
   if (LOFT_LIKELY(dirty_bytes() <= kept)) return;
-  const uint64_t begin = os::now_ns();
-  // Where memory is scarce, others need it now: no pause.
-  const bool scarce = dirty_bytes() > limits::scarce_dirty();
-  if (!scarce && begin < next.load(memory_order_relaxed)) return;
-  purge(kept / 2);
-  const uint64_t end = os::now_ns();
-  next.store(end + kPause * (end - begin), memory_order_relaxed);
+  pause.purge_or_wait(dirty_bytes() > limits::scarce_dirty(), [=] { purge(kept / 2); });
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ enum class Want : uint8_t {
   kMixed,         // as kResident, if need be in two parts, one of them clean
   kClean,         // no pages, as the caller brings its own; else kMixed
   kResidentOnly,  // a resident free span, or nothing
+  kCleanOnly,     // no pages, or nothing
 };
 
 // Hands out `granules` granules; their base is a multiple of `alignment` bytes (a power of two, at
