@@ -67,6 +67,9 @@ class Run(Told):
     migrated: bool
     least_cpu_share: float
     mode: str = ""
+    # By the kernel's own account of the whole program; none in runs of before these were kept.
+    faults: float | None = None
+    sleeps: float | None = None
     peak_live_bytes: float = 0
     survivor_pages_kib: float = 0
     first_kib: float = 0
@@ -118,6 +121,19 @@ class Entry(Told):
 
     def first_runs(self) -> dict[str, Run]:
         return {name: runs[0] for name, runs in self.runs.items() if runs}
+
+    def valid(self, cores: int) -> Self:
+        """Without the runs that measured nothing."""
+        runs = {
+            name: [run for run in runs if not run.invalid(self.threads, cores)]
+            for name, runs in self.runs.items()
+        }
+        return self.model_copy(update={"runs": runs})
+
+    def rounds(self, figure: Callable[[Run], float | None]) -> pd.DataFrame:
+        """A line for each round, a column for each allocator."""
+        found = {n: {run.round: figure(run) for run in runs} for n, runs in self.runs.items()}
+        return pd.DataFrame(found, dtype=float).dropna(axis="columns", how="all")
 
     def medians(self, figure: Callable[[Run], float]) -> dict[str, float]:
         """By allocator, of the rounds."""

@@ -74,11 +74,15 @@ def copy_of(allocator: Allocator) -> Iterator[Allocator]:
 
 def run_row(row: Row, allocator: Allocator) -> Run:
     with copy_of(allocator) as copy:
-        printed = finish(command_of(row), copy, row.environment).stdout
+        done = finish(command_of(row), copy, row.environment)
     try:
-        return Run.model_validate_json(printed)
+        run = Run.model_validate_json(done.stdout)
     except ValidationError:
-        raise Failed(f"no result line, but {printed[:80]!r}") from None
+        raise Failed(f"no result line, but {done.stdout[:80]!r}") from None
+    if usage := done.usage:
+        run.faults = usage.minor_faults + usage.major_faults
+        run.sleeps = usage.sleeps
+    return run
 
 
 def loft_statistics(row: Row, loft: Allocator) -> dict[str, Any]:

@@ -68,6 +68,8 @@ class Usage:
     peak_rss_kib: int
     minor_faults: int
     major_faults: int
+    # How often a thread gave its processor away to wait: for a lock, another thread, a disk.
+    sleeps: int
 
 
 @dataclass(frozen=True)
@@ -183,8 +185,8 @@ def _result(line: bytes, left_behind: int, name: str) -> Result:
     numbers = [int(part) for part in fields]
     if word == "exec":
         raise UserError(f"{name} cannot be executed: {os.strerror(numbers[0])}", NOT_EXECUTABLE)
-    status, wall_ns, user_us, system_us, peak_kib, minor, major, instructions, cycles = numbers
-    usage = Usage(wall_ns / 1e9, user_us / 1e6, system_us / 1e6, peak_kib, minor, major)
+    status, wall_ns, user_us, system_us, *counted, instructions, cycles = numbers
+    usage = Usage(wall_ns / 1e9, user_us / 1e6, system_us / 1e6, *counted)
     if instructions < 0 or cycles < 0:
         counts = Counts(missing=-min(instructions, cycles))
     elif instructions == 0 or cycles == 0:

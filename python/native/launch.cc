@@ -2,7 +2,7 @@
 //
 //   loft-launch REPORT GATE PRELOAD COUNT COMMAND [ARGUMENT...]
 //
-// REPORT is a descriptor to which one line is written: "done" and nine numbers, see report() below;
+// REPORT is a descriptor to which one line is written: "done" and ten numbers, see report() below;
 // or "exec ERRNO" when there was nothing to run. GATE is a descriptor that is at its end when the
 // caller has no more use for this process. PRELOAD is the command's LD_PRELOAD, empty for none; the
 // launcher itself runs without. COUNT is 1 if instructions and cycles are to be counted.
@@ -82,9 +82,9 @@ void become(char** command, const char* preload) {
 
 void report(int out, int status, long long wall, const rusage& usage, long long instructions,
             long long cycles) {
-  dprintf(out, "done %d %lld %lld %lld %ld %ld %ld %lld %lld\n", status, wall,
+  dprintf(out, "done %d %lld %lld %lld %ld %ld %ld %ld %lld %lld\n", status, wall,
           microseconds(usage.ru_utime), microseconds(usage.ru_stime), usage.ru_maxrss,
-          usage.ru_minflt, usage.ru_majflt, instructions, cycles);
+          usage.ru_minflt, usage.ru_majflt, usage.ru_nvcsw, instructions, cycles);
 }
 
 // Until the caller closes its end: meanwhile it looks for processes that the command left behind.

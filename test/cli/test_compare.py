@@ -421,7 +421,7 @@ def test_an_argument_that_is_no_text(loft: Loft, tmp_path: Path) -> None:
 
 
 def test_the_first_line_of_a_report_counts() -> None:
-    done = b"done 32512 1 1 1 1 1 1 -61 -61\n"
+    done = b"done 32512 1 1 1 1 1 1 1 -61 -61\n"
     with pytest.raises(UserError, match=r"nothing cannot be executed: No such file"):
         launch._result(b"exec 2\n" + done, 0, "nothing")
     assert launch._result(done, 0, "something").outcome.number == 127

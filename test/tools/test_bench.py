@@ -132,6 +132,23 @@ def test_what_went_wrong_is_told(
         bench_run.run_row(Row("a row", "one thread", 1, "program"), Allocator("glibc", None))
 
 
+def test_faults_and_sleeps_of_every_run_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_release("loft_launch")
+    monkeypatch.setattr(bench_run, "BUILD", tmp_path)
+    program = tmp_path / "bench" / "program"
+    program.parent.mkdir()
+    # It waits for a child, and so gives its processor away.
+    program.write_text(f"#!/bin/sh\n/bin/true\necho '{result(10).model_dump_json()}'\n")
+    program.chmod(0o755)
+    run = bench_run.run_row(Row("a row", "one thread", 1, "program"), Allocator("glibc", None))
+    assert run.faults is not None
+    assert run.faults > 10
+    assert run.sleeps is not None
+    assert run.sleeps >= 1
+
+
 def test_an_interrupted_set_goes_on(
     tmp_path: Path, programs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
