@@ -125,7 +125,7 @@ class Measurement:
     def passes(self) -> Iterator[tuple[int, Row]]:
         for number in range(1, self.repeats + 1):
             for row in self.rows:
-                if number == 1 or not row.once:
+                if not row.rounds or number <= row.rounds:
                     yield number, row
 
     def run(self, progress: Progress, task: TaskID) -> None:

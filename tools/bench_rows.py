@@ -28,8 +28,8 @@ class Row:
     command: str
     full_only: bool = False
     kind: Kind = Kind.TIMED
-    # Measured in the first round alone.
-    once: bool = False
+    # No more than so many; 0: all that there are.
+    rounds: int = 0
     # The only allocators that this row is for, and those that it is not for.
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Line(BaseModel):
     work: int = 0
     full: bool | list[int] = False
     kind: Kind = Kind.TIMED
-    once: bool = False
+    rounds: int = 0
     without: tuple[str, ...] = ()
     # Of a sweep.
     option: str = ""
@@ -86,7 +86,7 @@ class Line(BaseModel):
                 self.run.format(**words),
                 n in self.full if isinstance(self.full, list) else self.full,
                 self.kind,
-                self.once,
+                self.rounds,
                 without=self.without,
             )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from bench_report import METRICS, begun, compared, metric_table
+from bench_report import METRICS, begun, compared, compared_times, metric_table
 from bench_results import Entry, Kind, Results, Run
 
 from loft.tables import Cell, Table
@@ -22,17 +22,21 @@ def startup_table(data: Results) -> Table | None:
         return None
     table = begun("Hello, world", ["", *data.allocators])
 
-    def add(title: str, figure: Callable[[Run], float], form: str) -> None:
-        middle = row.medians(figure)
-        base = middle.get("glibc", 0.0)
+    def beside_glibc(figure: Callable[[Run], float], form: str) -> Callable[[float], str]:
+        base = row.medians(figure).get("glibc", 0.0)
 
         def text(value: float) -> str:
             added = f" ({value - base:+{form}})" if base and value != base else ""
             return f"{value:{form}}{added}"
 
-        compared(data, table, title, middle, text)
+        return text
 
-    add("start to exit, ms (median)", lambda run: run.median_start_ms, ".2f")
+    def add(title: str, figure: Callable[[Run], float], form: str) -> None:
+        compared(data, table, title, row.medians(figure), beside_glibc(figure, form))
+
+    start = attrgetter("median_start_ms")
+    title = "start to exit, ms (median)"
+    compared_times(data, table, title, row.rounds(start), beside_glibc(start, ".2f"))
     add("peak RSS, KiB", lambda run: run.hello_peak_rss_kib, ".0f")
     add("system calls", lambda run: run.hello_system_calls, ".0f")
     return table
@@ -65,13 +69,13 @@ def instruction_table(data: Results) -> Table | None:
 QUANTILES = ("p50", "p99", "p99.9", "p99.99", "p99.999", "max")
 
 
+def call_ns(call: str, quantile: str, run: Run) -> float:
+    return float(getattr(run, f"{call}_ns")[quantile])
+
+
 def quantiles(row: Entry, call: str) -> dict[str, dict[str, float]]:
     """Of the calls to malloc, to free, or to nothing ("clock"): by quantile, then by allocator."""
-
-    def at(quantile: str) -> dict[str, float]:
-        return row.medians(lambda run: getattr(run, f"{call}_ns")[quantile])
-
-    return {quantile: at(quantile) for quantile in QUANTILES}
+    return {quantile: row.medians(partial(call_ns, call, quantile)) for quantile in QUANTILES}
 
 
 def latency_table(data: Results) -> Table | None:
@@ -81,8 +85,9 @@ def latency_table(data: Results) -> Table | None:
     clock = statistics.median(run.clock_ns["p50"] for run in row.every_run())
     table = begun("Latency", ["", *data.allocators], clock=clock)
     for call in ("malloc", "free"):
-        for quantile, figures in quantiles(row, call).items():
-            compared(data, table, f"{call} {quantile}", figures, "{:.0f}".format)
+        for quantile in QUANTILES:
+            rounds = row.rounds(partial(call_ns, call, quantile))
+            compared_times(data, table, f"{call} {quantile}", rounds, "{:.0f}".format)
     for quantile, figures in quantiles(row, "clock").items():
         texts = (f"{figures[n]:.0f}" if n in figures else "-" for n in data.allocators)
         table.add(f"nothing {quantile}", *texts)
@@ -250,8 +255,8 @@ def wake_table(data: Results) -> Table | None:
     if row is None:
         return None
     table = begun("Threads that wake now and then", ["", *data.allocators])
-    wake_us = row.medians(lambda run: 1e6 * run.cpu_seconds / run.operations)
-    compared(data, table, "CPU time a wake, us", wake_us, "{:.0f}".format)
+    wake_us = row.rounds(lambda run: 1e6 * run.cpu_seconds / run.operations)
+    compared_times(data, table, "CPU time a wake, us", wake_us, "{:.0f}".format)
     compared(data, table, "most resident, MiB", row.medians(lambda run: run.peak_rss_kib), mib)
     return table
 

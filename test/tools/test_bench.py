@@ -232,7 +232,7 @@ def test_a_failure_is_shown_and_ends_nothing(
 
 
 def test_quiet_rows_and_rows_for_one(tmp_path: Path, programs: list[str]) -> None:
-    quiet = Row("a row", "one thread", 1, "A=1 program --count=1", kind=Kind.QUIET, once=True)
+    quiet = Row("a row", "one thread", 1, "A=1 program --count=1", kind=Kind.QUIET, rounds=1)
     sweep = Row("another", "one thread", 1, "program --count=2", only=("loft",))
     data = measure(tmp_path / "out.json", [quiet, sweep], 2, keep=False)
     assert rounds(data, 0) == {"loft": [1], "snmalloc": [1]}

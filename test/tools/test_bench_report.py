@@ -41,6 +41,11 @@ def run(speed: float, peak: float = 1000, **more: Any) -> Json:
     }
 
 
+def thrice(one: Json) -> list[Json]:
+    """In three rounds that do not differ: without any nothing is said of a time."""
+    return [one | {"round": number} for number in (1, 2, 3)]
+
+
 def row(name: str, runs: dict[str, list[Json]], **more: Any) -> Json:
     return {
         "name": name,
@@ -75,14 +80,17 @@ def texts(table: Table, label: str) -> list[str]:
     return next([cell.text for cell in cells] for name, cells in table.rows if name == label)
 
 
-SLOW = row("slow", {"loft": [run(50)], "snmalloc": [run(100)], "jemalloc": [run(80)]})
+SLOW = row(
+    "slow", {"loft": thrice(run(50)), "snmalloc": thrice(run(100)), "jemalloc": thrice(run(80))}
+)
 LARGE = row("large", {"loft": [run(100, 4000)], "snmalloc": [run(80, 1000)]})
 FAST = row("fast", {"glibc": [run(400)], "loft": [run(200)], "snmalloc": [run(100)]})
 
 
 def test_ratios_are_to_the_best_peer() -> None:
     table = found(tables(data(SLOW, FAST)), "Throughput")
-    assert texts(table, "slow") == ["-", "0.50", "1.00", "0.80", "snmalloc 100 /s"]
+    shown = ["-", "0.50 ±0%", "1.00 ±0%", "0.80 ±0%", "snmalloc 100 /s"]
+    assert texts(table, "slow") == shown
     # libc's is no peer.
     assert texts(table, "fast")[:3] == ["4.00", "2.00", "1.00"]
 
@@ -93,6 +101,56 @@ def test_spread_needs_three_rounds() -> None:
 
     three = row("three", {"loft": rounds(90, 100, 110), "snmalloc": rounds(100, 100, 100)})
     assert texts(found(tables(data(three)), "Throughput"), "three")[1] == "1.00 ±5%"
+
+
+def verdict(table: Table, label: str, name: str = "loft") -> str:
+    return table.lines()[label][name].verdict
+
+
+def in_rounds(*speeds: float) -> Json:
+    mine = [run(speed) | {"round": i} for i, speed in enumerate(speeds)]
+    peers = [run(100) | {"round": i} for i in range(len(speeds))]
+    return row("rounds", {"loft": mine, "snmalloc": peers})
+
+
+@pytest.mark.parametrize(
+    ("speeds", "said"),
+    [
+        # Twice the band is 0.11, and 0.045.
+        ((79, 90, 101), "level"),
+        ((85.5, 90, 94.5), "behind"),
+        # 0.24, and 0.12.
+        ((96, 120, 144), "level"),
+        ((108, 120, 132), "ahead"),
+        # Below what is called level, however quiet the rounds were.
+        ((98, 98, 98), "level"),
+        # No band.
+        ((50, 50), "unknown"),
+        ((50,), "unknown"),
+    ],
+)
+def test_a_claim_about_time_is_twice_the_noise_band(speeds: tuple[float, ...], said: str) -> None:
+    made = tables(data(in_rounds(*speeds)))
+    for title in ("Throughput", "CPU time"):
+        assert verdict(found(made, title), "rounds") == said
+    assert len(losses(data(in_rounds(*speeds)))) == (said == "behind")
+
+
+def test_a_mean_has_the_band_of_its_rows() -> None:
+    noisy, quiet = in_rounds(79, 90, 101), in_rounds(90, 90, 90) | {"name": "quiet"}
+    mean = "geometric mean, one thread"
+    assert verdict(found(tables(data(quiet)), "Throughput"), mean) == "behind"
+    # The mean of 6 % and nothing.
+    both = found(tables(data(noisy, quiet)), "Throughput")
+    assert verdict(both, mean) == "behind"
+    # A row of one round counts with the wider band.
+    once = in_rounds(90) | {"name": "once"}
+    assert verdict(found(tables(data(noisy, once)), "Throughput"), mean) == "level"
+    assert verdict(found(tables(data(once)), "Throughput"), mean) == "unknown"
+
+
+def test_memory_needs_no_band() -> None:
+    assert verdict(found(tables(data(LARGE)), "Peak memory"), "large") == "behind"
 
 
 def test_losses_are_sorted_and_have_their_reasons(tmp_path: Path) -> None:
@@ -255,12 +313,12 @@ def test_the_rows_of_the_targets_exist() -> None:
 def test_latency() -> None:
     def one(factor: int) -> list[Json]:
         each = {q: factor * 10**i for i, q in enumerate(LATENCIES)}
-        return [run(1, malloc_ns=each, free_ns=each, clock_ns=nothing)]
+        return thrice(run(1, malloc_ns=each, free_ns=each, clock_ns=nothing))
 
     nothing = {q: 19 + i for i, q in enumerate(LATENCIES)}
     entry = row("latency", {"loft": one(2), "snmalloc": one(1)}, kind="own")
     table = found(tables(data(entry)), "Latency")
-    assert texts(table, "malloc p99.99") == ["-", "2000", "1000", "-"]
+    assert texts(table, "malloc p99.99") == ["-", "2000 ±0%", "1000 ±0%", "-"]
     assert texts(table, "nothing p99.99") == ["-", "22", "22", "-"]
     assert "19 ns" in table.note
     assert len(losses(data(entry))) == 2 * len(LATENCIES)
@@ -356,7 +414,7 @@ def test_a_busy_machine_is_remarked_upon() -> None:
 def test_the_page_marks_losses_and_links_what_is_drawn(tmp_path: Path) -> None:
     (tmp_path / "idle.svg").write_text("")
     text = page(data(SLOW, FAST), [], tmp_path)
-    assert "**0.50** ▼" in text
+    assert "**0.50 ±0%** ▼" in text
     assert "](images/idle.svg)" in text
     assert "results.svg" not in text
     assert "- slow: `program`, 2026-01-01 00:00 UTC, loft c1" in text
