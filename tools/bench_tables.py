@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
+from bench_beside import beside_table
 from bench_report import METRICS, begun, compared, compared_times, metric_table
 from bench_results import Entry, Kind, Results, Run
 
@@ -327,6 +328,7 @@ STATISTICS = {
     "drains": "drains",
     "slabs made": "slabs_created",
     "locks": "locks_taken",
+    "locks waited for": "locks_waited_for",
     "maps": "os_maps",
     "purges": "os_purges",
 }
@@ -338,14 +340,22 @@ def statistics_table(data: Results) -> Table | None:
     for row in data.rows:
         if row.statistics and row.kind is not Kind.SWEEP:
             each = counted_per(row, "batch_objects", "batches_sent")
-            texts = [str(row.statistics[key]) if key else each for key in STATISTICS.values()]
+            texts = [
+                str(row.statistics.get(key, "-")) if key else each for key in STATISTICS.values()
+            ]
             table.add(row.name, *texts)
     return table if table.rows else None
 
 
 def tables(data: Results) -> list[Table]:
     made = [metric_table(data, metric) for metric in METRICS]
-    made += [latency_table(data), return_table(data), memory_table(data), wake_table(data)]
+    made += [
+        beside_table(data),
+        latency_table(data),
+        return_table(data),
+        memory_table(data),
+        wake_table(data),
+    ]
     made += [warm_up_table(data), startup_table(data), instruction_table(data)]
     made += sweep_tables(data)
     made.append(statistics_table(data))

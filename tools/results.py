@@ -9,7 +9,7 @@ chosen.
 import os
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -26,6 +26,8 @@ from loft.tables import Cell, Table, as_markdown
 ROOT = Path(__file__).resolve().parent.parent
 # Tables of results, of rows, of what these are called on the short page.
 CHOSEN = tomllib.loads((ROOT / "bench" / "short.toml").read_text(encoding="utf-8"))
+# This one stands by itself there.
+BESIDE = "Faults and waits"
 # On the short page.
 MOST_LOSSES = 10
 # A reason that begins so says that there is nothing to explain.
@@ -104,21 +106,26 @@ def worst(lost: list[tuple[Loss, str]]) -> Iterator[tuple[Loss, str]]:
             yield loss, why
 
 
-def write_short(data: Results, why: Path, docs: Path) -> None:
-    made = tables(data)
-    names = ["loft", *data.peers, "glibc"]
+def short_table(made: list[Table], titles: Iterable[str], names: list[str]) -> Table:
     table = Table(["", *names], judged="loft")
-    for title in CHOSEN:
+    for title in titles:
         for called, cells in chosen(made, title).items():
             # The spread, and what a figure is made of, are on the long page.
             short = [cells.get(name, Cell("-")) for name in names]
             label = f"throughput ↑, {called}" if title == "Throughput" else called
             table.rows.append((label, [Cell(c.text.split()[0], c.verdict) for c in short]))
+    return table
+
+
+def write_short(data: Results, why: Path, docs: Path) -> None:
+    made = tables(data)
+    names = ["loft", *data.peers, "glibc"]
     text = filled(
         "short.md.jinja",
         data=data,
         columns=names,
-        chosen=table,
+        chosen=short_table(made, (title for title in CHOSEN if title != BESIDE), names),
+        beside=short_table(made, [BESIDE], names),
         note=read_note(why, data),
         losses=list(worst(explained(data, read_reasons(why))))[:MOST_LOSSES],
     )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import bench_pictures
 import pytest
+from bench_beside import PATTERNS
 from bench_data import header
 from bench_report import METRICS, metric_table
 from bench_results import Results
 from bench_rows import ROWS
 from bench_tables import TARGETS, losses, tables
-from results import page, read_reasons, write_short
+from results import BESIDE, CHOSEN, page, read_reasons, write_short
 from variants import VARIANTS
 
 from loft.tables import Table, as_markdown
@@ -151,6 +153,40 @@ def test_a_mean_has_the_band_of_its_rows() -> None:
 
 def test_memory_needs_no_band() -> None:
     assert verdict(found(tables(data(LARGE)), "Peak memory"), "large") == "behind"
+
+
+def test_faults_and_waits_stand_beside_time(tmp_path: Path) -> None:
+    counted = {"faults": 20, "sleeps": 5}
+    few = {"faults": 1, "sleeps": 0.00001}
+    runs = {"loft": thrice(run(50, **counted)), "snmalloc": thrice(run(100, **few))}
+    locks = {"locks_taken": 400, "locks_waited_for": 3}
+    entry = row("larson, 2 threads", runs, statistics=locks)
+    made = found(tables(data(entry)), "Faults and waits")
+    assert [(label, [cell.text for cell in cells[1:3]]) for label, cells in made.rows] == [
+        ("time, ns: larson, 2 threads", ["2e+07 ±0%", "1e+07 ±0%"]),
+        ("page faults: larson, 2 threads", ["200", "10"]),
+        ("sleeps: larson, 2 threads", ["50", "<0.001"]),
+        ("locks taken: larson, 2 threads", ["4e+03", "-"]),
+        ("locks waited for: larson, 2 threads", ["30", "-"]),
+    ]
+    assert [cells[1].verdict for _, cells in made.rows] == ["behind", *["none"] * 4]
+    write_short(data(entry), tmp_path / "none.toml", tmp_path)
+    text = (tmp_path / "results.md").read_text()
+    beside = text.partition("## Faults and waits beside time")[2].partition("## Where we lose")[0]
+    assert "| larson, 2 threads: time, ns | **2e+07** ▼ | 1e+07 |" in beside
+    assert "| larson, 2 threads: page faults | 200 | 10 |" in beside
+    assert "| larson, 2 threads: locks found held | 30 | - |" in beside
+    # Of runs that did not keep them there is no such table.
+    old = row("larson, 2 threads", {"loft": thrice(run(50))}, statistics=locks)
+    write_short(data(old), tmp_path / "none.toml", tmp_path)
+    assert "Faults and waits" not in (tmp_path / "results.md").read_text()
+
+
+def test_rows_with_faults_and_waits_exist() -> None:
+    for pattern in PATTERNS:
+        assert any(fnmatchcase(each.name, pattern) for each in ROWS), pattern
+    for line in CHOSEN[BESIDE]:
+        assert any(fnmatchcase(line.partition(": ")[2], pattern) for pattern in PATTERNS), line
 
 
 def test_losses_are_sorted_and_have_their_reasons(tmp_path: Path) -> None:
