@@ -3,6 +3,7 @@
 //
 //   --pattern=producers  half of the heaps allocate, half free; a queue of messages between them,
 //                        with room for two for each producer (malloc-test of bench/)
+//   --pattern=pairs      the same with a queue for each producer, which one other heap empties
 //   --pattern=exchange   each heap allocates, gives to another one chosen at random, and frees what
 //                        it was given (snmalloc 3.1)
 //
@@ -93,24 +94,32 @@ class Workload {
 
 class Producers : public Workload {
  public:
-  explicit Producers(const Settings& settings) : Workload(settings), queue_(settings.heaps) {}
+  explicit Producers(const Settings& settings, unsigned queues = 1) : Workload(settings) {
+    while (queues_.size() != queues) queues_.emplace_back(settings.heaps / queues);
+  }
 
   void work(unsigned heap, bench::Random& random, uint64_t share) override {
+    Queue& queue = queues_[heap / 2 % queues_.size()];
     for (uint64_t i = 0; i < 2 * share / settings_.message; ++i) {
       if (heap % 2 == 0) {
         std::vector<Object> message;
         while (message.size() != settings_.message) {
           message.push_back(allocate(random, settings_.least, settings_.most));
         }
-        queue_.send(std::move(message));
+        queue.send(std::move(message));
       } else {
-        for (const Object& each : queue_.receive()) release(each);
+        for (const Object& each : queue.receive()) release(each);
       }
     }
   }
 
  private:
-  Queue queue_;
+  std::deque<Queue> queues_;
+};
+
+class Pairs : public Producers {
+ public:
+  explicit Pairs(const Settings& settings) : Producers(settings, settings.heaps / 2) {}
 };
 
 class Exchange : public Workload {
@@ -266,9 +275,11 @@ int main(int argc, char** argv) {
   }
   if (pattern == "producers") {
     simulate<Producers>(pattern, settings);
+  } else if (pattern == "pairs") {
+    simulate<Pairs>(pattern, settings);
   } else if (pattern == "exchange") {
     simulate<Exchange>(pattern, settings);
   } else {
-    bench::fail("--pattern: producers or exchange, not %s", pattern.c_str());
+    bench::fail("--pattern: producers, pairs or exchange, not %s", pattern.c_str());
   }
 }
