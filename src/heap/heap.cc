@@ -135,13 +135,21 @@ void Heap::release(Slab* slab) {
   unlist(slab);
   slab->set_list(Fullness::kSpare);
   counters_.classes[slab->size_class].slabs_released.add(1);
-  if (slab->shape().granules != 1) return destroy(slab);
+  if (slab->shape().granules != 1) return destroy(&slab, 1);
   --granules_;
   if (LOFT_UNLIKELY(limits::tight())) {
     trim_spares(0);
-    return destroy(slab);
+    return destroy(&slab, 1);
   }
-  if (spare_count_ >= most_spares()) return destroy(slab);
+  // Those that are too many go some at a time: a heap that shrinks meets the locks that all heaps
+  // share less often.
+  const unsigned most_kept = most_spares();
+  const unsigned more = least(slab::kMostAtOnce, 1 + granules_ / kShareAtOnce);
+  keep_spare(slab);
+  if (spare_count_ >= most_kept + more) trim_spares(most_kept);
+}
+
+void Heap::keep_spare(Slab* slab) {
   spares_[spare_count_++] = {slab, slab->size_class};
   counters_.spare_bytes.add(kGranule);
 }
@@ -153,16 +161,18 @@ unsigned Heap::most_spares() const {
   constexpr unsigned kCoreSpares = 4;
   constexpr unsigned kCoreShare = 4;
   constexpr size_t kScarceShare = 4;
-  const auto most = static_cast<unsigned>(
-      least(size_t{kMostSpares}, limits::scarce_dirty() / kGranule / kScarceShare));
+  const auto most = static_cast<unsigned>(least(size_t{kMostSpares - slab::kMostAtOnce},
+                                                limits::scarce_dirty() / kGranule / kScarceShare));
   const bool of_core = get(options.owner) == kOwnerCore;
   return of_core ? least(most, kCoreSpares + granules_ / kCoreShare) : most;
 }
 
-void Heap::destroy(Slab* slab) {
-  counters_.classes[slab->size_class].charged.add(
-      -static_cast<unsigned long>(slab->charged_pages()));
-  slab::destroy(slab);
+void Heap::destroy(Slab* const* slabs, unsigned count) {
+  for (unsigned i = 0; i < count; ++i) {
+    const unsigned long charged = slabs[i]->charged_pages();
+    counters_.classes[slabs[i]->size_class].charged.add(-charged);
+  }
+  slab::destroy_all(slabs, count);
 }
 
 // Returns one of the last few spare slabs, as it is, if its class matches. Otherwise recuts the
@@ -187,12 +197,24 @@ Slab* Heap::take_spare(SizeClass size_class) {
   return recut;
 }
 
+// A heap that has grown takes several slabs at a time, an eighth of what it has at most, and meets
+// the locks that all heaps share less often.
 Slab* Heap::create_fresh(SizeClass size_class) {
-  Slab* slab = slab::create(size_class, id_);
-  if (slab == nullptr) return nullptr;
-  counters_.classes[size_class].charged.add(slab->charged_pages());
+  const bool may_be_spare = geometry(size_class).granules == 1 && !limits::tight();
+  const unsigned room = least(slab::kMostAtOnce - 1, kMostSpares - spare_count_);
+  unsigned more = may_be_spare ? least(room, granules_ / kShareAtOnce) : 0;
+  Slab* slabs[slab::kMostAtOnce];
+  if (more == 0 || !slab::create_all(size_class, id_, slabs, 1 + more)) {
+    more = 0;
+    if (!slab::create_all(size_class, id_, slabs, 1)) return nullptr;
+  }
+  for (unsigned i = 0; i <= more; ++i) {
+    counters_.classes[size_class].charged.add(slabs[i]->charged_pages());
+  }
   counters_.fresh_slabs.add(1);
-  return slab;
+  // The lowest address last: it is taken next.
+  for (unsigned i = more; i != 0; --i) keep_spare(slabs[i]);
+  return slabs[0];
 }
 
 Slab* Heap::create(SizeClass size_class) {
@@ -225,9 +247,12 @@ void Heap::tick() {
 }
 
 void Heap::trim_spares(unsigned keep) {
+  Slab* slabs[slab::kMostAtOnce];
   while (spare_count_ > keep) {
-    counters_.spare_bytes.add(-kGranule);
-    destroy(spares_[--spare_count_].slab);
+    const unsigned count = least(slab::kMostAtOnce, spare_count_ - keep);
+    for (unsigned i = 0; i < count; ++i) slabs[i] = spares_[--spare_count_].slab;
+    counters_.spare_bytes.add(-size_t{count} * kGranule);
+    destroy(slabs, count);
   }
   spares_unused_ = spare_count_;
   last_trim_ = span::ticks();

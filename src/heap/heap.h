@@ -233,7 +233,8 @@ class alignas(64) Heap {
   Slab* create(SizeClass size_class);
   Slab* create_fresh(SizeClass size_class);
   Slab* take_spare(SizeClass size_class);
-  void destroy(Slab* slab);
+  void destroy(Slab* const* slabs, unsigned count);
+  void keep_spare(Slab* slab);
   static void settle(List<Slab>& list);
   size_t count(Holes& holes);
   void check_counters() const;
@@ -255,7 +256,8 @@ class alignas(64) Heap {
   // pages back: still in its core's cache, mostly cut for the size it wants, and without a lock
   // that others wait for. A processor's heap serves all threads there, so it keeps only a quarter
   // of its granules plus a few. Spares that go unused for some ticks are released.
-  static constexpr unsigned kMostSpares = 256;
+  static constexpr unsigned kMostSpares = 264;
+  static constexpr unsigned kShareAtOnce = 8;  // of granules_, that come or go at once
   struct Spare {
     Slab* slab;
     SizeClass size_class;  // a copy of the slab's own

@@ -156,14 +156,10 @@ bool was_worthwhile() {
   return true;
 }
 
-// Under the lock. Whether the next tick is due.
-bool is_due() {
-  static constinit uint64_t last = 0;
-  const uint64_t now = os::now_ns();
-  if (now - last < tick_ns()) return false;
-  last = now;
-  return true;
-}
+// Relaxed: written under the lock above; who reads it without the lock looks again.
+constinit Atomic<uint64_t> last_tick{0};
+
+bool is_due(uint64_t now) { return now >= last_tick.load(memory_order_relaxed) + tick_ns(); }
 
 // A process ends with its last thread, which must not be ours. The background thread ends before
 // the program's last other thread does. After that the program runs as a process of one thread.
@@ -199,8 +195,13 @@ void in_child() {
 void unattended() {
   if (get(options.decay_ms) == 0 || !was_worthwhile()) return;
   if (may_run() && thread.start(may_run)) return;
-  if (!slow_path_lock.try_lock()) return;
-  if (is_due()) look_around();
+  // Without the lock, which all threads would write, for the many calls between two ticks.
+  const uint64_t now = os::now_ns();
+  if (!is_due(now) || !slow_path_lock.try_lock()) return;
+  if (is_due(now)) {
+    last_tick.store(now, memory_order_relaxed);
+    look_around();
+  }
   slow_path_lock.unlock();
 }
 

@@ -140,14 +140,8 @@ namespace slab {
 
 namespace {
 
-// Without memory for the slab, releases the span.
-Slab* create_on(SizeClass size_class, uint16_t owner, uintptr_t base, PageSet gone) {
+Slab* make(void* block, SizeClass size_class, uint16_t owner, uintptr_t base, PageSet gone) {
   const Geometry& shape = geometry(size_class);
-  void* block = metadata::allocate(metadata_bytes(shape));
-  if (block == nullptr) {
-    span::release(base, shape.granules, gone.count() != pages_in(shape));
-    return nullptr;
-  }
   auto* slab = new (block) Slab{base,
                                 low_bits(shape.words),
                                 nullptr,
@@ -166,22 +160,33 @@ Slab* create_on(SizeClass size_class, uint16_t owner, uintptr_t base, PageSet go
   return slab;
 }
 
-void destroy_but_span(Slab* slab) {
-  const Geometry& shape = slab->shape();
-  LOFT_CHECK(slab->empty() && slab->list == Fullness::kSpare);
-  pagemap.fill(slab->base, shape.granules, Entry{});
-  metadata::release(slab, metadata_bytes(shape));
-}
+bool is_dirty(const Slab& slab) { return slab.gone.count() != slab.pages(); }
 
 }  // namespace
 
-Slab* create(SizeClass size_class, uint16_t owner) {
+bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned count) {
   const Geometry& shape = geometry(size_class);
-  const span::Range range = span::acquire(shape.granules, kGranule);
-  if (range.base == 0) return nullptr;
+  const size_t granules = size_t{count} * shape.granules;
+  const span::Want want = count == 1 ? span::Want::kMixed : span::Want::kAhead;
+  const span::Range range = span::acquire_as(granules, kGranule, granules << kGranuleLog, want);
+  if (range.base == 0) return false;
+  void* blocks[kMostAtOnce];
+  if (!metadata::allocate_all(metadata_bytes(shape), blocks, count)) {
+    span::release(range.base, granules, !range.zero);
+    return false;
+  }
   PageSet gone{};
   if (range.zero) gone.add({0, pages_in(shape) - 1});
-  return create_on(size_class, owner, range.base, gone);
+  for (unsigned i = 0; i < count; ++i) {
+    const uintptr_t base = range.base + (size_t{i} * shape.granules << kGranuleLog);
+    slabs[i] = make(blocks[i], size_class, owner, base, gone);
+  }
+  return true;
+}
+
+Slab* create(SizeClass size_class, uint16_t owner) {
+  Slab* slab = nullptr;
+  return create_all(size_class, owner, &slab, 1) ? slab : nullptr;
 }
 
 void set_owner(Slab* slab, uint16_t owner) {
@@ -192,19 +197,37 @@ void set_owner(Slab* slab, uint16_t owner) {
 }
 
 Slab* recut(Slab* slab, SizeClass size_class) {
-  const uintptr_t base = slab->base;
-  const uint16_t owner = slab->owner;
-  const PageSet gone = slab->gone;
-  destroy_but_span(slab);
-  return create_on(size_class, owner, base, gone);
+  LOFT_CHECK(slab->empty() && slab->list == Fullness::kSpare);
+  const Slab was = *slab;
+  const size_t before = metadata_bytes(was.shape());
+  const size_t after = metadata_bytes(geometry(size_class));
+  void* block = slab;
+  if (round_up(before, kMetadataUnit) != round_up(after, kMetadataUnit)) {
+    pagemap.fill(was.base, was.shape().granules, Entry{});
+    metadata::release(slab, before);
+    block = metadata::allocate(after);
+  }
+  if (LOFT_UNLIKELY(block == nullptr)) {
+    span::release(was.base, was.shape().granules, is_dirty(was));
+    return nullptr;
+  }
+  return make(block, size_class, was.owner, was.base, was.gone);
 }
 
-void destroy(Slab* slab) {
-  const uintptr_t base = slab->base;
-  const unsigned granules = slab->shape().granules;
-  const bool dirty = slab->gone.count() != slab->pages();
-  destroy_but_span(slab);
-  span::release(base, granules, dirty);
+void destroy_all(Slab* const* slabs, unsigned count) {
+  metadata::Block blocks[kMostAtOnce];
+  span::Returned spans[kMostAtOnce];
+  for (unsigned i = 0; i < count; ++i) {
+    const Slab& slab = *slabs[i];
+    LOFT_CHECK(slab.empty() && slab.list == Fullness::kSpare);
+    const Geometry& shape = slab.shape();
+    const size_t bytes = size_t{shape.granules} << kGranuleLog;
+    pagemap.fill(slab.base, shape.granules, Entry{});
+    spans[i] = {slab.base, shape.granules, is_dirty(slab), bytes};
+    blocks[i] = {slabs[i], metadata_bytes(shape)};
+  }
+  metadata::release_all(blocks, count);
+  span::release_all(spans, count);
 }
 
 void report_bad_free(const void* p) {

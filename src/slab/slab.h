@@ -146,6 +146,11 @@ namespace slab {
 // memory.
 Slab* create(SizeClass size_class, uint16_t owner);
 
+// The same for up to kMostAtOnce slabs side by side. They meet each lock that all heaps share once.
+// False without memory for all of them.
+inline constexpr unsigned kMostAtOnce = metadata::kMostAtOnce;
+bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned count);
+
 // Makes the slab another heap's. Under the locks of both heaps.
 void set_owner(Slab* slab, uint16_t owner);
 
@@ -153,8 +158,9 @@ void set_owner(Slab* slab, uint16_t owner);
 // memory; the old slab is then gone, too.
 Slab* recut(Slab* slab, SizeClass size_class);
 
-// Releases the span and the metadata of an empty slab.
-void destroy(Slab* slab);
+// Releases the spans and the metadata of up to kMostAtOnce empty slabs.
+void destroy_all(Slab* const* slabs, unsigned count);
+inline void destroy(Slab* slab) { destroy_all(&slab, 1); }
 
 LOFT_ALWAYS_INLINE Slab* at(Entry entry) { return metadata::at_index<Slab>(entry.index()); }
 

@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/macros.h"
 #include "base/size_class.h"
 #include "os/lock.h"
 
@@ -31,34 +32,71 @@ void* split_larger(size_t units) {
     free_blocks[larger] = block->next;
     void* rest = reinterpret_cast<char*>(block) + units * kMetadataUnit;
     free_blocks[larger - units] = new (rest) FreeBlock{free_blocks[larger - units]};
-    __builtin_memset(static_cast<void*>(block), 0, units * kMetadataUnit);
     return block;
   }
   return nullptr;
 }
 
+constexpr size_t units_of(size_t bytes) { return round_up(bytes, kMetadataUnit) / kMetadataUnit; }
+
+// Under the lock. nullptr without memory.
+void* take(size_t units) {
+  used.add(units * kMetadataUnit);
+  if (FreeBlock* const block = free_blocks[units]; block != nullptr) {
+    free_blocks[units] = block->next;
+    return block;
+  }
+  const uintptr_t at = end() == 0 ? window.metadata.base + kMetadataUnit : end();
+  if (window.metadata.grow(at + units * kMetadataUnit)) {
+    frontier.store(at + units * kMetadataUnit, memory_order_relaxed);
+    return reinterpret_cast<void*>(at);
+  }
+  void* const block = split_larger(units);
+  if (block == nullptr) used.add(-(units * kMetadataUnit));
+  return block;
+}
+
+void put(void* block, size_t units) {
+  free_blocks[units] = new (block) FreeBlock{free_blocks[units]};
+  used.add(-(units * kMetadataUnit));
+}
+
 }  // namespace
 
-void* allocate(size_t bytes) {
-  const size_t units = round_up(bytes, kMetadataUnit) / kMetadataUnit;
-  const os::Guard guard(lock);
-  void* block = free_blocks[units];
-  if (block != nullptr) {
-    free_blocks[units] = free_blocks[units]->next;
-    __builtin_memset(block, 0, units * kMetadataUnit);
-  } else {
-    uintptr_t at = end();
-    if (at == 0) at = window.metadata.base + kMetadataUnit;
-    if (window.metadata.grow(at + units * kMetadataUnit)) {
-      block = reinterpret_cast<void*>(at);
-      frontier.store(at + units * kMetadataUnit, memory_order_relaxed);
-    } else {
-      block = split_larger(units);
-      if (block == nullptr) return nullptr;
+bool allocate_all(size_t bytes, void** blocks, unsigned count) {
+  const size_t units = units_of(bytes);
+  uintptr_t new_from = 0;
+  {
+    const os::Guard guard(lock);
+    new_from = end();
+    for (unsigned i = 0; i < count; ++i) {
+      blocks[i] = take(units);
+      if (LOFT_LIKELY(blocks[i] != nullptr)) continue;
+      while (i != 0) put(blocks[--i], units);
+      return false;
     }
   }
-  used.add(units * kMetadataUnit);
-  return block;
+  // Without the lock: the lines of a block that was used may be another processor's.
+  for (unsigned i = 0; i < count; ++i) {
+    const bool is_new = new_from == 0 || reinterpret_cast<uintptr_t>(blocks[i]) >= new_from;
+    if (!is_new) __builtin_memset(blocks[i], 0, units * kMetadataUnit);
+  }
+  return true;
+}
+
+void* allocate(size_t bytes) {
+  void* block = nullptr;
+  return allocate_all(bytes, &block, 1) ? block : nullptr;
+}
+
+void release_all(const Block* blocks, unsigned count) {
+  const os::Guard guard(lock);
+  for (unsigned i = 0; i < count; ++i) put(blocks[i].at, units_of(blocks[i].bytes));
+}
+
+void release(void* block, size_t bytes) {
+  const Block one = {block, bytes};
+  release_all(&one, 1);
 }
 
 void* allocate_apart(size_t bytes) {
@@ -67,13 +105,6 @@ void* allocate_apart(size_t bytes) {
   const auto memory =
       reinterpret_cast<uintptr_t>(allocate(round_up(bytes, kPair) + kPair - kMetadataUnit));
   return reinterpret_cast<void*>(round_up(memory, kPair));
-}
-
-void release(void* block, size_t bytes) {
-  const size_t units = round_up(bytes, kMetadataUnit) / kMetadataUnit;
-  const os::Guard guard(lock);
-  free_blocks[units] = new (block) FreeBlock{free_blocks[units]};
-  used.add(-(units * kMetadataUnit));
 }
 
 bool keep_room_for(size_t heap_bytes) {

@@ -19,6 +19,16 @@ namespace metadata {
 void* allocate(size_t bytes);
 void release(void* block, size_t bytes);
 
+// The same for up to kMostAtOnce blocks, under one hold of the lock: all blocks or, without memory,
+// none.
+inline constexpr unsigned kMostAtOnce = 8;
+bool allocate_all(size_t bytes, void** blocks, unsigned count);
+struct Block {
+  void* at;
+  size_t bytes;
+};
+void release_all(const Block* blocks, unsigned count);
+
 // The same for structures that are never freed. They share no pair of cache lines with other
 // metadata, because processors fetch lines in pairs: the neighbour of a thread's or processor's
 // block is mostly a slab, which another thread writes. With shared pairs, malloc-test had two

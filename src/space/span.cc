@@ -72,6 +72,7 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
     if (const Range range = take_resident(granules); range.base != 0) return range;
   }
   if (want == Want::kResidentOnly || !admit(bytes)) return {};
+  if (want == Want::kAhead && dirty_bytes() != 0) return {};
   for (const SpanState state : {kClean, kUnmapped}) {
     Span* s = free_spans::find(state, granules);
     if (const Range range = search::take_from(s, granules); range.base != 0) return range;
@@ -100,7 +101,7 @@ Range acquire_patiently(size_t granules, size_t bytes, Want want) {
   for (;;) {
     const Range range = acquire_locked(granules, bytes, want);
     if (range.base != 0 || in_transit_bytes.get() == 0) return range;
-    if (want == Want::kResidentOnly || want == Want::kCleanOnly) return range;
+    if (want >= Want::kResidentOnly) return range;
     lock.unlock();
     purging.lock();
     purging.unlock();
@@ -225,27 +226,6 @@ size_t purge_step_above(size_t floor, size_t wanted) {
   return bytes;
 }
 
-void release_as(uintptr_t base, size_t granules, SpanState state, size_t bytes) {
-  const size_t keep = limits::most_dirty();
-  const size_t floor = keep - keep / 8;  // so that not every later release makes a system call
-  size_t excess = 0;
-  pagemap.fill(base, granules, Entry{});
-  {
-    const os::Guard guard(lock);
-    released_count.add(1);
-    free_spans::insert(base, granules, state);
-    in_use.add(-bytes);
-    limits::weigh(committed_locked());
-    const size_t resident = dirty_bytes() - free_spans::refused_bytes.get();
-    if (LOFT_UNLIKELY(resident > keep)) excess = resident - floor;
-  }
-  // Purges the excess of that moment only: threads that free more meanwhile purge it themselves.
-  for (size_t step = 1; excess != 0 && step != 0; excess -= least(step, excess)) {
-    step = purge_step_above(floor, excess);
-  }
-  relieve();
-}
-
 }  // namespace
 
 bool initialise() {
@@ -266,8 +246,32 @@ void serve_processors() {
   pagemap.serve_processors();
 }
 
+void release_all(const Returned* spans, unsigned count) {
+  const size_t keep = limits::most_dirty();
+  const size_t floor = keep - keep / 8;  // so that not every later release makes a system call
+  size_t excess = 0;
+  for (unsigned i = 0; i < count; ++i) pagemap.fill(spans[i].base, spans[i].granules, Entry{});
+  {
+    const os::Guard guard(lock);
+    for (unsigned i = 0; i < count; ++i) {
+      free_spans::insert(spans[i].base, spans[i].granules, spans[i].dirty ? kDirty : kClean);
+      in_use.add(-spans[i].bytes);
+    }
+    released_count.add(count);
+    limits::weigh(committed_locked());
+    const size_t resident = dirty_bytes() - free_spans::refused_bytes.get();
+    if (LOFT_UNLIKELY(resident > keep)) excess = resident - floor;
+  }
+  // Purges the excess of that moment only: threads that free more meanwhile purge it themselves.
+  for (size_t step = 1; excess != 0 && step != 0; excess -= least(step, excess)) {
+    step = purge_step_above(floor, excess);
+  }
+  relieve();
+}
+
 void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
-  release_as(base, granules, dirty ? kDirty : kClean, bytes);
+  const Returned one = {base, granules, dirty, bytes};
+  release_all(&one, 1);
 }
 
 bool extend(uintptr_t end, size_t granules, bool& zero, size_t bytes) {

@@ -25,6 +25,7 @@ enum class Want : uint8_t {
   kClean,         // no pages, as the caller brings its own; else kMixed
   kResidentOnly,  // a resident free span, or nothing
   kCleanOnly,     // no pages, or nothing
+  kAhead,         // as kMixed, but nothing if the resident free spans are shorter: they come first
 };
 
 // Hands out `granules` granules; their base is a multiple of `alignment` bytes (a power of two, at
@@ -50,6 +51,15 @@ inline Range acquire_clean(size_t granules, size_t bytes) {
 // Takes back granules, their entries, and the bytes that counted. `dirty`: the granules were
 // written and still hold memory.
 void release(uintptr_t base, size_t granules, bool dirty, size_t bytes);
+
+// The same for several at once, under one hold of the lock.
+struct Returned {
+  uintptr_t base;
+  size_t granules;
+  bool dirty;
+  size_t bytes;
+};
+void release_all(const Returned* spans, unsigned count);
 
 // The same for granules that count in full.
 inline Range acquire(size_t granules, size_t alignment) {

@@ -20,6 +20,7 @@
 #include "heap/registry.h"
 #include "remote/outbox.h"
 #include "remote/pack.h"
+#include "space/metadata.h"
 #include "space/span.h"
 #include "unit/support.h"
 
@@ -391,6 +392,23 @@ TEST_F(HeapTest, SpareSlabsServeTheirOwnClassAsTheyAreAndOthersCutAnew) {
   put(again);
   const os::Guard guard(heap_->lock());
   heap_->check();
+}
+
+// The locks of spans and of metadata are all heaps'.
+TEST_F(HeapTest, ALargeHeapGetsAndReleasesSlabsSeveralAtATime) {
+  const auto shared_locks = [] { return span::totals().locks + metadata::locks(); };
+  constexpr unsigned kSlabs = 200;
+  span::purge(0);  // what is resident comes first, in pieces
+  const unsigned long before = shared_locks();
+  const std::vector<void*> many = take(class_of(1024), 64 * kSlabs);
+  const unsigned long taken = shared_locks();
+  EXPECT_LE(taken - before, 2 * kSlabs / 2);
+  put(many);
+  const os::Guard guard(heap_->lock());
+  heap_->check();
+  const unsigned long returned = shared_locks();
+  heap_->give_up_spares();
+  EXPECT_LE(shared_locks() - returned, 2 * (kSlabs / slab::kMostAtOnce + 1));
 }
 
 TEST_F(HeapTest, ADoubleFreeIsFoundAfterTheSlabWasCutAnew) {
