@@ -88,10 +88,25 @@ MediumRuns::Place MediumRuns::claim(Gap* gap, unsigned count) {
     list(gap);
   }
   dirty_.add(-static_cast<unsigned long>(resident));
+  used_ += count;
   if (resident != count) run->touched.add(row);
   run->idle.remove(row);
   run->waited = false;
+  if (resident != count) make_up_for_growth();
   return {run, row.first, resident == 0, resident == count};
+}
+
+// Called when an object got memory, before the program writes to it. A heap that never had as much
+// in use grows: gaps were of no use for this, and are as long as what was outgrown. They make way
+// if they are an eighth of what is in use. Where lengths vary about a mean, records are rare.
+void MediumRuns::make_up_for_growth() {
+  constexpr unsigned kShare = 8;
+  if (LOFT_LIKELY(used_ <= most_used_)) return;
+  most_used_ = used_;
+  left_ = least(left_, dirty_pages());
+  if (LOFT_LIKELY(dirty_pages() - left_ <= used_ / kShare)) return;
+  purge(Round::kGaps, nullptr, nullptr);
+  left_ = dirty_pages();
 }
 
 MediumRuns::Place MediumRuns::take(unsigned pages, bool room) {
@@ -119,6 +134,7 @@ void MediumRuns::put(MediumRun* run, PageRow row) {
 
 void MediumRuns::cut_off(MediumRun* run, PageRow row) {
   dirty_.add(row.count);
+  used_ -= row.count;
   PageRow whole = row;
   Gap* gap = nullptr;
   if (row.first != 0) {
@@ -195,14 +211,14 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
   other.remove(run);
   add(run);
   unsigned objects = 0;
-  unsigned object_pages = 0;
+  unsigned used = 0;
   unsigned gaps = 0;
   for (unsigned page = 0; page < run->pages;) {
     const uint32_t index = run->words[page].gap();
     if (index == 0) {
       const unsigned length = run->words[page].object().pages;
       page += length;
-      object_pages += length;
+      used += length;
       ++objects;
       continue;
     }
@@ -217,6 +233,8 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
   }
   other.objects_ -= objects;
   objects_ += objects;
+  other.used_ -= used;
+  used_ += used;
   // As many descriptors come along as objects and the run: those of the gaps, and spares.
   other.descriptors_ -= objects + 1;
   descriptors_ += objects + 1;
@@ -225,14 +243,14 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
     other.spares_ = spare->next;
     discard(spare);
   }
-  *moved = size_t{object_pages} << run->page_log;
+  *moved = size_t{used} << run->page_log;
   return true;
 }
 
-size_t MediumRuns::purge_gap(Gap* gap, bool all) {
+size_t MediumRuns::purge_gap(Gap* gap, Round round) {
   MediumRun* const run = gap->run;
-  if (is_whole(gap)) {
-    if (all || run->waited) {
+  if (is_whole(gap) && round != Round::kGaps) {
+    if (round == Round::kAll || run->waited) {
       release(gap);
       return 0;
     }
@@ -254,7 +272,7 @@ size_t MediumRuns::purge_gap(Gap* gap, bool all) {
     }
     found = 0;
   };
-  (all ? run->touched : run->idle).for_each_row(gap->row(), [&](PageRow row) {
+  (round == Round::kIdle ? run->idle : run->touched).for_each_row(gap->row(), [&](PageRow row) {
     if (found == kMostDiscards) discard_found();
     rows[found++] = row;
   });
@@ -270,7 +288,7 @@ size_t MediumRuns::purge(Round round, const os::Lock* own, const os::Lock* await
   size_t purged = 0;
   if (rests()) return 0;
   gaps_.for_each(1, [&](Gap* gap) {
-    purged += purge_gap(gap, round == Round::kAll);
+    purged += purge_gap(gap, round);
     return (own == nullptr || !own->has_sleepers()) &&
            (awaited == nullptr || !awaited->has_sleepers());
   });
@@ -294,6 +312,7 @@ void MediumRuns::check(HeapId owner) const {
   unsigned empty = 0;
   unsigned count = 0;
   unsigned objects = 0;
+  size_t used = 0;
   size_t dirty = 0;
   for (const MediumRun* run = runs_.front(); run != nullptr; run = run->next, ++count) {
     LOFT_CHECK(pagemap.of(reinterpret_cast<const void*>(run->base)).owner() == owner);
@@ -304,6 +323,7 @@ void MediumRuns::check(HeapId owner) const {
       LOFT_CHECK(index == 0 || !gap_before);
       gap_before = index != 0;
       if (index == 0) {
+        used += run->words[page].object().pages;
         page += run->words[page].object().pages;
         ++objects;
         continue;
@@ -318,6 +338,7 @@ void MediumRuns::check(HeapId owner) const {
     }
   }
   LOFT_CHECK(count == run_count_ && empty == empty_ && dirty == dirty_.get());
+  LOFT_CHECK(used == used_);
   LOFT_CHECK(objects == objects_ && descriptors_ >= objects_ + run_count_);
 }
 

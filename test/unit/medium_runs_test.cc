@@ -343,6 +343,39 @@ TEST_F(MediumRunsTest, APurgeCutShortIsNoneYet) {
   for (const size_t i : {1, 3}) deallocate(all[i]);
 }
 
+// Buffers that double leave gaps in which the next does not fit.
+TEST_F(MediumRunsTest, WhatWasOutgrownMakesWay) {
+  MediumRuns runs;
+  const auto take = [&](unsigned pages) {
+    MediumRuns::Place place = runs.take(pages, false);
+    if (place.run == nullptr && runs.grow(pages, heap().id())) place = runs.take(pages, false);
+    place.run->words[place.first].set(pages, 0);
+    return place;
+  };
+  const auto put = [&](MediumRuns::Place place, unsigned pages) {
+    place.run->words[place.first].clear();
+    runs.put(place.run, {place.first, pages});
+  };
+  unsigned pages = 16;
+  MediumRuns::Place place = take(pages);
+  for (; pages != 1024; pages *= 2) {
+    const MediumRuns::Place next = take(2 * pages);
+    EXPECT_LE(runs.dirty_pages(), 3 * pages / 8) << pages;
+    put(place, pages);
+    place = next;
+  }
+  // No record: what is free stays for the next.
+  const size_t dirty = runs.dirty_pages();
+  EXPECT_EQ(dirty, 512u);
+  const MediumRuns::Place other = take(256);
+  put(other, 256);
+  EXPECT_GE(runs.dirty_pages(), dirty);
+  put(place, pages);
+  runs.give_back_empty();
+  EXPECT_EQ(runs.dirty_pages(), 0u);
+  EXPECT_EQ(runs.pages(), 0u);
+}
+
 TEST_F(MediumRunsTest, MisuseIsReported) {
   auto* p = static_cast<char*>(allocate(100'000));
   EXPECT_DEATH(deallocate(p + 16), "free of an interior pointer .*: object .* of 102400 bytes");
