@@ -305,13 +305,16 @@ TEST_F(MediumRunsTest, GapsOfABusyThreadGoBack) {
 
 // What may stay is a limit for all heaps together.
 TEST_F(MediumRunsTest, HeapsShareWhatMayStay) {
-  void* p = take(100 * kPage);
-  void* behind = take(10 * kPage);
+  MediumRuns runs;
+  ASSERT_TRUE(runs.grow(110, heap().id()));
+  const MediumRuns::Place place = runs.take(100, false);
+  const MediumRuns::Place behind = runs.take(10, false);
   medium::existing.fetch_add(100'000, memory_order_relaxed);
-  put(p);
-  EXPECT_EQ(heap().mediums().dirty_pages(), 0u);
+  runs.put(place.run, {place.first, 100});
+  EXPECT_EQ(runs.dirty_pages(), 0u);
   medium::existing.fetch_sub(100'000, memory_order_relaxed);
-  put(behind);
+  runs.put(behind.run, {behind.first, 10});
+  runs.give_back_empty();
 }
 
 // A purge that makes way for a waiting thread has not run to its end.
