@@ -1,7 +1,7 @@
 #include "cache/arrays.h"
 
 #include "base/options.h"
-#include "space/limits.h"
+#include "limits/limits.h"
 #include "space/metadata.h"
 
 namespace loft::bins {

@@ -6,9 +6,9 @@
 #include "cache/batch_cache.h"
 #include "cache/depot.h"
 #include "cache/object.h"
+#include "limits/limits.h"
 #include "os/fault.h"
 #include "slab/slab.h"
-#include "space/limits.h"
 
 namespace loft::bins {
 

@@ -5,9 +5,9 @@
 #include "cache/batch_cache.h"
 #include "cache/object.h"
 #include "heap/registry.h"
+#include "limits/limits.h"
 #include "os/fault.h"
 #include "os/os.h"
-#include "space/limits.h"
 
 static_assert(loft::kMediumPlaces <= 8 * sizeof(loft::MediumCache::used));
 

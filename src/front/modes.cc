@@ -6,10 +6,10 @@
 #include "cache/medium_cache.h"
 #include "cpu/core.h"
 #include "heap/registry.h"
+#include "limits/limits.h"
 #include "purge/background.h"
 #include "room/magazines.h"
 #include "room/room.h"
-#include "space/limits.h"
 #include "thread/lifecycle.h"
 
 namespace loft {

@@ -1,9 +1,9 @@
 #include "heap/heap.h"
 
 #include "base/options.h"
+#include "limits/limits.h"
 #include "os/fault.h"
 #include "slab/run.h"
-#include "space/limits.h"
 #include "space/span.h"
 
 namespace loft {

@@ -6,8 +6,8 @@
 #include "base/bits.h"
 #include "base/options.h"
 #include "large/tails.h"
+#include "limits/limits.h"
 #include "os/os.h"
-#include "space/limits.h"
 #include "space/span.h"
 
 namespace loft::large {

@@ -163,7 +163,7 @@ inline MediumRun* run_at(Entry entry) { return metadata::at_index<MediumRun>(ent
 
 // A run of at least `pages` pages that belongs to heap `owner`. `wanted`: how many it may have
 // where these have no memory, which costs addresses alone. Only touched pages count against the
-// limits (space/limits.h). nullptr without memory. The caller makes its pages a gap.
+// limits (limits/limits.h). nullptr without memory. The caller makes its pages a gap.
 MediumRun* create(unsigned pages, unsigned wanted, HeapId owner);
 
 // Releases the span and the metadata of a run without objects, of which `touched` pages are

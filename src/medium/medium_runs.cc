@@ -1,9 +1,9 @@
 #include "medium/medium_runs.h"
 
 #include "base/options.h"
+#include "limits/limits.h"
 #include "os/fault.h"
 #include "space/discards.h"
-#include "space/limits.h"
 #include "space/span.h"
 
 namespace loft {

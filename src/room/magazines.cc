@@ -6,9 +6,9 @@
 #include "cache/arrays.h"
 #include "cache/batch_cache.h"
 #include "heap/registry.h"
+#include "limits/limits.h"
 #include "os/fault.h"
 #include "slab/slab.h"
-#include "space/limits.h"
 #include "space/metadata.h"
 
 namespace loft {

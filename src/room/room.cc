@@ -3,11 +3,11 @@
 #include "base/options.h"
 #include "cache/census.h"
 #include "heap/registry.h"
+#include "limits/limits.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/own_thread.h"
 #include "room/magazines.h"
-#include "space/limits.h"
 
 namespace loft::room {
 

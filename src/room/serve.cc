@@ -1,8 +1,8 @@
 // The room's side of magazines: fills and empties the slots for which threads call.
 #include "base/options.h"
+#include "limits/limits.h"
 #include "os/os.h"
 #include "room/magazines.h"
-#include "space/limits.h"
 
 namespace loft::magazines {
 

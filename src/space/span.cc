@@ -4,12 +4,12 @@
 
 #include "base/macros.h"
 #include "base/options.h"
+#include "limits/limits.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "space/discards.h"
 #include "space/free_spans.h"
 #include "space/frontier.h"
-#include "space/limits.h"
 #include "space/low_water.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"

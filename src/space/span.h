@@ -30,7 +30,7 @@ enum class Want : uint8_t {
 
 // Hands out `granules` granules; their base is a multiple of `alignment` bytes (a power of two, at
 // least kGranule). The caller fills their pagemap entries. `bytes` of them count against the limits
-// (space/limits.h): fewer than all if the rest will hold (a) no memory or (b) memory moved from
+// (limits/limits.h): fewer than all if the rest will hold (a) no memory or (b) memory moved from
 // other granules. No memory also if the hard limit forbids it.
 Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want);
 inline Range acquire(size_t granules, size_t alignment, size_t bytes) {

@@ -11,8 +11,8 @@
 #include <random>
 #include <vector>
 
+#include "limits/limits.h"
 #include "os/os.h"
-#include "space/limits.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 #include "space/span_bins.h"

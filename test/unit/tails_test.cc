@@ -16,8 +16,8 @@
 
 #include "front/allocate.h"
 #include "large/large.h"
+#include "limits/limits.h"
 #include "os/os.h"
-#include "space/limits.h"
 #include "space/span.h"
 #include "unit/support.h"
 

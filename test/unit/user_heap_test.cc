@@ -13,7 +13,7 @@
 
 #include "cache/object.h"
 #include "front/allocate.h"
-#include "space/limits.h"
+#include "limits/limits.h"
 #include "space/span.h"
 #include "unit/support.h"
 

@@ -1,4 +1,4 @@
-#include "space/limits.h"
+#include "limits/limits.h"
 
 #include "base/atomic.h"
 #include "base/bits.h"
