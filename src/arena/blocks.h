@@ -13,9 +13,9 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/list.h"
+#include "base/run_bins.h"
 #include "base/size_class.h"
 #include "space/metadata.h"
-#include "space/span_bins.h"
 
 namespace loft {
 

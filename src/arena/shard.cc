@@ -32,7 +32,7 @@ uint32_t* allocate_map(size_t units) {
   if (bytes <= kMostMapBytes) return static_cast<uint32_t*>(metadata::allocate(bytes));
   void* map = os::reserve(bytes);
   if (map == nullptr) return nullptr;
-  os::allow_huge_pages(map, bytes, false);
+  os::advise(map, bytes, os::Advice::kNoHugePages);
   if (os::commit(map, bytes)) return static_cast<uint32_t*>(map);
   os::unmap(map, bytes);
   return nullptr;

@@ -43,8 +43,10 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
     "the memory in use stays about a third as long, and what exceeds an eighth half as "        \
     "long; 0: nothing is purged by time")                                                       \
   X(kChoice, thp, 0, "auto|never|prefer",                                                       \
-    "whether the system may back the heap with huge pages; auto, never: no, so that no "        \
-    "process grows by them; prefer: loft asks for them, and purges nothing smaller")            \
+    "whether the system may back the heap with huge pages; auto: where the heap grows densely " \
+    "and no limit is near, with one of them ahead at most, and where the system has none, so "  \
+    "many pages in one call; never: no, and each page as it is touched; prefer: loft asks for " \
+    "them everywhere, and purges nothing smaller")                                              \
   X(kChoice, background, 1, "off|auto|on",                                                      \
     "when a thread of loft's own may purge memory while the program does nothing; off: "        \
     "never; auto: while the program has threads of its own; on: also in a program of one "      \

@@ -197,16 +197,28 @@ Slab* Heap::take_spare(SizeClass size_class) {
   return recut;
 }
 
+// What a class has filled, as far as it tells for the next slab. A new slab is made when all others
+// of its class are full, so their pages have memory wherever a page has a part of several objects.
+// Longer objects may be left untouched, in part or as a whole.
+size_t Heap::filled(SizeClass size_class) const {
+  constexpr size_t kLeastOnPage = 4;
+  if (geometry(size_class).size > os::page_size() / kLeastOnPage) return 0;
+  const ClassCounters& counters = counters_.classes[size_class];
+  const unsigned long slabs = counters.slabs_created.get() - counters.slabs_released.get();
+  return slabs * geometry(size_class).granules << kGranuleLog;
+}
+
 // A heap that has grown takes several slabs at a time, an eighth of what it has at most, and meets
 // the locks that all heaps share less often.
 Slab* Heap::create_fresh(SizeClass size_class) {
   const bool may_be_spare = geometry(size_class).granules == 1 && !limits::tight();
   const unsigned room = least(slab::kMostAtOnce - 1, kMostSpares - spare_count_);
+  const size_t filled = this->filled(size_class);
   unsigned more = may_be_spare ? least(room, granules_ / kShareAtOnce) : 0;
   Slab* slabs[slab::kMostAtOnce];
-  if (more == 0 || !slab::create_all(size_class, id_, slabs, 1 + more)) {
+  if (more == 0 || !slab::create_all(size_class, id_, slabs, 1 + more, filled)) {
     more = 0;
-    if (!slab::create_all(size_class, id_, slabs, 1)) return nullptr;
+    if (!slab::create_all(size_class, id_, slabs, 1, filled)) return nullptr;
   }
   for (unsigned i = 0; i <= more; ++i) {
     counters_.classes[size_class].charged.add(slabs[i]->charged_pages());

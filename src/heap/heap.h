@@ -232,6 +232,7 @@ class alignas(64) Heap {
   bool list_new(SizeClass size_class);
   Slab* create(SizeClass size_class);
   Slab* create_fresh(SizeClass size_class);
+  size_t filled(SizeClass size_class) const;
   Slab* take_spare(SizeClass size_class);
   void destroy(Slab* const* slabs, unsigned count);
   void keep_spare(Slab* slab);

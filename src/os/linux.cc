@@ -19,13 +19,6 @@
 #include "base/words.h"
 #include "os/os.h"
 
-#if !defined(MAP_FIXED_NOREPLACE)
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
-#if !defined(MREMAP_DONTUNMAP)
-#define MREMAP_DONTUNMAP 4
-#endif
-
 extern char** environ;
 
 namespace loft::os {
@@ -55,6 +48,8 @@ __attribute__((constructor(101))) void remember_environ(int, char**, char** entr
 }
 #endif
 
+// Of mmap, mremap and madvise; older headers lack the names.
+constexpr int kFixedNoReplace = 0x100000, kDontUnmap = 4, kCold = 20, kPopulateWrite = 23;
 constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 void* map(void* at, size_t bytes, int protection, int flags) {
@@ -64,7 +59,7 @@ void* map(void* at, size_t bytes, int protection, int flags) {
 
 Placed place_at(void* at, size_t bytes, int protection) {
   const KeepErrno keep;
-  void* p = map(at, bytes, protection, MAP_FIXED_NOREPLACE);
+  void* p = map(at, bytes, protection, kFixedNoReplace);
   if (p == at) return Placed::kYes;
   if (p == MAP_FAILED) return errno == EEXIST ? Placed::kOccupied : Placed::kNoMemory;
   // A kernel older than the flag treats the address as a hint and chooses another place.
@@ -78,8 +73,7 @@ bool has_vdso() { return getauxval(AT_SYSINFO_EHDR) != 0; }
 }  // namespace
 
 size_t page_size() {
-  // Cached, because getauxval walks the auxiliary vector. Relaxed: every thread finds the same
-  // number.
+  // Cached: getauxval walks a vector. Relaxed: every thread finds the same number.
   static constinit Atomic<size_t> known{0};
   size_t size = known.load(memory_order_relaxed);
   if (size == 0) {
@@ -125,9 +119,10 @@ bool renew(void* at, size_t bytes) {
   return map(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == at;
 }
 
-void allow_huge_pages(void* at, size_t bytes, bool allow) {
+bool advise(void* at, size_t bytes, Advice advice) {
   const KeepErrno keep;
-  madvise(at, bytes, allow ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  constexpr int kNames[] = {MADV_NOHUGEPAGE, MADV_HUGEPAGE, kCold, kPopulateWrite};
+  return madvise(at, bytes, kNames[static_cast<unsigned>(advice)]) == 0;
 }
 
 bool discard(void* at, size_t bytes, Proof proof) {
@@ -152,7 +147,7 @@ bool move_pages(void* from, void* to, size_t bytes) {
   // Without the last flag, the source would be a hole until it is mapped again. In the meantime a
   // mapping of another thread could land there. A kernel older than the flag refuses the call
   // before it changes anything.
-  constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+  constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED | kDontUnmap;
   if (mremap(from, bytes, bytes, kFlags, to) == to) return true;
   const bool unknown = errno == EINVAL || errno == ENOSYS || errno == EPERM;
   if (unknown) knows_moves.store(false, memory_order_relaxed);

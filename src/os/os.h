@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/keep_errno.h"
 #include "base/macros.h"
 
 namespace loft::os {
@@ -42,8 +43,10 @@ bool has_memory_for(size_t bytes);
 // the range may then be a hole, in which other code may map memory.
 bool renew(void* at, size_t bytes);
 
-// Advises the system for or against huge pages behind a range. The system may ignore it.
-void allow_huge_pages(void* at, size_t bytes, bool allow);
+// Advises the system about a range: against huge pages or for them, to split those that lie partly
+// in it, to give memory to all its pages now. False if it refuses; it may also ignore the advice.
+enum class Advice : uint8_t { kNoHugePages, kHugePages, kSplit, kPopulate };
+bool advise(void* at, size_t bytes, Advice advice);
 
 // Returns the memory behind writable pages to the system at once. The pages stay mapped and read as
 // zero. MADV_DONTNEED, not MADV_FREE, keeps the resident size accurate. Returns false and leaves

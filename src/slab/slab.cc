@@ -164,11 +164,11 @@ bool is_dirty(const Slab& slab) { return slab.gone.count() != slab.pages(); }
 
 }  // namespace
 
-bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned count) {
+bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned count, size_t filled) {
   const Geometry& shape = geometry(size_class);
   const size_t granules = size_t{count} * shape.granules;
-  const span::Want want = count == 1 ? span::Want::kMixed : span::Want::kAhead;
-  const span::Range range = span::acquire_as(granules, kGranule, granules << kGranuleLog, want);
+  const span::Range range = count == 1 ? span::acquire_growing(granules, filled)
+                                       : span::acquire_together(granules, filled);
   if (range.base == 0) return false;
   void* blocks[kMostAtOnce];
   if (!metadata::allocate_all(metadata_bytes(shape), blocks, count)) {
@@ -182,11 +182,6 @@ bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned cou
     slabs[i] = make(blocks[i], size_class, owner, base, gone);
   }
   return true;
-}
-
-Slab* create(SizeClass size_class, uint16_t owner) {
-  Slab* slab = nullptr;
-  return create_all(size_class, owner, &slab, 1) ? slab : nullptr;
 }
 
 void set_owner(Slab* slab, uint16_t owner) {

@@ -142,14 +142,13 @@ static_assert(offsetof(Slab, bits) <= kMetadataUnit);
 
 namespace slab {
 
-// A slab on a newly acquired span, owned by heap `owner`, with all objects free. nullptr without
-// memory.
-Slab* create(SizeClass size_class, uint16_t owner);
-
-// The same for up to kMostAtOnce slabs side by side. They meet each lock that all heaps share once.
-// False without memory for all of them.
+// `count` slabs, kMostAtOnce at most, side by side on a newly acquired span, owned by heap `owner`,
+// with all objects free. They meet each lock that all heaps share once. False without memory for
+// all of them, or if several would take memory that single ones are to use up first. `filled`: the
+// bytes in full slabs of this class there, if objects and pages of these will be used as theirs
+// are. One that is alone may then lie in memory populated ahead.
 inline constexpr unsigned kMostAtOnce = metadata::kMostAtOnce;
-bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned count);
+bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned count, size_t filled);
 
 // Makes the slab another heap's. Under the locks of both heaps.
 void set_owner(Slab* slab, uint16_t owner);
@@ -160,7 +159,6 @@ Slab* recut(Slab* slab, SizeClass size_class);
 
 // Releases the spans and the metadata of up to kMostAtOnce empty slabs.
 void destroy_all(Slab* const* slabs, unsigned count);
-inline void destroy(Slab* slab) { destroy_all(&slab, 1); }
 
 LOFT_ALWAYS_INLINE Slab* at(Entry entry) { return metadata::at_index<Slab>(entry.index()); }
 

@@ -16,6 +16,14 @@ namespace loft {
 
 inline constexpr unsigned kMostDiscards = 64;
 
+// The heap may have huge pages from now on.
+void note_huge_pages();
+
+// Called before a part of the heap loses its memory. A huge page that lies partly in it is split.
+// Otherwise the system keeps the page whole until it runs short of memory, though it no longer
+// counts all of it as resident.
+void split_at_ends(uintptr_t from, size_t length);
+
 struct Discard {
   uintptr_t at;
   size_t bytes;
@@ -29,6 +37,7 @@ uint64_t discard_all(unsigned count, RangeOf range_of) {
   if (count == 0) return 0;
   const auto discard = [&](unsigned i, os::Proof proof) {
     const Discard range = range_of(i);
+    split_at_ends(range.at, range.bytes);
     return uint64_t{os::discard(reinterpret_cast<void*>(range.at), range.bytes, proof)} << i;
   };
   const auto alignment = [&](unsigned i) {

@@ -169,7 +169,9 @@ constexpr size_t kUnmapMin = size_t{1} << 20;
 constexpr size_t kMostUnmapped = 8192;
 
 bool unmap(uintptr_t base, size_t length) {
-  return unmapped_spans.get() < kMostUnmapped && os::unmap(reinterpret_cast<void*>(base), length);
+  if (unmapped_spans.get() >= kMostUnmapped) return false;
+  split_at_ends(base, length);
+  return os::unmap(reinterpret_cast<void*>(base), length);
 }
 
 }  // namespace

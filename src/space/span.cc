@@ -7,10 +7,10 @@
 #include "limits/limits.h"
 #include "os/fault.h"
 #include "os/lock.h"
-#include "space/discards.h"
+#include "space/ahead.h"
 #include "space/free_spans.h"
 #include "space/frontier.h"
-#include "space/low_water.h"
+#include "space/ledger.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 #include "space/pause.h"
@@ -20,32 +20,16 @@
 namespace loft::span {
 
 using free_spans::dirty_bytes;
+using namespace ledger;
 
 namespace {
 
-constinit os::Lock lock;
-
-// Held by a purge while it has spans in transit: in no list, between two holds of `lock`. Taken
-// before `lock`. A thread that finds no memory waits for this lock, because the spans in transit
-// come back.
-constinit os::Lock purging;
 constinit Atomic<bool> initialised{false};
 
 constinit Counter acquired_count;
 constinit Counter released_count;
 
-constexpr size_t kLongestStep = size_t{64} << 20;  // of a purge; acquire may wait for a step
-constinit Counter in_transit_bytes;                // counted as resident
-
-// The granules in use count by the sum of the two. `recounted` holds the changes made without the
-// lock. Relaxed: a thread that gives granules back under the lock has recounted them before.
-constinit Counter in_use;
-constinit Atomic<size_t> recounted{0};
-
-constinit LowWater<kDecayTicks> least_dirty;
 constinit Atomic<uint32_t> tick_count{0};
-
-size_t committed_locked() { return counted() + metadata::touched_bytes(); }
 
 // Whether `bytes` more may count. Resident free spans make way.
 bool admit(size_t bytes) {
@@ -56,6 +40,7 @@ bool admit(size_t bytes) {
     const size_t now = committed_locked();
     return now > limit - bytes ? now - (limit - bytes) : 0;
   };
+  if (LOFT_UNLIKELY(excess() != 0)) ahead::give_up();
   const size_t dirty = dirty_bytes();
   // If purging all of them would not suffice, they are of more use as they are.
   if (const size_t most = excess(); most != 0 && most <= dirty) free_spans::purge(dirty - most);
@@ -67,12 +52,21 @@ Range take_resident(size_t granules) {
   return search::take_from(free_spans::find(kDirty, granules), granules);
 }
 
+Range take_ahead(size_t bytes) {
+  if (LOFT_UNLIKELY(committed_locked() > limits::hard())) return {};
+  return {ahead::take(bytes), false};
+}
+
 Range acquire_locked(size_t granules, size_t bytes, Want want) {
   if (want != Want::kClean && want != Want::kCleanOnly) {
     if (const Range range = take_resident(granules); range.base != 0) return range;
   }
-  if (want == Want::kResidentOnly || !admit(bytes)) return {};
-  if (want == Want::kAhead && dirty_bytes() != 0) return {};
+  if (want == Want::kResidentOnly) return {};
+  if (want == Want::kAhead) {
+    if (const Range range = take_ahead(bytes); range.base != 0) return range;
+    want = Want::kMixed;
+  }
+  if (!admit(bytes) || (want == Want::kTogether && dirty_bytes() != 0)) return {};
   for (const SpanState state : {kClean, kUnmapped}) {
     Span* s = free_spans::find(state, granules);
     if (const Range range = search::take_from(s, granules); range.base != 0) return range;
@@ -86,6 +80,7 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
   if (want == Want::kCleanOnly) return {};
   if (want == Want::kClean) return acquire_locked(granules, bytes, Want::kMixed);
   // After a full purge, the free memory is in its largest pieces.
+  ahead::give_up();
   free_spans::purge(0);
   for (const SpanState state : {kClean, kUnmapped}) {
     Span* s = free_spans::find_any(state, granules);
@@ -167,65 +162,6 @@ void lose(uintptr_t base, size_t granules, size_t bytes) {
   recounted.fetch_add(-bytes, memory_order_relaxed);
 }
 
-constexpr unsigned kMostInTransit = kMostDiscards;  // spans
-
-// Takes up to `wanted` bytes of long dirty spans out of the lists, but leaves `floor` bytes there.
-unsigned send_into_transit(size_t floor, size_t wanted, Span** chosen) {
-  const os::Guard guard(lock);
-  const size_t unit = get(options.thp) == kHugePrefer ? kHugePage : kGranule;
-  const size_t dirty_before = dirty_bytes();
-  const size_t resident = dirty_before - free_spans::refused_bytes.get();
-  wanted = least(wanted, resident - least(floor, resident));
-  unsigned count = 0;
-  size_t left = round_up(wanted, kGranule) >> kGranuleLog;
-  while (left != 0 && count < kMostInTransit) {
-    Span* longest = free_spans::longest(kDirty);
-    if (longest == nullptr) break;
-    // In transit first: the sum that totals() reads without the lock never lacks them.
-    const size_t all = free_spans::bytes_of(longest);
-    in_transit_bytes.add(all);
-    Span* s = free_spans::take_part_to_purge(longest, left, unit);
-    in_transit_bytes.add((s == nullptr ? 0 : free_spans::bytes_of(s)) - all);
-    if (s == nullptr) break;
-    left -= least(left, s->granules);
-    chosen[count++] = s;
-  }
-  // The bytes in transit count as the idle ones.
-  least_dirty.take(dirty_before - dirty_bytes());
-  return count;
-}
-
-// Returns the bytes purged.
-size_t arrive(Span* s, SpanState state) {
-  const Span was = *s;
-  in_transit_bytes.add(-free_spans::bytes_of(s));
-  if (state == kDirty) {
-    free_spans::link_refused(s);
-    return 0;
-  }
-  free_spans::discard_descriptor(s);
-  free_spans::insert(was.base, was.granules, state);
-  return free_spans::bytes_of(&was);
-}
-
-size_t purge_step_above(size_t floor, size_t wanted) {
-  Span* chosen[kMostInTransit];
-  SpanState states[kMostInTransit];
-  size_t bytes = 0;
-  unsigned count = 0;
-  const os::Guard guard(purging);
-  // Repeats if the system refused all of them: it may take others.
-  do {
-    count = send_into_transit(floor, least(wanted, kLongestStep), chosen);
-    // Without `lock`: nobody else changes a span in transit.
-    free_spans::purge_pages(chosen, count, states);
-    const os::Guard arrival(lock);
-    for (unsigned i = 0; i < count; ++i) bytes += arrive(chosen[i], states[i]);
-    limits::weigh(committed_locked());
-  } while (bytes == 0 && count != 0);
-  return bytes;
-}
-
 }  // namespace
 
 bool initialise() {
@@ -267,6 +203,20 @@ void release_all(const Returned* spans, unsigned count) {
     step = purge_step_above(floor, excess);
   }
   relieve();
+}
+
+Range acquire_growing(size_t granules, size_t filled) {
+  const size_t bytes = granules << kGranuleLog;
+  const Want want = ahead::prepare(bytes, filled) ? Want::kAhead : Want::kMixed;
+  return acquire_as(granules, kGranule, bytes, want);
+}
+
+Range acquire_together(size_t granules, size_t filled) {
+  const size_t bytes = granules << kGranuleLog;
+  const bool resident_only = ahead::serves(filled);
+  if (resident_only && dirty_bytes() < bytes) return {};
+  return acquire_as(granules, kGranule, bytes,
+                    resident_only ? Want::kResidentOnly : Want::kTogether);
 }
 
 void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
@@ -326,8 +276,8 @@ size_t idle_bytes() {
   // Relaxed: a thread that sees a tick late acts at the next one.
   tick_count.store(ticks() + 1, memory_order_relaxed);
   limits::weigh(committed_locked());  // the limits may have changed
-  const size_t used = in_use.get() + recounted.load(memory_order_relaxed);
-  return least_dirty.tick(dirty_bytes(), used / kPlentyShare);
+  ahead::tick();
+  return least_dirty.tick(dirty_bytes(), used() / kPlentyShare);
 }
 
 size_t purge_step(size_t wanted) { return purge_step_above(0, wanted); }
@@ -338,10 +288,7 @@ size_t used_bytes() {
   return frontier::end() - window.heap.base;
 }
 
-size_t counted() {
-  return in_use.get() + recounted.load(memory_order_relaxed) + dirty_bytes() +
-         in_transit_bytes.get();
-}
+size_t counted() { return ledger::counted(); }
 
 size_t committed() {
   const os::Guard guard(lock);
@@ -350,6 +297,10 @@ size_t committed() {
 
 size_t purge(size_t keep) {
   size_t purged = 0;
+  {
+    const os::Guard guard(lock);
+    ahead::give_up();
+  }
   for (;;) {
     const size_t dirty = dirty_bytes();
     const size_t step = dirty <= keep ? 0 : purge_step(dirty - keep);
@@ -364,7 +315,7 @@ size_t purge(size_t keep) {
 }
 
 Totals totals() {
-  return {dirty_bytes() + in_transit_bytes.get(),
+  return {dirty_bytes() + ahead_bytes.get() + in_transit_bytes.get(),
           free_spans::refused_bytes.get(),
           free_spans::bytes[kClean].get() + free_spans::bytes[kUnmapped].get(),
           acquired_count.get(),

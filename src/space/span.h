@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/low_water.h"
 #include "space/range.h"
 #include "space/window.h"
 
@@ -21,11 +22,12 @@ void serve_processors();
 // The first choice of an acquire.
 enum class Want : uint8_t {
   kResident,      // resident pages: they cost no fault and no growth
+  kAhead,         // as kResident, then granules that were populated ahead, then as kMixed
   kMixed,         // as kResident, if need be in two parts, one of them clean
   kClean,         // no pages, as the caller brings its own; else kMixed
   kResidentOnly,  // a resident free span, or nothing
   kCleanOnly,     // no pages, or nothing
-  kAhead,         // as kMixed, but nothing if the resident free spans are shorter: they come first
+  kTogether,  // as kMixed; nothing if there are resident free spans, all shorter: they come first
 };
 
 // Hands out `granules` granules; their base is a multiple of `alignment` bytes (a power of two, at
@@ -47,6 +49,14 @@ inline Range acquire_resident(size_t granules) {
 inline Range acquire_clean(size_t granules, size_t bytes) {
   return acquire_as(granules, kGranule, bytes, Want::kClean);
 }
+
+// For a class that grows, of which `filled` bytes are in use and touched. The granules may come
+// from memory populated ahead (space/ahead.h).
+Range acquire_growing(size_t granules, size_t filled);
+
+// The same for granules of several slabs, which not all are needed yet. {} if single ones are to
+// come first: (a) shorter resident free spans; (b) memory populated ahead.
+Range acquire_together(size_t granules, size_t filled);
 
 // Takes back granules, their entries, and the bytes that counted. `dirty`: the granules were
 // written and still hold memory.
@@ -94,9 +104,6 @@ size_t purge(size_t keep);
 // kPlentyShare) of the memory in use after one tick, above an eighth after two, and so on. So much
 // is idle at the end of a phase of the program, and little within one. One thread at a time calls
 // this.
-inline constexpr unsigned kDecayTicks = 5;
-inline constexpr unsigned kPlentyShare = 4;
-inline constexpr unsigned kDecayTicksOfPlenty = 2;  // not one: the first may have been short
 size_t idle_bytes();
 uint32_t ticks();  // ticks so far
 

@@ -159,7 +159,9 @@ void** open_nulls() {
 }
 
 void advise_huge_pages(uintptr_t at, size_t bytes) {
-  os::allow_huge_pages(reinterpret_cast<void*>(at), bytes, get(options.thp) == kHugePrefer);
+  const bool wanted = get(options.thp) == kHugePrefer;
+  os::advise(reinterpret_cast<void*>(at), bytes,
+             wanted ? os::Advice::kHugePages : os::Advice::kNoHugePages);
 }
 
 bool Region::grow(uintptr_t target) {
@@ -173,8 +175,11 @@ bool Region::grow(uintptr_t target) {
     if (os::place(at, to - committed) != os::Placed::kYes) continue;
     // Advises against huge pages unless they are preferred. On a system that uses them by default,
     // the first object of each of a few classes would otherwise cost 2 MiB.
-    const bool huge = this == &window.heap && get(options.thp) == kHugePrefer;
-    os::allow_huge_pages(at, to - committed, huge);
+    if (this == &window.heap) {
+      advise_huge_pages(committed, to - committed);
+    } else {
+      os::advise(at, to - committed, os::Advice::kNoHugePages);
+    }
     __atomic_store_n(&committed, to, __ATOMIC_RELAXED);  // read by metadata::contains
     return true;
   }

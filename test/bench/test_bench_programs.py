@@ -21,6 +21,8 @@ PROGRAMS: list[tuple[str, str, int | None]] = [
     ("batch_order", "--order=fifo --threads=3 --count=100 --rounds=20 --min=512 --max=512", 6000),
     ("random_replacement", "--slots=1000 --rounds=5000", 6000),
     ("build_shuffle_free", "--count=5000 --rounds=2", 10000),
+    ("grows", "--count=5000", 5000),
+    ("grows", "--count=200 --min=20480 --max=20480 --step=20480 --reads=9", 200),
     ("malloc_test", "--messages=20 --objects=512", 20 * 512),
     ("malloc_test", "--producers=5 --consumers=5 --messages=23 --objects=100 --queue=3", 2300),
     ("malloc_test", "--producers=1 --consumers=3 --messages=20 --min=64 --max=64", 20 * 4096),

@@ -58,7 +58,7 @@ class Heaps {
       if (Slab* slab = slab_at(base)) {
         slab->free = slab->shape().objects;
         slab->set_list(loft::Fullness::kSpare);
-        loft::slab::destroy(slab);
+        loft::slab::destroy_all(&slab, 1);
       }
     }
   }

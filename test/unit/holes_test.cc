@@ -46,7 +46,7 @@ class HolesTest : public testing::TestWithParam<SizeClass> {
  protected:
   void SetUp() override {
     ASSERT_TRUE(span::initialise());
-    slab_ = slab::create(GetParam(), 1);
+    slab_ = test::new_slab(GetParam(), 1);
     ASSERT_NE(slab_, nullptr);
     objects_ = take(shape().objects);
     for (char* p : objects_) memset(p, 0x5a, shape().size);
@@ -54,7 +54,7 @@ class HolesTest : public testing::TestWithParam<SizeClass> {
   void TearDown() override {
     for (char* p : objects_) put(p);
     slab_->set_list(Fullness::kSpare);
-    slab::destroy(slab_);
+    slab::destroy_all(&slab_, 1);
   }
 
   const Geometry& shape() const { return slab_->shape(); }

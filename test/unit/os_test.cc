@@ -68,7 +68,7 @@ void expect_clears(size_t pages, size_t touched, bool locked) {
   auto* at = static_cast<char*>(os::reserve(pages * page));
   ASSERT_NE(at, nullptr);
   ASSERT_TRUE(os::commit(at, pages * page));
-  os::allow_huge_pages(at, pages * page, false);
+  os::advise(at, pages * page, os::Advice::kNoHugePages);
   for (size_t i = 0; i < pages; i += touched) memset(at + i * page, 1, page);
   const unsigned long discards = os::calls().discards;
   if (locked && mlock2(at, 3 * page, MLOCK_ONFAULT) != 0) {
@@ -108,7 +108,7 @@ TEST(Pages, NoneForThoseThatWereOnlyRead) {
   const size_t bytes = 5000 * os::page_size();
   auto* at = static_cast<char*>(os::reserve(bytes));
   ASSERT_TRUE(os::commit(at, bytes));
-  os::allow_huge_pages(at, bytes, false);
+  os::advise(at, bytes, os::Advice::kNoHugePages);
   EXPECT_TRUE(reads_zero(at, bytes));
   at[bytes / 2] = 1;
   rusage before;

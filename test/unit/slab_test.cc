@@ -74,7 +74,7 @@ class SlabTest : public testing::TestWithParam<SizeClass> {
  protected:
   void SetUp() override {
     ASSERT_TRUE(span::initialise());
-    slab_ = slab::create(GetParam(), kOwner);
+    slab_ = test::new_slab(GetParam(), kOwner);
     ASSERT_NE(slab_, nullptr);
     slab_->set_list(Fullness::kSparser);
     free_.assign(shape().objects, true);
@@ -88,7 +88,7 @@ class SlabTest : public testing::TestWithParam<SizeClass> {
     slab_->set_list(Fullness::kSpare);
     const uintptr_t base = slab_->base;
     const uint16_t granules = shape().granules;
-    slab::destroy(slab_);
+    slab::destroy_all(&slab_, 1);
     for (uintptr_t at = base; at < base + granules * kGranule; at += kGranule) {
       EXPECT_FALSE(pagemap.of(address(at)).is_slab());
     }
@@ -208,11 +208,11 @@ TEST(Slab, MemoryOfDestroyedOnesIsUsedAgain) {
   const size_t used = metadata::used_bytes();
   uintptr_t highest = 0;
   for (int round = 0; round < 200; ++round) {
-    Slab* slab = slab::create(static_cast<SizeClass>(round % 8), kOwner);
+    Slab* slab = test::new_slab(static_cast<SizeClass>(round % 8), kOwner);
     ASSERT_NE(slab, nullptr);
     if (round < 8) highest = std::max(highest, slab->base);
     EXPECT_LE(slab->base, highest);
-    slab::destroy(slab);
+    slab::destroy_all(&slab, 1);
   }
   // A descriptor or two of spans stay.
   EXPECT_LE(metadata::used_bytes(), used + 1024);
@@ -220,7 +220,7 @@ TEST(Slab, MemoryOfDestroyedOnesIsUsedAgain) {
 
 TEST(SlabDeathTest, DoubleFreeNamesAddressSlabAndClass) {
   ASSERT_TRUE(span::initialise());
-  Slab* slab = slab::create(class_of(48), kOwner);
+  Slab* slab = test::new_slab(class_of(48), kOwner);
   std::vector<void*> slots(100);
   ASSERT_EQ(slab->take(&slots[99], 100), 100u);
   slab->put_word(1, 0b1000, 1);
@@ -239,7 +239,7 @@ TEST(SlabDeathTest, DoubleFreeNamesAddressSlabAndClass) {
 TEST(SlabDeathTest, BrokenInvariants) {
   if (!kDebug) GTEST_SKIP() << "checked in debug builds";
   ASSERT_TRUE(span::initialise());
-  Slab* slab = slab::create(class_of(48), kOwner);
+  Slab* slab = test::new_slab(class_of(48), kOwner);
   slab->set_list(Fullness::kSparser);
   slab->check();
   EXPECT_DEATH((slab->free -= 1, slab->check()), "broken invariant");

@@ -13,6 +13,7 @@
 #include "large/clear.h"
 #include "large/large.h"
 #include "os/os.h"
+#include "slab/slab.h"
 #include "space/pagemap.h"
 
 namespace loft::test {
@@ -46,6 +47,12 @@ bool child_passes(Work work) {
   if (child == 0) _exit(work() ? 0 : 1);
   int status = -1;
   return waitpid(child, &status, 0) == child && status == 0;
+}
+
+// nullptr without memory.
+inline Slab* new_slab(SizeClass size_class, HeapId owner) {
+  Slab* slab = nullptr;
+  return slab::create_all(size_class, owner, &slab, 1, 0) ? slab : nullptr;
 }
 
 inline void* address(uintptr_t at) { return reinterpret_cast<void*>(at); }

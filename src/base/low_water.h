@@ -45,3 +45,12 @@ class LowWater {
 };
 
 }  // namespace loft
+
+// How long free spans stay resident, in ticks; space/span.h says how the numbers are used.
+namespace loft::span {
+
+inline constexpr unsigned kDecayTicks = 5;
+inline constexpr unsigned kPlentyShare = 4;
+inline constexpr unsigned kDecayTicksOfPlenty = 2;  // not one: the first may have been short
+
+}  // namespace loft::span

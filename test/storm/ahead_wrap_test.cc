@@ -1,0 +1,111 @@
+// Memory ahead of its use where the system does not give it: what grows is served all the same, and
+// the system is not asked again. The linker sends the system calls here (test/CMakeLists.txt).
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "storm/support.h"
+
+namespace storm {
+namespace {
+
+constexpr int kPopulateWrite = 23;  // older headers lack the name
+std::atomic<int> refusal{0};        // an errno for calls that populate; 0: they are made
+std::atomic<long> populations{0};
+
+}  // namespace
+}  // namespace storm
+
+extern "C" {
+void* __real_mmap(void*, size_t, int, int, int, off_t);
+int __real_munmap(void*, size_t);
+void* __real_mremap(void*, size_t, size_t, int, ...);
+int __real_madvise(void*, size_t, int);
+
+void* __wrap_mmap(void* at, size_t bytes, int protection, int flags, int file, off_t offset) {
+  return __real_mmap(at, bytes, protection, flags, file, offset);
+}
+
+int __wrap_munmap(void* at, size_t bytes) { return __real_munmap(at, bytes); }
+
+void* __wrap_mremap(void* from, size_t bytes, size_t to_bytes, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  void* to = va_arg(rest, void*);
+  va_end(rest);
+  return __real_mremap(from, bytes, to_bytes, flags, to);
+}
+
+int __wrap_madvise(void* at, size_t bytes, int advice) {
+  if (advice != storm::kPopulateWrite) return __real_madvise(at, bytes, advice);
+  ++storm::populations;
+  if (storm::refusal == 0) return __real_madvise(at, bytes, advice);
+  errno = storm::refusal;
+  return -1;
+}
+}
+
+namespace storm {
+namespace {
+
+constexpr size_t kObject = 256;
+
+// Returns how often the system was asked while 32 MiB were allocated.
+long asked_while_growing() {
+  const long before = populations;
+  std::vector<void*> objects;
+  for (uint64_t i = 0; i < (size_t{32} << 20) / kObject; ++i) {
+    errno = 77;
+    void* p = loft_malloc(kObject);
+    EXPECT_EQ(errno, 77);
+    stamp(p, i, kObject);
+    objects.push_back(p);
+  }
+  for (uint64_t i = 0; i < objects.size(); ++i) EXPECT_TRUE(intact(objects[i], i, kObject));
+  for (void* p : objects) loft_free(p);
+  return populations - before;
+}
+
+// In a process of its own: a refusal is never forgotten.
+template <class Work>
+void in_child(Work work) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    work();
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+class Ahead : public testing::TestWithParam<int> {};
+
+TEST_P(Ahead, IsNotAskedForAgain) {
+  in_child([] {
+    refusal = GetParam();
+    EXPECT_EQ(asked_while_growing(), 1);
+    refusal = 0;
+    loft_purge(nullptr);
+    EXPECT_EQ(asked_while_growing(), 0);
+    const loft_stats_t s = stats_at_rest();
+    EXPECT_EQ(s.live_bytes, 0u);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Refusals, Ahead, testing::Values(EINVAL, EPERM, ENOMEM, EAGAIN, EFAULT));
+
+TEST(Ahead, IsAskedForOnceInManySlabs) {
+  in_child([] {
+    const long asked = asked_while_growing();
+    EXPECT_GE(asked, 8);   // steps of 2 MiB
+    EXPECT_LE(asked, 40);  // shorter ones at first
+  });
+}
+
+}  // namespace
+}  // namespace storm
