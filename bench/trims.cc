@@ -20,8 +20,8 @@ int main() { bench::fail("only x86-64 is supported"); }
 namespace {
 
 constexpr size_t kGib = size_t{1} << 30;
-// A long object, but a small part of what allocators keep.
-constexpr size_t kOther = size_t{2} << 20;
+// Longer than what threads keep, but a small part of what allocators keep.
+constexpr size_t kOther = size_t{8} << 20;
 // Longer than the interval at which any of the allocators looks after itself.
 constexpr useconds_t kWhile = 150'000;
 

@@ -216,6 +216,13 @@ bool keep(Thread* thread, void* p, Entry entry) {
   return true;
 }
 
+// Not inlined: its caller would save a register for it.
+LOFT_NOINLINE void* allocate_long(size_t size) {
+  if (size > kMediumMax) return allocate_large(size, 1, false);
+  void* recent = medium_cache::take_recent(this_thread(), size);
+  return LOFT_LIKELY(recent != nullptr) ? recent : allocate_large(size, 1, false);
+}
+
 }  // namespace
 
 LOFT_COLD void* refuse(size_t bytes) {
@@ -229,11 +236,7 @@ void* allocate_from_empty(size_t size) {
 }
 
 void* allocate_beyond_table(size_t size) {
-  if (LOFT_UNLIKELY(size > kSmallMax)) {
-    if (size > kMediumMax) return allocate_large(size, 1, false);
-    void* recent = medium_cache::take_recent(this_thread(), size);
-    return LOFT_LIKELY(recent != nullptr) ? recent : allocate_large(size, 1, false);
-  }
+  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_long(size);
   void* popped = pop(stepped_bins.of[(size - 1) / kStep]);
   return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request_of(size));
 }

@@ -92,21 +92,7 @@ MediumRuns::Place MediumRuns::claim(Gap* gap, unsigned count) {
   if (resident != count) run->touched.add(row);
   run->idle.remove(row);
   run->waited = false;
-  if (resident != count) make_up_for_growth();
   return {run, row.first, resident == 0, resident == count};
-}
-
-// Called when an object got memory, before the program writes to it. A heap that never had as much
-// in use grows: gaps were of no use for this, and are as long as what was outgrown. They make way
-// if they are an eighth of what is in use. Where lengths vary about a mean, records are rare.
-void MediumRuns::make_up_for_growth() {
-  constexpr unsigned kShare = 8;
-  if (LOFT_LIKELY(used_ <= most_used_)) return;
-  most_used_ = used_;
-  left_ = least(left_, dirty_pages());
-  if (LOFT_LIKELY(dirty_pages() - left_ <= used_ / kShare)) return;
-  purge(Round::kGaps, nullptr, nullptr);
-  left_ = dirty_pages();
 }
 
 MediumRuns::Place MediumRuns::take(unsigned pages, bool room) {
@@ -162,7 +148,8 @@ void MediumRuns::cut_off(MediumRun* run, PageRow row) {
   if (LOFT_UNLIKELY(is_whole(gap))) keep_or_release(gap);
   left_ = least(left_, dirty_pages());
   if (LOFT_LIKELY((dirty_pages() - left_) * os::page_size() <= dirty_kept())) return;
-  pause_.purge_or_wait(limits::tight() || limits::scarce_dirty() != limits::kNone, [=, this] {
+  const bool scarce = dirty_pages() * os::page_size() > limits::scarce_dirty();
+  pause_.purge_or_wait(limits::tight() || scarce, [=, this] {
     purge(Round::kAll, nullptr, nullptr);
     left_ = dirty_pages();
   });
@@ -176,10 +163,15 @@ size_t MediumRuns::dirty_kept() const {
 }
 
 // Those that stay are a quarter of the others, and one: a heap that fills and empties its runs
-// meets the lock of the spans once for many objects.
+// meets the lock of the spans once for many objects. But memory that is much beside what the heap
+// has in use is of more use to its slabs and to other heaps.
 void MediumRuns::keep_or_release(Gap* whole) {
   constexpr unsigned kShare = 4;
-  if (limits::tight() || empty_ > 1 + (run_count_ - empty_) / kShare) release(whole);
+  constexpr size_t kLittle = size_t{2} << 20;
+  const size_t dirty = whole->run->touched.count_in(whole->row());
+  const size_t most_dirty = most(used_ / kShare, kLittle / os::page_size());
+  const bool too_many = empty_ > 1 + (run_count_ - empty_) / kShare;
+  if (limits::tight() || too_many || dirty > most_dirty) release(whole);
 }
 
 void MediumRuns::release(Gap* whole) {
@@ -249,7 +241,7 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
 
 size_t MediumRuns::purge_gap(Gap* gap, Round round) {
   MediumRun* const run = gap->run;
-  if (is_whole(gap) && round != Round::kGaps) {
+  if (is_whole(gap)) {
     if (round == Round::kAll || run->waited) {
       release(gap);
       return 0;

@@ -2,8 +2,7 @@
 // that suffices: emptier runs then become empty.
 //
 // Gaps keep their memory for a while. A round, some ticks after the last, purges what was free all
-// that time, and gives back runs that were empty. Where a heap grows, what was outgrown goes at
-// once.
+// that time, and gives back runs that were empty.
 #pragma once
 
 #include <cstddef>
@@ -43,10 +42,9 @@ class MediumRuns {
   // Under the locks of both heaps.
   bool take_over(MediumRuns& other, unsigned pages, bool empty, HeapId owner, size_t* moved);
 
-  // Purges all gaps, or with kIdle what was free at the last round. Except with kGaps, runs without
-  // objects go back, too. Stops early if a thread sleeps on one of the locks; nullptr for none.
-  // Returns the bytes purged.
-  enum class Round : uint8_t { kAll, kGaps, kIdle };
+  // Purges all gaps, or with kIdle what was free at the last round. Stops early if a thread sleeps
+  // on one of the locks; nullptr for none. Returns the bytes purged.
+  enum class Round : uint8_t { kAll, kIdle };
   size_t purge(Round round, const os::Lock* own, const os::Lock* awaited);
 
   // Makes a round if one is due. Called when a tick has passed. Returns the bytes purged.
@@ -73,7 +71,6 @@ class MediumRuns {
   void keep_or_release(Gap* whole);
   size_t dirty_kept() const;
   size_t purge_gap(Gap* gap, Round round);
-  void make_up_for_growth();
   static bool is_whole(const Gap* gap) { return gap->pages == gap->run->pages; }
   bool rests() const { return dirty_.get() == 0 && empty_ == 0; }
 
@@ -88,11 +85,10 @@ class MediumRuns {
   unsigned empty_ = 0;       // runs without objects
   uint32_t last_round_ = 0;  // in ticks of span
   PurgePause pause_;
-  size_t left_ = 0;       // dirty pages that the last purge of too many left: locked ones
-  size_t used_ = 0;       // pages of objects
-  size_t most_used_ = 0;  // the most of them so far, when one of them got memory
-  Counter pages_;         // of all runs
-  Counter dirty_;         // pages
+  size_t left_ = 0;  // dirty pages that the last purge of too many left: locked ones
+  size_t used_ = 0;  // pages of objects
+  Counter pages_;    // of all runs
+  Counter dirty_;    // pages
 };
 
 }  // namespace loft

@@ -303,6 +303,18 @@ TEST_F(MediumRunsTest, GapsOfABusyThreadGoBack) {
   put(behind);
 }
 
+// An empty run with much memory beside what is in use goes back; one with little stays.
+TEST_F(MediumRunsTest, AnEmptyRunStaysWithLittleMemory) {
+  MediumRuns runs;
+  for (const unsigned pages : {256u, 1024u}) {
+    ASSERT_TRUE(runs.pages() != 0 || runs.grow(pages, heap().id()));
+    const MediumRuns::Place place = runs.take(pages, false);
+    runs.put(place.run, {place.first, pages});
+    EXPECT_EQ(runs.pages() != 0, pages * kPage <= size_t{2} << 20);
+  }
+  EXPECT_EQ(runs.dirty_pages(), 0u);
+}
+
 // What may stay is a limit for all heaps together.
 TEST_F(MediumRunsTest, HeapsShareWhatMayStay) {
   MediumRuns runs;
@@ -344,39 +356,6 @@ TEST_F(MediumRunsTest, APurgeCutShortIsNoneYet) {
   other->lock().unlock();
   registry::park(other);
   for (const size_t i : {1, 3}) deallocate(all[i]);
-}
-
-// Buffers that double leave gaps in which the next does not fit.
-TEST_F(MediumRunsTest, WhatWasOutgrownMakesWay) {
-  MediumRuns runs;
-  const auto take = [&](unsigned pages) {
-    MediumRuns::Place place = runs.take(pages, false);
-    if (place.run == nullptr && runs.grow(pages, heap().id())) place = runs.take(pages, false);
-    place.run->words[place.first].set(pages, 0);
-    return place;
-  };
-  const auto put = [&](MediumRuns::Place place, unsigned pages) {
-    place.run->words[place.first].clear();
-    runs.put(place.run, {place.first, pages});
-  };
-  unsigned pages = 16;
-  MediumRuns::Place place = take(pages);
-  for (; pages != 1024; pages *= 2) {
-    const MediumRuns::Place next = take(2 * pages);
-    EXPECT_LE(runs.dirty_pages(), 3 * pages / 8) << pages;
-    put(place, pages);
-    place = next;
-  }
-  // No record: what is free stays for the next.
-  const size_t dirty = runs.dirty_pages();
-  EXPECT_EQ(dirty, 512u);
-  const MediumRuns::Place other = take(256);
-  put(other, 256);
-  EXPECT_GE(runs.dirty_pages(), dirty);
-  put(place, pages);
-  runs.give_back_empty();
-  EXPECT_EQ(runs.dirty_pages(), 0u);
-  EXPECT_EQ(runs.pages(), 0u);
 }
 
 TEST_F(MediumRunsTest, MisuseIsReported) {
