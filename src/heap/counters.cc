@@ -36,6 +36,10 @@ void Heap::check_counters() const {
   size_t allocated = 0;
   size_t charged = 0;
   size_t slabs = 0;
+  size_t held = 0;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    held += size_t{available_[c].held} * geometry(c).granules << kGranuleLog;
+  }
   const uintptr_t end = pagemap.base + span::used_bytes();
   for (uintptr_t at = pagemap.base; at < end; at += kGranule) {
     const Entry entry = pagemap.of(reinterpret_cast<const void*>(at));
@@ -48,7 +52,7 @@ void Heap::check_counters() const {
   }
   LOFT_CHECK(counters_.allocated_bytes() == allocated);
   LOFT_CHECK(counters_.charged_pages() == charged);
-  LOFT_CHECK(counters_.slab_bytes() == slabs);
+  LOFT_CHECK(counters_.slab_bytes() == slabs && held == slabs);
 }
 
 size_t HeapCounters::slab_bytes() const {

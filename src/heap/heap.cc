@@ -101,6 +101,7 @@ bool Heap::list_new(SizeClass size_class) {
   Slab* slab = create(size_class);
   if (slab == nullptr) return false;
   counters_.classes[size_class].slabs_created.add(1);
+  ++available_[size_class].held;
   list(slab, Fullness::kSparser);
   return true;
 }
@@ -135,6 +136,7 @@ void Heap::release(Slab* slab) {
   unlist(slab);
   slab->set_list(Fullness::kSpare);
   counters_.classes[slab->size_class].slabs_released.add(1);
+  --available_[slab->size_class].held;
   if (slab->shape().granules != 1) return destroy(&slab, 1);
   --granules_;
   if (LOFT_UNLIKELY(limits::tight())) {
@@ -203,9 +205,7 @@ Slab* Heap::take_spare(SizeClass size_class) {
 size_t Heap::filled(SizeClass size_class) const {
   constexpr size_t kLeastOnPage = 4;
   if (geometry(size_class).size > os::page_size() / kLeastOnPage) return 0;
-  const ClassCounters& counters = counters_.classes[size_class];
-  const unsigned long slabs = counters.slabs_created.get() - counters.slabs_released.get();
-  return slabs * geometry(size_class).granules << kGranuleLog;
+  return size_t{available_[size_class].held} * geometry(size_class).granules << kGranuleLog;
 }
 
 // A heap that has grown takes several slabs at a time, an eighth of what it has at most, and meets

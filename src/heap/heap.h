@@ -274,6 +274,7 @@ class alignas(64) Heap {
   struct Available {
     List<Slab> lists[kFullnessLists];
     uint32_t slabs;
+    uint32_t held;  // full ones included, spare ones excluded, whichever heap made them
   };
   Available available_[kSizeClasses] = {};
   MediumRuns mediums_;

@@ -167,6 +167,8 @@ bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept, bool eigh
     }
     if (slab == nullptr) continue;
     other.unlist(slab);
+    --other.available_[size_class].held;
+    ++available_[size_class].held;
     slab::set_owner(slab, id_);
     list(slab, fullness);
 

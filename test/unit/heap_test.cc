@@ -917,6 +917,45 @@ TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
   registry::park(other);
 }
 
+// Slabs of a class that others had made, and that were released here, are no growth.
+TEST_F(RegistryTest, WhatCameFromOthersAndWentIsNotFilled) {
+  const test::DefaultOptions defaults;
+  const SizeClass c = class_of(640);
+  const unsigned each = geometry(c).objects;
+  Heap* mine = adopted();
+  const ClassCounters& counters = mine->counters().classes[c];
+  ASSERT_EQ(counters.slabs(), 0u);
+  std::vector<void*> moved;
+  std::vector<void*> others;
+  for (void* p : take(c, 2 * each)) (index_of(p) == 0 ? moved : others).push_back(p);
+  put(others);
+  ASSERT_EQ(moved.size(), 2u);
+  const os::Guard guard(mine->lock());
+  {
+    const os::Guard other(heap_->lock());
+    for (int slab = 0; slab < 2; ++slab) ASSERT_TRUE(mine->take_over(*heap_, c, 0, false));
+  }
+  mine->put_back(c, moved.data(), moved.data() + 2);
+  EXPECT_EQ(counters.slabs(), -1UL) << "released here";
+  mine->give_up_spares();
+  const span::Range grown = span::acquire(256, kGranule);
+  ASSERT_NE(grown.base, 0u);
+  span::purge(0);
+  std::vector<void*> objects(2 * each);
+  void** const end = objects.data() + objects.size();
+  void** first = end;
+  const unsigned long created = counters.slabs_created.get();
+  while (counters.slabs_created.get() == created) {
+    ASSERT_GE(first - objects.data(), 8);
+    first -= mine->refill_from_new(c, first - 1, 8);
+  }
+  EXPECT_LE(slab_of(*first)->charged_pages(), 2u) << "its pages come as they are touched";
+  mine->put_back(c, first, end);
+  mine->check();
+  span::release(grown.base, 256, false);
+  registry::park(mine);
+}
+
 // A heap that nobody uses has a slab that is mostly free. Whoever needs memory gets the slab, and
 // what was on its way to it or in a cache gets there.
 class TakeOverTest : public RegistryTest {
