@@ -148,7 +148,7 @@ void Heap::release(Slab* slab) {
   const unsigned most_kept = most_spares();
   const unsigned more = least(slab::kMostAtOnce, 1 + granules_ / kShareAtOnce);
   keep_spare(slab);
-  if (spare_count_ >= most_kept + more) trim_spares(most_kept);
+  if (spare_count_ >= most_kept + more) drop_spares(most_kept);
 }
 
 void Heap::keep_spare(Slab* slab) {
@@ -259,6 +259,12 @@ void Heap::tick() {
 }
 
 void Heap::trim_spares(unsigned keep) {
+  drop_spares(keep);
+  spares_unused_ = spare_count_;
+  last_trim_ = span::ticks();
+}
+
+void Heap::drop_spares(unsigned keep) {
   Slab* slabs[slab::kMostAtOnce];
   while (spare_count_ > keep) {
     const unsigned count = least(slab::kMostAtOnce, spare_count_ - keep);
@@ -266,8 +272,7 @@ void Heap::trim_spares(unsigned keep) {
     counters_.spare_bytes.add(-size_t{count} * kGranule);
     destroy(slabs, count);
   }
-  spares_unused_ = spare_count_;
-  last_trim_ = span::ticks();
+  spares_unused_ = least(spares_unused_, spare_count_);
 }
 
 void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {

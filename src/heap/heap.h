@@ -236,6 +236,7 @@ class alignas(64) Heap {
   Slab* take_spare(SizeClass size_class);
   void destroy(Slab* const* slabs, unsigned count);
   void keep_spare(Slab* slab);
+  void drop_spares(unsigned keep);  // as trim_spares, which begins a new wait
   static void settle(List<Slab>& list);
   size_t count(Holes& holes);
   void check_counters() const;

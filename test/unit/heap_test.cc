@@ -412,6 +412,30 @@ TEST_F(HeapTest, ALargeHeapGetsAndReleasesSlabsSeveralAtATime) {
   EXPECT_LE(shared_locks() - returned, 2 * (kSlabs / slab::kMostAtOnce + 1));
 }
 
+// Those that nobody needs go with time while the heap shrinks, too, and more spares come than stay.
+TEST_F(HeapTest, SparesGoWithTimeWhileTheHeapShrinks) {
+  const SizeClass c = class_of(2048);
+  const unsigned each = geometry(c).objects;
+  const std::vector<void*> many = take(c, 400 * each);
+  auto next = many.begin();
+  const auto put_slabs = [&](unsigned count) {
+    put({next, next + count * each});
+    next += count * each;
+  };
+  put_slabs(280);
+  const size_t most = heap_->counters().spare_bytes.get();
+  EXPECT_GE(most, 200 * kGranule);
+  size_t least_seen = most;
+  for (unsigned tick = 0; tick < 2 * span::kDecayTicks; ++tick) {
+    put_slabs(9);
+    span::idle_bytes();
+    put(take(class_of(48), 1));
+    least_seen = std::min(least_seen, heap_->counters().spare_bytes.get());
+  }
+  EXPECT_LT(least_seen, most / 4);
+  put({next, many.end()});
+}
+
 TEST_F(HeapTest, ADoubleFreeIsFoundAfterTheSlabWasCutAnew) {
   const SizeClass small = class_of(16);
   const std::vector<void*> objects = take(small, 4096 * 2);
