@@ -5,6 +5,7 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "slab/geometry.h"
+#include "space/discards.h"
 
 namespace loft {
 
@@ -275,6 +276,7 @@ bool Blocks::purge_pages(const Extent* extent, bool all, size_t& purged) {
       some_wait = true;
       continue;
     }
+    split_at_ends(first, last - first);
     // Fails where the program has locked its memory, and so wants the pages to stay.
     if (!os::discard(reinterpret_cast<void*>(first), last - first)) continue;
     block->dirty = false;

@@ -8,6 +8,7 @@
 #include "large/tails.h"
 #include "limits/limits.h"
 #include "os/os.h"
+#include "space/discards.h"
 #include "space/span.h"
 
 namespace loft::large {
@@ -98,6 +99,7 @@ void leave_tail(Large& object, tails::Since since = tails::now()) {
     object.tailed = false;
     if (noted == tails::kNoTail) return;
   }
+  split_at_ends(end, tail);
   os::discard(reinterpret_cast<void*>(end), tail);
 }
 

@@ -12,9 +12,13 @@
 namespace storm {
 namespace {
 
-constexpr int kPopulateWrite = 23;  // older headers lack the name
-std::atomic<int> refusal{0};        // an errno for calls that populate; 0: they are made
+constexpr int kCold = 20, kPopulateWrite = 23;  // older headers lack the names
+std::atomic<int> refusal{0};  // an errno for calls that populate; 0: they are made
 std::atomic<long> populations{0};
+std::atomic<long> huge_advices{0};    // that the system took
+std::atomic<uintptr_t> looked_at{0};  // a range of kLookedAt bytes
+std::atomic<long> splits{0};          // in it
+constexpr size_t kLookedAt = 128 << 10;
 
 }  // namespace
 }  // namespace storm
@@ -40,7 +44,13 @@ void* __wrap_mremap(void* from, size_t bytes, size_t to_bytes, int flags, ...) {
 }
 
 int __wrap_madvise(void* at, size_t bytes, int advice) {
-  if (advice != storm::kPopulateWrite) return __real_madvise(at, bytes, advice);
+  if (advice != storm::kPopulateWrite) {
+    const int result = __real_madvise(at, bytes, advice);
+    storm::huge_advices += advice == MADV_HUGEPAGE && result == 0;
+    const uintptr_t from = reinterpret_cast<uintptr_t>(at) - storm::looked_at;
+    storm::splits += advice == storm::kCold && from < storm::kLookedAt;
+    return result;
+  }
   ++storm::populations;
   if (storm::refusal == 0) return __real_madvise(at, bytes, advice);
   errno = storm::refusal;
@@ -104,6 +114,25 @@ TEST(Ahead, IsAskedForOnceInManySlabs) {
     const long asked = asked_while_growing();
     EXPECT_GE(asked, 8);   // steps of 2 MiB
     EXPECT_LE(asked, 40);  // shorter ones at first
+  });
+}
+
+// A huge page of which a part is discarded keeps its memory until it is split.
+TEST(Ahead, IsSplitWhereAHeapOfTheProgramsOwnGivesItBack) {
+  in_child([] {
+    asked_while_growing();  // what it had is free and resident
+    if (huge_advices == 0) return;
+    loft_heap_t* const heap = loft_heap_create();
+    std::vector<void*> objects;
+    for (unsigned i = 0; i < 64; ++i) {
+      objects.push_back(loft_heap_malloc(heap, kLookedAt));
+      memset(objects.back(), 1, kLookedAt);
+    }
+    looked_at = reinterpret_cast<uintptr_t>(objects[33]);
+    loft_heap_free(heap, objects[33]);
+    loft_purge(nullptr);
+    EXPECT_GE(splits, 1);
+    loft_heap_destroy(heap);
   });
 }
 
