@@ -147,9 +147,9 @@ void MediumRuns::cut_off(MediumRun* run, PageRow row) {
   list(gap);
   if (LOFT_UNLIKELY(is_whole(gap))) keep_or_release(gap);
   left_ = least(left_, dirty_pages());
-  if (LOFT_LIKELY((dirty_pages() - left_) * os::page_size() <= dirty_kept())) return;
-  const bool scarce = dirty_pages() * os::page_size() > limits::scarce_dirty();
-  pause_.purge_or_wait(limits::tight() || scarce, [=, this] {
+  const size_t dirty = (dirty_pages() - left_) * os::page_size();
+  if (LOFT_LIKELY(dirty <= share_of(limits::dirty_kept()))) return;
+  pause_.purge_or_wait(dirty > share_of(limits::scarce_dirty()), [=, this] {
     purge(Round::kAll, nullptr, nullptr);
     left_ = dirty_pages();
   });
@@ -157,9 +157,9 @@ void MediumRuns::cut_off(MediumRun* run, PageRow row) {
 
 // The heap's share of what all may keep, by its runs: otherwise many heaps would keep many times
 // the limit.
-size_t MediumRuns::dirty_kept() const {
+size_t MediumRuns::share_of(size_t bytes) const {
   const unsigned all = medium::existing.load(memory_order_relaxed);
-  return limits::dirty_kept() / most(all, most(run_count_, 1u)) * most(run_count_, 1u);
+  return bytes / most(all, most(run_count_, 1u)) * most(run_count_, 1u);
 }
 
 // Those that stay are a quarter of the others, and one: a heap that fills and empties its runs

@@ -69,7 +69,7 @@ class MediumRuns {
   void remove(MediumRun* run);
   void release(Gap* whole);
   void keep_or_release(Gap* whole);
-  size_t dirty_kept() const;
+  size_t share_of(size_t bytes) const;
   size_t purge_gap(Gap* gap, Round round);
   static bool is_whole(const Gap* gap) { return gap->pages == gap->run->pages; }
   bool rests() const { return dirty_.get() == 0 && empty_ == 0; }

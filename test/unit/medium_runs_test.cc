@@ -17,6 +17,7 @@
 #include "cache/object.h"
 #include "front/allocate.h"
 #include "heap/registry.h"
+#include "limits/limits.h"
 #include "space/span.h"
 #include "thread/idle.h"
 #include "unit/support.h"
@@ -327,6 +328,31 @@ TEST_F(MediumRunsTest, HeapsShareWhatMayStay) {
   medium::existing.fetch_sub(100'000, memory_order_relaxed);
   runs.put(behind.run, {behind.first, 10});
   runs.give_back_empty();
+}
+
+// A limit that is far away leaves time between two purges of too many gaps.
+TEST_F(MediumRunsTest, PurgesOfTooManyGapsPauseBelowAFarLimit) {
+  constexpr unsigned kObjects = 8;
+  constexpr unsigned kPages = 256;
+  constexpr size_t kFar = size_t{64} << 30;
+  options.dirty_bytes.store(kPages * kPage);
+  void* behind = nullptr;
+  unsigned waited = 0;
+  for (const size_t limit : {kFar, kFar / 4096}) {
+    limits::set_address_space(limit);
+    for (unsigned wave = 0; wave < 20; ++wave) {
+      void* objects[kObjects];
+      for (void*& p : objects) std::memset(p = take(kPages * kPage), 1, kPages * kPage);
+      if (behind == nullptr) behind = take(10 * kPage);
+      for (void* p : objects) put(p);
+      if (heap().mediums().dirty_pages() <= kPages) continue;
+      ASSERT_EQ(limit, kFar) << "what is scarce does not wait";
+      ++waited;
+    }
+  }
+  limits::set_address_space(limits::kNone);
+  EXPECT_NE(waited, 0u);
+  put(behind);
 }
 
 // A purge that makes way for a waiting thread has not run to its end.
