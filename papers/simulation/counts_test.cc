@@ -32,7 +32,7 @@ constexpr std::array<Pattern, 5> kPatterns = {{
     {"buffers, pairs", "--pattern=pairs --message=4 --min=32768 --max=1048576 --objects=1 --warm=1",
      50, 300},
     {"buffers, exchange",
-     "--pattern=exchange --message=4 --min=32768 --max=1048576 --objects=1 --warm=1", 50, 2000},
+     "--pattern=exchange --message=4 --min=32768 --max=262144 --objects=1 --warm=1", 300, 3500},
 }};
 
 struct Counts {
@@ -70,7 +70,8 @@ TEST_P(SimulatedCounts, EightThreadsBesideTwo) {
         pattern.name, heaps, counts.locks, counts.waits, counts.atomics, counts.moves);
   }
   const auto [two, eight] = all;
-  EXPECT_LE(eight.locks, two.locks + 2);
+  // A heap's own lock, mostly: a cache hits a little more or less often.
+  EXPECT_LE(eight.locks, 1.01 * two.locks + 2);
   EXPECT_LE(eight.waits, two.waits + 1);
   EXPECT_LE(eight.atomics, two.atomics + pattern.atomics);
   EXPECT_LE(eight.moves, two.moves + pattern.moves);

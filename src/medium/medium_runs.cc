@@ -88,7 +88,6 @@ MediumRuns::Place MediumRuns::claim(Gap* gap, unsigned count) {
     list(gap);
   }
   dirty_.add(-static_cast<unsigned long>(resident));
-  used_ += count;
   if (resident != count) run->touched.add(row);
   run->idle.remove(row);
   run->waited = false;
@@ -120,7 +119,6 @@ void MediumRuns::put(MediumRun* run, PageRow row) {
 
 void MediumRuns::cut_off(MediumRun* run, PageRow row) {
   dirty_.add(row.count);
-  used_ -= row.count;
   PageRow whole = row;
   Gap* gap = nullptr;
   if (row.first != 0) {
@@ -163,15 +161,10 @@ size_t MediumRuns::share_of(size_t bytes) const {
 }
 
 // Those that stay are a quarter of the others, and one: a heap that fills and empties its runs
-// meets the lock of the spans once for many objects. But memory that is much beside what the heap
-// has in use is of more use to its slabs and to other heaps.
+// meets the lock of the spans once for many objects.
 void MediumRuns::keep_or_release(Gap* whole) {
   constexpr unsigned kShare = 4;
-  constexpr size_t kLittle = size_t{2} << 20;
-  const size_t dirty = whole->run->touched.count_in(whole->row());
-  const size_t most_dirty = most(used_ / kShare, kLittle / os::page_size());
-  const bool too_many = empty_ > 1 + (run_count_ - empty_) / kShare;
-  if (limits::tight() || too_many || dirty > most_dirty) release(whole);
+  if (limits::tight() || empty_ > 1 + (run_count_ - empty_) / kShare) release(whole);
 }
 
 void MediumRuns::release(Gap* whole) {
@@ -203,14 +196,14 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
   other.remove(run);
   add(run);
   unsigned objects = 0;
-  unsigned used = 0;
+  unsigned object_pages = 0;
   unsigned gaps = 0;
   for (unsigned page = 0; page < run->pages;) {
     const uint32_t index = run->words[page].gap();
     if (index == 0) {
       const unsigned length = run->words[page].object().pages;
       page += length;
-      used += length;
+      object_pages += length;
       ++objects;
       continue;
     }
@@ -225,8 +218,6 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
   }
   other.objects_ -= objects;
   objects_ += objects;
-  other.used_ -= used;
-  used_ += used;
   // As many descriptors come along as objects and the run: those of the gaps, and spares.
   other.descriptors_ -= objects + 1;
   descriptors_ += objects + 1;
@@ -235,7 +226,7 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
     other.spares_ = spare->next;
     discard(spare);
   }
-  *moved = size_t{used} << run->page_log;
+  *moved = size_t{object_pages} << run->page_log;
   return true;
 }
 
@@ -304,7 +295,6 @@ void MediumRuns::check(HeapId owner) const {
   unsigned empty = 0;
   unsigned count = 0;
   unsigned objects = 0;
-  size_t used = 0;
   size_t dirty = 0;
   for (const MediumRun* run = runs_.front(); run != nullptr; run = run->next, ++count) {
     LOFT_CHECK(pagemap.of(reinterpret_cast<const void*>(run->base)).owner() == owner);
@@ -315,7 +305,6 @@ void MediumRuns::check(HeapId owner) const {
       LOFT_CHECK(index == 0 || !gap_before);
       gap_before = index != 0;
       if (index == 0) {
-        used += run->words[page].object().pages;
         page += run->words[page].object().pages;
         ++objects;
         continue;
@@ -330,7 +319,6 @@ void MediumRuns::check(HeapId owner) const {
     }
   }
   LOFT_CHECK(count == run_count_ && empty == empty_ && dirty == dirty_.get());
-  LOFT_CHECK(used == used_);
   LOFT_CHECK(objects == objects_ && descriptors_ >= objects_ + run_count_);
 }
 

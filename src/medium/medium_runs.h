@@ -86,7 +86,6 @@ class MediumRuns {
   uint32_t last_round_ = 0;  // in ticks of span
   PurgePause pause_;
   size_t left_ = 0;  // dirty pages that the last purge of too many left: locked ones
-  size_t used_ = 0;  // pages of objects
   Counter pages_;    // of all runs
   Counter dirty_;    // pages
 };

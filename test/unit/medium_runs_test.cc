@@ -304,18 +304,6 @@ TEST_F(MediumRunsTest, GapsOfABusyThreadGoBack) {
   put(behind);
 }
 
-// An empty run with much memory beside what is in use goes back; one with little stays.
-TEST_F(MediumRunsTest, AnEmptyRunStaysWithLittleMemory) {
-  MediumRuns runs;
-  for (const unsigned pages : {256u, 1024u}) {
-    ASSERT_TRUE(runs.pages() != 0 || runs.grow(pages, heap().id()));
-    const MediumRuns::Place place = runs.take(pages, false);
-    runs.put(place.run, {place.first, pages});
-    EXPECT_EQ(runs.pages() != 0, pages * kPage <= size_t{2} << 20);
-  }
-  EXPECT_EQ(runs.dirty_pages(), 0u);
-}
-
 // What may stay is a limit for all heaps together.
 TEST_F(MediumRunsTest, HeapsShareWhatMayStay) {
   MediumRuns runs;
