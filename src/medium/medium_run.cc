@@ -60,7 +60,7 @@ MediumRun* create(unsigned pages, unsigned wanted, HeapId owner) {
 
 void destroy(MediumRun* run, unsigned touched) {
   destroyed.fetch_add(1, memory_order_relaxed);
-  existing.fetch_sub(1, memory_order_relaxed);
+  existing.fetch_add(uint32_t{0} - 1, memory_order_relaxed);
   const uintptr_t base = run->base;
   const size_t granules = run->granules();
   const size_t bytes = size_t{touched} << run->page_log;
