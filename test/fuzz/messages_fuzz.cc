@@ -52,14 +52,16 @@ class Heaps {
     }
   }
 
-  // The slabs go back as they are, whatever the heaps believe of them.
+  // The slabs go back as they are, whatever the heaps believe of them: those that nobody has seen
+  // yet, too.
   ~Heaps() {
-    for (const uintptr_t base : bases_) {
-      if (Slab* slab = slab_at(base)) {
-        slab->free = slab->shape().objects;
-        slab->set_list(loft::Fullness::kSpare);
-        loft::slab::destroy_all(&slab, 1);
-      }
+    const uintptr_t end = loft::pagemap.base + loft::span::used_bytes();
+    for (uintptr_t base = loft::pagemap.base; base < end; base += loft::kGranule) {
+      Slab* slab = slab_at(base);
+      if (slab == nullptr || slab->base != base) continue;
+      slab->free = slab->shape().objects;
+      slab->set_list(loft::Fullness::kSpare);
+      loft::slab::destroy_all(&slab, 1);
     }
   }
   Heaps(const Heaps&) = delete;
