@@ -210,7 +210,8 @@ TEST_P(Grows, InManyHeapsByLittleMoreThanIsTouched) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    EXPECT_LT(stats().resident_bytes, kThreads * (kEach + 64'000) + 2 * kHuge);
+    // What is ahead, what is about to be, and what the room's magazines hold.
+    EXPECT_LT(stats().resident_bytes, kThreads * (kEach + 64'000) + 3 * kHuge);
     expect_identity(stats());
   });
 }
