@@ -15,11 +15,18 @@ namespace {
 
 constexpr unsigned kLooks = 3;  // without a change, before a thread counts as idle
 
+// nullptr if it has none. The registry's pointer, not the thread's: the heap is constructed for
+// whoever reads that.
+Heap* heap_of(const Thread* thread) {
+  const HeapId owner = peek(thread->owner);
+  return owner == kNeverOwner ? nullptr : registry::at(owner);
+}
+
 // How often the thread met its heap. Calls that its caches serve do not count: they use nothing
 // that is free in the heap. A hint, read while the thread runs: if it misses a change, a heap rests
 // too early.
 unsigned long meetings_of(const Thread* thread) {
-  const Heap* const heap = peek(thread->heap);
+  const Heap* const heap = heap_of(thread);
   const unsigned long refills = heap == nullptr ? 0 : heap->counters().refills.get();
   return refills + thread->counters.flushes.get() + thread->counters.room_cleared.get();
 }
@@ -40,7 +47,7 @@ bool choose(void* context, Thread* thread) {
     found.all_idle = false;
     return true;
   }
-  Heap* const heap = peek(thread->heap);
+  Heap* const heap = heap_of(thread);
   if (heap == nullptr || heap == registry::common_heap()) return true;
   if (heap->is_purged() && !heap->inbox().maybe_pending()) return true;
   found.heap = heap;
