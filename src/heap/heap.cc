@@ -212,7 +212,11 @@ size_t Heap::filled(SizeClass size_class) const {
 // the locks that all heaps share less often.
 Slab* Heap::create_fresh(SizeClass size_class) {
   const bool may_be_spare = geometry(size_class).granules == 1 && !limits::tight();
-  const unsigned room = least(slab::kMostAtOnce - 1, kMostSpares - spare_count_);
+  // Where addresses or memory are scarce, few: they come to lie between longer objects.
+  constexpr size_t kScarceShare = 64;
+  const auto room =
+      static_cast<unsigned>(least(size_t{least(slab::kMostAtOnce - 1, kMostSpares - spare_count_)},
+                                  limits::scarce_dirty() / kGranule / kScarceShare));
   const size_t filled = this->filled(size_class);
   unsigned more = may_be_spare ? least(room, granules_ / kShareAtOnce) : 0;
   Slab* slabs[slab::kMostAtOnce];

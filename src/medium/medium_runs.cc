@@ -61,7 +61,8 @@ void MediumRuns::remove(MediumRun* run) {
 bool MediumRuns::grow(unsigned pages, HeapId owner) {
   // Long runs are full of longer gaps: with 4 MiB instead of 16, buffers of 64 KiB to 1 MiB took a
   // fifth more memory. What is never touched costs addresses alone.
-  const size_t bytes = least(kMostRunBytes, limits::scarce_dirty());
+  constexpr size_t kScarceShare = 8;
+  const size_t bytes = least(kMostRunBytes, limits::scarce_dirty() / kScarceShare);
   const auto wanted = static_cast<unsigned>(bytes / os::page_size());
   if (!have_descriptors(objects_ + run_count_ + 1)) return false;
   MediumRun* const run = medium::create(pages, most(pages, wanted), owner);
