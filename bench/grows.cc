@@ -1,7 +1,6 @@
 // A program whose memory only grows: it builds a table of objects and reads it in random order.
-// With
-// --step, each object is written only once in so many bytes, as a program does that asks for more
-// than it uses; its resident memory is then to stay that of the pages that it wrote.
+// With --step, each object is written only once in so many bytes, as a program does that asks for
+// more than it uses; its resident memory is then to stay that of the pages that it wrote.
 //
 // Source: none; what a parser or an in-memory table does to the system. The cost is that of pages
 // touched for the first time, and of the translation buffers afterwards. The peak is read beside

@@ -2,10 +2,7 @@
 // the system is not asked again. The linker sends the system calls here (test/CMakeLists.txt).
 #include <errno.h>
 #include <gtest/gtest.h>
-#include <stdarg.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "storm/support.h"
 
@@ -24,24 +21,7 @@ constexpr size_t kLookedAt = 128 << 10;
 }  // namespace storm
 
 extern "C" {
-void* __real_mmap(void*, size_t, int, int, int, off_t);
-int __real_munmap(void*, size_t);
-void* __real_mremap(void*, size_t, size_t, int, ...);
 int __real_madvise(void*, size_t, int);
-
-void* __wrap_mmap(void* at, size_t bytes, int protection, int flags, int file, off_t offset) {
-  return __real_mmap(at, bytes, protection, flags, file, offset);
-}
-
-int __wrap_munmap(void* at, size_t bytes) { return __real_munmap(at, bytes); }
-
-void* __wrap_mremap(void* from, size_t bytes, size_t to_bytes, int flags, ...) {
-  va_list rest;
-  va_start(rest, flags);
-  void* to = va_arg(rest, void*);
-  va_end(rest);
-  return __real_mremap(from, bytes, to_bytes, flags, to);
-}
 
 int __wrap_madvise(void* at, size_t bytes, int advice) {
   if (advice != storm::kPopulateWrite) {
@@ -79,20 +59,7 @@ long asked_while_growing() {
   return populations - before;
 }
 
-// In a process of its own: a refusal is never forgotten.
-template <class Work>
-void in_child(Work work) {
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    work();
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-}
-
+// Each test works in a process of its own: a refusal is never forgotten.
 class Ahead : public testing::TestWithParam<int> {};
 
 TEST_P(Ahead, IsNotAskedForAgain) {

@@ -5,7 +5,6 @@
 #include <linux/perf_event.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -62,14 +61,6 @@ bool is_any_advised() {
   return false;
 }
 
-void expect_identity(const loft_stats_t& s) {
-  EXPECT_EQ(s.live_bytes + s.rounding_bytes + s.free_in_slabs_bytes + s.cached_bytes +
-                s.in_flight_bytes + s.large_cached_bytes + s.free_span_bytes +
-                s.metadata_resident_bytes + s.purged_charged_bytes + s.user_heap_resident_bytes +
-                s.huge_slack_bytes - s.untouched_bytes,
-            s.resident_bytes);
-}
-
 // Objects of one size, each written once in every `step` bytes.
 std::vector<void*> grow(size_t bytes, size_t size, size_t step) {
   std::vector<void*> objects;
@@ -83,6 +74,8 @@ std::vector<void*> grow(size_t bytes, size_t size, size_t step) {
   return objects;
 }
 
+// Each test works in a process of its own, with a young heap. The setting is restored whatever
+// happens there.
 class Grows : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -109,20 +102,6 @@ class Grows : public testing::TestWithParam<const char*> {
     std::ofstream file(kSetting);
     file << value << std::flush;
     return file.good();
-  }
-
-  // In a process of its own, with a young heap. The setting is restored whatever happens in it.
-  template <class Work>
-  void in_child(Work work) {
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      work();
-      _exit(HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
   }
 
  private:

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -150,6 +152,31 @@ inline loft_stats_t stats() {
   s.struct_size = sizeof(s);
   EXPECT_EQ(loft_stats(&s), 0);
   return s;
+}
+
+inline uint64_t parts_of(const loft_stats_t& s) {
+  return s.live_bytes + s.rounding_bytes + s.free_in_slabs_bytes + s.cached_bytes +
+         s.in_flight_bytes + s.large_cached_bytes + s.free_span_bytes + s.metadata_resident_bytes +
+         s.purged_charged_bytes + s.user_heap_resident_bytes + s.huge_slack_bytes;
+}
+
+// Holds at any moment, whatever runs.
+inline void expect_identity(const loft_stats_t& s) {
+  EXPECT_EQ(parts_of(s) - s.untouched_bytes, s.resident_bytes);
+}
+
+// Runs `work` in a process of its own, whose failures are this one's.
+template <class Work>
+void in_child(Work&& work) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    work();
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // The room of the option owner=room, if there is one, has nothing more to do: objects that it is
