@@ -63,7 +63,9 @@ bool MediumRuns::grow(unsigned pages, HeapId owner) {
   // fifth more memory. What is never touched costs addresses alone.
   constexpr size_t kScarceShare = 8;
   const size_t bytes = least(kMostRunBytes, limits::scarce_dirty() / kScarceShare);
-  const auto wanted = static_cast<unsigned>(bytes / os::page_size());
+  auto wanted = static_cast<unsigned>(bytes / os::page_size());
+  // In a short run a tail is a large part, so it ends where an object of this size does.
+  if (bytes < kMostRunBytes) wanted -= wanted % pages;
   if (!have_descriptors(objects_ + run_count_ + 1)) return false;
   MediumRun* const run = medium::create(pages, most(pages, wanted), owner);
   if (run == nullptr) return false;

@@ -249,7 +249,7 @@ TEST_P(Grows, WhatIsAheadIsGivenBack) {
 }
 
 TEST_P(Grows, InTheChildOfAFork) {
-  in_child([this] {
+  in_child([] {
     const auto objects = grow(32 << 20, 256, 64);
     in_child([&] {
       const auto more = grow(32 << 20, 256, 64);
