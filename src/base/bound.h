@@ -14,6 +14,10 @@ class Bound {
 
   uint64_t get() const { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
 
+  // Acquire pairs with the release in set: for who asks about everything below the bound, and not
+  // about something that another thread handed over.
+  uint64_t get_acquire() const { return __atomic_load_n(&value_, __ATOMIC_ACQUIRE); }
+
   // Release: everything below the bound is in place before any thread sees the bound.
   void set(uint64_t value) { __atomic_store_n(&value_, value, __ATOMIC_RELEASE); }
 

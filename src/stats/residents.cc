@@ -144,9 +144,10 @@ Residents look_at_residents() {
   Residents found = {};
   const size_t used = span::used_bytes();
   if (used == 0) return found;
-  // Rounded up, because a huge page may reach beyond the last address ever handed out.
-  const uintptr_t committed = peek(window.heap.committed);
-  Walk walk(least(committed, round_up(pagemap.base + used, kHugePage)), found);
+  // Rounded up, because a huge page may reach beyond the last address ever handed out. Up to the
+  // limit the table of the entries is mapped.
+  const uintptr_t limit = pagemap.base + (pagemap.limit.get_acquire() << kAlignmentLog);
+  Walk walk(least(limit, round_up(pagemap.base + used, kHugePage)), found);
   walk.go();
   for (const Thread* t = newest_block(); t != nullptr; t = t->older) walk.move_recent(t);
   walk.go_along(window.pagemap.base, window.pagemap.base + (used >> kGranuleLog) * sizeof(Entry));
