@@ -1,0 +1,32 @@
+// Which code lies at an address: executables and libraries, as the loader has mapped them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "unwind/image.h"
+
+namespace loft::unwind {
+
+// Notes what is never unloaded: the program, the libraries that it was started with, and
+// libloft.so. Asks the loader, who takes his lock and may allocate. Called once.
+void note_code();
+
+// The code of libloft.so. Empty where loft is a part of a program.
+const Image& own_code();
+
+// The noted code at an address, or nullptr.
+const Image* find_lasting(uintptr_t pc);
+
+// Other code at an address, as long as the calling thread has a function running there: then nobody
+// may unload it. Asks the loader, who takes no lock for this. False without.
+bool find_present(uintptr_t pc, Image* image);
+
+// Whether the loader can be asked. glibc can since 2.35.
+bool has_finder();
+
+// The function of the compiler's library that walks a stack for exceptions. It takes the loader's
+// lock. At most so many addresses; 0 if the process does not have it.
+size_t walk_by_compiler(uintptr_t* frames, size_t most);
+
+}  // namespace loft::unwind
