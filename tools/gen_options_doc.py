@@ -38,6 +38,8 @@ class Option:
         accepted = ", ".join(f"`{choice}`" for choice in self.choices) or self.unit
         if self.unit == "processor":
             accepted = "a processor's number, or `any`"
+        if self.unit == "path":
+            return f"| `{name}` | `LOFT_{name.upper()}` | a path | none | {meaning} |\n"
         return f"| `{name}` | `LOFT_{name.upper()}` | {accepted} | `{self.default}` | {meaning} |\n"
 
 
@@ -54,6 +56,8 @@ def option(kind: str, default: str, choices: list[str]) -> Option:
     value = int(number) << int(shift or 0)
     if kind == "kChoice":
         return Option("", choices, choices[value])
+    if kind == "kFile":
+        return Option("path", [], "")
     if kind == "kProcessor" and value == ANY_PROCESSOR:
         return Option(UNITS[kind], [], "any")
     return Option(UNITS[kind], [], short_bytes(value) if kind == "kBytes" else str(value))

@@ -35,6 +35,7 @@ SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 ACCEPTED = {
     "milliseconds": (r"[0-9]{1,19}", "a number of milliseconds, such as 500"),
     "processor": (r"[0-9]{1,4}|any", "a processor's number, such as 1, or any"),
+    "path": (r".{1,4095}", "a path"),
     "bytes": (r"([0-9]+)([KMGkmg]?)", "a number of bytes, such as 4096, 64K or 2M"),
 }
 

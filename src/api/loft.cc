@@ -10,6 +10,9 @@
 #include "api/surface.h"
 #include "cache/object.h"
 #include "front/allocate.h"
+#include "front/metered.h"
+#include "profile/site.h"
+#include "profile/write.h"
 #include "purge/background.h"
 #include "stats/report.h"
 #include "stats/stats.h"
@@ -76,6 +79,7 @@ int loft_option_set(const char* name, const char* value) noexcept {
   switch (loft::change_option(name, value)) {
     case loft::OptionError::kNone:
       loft::background::options_changed();
+      loft::follow_profile_options();
       return 0;
     case loft::OptionError::kUnknownName:
       return ENOENT;
@@ -91,6 +95,10 @@ int loft_option_get(const char* name, char* value, size_t size) noexcept {
   const size_t length = loft::option_text(name, value, size);
   if (length == 0) return ENOENT;
   return length < size ? 0 : ERANGE;
+}
+
+int loft_profile_write(const char* path) noexcept {
+  return loft::profile::newest_site() == nullptr ? ENODATA : loft::profile::write_to(path);
 }
 
 int loft_stats(loft_stats_t* stats) noexcept {

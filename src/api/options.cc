@@ -7,6 +7,8 @@
 #include "loft/loft.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "space/metadata.h"
+#include "space/span.h"
 
 // Not const, although loft never assigns it: a program's own definition replaces it.
 [[gnu::weak]] const char* loft_options = nullptr;
@@ -96,7 +98,22 @@ bool any_choice(std::string_view choices, Visit visit) {
   }
 }
 
+// A copy of a path for the option, which stays for ever. False if it is too long, or without
+// memory.
+bool keep_path(std::string_view text, uint64_t& value) {
+  constexpr size_t kLongest = 4096;
+  value = 0;
+  if (text.empty()) return true;
+  if (text.size() >= kLongest || !span::initialise()) return false;
+  auto* const copy = static_cast<char*>(metadata::allocate(text.size() + 1));
+  if (copy == nullptr) return false;
+  memcpy(copy, text.data(), text.size());  // the rest is zero
+  value = reinterpret_cast<uintptr_t>(copy);
+  return true;
+}
+
 bool parse(const Option& option, std::string_view text, uint64_t& value) {
+  if (option.kind == OptionKind::kFile) return keep_path(text, value);
   if (option.kind == OptionKind::kBytes) return parse_bytes(text, value);
   if (option.kind == OptionKind::kMilliseconds) return parse_number(text, value);
   if (option.kind == OptionKind::kProcessor) return parse_processor(text, value);
@@ -133,6 +150,8 @@ void warn_bad_value(std::string_view source, const Option& option, std::string_v
     line << "a number of milliseconds";
   } else if (option.kind == OptionKind::kProcessor) {
     line << "a processor's number, or any";
+  } else if (option.kind == OptionKind::kFile) {
+    line << "a path of less than 4096 bytes";
   } else {
     line << option.choices;
     if (option.value == &options.owner && value == "keeper") line << "; keeper is called room now";
@@ -177,7 +196,7 @@ OptionError set_option(std::string_view name, std::string_view value) {
   if (option == nullptr) return OptionError::kUnknownName;
   uint64_t parsed = 0;
   if (!parse(*option, value, parsed)) return OptionError::kBadValue;
-  option->value->store(parsed, memory_order_relaxed);
+  option->value->store(parsed, memory_order_release);  // see path_of
   return OptionError::kNone;
 }
 
@@ -187,6 +206,20 @@ OptionError change_option(std::string_view name, std::string_view value) {
   return set_option(name, value);
 }
 
+namespace {
+
+// Returns the whole length.
+size_t copy_out(std::string_view whole, char* text, size_t size) {
+  if (size != 0) {
+    const size_t fits = least(whole.size(), size - 1);
+    memcpy(text, whole.data(), fits);
+    text[fits] = 0;
+  }
+  return whole.size();
+}
+
+}  // namespace
+
 size_t option_text(std::string_view name, char* text, size_t size) {
   const Option* option = find(name);
   if (option == nullptr) return 0;
@@ -194,6 +227,9 @@ size_t option_text(std::string_view name, char* text, size_t size) {
   Text whole;
   if (option->kind == OptionKind::kProcessor && value == kAnyProcessor) {
     whole << "any";
+  } else if (option->kind == OptionKind::kFile) {
+    const char* const path = path_of(*option->value);
+    return path == nullptr ? copy_out("none", text, size) : copy_out(path, text, size);
   } else if (option->kind != OptionKind::kChoice) {
     whole << value;
   } else {
@@ -202,12 +238,7 @@ size_t option_text(std::string_view name, char* text, size_t size) {
       return position == value;
     });
   }
-  if (size != 0) {
-    const size_t fits = least(whole.size(), size - 1);
-    memcpy(text, whole.data(), fits);
-    text[fits] = 0;
-  }
-  return whole.size();
+  return copy_out({whole.data(), whole.size()}, text, size);
 }
 
 void set_options_from_list(std::string_view list, const char* source) {

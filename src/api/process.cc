@@ -3,8 +3,12 @@
 #include "api/info.h"
 #include "api/options.h"
 #include "cpu/core.h"
+#include "files/last_signal.h"
+#include "front/metered.h"
 #include "heap/registry.h"
 #include "os/fault.h"
+#include "profile/site.h"
+#include "profile/write.h"
 #include "purge/background.h"
 #include "room/room.h"
 #include "thread/lifecycle.h"
@@ -13,6 +17,10 @@ namespace loft {
 
 // 101 is the first priority not reserved for the implementation. The os floor uses it.
 namespace {
+
+void write_last_profile() {
+  if (profile::newest_site() != nullptr) profile::write_at_exit();
+}
 
 bool serve_processors() {
   if (!core::prepare()) return false;
@@ -34,12 +42,17 @@ bool serve_processors() {
   if (registry::all_share()) lifecycle::give_up_block();
   room::enable();
   background::enable();
+  if (get(options.profile) != 0) {
+    follow_profile_options();
+    if (path_of(options.profile_file) != nullptr) files::on_termination(write_last_profile);
+  }
 }
 
 namespace {
 
 // The latest priority for a destructor, so that frees by other destructors are counted.
 [[gnu::destructor(101)]] void process_ends() {
+  write_last_profile();
   switch (get(options.stats)) {
     case 1:
       print_last_stats(LOFT_STATS_TEXT);

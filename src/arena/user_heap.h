@@ -55,6 +55,9 @@ class alignas(64) UserHeap {
 
   // --- For any heap. ---
 
+  // The heap of an extent that contains an object.
+  static UserHeap* of(const Extent* extent) { return Shard::of(extent)->heap(); }
+
   // As the above, for an object in an extent of any heap.
   static void* reallocate(const char* call, Extent* extent, void* p, size_t size);
   static void free(const char* call, Extent* extent, void* p);
@@ -100,7 +103,6 @@ class alignas(64) UserHeap {
   static constexpr unsigned kMeetings = 64;  // between two added shards
 
   static UserHeap* make();
-  static UserHeap* of(const Extent* extent) { return Shard::of(extent)->heap(); }
   void enlist();
   void give_up();
   Extent* extent_of(const void* p) const;

@@ -10,7 +10,7 @@ namespace loft {
 
 class Bound {
  public:
-  Bound() = default;
+  constexpr explicit Bound(uint64_t value = 0) : value_(value) {}
 
   uint64_t get() const { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
 
@@ -34,7 +34,7 @@ class Bound {
   }
 
  private:
-  uint64_t value_ = 0;
+  uint64_t value_;
 };
 
 }  // namespace loft

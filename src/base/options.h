@@ -10,11 +10,12 @@
 
 namespace loft {
 
-enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
+enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile };
 
 // X(kind, name, default, choices, help). Bytes take the suffixes K, M and G. Milliseconds are a
 // plain number. A processor is a plain number or the word "any" (kAnyProcessor). `choices` lists
-// the accepted words; the value is the position of the word.
+// the accepted words; the value is the position of the word. A file is a path; the value is the
+// address of a text that never changes, and 0 for none.
 #define LOFT_OPTIONS(X)                                                                         \
   X(kChoice, owner, 0, "thread|core|room|shared",                                               \
     "who holds the caches of free objects and the slabs; thread: each thread; core: each "      \
@@ -75,7 +76,18 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice };
   X(kChoice, watch_group, 0, "off|on",                                                          \
     "whether the background thread reads the limits and the usage of the group every "          \
     "second; it then opens files of the system, which filters of system calls may forbid; "     \
-    "near a limit of the group, loft then keeps little, whichever process has the memory")
+    "near a limit of the group, loft then keeps little, whichever process has the memory")      \
+  X(kChoice, profile, 0, "off|on",                                                              \
+    "whether allocations are sampled, for a profile of which code holds memory")                \
+  X(kBytes, profile_bytes, 512 << 10, "",                                                       \
+    "mean bytes between two samples of one thread's allocations; 1: each allocation is one")    \
+  X(kFile, profile_file, 0, "",                                                                 \
+    "where the profile is written when the process exits, also by SIGTERM; %p becomes the "     \
+    "number of the process; a name that ends with .collapsed gets lines of text, any other "    \
+    "the format of pprof, compressed")                                                          \
+  X(kChoice, profile_at, 0, "exit|peak",                                                        \
+    "of which moment that profile tells what is in use; peak: when it was the most, within "    \
+    "three per cent")
 
 // X(former name, name). A setting by a former name is refused with one line that tells the new one.
 #define LOFT_RENAMED_OPTIONS(X) \
@@ -101,6 +113,9 @@ enum Serves : uint64_t { kServesByTrial, kServesAlways };
 // The choices of `room_prepare`.
 enum Prepare : uint64_t { kPrepareOff, kPrepareFault, kPrepareZero };
 
+// The choices of `profile_at`.
+enum ProfileAt : uint64_t { kAtExit, kAtPeak };
+
 // The choices of `cgroup`.
 enum GroupUse : uint64_t { kGroupOff, kGroupSoft, kGroupHard };
 
@@ -115,5 +130,11 @@ extern LOFT_HIDDEN Options options;
 // Relaxed: an option is a number by itself and publishes nothing else. A thread that sees a change
 // late acts on the old value.
 inline uint64_t get(const Atomic<uint64_t>& option) { return option.load(memory_order_relaxed); }
+
+// The path that an option of kind kFile names; nullptr for none. Acquire pairs with the release
+// where it is set: the text is complete.
+inline const char* path_of(const Atomic<uint64_t>& option) {
+  return reinterpret_cast<const char*>(option.load(memory_order_acquire));
+}
 
 }  // namespace loft

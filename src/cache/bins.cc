@@ -270,12 +270,17 @@ void inherit(Thread* dead) {
     return_objects(dead->heap, c, objects, end,
                    [&](void* p, Entry entry) { batch_cache::add(dead, p, entry); });
   };
+  const auto return_bin = [&](SizeClass c, const Bin& bin) {
+    void** null_slot = bin.top();
+    while (*null_slot != nullptr) --null_slot;
+    return_all(c, null_slot + 1, bin.top() + 1);
+    return null_slot;
+  };
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     BinState& state = dead->states[c];
-    void** const top = dead->bins[c].top();
-    void** null_slot = top;
-    while (*null_slot != nullptr) --null_slot;
-    return_all(c, null_slot + 1, top + 1);
+    return_bin(c, dead->metered[c]);
+    dead->metered[c] = kEmptyBin;
+    void** const null_slot = return_bin(c, dead->bins[c]);
     // Its place changes first, then its capacity, then the top.
     if (null_slot == state.slots) release_array_of(state.slots, state.capacity);
     while (state.depot != nullptr) {

@@ -7,11 +7,11 @@ constinit Thread stand_in;
 constinit __thread Thread* self = &stand_in;
 
 namespace {
-constinit Atomic<const Thread*> newest{nullptr};
+constinit Atomic<Thread*> newest{nullptr};
 }  // namespace
 
 void add_block(Thread* block) {
-  const Thread* before = newest.load(memory_order_relaxed);
+  Thread* before = newest.load(memory_order_relaxed);
   // Release pairs with the acquire in newest_block, so a reader finds the block set up. The acquire
   // also covers the earlier blocks, because each exchange continues the release sequence of the
   // store that it replaces.
@@ -21,6 +21,6 @@ void add_block(Thread* block) {
       !newest.compare_exchange_weak(before, block, memory_order_release, memory_order_relaxed));
 }
 
-const Thread* newest_block() { return newest.load(memory_order_acquire); }
+Thread* newest_block() { return newest.load(memory_order_acquire); }
 
 }  // namespace loft

@@ -67,6 +67,20 @@ inline constexpr unsigned kBatchSets = Profile::kBatchSets;
 inline constexpr unsigned kBatches = kBatchWays * kBatchSets;
 static_assert(kBatchWays - 1 <= 1 && is_power_of_two(kBatchSets));
 
+// Sizes beyond the table of malloc's fast path go by steps. Class sizes from kTableMax on are at
+// least kTableMax / 4 apart.
+inline constexpr size_t kStepBytes = kTableMax / 4;
+inline constexpr size_t kSteps = kSmallMax / kStepBytes;
+constexpr size_t step_of(size_t size) { return (size - 1) / kStepBytes; }
+constexpr SizeClass class_of_step(size_t step) { return class_of((step + 1) * kStepBytes); }
+constexpr bool steps_are_exact() {
+  for (size_t size = kTableMax + 1; size <= kSmallMax; ++size) {
+    if (class_of_step(step_of(size)) != class_of(size)) return false;
+  }
+  return true;
+}
+static_assert(steps_are_exact());
+
 // One bit per place.
 using BatchPlaces = std::conditional_t<kBatches <= 16, uint16_t, uint32_t>;
 static_assert(kBatches <= 8 * sizeof(BatchPlaces));
@@ -173,12 +187,19 @@ struct alignas(64) Thread {
   size_t capacity_bytes{};  // of all arrays, stashed ones and magazines included; see cache_bytes
   Thread* next{};           // links in the list of running, warm or unused blocks;
   Thread* prev{};           // guarded by the lock in lifecycle.cc
-  const Thread* older{};    // the block made before this one; never changes
+  Thread* older{};          // the block made before this one; never changes
   Core* core{};             // contains this block; nullptr for a thread's. Never changes
 
   alignas(64) Bin recent;  // of one medium object of the thread's own (cache/medium_cache.h)
   Bin bins[kSizeClasses]{};
-  uint16_t bin_of[kTableMax + 1]{};  // the bin offset of each size
+  // The offset of the bin that malloc pops from, by size up to kTableMax, and by steps beyond.
+  // While a profile is taken, other threads turn these to the bins in `metered`, and back
+  // (cache/meter.h).
+  uint16_t bin_of[kTableMax + 1]{};
+  uint16_t bin_of_step[kSteps]{};
+  Bin metered[kSizeClasses]{};
+  void** metered_slots{};  // of all these bins; nullptr until the first profile
+  uint64_t samples_due{};  // a bit for each class of which the next object is a sample
 
   // The batch cache (ISMM'24 2): the slab of each batch, by metadata index. The places of a set are
   // kBatchSets apart. Each slab has one set, so each place is reachable.
@@ -205,8 +226,12 @@ struct alignas(64) Thread {
     clear_keys();
     recent = kEmptyBin;
     for (Bin& bin : bins) bin = kEmptyBin;
+    for (Bin& bin : metered) bin = kEmptyBin;
     for (size_t size = 0; size <= kTableMax; ++size) {
       bin_of[size] = bin_offset(class_of(most<size_t>(size, 1)));
+    }
+    for (size_t step = 0; step < kSteps; ++step) {
+      bin_of_step[step] = bin_offset(class_of_step(step));
     }
   }
 
@@ -254,6 +279,6 @@ LOFT_ALWAYS_INLINE Thread* this_thread() { return self; }
 // All blocks ever made, from the newest on through `older`. Blocks are reused and never freed, so
 // any thread may walk the list without a lock. A block is added once, when it is set up.
 void add_block(Thread* block);
-const Thread* newest_block();
+Thread* newest_block();
 
 }  // namespace loft

@@ -7,6 +7,7 @@
 #include "cache/bins.h"
 #include "cache/depot.h"
 #include "cache/medium_cache.h"
+#include "cache/meter.h"
 #include "heap/registry.h"
 #include "os/os.h"
 #include "slab/slab.h"
@@ -133,6 +134,7 @@ Core* new_block() {
   if (block == nullptr) return nullptr;
   auto* core = static_cast<Core*>(block);
   core->owner = kNeverOwner;
+  core->full = kEmptyBin;
   core->thread.set_up();
   core->thread.core = core;
   core->thread.mode = Mode::kProcessors;
@@ -159,6 +161,7 @@ Core* make(unsigned number) {
   core->thread.heap = heap;
   core->owner = core->thread.owner = heap->id();
   add_block(&core->thread);
+  meter::settle(&core->thread);
   core->earlier = newest.load(memory_order_relaxed);
   // Three releases, so that every reader finds the block set up. They pair with the acquires in
   // enter and for_each, and with the address dependency in the sequences.

@@ -41,7 +41,8 @@ struct alignas(64) Core {
   // Each class has a stack that stands in for its bin: the same array, top and limit. A stack is
   // closed while its bin has no array or the lock's holder works on it. The last stack collects
   // objects of other heaps, of any class, until a transfer into batches pays.
-  alignas(64) Bin full;  // always: free finds it for the processor's own medium objects
+  alignas(64) Bin full;  // always, and empty: free finds it for the processor's own medium objects,
+                         // and malloc for all while a profile is taken
   Bin stacks[kStacks]{};
 
   os::Lock lock;

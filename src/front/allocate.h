@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/table_entry.h"
 #include "cache/thread.h"
 #include "cpu/core.h"
 #include "os/restartable.h"
@@ -38,7 +39,7 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
   if (LOFT_LIKELY(size <= pagemap.table_max)) {
     if (size > kTableMax) __builtin_unreachable();  // table_max is that or 0
     Thread* thread = this_thread();
-    Bin* bin = thread->bin_at(thread->bin_of[size]);
+    Bin* bin = thread->bin_at(load_entry(thread->bin_of[size]));
     void** top = bin->top();
     void* object = *top;
     if (LOFT_UNLIKELY(object == nullptr)) return kFromEmpty(size);

@@ -4,9 +4,11 @@
 #include "cache/bins.h"
 #include "cache/depot.h"
 #include "cache/medium_cache.h"
+#include "cache/meter.h"
 #include "cpu/core.h"
 #include "heap/registry.h"
 #include "limits/limits.h"
+#include "profile/progress.h"
 #include "purge/background.h"
 #include "room/magazines.h"
 #include "room/room.h"
@@ -28,7 +30,10 @@ bool is_look_due(Thread* thread) { return LOFT_UNLIKELY(++thread->refills % kLoo
 void review_next_bin(Thread* thread, SizeClass refilled) {
   const SizeClass c = thread->review_next;
   thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
-  if (c == 0) depot::release_spares(thread);
+  if (c == 0) {
+    depot::release_spares(thread);
+    if (!profile::on()) meter::empty(thread);
+  }
   if (!core::own(thread, c)) return;
   magazines::review(thread, c);
   if (bins::review(thread, c, c == refilled)) magazines::empty_class(thread, c);
@@ -60,12 +65,26 @@ LOFT_NOINLINE void* look_and_refill(Thread* thread, Request request) {
   return popped != nullptr ? popped : bins::refill(thread, request);
 }
 
+// A bin that is full of objects is not found empty, unless the thread does not pop from it: while a
+// profile begins or ends, its tables may lag behind.
+void* pop_unseen(Thread* thread, SizeClass size_class) {
+  void* const popped = pop(thread, size_class);
+  if (LOFT_UNLIKELY(popped != nullptr)) meter::settle(thread);
+  return popped;
+}
+
 void* refill_from_own(Thread* thread, Request request) {
+  if (void* popped = pop_unseen(thread, request.size_class); LOFT_UNLIKELY(popped != nullptr)) {
+    return popped;
+  }
   if (is_look_due(thread)) return look_and_refill(thread, request);
   return bins::refill(thread, request);
 }
 
 void* refill_from_shared(Thread* thread, Request request) {
+  if (void* popped = pop_unseen(thread, request.size_class); LOFT_UNLIKELY(popped != nullptr)) {
+    return popped;
+  }
   if (is_look_due(thread)) {
     background::look_after();
     room::look_after();
@@ -79,7 +98,7 @@ void* refill_from_shared(Thread* thread, Request request) {
 void* refill_from_processors(Thread* thread, Request request) {
   if (!core::hold(thread->core, request.size_class)) return bins::take_one(thread->heap, request);
   // Another thread may have filled the bin while this one waited for the lock.
-  if (void* popped = pop(thread, request.size_class); popped != nullptr) return popped;
+  if (void* popped = pop_unseen(thread, request.size_class); popped != nullptr) return popped;
   if (is_look_due(thread)) review_if_due(thread, request.size_class);
   return bins::refill(thread, request);
 }

@@ -3,8 +3,10 @@
 #include "cache/medium_cache.h"
 #include "cache/object.h"
 #include "front/allocate.h"
+#include "front/metered.h"
 #include "large/large.h"
 #include "os/os.h"
+#include "profile/samples.h"
 #include "purge/background.h"
 #include "thread/lifecycle.h"
 
@@ -33,11 +35,15 @@ bool stays_in_run(void* p, Entry entry, MediumRun* run, size_t size) {
     const lifecycle::SlowPath slow;
     Thread* const thread = slow.thread();
     if (thread != nullptr && thread->owner == entry.owner()) {
+      // Where it grows, it may be due for a sample: only as a new object.
+      const size_t more = size > usable ? size - usable : 0;
+      const Charge charge(more);
+      if (!charge.passes()) return false;
       const os::Guard guard(thread->heap->lock());
       // Read again: another heap may have taken the run over.
-      if (pagemap.of(p).owner() == thread->owner && thread->heap->resize_medium(p, size)) {
-        return true;
-      }
+      const bool stays =
+          pagemap.of(p).owner() == thread->owner && thread->heap->resize_medium(p, size);
+      if (charge.for_what_is(stays ? p : nullptr) != nullptr) return true;
     }
   }
   if (!stays(usable, size) || usable - size > MediumWord::kMostSlack) return false;
@@ -51,7 +57,9 @@ void* allocate_with_room(size_t size) {
   Thread* const thread = slow.thread();
   bool zero = false;
   if (!is_medium(size) || !lifecycle::give_heap(thread)) return nullptr;
-  return medium_cache::take_from_heap(thread, size, true, &zero);
+  const Charge charge(round_up(size, os::page_size()));
+  if (!charge.passes()) return nullptr;
+  return charge.for_what_is(medium_cache::take_from_heap(thread, size, true, &zero));
 }
 
 void* reallocate_medium(void* p, Entry entry, size_t size) {
@@ -84,6 +92,10 @@ void* reallocate(void* p, size_t size) {
   if (entry.bin() == kNothing) return os::out_of_memory();
   if (entry.bin() == kExtent) {
     Extent* extent = Shard::extent_at(entry);
+    if (LOFT_UNLIKELY(profile::holds_samples(extent))) {
+      const size_t usable = UserHeap::object_starting_at("realloc", extent, p).bytes;
+      return reallocate_by_copy(p, usable, size);
+    }
     void* resized = UserHeap::reallocate("realloc", extent, p, size);
     if (LOFT_UNLIKELY(resized == nullptr)) {
       reclaim();
@@ -102,7 +114,9 @@ void* reallocate(void* p, size_t size) {
   if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
   if (size > kSmallMax) {
     const size_t bytes = object->bytes;
-    void* resized = large::resize(object, size);
+    const bool metered = profile::on() || object->sampled;
+    void* resized =
+        LOFT_UNLIKELY(metered) ? resize_metered(object, size) : large::resize(object, size);
     if (resized != nullptr) {
       if (object->bytes != bytes) background::look_after();  // purges what it freed
       return resized;

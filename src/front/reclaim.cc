@@ -5,6 +5,7 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/medium_cache.h"
+#include "cache/meter.h"
 #include "cpu/core.h"
 #include "front/allocate.h"
 #include "heap/registry.h"
@@ -25,6 +26,7 @@ size_t purge_caches(Thread* thread) {
   medium_cache::release_all(thread);
   size_t purged = 0;
   if (thread->heap != nullptr) {
+    meter::empty(thread);
     thread->core != nullptr ? core::flush_all(thread->core) : bins::flush_all(thread);
     magazines::empty(thread);
     const os::Guard guard(thread->heap->lock());

@@ -1,12 +1,14 @@
 // The slow paths of allocate.h.
 #include "arena/user_heap.h"
 #include "base/options.h"
+#include "base/table_entry.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/medium_cache.h"
 #include "cache/object.h"
 #include "cpu/core.h"
 #include "front/allocate.h"
+#include "front/metered.h"
 #include "front/modes.h"
 #include "front/reclaim.h"
 #include "heap/registry.h"
@@ -16,6 +18,8 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/restartable.h"
+#include "profile/progress.h"
+#include "profile/samples.h"
 #include "purge/background.h"
 #include "room/magazines.h"
 #include "slab/slab.h"
@@ -49,7 +53,8 @@ LOFT_COLD void* reclaim_and_refill(Request request) {
 // Not inlined: its callers would save a register for it before they pop.
 LOFT_NOINLINE void* allocate_class(Request request) {
   Thread* const thread = this_thread();
-  void* const object = parts_of(thread).refill(thread, request);
+  void* const object = LOFT_UNLIKELY(profile::on()) ? allocate_metered(request)
+                                                    : parts_of(thread).refill(thread, request);
   return LOFT_LIKELY(object != nullptr) ? object : reclaim_and_refill(request);
 }
 
@@ -83,7 +88,12 @@ void* allocate_span(size_t size, size_t alignment, bool* zero) {
 
 void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   bool zero = false;
+  bool is_due = false;
   void* object = nullptr;
+  if (LOFT_UNLIKELY(profile::on())) {
+    object = sample_long(size, alignment, zeroed, &is_due);
+    if (object != nullptr) return object;
+  }
   if (is_medium(size) && alignment <= os::page_size()) {
     object = medium_cache::take_recent(this_thread(), size);
     if (LOFT_UNLIKELY(object == nullptr)) object = allocate_medium(size, &zero);
@@ -100,31 +110,19 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   // Cleared outside of the slow path. Clearing may take milliseconds, and under owner=core other
   // threads would wait for the processor's block.
   if (zeroed && !zero && object != nullptr) large::clear(object, round_up(size, os::page_size()));
+  if (LOFT_UNLIKELY(is_due) && object != nullptr) mark_sampled(object, size);
   return object;
 }
 
-// Bin offsets for sizes beyond allocate's table, one for each step. Class sizes from kTableMax on
-// are at least kTableMax / 4 apart.
-constexpr size_t kStep = kTableMax / 4;
-struct SteppedBins {
-  uint16_t of[kSmallMax / kStep];
-  constexpr SteppedBins() : of{} {
-    for (size_t i = 0; i < kSmallMax / kStep; ++i) of[i] = bin_offset(class_of((i + 1) * kStep));
+// The fast path of allocate, for a bin whose offset a table of the block holds for `index`. nullptr
+// if the bin is empty. Under owner=core, the table is the stand-in's.
+template <auto kTable>
+LOFT_ALWAYS_INLINE void* pop(size_t index) {
+  if (LOFT_UNLIKELY(core::in_use())) {
+    return profile::on() ? nullptr : os::pop(load_entry((this_thread()->*kTable)[index]));
   }
-};
-constexpr SteppedBins stepped_bins;
-constexpr bool steps_are_exact() {
-  for (size_t size = kTableMax + 1; size <= kSmallMax; ++size) {
-    if (stepped_bins.of[(size - 1) / kStep] != bin_offset(class_of(size))) return false;
-  }
-  return true;
-}
-static_assert(steps_are_exact());
-
-// The fast path of allocate, for a bin at a known offset. nullptr if the bin is empty.
-LOFT_ALWAYS_INLINE void* pop(size_t offset) {
-  if (LOFT_UNLIKELY(core::in_use())) return os::pop(offset);
-  Bin* bin = this_thread()->bin_at(offset);
+  Thread* const thread = this_thread();
+  Bin* bin = thread->bin_at(load_entry((thread->*kTable)[index]));
   void** top = bin->top();
   void* object = *top;
   if (LOFT_UNLIKELY(object == nullptr)) return nullptr;
@@ -133,7 +131,9 @@ LOFT_ALWAYS_INLINE void* pop(size_t offset) {
 }
 
 void* pop_or_refill(Request request) {
-  void* popped = pop(bin_offset(request.size_class));
+  const size_t size = class_size(request.size_class);
+  void* popped =
+      size <= kTableMax ? pop<&Thread::bin_of>(size) : pop<&Thread::bin_of_step>(step_of(size));
   return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request);
 }
 
@@ -149,10 +149,12 @@ void* take_zero(Request request) {
   if (thread == nullptr || thread->heap == nullptr) return nullptr;
   if (!core::own(thread, request.size_class)) return nullptr;
   if (*thread->bins[request.size_class].top() != nullptr) return nullptr;
+  const Charge charge(class_size(request.size_class));
+  if (!charge.passes()) return nullptr;
   const os::Guard guard(thread->heap->lock());
   void* object = thread->heap->take_zero(request.size_class);
   if (object != nullptr) thread->heap->note_request(request.size_class, request.asked, 1);
-  return object;
+  return charge.for_what_is(object);
 }
 
 // Below this size, clearing costs less than a look into the room's magazine.
@@ -163,12 +165,15 @@ void* take_cleared(Request request) {
   background::look_after();
   const lifecycle::SlowPath slow;
   if (slow.thread() == nullptr || slow.thread()->heap == nullptr) return nullptr;
-  return magazines::take_zero(slow.thread(), request);
+  const Charge charge(class_size(request.size_class));
+  if (!charge.passes()) return nullptr;
+  return charge.for_what_is(magazines::take_zero(slow.thread(), request));
 }
 
 // Ends with look_after: the program may take no other slow path for a long time.
 void free_large(Large* object) {
   {
+    if (LOFT_UNLIKELY(object->sampled)) forget_large(object);
     const lifecycle::SlowPath slow;
     Thread* const thread = slow.thread();
     large::release(object, thread != nullptr ? &thread->spare_large : nullptr);
@@ -218,7 +223,7 @@ bool keep(Thread* thread, void* p, Entry entry) {
 
 // Not inlined: its caller would save a register for it.
 LOFT_NOINLINE void* allocate_long(size_t size) {
-  if (size > kMediumMax) return allocate_large(size, 1, false);
+  if (!pagemap.medium_limit.contains(size)) return allocate_large(size, 1, false);
   void* recent = medium_cache::take_recent(this_thread(), size);
   return LOFT_LIKELY(recent != nullptr) ? recent : allocate_large(size, 1, false);
 }
@@ -230,14 +235,11 @@ LOFT_COLD void* refuse(size_t bytes) {
   return os::out_of_memory();
 }
 
-void* allocate_from_empty(size_t size) {
-  if (LOFT_UNLIKELY(size == 0)) return pop_or_refill(request_of(1));
-  return allocate_class({class_of_bin(this_thread()->bin_of[size]), static_cast<uint32_t>(size)});
-}
+void* allocate_from_empty(size_t size) { return allocate_class(request_of(most<size_t>(size, 1))); }
 
 void* allocate_beyond_table(size_t size) {
   if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_long(size);
-  void* popped = pop(stepped_bins.of[(size - 1) / kStep]);
+  void* popped = pop<&Thread::bin_of_step>(step_of(size));
   return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request_of(size));
 }
 
@@ -247,7 +249,7 @@ void* allocate_zeroed(size_t size) {
     if (void* cleared = take_cleared(request_of(size)); cleared != nullptr) return cleared;
   }
   if (size >= kZeroMin) {
-    void* popped = pop(stepped_bins.of[(size - 1) / kStep]);
+    void* popped = pop<&Thread::bin_of_step>(step_of(size));
     if (popped != nullptr) return __builtin_memset(popped, 0, size);
     if (void* zero = take_zero(request_of(size)); zero != nullptr) return zero;
   }
@@ -264,7 +266,12 @@ void* allocate_aligned(size_t alignment, size_t size) {
     // that property: above kLinearLog, class sizes are the multiples of a power of two, which
     // divides the alignment or is divided by it.
     const SizeClass c = class_of(round_up(most<size_t>(size, 1), alignment));
-    return pop_or_refill({c, static_cast<uint32_t>(size)});
+    const Request request = {c, static_cast<uint32_t>(size)};
+    if (LOFT_UNLIKELY(profile::on())) {
+      void* const p = allocate_aligned_metered(request, alignment);
+      return LOFT_LIKELY(p != nullptr) ? p : reclaim_and_refill(request);
+    }
+    return pop_or_refill(request);
   }
   return allocate_large(most<size_t>(size, 1), alignment, false);
 }
@@ -328,6 +335,7 @@ void deallocate_slow(void* p) {
   const Entry entry = checked_entry("free", p);
   if (entry.bin() == kNothing) return;  // reported; foreign=ignore goes on
   if (entry.bin() == kExtent) {
+    if (LOFT_UNLIKELY(profile::holds_samples(Shard::extent_at(entry)))) profile::forget(p);
     UserHeap::free("free", Shard::extent_at(entry), p);
     return background::look_after();
   }

@@ -173,7 +173,8 @@ bool resize_by_moving(Large* object, size_t bytes) {
   }
   forget_tail(*object);
   const Large old = *object;
-  *object = Large{target.base, bytes, granules_for(bytes), old.asked, true, false, false};
+  *object =
+      Large{target.base, bytes, granules_for(bytes), old.asked, true, false, false, old.sampled};
   enter(object);
   account(old.bytes, bytes);
   if (!target.zero) leave_tail(*object);
@@ -200,7 +201,7 @@ void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare) {
     metadata::release(block, sizeof(Large));
     return nullptr;
   }
-  auto* object = new (block) Large{range.base, bytes, granules, asked, false, false, false};
+  auto* object = new (block) Large{range.base, bytes, granules, asked, false, false, false, false};
   enter(object);
   account(0, bytes);
   part().allocations.fetch_add(1, memory_order_relaxed);

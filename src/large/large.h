@@ -19,6 +19,7 @@ struct Large {
   bool moved;    // its pages came by os::move_pages: a mapping of their own
   bool kept;     // free, in a cache
   bool tailed;   // a tail may be noted (large/tails.h)
+  bool sampled;  // there is a sample of it (profile/samples.h); set and cleared by the floors above
 };
 
 namespace large {

@@ -110,6 +110,10 @@ struct alignas(64) Pagemap {
   Bound core_limit;
   size_t table_max = kTableMax;
 
+  // Above all medium sizes; 0 while a profile is taken: each medium object then takes the slow
+  // path.
+  Bound medium_limit{kMediumMax + 1};
+
   // `first` is the entry of the granule at `window_base`.
   void set_table(uintptr_t window_base, Entry* first) {
     base = window_base;

@@ -4,12 +4,14 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/medium_cache.h"
+#include "cache/meter.h"
 #include "cpu/core.h"
 #include "heap/registry.h"
 #include "large/large.h"
 #include "large/tails.h"
 #include "limits/limits.h"
 #include "os/os.h"
+#include "profile/samples.h"
 #include "room/magazines.h"
 #include "room/room.h"
 #include "space/metadata.h"
@@ -77,7 +79,8 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
     sum.sent += sent;
     sum.flying += open[c];
     const magazines::Held magazines = magazines::held(&thread, c);
-    sum.held += bins::held(&thread, c, core::top_of(&thread, c)) + magazines.all();
+    sum.held += bins::held(&thread, c, core::top_of(&thread, c)) + meter::held(&thread, c) +
+                magazines.all();
     stats.room_ahead_bytes += (magazines.ready + magazines.zeros) * class_size(c);
     stats.batch_objects += sent;
   }
@@ -183,7 +186,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.background_ticks = span::ticks();
   stats.metadata_bytes = metadata::used_bytes();
   const UserHeap::Sums users = UserHeap::sums_of_all();
-  stats.user_heaps = users.heaps;
+  stats.user_heaps = users.heaps - (profile::prepared() ? least<size_t>(users.heaps, 1) : 0);
   stats.user_heap_bytes = users.live_bytes;
   stats.committed_bytes = stats.slab_bytes + large_bytes + users.window_bytes + stats.dirty_bytes +
                           metadata::touched_bytes();

@@ -4,6 +4,7 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/medium_cache.h"
+#include "cache/meter.h"
 #include "heap/registry.h"
 #include "os/lock.h"
 #include "room/magazines.h"
@@ -135,6 +136,7 @@ void begin_wait() {
   thread->counters.emptied.add(1);
   if (thread->heap != nullptr) {
     magazines::empty(thread);
+    meter::empty(thread);
     bins::flush_all(thread);
     bins::reset(thread, true);
   }

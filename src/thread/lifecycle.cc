@@ -9,11 +9,13 @@
 #include "cache/bins.h"
 #include "cache/census.h"
 #include "cache/medium_cache.h"
+#include "cache/meter.h"
 #include "heap/registry.h"
 #include "large/tails.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/stdio_lock.h"
+#include "profile/samples.h"
 #include "room/magazines.h"
 #include "space/metadata.h"
 #include "space/span.h"
@@ -49,6 +51,7 @@ void hand_over(Thread* thread) {
   if (thread->heap != nullptr) {
     magazines::empty(thread);
     magazines::forget_trials(thread);
+    meter::empty(thread);
     bins::flush_all(thread);
   }
   medium_cache::release_all(thread);
@@ -287,6 +290,7 @@ void prepare_fork() {
   lock.lock();
   registry::prepare_fork();
   UserHeap::prepare_fork();
+  profile::prepare_fork();
   tails::prepare_fork();
   span::prepare_fork();
 }
@@ -294,6 +298,7 @@ void prepare_fork() {
 void finish_fork(bool child) {
   span::finish_fork(child);
   tails::finish_fork(child);
+  profile::finish_fork(child);
   UserHeap::finish_fork(child);
   registry::finish_fork(child);
   lock.after_fork(child);

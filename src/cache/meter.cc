@@ -1,0 +1,129 @@
+#include "cache/meter.h"
+
+#include "base/bits.h"
+#include "base/peek.h"
+#include "base/table_entry.h"
+#include "cache/arrays.h"
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "profile/progress.h"
+#include "space/metadata.h"
+
+namespace loft::meter {
+
+namespace {
+
+// Objects in a second bin: enough that the slow path costs a few instructions an allocation, and
+// few enough that the objects in turn stay in the processor's caches.
+constexpr unsigned kMost = 32;
+constexpr size_t kMostBytes = 128 * 1024;
+constexpr unsigned most_of(SizeClass c) {
+  return static_cast<unsigned>(most<size_t>(least<size_t>(kMost, kMostBytes / class_size(c)), 1));
+}
+
+constexpr unsigned kSlots = kMost + 1;  // the null slot is the first
+constexpr size_t kSlotBytes = sizeof(void*) * kSlots * kSizeClasses;
+static_assert(kSlotBytes <= kMetadataMaxBlock);
+
+// Once it has slots, a block keeps them.
+void** slots_of(Thread* thread, SizeClass c) {
+  if (LOFT_UNLIKELY(thread->metered_slots == nullptr)) {
+    thread->metered_slots = static_cast<void**>(metadata::allocate(kSlotBytes));
+    if (thread->metered_slots == nullptr) return nullptr;
+  }
+  return thread->metered_slots + c * kSlots;
+}
+
+// Of a processor's block, the second bins are the full one, which is empty too.
+size_t offset_of(const Thread* thread, SizeClass c, bool on) {
+  if (!on) return bin_offset(c);
+  return thread->core != nullptr ? size_t{kMedium} : offsetof(Thread, metered) + c * sizeof(Bin);
+}
+
+void turn(Thread* thread, bool on) {
+  for (size_t size = 0; size <= kTableMax; ++size) {
+    store_entry(thread->bin_of[size], offset_of(thread, class_of(most<size_t>(size, 1)), on));
+  }
+  for (size_t step = 0; step < kSteps; ++step) {
+    store_entry(thread->bin_of_step[step], offset_of(thread, class_of_step(step), on));
+  }
+}
+
+}  // namespace
+
+void put_back(Thread* thread, SizeClass c, void* p) {
+  if (LOFT_LIKELY(bins::has_space(thread, c))) return thread->bins[c].push(p);
+  if (!bins::push_slow(thread, c, p, bins::flush)) batch_cache::send_single(p, pagemap.of(p));
+}
+
+void settle(Thread* thread) {
+  const bool on = profile::on();
+  if (LOFT_UNLIKELY((load_entry(thread->bin_of[0]) != bin_offset(0)) != on)) turn(thread, on);
+}
+
+void turn_all(bool on) {
+  for (Thread* t = newest_block(); t != nullptr; t = t->older) turn(t, on);
+}
+
+bool is_due(Thread* thread, SizeClass c) {
+  const uint64_t bit = uint64_t{1} << c;
+  const bool due = (thread->samples_due & bit) != 0;
+  thread->samples_due &= ~bit;
+  return due;
+}
+
+unsigned short_of(SizeClass c) { return most_of(c) / 4; }
+
+Filled fill(Thread* thread, SizeClass c) {
+  const BinState& state = thread->states[c];
+  if (thread->core != nullptr || state.slots == nullptr) return Filled::kNothing;
+  void** const slots = slots_of(thread, c);
+  if (LOFT_UNLIKELY(slots == nullptr)) return Filled::kNothing;
+  const unsigned there = bins::count(thread, c);
+  const unsigned wanted = least(there, most_of(c));
+  if (wanted == 0) return Filled::kNothing;
+  const size_t allowed = profile::room() / class_size(c);
+  const auto moved = static_cast<unsigned>(least<size_t>(wanted, allowed));
+  if (LOFT_LIKELY(moved == wanted)) {
+    profile::charge(moved * class_size(c));
+  } else {
+    // The sample has fallen on the object behind these: on no other class's, whose slow path may
+    // come first. So it is noted, and the next gap begins.
+    profile::draw();
+    if (moved == 0) return Filled::kDue;
+    thread->samples_due |= uint64_t{1} << c;
+  }
+  void** const rest = state.slots + there - moved;
+  __builtin_memcpy(slots + 1, rest + 1, moved * sizeof(void*));
+  // A fork between these two loses the objects for the child, which is better than to have them
+  // twice.
+  thread->bins[c].set_top(rest);
+  thread->metered[c].set_top(slots + moved);
+  return Filled::kYes;
+}
+
+void* pop(Thread* thread, SizeClass c) {
+  Bin& bin = thread->metered[c];
+  return *bin.top() == nullptr ? nullptr : bin.pop();
+}
+
+void empty(Thread* thread) {
+  if (LOFT_LIKELY(thread->metered_slots == nullptr)) return;
+  thread->samples_due = 0;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    while (void* const p = pop(thread, c)) {
+      profile::give_back(class_size(c));
+      put_back(thread, c, p);
+    }
+  }
+}
+
+unsigned held(const Thread* thread, SizeClass c) {
+  void** const first = peek(thread->metered_slots);
+  if (LOFT_LIKELY(first == nullptr)) return 0;
+  void** const top = peek(thread->metered[c].top());
+  void** const slots = first + c * kSlots;
+  return top < slots || top >= slots + kSlots ? 0 : static_cast<unsigned>(top - slots);
+}
+
+}  // namespace loft::meter

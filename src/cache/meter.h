@@ -1,0 +1,51 @@
+// What a thread's blocks do while a profile is taken. malloc's fast path stays as it is: it takes
+// objects from where the table of the block names, and that is then a second set of bins. These are
+// filled by the slow path alone, from the ordinary bins, and never beyond the next sample. So the
+// slow path knows what was handed out, and finds itself called when the sample is due. Frees go to
+// the ordinary bins as ever.
+//
+// A processor's block (owner=core) hands out nothing from its second bins: each of its allocations
+// takes the slow path.
+#pragma once
+
+#include "cache/thread.h"
+
+namespace loft::meter {
+
+// Turns all blocks to their second bins, or back. Others may use their blocks meanwhile: each entry
+// of a table is one store, and either value of it serves.
+void turn_all(bool on);
+
+// The same for one block, if it lags behind: it was made meanwhile.
+void settle(Thread* thread);
+
+// Whether the next object of the class is the one on which a sample has fallen. It is told once.
+bool is_due(Thread* thread, SizeClass size_class);
+
+// Moves objects from the ordinary bin of the class to the second one, which is empty, and charges
+// them: as many as are there, up to a limit, or up to the object on which the next sample falls.
+enum class Filled : uint8_t {
+  kNothing,  // there is none, or the block has no second bins
+  kYes,
+  kDue,  // the sample falls on the first
+};
+Filled fill(Thread* thread, SizeClass size_class);
+
+// A bin with fewer objects fills too little: each would come by the slow path.
+unsigned short_of(SizeClass size_class);
+inline constexpr unsigned kMostShort = 8;
+
+// Puts an object that nobody has seen into the ordinary bin.
+void put_back(Thread* thread, SizeClass size_class, void* p);
+
+// nullptr if the second bin is empty.
+void* pop(Thread* thread, SizeClass size_class);
+
+// Returns all objects in the second bins to their heaps. By the thread itself, or who has its
+// block.
+void empty(Thread* thread);
+
+// Objects in the second bin. Reads beside the thread.
+unsigned held(const Thread* thread, SizeClass size_class);
+
+}  // namespace loft::meter

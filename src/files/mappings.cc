@@ -1,0 +1,177 @@
+#include "files/mappings.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/keep_errno.h"
+
+namespace loft::files {
+
+namespace {
+
+#if UINTPTR_MAX > 0xffffffffu
+using Header = Elf64_Ehdr;
+using Segment = Elf64_Phdr;
+using Note = Elf64_Nhdr;
+#else
+using Header = Elf32_Ehdr;
+using Segment = Elf32_Phdr;
+using Note = Elf32_Nhdr;
+#endif
+
+// One line of the file.
+struct Line {
+  Mapping mapping;
+  bool readable;
+  bool executable;
+};
+
+uint64_t hex(const char*& at) {
+  uint64_t value = 0;
+  for (;; ++at) {
+    unsigned digit = 0;
+    if (*at >= '0' && *at <= '9') {
+      digit = static_cast<unsigned>(*at - '0');
+    } else if (*at >= 'a' && *at <= 'f') {
+      digit = static_cast<unsigned>(*at - 'a') + 10;
+    } else {
+      return value;
+    }
+    value = value << 4 | digit;
+  }
+}
+
+// begin-end perms offset device inode  name. False if the text is none.
+bool parse(const char* text, Line& line) {
+  line = Line{};
+  line.mapping.begin = hex(text);
+  if (*text++ != '-') return false;
+  line.mapping.end = hex(text);
+  if (*text++ != ' ' || strlen(text) < 5) return false;
+  line.readable = text[0] == 'r';
+  line.executable = text[2] == 'x';
+  text += 4;
+  while (*text == ' ') ++text;
+  line.mapping.offset = hex(text);
+  for (int field = 0; field < 2; ++field) {
+    while (*text == ' ') ++text;
+    while (*text != ' ' && *text != 0) ++text;
+  }
+  while (*text == ' ') ++text;
+  line.mapping.name = text;
+  line.mapping.name_bytes = strlen(text);
+  return line.mapping.end > line.mapping.begin;
+}
+
+// The note lies in the pages that begin the file; [begin, end) are these, and readable.
+void find_build_id(uintptr_t begin, uintptr_t end, Mapping& mapping) {
+  const auto* const header = reinterpret_cast<const Header*>(begin);
+  if (end - begin < sizeof(Header) || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return;
+  const size_t bytes = end - begin;
+  const size_t table = header->e_phoff;
+  if (header->e_phentsize != sizeof(Segment) || table > bytes ||
+      header->e_phnum > (bytes - table) / sizeof(Segment)) {
+    return;
+  }
+  const auto* const segments = reinterpret_cast<const Segment*>(begin + table);
+  for (unsigned i = 0; i < header->e_phnum; ++i) {
+    const Segment& segment = segments[i];
+    if (segment.p_type != PT_NOTE || segment.p_offset > bytes ||
+        segment.p_filesz > bytes - segment.p_offset) {
+      continue;
+    }
+    const auto* at = reinterpret_cast<const uint8_t*>(begin + segment.p_offset);
+    size_t left = segment.p_filesz;
+    const size_t align = segment.p_align == 8 ? 8 : 4;
+    while (left >= sizeof(Note)) {
+      Note note;
+      memcpy(&note, at, sizeof(note));
+      const size_t name = round_up(note.n_namesz, align);
+      const size_t content = round_up(note.n_descsz, align);
+      if (name > left - sizeof(Note) || content > left - sizeof(Note) - name) break;
+      const uint8_t* const data = at + sizeof(Note) + name;
+      if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+          memcmp(at + sizeof(Note), "GNU", 4) == 0) {
+        mapping.build_id = data;
+        mapping.build_id_bytes = note.n_descsz;
+        return;
+      }
+      at = data + content;
+      left -= sizeof(Note) + name + content;
+    }
+  }
+}
+
+class Reader {
+ public:
+  explicit Reader(int file) : file_(file) {}
+
+  // The next line, without its end; nullptr at the end of the file. A longer line than the buffer
+  // is cut.
+  const char* next() {
+    for (;;) {
+      char* const line = buffer_ + begin_;
+      if (auto* const end = static_cast<char*>(memchr(line, '\n', end_ - begin_))) {
+        *end = 0;
+        begin_ = static_cast<size_t>(end - buffer_) + 1;
+        return line;
+      }
+      if (begin_ == 0 && end_ == sizeof(buffer_) - 1) end_ = 0;  // drops what cannot be a line
+      memmove(buffer_, buffer_ + begin_, end_ - begin_);
+      end_ -= begin_;
+      begin_ = 0;
+      ssize_t got = 0;
+      do {
+        got = read(file_, buffer_ + end_, sizeof(buffer_) - 1 - end_);
+      } while (got < 0 && errno == EINTR);
+      if (got <= 0) return nullptr;
+      end_ += static_cast<size_t>(got);
+    }
+  }
+
+ private:
+  int file_;
+  char buffer_[4096 + 512];  // a path and what is before it
+  size_t begin_ = 0;
+  size_t end_ = 0;
+};
+
+}  // namespace
+
+bool visit_code(VisitMapping visit, void* context) {
+  const KeepErrno keep;
+  const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  Reader reader(file);
+  Line line;
+  // The mapping that begins the file of the last line.
+  uintptr_t first_begin = 0;
+  uintptr_t first_end = 0;
+  char first_name[1024] = {};
+  while (const char* const text = reader.next()) {
+    if (!parse(text, line)) continue;
+    Mapping& mapping = line.mapping;
+    const bool names_file = mapping.name[0] == '/';
+    if (mapping.offset == 0 && line.readable && names_file &&
+        mapping.name_bytes < sizeof(first_name)) {
+      first_begin = mapping.begin;
+      first_end = mapping.end;
+      memcpy(first_name, mapping.name, mapping.name_bytes + 1);
+    }
+    if (!line.executable) continue;
+    if (strcmp(mapping.name, "[vdso]") == 0) {
+      find_build_id(mapping.begin, mapping.end, mapping);
+    } else if (names_file && strcmp(mapping.name, first_name) == 0) {
+      find_build_id(first_begin, first_end, mapping);
+    }
+    visit(context, mapping);
+  }
+  close(file);
+  return true;
+}
+
+}  // namespace loft::files

@@ -1,0 +1,25 @@
+// The code that is mapped into the process: /proc/self/maps, read without allocation and without
+// the loader's lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace loft::files {
+
+struct Mapping {
+  uintptr_t begin;
+  uintptr_t end;
+  uint64_t offset;   // in the file, of `begin`
+  const char* name;  // of the file; "" for none
+  size_t name_bytes;
+  const uint8_t* build_id;  // nullptr: the file has none, or it is not known
+  size_t build_id_bytes;
+};
+
+// Calls `visit` for each executable mapping, in the order of addresses. What the mapping points to
+// is valid during the call. False if the file cannot be read.
+using VisitMapping = void (*)(void* context, const Mapping& mapping);
+bool visit_code(VisitMapping visit, void* context);
+
+}  // namespace loft::files

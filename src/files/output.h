@@ -1,0 +1,28 @@
+// A file that loft writes, in one pass, without allocation. All functions keep errno.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace loft::files {
+
+// Replaces %p in a path by the number of the process, and %% by one %. False if the result is
+// longer than `size` allows.
+bool expand_path(const char* path, char* result, size_t size);
+
+// Opens a file for writing, and empties it or makes it, mode 0600: addresses are nobody else's
+// business. Returns the descriptor, or -1 with *error set.
+int open_output(const char* path, int* error);
+void close_output(int file);
+
+// Nanoseconds since 1970.
+uint64_t wall_clock_ns();
+
+// The number of this process.
+unsigned process_number();
+
+// Readable and writable memory for the time of a call, zeroed; nullptr without memory.
+void* borrow(size_t bytes);
+void give_back(void* memory, size_t bytes);
+
+}  // namespace loft::files

@@ -1,0 +1,121 @@
+#include "front/metered.h"
+
+#include "base/options.h"
+#include "cache/meter.h"
+#include "cpu/core.h"
+#include "front/modes.h"
+#include "os/os.h"
+#include "os/restartable.h"
+#include "profile/samples.h"
+#include "unwind/unwind.h"
+
+namespace loft {
+
+namespace {
+
+// As if no profile were taken.
+void* take_ordinary(Request request) {
+  if (core::in_use()) {
+    void* const popped = os::pop(bin_offset(request.size_class));
+    if (popped != nullptr) return popped;
+  }
+  Thread* const thread = this_thread();
+  return parts_of(thread).refill(thread, request);  // where the bin is not empty, pops from it
+}
+
+size_t whole_pages(size_t size) { return round_up(size, os::page_size()); }
+
+}  // namespace
+
+void follow_profile_options() {
+  static constinit os::Lock changing;
+  const os::Guard guard(changing);
+  profile::set_mean(get(options.profile_bytes));
+  const bool wanted = get(options.profile) != 0 && profile::prepare();
+  if (wanted == profile::on()) return;
+  if (wanted) unwind::prepare();
+  profile::is_on.store(wanted, memory_order_relaxed);
+  pagemap.medium_limit.set(wanted ? 0 : kMediumMax + 1);
+  // A block that is made meanwhile settles itself.
+  meter::turn_all(wanted);
+}
+
+namespace {
+
+// Takes more objects of a class of which few go round.
+void gather(Thread* thread, Request request) {
+  Bin& bin = thread->bins[request.size_class];
+  void* few[meter::kMostShort + 1];
+  unsigned count = 0;
+  while (*bin.top() != nullptr) few[count++] = bin.pop();
+  if (void* const p = parts_of(thread).refill(thread, request); p != nullptr) few[count++] = p;
+  while (count != 0) meter::put_back(thread, request.size_class, few[--count]);
+}
+
+meter::Filled fill(Thread* thread, Request request) {
+  const SizeClass c = request.size_class;
+  if (thread->mode == Mode::kUnset) return meter::Filled::kNothing;
+  meter::settle(thread);
+  if (meter::is_due(thread, c)) return meter::Filled::kDue;
+  if (bins::held(thread, c, thread->bins[c].top()) < meter::short_of(c)) gather(thread, request);
+  return meter::fill(thread, c);
+}
+
+}  // namespace
+
+void* allocate_metered(Request request) {
+  const SizeClass c = request.size_class;
+  Thread* const thread = this_thread();
+  const meter::Filled filled = fill(thread, request);
+  if (LOFT_LIKELY(filled == meter::Filled::kYes)) return meter::pop(thread, c);
+  if (filled == meter::Filled::kDue || !profile::passes(class_size(c))) {
+    void* const sampled = profile::allocate(request.asked, kAlignment, class_size(c), false);
+    if (LOFT_LIKELY(sampled != nullptr)) return sampled;
+  }
+  return take_ordinary(request);
+}
+
+void* allocate_aligned_metered(Request request, size_t alignment) {
+  const size_t bytes = class_size(request.size_class);
+  if (!profile::passes(bytes)) {
+    void* const sampled = profile::allocate(request.asked, alignment, bytes, false);
+    if (LOFT_LIKELY(sampled != nullptr)) return sampled;
+  }
+  return take_ordinary(request);
+}
+
+void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due) {
+  const size_t bytes = whole_pages(size);
+  if (profile::passes(bytes)) return nullptr;
+  if (is_medium(size)) {
+    return profile::allocate(size, most(alignment, kAlignment), bytes, zeroed);
+  }
+  *is_due = true;
+  return nullptr;
+}
+
+void mark_sampled(void* object, size_t asked) {
+  const Entry entry = pagemap.of(object);
+  if (entry.bin() != kLarge) return;
+  large::at(entry)->sampled = true;
+  profile::note(object, asked, whole_pages(asked));
+}
+
+void forget_large(Large* object) {
+  object->sampled = false;
+  profile::forget(reinterpret_cast<const void*>(object->base));
+}
+
+void* resize_metered(Large* object, size_t asked) {
+  const size_t before = object->bytes;
+  profile::Sample* const sample =
+      object->sampled ? profile::lift(reinterpret_cast<const void*>(object->base)) : nullptr;
+  void* const resized = large::resize(object, asked);
+  profile::put_down(sample, reinterpret_cast<const void*>(object->base), object->asked);
+  if (resized == nullptr || object->sampled || !profile::on()) return resized;
+  if (object->bytes <= before) return resized;
+  if (!profile::passes(object->bytes - before)) mark_sampled(resized, asked);
+  return resized;
+}
+
+}  // namespace loft

@@ -1,0 +1,52 @@
+// The slow paths of malloc while a profile is taken (profile/). Objects in slabs come from the
+// second bins of the thread's block (cache/meter.h); all others are charged here, one by one.
+#pragma once
+
+#include <cstddef>
+
+#include "cache/bins.h"
+#include "large/large.h"
+#include "profile/progress.h"
+
+namespace loft {
+
+// Starts to take samples, or stops, by the options. Any thread, any time; also at start.
+void follow_profile_options();
+
+// In place of a refill: an object of a class whose second bin is empty. nullptr without memory.
+void* allocate_metered(Request request);
+
+// The same for an object of the class at a multiple of `alignment`.
+void* allocate_aligned_metered(Request request, size_t alignment);
+
+// An object above 32 KiB. Returns one on which the sample has fallen, or nullptr: the caller goes
+// on. *is_due: the sample has fallen on the object that the caller is about to allocate.
+void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due);
+void mark_sampled(void* object, size_t asked);
+
+// Before a sampled large object is released.
+void forget_large(Large* object);
+
+// As large::resize.
+void* resize_metered(Large* object, size_t asked);
+
+// A charge for an object that a path takes by itself. Not passed: a sample falls on it, and the
+// ordinary path, which samples, is to be taken.
+class Charge {
+ public:
+  explicit Charge(size_t bytes)
+      : bytes_(LOFT_UNLIKELY(profile::on()) ? bytes : 0),
+        passes_(bytes_ == 0 || profile::passes(bytes_)) {}
+  bool passes() const { return passes_; }
+  // Returns the object, and takes the charge back if there is none.
+  void* for_what_is(void* object) const {
+    if (object == nullptr && bytes_ != 0) profile::give_back(bytes_);
+    return object;
+  }
+
+ private:
+  size_t bytes_;
+  bool passes_;
+};
+
+}  // namespace loft

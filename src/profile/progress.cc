@@ -1,0 +1,43 @@
+#include "profile/progress.h"
+
+#include "base/bits.h"
+#include "os/os.h"
+#include "profile/poisson.h"
+
+namespace loft::profile {
+
+constinit Atomic<bool> is_on{false};
+constinit __thread Progress progress{};
+
+namespace {
+
+constinit Atomic<uint64_t> mean{1};  // relaxed: a number by itself
+
+// xorshift64*: the state is never 0, and each bit of the product is good enough for a gap.
+uint64_t next_random() {
+  uint64_t x = progress.random;
+  if (LOFT_UNLIKELY(x == 0)) {
+    // Threads start apart: by the process's secret number, and by where their block of this lies.
+    x = os::entropy() ^ reinterpret_cast<uintptr_t>(&progress) * 0x9E3779B97F4A7C15u;
+    x ^= os::now_ns() << 20;
+    if (x == 0) x = 1;
+  }
+  x ^= x >> 12;
+  x ^= x << 25;
+  x ^= x >> 27;
+  progress.random = x;
+  return x * 0x2545F4914F6CDD1Du;
+}
+
+}  // namespace
+
+uint64_t mean_bytes() { return mean.load(memory_order_relaxed); }
+
+void set_mean(uint64_t bytes) { mean.store(most<uint64_t>(bytes, 1), memory_order_relaxed); }
+
+void draw() {
+  progress.mean = mean_bytes();
+  progress.left = gap_of(next_random(), progress.mean);
+}
+
+}  // namespace loft::profile

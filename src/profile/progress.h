@@ -1,0 +1,50 @@
+// When the next sample is due. Each thread counts the bytes that it is given, in objects of their
+// full length in memory, down to its next sample. What is drawn ahead for an object that is not
+// handed out may be returned: an exponential gap has no memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/macros.h"
+
+namespace loft::profile {
+
+// Whether samples are taken. Relaxed: a thread that sees a change late samples a little longer, or
+// later.
+extern LOFT_HIDDEN Atomic<bool> is_on;
+inline bool on() { return is_on.load(memory_order_relaxed); }
+
+// Mean bytes between two samples, at least 1.
+uint64_t mean_bytes();
+
+struct Progress {
+  uint64_t left;    // bytes to the next sample
+  uint64_t random;  // state of the generator; 0: none yet
+  uint64_t mean;    // that `left` was drawn with
+};
+extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread Progress progress;
+
+// Draws the distance to the next sample anew.
+LOFT_COLD void draw();
+
+// Bytes that the thread may be given before its next sample.
+inline uint64_t room() {
+  if (LOFT_UNLIKELY(progress.mean != mean_bytes())) draw();
+  return progress.left;
+}
+inline void charge(uint64_t bytes) { progress.left -= bytes; }  // bytes <= room()
+inline void give_back(uint64_t bytes) { progress.left += bytes; }
+
+// Charges an object. False, with nothing charged, if the sample falls on it.
+inline bool passes(uint64_t bytes) {
+  if (room() < bytes) return false;
+  charge(bytes);
+  return true;
+}
+
+// Before samples are taken, and when options change.
+void set_mean(uint64_t bytes);
+
+}  // namespace loft::profile

@@ -1,0 +1,192 @@
+#include "profile/samples.h"
+
+#include <new>
+
+#include "os/lock.h"
+#include "os/os.h"
+#include "profile/poisson.h"
+#include "profile/progress.h"
+#include "space/metadata.h"
+#include "unwind/unwind.h"
+
+namespace loft::profile {
+
+struct Sample {
+  uintptr_t address;
+  Sample* next;  // in its bucket, or of the unused ones
+  Site* site;
+  uint64_t asked;
+  uint64_t weight;
+  uint64_t time_ns;
+  unsigned thread;
+};
+static_assert(sizeof(Sample) <= kMetadataUnit);
+
+namespace {
+
+constexpr unsigned kBucketLog = 13;
+constexpr size_t kTableBytes = sizeof(Sample*) << kBucketLog;
+static_assert(kTableBytes <= kMetadataMaxBlock);
+
+constinit os::Lock lock;  // taken before that of the metadata
+constinit Sample** table = nullptr;
+
+// Release pairs with the acquire of its readers: the heap is complete.
+constinit Atomic<UserHeap*> heap{nullptr};
+
+// Written under the lock, read by anybody.
+constinit Counter live_samples;
+constinit Counter in_use_bytes;
+constinit Counter peak_bytes;
+constinit Counter lost;
+
+Sample*& bucket_of(const void* p) {
+  const uint64_t hash = (reinterpret_cast<uintptr_t>(p) >> 4) * 0x9E3779B97F4A7C15u;
+  return table[hash >> (64 - kBucketLog)];
+}
+
+uint64_t weighted(uint64_t bytes, uint64_t weight) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<uint64_t>(Wide{bytes} * weight / static_cast<uint64_t>(kWeightUnit));
+}
+
+// Keeps the profile of the peak. A walk over all sites for each new peak would make a program that
+// only grows quadratic, so a peak is a new one a thirty-second part above the last.
+void keep_peak() {
+  constexpr uint64_t kShare = 32;
+  const uint64_t now = in_use_bytes.get();
+  const uint64_t kept = peak_bytes.get();
+  if (LOFT_LIKELY(now < kept + kept / kShare + 1)) return;
+  peak_bytes.add(now - kept);
+  for (Site* site = newest_site(); site != nullptr; site = site->older) {
+    const uint64_t objects = site->allocated.objects.get() - site->freed.objects.get();
+    const uint64_t bytes = site->allocated.bytes.get() - site->freed.bytes.get();
+    site->at_peak.add(objects - site->at_peak.objects.get(), bytes - site->at_peak.bytes.get());
+  }
+}
+
+// Takes the sample of an object out of its bucket. nullptr if there is none.
+Sample* remove(const void* p) {
+  if (table == nullptr) return nullptr;
+  Sample** link = &bucket_of(p);
+  while (*link != nullptr && (*link)->address != reinterpret_cast<uintptr_t>(p)) {
+    link = &(*link)->next;
+  }
+  Sample* const sample = *link;
+  if (sample != nullptr) *link = sample->next;
+  return sample;
+}
+
+void insert(const void* p, Sample* sample) {
+  sample->address = reinterpret_cast<uintptr_t>(p);
+  Sample*& first = bucket_of(p);
+  sample->next = first;
+  first = sample;
+}
+
+void count_in(Sample* sample) {
+  const uint64_t bytes = weighted(sample->asked, sample->weight);
+  sample->site->allocated.add(sample->weight, bytes);
+  in_use_bytes.add(bytes);
+  keep_peak();
+}
+
+void count_out(const Sample* sample) {
+  const uint64_t bytes = weighted(sample->asked, sample->weight);
+  sample->site->freed.add(sample->weight, bytes);
+  in_use_bytes.add(-bytes);
+}
+
+bool have_table() {
+  if (LOFT_LIKELY(table != nullptr)) return true;
+  table = static_cast<Sample**>(metadata::allocate(kTableBytes));
+  return table != nullptr;
+}
+
+}  // namespace
+
+bool prepare() {
+  if (heap.load(memory_order_acquire) != nullptr) return true;
+  UserHeap* const fresh = UserHeap::create();
+  if (fresh == nullptr) return false;
+  UserHeap* none = nullptr;
+  if (!heap.compare_exchange_strong(none, fresh, memory_order_release, memory_order_relaxed)) {
+    fresh->destroy();  // another thread was first
+  }
+  return true;
+}
+
+bool prepared() { return heap.load(memory_order_relaxed) != nullptr; }
+
+bool holds_samples(const Extent* extent) {
+  UserHeap* const samples = heap.load(memory_order_acquire);
+  return samples != nullptr && UserHeap::of(extent) == samples;
+}
+
+void note(const void* p, size_t asked, size_t charged) {
+  uintptr_t frames[kMostFrames];
+  const auto depth = static_cast<unsigned>(unwind::capture(frames, kMostFrames));
+  const uint64_t weight = weight_of(charged, progress.mean);
+  const uint64_t now = os::now_ns();
+  const auto thread = static_cast<unsigned>(os::thread_number());
+  draw();
+  const os::Guard guard(lock);
+  Site* const site = have_table() ? site_of(frames, depth) : nullptr;
+  void* const memory = site == nullptr ? nullptr : metadata::allocate(sizeof(Sample));
+  if (LOFT_UNLIKELY(memory == nullptr)) return lost.add(1);
+  auto* const sample = new (memory) Sample{0, nullptr, site, asked, weight, now, thread};
+  insert(p, sample);
+  site->samples.add(1);
+  live_samples.add(1);
+  count_in(sample);
+}
+
+void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed) {
+  UserHeap* const samples = heap.load(memory_order_acquire);
+  void* const p = samples == nullptr ? nullptr : samples->allocate(asked, alignment, zeroed);
+  if (LOFT_UNLIKELY(p == nullptr)) return nullptr;
+  note(p, asked, charged);
+  return p;
+}
+
+Sample* lift(const void* p) {
+  const os::Guard guard(lock);
+  return remove(p);
+}
+
+void put_down(Sample* sample, const void* p, size_t asked) {
+  if (sample == nullptr) return;
+  const os::Guard guard(lock);
+  insert(p, sample);
+  const uint64_t before = weighted(sample->asked, sample->weight);
+  const uint64_t after = weighted(asked, sample->weight);
+  sample->asked = asked;
+  in_use_bytes.add(after - before);
+  if (after < before) return sample->site->freed.add(0, before - after);
+  sample->site->allocated.add(0, after - before);
+  keep_peak();
+}
+
+void forget(const void* p) {
+  const uint64_t now = os::now_ns();
+  const os::Guard guard(lock);
+  Sample* const sample = remove(p);
+  if (sample == nullptr) return;
+  count_out(sample);
+  sample->site->freed_samples.add(1);
+  sample->site->lifetime_ns.add(now - sample->time_ns);
+  live_samples.add(-1UL);
+  metadata::release(sample, sizeof(Sample));
+}
+
+Totals totals() {
+  UserHeap* const samples = heap.load(memory_order_acquire);
+  return {live_samples.get(), samples == nullptr ? 0 : samples->totals().live_bytes,
+          in_use_bytes.get(), peak_bytes.get(), lost.get()};
+}
+
+void prepare_fork() { lock.lock(); }
+
+void finish_fork(bool child) { lock.after_fork(child); }
+
+}  // namespace loft::profile

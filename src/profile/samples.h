@@ -1,0 +1,52 @@
+// Sampled objects. They lie in a heap of loft's own, which no thread owns. So their free leaves
+// free's fast path by the comparison that is there, and finds their sample in a table outside the
+// heap. Large objects stay where they are, and are marked (large/large.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "arena/user_heap.h"
+#include "base/atomic.h"
+#include "profile/site.h"
+
+namespace loft::profile {
+
+// Makes what samples need. False without memory. Any thread, any time.
+bool prepare();
+bool prepared();
+
+// Allocates an object on which a sample has fallen, and draws the next one. `charged`: its length
+// in memory were it not sampled, which the chance followed. nullptr without memory: the caller goes
+// on as if nothing had fallen on it.
+void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed);
+
+// The same for an object that is there already. Its owner marks it, and tells of its end.
+void note(const void* p, size_t asked, size_t charged);
+
+// For a sampled object that is about to move or to get another length: takes its sample out of the
+// table, and puts it back. In between its old place may be allocated again.
+struct Sample;
+Sample* lift(const void* p);  // nullptr if there is none; put_down then does nothing
+void put_down(Sample* sample, const void* p, size_t asked);
+
+// Before a sampled object is freed. Nothing happens if there is no sample of it.
+void forget(const void* p);
+
+// Whether the extent belongs to the heap of sampled objects.
+bool holds_samples(const Extent* extent);
+
+struct Totals {
+  size_t live_samples;
+  size_t live_object_bytes;  // usable bytes of the sampled objects in the heap of samples
+  uint64_t in_use_bytes;     // weighted
+  uint64_t peak_bytes;       // the highest of these that was kept, within a thirty-second part
+  size_t lost;               // samples without memory for their record
+};
+Totals totals();
+
+// The lock is held between these two calls.
+void prepare_fork();
+void finish_fork(bool child);
+
+}  // namespace loft::profile

@@ -1,0 +1,15 @@
+// The profile as a file.
+#pragma once
+
+namespace loft::profile {
+
+// Writes the profile to `path`, in which %p stands for the number of the process: as lines of text
+// if the name ends with .collapsed, in the format of pprof otherwise. Of the moment that the option
+// profile_at names. Returns 0 or an error of the system. Any thread and signal handlers; takes no
+// lock.
+int write_to(const char* path);
+
+// What the option profile_file asks for; a failure is reported in one line.
+void write_at_exit();
+
+}  // namespace loft::profile

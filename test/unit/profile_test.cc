@@ -1,0 +1,145 @@
+// The parts of the profile by themselves: the draws and weights, the compressed form, paths, and
+// the mappings of the process.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "files/mappings.h"
+#include "files/output.h"
+#include "profile/gzip.h"
+#include "profile/poisson.h"
+
+namespace loft::profile {
+namespace {
+
+TEST(Poisson, FunctionsAreThoseOfLibm) {
+  for (double x = 1e-16; x < 1e16; x *= 1.37) {
+    EXPECT_NEAR(logarithm(x), std::log(x), 1e-9 * std::max(1.0, std::fabs(std::log(x)))) << x;
+  }
+  for (double x = 1e-12; x < 1e6; x *= 1.13) {
+    EXPECT_NEAR(chance(x) / -std::expm1(-x), 1, 1e-9) << x;
+  }
+}
+
+TEST(Poisson, WeightsUndoTheChance) {
+  EXPECT_EQ(weight_of(1 << 30, 1), 65536u);  // always sampled: stands for itself
+  EXPECT_EQ(weight_of(0, 4096), 0u);
+  for (const uint64_t bytes : {16u, 1024u, 524288u, 4u << 20}) {
+    const double wanted = 65536 / -std::expm1(-static_cast<double>(bytes) / 524288);
+    EXPECT_NEAR(static_cast<double>(weight_of(bytes, 524288)) / wanted, 1, 1e-5) << bytes;
+  }
+}
+
+TEST(Poisson, GapsHaveTheirMeanAndNoMemory) {
+  std::mt19937_64 random(7);  // always the same
+  constexpr int kDraws = 200'000;
+  constexpr uint64_t kMean = 10'000;
+  double sum = 0;
+  int beyond[3] = {};
+  for (int i = 0; i < kDraws; ++i) {
+    const uint64_t gap = gap_of(random(), kMean);
+    sum += static_cast<double>(gap);
+    for (int n = 0; n < 3; ++n) beyond[n] += gap >= kMean * (n + 1) ? 1 : 0;
+  }
+  EXPECT_NEAR(sum / kDraws / kMean, 1, 0.01);
+  for (int n = 0; n < 3; ++n) {
+    EXPECT_NEAR(static_cast<double>(beyond[n]) / kDraws, std::exp(-(n + 1)), 0.005) << n;
+  }
+  EXPECT_EQ(gap_of(~uint64_t{0}, kMean), 0u);
+  EXPECT_LT(gap_of(0, kMean), 40 * kMean);
+}
+
+// What the program gzip makes of it.
+std::string unpacked(const std::string& name) {
+  std::string all;
+  FILE* const pipe = popen(("gzip -dc " + name).c_str(), "r");
+  char part[4096];
+  for (size_t got; (got = fread(part, 1, sizeof(part), pipe)) != 0;) all.append(part, got);
+  EXPECT_EQ(pclose(pipe), 0);
+  return all;
+}
+
+class File {
+ public:
+  File() { file_ = mkstemp(name_); }
+  ~File() {
+    close(file_);
+    unlink(name_);
+  }
+  int file() const { return file_; }
+  const char* name() const { return name_; }
+
+ private:
+  char name_[32] = "/tmp/loft_profile_XXXXXX";
+  int file_;
+};
+
+TEST(Gzip, IsReadByGzip) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{8191}, size_t{8192}, size_t{100'000}}) {
+    std::string text(bytes, 0);
+    for (size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(i * i >> 3);
+    const File file;
+    Gzip gzip(file.file());
+    gzip.begin();
+    gzip.put(text.data(), bytes / 3);
+    gzip.put(text.data() + bytes / 3, bytes - bytes / 3);
+    EXPECT_EQ(gzip.end(), 0);
+    EXPECT_EQ(unpacked(file.name()), text) << bytes;
+  }
+}
+
+TEST(Gzip, TellsOfAFullDisk) {
+  FILE* const full = fopen("/dev/full", "w");
+  ASSERT_NE(full, nullptr);
+  Gzip gzip(fileno(full));
+  gzip.begin();
+  gzip.put("text", 4);
+  EXPECT_EQ(gzip.end(), ENOSPC);
+  fclose(full);
+}
+
+TEST(Files, PathsAreExpanded) {
+  char text[32];
+  const std::string number = std::to_string(getpid());
+  EXPECT_TRUE(files::expand_path("/x/%p.%%p%", text, sizeof(text)));
+  EXPECT_EQ(text, "/x/" + number + ".%p%");
+  EXPECT_FALSE(files::expand_path("/a/path/that/is/longer/than/thirty/one", text, sizeof(text)));
+  EXPECT_TRUE(files::expand_path("", text, sizeof(text)));
+  EXPECT_STREQ(text, "");
+}
+
+TEST(Files, CodeThatIsMapped) {
+  struct Found {
+    bool own = false;
+    bool in_order = true;
+    unsigned with_id = 0;
+    uintptr_t last = 0;
+  } found;
+  const auto visit = [](void* context, const files::Mapping& mapping) {
+    auto& all = *static_cast<Found*>(context);
+    const auto here = reinterpret_cast<uintptr_t>(&unpacked);
+    all.in_order = all.in_order && mapping.begin >= all.last && mapping.end > mapping.begin;
+    all.last = mapping.end;
+    all.with_id += mapping.build_id_bytes != 0 ? 1 : 0;
+    if (here < mapping.begin || here >= mapping.end) return;
+    all.own = true;
+    EXPECT_EQ(mapping.name_bytes, std::strlen(mapping.name));
+    char self[4096] = {};
+    ASSERT_GT(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
+    EXPECT_STREQ(mapping.name, self);
+  };
+  ASSERT_TRUE(files::visit_code(visit, &found));
+  EXPECT_TRUE(found.own);
+  EXPECT_TRUE(found.in_order);
+  EXPECT_GT(found.with_id, 0u);  // the C library's at least
+}
+
+}  // namespace
+}  // namespace loft::profile
