@@ -21,6 +21,7 @@ TARGETS = {
     "options": (40_000, 200, ["-close_fd_mask=2"]),
     "group": (40_000, 2000, []),
     "messages": (30_000, 400, []),
+    "unwind": (100_000, 400, []),
 }
 SEARCH_S = 10
 # A search for a seeded bug ends by its runs; this only ends one that hangs.
