@@ -24,8 +24,6 @@ FLAGS = [
     "-O2",
     "-DNDEBUG",
     "-fPIC",
-    "-shared",
-    "-nodefaultlibs",
     "-Wall",
     "-Wextra",
     "-Werror",
@@ -41,6 +39,7 @@ FLAGS = [
 class Place:
     library: Path
     program: Path
+    stack: Path  # a program that is linked with loft, and looks at its stacks
     start: list[str]  # what runs the program
     before_a_variable: list[str]  # what that wants to see there
     # qemu 7.2 numbers a thread that a fork's child starts as one that the parent had, and aborts.
@@ -65,11 +64,19 @@ def place_with(
     program = folder / "everyday"
     amalgamate = ROOT / "tools" / "amalgamate.py"
     subprocess.run([sys.executable, amalgamate, "--output", single], check=True)
-    include = f"-I{ROOT / 'include'}"
-    subprocess.run([*cxx, *FLAGS, include, single, "-o", library, "-lc", "-lgcc"], check=True)
+    loft, stack = folder / "loft.o", folder / "stack.o"
+    for source, compiled in ((single, loft), (HERE / "stack.cc", stack)):
+        subprocess.run(
+            [*cxx, *FLAGS, f"-I{ROOT / 'include'}", "-c", source, "-o", compiled], check=True
+        )
+    shared = ["-shared", "-nodefaultlibs"]
+    subprocess.run([*cxx, *shared, loft, "-o", library, "-lc", "-lgcc"], check=True)
     flags = ["-O1", "-fno-builtin", "-pthread"]
     subprocess.run([*cc, *flags, HERE / "everyday.c", "-o", program], check=True)
-    return Place(library, program, start, before_a_variable)
+    # The compiler that Debian wraps for musl does not ask for the table, as others do.
+    table = ["-pthread", "-Wl,--eh-frame-hdr"]
+    subprocess.run([*cc, *table, loft, stack, "-o", folder / "stack"], check=True)
+    return Place(library, program, folder / "stack", start, before_a_variable)
 
 
 def said(*command: str) -> str:
@@ -117,6 +124,12 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("what", ["exchange", "fork", "corners", "home", "holes"])
 def test_programs_do_their_work(place: Place, what: str, owner: str) -> None:
     result = place.run(what, owner)
+    assert (result.stdout, result.stderr, result.returncode) == ("ok\n", "", 0)
+
+
+def test_stacks_are_followed(place: Place) -> None:
+    command = [*place.start, str(place.stack)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
     assert (result.stdout, result.stderr, result.returncode) == ("ok\n", "", 0)
 
 
