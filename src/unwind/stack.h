@@ -15,6 +15,7 @@ bool can_tell_readable();
 
 class Stack {
  public:
+  Stack() = default;  // of which nothing is known
   explicit Stack(uintptr_t stack_pointer);
 
   // False if nothing can be read there.
@@ -31,8 +32,8 @@ class Stack {
   }
   bool enter(uintptr_t at);
 
-  uintptr_t low_;  // pages that can be read: [low_, high_)
-  uintptr_t high_;
+  uintptr_t low_ = 0;  // pages that can be read: [low_, high_)
+  uintptr_t high_ = 0;
 };
 
 }  // namespace loft::unwind

@@ -169,8 +169,16 @@ class Walk {
     if (at_.frame < at_.stack || at_.frame - at_.stack > kLongestFrame) return false;
     uintptr_t frame = 0, pc = 0;
     if (!stack_.read(record, &frame) || !stack_.read(record + kWord, &pc)) return false;
+    pc = stripped(pc);
+    if (!may_be_code(pc)) return false;
     at_.frame = frame;
-    return go(stripped(pc), record + 2 * kWord);
+    return go(pc, record + 2 * kWord);
+  }
+
+  // Known code, or memory that could be some.
+  bool may_be_code(uintptr_t pc) {
+    uintptr_t word = 0;
+    return find_lasting(pc) != nullptr || code_.read(round_down(pc, kWord), &word);
   }
 
   bool go(uintptr_t pc, uintptr_t stack) {
@@ -184,6 +192,7 @@ class Walk {
   Registers at_;
   bool exact_ = true;
   Stack stack_;
+  Stack code_;
   Met met_;
 };
 

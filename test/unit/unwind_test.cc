@@ -321,6 +321,15 @@ TEST_F(Unwind, PagesThatCannotBeReadAreNotRead) {
   os::unmap(at, 3 * page);
 }
 
+TEST_F(Unwind, OfNothingIsKnownWhatIsReadable) {
+  unwind::Stack nothing;
+  uintptr_t word = 0;
+  EXPECT_FALSE(nothing.read(0, &word));
+  uintptr_t here = 5;
+  EXPECT_TRUE(nothing.read(reinterpret_cast<uintptr_t>(&here), &word));
+  EXPECT_EQ(word, 5U);
+}
+
 TEST_F(Unwind, APageIsAskedAboutOnce) {
   const size_t page = os::page_size();
   auto* const at = static_cast<char*>(os::reserve(4 * page));
