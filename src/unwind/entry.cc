@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "base/macros.h"
 #include "unwind/expression.h"
 
 namespace loft::unwind {
@@ -29,25 +30,37 @@ int64_t number_at(const uint8_t* at) {
   return number;
 }
 
-// Mixes bytes into a number, eight at a time.
-uint64_t mixed(uint64_t sum, const Bytes& bytes) {
+template <class T>
+T load(const uint8_t* at) {
+  T number;
+  __builtin_memcpy(&number, at, sizeof number);
+  return number;
+}
+
+constexpr size_t kLength = sizeof(uint32_t);  // of what stands before an entry
+// Where a print is asked for often: functions of 400 instructions have entries of about 150 bytes.
+constexpr size_t kLongestPrinted = 512, kShortestPrinted = 12;
+
+// Mixes the bytes of an entry into a number. 0 if it is malformed, too long or too short.
+uint64_t mixed(const Image& image, const uint8_t* entry, uint64_t sum) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
-  const uint8_t* at = bytes.at();
-  auto left = static_cast<size_t>(bytes.end() - at);
-  while (left != 0) {
-    uint64_t word = left;
-    const size_t part = left < sizeof word ? left : sizeof word;
-    if (part == sizeof word) {
-      __builtin_memcpy(&word, at, sizeof word);
-    } else {
-      for (size_t i = 0; i < part; ++i) word = word << 8 | at[i];
-    }
+  const auto mix = [&sum](uint64_t word) {
     sum = (sum ^ word) * kOdd;
     sum ^= sum >> 32;
-    at += part;
-    left -= part;
+  };
+  const uintptr_t at = reinterpret_cast<uintptr_t>(entry);
+  if (!image.entries.holds(at)) return 0;
+  const auto room = static_cast<size_t>(image.entries.end - entry);
+  if (room < kLength + kShortestPrinted) return 0;
+  const size_t length = load<uint32_t>(entry);
+  if (length < kShortestPrinted || length > kLongestPrinted || length > room - kLength) return 0;
+  const uint8_t* const from = entry + kLength;
+  for (size_t i = 0; i + sizeof(uint64_t) < length; i += sizeof(uint64_t)) {
+    mix(load<uint64_t>(from + i));
   }
-  return sum;
+  // The last word, of which some may have been mixed before; so its length counts, too.
+  mix(load<uint64_t>(from + length - sizeof(uint64_t)) + length);
+  return sum | 1;
 }
 
 }  // namespace
@@ -134,18 +147,16 @@ const uint8_t* find_entry(const Image& image, uintptr_t pc) {
   return image.entries.holds(at) ? reinterpret_cast<const uint8_t*>(at) : nullptr;
 }
 
-uint64_t fingerprint(const Image& image, const uint8_t* entry) {
-  constexpr uint64_t kLongest = 512;  // of an entry; those of large functions have about 150
-  const Bytes own = entry_at(image, reinterpret_cast<uintptr_t>(entry));
-  Bytes start = own;
-  const auto back = start.fixed<uint32_t>();
-  if (start.failed() || start.at() == nullptr) return 0;
-  const Bytes common = entry_at(image, reinterpret_cast<uintptr_t>(own.at()) - back);
-  if (common.empty() || Section{own.at(), own.end()}.bytes() > kLongest ||
-      Section{common.at(), common.end()}.bytes() > kLongest) {
-    return 0;
+uint64_t fingerprint(const Image& image, const uint8_t* entry, CommonPrint* last) {
+  const uintptr_t at = reinterpret_cast<uintptr_t>(entry);
+  if (!image.entries.holds(at) || !image.entries.holds(at + 2 * kLength - 1)) return 0;
+  const uintptr_t common = at + kLength - load<uint32_t>(entry + kLength);
+  if (LOFT_UNLIKELY(common != last->at)) {
+    last->at = common;
+    last->print =
+        image.entries.holds(common) ? mixed(image, reinterpret_cast<const uint8_t*>(common), 1) : 0;
   }
-  return mixed(mixed(1, common), own) | 1;
+  return last->print == 0 ? 0 : mixed(image, entry, last->print);
 }
 
 }  // namespace loft::unwind

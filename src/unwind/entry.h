@@ -36,8 +36,14 @@ struct Function {
 // The entry of the function that an instruction belongs to, by the sorted table. nullptr without.
 const uint8_t* find_entry(const Image& image, uintptr_t pc);
 
+// What was reckoned of a common entry. Nearly all functions of a library have the same.
+struct CommonPrint {
+  uintptr_t at = 0;
+  uint64_t print = 0;
+};
+
 // A number of all the bytes that decide what an entry says. 0 if the entry is malformed, or longer
-// than is worth it.
-uint64_t fingerprint(const Image& image, const uint8_t* entry);
+// than is worth it. `last` is of the same image.
+uint64_t fingerprint(const Image& image, const uint8_t* entry, CommonPrint* last);
 
 }  // namespace loft::unwind

@@ -59,31 +59,28 @@ class Walk {
  private:
   // Code that may be unloaded, as far as the walk has met it: it cannot be while it runs.
   struct Met {
-    static constexpr unsigned kMost = 4;
-    Image images[kMost];
-    unsigned count = 0;
+    Image image;
+    CommonPrint common;
   };
 
-  const Image* present(uintptr_t pc) {
-    for (unsigned i = 0; i < least(met_.count, Met::kMost); ++i) {
-      if (met_.images[i].covers(pc)) return &met_.images[i];
+  Met* present(uintptr_t pc) {
+    for (Met& met : met_) {
+      if (met.image.covers(pc)) return &met;
     }
-    Image* const next = &met_.images[met_.count % Met::kMost];
-    if (!find_present(pc, next)) {
-      *next = Image();
-      return nullptr;
-    }
-    ++met_.count;
-    return next;
+    Met& next = met_[next_met_++ % kMostMet];
+    next = Met();
+    if (find_present(pc, &next.image)) return &next;
+    next.image = Image();
+    return nullptr;
   }
 
   Rule rule_for(uintptr_t pc) {
     Kept kept;
     if (LOFT_LIKELY(rules.find(pc, &kept))) {
       if (LOFT_LIKELY(kept.entry == 0)) return kept.rule;
-      const Image* const image = present(pc);
-      if (image != nullptr &&
-          fingerprint(*image, reinterpret_cast<const uint8_t*>(kept.entry)) == kept.print) {
+      Met* const met = present(pc);
+      if (met != nullptr && fingerprint(met->image, reinterpret_cast<const uint8_t*>(kept.entry),
+                                        &met->common) == kept.print) {
         return kept.rule;
       }
     }
@@ -92,8 +89,9 @@ class Walk {
 
   LOFT_NOINLINE Rule find_rule(uintptr_t pc) {
     const Image* const lasting = find_lasting(pc);
-    const Image* const image = lasting != nullptr ? lasting : present(pc);
-    if (image == nullptr) return {};
+    Met* const met = lasting != nullptr ? nullptr : present(pc);
+    if (lasting == nullptr && met == nullptr) return {};
+    const Image* const image = lasting != nullptr ? lasting : &met->image;
     Kept kept;
     const uint8_t* const entry = find_entry(*image, pc);
     if (entry != nullptr) kept.rule = rule_at(*image, entry, pc);
@@ -103,7 +101,7 @@ class Walk {
       if (is_restorer_of(*image)) kept.rule = Rule::of(Rule::kSignal);
     } else if (lasting == nullptr) {
       kept.entry = reinterpret_cast<uintptr_t>(entry);
-      kept.print = fingerprint(*image, entry);
+      kept.print = fingerprint(*image, entry, &met->common);
       if (kept.print == 0) return kept.rule;
     }
     rules.keep(pc, kept);
@@ -193,7 +191,9 @@ class Walk {
   bool exact_ = true;
   Stack stack_;
   Stack code_;
-  Met met_;
+  static constexpr unsigned kMostMet = 4;
+  Met met_[kMostMet];
+  unsigned next_met_ = 0;
 };
 
 }  // namespace

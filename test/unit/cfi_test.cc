@@ -62,7 +62,10 @@ class Library {
     const uint8_t* const found = find_entry(image_, begin() + offset);
     return found == nullptr ? Rule() : rule_at(image_, found, begin() + offset);
   }
-  uint64_t print() const { return fingerprint(image_, find_entry(image_, begin())); }
+  uint64_t print() const {
+    CommonPrint none;
+    return fingerprint(image_, find_entry(image_, begin()), &none);
+  }
 
  private:
   static constexpr size_t kTable = 20;
