@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loft import elf, places, preload
-from loft.errors import UserError
-from loft.printable import printable
 
 # The file that replaces malloc, as distributions name it.
 INSTALLED = {
@@ -76,34 +74,6 @@ def built(folder: Path) -> list[Allocator]:
 
 def _is_any_of(file: Path, others: Iterable[Path | None]) -> bool:
     return any(other is not None and filecmp.cmp(file, other, shallow=False) for other in others)
-
-
-def chosen(names: list[str], there: list[Allocator]) -> list[Allocator]:
-    """Those of these names, or all but the papers'; a name that is a path is a library of the
-    user's."""
-    if not names:
-        return [each for each in there if each.name not in PAPER_PEERS]
-    by_name = {allocator.name: allocator for allocator in there}
-    picked: dict[str, Allocator] = {}
-    for name in names:
-        allocator = by_name.get(name) or _given(name, list(by_name))
-        if picked.setdefault(allocator.name, allocator) != allocator:
-            raise UserError(f"--with: two libraries are called {allocator.name}; rename one")
-    return list(picked.values())
-
-
-def _given(name: str, known: list[str]) -> Allocator:
-    path = Path(name)
-    if not path.is_file():
-        if "/" in name:
-            raise UserError(f"--with {name}: there is no such file")
-        raise UserError(
-            f"--with {name}: no allocator of that name is here, only {', '.join(known)}; "
-            "a library can be given by its path"
-        )
-    if not elf.replaces_malloc(path):
-        raise UserError(f"--with {name}: not a library that defines malloc")
-    return Allocator(printable(path.stem), path.resolve())
 
 
 def preloaded(entry: str, environment: Mapping[str, str]) -> Path | None:

@@ -142,7 +142,7 @@ class _Runner:
             None if limit is None else limit + tail_s,
             "show" if self.plan.show_output else "drop",
             count,
-            {**os.environ, **variables},
+            {**os.environ, **each.allocator.variables, **variables},
         )
         result = launch.run(job, watch)
         each.take(result)

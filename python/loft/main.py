@@ -9,7 +9,15 @@ from typing import Annotated
 
 import typer
 
-from loft import allocators, compare_command, doctor_command, options, places, program
+from loft import (
+    allocators,
+    compare_command,
+    contestants,
+    doctor_command,
+    options,
+    places,
+    program,
+)
 from loft import run as run_command
 from loft.comparison import Plan
 from loft.errors import UserError
@@ -86,14 +94,16 @@ def run(
 def compare(
     command: Command,
     with_: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             "--with",
-            metavar="NAME,...",
-            help="The allocators, by name or as paths of libraries. Default: all that are found.",
+            metavar="NAME[:KEY=VALUE[;...]],...",
+            help="The allocators, by name or as paths of libraries, and what is set for each: "
+            "options of loft, variables for the others. May be given again. Default: all that are "
+            "found.",
             show_default=False,
         ),
-    ] = "",
+    ] = None,
     runs: Annotated[
         int, typer.Option(metavar="N", min=1, help="Timed runs under each allocator.")
     ] = 10,
@@ -145,7 +155,7 @@ def compare(
     files = compare_command.Files(json_file, csv_file, html_file)
     program.check(command)
     there = allocators.found(allocators.library_folders(), places.PEERS)
-    picked = allocators.chosen([name for name in with_.split(",") if name], there)
+    picked = contestants.chosen(with_ or [], there)
     plan = Plan(command, picked, runs, timeout, tail, show_output)
     raise typer.Exit(compare_command.compare(plan, files))
 

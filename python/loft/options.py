@@ -72,7 +72,7 @@ def _meant(name: str) -> str | None:
 def _checked(setting: str) -> tuple[str, str]:
     name, equals, value = setting.partition("=")
     if not equals:
-        raise UserError(f"--option {setting}: write name=value, such as stats=1")
+        raise UserError(f"option {setting}: write name=value, such as stats=1")
     if name in RENAMED:
         raise UserError(f"the option {name} is called {RENAMED[name]} now")
     if name not in OPTIONS:

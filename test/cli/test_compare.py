@@ -18,7 +18,7 @@ import pytest
 from limits import HANGS_S
 from support import FORWARDING_MALLOC, LOFT, OWN_MALLOC, Compile, Loft, one_line
 
-from loft import allocators, comparison, launch, metrics
+from loft import allocators, comparison, contestants, launch, metrics
 from loft.errors import UserError
 
 HERE = "glibc,loft"
@@ -451,8 +451,8 @@ def test_allocators_are_found_where_they_are(build: Path, failing: Path, tmp_pat
 
 def test_those_for_the_papers_take_part_only_if_named() -> None:
     there = [allocators.Allocator(name, None) for name in ("glibc", *allocators.PAPER_PEERS)]
-    assert allocators.chosen([], there) == there[:1]
-    assert allocators.chosen(["rpmalloc"], there) == [allocators.Allocator("rpmalloc", None)]
+    assert contestants.chosen([], there) == there[:1]
+    assert contestants.chosen(["rpmalloc"], there) == [allocators.Allocator("rpmalloc", None)]
 
 
 def test_a_script_without_a_first_line_runs_as_in_a_shell(loft: Loft, tmp_path: Path) -> None:
