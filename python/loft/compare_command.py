@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from loft import comparison, metrics, outcome, report_data, report_text
+from loft import comparison, metrics, outcome, report_data, report_text, verdict
 from loft.comparison import Comparison, Plan
 from loft.errors import UserError
 from loft.printable import printable
@@ -42,10 +42,11 @@ def compare(plan: Plan, files: Files) -> int:
     endings, exit_code = outcome.judge({m.allocator.name: m.outcomes for m in measured.measured})
     rows = metrics.rows(measured)
     remarks = [printable(remark) for remark in (*measured.notes, *endings)]
+    said = printable(verdict.sentence(measured, rows))
     # Whoever reads the terminal may go away in the middle (| head), and the files are to be there.
-    _write(files, measured, rows, remarks)
+    _write(files, measured, rows, said, remarks)
     console = Console(width=None if sys.stdout.isatty() else WIDTH_IN_PIPE)
-    report_text.show(console, measured, rows, remarks)
+    report_text.show(console, measured, rows, said, remarks)
     return exit_code
 
 
@@ -71,13 +72,16 @@ def _measure(plan: Plan) -> Comparison:
         return comparison.compare(plan, progress)
 
 
-def _write(files: Files, measured: Comparison, rows: list[metrics.Row], said: list[str]) -> None:
+def _write(
+    files: Files, measured: Comparison, rows: list[metrics.Row], said: str, remarks: list[str]
+) -> None:
     if files.json is not None:
-        report_data.write_json(files.json, measured, rows, said)
+        report_data.write_json(files.json, measured, rows, said, remarks)
     if files.csv is not None:
         report_data.write_csv(files.csv, rows)
     if files.html is not None:
         # Here, because loading what draws takes longer than most of the commands.
         from loft import report_html
 
-        report_html.write(files.html, measured, rows, said)
+        with Console(stderr=True).status("drawing the page"):
+            report_html.write(files.html, measured, rows, said, remarks)

@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 from loft import allocators, elf, embedded, launch, linked, options, places, program
@@ -54,6 +55,7 @@ class Comparison:
     plan: Plan
     measured: list[Measured]
     notes: list[str] = field(default_factory=list)
+    started: datetime = field(default_factory=lambda: datetime.now().astimezone())
 
     @property
     def usable(self) -> list[Measured]:

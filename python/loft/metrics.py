@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from loft.comparison import Comparison, Measured
-from loft.noise import Summary, conclusion, summarise
+from loft.noise import Summary, conclusion, summarise, why_nothing_is_told
 
 
 def seconds(value: float) -> str:
@@ -40,6 +40,8 @@ class Metric:
     form: Callable[[float], str]
     # From the timed rounds, so that differences can be told from noise.
     judged: bool = True
+    # A larger value is the better one.
+    more: bool = False
 
 
 def _values(runs: str, key: str, measured: Measured) -> list[float]:
@@ -86,8 +88,10 @@ class Row:
 
     metric: Metric
     summaries: dict[str, Summary]
-    # In words; empty where the runs cannot tell.
+    # In words; empty for what is not judged.
     conclusion: str
+    # There are runs enough to tell a difference from noise.
+    told: bool
 
 
 def rows(comparison: Comparison) -> list[Row]:
@@ -96,7 +100,9 @@ def rows(comparison: Comparison) -> list[Row]:
         values = {each.allocator.name: metric.values(each) for each in comparison.usable}
         if not values or not all(values.values()):
             continue
-        summaries = summarise(values, metric.judged)
-        said = conclusion(summaries, comparison.plan.runs) if metric.judged else ""
-        made.append(Row(metric, summaries, said))
+        summaries = summarise(values, metric.judged, more=metric.more)
+        runs = comparison.plan.runs
+        said = conclusion(summaries, runs) if metric.judged else ""
+        told = metric.judged and not why_nothing_is_told(len(summaries), runs)
+        made.append(Row(metric, summaries, said, told))
     return made

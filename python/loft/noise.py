@@ -18,6 +18,7 @@ CONFIDENCE = 0.95
 FEWEST_ROUNDS = 6
 # Smaller differences are no reason to choose one allocator or the other.
 SMALLEST_DIFFERENCE = 0.01
+WITHIN_NOISE = "the differences are within the noise"
 
 
 @dataclass(frozen=True)
@@ -53,48 +54,75 @@ def interval(values: list[float]) -> tuple[float, float] | None:
     return ordered[rank - 1], ordered[count - rank]
 
 
-def judge(values: list[float], best: list[float]) -> Verdict:
-    """How these values stand to the best allocator's, round by round; less is better."""
-    bounds = interval([mine - least for mine, least in zip(values, best, strict=True)])
+def judge(values: list[float], best: list[float], *, more: bool = False) -> Verdict:
+    """How these values stand to the best allocator's, round by round; less is better, or `more`."""
+    sign = -1 if more else 1
+    bounds = interval([sign * (mine - other) for mine, other in zip(values, best, strict=True)])
     if bounds is None:
         return "unknown"
-    relevant = statistics.median(values) > statistics.median(best) * (1 + SMALLEST_DIFFERENCE)
-    return "behind" if bounds[0] > 0 and relevant else "level"
+    middle, least = statistics.median(values), statistics.median(best)
+    low, high = (middle, least) if more else (least, middle)
+    return "behind" if bounds[0] > 0 and high > low * (1 + SMALLEST_DIFFERENCE) else "level"
 
 
-def summarise(values: dict[str, list[float]], judged: bool) -> dict[str, Summary]:
+def summarise(
+    values: dict[str, list[float]], judged: bool, *, more: bool = False
+) -> dict[str, Summary]:
     """By allocator. Values that do not come from rounds are not judged."""
     medians = {name: statistics.median(of_one) for name, of_one in values.items()}
-    best = min(medians, key=lambda name: medians[name])
+    best = (max if more else min)(medians, key=lambda name: medians[name])
+    verdicts: dict[str, Verdict] = dict.fromkeys(values, "unknown")
+    if judged:
+        for name in values.keys() - {best}:
+            verdicts[name] = judge(values[name], values[best], more=more)
+        # The best is one only if another is behind: the least of equals is an accident.
+        others = {verdicts[name] for name in values.keys() - {best}}
+        if others & {"behind", "level"}:
+            verdicts[best] = "best" if "behind" in others else "level"
     made = {}
     for name, of_one in values.items():
         ratio = medians[name] / medians[best] if medians[best] > 0 else None
-        verdict: Verdict = "unknown"
-        if judged:
-            verdict = "best" if name == best else judge(of_one, values[best])
-        made[name] = Summary(medians[name], spread(of_one), ratio, verdict)
+        made[name] = Summary(medians[name], spread(of_one), ratio, verdicts[name])
     return made
 
 
-def conclusion(summaries: dict[str, Summary], rounds: int) -> str:
-    """In words, for one metric."""
-    if len(summaries) == 1:
+def why_nothing_is_told(allocators: int, rounds: int) -> str:
+    """Empty where a difference can be told from noise."""
+    if allocators == 1:
         return "only one allocator, nothing to compare"
     if rounds < FEWEST_ROUNDS:
         return (
             f"{rounds} {'round is' if rounds == 1 else 'rounds are'} too few to tell a difference "
             f"from noise; take --runs {FEWEST_ROUNDS} or more"
         )
+    return ""
+
+
+def conclusion(summaries: dict[str, Summary], rounds: int) -> str:
+    """In words, for one metric."""
+    if untold := why_nothing_is_told(len(summaries), rounds):
+        return untold
+    behind = in_order_of_being_behind(summaries)
+    if not behind:
+        return WITHIN_NOISE
     best = next(name for name, summary in summaries.items() if summary.verdict == "best")
     level = [name for name, summary in summaries.items() if summary.verdict == "level"]
-    behind = [(n, s) for n, s in summaries.items() if s.verdict == "behind"]
-    if len(level) + 1 == len(summaries):
-        return "the differences are within the noise"
     parts = [f"{best} is best"]
     if level:
         parts.append(f"within the noise of it: {', '.join(level)}")
-    if behind:
-        behind.sort(key=lambda entry: entry[1].median)
-        times = [n if s.ratio is None else f"{n} {s.ratio:.2f}x" for n, s in behind]
-        parts.append(f"behind: {', '.join(times)}")
+    times = [n if s.ratio is None else f"{n} {s.ratio:.2f}x" for n, s in behind]
+    parts.append(f"behind: {', '.join(times)}")
     return "; ".join(parts)
+
+
+def in_order_of_being_behind(summaries: dict[str, Summary]) -> list[tuple[str, Summary]]:
+    """Those that are behind, the next to the best first."""
+    best = next((s.median for s in summaries.values() if s.verdict == "best"), 0.0)
+    behind = [(name, s) for name, s in summaries.items() if s.verdict == "behind"]
+    return sorted(behind, key=lambda entry: abs(entry[1].median - best))
+
+
+def chance_of_being_ahead(ahead: int, rounds: int) -> float:
+    """How often one of two that are alike is ahead in so many of the rounds, or the other is."""
+    tail = sum(math.comb(rounds, i) for i in range(rounds - ahead + 1))
+    return min(1.0, 2.0 * tail / (1 << rounds))

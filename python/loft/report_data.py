@@ -13,13 +13,16 @@ from loft.metrics import Row
 COLUMNS = ["allocator", "metric", "unit", "median", "spread", "ratio", "verdict"]
 
 
-def write_json(path: Path, comparison: Comparison, rows: list[Row], remarks: list[str]) -> None:
+def write_json(
+    path: Path, comparison: Comparison, rows: list[Row], verdict: str, remarks: list[str]
+) -> None:
     plan = comparison.plan
     told = {
         "loft": places.version(),
         "command": plan.command,
         "runs": plan.runs,
         "allocators": [_allocator(each, rows) for each in comparison.measured],
+        "verdict": verdict,
         "conclusions": {row.metric.key: row.conclusion for row in rows if row.conclusion},
         "remarks": remarks,
     }

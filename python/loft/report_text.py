@@ -1,4 +1,4 @@
-"""A comparison on the terminal: tables, and what they say in words."""
+"""A comparison on the terminal: the verdict, tables, and what they say in words."""
 
 import shlex
 
@@ -6,53 +6,86 @@ from rich.console import Console
 from rich.markup import escape
 
 from loft.comparison import Comparison
-from loft.metrics import Metric, Row
+from loft.metrics import TREE_TITLE, Row
 from loft.noise import Summary
 from loft.printable import printable
-from loft.tables import Cell, Table, for_terminal
+from loft.tables import Cell, Table, Verdict, for_terminal
 
 
-def cell(metric: Metric, summary: Summary) -> Cell:
-    """The median, its spread, and the ratio to the best."""
-    parts = [metric.form(summary.median)]
+def detail(summary: Summary) -> str:
+    """The spread, and the ratio to the best."""
+    parts = []
     if summary.spread is not None:
         parts.append(f"±{summary.spread * 100:.0f}%")
     if summary.ratio is not None:
         parts.append(f"{summary.ratio:.2f}x")
-    return Cell(" ".join(parts), summary.verdict)
+    return " ".join(parts)
+
+
+def marked(row: Row, name: str) -> Verdict:
+    """What exceeds the noise: all that nobody is ahead of are best, if somebody is behind them."""
+    verdicts = {summary.verdict for summary in row.summaries.values()}
+    mine = row.summaries[name].verdict
+    if mine == "level" and "behind" in verdicts:
+        return "best"
+    return mine
+
+
+def times(comparison: Comparison) -> str:
+    runs = comparison.plan.runs
+    counted = "one run" if runs == 1 else f"{runs} interleaved runs"
+    return f"{counted} under each allocator after a warm-up"
 
 
 def heading(comparison: Comparison) -> str:
-    plan = comparison.plan
-    times = "one run" if plan.runs == 1 else f"{plan.runs} interleaved runs"
-    return f"{printable(shlex.join(plan.command))}: {times} under each allocator after a warm-up"
+    return f"{printable(shlex.join(comparison.plan.command))}: {times(comparison)}"
 
 
-LEGEND = (
-    "median, ± half the range between the quartiles, ratio to the best; peak RSS is of the largest "
-    "process, that of all processes is sampled in one run"
-)
+def legend(rows: list[Row]) -> str:
+    said = "median, ± half the range between the quartiles, ratio to the best"
+    if any(row.metric.title == TREE_TITLE for row in rows):
+        said += "; peak RSS is of the largest process, that of all processes is sampled in one run"
+    return said
+
+
+def groups(rows: list[Row]) -> list[list[Row]]:
+    """Those that share a table."""
+    names = dict.fromkeys(row.metric.group for row in rows)
+    return [[row for row in rows if row.metric.group == name] for name in names]
 
 
 def table(rows: list[Row]) -> Table:
     """A line for each allocator, and a column for each metric."""
     made = Table(["allocator", *(row.metric.title for row in rows)])
     for name in rows[0].summaries:
-        made.rows.append((name, [cell(row.metric, row.summaries[name]) for row in rows]))
+        cells = []
+        for row in rows:
+            summary = row.summaries[name]
+            text = f"{row.metric.form(summary.median)} {detail(summary)}".rstrip()
+            cells.append(Cell(text, marked(row, name)))
+        made.rows.append((name, cells))
     return made
 
 
 def conclusions(rows: list[Row]) -> list[str]:
-    return [f"{row.metric.title}: {row.conclusion}" for row in rows if row.conclusion]
+    """What holds for several metrics is said once, of all of them."""
+    titles: dict[str, list[str]] = {}
+    for row in rows:
+        if row.told:
+            titles.setdefault(row.conclusion, []).append(row.metric.title)
+    return [f"{', '.join(of)}: {conclusion}" for conclusion, of in titles.items()]
 
 
-def show(console: Console, comparison: Comparison, rows: list[Row], remarks: list[str]) -> None:
+def show(
+    console: Console, comparison: Comparison, rows: list[Row], verdict: str, remarks: list[str]
+) -> None:
+    console.print(escape(f"Verdict: {verdict}"), style="bold", highlight=False, soft_wrap=True)
     if rows:
         console.print(escape(heading(comparison)), style="bold", soft_wrap=True)
-    for group in dict.fromkeys(row.metric.group for row in rows):
-        console.print(for_terminal(table([row for row in rows if row.metric.group == group])))
+    for group in groups(rows):
+        console.print(for_terminal(table(group)))
     if rows:
-        console.print(LEGEND, style="dim", soft_wrap=True)
+        console.print(legend(rows), style="dim", soft_wrap=True)
         console.print()
     for line in [*conclusions(rows), *remarks]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

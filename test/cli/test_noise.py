@@ -55,6 +55,32 @@ def test_all_three_kinds_at_once() -> None:
     assert text == f"{best} is best; within the noise of it: {level}; behind: y 1.50x, x 2.00x"
 
 
+def test_nobody_is_best_if_nobody_is_behind() -> None:
+    equals = noise.summarise({"a": TEN, "b": list(reversed(TEN))}, judged=True)
+    assert {summary.verdict for summary in equals.values()} == {"level"}
+    few = noise.summarise({"a": TEN[:5], "b": worse(TEN[:5], 3)}, judged=True)
+    assert {summary.verdict for summary in few.values()} == {"unknown"}
+    alone = noise.summarise({"a": TEN}, judged=True)
+    assert alone["a"].verdict == "unknown"
+
+
+def test_more_may_be_better() -> None:
+    summaries = noise.summarise({"a": TEN, "b": worse(TEN, 2)}, judged=True, more=True)
+    assert (summaries["b"].verdict, summaries["a"].verdict) == ("best", "behind")
+    assert summaries["a"].ratio == pytest.approx(0.5)
+    assert noise.conclusion(summaries, 10) == "b is best; behind: a 0.50x"
+    close = noise.summarise({"a": TEN, "b": worse(TEN, 1.005)}, judged=True, more=True)
+    assert {summary.verdict for summary in close.values()} == {"level"}
+
+
+@pytest.mark.parametrize(
+    ("ahead", "rounds", "chance"),
+    [(6, 6, 2 / 64), (10, 10, 2 / 1024), (9, 10, 22 / 1024), (3, 6, 1)],
+)
+def test_the_chance_is_the_sign_tests(ahead: int, rounds: int, chance: float) -> None:
+    assert noise.chance_of_being_ahead(ahead, rounds) == pytest.approx(chance)
+
+
 def test_few_rounds_tell_nothing() -> None:
     five = {"a": TEN[:5], "b": worse(TEN[:5], 3)}
     assert noise.summarise(five, judged=True)["b"].verdict == "unknown"
