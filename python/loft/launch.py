@@ -72,6 +72,18 @@ class Usage:
     sleeps: int
 
 
+USAGE_UNITS = {
+    "wall_s": "s",
+    "user_s": "s",
+    "system_s": "s",
+    "peak_rss_kib": "KiB",
+    "minor_faults": "faults",
+    "major_faults": "faults",
+    "sleeps": "sleeps",
+}
+COUNTS_UNITS = {"instructions": "instructions", "cycles": "cycles"}
+
+
 @dataclass(frozen=True)
 class Counts:
     """Counted by the processor, in user mode; or why not."""

@@ -1,4 +1,7 @@
-"""A comparison for machines: JSON with every run, CSV with what the tables hold."""
+"""A comparison for machines: JSON with every run, CSV with what the tables hold.
+
+compare.schema.json describes the JSON.
+"""
 
 import csv
 import json
@@ -6,10 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from loft import places
+from loft import host, places
 from loft.comparison import Comparison, Measured
-from loft.metrics import Row
+from loft.launch import COUNTS_UNITS, USAGE_UNITS
+from loft.metrics import Metric, Row
 
+# The version of what compare.schema.json describes.
+SCHEMA = 1
 COLUMNS = ["allocator", "metric", "unit", "median", "spread", "ratio", "verdict"]
 
 
@@ -18,9 +24,14 @@ def write_json(
 ) -> None:
     plan = comparison.plan
     told = {
+        "schema": SCHEMA,
         "loft": places.version(),
         "command": plan.command,
+        "started": comparison.started.isoformat(timespec="seconds"),
+        "machine": asdict(host.this()),
         "runs": plan.runs,
+        "units": {**USAGE_UNITS, **COUNTS_UNITS, "memory": "s, KiB"},
+        "metrics": {row.metric.key: _metric(row.metric) for row in rows},
         "allocators": [_allocator(each, rows) for each in comparison.measured],
         "verdict": verdict,
         "conclusions": {row.metric.key: row.conclusion for row in rows if row.conclusion},
@@ -29,11 +40,21 @@ def write_json(
     path.write_text(json.dumps(told, indent=1) + "\n")
 
 
+def _metric(metric: Metric) -> dict[str, Any]:
+    return {
+        "title": metric.title,
+        "unit": metric.unit,
+        "better": "more" if metric.more else "less",
+        "judged": metric.judged,
+    }
+
+
 def _allocator(measured: Measured, rows: list[Row]) -> dict[str, Any]:
     name, library = measured.allocator.name, measured.allocator.library
     return {
         "name": name,
         "library": None if library is None else str(library),
+        "variables": dict(measured.allocator.variables),
         "usable": measured.usable,
         "outcomes": [
             {"kind": outcome.kind, "number": outcome.number, "text": str(outcome), "runs": count}
@@ -47,7 +68,6 @@ def _allocator(measured: Measured, rows: list[Row]) -> dict[str, Any]:
             {"instructions": counts.instructions, "cycles": counts.cycles}
             for counts in measured.counts
         ],
-        # Seconds and KiB.
         "memory": [] if measured.memory is None else measured.memory.samples,
     }
 
