@@ -14,6 +14,7 @@ from loft import (
     compare_command,
     contestants,
     doctor_command,
+    env_command,
     options,
     places,
     program,
@@ -32,6 +33,21 @@ app = typer.Typer(
 COMMAND_LAST = {"allow_interspersed_args": False}
 # Much more is no number of seconds to the calls that wait.
 MOST_SECONDS = 24 * 60 * 60
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", metavar="NAME=VALUE", help="Set an option of loft; may be given again."
+    ),
+]
+Owner = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(options.OPTIONS["owner"].choices),
+        help="Who holds caches and slabs: the option `owner`.",
+        show_default=False,
+    ),
+]
+OPTIONS_EPILOG = "Options of loft:\n\n\b\n" + options.table()
 Command = Annotated[list[str], typer.Argument(metavar="CMD", show_default=False)]
 
 
@@ -63,31 +79,55 @@ def root(
     pass
 
 
-@app.command(context_settings=COMMAND_LAST, epilog="Options of loft:\n\n\b\n" + options.table())
-def run(
-    command: Command,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Set an option of loft; may be given again."),
-    ] = None,
-    owner: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(options.OPTIONS["owner"].choices),
-            help="Who holds caches and slabs: the option `owner`.",
-            show_default=False,
-        ),
-    ] = "",
-) -> None:
+def all_settings(settings: list[str] | None, owner: str) -> list[str]:
+    return [*(settings or []), *([f"owner={owner}"] if owner else [])]
+
+
+@app.command(context_settings=COMMAND_LAST, epilog=OPTIONS_EPILOG)
+def run(command: Command, option: Settings = None, owner: Owner = "") -> None:
     """Run a command under loft.
 
     The command takes this process's place: its signals and its exit code are its own. What
     LD_PRELOAD names already stays, behind loft.
     """
-    settings = option or []
-    if owner:
-        settings.append(f"owner={owner}")
-    run_command.run(command, settings)
+    run_command.run(command, all_settings(option, owner))
+
+
+@app.command()
+def path() -> None:
+    """Print the path of the library, for LD_PRELOAD, a linker or an image."""
+    print(places.library())
+
+
+@app.command(epilog=OPTIONS_EPILOG)
+def env(
+    option: Settings = None,
+    owner: Owner = "",
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="|".join(env_command.FORMS),
+            help="plain for an EnvironmentFile of systemd and for docker --env-file, shell for "
+            "eval, systemd for a drop-in of a unit, docker for a Dockerfile.",
+        ),
+    ] = "plain",
+    library: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="Where the library is on the machine or in the image that these lines are for. "
+            "Default: where it is here.",
+            show_default=False,
+        ),
+    ] = "",
+) -> None:
+    """Print the variables that put a program under loft."""
+    form = next((form for form in env_command.FORMS if form == format_), None)
+    if form is None:
+        raise UserError(f"--format {format_}: accepted is {', '.join(env_command.FORMS)}")
+    for line in env_command.env(all_settings(option, owner), form, library):
+        print(line)
 
 
 @app.command(context_settings=COMMAND_LAST)

@@ -12,15 +12,19 @@ def entries(value: str) -> list[str]:
     return [entry for entry in re.split(r"[: ]", value) if entry]
 
 
+def check(path: str) -> None:
+    # Nothing quotes them.
+    if re.search(r"[: ]", path):
+        raise UserError(
+            f"{path}: LD_PRELOAD takes no path with a space or a colon in it; "
+            "install loft in another folder"
+        )
+
+
 def value(libraries: list[Path], inherited: list[str]) -> str:
     """The libraries in front of what was to be preloaded anyway."""
     for library in libraries:
-        # Nothing quotes them.
-        if re.search(r"[: ]", str(library)):
-            raise UserError(
-                f"{library}: LD_PRELOAD takes no path with a space or a colon in it; "
-                "install loft in another folder"
-            )
+        check(str(library))
     return ":".join([*map(str, libraries), *inherited])
 
 

@@ -211,7 +211,7 @@ def test_a_checkout_where_nothing_was_installed_has_the_headers_too(
     assert places.version() == installed
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["compare"], ["doctor"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["compare"], ["doctor"], ["path"], ["env"]])
 def test_help(loft: Loft, command: list[str]) -> None:
     ran = loft(*command, "--help")
     assert ran.returncode == 0
