@@ -1,29 +1,56 @@
 """`loft doctor`: what it found, line by line."""
 
+import json
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
 import psutil
 from rich.console import Console
 from rich.text import Text
 
-from loft import check_machine, check_program
+from loft import check_machine, check_program, host, places
 from loft.errors import UserError
 from loft.finding import Finding
 from loft.machine import Machine
 from loft.printable import printable
 
 STYLES = {"ok": "green", "note": "yellow", "warning": "bold red"}
+# The version of the form that --json prints: it counts up when a field goes or changes its meaning.
+SCHEMA = 1
 INDENT = " " * 9
 
 
-def doctor(command: list[str], pid: int | None) -> int:
+def doctor(command: list[str], pid: int | None, *, as_json: bool = False) -> int:
     machine = Machine() if pid is None else machine_of(pid)
-    findings = examine(machine, command, pid)
-    console = Console()
-    for finding in findings:
-        show(console, finding)
-    blocked = [finding for finding in findings if finding.blocks]
-    if blocked:
-        console.print("loft does not work here as things are; see the warnings")
-    return 1 if blocked else 0
+    # A large program is searched for the allocators that it may contain.
+    with Console(stderr=True).status("looking"):
+        findings = examine(machine, command, pid)
+    works = not any(finding.blocks for finding in findings)
+    if as_json:
+        print(json.dumps(described(command, pid, findings, works), indent=1))
+    else:
+        console = Console()
+        for finding in findings:
+            show(console, finding)
+        if not works:
+            console.print("loft does not work here as things are; see the warnings")
+    return 0 if works else 1
+
+
+def described(
+    command: list[str], pid: int | None, findings: list[Finding], works: bool
+) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "loft": places.version(),
+        "time": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "machine": asdict(host.this()),
+        "command": command,
+        "pid": pid,
+        "works": works,
+        "findings": [asdict(finding) for finding in findings],
+    }
 
 
 def examine(machine: Machine, command: list[str], pid: int | None) -> list[Finding]:

@@ -207,6 +207,7 @@ def doctor(
         int | None,
         typer.Option(metavar="PID", help="Look at this running process too.", show_default=False),
     ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Look at this machine, and at a command or a process, for what matters to loft.
 
@@ -215,7 +216,7 @@ def doctor(
     """
     if command and pid is not None:
         raise UserError("give a command or --pid, not both")
-    raise typer.Exit(doctor_command.doctor(command or [], pid))
+    raise typer.Exit(doctor_command.doctor(command or [], pid, as_json=json))
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
