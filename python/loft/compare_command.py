@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from loft import comparison, metrics, outcome, report_data, report_text, verdict
+from loft import comparison, elf, metrics, outcome, report_data, report_text, verdict
 from loft.comparison import Comparison, Plan
 from loft.errors import UserError
 from loft.printable import printable
@@ -21,10 +21,11 @@ class Files:
     json: Path | None = None
     csv: Path | None = None
     html: Path | None = None
+    stats: Path | None = None
 
     def check(self) -> None:
         """Before anything is run: nobody wants to learn it after an hour of measuring."""
-        for path in (self.json, self.csv, self.html):
+        for path in (self.json, self.csv, self.html, self.stats):
             if path is None:
                 continue
             if path.is_dir():
@@ -37,6 +38,8 @@ class Files:
 
 
 def compare(plan: Plan, files: Files) -> int:
+    if plan.stats and not any(elf.is_loft(each.library) for each in plan.allocators):
+        raise UserError("--stats: loft alone has statistics, and takes no part; name it in --with")
     files.check()
     measured = _measure(plan)
     endings, exit_code = outcome.judge({m.allocator.name: m.outcomes for m in measured.measured})
@@ -79,6 +82,8 @@ def _write(
         report_data.write_json(files.json, measured, rows, said, remarks)
     if files.csv is not None:
         report_data.write_csv(files.csv, rows)
+    if files.stats is not None:
+        report_data.write_stats(files.stats, measured)
     if files.html is not None:
         # Here, because loading what draws takes longer than most of the commands.
         from loft import report_html

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from loft import allocators, elf, embedded, launch, linked, options, places, program
+from loft import allocators, elf, embedded, launch, linked, options, places, program, told_stats
 from loft.allocators import Allocator
 from loft.launch import Counts, Job, Usage
 from loft.memory import MemoryWatch
 from loft.outcome import Outcome
+from loft.told_stats import Stats
 
 # Instructions hardly vary from run to run.
 COUNTED_ROUNDS = 3
@@ -26,6 +27,8 @@ class Plan:
     timeout_s: float | None
     tail_s: float
     show_output: bool
+    # loft's own statistics are read in a run of their own.
+    stats: bool = False
 
 
 @dataclass
@@ -37,6 +40,8 @@ class Measured:
     usages: list[Usage] = field(default_factory=list)
     counts: list[Counts] = field(default_factory=list)
     memory: MemoryWatch | None = None
+    # What each process of one run said at its end, by its number. None if it was not asked.
+    stats: list[tuple[int, Stats]] | None = None
     left_behind: int = 0
 
     @property
@@ -73,11 +78,14 @@ def compare(plan: Plan, progress: Progress) -> Comparison:
     comparison = Comparison(plan, measured, notes)
     # The warm-up, the timed rounds and the memory run. Whether the counted ones come, only the
     # first of them tells.
-    runner = _Runner(comparison, plan, progress, len(plan.allocators) * (plan.runs + 2))
+    told = len([each for each in plan.allocators if plan.stats and elf.is_loft(each.library)])
+    runner = _Runner(comparison, plan, progress, len(plan.allocators) * (plan.runs + 2) + told)
     runner.warm_up()
     runner.timed_rounds()
     runner.counted_rounds()
     runner.memory_runs()
+    if plan.stats:
+        runner.stats_runs()
     if most := max(each.left_behind for each in measured):
         processes = "process" if most == 1 else "processes"
         said = f"the command left up to {most} {processes} running at its end; they were ended"
@@ -129,22 +137,33 @@ class _Runner:
     left: int
 
     def run(
-        self, what: str, each: Measured, *, count: bool = False, watch: MemoryWatch | None = None
+        self,
+        what: str,
+        each: Measured,
+        *,
+        count: bool = False,
+        watch: MemoryWatch | None = None,
+        stats_folder: Path | None = None,
     ) -> launch.Result:
         self.progress(f"{what}: {each.allocator.name}", self.left)
         self.left -= int(not count)
-        # What holds the command at its end: a library, and a variable that says how long.
+        # What is preloaded besides, and the variable that tells it what to do.
         tail_s = 0.0 if watch is None else self.plan.tail_s
-        holding = [places.find("loft-hold.so")] if tail_s else []
-        variables = {"LOFT_HOLD_MS": str(round(tail_s * 1000))} if tail_s else {}
+        extra, variables = [], dict(each.allocator.variables)
+        if tail_s:
+            extra.append(places.find("loft-hold.so"))
+            variables["LOFT_HOLD_MS"] = str(round(tail_s * 1000))
+        if stats_folder is not None:
+            extra.append(places.find("loft-tell.so"))
+            variables["LOFT_TELL_FOLDER"] = str(stats_folder)
         limit = self.plan.timeout_s
         job = Job(
             self.plan.command,
-            allocators.preload_value(each.allocator, holding),
+            allocators.preload_value(each.allocator, extra),
             None if limit is None else limit + tail_s,
             "show" if self.plan.show_output else "drop",
             count,
-            {**os.environ, **each.allocator.variables, **variables},
+            {**os.environ, **variables},
         )
         result = launch.run(job, watch)
         each.take(result)
@@ -178,6 +197,19 @@ class _Runner:
             watch = MemoryWatch()
             self.run("watching memory", each, watch=watch)
             each.memory = watch
+
+    def stats_runs(self) -> None:
+        for each in self.comparison.usable:
+            if not elf.is_loft(each.allocator.library):
+                continue
+            with told_stats.folder() as folder:
+                self.run("reading statistics", each, stats_folder=folder)
+                each.stats = told_stats.read(folder)
+            if not each.stats:
+                self.comparison.notes.append(
+                    f"{each.allocator.name} has told no statistics: no process ended by exit, or "
+                    "none could write in the folder for temporary files"
+                )
 
 
 def why_not_counted(error: int) -> str:

@@ -175,6 +175,14 @@ def compare(
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write a page with charts, one file."),
     ] = None,
+    stats_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--stats",
+            metavar="FILE",
+            help="Write loft's own statistics as JSON, from one run more of each row of loft.",
+        ),
+    ] = None,
     show_output: Annotated[
         bool, typer.Option("--show-output", help="Let the command write to this terminal.")
     ] = False,
@@ -192,11 +200,11 @@ def compare(
         raise UserError(f"--timeout {timeout:g}: a number of seconds above 0 is needed")
     check_seconds("--timeout", timeout or 0)
     check_seconds("--tail", tail)
-    files = compare_command.Files(json_file, csv_file, html_file)
+    files = compare_command.Files(json_file, csv_file, html_file, stats_file)
     program.check(command)
     there = allocators.found(allocators.library_folders(), places.PEERS)
     picked = contestants.chosen(with_ or [], there)
-    plan = Plan(command, picked, runs, timeout, tail, show_output)
+    plan = Plan(command, picked, runs, timeout, tail, show_output, stats_file is not None)
     raise typer.Exit(compare_command.compare(plan, files))
 
 

@@ -16,20 +16,17 @@ from loft.metrics import Metric, Row
 
 # The version of what compare.schema.json describes.
 SCHEMA = 1
+STATS_SCHEMA = 1
 COLUMNS = ["allocator", "metric", "unit", "median", "spread", "ratio", "verdict"]
 
 
 def write_json(
     path: Path, comparison: Comparison, rows: list[Row], verdict: str, remarks: list[str]
 ) -> None:
-    plan = comparison.plan
     told = {
         "schema": SCHEMA,
-        "loft": places.version(),
-        "command": plan.command,
-        "started": comparison.started.isoformat(timespec="seconds"),
-        "machine": asdict(host.this()),
-        "runs": plan.runs,
+        **_head(comparison),
+        "runs": comparison.plan.runs,
         "units": {**USAGE_UNITS, **COUNTS_UNITS, "memory": "s, KiB"},
         "metrics": {row.metric.key: _metric(row.metric) for row in rows},
         "allocators": [_allocator(each, rows) for each in comparison.measured],
@@ -38,6 +35,33 @@ def write_json(
         "remarks": remarks,
     }
     path.write_text(json.dumps(told, indent=1) + "\n")
+
+
+def write_stats(path: Path, comparison: Comparison) -> None:
+    """What loft's rows said of themselves, process by process."""
+    told = {
+        "schema": STATS_SCHEMA,
+        **_head(comparison),
+        "rows": [
+            {
+                "name": each.allocator.name,
+                "variables": dict(each.allocator.variables),
+                "processes": [{"pid": pid, "stats": stats} for pid, stats in each.stats],
+            }
+            for each in comparison.measured
+            if each.stats is not None
+        ],
+    }
+    path.write_text(json.dumps(told, indent=1) + "\n")
+
+
+def _head(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "loft": places.version(),
+        "command": comparison.plan.command,
+        "started": comparison.started.isoformat(timespec="seconds"),
+        "machine": asdict(host.this()),
+    }
 
 
 def _metric(metric: Metric) -> dict[str, Any]:

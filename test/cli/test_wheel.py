@@ -13,6 +13,8 @@ import pytest
 from limits import HANGS_S
 from support import ROOT
 
+LIBRARIES = ("libloft.so", "loft-launch", "loft-hold.so", "loft-tell.so")
+
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     ran = subprocess.run(
@@ -39,7 +41,7 @@ def test_the_wheel_holds_the_library_and_little_else(wheel: Path) -> None:
     assert "-py3-none-linux_" in wheel.name
     names = zipfile.ZipFile(wheel).namelist()
     modules = {f"loft/{path.name}" for path in (ROOT / "python" / "loft").glob("*.*")}
-    parts = {f"loft/lib/{name}" for name in ("libloft.so", "loft-launch", "loft-hold.so")}
+    parts = {f"loft/lib/{name}" for name in LIBRARIES}
     assert {name for name in names if ".dist-info/" not in name} == modules | parts
 
 
