@@ -8,11 +8,26 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from loft import allocators, elf, embedded, launch, linked, options, places, program, told_stats
+from loft import (
+    allocators,
+    client_output,
+    elf,
+    embedded,
+    launch,
+    linked,
+    load,
+    options,
+    places,
+    program,
+    told_stats,
+)
 from loft.allocators import Allocator
+from loft.client_output import Reading
 from loft.launch import Counts, Job, Usage
+from loft.load import Load
 from loft.memory import MemoryWatch
 from loft.outcome import Outcome
+from loft.printable import printable
 from loft.told_stats import Stats
 
 # Instructions hardly vary from run to run.
@@ -29,6 +44,8 @@ class Plan:
     show_output: bool
     # loft's own statistics are read in a run of their own.
     stats: bool = False
+    # The command is a server, which is asked by a client.
+    load: Load | None = None
 
 
 @dataclass
@@ -38,6 +55,8 @@ class Measured:
     allocator: Allocator
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     usages: list[Usage] = field(default_factory=list)
+    # What the client said of each timed round.
+    readings: list[Reading] = field(default_factory=list)
     counts: list[Counts] = field(default_factory=list)
     memory: MemoryWatch | None = None
     # What each process of one run said at its end, by its number. None if it was not asked.
@@ -160,13 +179,20 @@ class _Runner:
         job = Job(
             self.plan.command,
             allocators.preload_value(each.allocator, extra),
-            None if limit is None else limit + tail_s,
+            None if limit is None else limit + (0 if self.plan.load else tail_s),
             "show" if self.plan.show_output else "drop",
             count,
             {**os.environ, **variables},
         )
-        result = launch.run(job, watch)
+        if self.plan.load is None:
+            result = launch.run(job, watch)
+        else:
+            result = load.run(self.plan.load, job, watch, tail_s)
         each.take(result)
+        if result.outcome.kind == "client":
+            said = result.stderr.strip().splitlines() or result.stdout.strip().splitlines()
+            words = printable(said[-1]) if said else "nothing"
+            self.comparison.notes.append(f"under {each.allocator.name} the client said: {words}")
         return result
 
     def warm_up(self) -> None:
@@ -181,6 +207,7 @@ class _Runner:
                 result = self.run(f"round {number + 1} of {self.plan.runs}", each)
                 if result.usage is not None:
                     each.usages.append(result.usage)
+                    each.readings.append(client_output.read(result.stdout))
 
     def counted_rounds(self) -> None:
         """Ends with the first run if nothing can be counted here."""

@@ -1,6 +1,7 @@
 """The command line of `loft`."""
 
 import math
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from loft import (
 from loft import run as run_command
 from loft.comparison import Plan
 from loft.errors import UserError
+from loft.load import Load
 
 app = typer.Typer(
     name="loft",
@@ -164,6 +166,25 @@ def compare(
             "idle process keeps.",
         ),
     ] = 0,
+    load: Annotated[
+        str,
+        typer.Option(
+            metavar="'CLIENT ...'",
+            help="CMD is a server: start it, run this client when it listens, then stop it. "
+            "{port} is where it listens.",
+            show_default=False,
+        ),
+    ] = "",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=65535,
+            help="Where the server of --load listens. Default: found among its sockets.",
+            show_default=False,
+        ),
+    ] = None,
     json_file: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write everything measured as JSON."),
@@ -204,8 +225,32 @@ def compare(
     program.check(command)
     there = allocators.found(allocators.library_folders(), places.PEERS)
     picked = contestants.chosen(with_ or [], there)
-    plan = Plan(command, picked, runs, timeout, tail, show_output, stats_file is not None)
+    plan = Plan(
+        command,
+        picked,
+        runs,
+        timeout,
+        tail,
+        show_output,
+        stats_file is not None,
+        client_of(load, port),
+    )
     raise typer.Exit(compare_command.compare(plan, files))
+
+
+def client_of(text: str, port: int | None) -> Load | None:
+    if not text:
+        if port is not None:
+            raise UserError("--port is that of a server; give its client with --load")
+        return None
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"--load {text}: {error}; quote as in a shell") from None
+    if not words:
+        raise UserError("--load: a command is needed")
+    program.find(words[0])
+    return Load(words, port)
 
 
 @app.command(context_settings=COMMAND_LAST)

@@ -1,9 +1,11 @@
 """What is compared, and how its values read."""
 
+import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+from loft.client_output import Quantity
 from loft.comparison import Comparison, Measured
 from loft.noise import Summary, conclusion, summarise, why_nothing_is_told
 
@@ -94,9 +96,59 @@ class Row:
     told: bool
 
 
+# Under load the wall time is the client's, and the rest the server's.
+UNDER_LOAD = {
+    "wall_s": "client wall time",
+    "user_s": "server user time",
+    "system_s": "server system time",
+}
+
+
+def per_second(value: float) -> str:
+    return f"{number(value)}/s"
+
+
+def _read(quantity: Quantity, measured: Measured) -> list[float]:
+    return [reading[quantity] for reading in measured.readings]
+
+
+def _slow_run(measured: Measured) -> list[float]:
+    walls = _values("usages", "wall_s", measured)
+    if len(walls) < 2:
+        return walls
+    return [statistics.quantiles(walls, n=10, method="inclusive")[-1]]
+
+
+# Of a client whose words are not known, its runs are all there is.
+OF_RUNS = Metric(
+    "wall_p90_s", "client wall time, p90", "s", "time", _slow_run, seconds, judged=False
+)
+
+
+def _of_quantity(quantity: Quantity) -> Metric:
+    group = f"client {quantity.test}"
+    values = partial(_read, quantity)
+    if quantity.percentile:
+        return Metric(quantity.key, quantity.title, "s", group, values, seconds)
+    return Metric(quantity.key, quantity.title, "1/s", group, values, per_second, more=True)
+
+
+def _metrics(comparison: Comparison) -> list[Metric]:
+    if comparison.plan.load is None:
+        return METRICS
+    made = [replace(each, title=UNDER_LOAD.get(each.key, each.title)) for each in METRICS]
+    readings = [reading for each in comparison.usable for reading in each.readings]
+    # A percentile that one run lacks cannot be compared.
+    common = set.intersection(*map(set, readings)) if readings else set()
+    in_order = [quantity for quantity in (readings[0] if readings else []) if quantity in common]
+    found = [_of_quantity(quantity) for quantity in in_order]
+    at = [each.key for each in made].index("wall_s") + 1
+    return [*found, *made] if found else [*made[:at], OF_RUNS, *made[at:]]
+
+
 def rows(comparison: Comparison) -> list[Row]:
     made = []
-    for metric in METRICS:
+    for metric in _metrics(comparison):
         values = {each.allocator.name: metric.values(each) for each in comparison.usable}
         if not values or not all(values.values()):
             continue

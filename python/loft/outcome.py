@@ -12,8 +12,11 @@ DIFFERENT_CODE = 1
 
 @dataclass(frozen=True)
 class Outcome:
-    kind: Literal["exit", "signal", "timeout"]
-    # The exit code, or the number of the signal.
+    """The last three are a server's: its client failed, it ended before its client could, or it
+    accepted no connection in time."""
+
+    kind: Literal["exit", "signal", "timeout", "client", "early", "unready"]
+    # The exit code, its own or the client's, or the number of the signal.
     number: int = 0
 
     @classmethod
@@ -29,13 +32,21 @@ class Outcome:
     @property
     def exit_code(self) -> int:
         """As a shell gives it."""
-        if self.kind == "timeout":
+        if self.kind in ("timeout", "unready"):
             return TIMEOUT_CODE
-        return self.number if self.kind == "exit" else 128 + self.number
+        if self.kind == "early":
+            return DIFFERENT_CODE
+        return 128 + self.number if self.kind == "signal" else self.number
 
     def __str__(self) -> str:
         if self.kind == "timeout":
             return "no end in time"
+        if self.kind == "unready":
+            return "no port that accepts connections in time"
+        if self.kind == "early":
+            return "ended before its client was done; a server has to stay in the foreground"
+        if self.kind == "client":
+            return f"its client: {Outcome('exit', self.number)}"
         if self.kind == "signal":
             return f"ended by {signal_name(self.number)}"
         # A shell that saw its command crash says so in its own exit code.

@@ -23,9 +23,11 @@ COLUMNS = ["allocator", "metric", "unit", "median", "spread", "ratio", "verdict"
 def write_json(
     path: Path, comparison: Comparison, rows: list[Row], verdict: str, remarks: list[str]
 ) -> None:
+    load = comparison.plan.load
     told = {
         "schema": SCHEMA,
         **_head(comparison),
+        "load": None if load is None else {"client": load.client, "port": load.port},
         "runs": comparison.plan.runs,
         "units": {**USAGE_UNITS, **COUNTS_UNITS, "memory": "s, KiB"},
         "metrics": {row.metric.key: _metric(row.metric) for row in rows},
@@ -88,6 +90,11 @@ def _allocator(measured: Measured, rows: list[Row]) -> dict[str, Any]:
             row.metric.key: asdict(row.summaries[name]) for row in rows if name in row.summaries
         },
         "runs": [asdict(usage) for usage in measured.usages],
+        "client": [
+            {quantity.key: value for quantity, value in reading.items()}
+            for reading in measured.readings
+            if reading
+        ],
         "counts": [
             {"instructions": counts.instructions, "cycles": counts.cycles}
             for counts in measured.counts

@@ -34,7 +34,9 @@ def marked(row: Row, name: str) -> Verdict:
 def times(comparison: Comparison) -> str:
     runs = comparison.plan.runs
     counted = "one run" if runs == 1 else f"{runs} interleaved runs"
-    return f"{counted} under each allocator after a warm-up"
+    load = comparison.plan.load
+    asked = "" if load is None else f", asked by {printable(shlex.join(load.client))}"
+    return f"{counted} under each allocator after a warm-up{asked}"
 
 
 def heading(comparison: Comparison) -> str:

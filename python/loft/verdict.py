@@ -14,13 +14,15 @@ def sentence(comparison: Comparison, rows: list[Row]) -> str:
     names = [each.allocator.name for each in comparison.usable]
     if untold := noise.why_nothing_is_told(len(names), comparison.plan.runs):
         return f"none, {untold}{_out(comparison)}"
-    time, memory = (_told(comparison, rows, key) for key in ("wall_s", "peak_rss_kib"))
+    speed, size = _speed(rows), _row(rows, "peak_rss_kib")
     rounds = comparison.plan.runs
-    if time:
-        said = f"{_leaders(rows, 'wall_s')} fastest, {time}"
+    if told := _told(comparison, speed):
+        said = f"{_leaders(speed)} fastest, {told}"
     else:
-        said = f"none is faster, {rounds} rounds tell no difference in wall time from noise"
-    said += f"; {_leaders(rows, 'peak_rss_kib')} smallest, {memory}" if memory else ""
+        said = f"none is faster, {rounds} rounds tell no difference in {speed.metric.title} "
+        said += "from noise"
+    if told := _told(comparison, size):
+        said += f"; {_leaders(size)} smallest, {told}"
     return said + _out(comparison)
 
 
@@ -28,16 +30,21 @@ def _row(rows: list[Row], key: str) -> Row:
     return next(row for row in rows if row.metric.key == key)
 
 
-def _leaders(rows: list[Row], key: str) -> str:
-    summaries = _row(rows, key).summaries
+def _speed(rows: list[Row]) -> Row:
+    """A client may take as long as it was told to, and say how much it got in that time."""
+    rates = [row for row in rows if row.metric.more]
+    return rates[0] if len(rates) == 1 else _row(rows, "wall_s")
+
+
+def _leaders(row: Row) -> str:
+    summaries = row.summaries
     names = [name for name, summary in summaries.items() if summary.verdict in ("best", "level")]
     names.sort(key=lambda name: summaries[name].verdict != "best")
     return f"{enumerated(names)} {'is' if len(names) == 1 else 'are'}"
 
 
-def _told(comparison: Comparison, rows: list[Row], key: str) -> str:
+def _told(comparison: Comparison, row: Row) -> str:
     """How far the best is ahead of the next that is behind it, and in how many rounds."""
-    row = _row(rows, key)
     behind = noise.in_order_of_being_behind(row.summaries)
     if not behind:
         return ""
@@ -45,12 +52,14 @@ def _told(comparison: Comparison, rows: list[Row], key: str) -> str:
     second, summary = behind[0]
     values = {each.allocator.name: row.metric.values(each) for each in comparison.usable}
     pairs = list(zip(values[best], values[second], strict=True))
-    ahead = sum(mine < other for mine, other in pairs)
-    less = 1 - row.summaries[best].median / summary.median
+    more = row.metric.more
+    ahead = sum(mine > other if more else mine < other for mine, other in pairs)
+    part = abs(1 - row.summaries[best].median / summary.median) if summary.median else 0.0
     chance = noise.chance_of_being_ahead(ahead, len(pairs))
     level = any(summary.verdict == "level" for summary in row.summaries.values())
+    who, than = f"{best} " if level else "", "more" if more else "less"
     return (
-        f"{f'{best} ' if level else ''}with {percent(less)} less {row.metric.title} than {second} "
+        f"{who}with {percent(part)} {than} {row.metric.title} than {second} "
         f"(ahead in {ahead} of {len(pairs)} rounds; by chance: {percent(chance)})"
     )
 

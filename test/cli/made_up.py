@@ -22,7 +22,7 @@ def measured(name: str, walls: list[float], peak_kib: int = 1000) -> Measured:
     watch = MemoryWatch([(0.0, 10.0), (0.5, 900.0), (1.0, 0.0)])
     outcomes = Counter({Outcome("exit", 0): len(walls) + 2})
     usages = [usage(wall, peak_kib) for wall in walls]
-    return Measured(Allocator(name, None), outcomes, usages, [], watch)
+    return Measured(Allocator(name, None), outcomes, usages, memory=watch)
 
 
 def crashed(name: str) -> Measured:

@@ -11,28 +11,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from made_up import TEN, comparison, crashed, measured
+from schema import SCHEMA, check
 from support import Loft
 
-from loft import launch, metrics, places, report_data, verdict
+from loft import launch, metrics, report_data, verdict
 from loft.comparison import Comparison
-
-SCHEMA = json.loads((places.PACKAGE / "compare.schema.json").read_text())
-
-
-def closed(schema: Any) -> Any:
-    """The same, and nothing besides: for others a new field is no error, for this test it is."""
-    if isinstance(schema, list):
-        return [closed(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    made = {key: closed(value) for key, value in schema.items()}
-    if isinstance(schema.get("properties"), dict):
-        made["additionalProperties"] = False
-    return made
-
-
-def check(data: Any) -> None:
-    Draft202012Validator(closed(SCHEMA)).validate(data)
 
 
 def written(compared: Comparison, folder: Path) -> Any:
