@@ -160,6 +160,9 @@ def test_a_table_holds_one_group_and_a_chart_one_metric(tmp_path: Path) -> None:
     narrow = text.split("@media (max-width: 45rem)")[1].split("</style>")[0]
     assert ".charts { display: block; }" in narrow
     assert ".wide { display: none; }" in narrow
+    # And a row of a table is a name with its numbers below it, in as many columns.
+    assert "grid-template-columns: repeat(var(--columns), 1fr)" in narrow
+    assert re.findall(r"--columns: (\d)", text) == ["3", "2", "2"]
 
 
 def test_names_in_drawings_are_unique(tmp_path: Path) -> None:
