@@ -1,6 +1,7 @@
 """`loft compare`: from what the user asked for to what is printed and written."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,9 +48,11 @@ def compare(plan: Plan, files: Files) -> int:
     remarks = [printable(remark) for remark in (*measured.notes, *endings)]
     said = printable(verdict.sentence(measured, rows))
     # Whoever reads the terminal may go away in the middle (| head), and the files are to be there.
-    _write(files, measured, rows, said, remarks)
+    failed = _write(files, measured, rows, said, remarks)
     console = Console(width=None if sys.stdout.isatty() else WIDTH_IN_PIPE)
     report_text.show(console, measured, rows, said, remarks)
+    if failed:
+        raise UserError("; ".join(failed), 1)
     return exit_code
 
 
@@ -77,16 +80,30 @@ def _measure(plan: Plan) -> Comparison:
 
 def _write(
     files: Files, measured: Comparison, rows: list[metrics.Row], said: str, remarks: list[str]
+) -> list[str]:
+    """What could not be written: that one disk is full is no reason to lose the rest."""
+    failed = []
+    writers: list[tuple[Path | None, Callable[[Path], None]]] = [
+        (files.json, lambda path: report_data.write_json(path, measured, rows, said, remarks)),
+        (files.csv, lambda path: report_data.write_csv(path, rows)),
+        (files.stats, lambda path: report_data.write_stats(path, measured)),
+        (files.html, lambda path: _write_page(path, measured, rows, said, remarks)),
+    ]
+    for path, write in writers:
+        if path is None:
+            continue
+        try:
+            write(path)
+        except OSError as error:
+            failed.append(f"{path} cannot be written: {error.strerror}")
+    return failed
+
+
+def _write_page(
+    path: Path, measured: Comparison, rows: list[metrics.Row], said: str, remarks: list[str]
 ) -> None:
-    if files.json is not None:
-        report_data.write_json(files.json, measured, rows, said, remarks)
-    if files.csv is not None:
-        report_data.write_csv(files.csv, rows)
-    if files.stats is not None:
-        report_data.write_stats(files.stats, measured)
-    if files.html is not None:
+    with Console(stderr=True).status("drawing the page"):
         # Here, because loading what draws takes longer than most of the commands.
         from loft import report_html
 
-        with Console(stderr=True).status("drawing the page"):
-            report_html.write(files.html, measured, rows, said, remarks)
+        report_html.write(path, measured, rows, said, remarks)

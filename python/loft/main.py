@@ -1,12 +1,15 @@
 """The command line of `loft`."""
 
 import math
+import os
 import shlex
 import signal
 import sys
+from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -24,12 +27,15 @@ from loft import run as run_command
 from loft.comparison import Plan
 from loft.errors import UserError
 from loft.load import Load
+from loft.printable import printable
 
 app = typer.Typer(
     name="loft",
     help="Run programs under the loft memory allocator, and compare allocators.",
     add_completion=False,
     rich_markup_mode=None,
+    # Errors are one line, see main() below.
+    pretty_exceptions_enable=False,
 )
 # All that follows the command's name is the command's.
 COMMAND_LAST = {"allow_interspersed_args": False}
@@ -282,17 +288,51 @@ def end_with_cleanup(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
+# With it in the environment, an error of loft's own is shown with the way to it.
+TRACE = "LOFT_TRACE"
+INTERNAL_ERROR = 70
+
+
 def main() -> None:
     for number in ENDING:
         # What is ignored already, as under nohup, is to stay so.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, end_with_cleanup)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal may lack a character, such as that of micro.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        sys.exit(code)
     except typer.TyperException as error:
         message = error.format_message().rstrip(".")
         complaint, code = f"{message}; see loft --help", error.exit_code
     except UserError as error:
         complaint, code = str(error), error.exit_code
-    print(f"loft: {complaint}", file=sys.stderr)
+    except BrokenPipeError:
+        # Whoever read has what it wanted.
+        complaint, code = "", 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        complaint, code = f"{where}{error.strerror or error}", 1
+    except Exception as error:
+        if TRACE in os.environ:
+            raise
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        complaint = f"an error of loft's own, {what}; with {TRACE}=1 it says where"
+        code = INTERNAL_ERROR
+    if complaint:
+        print(f"loft: {printable(complaint)}", file=sys.stderr)
+    end_without_flushing(code)
+
+
+def end_without_flushing(code: int) -> NoReturn:
+    """What could not be written is not tried again at the end, with a second complaint."""
+    with suppress(OSError, AttributeError):
+        sys.stdout.flush()
+        sys.exit(code)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(code)
