@@ -91,14 +91,17 @@ Progress = Callable[[str, int], None]
 
 
 def compare(plan: Plan, progress: Progress) -> Comparison:
+    # The warm-up, the timed rounds and the memory run. Whether the counted ones come, only the
+    # first of them tells.
+    told = len([each for each in plan.allocators if plan.stats and elf.is_loft(each.library)])
+    left = len(plan.allocators) * (plan.runs + 2) + told
+    # A large program is searched for allocators that it may contain.
+    progress("looking at the program", left)
     path = program.last(program.executed(plan.command))
     measured = [Measured(_before_linked(each, path)) for each in plan.allocators]
     notes = [*options.misspelt(os.environ), *_whose_malloc(measured, path)]
     comparison = Comparison(plan, measured, notes)
-    # The warm-up, the timed rounds and the memory run. Whether the counted ones come, only the
-    # first of them tells.
-    told = len([each for each in plan.allocators if plan.stats and elf.is_loft(each.library)])
-    runner = _Runner(comparison, plan, progress, len(plan.allocators) * (plan.runs + 2) + told)
+    runner = _Runner(comparison, plan, progress, left)
     runner.warm_up()
     runner.timed_rounds()
     runner.counted_rounds()

@@ -486,5 +486,6 @@ def test_a_bar_is_drawn_on_a_terminal(build: Path) -> None:
     finally:
         os.close(ours)
     assert ran.wait(timeout=HANGS_S) == 0
+    assert b"looking at the program" in drawn
     assert b"warm-up: glibc" in drawn
     assert b"round 1 of 1: loft" in drawn
