@@ -26,8 +26,10 @@ def chosen(texts: list[str], there: list[Allocator]) -> list[Allocator]:
         return [each for each in there if each.name not in PAPER_PEERS]
     by_name = {allocator.name: allocator for allocator in there}
     picked: dict[str, Allocator] = {}
+    # A comma that was meant to be of a value.
+    hint = "; a comma inside a value has a backslash before it" if any(map(_sets, named)) else ""
     for text in named:
-        allocator = _contestant(text, by_name)
+        allocator = _contestant(text, by_name, hint)
         if picked.setdefault(allocator.name, allocator) != allocator:
             raise UserError(f"--with: two libraries are called {allocator.name}; rename one")
     return list(picked.values())
@@ -47,10 +49,10 @@ def _plain(text: str) -> str:
     return re.sub(r"\\([,;\\])", r"\1", text)
 
 
-def _contestant(text: str, by_name: dict[str, Allocator]) -> Allocator:
+def _contestant(text: str, by_name: dict[str, Allocator], hint: str) -> Allocator:
     name, colon, settings = text.partition(":")
     name = _plain(name)
-    allocator = by_name.get(name) or _given(name, list(by_name))
+    allocator = by_name.get(name) or _given(name, list(by_name), hint)
     if not colon:
         return allocator
     given = [_setting(name, _plain(each)) for each in split(settings, ";") if each]
@@ -62,6 +64,10 @@ def _contestant(text: str, by_name: dict[str, Allocator]) -> Allocator:
         variables = dict(_variable(name, key, value) for key, value in given)
     called = " ".join([allocator.name, *(f"{key}={value}" for key, value in given)])
     return replace(allocator, name=printable(called), variables=variables)
+
+
+def _sets(text: str) -> bool:
+    return ":" in text
 
 
 def _form() -> str:
@@ -86,7 +92,7 @@ def _variable(name: str, key: str, value: str) -> tuple[str, str]:
     return key, value
 
 
-def _given(name: str, known: list[str]) -> Allocator:
+def _given(name: str, known: list[str], hint: str) -> Allocator:
     """A library of the user's."""
     path = Path(name)
     if not path.is_file():
@@ -94,7 +100,7 @@ def _given(name: str, known: list[str]) -> Allocator:
             raise UserError(f"--with {name}: there is no such file")
         raise UserError(
             f"--with {name}: no allocator of that name is here, only {', '.join(known)}; "
-            "a library can be given by its path"
+            f"a library can be given by its path{hint}"
         )
     if not elf.replaces_malloc(path):
         raise UserError(f"--with {name}: not a library that defines malloc")

@@ -65,6 +65,8 @@ class Session:
     client: Result | None = None
     # What kept the client from its work.
     failure: Outcome | None = None
+    # By itself, before it was asked to.
+    server_ended: bool = False
     killed: bool = False
     started: float = field(default_factory=time.monotonic)
     _stopped_at: float | None = None
@@ -109,10 +111,12 @@ class Session:
         try:
             self.client = launch.run(job, look)
         except ServerEnded:
+            self.server_ended = True
             return
         if self.server.output == "show":
             sys.stdout.write(self.client.stdout)
             sys.stderr.write(self.client.stderr)
+        self.server_ended = not any(_lives(each) for each in first)
         if self.client.outcome.exit_code:
             self.failure = Outcome("client", self.client.outcome.exit_code)
 
@@ -146,14 +150,17 @@ class Session:
         )
 
     def _outcome(self, server: Outcome) -> Outcome:
+        asked_to_end = [128 + signal.SIGTERM, *([128 + signal.SIGKILL] if self.killed else [])]
+        # A client that fails because the server has crashed is not to blame. One that was ended
+        # with it, or had not begun, has said nothing either.
+        if server.kind == "signal" and server.exit_code not in asked_to_end:
+            return server
+        if self.server_ended or (self.client is None and self.failure is None):
+            return server if server.exit_code else Outcome("early")
         if self.failure is not None:
             return self.failure
-        if self.client is None:
-            return server if server.exit_code else Outcome("early")
-        asked_to_end = (signal.SIGTERM, signal.SIGKILL) if self.killed else (signal.SIGTERM,)
         # Some exit with the number that a shell gives to a signal.
-        codes = {0, *(128 + number for number in asked_to_end)}
-        return Outcome("exit") if server.exit_code in codes else server
+        return Outcome("exit") if server.exit_code in asked_to_end else server
 
 
 def _lives(process: psutil.Process) -> bool:

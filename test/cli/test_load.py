@@ -187,6 +187,19 @@ def test_a_client_that_fails(asked: Asked) -> None:
     assert (result.outcome, result.stderr) == (Outcome("client", 3), "no\n")
 
 
+def test_a_client_is_not_blamed_for_a_crash(asked: Asked) -> None:
+    crash = "s.accept(); import os; os.kill(os.getpid(), 11)"
+    client = "import socket, sys, time; c = socket.create_connection(('127.0.0.1', {port})); "
+    waits = "c.recv(1); sys.exit(4)"
+    result = asked(LISTENING + crash, [*PYTHON, "-c", client + waits])
+    assert result.outcome == Outcome("signal", 11)
+    result = asked(
+        LISTENING + crash.replace("kill(os.getpid(), 11)", "_exit(6)"),
+        [*PYTHON, "-c", client + "time.sleep(1000)"],
+    )
+    assert result.outcome == Outcome("exit", 6)
+
+
 def test_a_client_that_does_not_end(asked: Asked) -> None:
     result = asked(LISTENING + "time.sleep(1000)", ["sleep", "100000"], timeout_s=0.3)
     assert result.outcome == Outcome("client", 124)
