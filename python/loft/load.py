@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import psutil
@@ -70,19 +71,23 @@ class Session:
     killed: bool = False
     started: float = field(default_factory=time.monotonic)
     _stopped_at: float | None = None
+    _command: psutil.Process | None = None
 
     def __call__(self, launcher: psutil.Process) -> float:
         pause = LOOK_S if self.watch is None else min(LOOK_S, self.watch(launcher))
+        if self._command is None:
+            # The first is the command itself; what it leaves behind becomes the launcher's later.
+            self._command = next(iter(launcher.children()), None)
         if self._stopped_at is not None:
             self._end_at_last(launcher)
             return pause
         port = self._port(launcher)
         if port is not None:
             self._ask(launcher, port)
-            self._stop(launcher)
+            self._stop()
         elif time.monotonic() - self.started > START_LIMIT_S:
             self.failure = Outcome("unready")
-            self._stop(launcher)
+            self._stop()
         return pause
 
     def _port(self, launcher: psutil.Process) -> int | None:
@@ -93,11 +98,8 @@ class Session:
         return wanted if wanted in ports.listening().values() else None
 
     def _ask(self, launcher: psutil.Process, port: int) -> None:
-        # The first is the command itself; what it starts comes behind it.
-        first = launcher.children()[:1]
-
         def look(_: psutil.Process) -> float:
-            if not any(_lives(each) for each in first):
+            if not _lives(self._command):
                 raise ServerEnded
             return CALM_LOOK_S if self.watch is None else self.watch(launcher)
 
@@ -116,16 +118,16 @@ class Session:
         if self.server.output == "show":
             sys.stdout.write(self.client.stdout)
             sys.stderr.write(self.client.stderr)
-        self.server_ended = not any(_lives(each) for each in first)
+        self.server_ended = not _lives(self._command)
         if self.client.outcome.exit_code:
             self.failure = Outcome("client", self.client.outcome.exit_code)
 
-    def _stop(self, launcher: psutil.Process) -> None:
+    def _stop(self) -> None:
         self._stopped_at = time.monotonic()
         # A server that has others work for it ends them itself.
-        for each in launcher.children():
-            if _lives(each):
-                each.send_signal(signal.SIGTERM)
+        if self._command is not None:
+            with suppress(psutil.NoSuchProcess):
+                self._command.send_signal(signal.SIGTERM)
 
     def _end_at_last(self, launcher: psutil.Process) -> None:
         assert self._stopped_at is not None
@@ -163,8 +165,8 @@ class Session:
         return Outcome("exit") if server.exit_code in asked_to_end else server
 
 
-def _lives(process: psutil.Process) -> bool:
+def _lives(process: psutil.Process | None) -> bool:
     try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
+        return process is not None and bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

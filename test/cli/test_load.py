@@ -153,6 +153,13 @@ def test_a_server_that_ends_by_the_signal_has_ended_well(asked: Asked) -> None:
     assert asked(LISTENING + "time.sleep(1000)", ["true"]).outcome == Outcome("exit", 0)
 
 
+def test_a_server_whose_child_listens(asked: Asked) -> None:
+    """The command alone is told to end; what it leaves running is ended, and counted."""
+    forking = "import os, time\nif os.fork() != 0: os.wait()\n" + LISTENING + "time.sleep(1000)"
+    result = asked(forking, ["true"])
+    assert (result.outcome, result.left_behind) == (Outcome("exit", 0), 1)
+
+
 def test_the_wall_time_is_the_clients(asked: Asked) -> None:
     before = time.monotonic()
     result = asked(LISTENING + "time.sleep(1000)", ["sleep", "0.3"])
