@@ -46,7 +46,8 @@ class Outcome:
         if self.kind == "early":
             return "ended before its client was done; a server has to stay in the foreground"
         if self.kind == "client":
-            return f"its client: {Outcome('exit', self.number)}"
+            late = self.number == TIMEOUT_CODE
+            return f"its client: {Outcome('timeout' if late else 'exit', self.number)}"
         if self.kind == "signal":
             return f"ended by {signal_name(self.number)}"
         # A shell that saw its command crash says so in its own exit code.

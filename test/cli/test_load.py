@@ -210,6 +210,7 @@ def test_a_client_is_not_blamed_for_a_crash(asked: Asked) -> None:
 def test_a_client_that_does_not_end(asked: Asked) -> None:
     result = asked(LISTENING + "time.sleep(1000)", ["sleep", "100000"], timeout_s=0.3)
     assert result.outcome == Outcome("client", 124)
+    assert str(result.outcome) == "its client: no end in time"
 
 
 def test_what_a_client_said_is_repeated(loft: Loft, server: list[str]) -> None:
@@ -221,6 +222,13 @@ def test_what_a_client_said_is_repeated(loft: Loft, server: list[str]) -> None:
     assert "ends the same under every allocator: its client: exit code 3" in ran.stdout
     assert "under loft the client said: it said no" in ran.stdout
     assert ran.stdout.startswith("Verdict: none, no run ended well under any allocator")
+    assert ran.stderr == ""
+    shown = loft(
+        "compare", "--runs", "1", "--with", "glibc", "--show-output", "--load",
+        "sh -c 'echo it said no >&2; echo and this; exit 3'", "--", *server,
+    )  # fmt: skip
+    assert shown.stderr == "it said no\n"
+    assert "and this\n" in shown.stdout
 
 
 def test_a_port_that_is_taken_is_not_asked(asked: Asked) -> None:
