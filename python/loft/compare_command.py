@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from loft import comparison, elf, metrics, outcome, report_data, report_text, verdict
+from loft import comparison, elf, metrics, outcome, output, report_data, report_text, verdict
 from loft.comparison import Comparison, Plan
 from loft.errors import UserError
 from loft.printable import printable
@@ -25,17 +25,9 @@ class Files:
     stats: Path | None = None
 
     def check(self) -> None:
-        """Before anything is run: nobody wants to learn it after an hour of measuring."""
         for path in (self.json, self.csv, self.html, self.stats):
-            if path is None:
-                continue
-            if path.is_dir():
-                raise UserError(f"{path} is a folder; name a file to write")
-            try:
-                with path.open("a"):
-                    pass
-            except OSError as error:
-                raise UserError(f"{path} cannot be written: {error.strerror}") from None
+            if path is not None:
+                output.check(path)
 
 
 def compare(plan: Plan, files: Files) -> int:

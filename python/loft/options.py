@@ -80,12 +80,22 @@ def _checked(setting: str) -> tuple[str, str]:
     option = OPTIONS[name]
     words = "|".join(map(re.escape, option.choices)), ", ".join(option.choices)
     pattern, accepted = ACCEPTED.get(option.unit, words)
-    match = re.fullmatch(pattern, value)
-    if not match or (
-        option.unit == "bytes" and int(match[1]) << SHIFTS[match[2].upper()] >= 1 << 64
-    ):
+    if not re.fullmatch(pattern, value) or (option.unit == "bytes" and _bytes(value) is None):
         raise UserError(f"{name}={value}: accepted is {accepted}")
     return name, value
+
+
+def _bytes(value: str) -> int | None:
+    """None if it is no number of bytes, or one that has no room in the library's."""
+    match = re.fullmatch(ACCEPTED["bytes"][0], value)
+    number = int(match[1]) << SHIFTS[match[2].upper()] if match else 1 << 64
+    return number if number < 1 << 64 else None
+
+
+def check_bytes(name: str, value: str) -> None:
+    """Of an option of a command, and none of these."""
+    if not _bytes(value):
+        raise UserError(f"{name} {value}: accepted is {ACCEPTED['bytes'][1]}")
 
 
 def table() -> str:

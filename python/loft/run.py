@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from typing import NoReturn
 
 from loft import allocators, elf, options, places, preload, program
@@ -13,7 +14,11 @@ SHELL = "/bin/sh"
 
 
 def run(command: list[str], settings: list[str]) -> NoReturn:
-    variables = options.environment(settings)
+    become(command, prepared(command, options.environment(settings)))
+
+
+def prepared(command: list[str], variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a command under loft, with these variables; raises what is wrong."""
     program.check(command)
     for complaint in options.misspelt(os.environ):
         print(f"loft: {complaint}", file=sys.stderr, flush=True)
@@ -21,11 +26,15 @@ def run(command: list[str], settings: list[str]) -> NoReturn:
     # A second one would be loaded and set up, and never called.
     others = [each for each in there if not elf.is_loft(allocators.preloaded(each, os.environ))]
     library = preload.value([places.library()], others)
+    return {**os.environ, **variables, "LD_PRELOAD": library}
+
+
+def become(command: list[str], environment: dict[str, str]) -> NoReturn:
     # Python ignores these, and what is ignored stays so in the command.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
-        _execute(command, {**os.environ, **variables, "LD_PRELOAD": library})
+        _execute(command, environment)
     except OSError as error:
         raise UserError(
             f"{command[0]} cannot be executed: {error.strerror}", NOT_EXECUTABLE
