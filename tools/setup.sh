@@ -45,6 +45,7 @@ gdb                     gcore                                   the core of a pr
 musl-tools              musl-gcc                                another C library
 g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for another processor
 qemu-user               qemu-aarch64                            plays that processor
+protobuf-compiler       protoc                                  writes and reads heap profiles
 '
 format_group='
 clang-format-19         clang-format-19                         formats the code

@@ -1,0 +1,1 @@
+"""`loft profile`: reads heap profiles, gives their addresses names, and shows them."""
