@@ -46,6 +46,7 @@ musl-tools              musl-gcc                                another C librar
 g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for another processor
 qemu-user               qemu-aarch64                            plays that processor
 protobuf-compiler       protoc                                  writes and reads heap profiles
+chromium-headless-shell chromium-headless-shell                 opens the pages that loft writes
 '
 format_group='
 clang-format-19         clang-format-19                         formats the code

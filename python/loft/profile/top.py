@@ -1,0 +1,123 @@
+"""The functions that hold most, as a table."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+
+from rich.table import Table
+from rich.text import Text
+
+from loft.printable import printable
+from loft.profile.model import Kind
+from loft.profile.tree import Held, Tree
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+# Two columns of the kinds that are there, best first: what is held and what was ever allocated.
+SHOWN = (("inuse_space", "in use"), ("alloc_space", "allocated"))
+
+
+class Sort(StrEnum):
+    """What a table is sorted by."""
+
+    FLAT = "flat"
+    CUMULATIVE = "cum"
+    ALLOCATED = "alloc"
+    ALLOCATED_CUMULATIVE = "alloc-cum"
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    index: int
+    kind: Kind
+
+
+def columns(tree: Tree) -> list[Column]:
+    """Those that are shown: bytes in use and allocated, or whatever the profile has."""
+    found = [
+        Column(title, index, kind)
+        for wanted, title in SHOWN
+        for index, kind in enumerate(tree.kinds)
+        if kind.type == wanted
+    ]
+    main = tree.kinds[tree.main]
+    if any(column.index == tree.main for column in found):
+        return found
+    return [Column(main.title, tree.main, main)]
+
+
+def amount(value: int, unit: str, signed: bool = False) -> str:
+    """Three digits; bytes by powers of 1024."""
+    sign = "-" if value < 0 else "+" if signed and value > 0 else ""
+    if unit != "bytes":
+        return f"{sign}{abs(value):,}"
+    scaled, step = float(abs(value)), 0
+    # 1023.95 KiB would be written as 1024.
+    while scaled >= 1023.5 and step < len(UNITS) - 1:
+        scaled, step = scaled / 1024, step + 1
+    digits = 0 if step == 0 or scaled >= 99.95 else 1 if scaled >= 9.995 else 2
+    return f"{sign}{scaled:.{digits}f} {UNITS[step]}"
+
+
+def percent(value: int, total: int) -> str:
+    return f"{100 * value / total:.1f}%" if total else ""
+
+
+def ordered(tree: Tree, sort: Sort) -> list[Held]:
+    """Most first; in a comparison, what has changed most."""
+    allocated = sort in (Sort.ALLOCATED, Sort.ALLOCATED_CUMULATIVE)
+    cumulative = sort in (Sort.CUMULATIVE, Sort.ALLOCATED_CUMULATIVE)
+    shown = columns(tree)
+    index = shown[-1 if allocated else 0].index
+
+    def key(held: Held) -> tuple[int, int, str]:
+        flat, all_of_it = abs(held.flat[index]), abs(held.cumulative[index])
+        first, second = (all_of_it, flat) if cumulative else (flat, all_of_it)
+        return -first, -second, held.function[0]
+
+    return sorted(tree.held, key=key)
+
+
+def place(held: Held) -> str:
+    _, file = held.function
+    return f"{PurePath(file).name}:{held.line}" if file and held.line else PurePath(file).name
+
+
+def table(tree: Tree, sort: Sort, most: int) -> Table:
+    shown = columns(tree)
+    made = Table(box=None, pad_edge=False)
+    for number, column in enumerate(shown):
+        for title in (column.title, "with calls"):
+            made.add_column(title, justify="right", no_wrap=True)
+            if number == 0:
+                made.add_column("", justify="right", no_wrap=True)
+    made.add_column("function", no_wrap=True, overflow="ellipsis")
+    totals = tree.base_totals() if tree.compared else tree.totals()
+    for held in ordered(tree, sort)[:most]:
+        cells: list[str | Text] = []
+        for number, column in enumerate(shown):
+            for value in (held.flat[column.index], held.cumulative[column.index]):
+                cells.append(amount(value, column.kind.unit, tree.compared))
+                if number == 0:
+                    cells.append(percent(value, totals[column.index]))
+        name = Text(printable(held.function[0]))
+        cells.append(name.append(f"  {printable(place(held))}".rstrip(), style="dim"))
+        made.add_row(*cells)
+    return made
+
+
+def summary(tree: Tree) -> list[str]:
+    """A line for each kind that is shown."""
+    totals, base = tree.totals(), tree.base_totals()
+    lines = []
+    for column in columns(tree):
+        index, unit = column.index, column.kind.unit
+        text = f"{column.title}: {amount(totals[index], unit)}"
+        if tree.compared:
+            grown = amount(totals[index] - base[index], unit, signed=True)
+            text += f", {grown} against {amount(base[index], unit)}"
+        for other_index, other in enumerate(tree.kinds):
+            if other.type == column.kind.type.replace("_space", "_objects") != column.kind.type:
+                text += f", in {amount(totals[other_index], other.unit)} objects"
+        lines.append(text)
+    return lines
