@@ -28,6 +28,10 @@ from loft.comparison import Plan
 from loft.errors import UserError
 from loft.load import Load
 from loft.printable import printable
+from loft.profile import command as profile_command
+from loft.profile.command import Shown
+from loft.profile.launching import Wanted
+from loft.profile.top import Sort
 
 app = typer.Typer(
     name="loft",
@@ -276,6 +280,80 @@ def doctor(
     if command and pid is not None:
         raise UserError("give a command or --pid, not both")
     raise typer.Exit(doctor_command.doctor(command or [], pid, as_json=json))
+
+
+@app.command(context_settings=COMMAND_LAST)
+def profile(
+    command: Annotated[list[str] | None, typer.Argument(metavar="CMD", show_default=False)] = None,
+    read: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Show this profile, in place of a command's: pprof's format, or .collapsed.",
+            show_default=False,
+        ),
+    ] = None,
+    base: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Show what has changed since this profile."),
+    ] = None,
+    output_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the profile with its names: .pb.gz for pprof, or .collapsed. "
+            "Default, of a command: heap.PID.pb.gz.",
+            show_default=False,
+        ),
+    ] = None,
+    html_file: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page with a flame graph, one file."),
+    ] = None,
+    top: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many functions are listed.")
+    ] = 20,
+    sort: Annotated[
+        Sort,
+        typer.Option(help="List by what functions hold themselves or with calls, or allocated."),
+    ] = Sort.FLAT,
+    bytes_: Annotated[
+        str,
+        typer.Option(
+            "--bytes", metavar="BYTES", help="Take one sample in so many bytes, on average."
+        ),
+    ] = "512K",
+    leaks: Annotated[
+        bool, typer.Option("--leaks", help="Show what nothing points to at the exit.")
+    ] = False,
+    peak: Annotated[
+        bool, typer.Option("--peak", help="Show the moment at which most was in use.")
+    ] = False,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Set an option of loft; may be given again."),
+    ] = None,
+) -> None:
+    """Run a command under loft and show which of its functions hold memory; or show a profile.
+
+    The command keeps its terminal, its signals and its exit code; the list is printed on stderr
+    at its end. A profile that is read is printed on stdout.
+    """
+    shown = Shown(top, sort, output_file, html_file, base)
+    if read is not None:
+        if command:
+            raise UserError("give a command or --read, not both")
+        raise typer.Exit(profile_command.read(read, shown))
+    if not command:
+        raise UserError("give a command to profile, or --read and a profile")
+    if leaks and peak:
+        raise UserError("give --leaks or --peak, not both")
+    options.check_bytes("--bytes", bytes_)
+    at = "leaks" if leaks else "peak" if peak else "exit"
+    wanted = Wanted(bytes_, at, tuple(option or []))
+    raise typer.Exit(profile_command.run(command, wanted, shown))
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -141,7 +141,7 @@ def test_a_bad_option_is_named(loft: Loft, setting: str, said: str) -> None:
     assert said in one_line(ran.stderr)
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "doctor"])
+@pytest.mark.parametrize("command", ["run", "compare", "doctor", "profile"])
 def test_a_command_that_is_not_there(loft: Loft, tmp_path: Path, command: str) -> None:
     ran = loft(command, "--", "no-such-program")
     assert ran.returncode == 127
@@ -211,7 +211,9 @@ def test_a_checkout_where_nothing_was_installed_has_the_headers_too(
     assert places.version() == installed
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["compare"], ["doctor"], ["path"], ["env"]])
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["compare"], ["doctor"], ["path"], ["env"], ["profile"]]
+)
 def test_help(loft: Loft, command: list[str]) -> None:
     ran = loft(*command, "--help")
     assert ran.returncode == 0

@@ -1,0 +1,179 @@
+"""`loft profile`: from what the user asked for to what is shown and written."""
+
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from loft import output
+from loft.errors import UserError
+from loft.printable import printable
+from loft.profile import files, launching, symbolise, top, tree
+from loft.profile.launching import SUFFIX, Ran, Wanted
+from loft.profile.model import Profile
+from loft.profile.top import Sort
+from loft.profile.tree import Tree
+
+# So that nothing is cut off where nobody sees how wide the lines are.
+WIDTH_IN_PIPE = 1000
+# More other processes than these are counted.
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is to become of a profile."""
+
+    most: int
+    sort: Sort
+    output: Path | None = None
+    html: Path | None = None
+    base: Path | None = None
+
+    def check(self) -> None:
+        for path in (self.output, self.html):
+            if path is not None:
+                output.check(path)
+
+
+def run(command: list[str], wanted: Wanted, shown: Shown) -> int:
+    """The exit code is the command's. What it writes is its own, hence all of this on stderr."""
+    # What takes no time to find wrong, before what may take hours.
+    base = None if shown.base is None else files.read(shown.base)
+    shown.check()
+    if shown.output is None and not os.access(Path.cwd(), os.W_OK):
+        raise UserError("this folder cannot be written; name a file for the profile, with -o")
+    with tempfile.TemporaryDirectory(prefix="loft-profile-") as folder:
+        ran = launching.run(command, wanted, Path(folder))
+        if not ran.files:
+            raise UserError(_nothing(ran), ran.outcome.exit_code or 1)
+        pid = _main_process(ran)
+        profile = files.read(ran.files[pid])
+        kept = shown.output or Path(f"heap.{pid}{SUFFIX}")
+        others = _keep_others(ran, pid, kept)
+    remarks = [_remark_on_main(ran, pid), *_name(profile), *others]
+    files.write(kept, profile)
+    title = f"{shlex.join(command)}, {wanted.title}"
+    remarks.append(f"written to {kept}")
+    _show(profile, base, shown, title, [each for each in remarks if each], sys.stderr.isatty())
+    return ran.outcome.exit_code
+
+
+def read(path: Path, shown: Shown) -> int:
+    base = None if shown.base is None else files.read(shown.base)
+    profile = files.read(path)
+    shown.check()
+    remarks = _name(profile)
+    if shown.output is not None:
+        files.write(shown.output, profile)
+    _show(profile, base, shown, path.name, remarks, None)
+    return 0
+
+
+def _nothing(ran: Ran) -> str:
+    return (
+        f"the command left no profile ({ran.outcome}); a program writes one when it exits or is "
+        "ended by SIGTERM, and not after _exit or another signal"
+    )
+
+
+def _main_process(ran: Ran) -> int:
+    """The command's own, else that of which there is most to see."""
+    if ran.pid in ran.files:
+        return ran.pid
+    return max(ran.files, key=lambda pid: ran.files[pid].stat().st_size)
+
+
+def _remark_on_main(ran: Ran, shown: int) -> str:
+    if shown == ran.pid:
+        return ""
+    return f"the command's own process {ran.pid} left no profile; this is process {shown}'s"
+
+
+def _keep_others(ran: Ran, main: int, beside: Path) -> list[str]:
+    """As the library wrote them; whoever reads them gets the names."""
+    stem = beside.name.removesuffix(SUFFIX) if beside.name.endswith(SUFFIX) else beside.stem
+    stem = stem.removesuffix(f".{main}")
+    kept = []
+    for pid, path in ran.files.items():
+        if pid != main:
+            target = beside.with_name(f"{stem}.{pid}{SUFFIX}")
+            try:
+                shutil.move(path, target)
+            except OSError as error:
+                raise UserError(f"{target} cannot be written: {error.strerror}") from None
+            kept.append(str(target))
+    if not kept:
+        return []
+    more = len(kept) - MOST_NAMED
+    names = ", ".join(kept[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    count = "another process" if len(kept) == 1 else f"{len(kept)} other processes"
+    return [f"{count} left a profile, see loft profile --read FILE: {names}"]
+
+
+def _name(profile: Profile) -> list[str]:
+    """Looks for names, and shows that it does where that takes time and somebody watches."""
+    console = Console(stderr=True)
+    columns = (TextColumn("names of {task.description}"), BarColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("", total=None)
+
+        def progress(done: int, total: int, name: str) -> None:
+            bar.update(task, description=printable(name), completed=done, total=total)
+
+        return symbolise.symbolise(profile, progress)
+
+
+def _show(
+    profile: Profile,
+    base: Profile | None,
+    shown: Shown,
+    title: str,
+    remarks: list[str],
+    on_stderr: bool | None,
+) -> None:
+    """`on_stderr` says whether that is a terminal; None is for stdout."""
+    if base is not None:
+        remarks = [*remarks, *_name(base)]
+        title = f"{title}, against {shown.base}"
+    made = tree.build(profile, base)
+    title = printable(title)
+    remarks = [printable(each) for each in remarks]
+    if shown.html is not None:
+        # Here, because loading what draws takes longer than reading a small profile.
+        from loft.profile import page
+
+        page.write(shown.html, made, title, remarks, _sampled(profile))
+        remarks.append(f"drawn in {shown.html}")
+    _print(made, shown, title, remarks, on_stderr)
+
+
+def _sampled(profile: Profile) -> str:
+    if profile.period <= 0:
+        return ""
+    return f"sampled every {top.amount(profile.period, profile.period_kind.unit)}"
+
+
+def _print(
+    made: Tree, shown: Shown, title: str, remarks: list[str], on_stderr: bool | None
+) -> None:
+    terminal = sys.stdout.isatty() if on_stderr is None else on_stderr
+    console = Console(stderr=on_stderr is not None, width=None if terminal else WIDTH_IN_PIPE)
+    console.print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
+    for line in top.summary(made):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if made.held:
+        console.print(top.table(made, shown.sort, shown.most))
+        hidden = len(made.held) - shown.most
+        if hidden > 0:
+            console.print(f"and {hidden} functions more", style="dim")
+    for line in remarks:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

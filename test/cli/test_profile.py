@@ -1,0 +1,365 @@
+"""`loft profile`: a command that leaves profiles, and what is said and written of them.
+
+The commands here write the profiles themselves, as the library is to; it is replaced by one that
+does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from heaps import Heap, small
+from limits import HANGS_S
+from support import Compile, Loft, one_line
+
+from loft.profile import files, top, tree
+from loft.profile.top import Sort
+
+Profile = Callable[..., subprocess.CompletedProcess[str]]
+# What a process of the library's would do at its exit.
+LEAVE = 'leave() { cp "$HEAP" "$(echo "$LOFT_PROFILE_FILE" | sed "s/%p/$1/")"; }; '
+
+
+@pytest.fixture(scope="session")
+def driver(compiled: Compile, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command, with a library that has nothing in it."""
+    library = compiled("libnothing.so", "int nothing;", "-shared", "-fPIC")
+    script = tmp_path_factory.mktemp("driver") / "loft.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from loft import main, places\n"
+        f"places.library = lambda: Path({str(library)!r})\n"
+        "main.main()\n"
+    )
+    return [sys.executable, str(script)]
+
+
+@pytest.fixture
+def profile(driver: list[str], tmp_path: Path) -> Profile:
+    """Runs a shell's script with the heap profiled; `$HEAP` is a profile to leave."""
+    heap = small().write(tmp_path / "small.pb.gz")
+    folder = tmp_path / "work"
+    folder.mkdir()
+
+    def run(script: str, *options: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*driver, "profile", *map(str, options), "--", "sh", "-c", LEAVE + script],
+            env={**os.environ, "HEAP": str(heap), "TMPDIR": str(tmp_path)},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=HANGS_S,
+        )
+
+    return run
+
+
+@pytest.fixture
+def heap(tmp_path: Path) -> Path:
+    return small().write(tmp_path / "heap.pb.gz")
+
+
+def test_the_commands_profile_is_shown_and_written(profile: Profile, tmp_path: Path) -> None:
+    ran = profile('leave $$; echo "said $$"; exit 3')
+    assert ran.returncode == 3
+    pid = ran.stdout.removeprefix("said ").strip()
+    assert ran.stdout == f"said {pid}\n"
+    lines = ran.stderr.splitlines()
+    assert lines[0].startswith("sh -c ") and lines[0].endswith(", at its exit")
+    assert lines[1] == "in use: 8.00 MiB, in 15 objects"
+    assert lines[2] == "allocated: 24.0 MiB, in 112 objects"
+    assert lines[3].split() == (
+        ["in", "use", "with", "calls", "allocated", "with", "calls", "function"]
+    )
+    assert lines[4].split() == [
+        *["8.00", "MiB", "100.0%", "8.00", "MiB", "100.0%"],
+        *["15.0", "MiB", "15.0", "MiB", "grow", "a.c:10"],
+    ]
+    assert lines[-1] == f"written to heap.{pid}.pb.gz"
+    assert len(files.read(tmp_path / "work" / f"heap.{pid}.pb.gz").samples) == 4
+    # Nothing of ours is left.
+    assert not list(tmp_path.glob("loft-profile-*"))
+
+
+def test_the_library_is_asked_for_what_was_asked(profile: Profile) -> None:
+    tell = 'leave $$; echo "$LOFT_PROFILE $LOFT_PROFILE_BYTES $LOFT_PROFILE_AT $LOFT_STATS"'
+    assert profile(tell).stdout == "on 512K exit \n"
+    ran = profile(tell, "--bytes", "64K", "--peak", "--option", "stats=json")
+    assert ran.stdout == "on 64K peak json\n"
+    assert ran.stderr.splitlines()[0].endswith(", at its peak")
+    assert profile(tell, "--leaks").stdout == "on 512K leaks \n"
+    assert "libnothing.so" in profile("leave $$; echo $LD_PRELOAD").stdout
+
+
+def test_the_command_has_the_terminals_input(profile: Profile, driver: list[str]) -> None:
+    ran = subprocess.run(
+        [*driver, "profile", "--", "cat"], input="text", capture_output=True, text=True,
+        timeout=HANGS_S,
+    )  # fmt: skip
+    assert ran.stdout == "text"
+
+
+def test_files_that_were_asked_for(profile: Profile, tmp_path: Path) -> None:
+    ran = profile("leave $$", "-o", "out.collapsed", "--html", "out.html", "--top", "1")
+    assert ran.returncode == 0
+    work = tmp_path / "work"
+    assert sorted(path.name for path in work.iterdir()) == ["out.collapsed", "out.html"]
+    assert "main;serve;grow 1048576" in (work / "out.collapsed").read_text()
+    assert "and 3 functions more" in ran.stderr
+    assert ran.stderr.splitlines()[-2:] == ["written to out.collapsed", "drawn in out.html"]
+
+
+def test_other_processes_are_named(profile: Profile, tmp_path: Path) -> None:
+    ran = profile("leave 7; leave 8; leave $$", "-o", "out.pb.gz")
+    assert ran.returncode == 0
+    assert (
+        "2 other processes left a profile, see loft profile --read FILE: "
+        "out.7.pb.gz, out.8.pb.gz\n" in ran.stderr
+    )
+    kept = tmp_path / "work" / "out.8.pb.gz"
+    assert kept.read_bytes() == (tmp_path / "small.pb.gz").read_bytes()
+    ran = profile("for i in 1 2 3 4 5 6 7; do leave $i; done; leave $$")
+    assert "7 other processes left a profile" in ran.stderr
+    assert "heap.5.pb.gz and 2 more" in ran.stderr
+
+
+def test_another_process_has_to_do_if_the_first_left_nothing(profile: Profile) -> None:
+    ran = profile("leave 7; echo $$")
+    assert f"the command's own process {ran.stdout.strip()} left no profile" in ran.stderr
+    assert "this is process 7's" in ran.stderr
+    assert "written to heap.7.pb.gz" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "how"),
+    [
+        (":", 1, "exit code 0"),
+        ("exit 5", 5, "exit code 5"),
+        ("kill -KILL $$", 128 + signal.SIGKILL, "ended by SIGKILL"),
+    ],
+)
+def test_a_command_that_leaves_nothing(
+    profile: Profile, tmp_path: Path, script: str, code: int, how: str
+) -> None:
+    ran = profile(script)
+    assert ran.returncode == code
+    assert f"the command left no profile ({how}); a program writes" in one_line(ran.stderr)
+    assert not list(tmp_path.glob("loft-profile-*"))
+
+
+def test_a_profile_that_was_not_finished(profile: Profile, tmp_path: Path) -> None:
+    ran = profile('leave $$; f=$(ls "$(dirname "$LOFT_PROFILE_FILE")"/*); echo x >"$f"')
+    assert ran.returncode == 2
+    assert "no profile that can be read" in one_line(ran.stderr)
+    assert not list(tmp_path.glob("loft-profile-*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_loft_ends_the_command_and_shows_its_profile(
+    driver: list[str], heap: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    script = (
+        f"{LEAVE}trap 'leave $$; exit 9' {number.value}; echo ready; while :; do sleep 0.01; done"
+    )
+    with subprocess.Popen(
+        [*driver, "profile", "--", "sh", "-c", script],
+        env={**os.environ, "HEAP": str(heap)},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        _, said = process.communicate(timeout=HANGS_S)
+    assert process.returncode == 9
+    assert "in use: 8.00 MiB" in said
+
+
+def test_a_terminals_interrupt_is_the_commands(
+    driver: list[str], heap: Path, tmp_path: Path
+) -> None:
+    """Ctrl-C reaches both; the command decides what it means, and loft stays to read."""
+    script = f"{LEAVE}trap 'leave $$; exit 6' INT; echo ready; while :; do sleep 0.01; done"
+    with subprocess.Popen(
+        [*driver, "profile", "--", "sh", "-c", script],
+        env={**os.environ, "HEAP": str(heap)},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=HANGS_S)
+    assert process.returncode == 6
+    assert "in use: 8.00 MiB" in said
+
+
+def test_a_script_without_a_first_line(driver: list[str], heap: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(f"{LEAVE}leave $$\necho ran\n")
+    script.chmod(0o755)
+    ran = subprocess.run(
+        [*driver, "profile", "--", str(script)], env={**os.environ, "HEAP": str(heap)},
+        cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (0, "ran\n")
+    assert "in use: 8.00 MiB" in ran.stderr
+
+
+def test_a_profile_is_read(loft: Loft, heap: Path, tmp_path: Path) -> None:
+    ran = loft("profile", "--read", heap)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[0] == "heap.pb.gz"
+    order = [line.split()[-2] for line in ran.stdout.splitlines()[4:]]
+    assert order == ["grow", "main", "parse", "serve"]
+    ran = loft("profile", "--read", heap, "--sort", "alloc")
+    assert [line.split()[-2] for line in ran.stdout.splitlines()[4:6]] == ["grow", "serve"]
+    # Only what is asked for is written.
+    assert [path.name for path in tmp_path.iterdir()] == ["heap.pb.gz"]
+
+
+def test_files_of_other_formats(loft: Loft, heap: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.collapsed"
+    assert loft("profile", "--read", heap, "-o", out).returncode == 0
+    shown = loft("profile", "--read", out).stdout
+    assert "8.00 MiB  100.0%" in shown
+    # There is nothing to say of what was allocated.
+    assert "allocated" not in shown
+
+
+def test_an_empty_profile_is_shown_as_such(loft: Loft, tmp_path: Path) -> None:
+    ran = loft("profile", "--read", Heap().write(tmp_path / "heap.pb.gz"))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "in use: 0 B, in 0 objects" in ran.stdout
+    damaged = tmp_path / "damaged.pb.gz"
+    damaged.write_bytes((tmp_path / "heap.pb.gz").read_bytes()[:-5])
+    ran = loft("profile", "--read", damaged)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert f"{damaged} is damaged" in one_line(ran.stderr)
+
+
+def test_a_file_that_does_not_fit_is_said(loft: Loft, compiled: Compile, tmp_path: Path) -> None:
+    """The library's part is tested with the library; here, what is said of a program's file."""
+    program = compiled("program", "int main(void) { return 0; }", "-Wl,--build-id")
+    heap = Heap()
+    number = heap.mapping(0x1000_0000, 0x2000_0000, 0, str(program), "12" * 20)
+    heap.sample([heap.address(0x1000_1010, number)], [1, 64, 1, 64])
+    ran = loft("profile", "--read", heap.write(tmp_path / "heap.pb.gz"))
+    assert ran.returncode == 0
+    assert f"{program} has changed since" in ran.stdout
+    assert "  program+0x1010" in ran.stdout
+
+
+def test_a_difference_shows_what_has_changed(loft: Loft, heap: Path, tmp_path: Path) -> None:
+    now = Heap()
+    now.stack("main;parse;grow", [10, 10 << 20, 5, 6 << 20])
+    path = now.write(tmp_path / "now.pb.gz")
+    ran = loft("profile", "--read", path, "--base", heap)
+    assert ran.returncode == 0
+    lines = ran.stdout.splitlines()
+    assert lines[0] == f"now.pb.gz, against {heap}"
+    assert lines[1] == "in use: 6.00 MiB, -2.00 MiB against 8.00 MiB, in 5 objects"
+    assert lines[4].split()[:6] == ["-2.00", "MiB", "-25.0%", "-2.00", "MiB", "-25.0%"]
+    same = loft("profile", "--read", heap, "--base", heap).stdout
+    assert "0 B against 8.00 MiB" in same
+
+
+def test_profiles_without_a_common_kind(loft: Loft, heap: Path, tmp_path: Path) -> None:
+    other = Heap(kinds=(("samples", "count"),))
+    other.stack("main", [3])
+    path = other.write(tmp_path / "other.pb.gz")
+    ran = loft("profile", "--read", path, "--base", heap)
+    assert ran.returncode == 2
+    assert "no kind of value in common" in one_line(ran.stderr)
+    # By itself any profile is shown.
+    shown = loft("profile", "--read", path).stdout
+    assert "samples: 3" in shown
+
+
+def test_lines_are_those_where_most_is_held(tmp_path: Path) -> None:
+    heap = Heap()
+    for line, size in ((3, 10), (5, 30), (9, 20)):
+        heap.sample([heap.named(("f", "/src/a.c", line))], [1, size, 1, size])
+    made = tree.build(files.read(heap.write(tmp_path / "heap.pb.gz")))
+    (held,) = top.ordered(made, Sort.FLAT)
+    assert (held.flat[3], top.place(held)) == (60, "a.c:5")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (10 * 1024 - 1, "10.0 KiB"),
+        (1024 * 1024 - 1, "1.00 MiB"),
+        (1000 * 1024, "1000 KiB"),
+        (5 << 40, "5.00 TiB"),
+        ((1 << 63) - 1, "8.00 EiB"),
+        (-2048, "-2.00 KiB"),
+    ],
+)
+def test_amounts_have_three_digits(value: int, said: str) -> None:
+    assert top.amount(value, "bytes") == said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give a command to profile, or --read"),
+        (["--read", "/no/such", "--", "true"], "give a command or --read, not both"),
+        (["--leaks", "--peak", "--", "true"], "give --leaks or --peak, not both"),
+        (["--bytes", "many", "--", "true"], "--bytes many: accepted is a number of bytes"),
+        (["--bytes", "0", "--", "true"], "--bytes 0: accepted is a number of bytes"),
+        (["--option", "stats=2", "--", "true"], "stats=2: accepted is 0, 1"),
+        (["--sort", "name", "--", "true"], "'--sort'"),
+        (["--top", "0", "--", "true"], "'--top'"),
+        (["-o", "/no/such/file", "--", "true"], "/no/such/file cannot be written"),
+        (["--html", "/tmp", "--", "true"], "/tmp is a folder"),
+        (["--base", "/no/such/file", "--", "true"], "/no/such/file cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line(loft: Loft, arguments: list[str], said: str) -> None:
+    ran = loft("profile", *arguments)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert said in one_line(ran.stderr)
+
+
+def test_a_terminal_sees_lines_of_its_width(loft: Loft, tmp_path: Path) -> None:
+    heap = Heap()
+    heap.stack("main;" + "very_long_name_" * 20, [1, 64, 1, 64])
+    path = heap.write(tmp_path / "heap.pb.gz")
+    main, terminal = pty.openpty()
+    with subprocess.Popen(
+        [Path(sys.executable).parent / "loft", "profile", "--read", path],
+        env={**os.environ, "COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1"},
+        stdout=terminal,
+        stderr=terminal,
+        stdin=subprocess.DEVNULL,
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        try:
+            while part := os.read(main, 4096):
+                shown += part
+        except OSError:
+            # How Linux says that the other end is closed.
+            pass
+        assert process.wait(timeout=HANGS_S) == 0
+    os.close(main)
+    lines = shown.decode().splitlines()
+    named = [line for line in lines if "very_long" in line]
+    assert named and max(len(line.split("\x1b")[0]) for line in named) <= 80
+    assert "…" in named[0]
