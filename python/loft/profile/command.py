@@ -3,13 +3,11 @@
 import os
 import shlex
 import shutil
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from loft import output
 from loft.errors import UserError
@@ -17,6 +15,7 @@ from loft.printable import printable
 from loft.profile import files, launching, symbolise, top, tree
 from loft.profile.launching import SUFFIX, Ran, Wanted
 from loft.profile.model import Profile
+from loft.profile.steps import Steps
 from loft.profile.top import Sort
 from loft.profile.tree import Tree
 
@@ -42,6 +41,14 @@ class Shown:
                 output.check(path)
 
 
+@dataclass(frozen=True)
+class Target:
+    console: Console
+    title: str
+    # Where the profile is written with its names.
+    output: Path | None
+
+
 def run(command: list[str], wanted: Wanted, shown: Shown) -> int:
     """The exit code is the command's. What it writes is its own, hence all of this on stderr."""
     # What takes no time to find wrong, before what may take hours.
@@ -54,26 +61,30 @@ def run(command: list[str], wanted: Wanted, shown: Shown) -> int:
         if not ran.files:
             raise UserError(_nothing(ran), ran.outcome.exit_code or 1)
         pid = _main_process(ran)
-        profile = files.read(ran.files[pid])
+        with Steps() as steps:
+            profile = _read(ran.files[pid], steps)
         kept = shown.output or Path(f"heap.{pid}{SUFFIX}")
         others = _keep_others(ran, pid, kept)
-    remarks = [_remark_on_main(ran, pid), *_name(profile), *others]
-    files.write(kept, profile)
+    remarks = [_remark_on_main(ran, pid), *others, f"written to {kept}"]
     title = f"{shlex.join(command)}, {wanted.title}"
-    remarks.append(f"written to {kept}")
-    _show(profile, base, shown, title, [each for each in remarks if each], sys.stderr.isatty())
+    target = Target(Console(stderr=True), title, kept)
+    _show(profile, base, shown, target, [each for each in remarks if each])
     return ran.outcome.exit_code
 
 
 def read(path: Path, shown: Shown) -> int:
-    base = None if shown.base is None else files.read(shown.base)
-    profile = files.read(path)
+    with Steps() as steps:
+        base = None if shown.base is None else _read(shown.base, steps)
+        profile = _read(path, steps)
+    # What is missing is said before anything is written.
     shown.check()
-    remarks = _name(profile)
-    if shown.output is not None:
-        files.write(shown.output, profile)
-    _show(profile, base, shown, path.name, remarks, None)
+    _show(profile, base, shown, Target(Console(), path.name, shown.output), [])
     return 0
+
+
+def _read(path: Path, steps: Steps) -> Profile:
+    steps.step(f"reading {path.name}")
+    return files.read(path)
 
 
 def _nothing(ran: Ran) -> str:
@@ -117,43 +128,34 @@ def _keep_others(ran: Ran, main: int, beside: Path) -> list[str]:
     return [f"{count} left a profile, see loft profile --read FILE: {names}"]
 
 
-def _name(profile: Profile) -> list[str]:
-    """Looks for names, and shows that it does where that takes time and somebody watches."""
-    console = Console(stderr=True)
-    columns = (TextColumn("names of {task.description}"), BarColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("", total=None)
-
-        def progress(done: int, total: int, name: str) -> None:
-            bar.update(task, description=printable(name), completed=done, total=total)
-
-        return symbolise.symbolise(profile, progress)
-
-
 def _show(
-    profile: Profile,
-    base: Profile | None,
-    shown: Shown,
-    title: str,
-    remarks: list[str],
-    on_stderr: bool | None,
+    profile: Profile, base: Profile | None, shown: Shown, target: Target, said: list[str]
 ) -> None:
-    """`on_stderr` says whether that is a terminal; None is for stdout."""
-    if base is not None:
-        remarks = [*remarks, *_name(base)]
-        title = f"{title}, against {shown.base}"
-    made = tree.build(profile, base)
-    title = printable(title)
-    remarks = [printable(each) for each in remarks]
-    if shown.html is not None:
-        # Here, because loading what draws takes longer than reading a small profile.
-        from loft.profile import page
+    title = target.title if base is None else f"{target.title}, against {shown.base}"
+    with Steps() as steps:
+        remarks = _name(profile, steps)
+        if target.output is not None:
+            steps.step(f"writing {target.output.name}")
+            files.write(target.output, profile)
+        remarks += _name(base, steps) if base is not None else []
+        remarks = [printable(each) for each in (*remarks, *said)]
+        steps.step("adding up")
+        made = tree.build(profile, base)
+        if shown.html is not None:
+            # Here, because loading what draws takes longer than reading a small profile.
+            from loft.profile import page
 
-        page.write(shown.html, made, title, remarks, _sampled(profile))
-        remarks.append(f"drawn in {shown.html}")
-    _print(made, shown, title, remarks, on_stderr)
+            steps.step(f"drawing {shown.html.name}")
+            page.write(shown.html, made, printable(title), remarks, _sampled(profile))
+            remarks.append(f"drawn in {shown.html}")
+    _print(target.console, made, shown, printable(title), remarks)
+
+
+def _name(profile: Profile, steps: Steps) -> list[str]:
+    def progress(done: int, total: int, name: str) -> None:
+        steps.step(f"names of {name}", done, total)
+
+    return symbolise.symbolise(profile, progress)
 
 
 def _sampled(profile: Profile) -> str:
@@ -162,11 +164,9 @@ def _sampled(profile: Profile) -> str:
     return f"sampled every {top.amount(profile.period, profile.period_kind.unit)}"
 
 
-def _print(
-    made: Tree, shown: Shown, title: str, remarks: list[str], on_stderr: bool | None
-) -> None:
-    terminal = sys.stdout.isatty() if on_stderr is None else on_stderr
-    console = Console(stderr=on_stderr is not None, width=None if terminal else WIDTH_IN_PIPE)
+def _print(console: Console, made: Tree, shown: Shown, title: str, remarks: list[str]) -> None:
+    if not console.is_terminal:
+        console.width = WIDTH_IN_PIPE
     console.print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
     for line in top.summary(made):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -86,6 +86,8 @@ function draw() {
   const deepest = state.boxes.reduce((most, box) => Math.max(most, box.depth), 0);
   svg.setAttribute("height", (deepest + 1) * ROW);
   svg.setAttribute("viewBox", `0 0 ${pixels} ${(deepest + 1) * ROW}`);
+  // The two colours of a comparison stay.
+  svg.classList.toggle("searching", !tree.compared && by("search").value.trim() !== "");
   svg.replaceChildren(...state.boxes.map(drawn));
   by("all").disabled = state.zoomed === 0;
   choose(state.chosen);

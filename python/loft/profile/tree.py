@@ -6,14 +6,14 @@ And what each function holds, by itself and with all that it calls: what the ter
 from dataclasses import dataclass, field
 
 from loft.errors import UserError
-from loft.profile.model import Frame, Kind, Profile, Sample
-from loft.profile.stacks import shown_frames
+from loft.profile.model import Frame, Kind, Location, Profile, Sample
+from loft.profile.stacks import unnamed
 
 # A function is the same at all of its lines, and not at the same name elsewhere.
 Function = tuple[str, str]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Node:
     """A function, called on one way. Values are its own, without what it calls."""
 
@@ -59,47 +59,96 @@ class Tree:
 
 
 class _Builder:
+    """Functions are numbers here, since there are many more frames than functions."""
+
     def __init__(self, width: int) -> None:
         self.width = width
         self.nodes = [Node(("", ""), -1, [0] * width, [0] * width)]
-        self.children: dict[tuple[int, Function], int] = {}
-        self.held: dict[Function, Held] = {}
+        self.children: dict[tuple[int, int], int] = {}
+        self.numbers: dict[Function, int] = {}
+        self.names: list[Function] = []
+        # Of each location its functions, the outermost first; and what lies in it or below.
+        self.functions: dict[Location, list[int]] = {}
+        self.weights: dict[Location, int] = {}
 
     def add(self, sample: Sample, columns: list[int], main: int, sign: int) -> None:
-        values = [sample.values[column] for column in columns]
         at = 0
-        frames = list(shown_frames(sample))
-        weights = {}
-        for frame in frames:
-            function = function_of(frame)
-            at = self._child(at, function)
-            weights[function] = frame.line
+        children = self.children
+        for location in reversed(sample.locations):
+            functions = self.functions.get(location)
+            if functions is None:
+                functions = self.functions[location] = self._functions_of(location)
+            for function in functions:
+                below = children.get((at, function))
+                at = self._child(at, function) if below is None else below
         node = self.nodes[at]
         into = node.values if sign > 0 else node.base
-        for index, value in enumerate(values):
-            into[index] += value
-        # A function that calls itself holds what is below it once; its innermost line counts.
-        for function, line in weights.items():
-            held = self._held(function)
-            for index, value in enumerate(values):
-                held.cumulative[index] += sign * value
-            held.lines[line] = held.lines.get(line, 0) + sign * values[main]
-        if frames:
-            held = self._held(function_of(frames[-1]))
-            for index, value in enumerate(values):
-                held.flat[index] += sign * value
+        for index, column in enumerate(columns):
+            into[index] += sample.values[column]
+        if weight := sign * sample.values[columns[main]]:
+            for location in set(sample.locations):
+                self.weights[location] = self.weights.get(location, 0) + weight
 
-    def _child(self, parent: int, function: Function) -> int:
-        key = parent, function
-        if key not in self.children:
-            self.children[key] = len(self.nodes)
-            self.nodes.append(Node(function, parent, [0] * self.width, [0] * self.width))
-        return self.children[key]
+    def _functions_of(self, location: Location) -> list[int]:
+        numbers = []
+        for frame in reversed(location.frames or [unnamed(location)]):
+            function = function_of(frame)
+            if function not in self.numbers:
+                self.numbers[function] = len(self.names)
+                self.names.append(function)
+            numbers.append(self.numbers[function])
+        return numbers
 
-    def _held(self, function: Function) -> Held:
-        if function not in self.held:
-            self.held[function] = Held(function, [0] * self.width, [0] * self.width)
-        return self.held[function]
+    def _child(self, parent: int, function: int) -> int:
+        at = self.children[parent, function] = len(self.nodes)
+        values, base = [0] * self.width, [0] * self.width
+        self.nodes.append(Node(self.names[function], parent, values, base))
+        return at
+
+    def held(self) -> list[Held]:
+        found: dict[Function, Held] = {}
+        for function in self.numbers:
+            found[function] = Held(function, [0] * self.width, [0] * self.width)
+        _count(self.nodes, found)
+        for location, weight in self.weights.items():
+            for frame in location.frames:
+                lines = found[function_of(frame)].lines
+                lines[frame.line] = lines.get(frame.line, 0) + weight
+        return list(found.values())
+
+
+def _count(nodes: list[Node], held: dict[Function, Held]) -> None:
+    """A function that calls itself holds what is below it once: where it is outermost."""
+    sums = [
+        [value - before for value, before in zip(node.values, node.base, strict=True)]
+        for node in nodes
+    ]
+    for node, own in zip(nodes[1:], sums[1:], strict=True):
+        flat = held[node.function].flat
+        for column, value in enumerate(own):
+            flat[column] += value
+    for index in range(len(nodes) - 1, 0, -1):
+        above = sums[nodes[index].parent]
+        for column, value in enumerate(sums[index]):
+            above[column] += value
+    children: list[list[int]] = [[] for _ in nodes]
+    for index, node in enumerate(nodes[1:], 1):
+        children[node.parent].append(index)
+    # The way from the root: a node is met when it is entered and, negated, when it is left.
+    way, inside = children[0][:], dict.fromkeys(held, 0)
+    while way:
+        index = way.pop()
+        function = nodes[abs(index)].function
+        if index < 0:
+            inside[function] -= 1
+            continue
+        if inside[function] == 0:
+            cumulative = held[function].cumulative
+            for column, value in enumerate(sums[index]):
+                cumulative[column] += value
+        inside[function] += 1
+        way.append(-index)
+        way += children[index]
 
 
 def function_of(frame: Frame) -> Function:
@@ -118,7 +167,7 @@ def build(profile: Profile, base: Profile | None = None) -> Tree:
             columns = [each.kinds.index(kind) for kind in kinds]
             for sample in each.samples:
                 builder.add(sample, columns, main, sign)
-    return Tree(kinds, main, builder.nodes, list(builder.held.values()), base is not None)
+    return Tree(kinds, main, builder.nodes, builder.held(), base is not None)
 
 
 def without_crumbs(tree: Tree, share: float) -> tuple[list[Node], int]:
