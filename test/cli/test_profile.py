@@ -337,6 +337,17 @@ def test_bad_input_is_one_line(loft: Loft, arguments: list[str], said: str) -> N
     assert said in one_line(ran.stderr)
 
 
+def test_a_name_cannot_steer_the_terminal(loft: Loft, tmp_path: Path) -> None:
+    path = tmp_path / "heap.collapsed"
+    path.write_bytes(
+        "main;\x1b[2J\x07evil\x9b\u202e 5\nmain;\xff\r 6\n".encode("latin-1", "replace")
+    )
+    ran = loft("profile", "--read", path)
+    assert ran.returncode == 0
+    assert "\ufffd[2J\ufffdevil" in ran.stdout
+    assert all(line.isprintable() for line in ran.stdout.split("\n"))
+
+
 def test_a_terminal_sees_lines_of_its_width(loft: Loft, tmp_path: Path) -> None:
     heap = Heap()
     heap.stack("main;" + "very_long_name_" * 20, [1, 64, 1, 64])

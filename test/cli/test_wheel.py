@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from heaps import small
 from limits import HANGS_S
 from support import ROOT
 
@@ -63,4 +64,6 @@ def test_the_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> No
     assert str(folder / "loft" / "lib" / "libloft.so") in maps
     page = tmp_path / "page.html"
     run(loft, "compare", "--runs", "1", "--with", "glibc,loft", "--html", page, "--", "true")
+    assert "<svg" in page.read_text()
+    run(loft, "profile", "--read", small().write(tmp_path / "heap.pb.gz"), "--html", page)
     assert "<svg" in page.read_text()

@@ -13,7 +13,7 @@ class CollapsedError(Exception):
 def decode(text: str) -> Profile:
     profile = Profile([Kind("inuse_space", "bytes")])
     known: dict[str, Location] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         stack, _, count = line.rstrip().rpartition(" ")

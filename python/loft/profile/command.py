@@ -11,7 +11,7 @@ from rich.console import Console
 
 from loft import output
 from loft.errors import UserError
-from loft.printable import printable
+from loft.printable import one_line
 from loft.profile import files, launching, symbolise, top, tree
 from loft.profile.launching import SUFFIX, Ran, Wanted
 from loft.profile.model import Profile
@@ -132,13 +132,14 @@ def _show(
     profile: Profile, base: Profile | None, shown: Shown, target: Target, said: list[str]
 ) -> None:
     title = target.title if base is None else f"{target.title}, against {shown.base}"
+    title = one_line(title)
     with Steps() as steps:
         remarks = _name(profile, steps)
         if target.output is not None:
             steps.step(f"writing {target.output.name}")
             files.write(target.output, profile)
         remarks += _name(base, steps) if base is not None else []
-        remarks = [printable(each) for each in (*remarks, *said)]
+        remarks = [one_line(each) for each in (*remarks, *said)]
         steps.step("adding up")
         made = tree.build(profile, base)
         if shown.html is not None:
@@ -146,9 +147,9 @@ def _show(
             from loft.profile import page
 
             steps.step(f"drawing {shown.html.name}")
-            page.write(shown.html, made, printable(title), remarks, _sampled(profile))
+            page.write(shown.html, made, title, remarks, _sampled(profile))
             remarks.append(f"drawn in {shown.html}")
-    _print(target.console, made, shown, printable(title), remarks)
+    _print(target.console, made, shown, title, remarks)
 
 
 def _name(profile: Profile, steps: Steps) -> list[str]:

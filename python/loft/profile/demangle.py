@@ -34,5 +34,5 @@ def _filtered(names: list[str]) -> list[str]:
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return names
-    lines = ran.stdout.splitlines()
+    lines = ran.stdout.removesuffix("\n").split("\n")
     return lines if ran.returncode == 0 and len(lines) == len(names) else names

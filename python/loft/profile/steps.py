@@ -6,7 +6,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from loft.printable import printable
+from loft.printable import one_line
 
 
 class Steps:
@@ -34,4 +34,4 @@ class Steps:
 
     def step(self, what: str, done: int = 0, total: int | None = None) -> None:
         """Without a total nobody knows how long it takes."""
-        self.bar.update(self.task, description=printable(what), completed=done, total=total)
+        self.bar.update(self.task, description=one_line(what), completed=done, total=total)

@@ -61,7 +61,7 @@ def _asked(command: list[str], addresses: list[int]) -> dict[int, list[Frame]] |
 
 def _answers(text: str) -> dict[int, list[Frame]]:
     found: dict[int, list[Frame]] = {}
-    lines = iter(line for line in text.splitlines() if line)
+    lines = iter(line for line in text.split("\n") if line)
     current: list[Frame] = []
     for line in lines:
         if ADDRESS.fullmatch(line):

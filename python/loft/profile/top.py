@@ -7,7 +7,7 @@ from pathlib import PurePath
 from rich.table import Table
 from rich.text import Text
 
-from loft.printable import printable
+from loft.printable import one_line
 from loft.profile.model import Kind
 from loft.profile.tree import Held, Tree
 
@@ -100,8 +100,8 @@ def table(tree: Tree, sort: Sort, most: int) -> Table:
                 cells.append(amount(value, column.kind.unit, tree.compared))
                 if number == 0:
                     cells.append(percent(value, totals[column.index]))
-        name = Text(printable(held.function[0]))
-        cells.append(name.append(f"  {printable(place(held))}".rstrip(), style="dim"))
+        name = Text(one_line(held.function[0]))
+        cells.append(name.append(f"  {one_line(place(held))}".rstrip(), style="dim"))
         made.add_row(*cells)
     return made
 
