@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from browser import Browser
+from heaps import MIB, Heap, small
 from limits import HANGS_S
+from pages import drawn
 from release import build_release
 from support import FORWARDING_MALLOC, LOFT, Compile, Loft
 
@@ -69,3 +73,28 @@ def failing(compiled: Compile) -> Path:
         "-shared",
         "-fPIC",
     )
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    opened = Browser(tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That of one heap profile."""
+    return drawn(tmp_path_factory.mktemp("page"), small())
+
+
+@pytest.fixture(scope="session")
+def difference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That of two."""
+    now = Heap()
+    now.stack("main;parse;grow", [10, 10 * MIB, 5, 6 * MIB])
+    now.stack("main;fresh", [3, 3 * MIB, 3, 3 * MIB])
+    now.stack("main;steady", [1, MIB, 1, MIB])
+    before = small()
+    before.stack("main;steady", [1, MIB, 1, MIB])
+    return drawn(tmp_path_factory.mktemp("difference"), now, before)

@@ -11,6 +11,7 @@ from pathlib import Path
 from limits import HANGS_S
 
 SCHEMA = Path(__file__).resolve().parent / "profile.proto"
+MIB = 1 << 20
 KINDS = (
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
@@ -130,8 +131,8 @@ class Heap:
 def small() -> Heap:
     """Two kinds of callers, one of them recursive, and one that has freed all of its own."""
     heap = Heap()
-    heap.stack("main;parse;grow", [10, 10 << 20, 5, 5 << 20])
-    heap.stack("main;parse;parse;grow", [4, 4 << 20, 2, 2 << 20])
-    heap.stack("main;serve;grow", [8, 1 << 20, 8, 1 << 20])
-    heap.stack("main;serve", [90, 9 << 20, 0, 0])
+    heap.stack("main;parse;grow", [10, 10 * MIB, 5, 5 * MIB])
+    heap.stack("main;parse;parse;grow", [4, 4 * MIB, 2, 2 * MIB])
+    heap.stack("main;serve;grow", [8, MIB, 8, MIB])
+    heap.stack("main;serve", [90, 9 * MIB, 0, 0])
     return heap

@@ -2,107 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from browser import Browser
-from heaps import Heap, small
-
-from loft.profile import files, tree
-from loft.profile import page as page_of
+from heaps import MIB, Heap, small
+from pages import BOXES, boxes, drawn, look_for, pick, rows, shares, text
 
 # What would end the script, or the page, if it stood there as it is.
 EVIL = "</script><script>document.title='broken'</script><!--<script>&\"'\u2028"
-MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    opened = Browser(tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.close()
-
-
-def drawn(folder: Path, heap: Heap, base: Heap | None = None) -> Path:
-    read = files.read(heap.write(folder / "heap.pb.gz"))
-    other = None if base is None else files.read(base.write(folder / "base.pb.gz"))
-    path = folder / "page.html"
-    page_of.write(path, tree.build(read, other), "heap.pb.gz", ["a remark"], "")
-    return path
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return drawn(tmp_path_factory.mktemp("page"), small())
-
-
-@pytest.fixture(scope="module")
-def difference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    now = Heap()
-    now.stack("main;parse;grow", [10, 10 * MIB, 5, 6 * MIB])
-    now.stack("main;fresh", [3, 3 * MIB, 3, 3 * MIB])
-    now.stack("main;steady", [1, MIB, 1, MIB])
-    before = small()
-    before.stack("main;steady", [1, MIB, 1, MIB])
-    return drawn(tmp_path_factory.mktemp("difference"), now, before)
-
-
-BOXES = """
-[...document.querySelectorAll('#flame g')].map((g) => {
-  const rect = g.querySelector('rect');
-  return {
-    label: g.getAttribute('aria-label'), level: Number(g.getAttribute('aria-level')),
-    text: g.querySelector('text').textContent, kind: g.getAttribute('class'),
-    x: Number(rect.getAttribute('x')), width: Number(rect.getAttribute('width')),
-    colour: getComputedStyle(rect).fill,
-  };
-})
-"""
-
-
-def boxes(browser: Browser) -> dict[str, dict[str, object]]:
-    """By their callers and names."""
-    found: dict[str, dict[str, object]] = {}
-    way: list[str] = []
-    for box in browser.run(BOXES):
-        way[box["level"] - 1 :] = [box["label"].split(",")[0]]
-        found[";".join(way)] = box
-    return found
-
-
-def shares(browser: Browser) -> dict[str, float]:
-    whole = browser.run("document.getElementById('graph').clientWidth")
-    return {way: round(float(str(box["width"])) / whole, 3) for way, box in boxes(browser).items()}
-
-
-def rows(browser: Browser) -> list[list[str]]:
-    found: list[list[str]] = browser.run(
-        "[...document.querySelectorAll('#table tbody tr')]"
-        ".map((row) => [...row.cells].map((cell) => cell.textContent))"
-    )
-    return found
-
-
-def text(browser: Browser, name: str) -> str:
-    return str(browser.run(f"document.getElementById('{name}').textContent"))
-
-
-def pick(browser: Browser, kind: str) -> None:
-    browser.run(
-        "(() => { const s = document.getElementById('kind');"
-        f" s.value = [...s.options].find((o) => o.text === {json.dumps(kind)}).value;"
-        " s.dispatchEvent(new Event('change')); })()"
-    )
-
-
-def look_for(browser: Browser, wanted: str) -> None:
-    browser.run(
-        "(() => { const s = document.getElementById('search');"
-        f" s.value = {json.dumps(wanted)}; s.dispatchEvent(new Event('input')); }})()"
-    )
 
 
 def test_boxes_are_as_wide_as_what_they_hold(browser: Browser, page: Path) -> None:
@@ -258,96 +166,6 @@ def test_a_difference_has_two_colours(browser: Browser, difference: Path) -> Non
     assert rows(browser)[0] == ["+3.00 MiB", "+3.00 MiB", "3.00 MiB", "0 B", "fresh", "a.c:10"]
     assert rows(browser)[1][:2] == ["-2.00 MiB", "-2.00 MiB"]
     assert browser.complaints() == []
-
-
-def luminance(colour: str) -> float:
-    parts = [float(each) / 255 for each in re.findall(r"[\d.]+", colour)[:3]]
-    linear = [
-        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-COLOURS = """
-(() => {
-  const seen = (e, what) => getComputedStyle(e)[what];
-  const back = seen(document.body, 'backgroundColor');
-  const pairs = [[seen(document.body, 'color'), back],
-                 [seen(document.querySelector('.faint'), 'color'), back],
-                 [seen(document.querySelector('td button'), 'color'), back]];
-  for (const g of document.querySelectorAll('#flame g')) {
-    pairs.push([seen(g.querySelector('text'), 'fill'), seen(g.querySelector('rect'), 'fill')]);
-  }
-  return pairs;
-})()
-"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_that_is_written_can_be_read_in_both_schemes(
-    browser: Browser, page: Path, difference: Path, scheme: str
-) -> None:
-    for each in (page, difference):
-        browser.open(each, scheme=scheme)
-        look_for(browser, "serve")
-        back = browser.run("getComputedStyle(document.body).backgroundColor")
-        assert (luminance(back) < 0.5) == (scheme == "dark")
-        for one, other in browser.run(COLOURS):
-            # Mixed colours are given in parts of 1.
-            colours = [
-                re.sub(r"[\d.]+", lambda part: str(float(part[0]) * 255), colour.split("srgb")[1])
-                if "srgb" in colour
-                else colour
-                for colour in (one, other)
-            ]
-            assert contrast(*colours) >= 4.5, (one, other)
-
-
-def test_a_switch_overrides_the_scheme(browser: Browser, page: Path) -> None:
-    browser.open(page, scheme="dark")
-    dark = []
-    for _ in range(3):
-        back = browser.run("getComputedStyle(document.body).backgroundColor")
-        dark.append((text(browser, "theme"), luminance(back) < 0.5))
-        browser.click("#theme")
-    assert dark == [("Theme: auto", True), ("Theme: dark", True), ("Theme: light", False)]
-    browser.open(page, scheme="light")
-    browser.click("#theme")
-    assert luminance(browser.run("getComputedStyle(document.body).backgroundColor")) < 0.5
-
-
-def test_a_phones_width_is_enough(browser: Browser, difference: Path) -> None:
-    browser.open(difference, width=360, height=740)
-    assert browser.run("document.documentElement.scrollWidth") <= 360
-    wide = browser.run(
-        "[...document.querySelectorAll('main select, main input, main button')]"
-        ".filter((e) => !e.closest('.wide'))"
-        ".every((e) => e.getBoundingClientRect().right <= 360)"
-    )
-    assert wide
-    # A box that is too narrow for a name has none.
-    for box in boxes(browser).values():
-        assert len(str(box["text"])) * 7 <= float(str(box["width"]))
-
-
-def test_the_graph_follows_the_windows_width(browser: Browser, page: Path) -> None:
-    browser.open(page, width=1200)
-    browser.ask(
-        "Emulation.setDeviceMetricsOverride", width=700, height=900, deviceScaleFactor=1,
-        mobile=False,
-    )  # fmt: skip
-    whole = "document.getElementById('graph').clientWidth"
-    box = "Number(document.querySelector('#flame rect').getAttribute('width'))"
-    done = f"""new Promise((done) => {{
-      const look = () => {whole} < 700 && {box} === {whole} ? done(true) : setTimeout(look, 5);
-      look();
-    }})"""
-    assert browser.run(done) is True
 
 
 def test_a_name_cannot_break_out_of_its_place(browser: Browser, tmp_path: Path) -> None:

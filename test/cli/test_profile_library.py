@@ -1,0 +1,114 @@
+"""`loft profile` with the library's own profiles, of programs whose heaps are known."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from limits import HANGS_S
+from support import LOFT, Compile, Loft
+
+from loft import options
+from loft.profile import files, stacks
+
+pytestmark = pytest.mark.skipif(
+    "profile" not in options.OPTIONS, reason="this library takes no profiles"
+)
+
+MIB = 1 << 20
+# What it keeps, what it frees, and what it loses. The last call of each function is not its end,
+# so that it has a frame.
+SOURCE = """
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char* kept[1024];
+__attribute__((noinline)) void keep(void) {
+  for (int i = 0; i < 1024; i++) { kept[i] = malloc(65536); kept[i][0] = 1; }
+}
+__attribute__((noinline)) void pass(void) {
+  for (int i = 0; i < 1024; i++) { char* volatile p = malloc(32768); p[0] = 1; free(p); }
+}
+__attribute__((noinline)) void lose(void) {
+  for (int i = 0; i < 256; i++) { char* volatile p = malloc(65536); p[0] = 1; p = NULL; }
+}
+int main(int count, char** words) {
+  keep(); pass(); lose();
+  asm volatile("" ::: "memory");
+  if (count > 1 && strcmp(words[1], "fork") == 0) {
+    if (fork() == 0) return 0;
+    wait(NULL);
+  }
+  if (count > 1 && strcmp(words[1], "wait") == 0) {
+    puts("ready"); fflush(stdout);
+    for (;;) pause();
+  }
+  return 5;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def program(compiled: Compile) -> Path:
+    return compiled("program", SOURCE, "-g", "-O1", "-fno-optimize-sibling-calls")
+
+
+def held(path: Path, function: str, kind: str) -> int:
+    """What the profile says of a function with all that it calls."""
+    profile = files.read(path)
+    column = profile.index(kind)
+    assert column is not None
+    return sum(
+        sample.values[column]
+        for sample in profile.samples
+        if any(frame.name == function for frame in stacks.shown_frames(sample))
+    )
+
+
+def near(value: int, expected: int) -> bool:
+    """Some hundred samples are never as far from what they stand for as a third."""
+    return expected * 2 / 3 < value < expected * 4 / 3
+
+
+def test_what_functions_hold_and_held(loft: Loft, program: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.pb.gz"
+    ran = loft("profile", "--bytes", "16K", "-o", out, "--", program)
+    assert ran.returncode == 5, ran.stderr
+    assert near(held(out, "keep", "inuse_space"), 64 * MIB)
+    assert near(held(out, "keep", "inuse_objects"), 1024)
+    assert near(held(out, "pass", "alloc_space"), 32 * MIB)
+    assert near(held(out, "lose", "inuse_space"), 16 * MIB)
+    assert held(out, "pass", "inuse_space") == 0
+    assert "keep  source.c:" in ran.stderr
+
+
+def test_leaks_are_what_nothing_points_to(loft: Loft, program: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.pb.gz"
+    ran = loft("profile", "--bytes", "16K", "--leaks", "-o", out, "--", program)
+    assert ran.returncode == 5, ran.stderr
+    assert held(out, "lose", "inuse_space") > 10 * MIB
+    assert held(out, "keep", "inuse_space") == 0
+
+
+def test_a_program_that_sigterm_ends_is_shown(program: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.pb.gz"
+    command = [str(LOFT), "profile", "--bytes", "16K", "-o", str(out), "--", str(program), "wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.terminate()
+        assert process.wait(timeout=HANGS_S) == 128 + signal.SIGTERM
+    assert near(held(out, "keep", "inuse_space"), 64 * MIB)
+
+
+def test_the_child_of_a_fork_is_named(loft: Loft, program: Path, tmp_path: Path) -> None:
+    ran = loft("profile", "-o", tmp_path / "out.pb.gz", "--", program, "fork")
+    assert ran.returncode == 5, ran.stderr
+    assert "another process left a profile" in ran.stderr
+    (other,) = tmp_path.glob("out.*.pb.gz")
+    assert files.read(other).samples
