@@ -22,7 +22,7 @@ run: cli
 cli: all
 	@tools/setup.sh cli
 	@$(MAKE) --no-print-directory $(VENV)/ready
-	@cmake --build --preset release --target loft_launch loft_hold loft_tell
+	@cmake --build --preset release --target loft_command
 	@echo "loft: $(VENV)/bin/loft --help"
 
 # The whole gate; STAGES="release asan" runs some of it, and `tools/check.py --list` names the stages.

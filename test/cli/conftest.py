@@ -19,7 +19,7 @@ from support import FORWARDING_MALLOC, LOFT, Compile, Loft
 @pytest.fixture(scope="session")
 def build() -> Path:
     """The build folder, with the library and the command's own parts in it."""
-    return build_release("loft_shared", "loft_static", "loft_launch", "loft_hold", "loft_tell")
+    return build_release("loft_shared", "loft_static", "loft_command")
 
 
 @pytest.fixture

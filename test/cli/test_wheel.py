@@ -14,7 +14,15 @@ from heaps import small
 from limits import HANGS_S
 from support import ROOT
 
-LIBRARIES = ("libloft.so", "loft-launch", "loft-hold.so", "loft-tell.so")
+PARTS = (
+    "libloft.so",
+    "loft-hold.so",
+    "loft-launch",
+    "loft-record.so",
+    "loft-replay",
+    "loft-tell.so",
+    "loft-trace",
+)
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -44,7 +52,7 @@ def test_the_wheel_holds_the_library_and_little_else(wheel: Path) -> None:
     package = ROOT / "python" / "loft"
     modules = {f"loft/{path.relative_to(package)}" for path in package.rglob("*.*")}
     modules = {name for name in modules if "__pycache__" not in name}
-    parts = {f"loft/lib/{name}" for name in LIBRARIES}
+    parts = {f"loft/lib/{name}" for name in PARTS}
     assert {name for name in names if ".dist-info/" not in name} == modules | parts
 
 
@@ -67,3 +75,6 @@ def test_the_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> No
     assert "<svg" in page.read_text()
     run(loft, "profile", "--read", small().write(tmp_path / "heap.pb.gz"), "--html", page)
     assert "<svg" in page.read_text()
+    trace = tmp_path / "trace.zst"
+    run(loft, "record", "-o", trace, "--", "cat", "/dev/null")
+    assert "calls of 1 thread" in run(loft, "replay", "--runs", "1", "--with", "loft", trace).stdout

@@ -1,0 +1,490 @@
+// Carries out a plan under the allocator that this process has: one thread for each that was
+// recorded, each its own calls in their order. For loft-replay and bench/replay.cc.
+//
+// Two things tie threads together. Who frees an object that another allocates waits for it; so does
+// who starts or joins a thread. And no thread runs further ahead of the slowest than `window`
+// tickets, so that no more is alive at a time than was in the recording, give or take the window;
+// with 0 the order is the recorded one. A ticket depends on lower ones alone, and the thread whose
+// next ticket is the lowest never waits for the window: nothing can hang.
+//
+// Every object is stamped, and the stamps are looked at before it is freed or moved. Tables are
+// mapped, shared, so that they are no part of what the system counts as this process's own memory.
+#ifndef LOFT_TRACE_PLAYER_H_
+#define LOFT_TRACE_PLAYER_H_
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "plan.h"
+
+// C23's, which not every allocator has.
+extern "C" {
+__attribute__((weak)) void free_sized(void* p, size_t size);
+__attribute__((weak)) void free_aligned_sized(void* p, size_t alignment, size_t size);
+}
+
+namespace trace {
+
+enum class Touch { kEnds, kPages, kAll };
+
+struct Counts {
+  uint64_t damaged;    // objects whose stamps were not what they had been
+  uint64_t dirty;      // calloc's that were not zero
+  uint64_t failed;     // calls that had succeeded in the recording
+  uint64_t succeeded;  // calls that had failed
+  uint64_t unaligned;
+};
+
+struct Sampled {
+  uint64_t ticket;
+  uint64_t live_bytes;
+  uint64_t own_kib;  // resident, what is shared or a file left out
+};
+
+struct Played {
+  double seconds;
+  double user;
+  double system;
+  uint64_t minor_faults;
+  uint64_t major_faults;
+  uint64_t sleeps;
+  uint64_t start_kib;
+  uint64_t end_kib;
+  Counts counts;
+};
+
+class Player {
+ public:
+  // Null, or why the plan cannot be played.
+  const char* open_plan(const char* path) {
+    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+    struct stat about;
+    if (file < 0 || fstat(file, &about) != 0) return "the plan cannot be read";
+    const auto bytes = static_cast<size_t>(about.st_size);
+    void* p = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
+    close(file);
+    if (bytes < sizeof(PlanHeader) || p == MAP_FAILED) return "the plan cannot be mapped";
+    header_ = static_cast<const PlanHeader*>(p);
+    if (header_->magic != kPlanMagic || header_->file_bytes != bytes) return "this is no plan";
+    plans_ = reinterpret_cast<const PlanThread*>(header_ + 1);
+    steps_ = reinterpret_cast<const Step*>(plans_ + header_->threads);
+    places_ = table<Place>(header_->places);
+    samples_ = table<Sampled>(header_->samples);
+    threads_ = table<Thread>(header_->threads);
+    if (places_ == nullptr || samples_ == nullptr || threads_ == nullptr) {
+      return "there is not enough memory for the tables of this replay";
+    }
+    statm_ = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    page_kib_ = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 1024;
+    return nullptr;
+  }
+
+  const PlanHeader& header() const { return *header_; }
+  const PlanThread& plan(uint64_t thread) const { return plans_[thread]; }
+  const Sampled& sample(uint64_t i) const { return samples_[i]; }
+  uint64_t table_bytes() const { return table_bytes_; }
+
+  Played play(uint64_t window, Touch touch) {
+    window_ = window;
+    touch_ = touch;
+    alone_ = header_->threads <= 1;
+    for (uint64_t i = 0; i < header_->threads; i++) {
+      threads_[i].player = this;
+      threads_[i].plan = &plans_[i];
+      threads_[i].next = plans_[i].first_ticket;
+    }
+    Played played = {};
+    played.start_kib = own_kib();
+    rusage before;
+    rusage after;
+    getrusage(RUSAGE_SELF, &before);
+    const uint64_t started = now();
+    // Those that nobody starts are there from the first moment on. This thread is one of them.
+    for (uint64_t i = 1; i < header_->threads; i++) {
+      if (plans_[i].spawned == 0) launch(threads_[i]);
+    }
+    if (header_->threads != 0) run(threads_[0]);
+    for (uint64_t i = 1; i < header_->threads; i++) {
+      if (threads_[i].launched && !threads_[i].joined) pthread_join(threads_[i].handle, nullptr);
+    }
+    played.seconds = static_cast<double>(now() - started) * 1e-9;
+    getrusage(RUSAGE_SELF, &after);
+    played.end_kib = own_kib();
+    played.user = seconds(after.ru_utime) - seconds(before.ru_utime);
+    played.system = seconds(after.ru_stime) - seconds(before.ru_stime);
+    played.minor_faults = static_cast<uint64_t>(after.ru_minflt - before.ru_minflt);
+    played.major_faults = static_cast<uint64_t>(after.ru_majflt - before.ru_majflt);
+    played.sleeps = static_cast<uint64_t>(after.ru_nvcsw - before.ru_nvcsw);
+    for (uint64_t i = 0; i < header_->threads; i++) {
+      const Counts& one = threads_[i].counts;
+      played.counts.damaged += one.damaged;
+      played.counts.dirty += one.dirty;
+      played.counts.failed += one.failed;
+      played.counts.succeeded += one.succeeded;
+      played.counts.unaligned += one.unaligned;
+    }
+    return played;
+  }
+
+ private:
+  // An object. Null until it is there; kNone if it should be and is not.
+  struct Place {
+    void* p;
+    uint64_t size;
+    // What it is stamped with: its first, and kept when it moves.
+    uint64_t stamp;
+  };
+  static inline void* const kNone = reinterpret_cast<void*>(1);
+
+  struct alignas(128) Thread {
+    // The ticket of the step that it is about to take: all before are done. UINT64_MAX at its end.
+    // Others look at it, so it has a line of its own.
+    uint64_t next;
+    alignas(128) Player* player;
+    const PlanThread* plan;
+    // Up to this ticket nobody needs to be waited for.
+    uint64_t limit;
+    Counts counts;
+    pthread_t handle;
+    bool launched;
+    bool joined;
+  };
+
+  // Populated, so that no fault of these is in the time.
+  template <typename T>
+  T* table(uint64_t count) {
+    const size_t bytes = (count + 1) * sizeof(T);
+    table_bytes_ += bytes;
+    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    return p == MAP_FAILED ? nullptr : static_cast<T*>(p);
+  }
+
+  static uint64_t now() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<uint64_t>(t.tv_sec) * 1000000000 + static_cast<uint64_t>(t.tv_nsec);
+  }
+  static double seconds(const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  }
+
+  uint64_t own_kib() const {
+    char text[128];
+    const ssize_t length = pread(statm_, text, sizeof(text) - 1, 0);
+    if (length <= 0) return 0;
+    text[length] = '\0';
+    char* at = text;
+    strtoul(at, &at, 10);
+    const uint64_t resident = strtoul(at, &at, 10);
+    const uint64_t shared = strtoul(at, &at, 10);
+    return resident > shared ? (resident - shared) * page_kib_ : 0;
+  }
+
+  // Shorter and then longer pauses: there may be more threads than processors.
+  static void pause(unsigned& times) {
+    times++;
+    if (times < 64) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    } else if (times < 256) {
+      sched_yield();
+    } else {
+      const timespec shortly = {0, times < 1024 ? 20000 : 500000};
+      nanosleep(&shortly, nullptr);
+    }
+  }
+
+  void wait_for_window(Thread& thread, uint64_t ticket) const {
+    unsigned times = 0;
+    for (;;) {
+      uint64_t slowest = UINT64_MAX;
+      for (uint64_t i = 0; i < header_->threads; i++) {
+        if (&threads_[i] == &thread) continue;
+        // Acquire: what the others did before is done for us too.
+        const uint64_t next = __atomic_load_n(&threads_[i].next, __ATOMIC_ACQUIRE);
+        if (next < slowest) slowest = next;
+      }
+      thread.limit = slowest > UINT64_MAX - window_ ? UINT64_MAX : slowest + window_;
+      if (ticket <= thread.limit) return;
+      pause(times);
+    }
+  }
+
+  // The object at this place, when it is there.
+  static void* wait_for(const Place& place) {
+    unsigned times = 0;
+    for (;;) {
+      // Acquire: with the object come its size and its stamp.
+      if (void* p = __atomic_load_n(&place.p, __ATOMIC_ACQUIRE)) return p;
+      pause(times);
+    }
+  }
+
+  void launch(Thread& thread) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 512 << 10);
+    const auto body = [](void* p) -> void* {
+      auto* self = static_cast<Thread*>(p);
+      self->player->run(*self);
+      return nullptr;
+    };
+    // Where the system has no more threads, one that ends makes room.
+    unsigned times = 256;
+    while (pthread_create(&thread.handle, &attributes, body, &thread) != 0) pause(times);
+    thread.launched = true;
+    pthread_attr_destroy(&attributes);
+  }
+
+  void run(Thread& thread) {
+    const Step* step = steps_ + thread.plan->first_step;
+    const Step* const end = step + thread.plan->steps;
+    uint64_t ticket = thread.plan->first_ticket;
+    for (; step != end; step++) {
+      if (!alone_) {
+        ticket += step->tickets;
+        // Release: all steps before are done, for whoever reads this.
+        __atomic_store_n(&thread.next, ticket, __ATOMIC_RELEASE);
+        if (ticket > thread.limit) wait_for_window(thread, ticket);
+      }
+      take(thread, *step);
+    }
+    __atomic_store_n(&thread.next, UINT64_MAX, __ATOMIC_RELEASE);
+  }
+
+  void take(Thread& thread, const Step& step) {
+    switch (step.call) {
+      case kMalloc:
+        return given(thread, step, malloc(step.size));
+      case kCalloc:
+        return given(thread, step, calloc(step.count, step.size));
+      case kReallocNew:
+        return given(thread, step, realloc(nullptr, step.size));
+      case kAlignedAlloc:
+        return given(thread, step, aligned_alloc(step.count, step.size));
+      case kMemalign:
+        return given(thread, step, memalign(step.count, step.size));
+      case kPosixMemalign: {
+        void* p = nullptr;
+        return given(thread, step, posix_memalign(&p, step.count, step.size) == 0 ? p : nullptr);
+      }
+      case kValloc:
+        return given(thread, step, valloc(step.size));
+      case kPvalloc:
+        return given(thread, step, pvalloc(step.size));
+      case kRealloc:
+      case kReallocArray:
+        return move(thread, step);
+      case kFree:
+      case kFreeSized:
+      case kFreeAligned:
+        return drop(thread, step);
+      case kSpawn:
+        return launch(threads_[step.place]);
+      case kJoin: {
+        Thread& other = threads_[step.place];
+        if (other.launched && !other.joined) pthread_join(other.handle, nullptr);
+        other.joined = true;
+        return;
+      }
+      case kSample:
+        samples_[step.place] = {step.count, step.size, own_kib()};
+        return;
+      default:
+        return;
+    }
+  }
+
+  static uint64_t stamp_of(uint64_t place) { return (place + 1) * 0x9e3779b97f4a7c15; }
+
+  // Puts the object where whoever frees it looks.
+  void keep(const Step& step, void* p, uint64_t size, uint64_t stamp) {
+    Place& place = places_[step.place];
+    place.size = size;
+    place.stamp = stamp;
+    if ((step.flags & kHanded) != 0) {
+      // Release: size and stamp, and what is written into the object, come along.
+      __atomic_store_n(&place.p, p, __ATOMIC_RELEASE);
+    } else {
+      place.p = p;
+    }
+  }
+
+  void given(Thread& thread, const Step& step, void* p) {
+    if ((step.flags & kFailed) != 0) {
+      if (p == nullptr) return;
+      // A realloc of nothing to nothing is no failure.
+      if ((step.flags & kGone) == 0) thread.counts.succeeded++;
+      free(p);
+      return;
+    }
+    const uint64_t size = step.call == kCalloc ? step.count * step.size : step.size;
+    if (p == nullptr) {
+      if (size != 0) thread.counts.failed++;
+      return keep(step, kNone, 0, 0);
+    }
+    const bool aligned =
+        step.call == kAlignedAlloc || step.call == kMemalign || step.call == kPosixMemalign;
+    const auto address = reinterpret_cast<uintptr_t>(p);
+    if (aligned && (step.count & (step.count - 1)) == 0 && (address & (step.count - 1)) != 0) {
+      thread.counts.unaligned++;
+    }
+    const uint64_t stamp = stamp_of(step.place);
+    if (step.call == kCalloc) {
+      if (!stamp_zeros(p, size, stamp)) thread.counts.dirty++;
+    } else {
+      write_stamps(p, 0, size, stamp);
+    }
+    keep(step, p, size, stamp);
+  }
+
+  void move(Thread& thread, const Step& step) {
+    Place& old = places_[step.old_place];
+    void* p = (step.flags & kOldHanded) != 0 ? wait_for(old) : old.p;
+    if (p == kNone) p = nullptr;
+    const Place was = old;
+    if (p != nullptr && !are_ends(p, was.size, was.stamp)) thread.counts.damaged++;
+    void* q =
+        step.call == kRealloc ? realloc(p, step.size) : reallocarray(p, step.count, step.size);
+    if ((step.flags & kFailed) != 0) {
+      if ((step.flags & kGone) != 0) {
+        free(q);
+      } else if (q != nullptr) {
+        // It has moved all the same.
+        thread.counts.succeeded++;
+        old.p = q;
+      }
+      return;
+    }
+    const uint64_t size = step.call == kRealloc ? step.size : step.count * step.size;
+    if (q == nullptr) {
+      if (size == 0) return keep(step, kNone, 0, 0);
+      thread.counts.failed++;
+      // The old one is still there, and nobody will ask for it.
+      free(p);
+      return keep(step, kNone, 0, 0);
+    }
+    // What grew has its last word still; of what shrank another word is the last one now.
+    const bool grew = p != nullptr && size >= was.size;
+    const uint64_t stamp = p == nullptr ? stamp_of(step.place) : was.stamp;
+    if (grew && !are_ends(q, was.size, stamp)) thread.counts.damaged++;
+    if (p != nullptr && !grew && !are_ends(q, size < sizeof(stamp) ? size : sizeof(stamp), stamp)) {
+      thread.counts.damaged++;
+    }
+    write_stamps(q, (grew ? was.size : size) / sizeof(stamp), size, stamp);
+    keep(step, q, size, stamp);
+  }
+
+  void drop(Thread& thread, const Step& step) {
+    if ((step.flags & kFailed) != 0) return free(nullptr);
+    Place& place = places_[step.place];
+    void* p = (step.flags & kHanded) != 0 ? wait_for(place) : place.p;
+    if (p == kNone) return free(nullptr);
+    if (!are_stamps(p, place.size, place.stamp)) {
+      thread.counts.damaged++;
+    }
+    if (step.call == kFreeSized && free_sized != nullptr) return free_sized(p, place.size);
+    if (step.call == kFreeAligned && free_aligned_sized != nullptr) {
+      return free_aligned_sized(p, step.count, place.size);
+    }
+    free(p);
+  }
+
+  // ---- Stamps: on the first word and the last one, and of what is longer on one of each page, or
+  // on all. What is left behind the last whole word has none; what is shorter than a word is one.
+
+  uint64_t stride() const {
+    return touch_ == Touch::kAll     ? 1
+           : touch_ == Touch::kPages ? 4096 / sizeof(uint64_t)
+                                     : UINT64_MAX / 4;
+  }
+
+  // From `kept` words on: those before have theirs, since an object keeps its stamp when it moves.
+  void write_stamps(void* p, uint64_t kept, uint64_t size, uint64_t stamp) const {
+    const uint64_t words = size / sizeof(stamp);
+    if (words == 0) {
+      memcpy(p, &stamp, size);
+      return;
+    }
+    auto* word = static_cast<uint64_t*>(p);
+    word[0] = stamp;
+    if (words > 1) {
+      const uint64_t step = stride();
+      for (uint64_t i = kept == 0 ? step : (kept + step - 1) / step * step; i < words; i += step) {
+        word[i] = stamp;
+      }
+      word[words - 1] = stamp;
+    }
+  }
+
+  bool are_ends(const void* p, uint64_t size, uint64_t stamp) const {
+    const uint64_t words = size / sizeof(stamp);
+    if (words == 0) return memcmp(p, &stamp, size) == 0;
+    const auto* word = static_cast<const uint64_t*>(p);
+    return word[0] == stamp && word[words - 1] == stamp;
+  }
+
+  bool are_stamps(const void* p, uint64_t size, uint64_t stamp) const {
+    if (!are_ends(p, size, stamp)) return false;
+    const uint64_t words = size / sizeof(stamp);
+    const auto* word = static_cast<const uint64_t*>(p);
+    const uint64_t step = stride();
+    for (uint64_t i = step; i < words; i += step) {
+      if (word[i] != stamp) return false;
+    }
+    return true;
+  }
+
+  // Of an object that is to be zero. A page that nobody has written yet is written at once: looking
+  // first would cost two faults.
+  bool stamp_zeros(void* p, uint64_t size, uint64_t stamp) const {
+    const uint64_t words = size / sizeof(stamp);
+    auto* word = static_cast<uint64_t*>(p);
+    uint64_t seen = 0;
+    // Relaxed: the object is this thread's alone.
+    const auto swap = [&](uint64_t i) {
+      seen |= __atomic_exchange_n(word + i, stamp, __ATOMIC_RELAXED);
+    };
+    if (words == 0) {
+      memcpy(&seen, p, size);
+      memcpy(p, &stamp, size);
+      return seen == 0;
+    }
+    const uint64_t step = stride();
+    for (uint64_t i = 0; i + 1 < words; i += step) {
+      swap(i);
+    }
+    swap(words - 1);
+    return seen == 0;
+  }
+
+  const PlanHeader* header_ = nullptr;
+  const PlanThread* plans_ = nullptr;
+  const Step* steps_ = nullptr;
+  Place* places_ = nullptr;
+  Sampled* samples_ = nullptr;
+  Thread* threads_ = nullptr;
+  uint64_t table_bytes_ = 0;
+  uint64_t window_ = 0;
+  uint64_t page_kib_ = 4;
+  int statm_ = -1;
+  Touch touch_ = Touch::kPages;
+  bool alone_ = false;
+};
+
+}  // namespace trace
+
+#endif  // LOFT_TRACE_PLAYER_H_
