@@ -1,16 +1,18 @@
 """The program of `make run`: JSON documents that one thread allocates and another frees.
 
 Two threads build documents and parse them, two others take what was parsed, write it out again and
-drop it. It prints a digest of all that was written.
+drop it. It prints a digest of all that was written. An argument says how many documents.
 """
 
 import hashlib
 import json
 import queue
+import sys
 import threading
 from typing import Any
 
-DOCUMENTS, RECORDS, PAIRS = 24, 2500, 2
+DOCUMENTS = int(sys.argv[1]) if len(sys.argv) > 1 else 24
+RECORDS, PAIRS = 2500, 2
 
 Box = queue.Queue[Any]
 

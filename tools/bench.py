@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
+import recordings
 import typer
 from bench_results import Entry, Header, Kind, Results, Run
 from bench_rows import ROWS, Row, variant_path
@@ -46,6 +47,7 @@ from rich.progress import Progress, TaskID
 
 from loft import allocators
 from loft.allocators import Allocator
+from loft.errors import UserError
 from loft.tables import for_terminal
 
 # A run in which busy threads shared a CPU is done again this often before it is left out.
@@ -221,10 +223,22 @@ def choose_rows(effort: Effort, patterns: str) -> list[Row]:
     needed = {row.variant: BUILD / variant_path(row.variant) for row in chosen if row.variant}
     needed |= {row.program: Path(command_of(row)[0]) for row in chosen}
     needed["loft-launch"] = BUILD / "loft-launch"
+    if any(row.program == "replay" for row in chosen):
+        needed |= {part: BUILD / part for part in recordings.PARTS}
     if missing := [name for name, path in needed.items() if not path.exists()]:
-        targets = "loft_launch, loft_bench, loft_variants, loft_nextgen"
+        targets = "loft_command, loft_bench, loft_variants, loft_nextgen"
         refuse(f"not built: {', '.join(sorted(missing))}; build the targets {targets}")
     return chosen
+
+
+def record_programs(chosen: list[Row]) -> None:
+    """What rows replay, if it is not there yet."""
+    plans = [word.removeprefix("--plan=") for row in chosen for word in row.arguments]
+    if wanted := [plan for plan in plans if plan in recordings.all_of_them()]:
+        try:
+            recordings.main(wanted)
+        except UserError as error:
+            refuse(str(error))
 
 
 def main(
@@ -250,6 +264,7 @@ def main(
     chosen_rows = choose_rows(effort, rows)
     there = {each.name: each for each in allocators.built(BUILD)}
     names = pick(list(there), with_, "allocator")
+    record_programs(chosen_rows)
     full = effort == "full"
     events, about_counters = countable_events()
     store = open_store(out, make_header(names, about_counters), names, update or resume)

@@ -65,6 +65,9 @@ python3-venv            import:ensurepip,venv                   keeps the Python
 '
 bench_group='
 xalan                   xalan                                   transforms documents under each allocator
+perl                    perl                                    is recorded, and replayed under each allocator
+sqlite3                 sqlite3                                 is recorded, and replayed under each allocator
+python3                 /usr/bin/python3                        is recorded, and replayed under each allocator
 linux-perf              perf                                    counts cycles and misses where the machine can
 python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
 '

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import recordings
+from bench_rows import ROWS
 from limits import HANGS_S
+from release import build_release
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Program, small parameters, and how many operations it must then report (None: drawn at random).
@@ -134,6 +137,38 @@ def test_does_what_it_says(
     if "most_alive" in result:
         limit = 64 if "--limit=64" in arguments else 4096
         assert 0 < result["most_alive"] <= limit
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan of a program that anybody has."""
+    build_release("loft_command")
+    plan = tmp_path_factory.mktemp("recording") / "sh.plan"
+    command = "sh -c 'i=0; while [ $i -lt 500 ]; do i=$((i + 1)); x=$x$i; done'"
+    recordings.make(recordings.Recording(command=command, environment={}), plan)
+    return plan
+
+
+@pytest.mark.parametrize("preload", libraries(), ids=lambda path: path.stem if path else "glibc")
+def test_replay_makes_the_calls_of_a_recording(
+    programs: Path, recording: Path, preload: Path | None
+) -> None:
+    result = run(programs / "replay", f"--plan={recording}", preload)
+    assert result["operations"] > 1000
+    assert result["plan_threads"] == 1
+    # The string has 1392 bytes at the end.
+    assert result["peak_live_bytes"] > 1392
+    assert 0 < result["peak_rss_kib"] < 100_000
+
+
+def test_replay_names_what_is_missing(programs: Path) -> None:
+    said = failure(programs / "replay", "--plan=/none")
+    assert said == "replay: /none: the plan cannot be read; tools/recordings.py makes it\n"
+
+
+def test_every_recording_has_a_row() -> None:
+    replayed = {row.arguments[0] for row in ROWS if row.program == "replay"}
+    assert replayed == {f"--plan={name}" for name in recordings.all_of_them()}
 
 
 def test_malloc_test_says_its_peak_and_its_progress(programs: Path) -> None:
