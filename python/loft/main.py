@@ -25,7 +25,6 @@ from loft import (
     replay_command,
 )
 from loft import record as record_command
-from loft import replay as replay_parts
 from loft import run as run_command
 from loft.comparison import Plan
 from loft.errors import UserError
@@ -304,13 +303,15 @@ def replay(
         ),
     ] = None,
     window: Annotated[
-        int,
+        int | None,
         typer.Option(
             metavar="N",
             min=0,
-            help="How many calls a thread may be ahead of another; 0 for the recorded order.",
+            help="How many calls a thread may be ahead of another; 0 for the recorded order. "
+            "Default: a thousandth of all, 1000 at most.",
+            show_default=False,
         ),
-    ] = replay_parts.WINDOW,
+    ] = None,
     touch: Annotated[
         str,
         typer.Option(

@@ -5,6 +5,7 @@ notes the calls and writes them to a pipe; what a process had not written when i
 file of its own, and is collected at the end.
 """
 
+import fcntl
 import os
 import platform
 import select
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -79,6 +80,8 @@ def _run(command: list[str], folder: Path, writer: trace_file.Writer) -> Outcome
     """Runs it to its end; what comes through the pipe meanwhile goes to the writer."""
     os.mkfifo(folder / "pipe", 0o600)
     pipe = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with suppress(OSError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIECE)
     # So that the pipe is never at its end, however many come and go at the other side.
     kept = os.open(folder / "pipe", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

@@ -24,8 +24,13 @@ from loft.trace_file import Trace
 DAMAGED_CODE = 3
 # Its last line is "Collected : " and the number of instructions.
 COUNTER = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-# Of the calls of a thread that runs ahead of another, if nothing else is asked for.
-WINDOW = 1000
+# How many calls a thread may be ahead of another: more would change what is alive at a time.
+LARGEST_WINDOW = 1000
+
+
+def window(tickets: int) -> int:
+    """If nothing else is asked for."""
+    return min(LARGEST_WINDOW, tickets // 1000)
 
 
 @dataclass(frozen=True)

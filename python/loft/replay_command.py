@@ -31,7 +31,8 @@ class Request:
     allocators: list[Allocator]
     process: int | None
     runs: int
-    window: int
+    # None: as replay.window() says.
+    window: int | None
     touch: str
     samples: int
     timeout_s: float | None
@@ -159,11 +160,13 @@ def run(request: Request) -> int:
         file = Path(folder) / "plan"
         told = _told(trace, chunks, process, request.samples, file)
         chunks.unlink()
+        asked = request.window
+        window = replay.window(told["tickets"]) if asked is None else asked
         plan = replay.Plan(
             file,
             request.allocators,
             request.runs,
-            request.window,
+            window,
             request.touch,
             request.timeout_s,
             request.counted,
@@ -173,7 +176,7 @@ def run(request: Request) -> int:
     summaries = _summaries(replayed)
     if request.json_file is not None:
         _write(request.json_file, trace, told, replayed, summaries, remarks)
-    _show(output(), process, told, replayed, summaries, remarks, request)
+    _show(output(), process, told, replayed, summaries, remarks, request.runs, window)
     good = all(each.usable and not _broken(each) for each in replayed)
     return 0 if good else 1
 
@@ -232,10 +235,11 @@ def _show(
     replayed: list[Replayed],
     summaries: dict[str, dict[str, Summary]],
     remarks: list[str],
-    request: Request,
+    runs: int,
+    window: int,
 ) -> None:
-    rounds = "one round" if request.runs == 1 else f"{request.runs} interleaved rounds"
-    order = "in the recorded order" if request.window == 0 else f"window {request.window}"
+    rounds = "one round" if runs == 1 else f"{runs} interleaved rounds"
+    order = "in the recorded order" if window == 0 else f"window {window}"
     calls = replayed[0].runs[0].calls if replayed[0].runs else told["calls"]
     words = printable(shlex.join(process.words))
     threads = f"{process.threads} thread{'s' * (process.threads != 1)}"
@@ -248,7 +252,7 @@ def _show(
         console.print(for_terminal(_over_time(replayed)))
         console.print()
         for key, title, _ in COLUMNS:
-            said = noise.conclusion(summaries[key], request.runs)
+            said = noise.conclusion(summaries[key], runs)
             console.print(f"{title}: {said}", markup=False, highlight=False, soft_wrap=True)
     for line in remarks:
         console.print(printable(line), markup=False, highlight=False, soft_wrap=True)

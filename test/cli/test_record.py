@@ -263,3 +263,29 @@ def test_programs_that_nothing_can_be_preloaded_into(
     ran = loft("record", "-o", tmp_path / "t", "--", own)
     assert "defines a malloc of its own" in one_line(ran.stderr)
     assert not (tmp_path / "t").exists()
+
+
+PLUGIN = """
+#include <stdlib.h>
+void* take(void) { return malloc(4321); }
+"""
+LOADING = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+int main(int count, char** words) {
+  void* library = dlopen(words[count - 1], RTLD_NOW | RTLD_DEEPBIND);
+  if (library == NULL) return 1;
+  void* (*take)(void) = (void* (*)(void))dlsym(library, "take");
+  free(take());
+  return 0;
+}
+"""
+
+
+def test_a_plugin_that_asks_the_c_library_is_recorded_too(
+    loft: Loft, compiled: Compile, tmp_path: Path
+) -> None:
+    plugin = compiled("plugin.so", PLUGIN, "-shared", "-fPIC")
+    trace = recorded(loft, tmp_path / "t", compiled("loading", LOADING), plugin)
+    assert any(each.text.startswith("malloc 4321 -> ") for each in calls(loft, trace))

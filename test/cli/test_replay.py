@@ -56,7 +56,7 @@ def test_every_call_is_made_again(
 def test_the_table_and_the_json_hold_the_same(loft: Loft, many: Path) -> None:
     told = replayed(loft, many, "--samples", "20")
     ran = loft("replay", "--runs", "6", "--with", HERE, many)
-    assert f": {MANY_CALLS} calls of 1 thread, window 1000, 6 interleaved rounds" in ran.stdout
+    assert f": {MANY_CALLS} calls of 1 thread, window 40, 6 interleaved rounds" in ran.stdout
     for title in ("wall time", "CPU time", "peak memory", "peak / live", "faults"):
         assert title in ran.stdout
         assert re.search(rf"^{title}: ", ran.stdout, re.MULTILINE)

@@ -56,6 +56,7 @@ constinit Behind<void(void*, size_t, size_t)> next_free_aligned_sized("free_alig
 constinit Behind<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)> next_create(
     "pthread_create");
 constinit Behind<int(pthread_t, void**)> next_join("pthread_join");
+constinit Behind<void*(const char*, int)> next_dlopen("dlopen");
 
 // What is asked for while the names behind are looked up: dlsym may allocate. Never freed.
 alignas(16) char first_memory[16 << 10];
@@ -260,6 +261,12 @@ LOFT_TAKES int pthread_join(pthread_t handle, void** result) {
     note(thread, event);
   }
   return error;
+}
+
+// With RTLD_DEEPBIND a library would take the names above from the C library, past this one. The
+// last call has to be a jump: the C library searches where its caller says.
+LOFT_TAKES void* dlopen(const char* file, int mode) noexcept {
+  return (*next_dlopen)(file, mode & ~RTLD_DEEPBIND);
 }
 
 }  // extern "C"
