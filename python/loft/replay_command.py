@@ -4,6 +4,8 @@ import json
 import shlex
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,15 @@ def bar(console: Console) -> Progress:
     )
 
 
+@contextmanager
+def saying(what: str) -> Iterator[None]:
+    """While something goes on whose end nobody can tell."""
+    with bar(Console(stderr=True)) as shown:
+        shown.add_task(what, total=None)
+        shown.refresh()
+        yield
+
+
 def read(path: Path, chunks: Path) -> Trace:
     with bar(Console(stderr=True)) as shown:
         task = shown.add_task(f"reading {path.name}", total=None)
@@ -62,6 +73,11 @@ def read(path: Path, chunks: Path) -> Trace:
         )
 
 
+def _processes(trace: Trace, chunks: Path) -> list[Process]:
+    with saying("counting the calls"):
+        return replay.processes(trace, chunks)
+
+
 def output() -> Console:
     return Console(width=None if sys.stdout.isatty() else WIDTH_IN_PIPE)
 
@@ -70,7 +86,7 @@ def show_calls(path: Path, process: int | None) -> int:
     with tempfile.TemporaryDirectory(prefix="loft-replay-") as folder:
         chunks = Path(folder) / "chunks"
         trace = read(path, chunks)
-        picked = replay.pick(trace, replay.processes(trace, chunks), process)
+        picked = replay.pick(trace, _processes(trace, chunks), process)
         sys.stdout.flush()
         replay.helper("loft-trace", trace, "calls", chunks, str(picked.number), show=True)
     return 0
@@ -81,7 +97,7 @@ def show_info(path: Path, process: int | None, json_file: Path | None) -> int:
     with tempfile.TemporaryDirectory(prefix="loft-replay-") as folder:
         chunks = Path(folder) / "chunks"
         trace = read(path, chunks)
-        there = replay.processes(trace, chunks)
+        there = _processes(trace, chunks)
         picked = replay.pick(trace, there, process)
         plan = Path(folder) / "plan"
         told = _told(trace, chunks, picked, 0, plan)
@@ -133,7 +149,8 @@ def _sizes(by_size: list[int]) -> str:
 
 def _told(trace: Trace, chunks: Path, process: Process, samples: int, plan: Path) -> dict[str, Any]:
     words = ("plan", chunks, str(process.number), str(samples), plan)
-    told: dict[str, Any] = json.loads(replay.helper("loft-trace", trace, *words))
+    with saying("putting the calls in their order"):
+        told: dict[str, Any] = json.loads(replay.helper("loft-trace", trace, *words))
     return told
 
 
@@ -156,7 +173,7 @@ def run(request: Request) -> int:
     with tempfile.TemporaryDirectory(prefix="loft-replay-") as folder:
         chunks = Path(folder) / "chunks"
         trace = read(request.path, chunks)
-        process = replay.pick(trace, replay.processes(trace, chunks), request.process)
+        process = replay.pick(trace, _processes(trace, chunks), request.process)
         file = Path(folder) / "plan"
         told = _told(trace, chunks, process, request.samples, file)
         chunks.unlink()

@@ -25,6 +25,15 @@ def test_every_call_is_recorded_as_it_was(loft: Loft, compiled: Compile, tmp_pat
     assert lettered([call.text for call in calls(loft, trace)]) == EVERY_CALL
 
 
+def test_what_a_program_does_again_is_recorded_again(
+    loft: Loft, compiled: Compile, tmp_path: Path
+) -> None:
+    program = compiled("many", MANY % "return 0;")
+    seen = [calls(loft, recorded(loft, tmp_path / name, program)) for name in ("a", "b")]
+    assert len(seen[0]) == MANY_CALLS
+    assert seen[0] == seen[1]
+
+
 def test_who_frees_whose_object_is_recorded(loft: Loft, compiled: Compile, tmp_path: Path) -> None:
     trace = recorded(loft, tmp_path / "t", compiled("handing", HANDING, "-pthread"))
     seen = [(each.thread, each.text) for each in calls(loft, trace)]

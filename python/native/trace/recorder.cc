@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,7 +111,12 @@ bool open_pipe() {
   // Without a reader this fails, and does not wait for one.
   const int low = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
   if (low < 0) return false;
-  const int high = fcntl(low, F_DUPFD_CLOEXEC, kHighDescriptor);
+  rlimit most;
+  int number = kHighDescriptor;
+  if (getrlimit(RLIMIT_NOFILE, &most) == 0 && most.rlim_cur <= kHighDescriptor) {
+    number = static_cast<int>(most.rlim_cur) - 1;
+  }
+  const int high = fcntl(low, F_DUPFD_CLOEXEC, number);
   if (high >= 0) close(low);
   pipe_fd = high >= 0 ? high : low;
   fcntl(pipe_fd, F_SETFL, 0);
