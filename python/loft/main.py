@@ -365,7 +365,7 @@ def replay(
     if calls:
         raise typer.Exit(replay_command.show_calls(trace, process))
     there = allocators.found(allocators.library_folders(), places.PEERS)
-    picked = allocators.chosen([name for name in with_.split(",") if name], there)
+    picked = contestants.chosen([with_] if with_ else [], there)
     request = replay_command.Request(
         trace,
         picked,

@@ -4,6 +4,7 @@ loft-trace reads the trace and makes a plan of one of its processes, loft-replay
 """
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -201,6 +202,7 @@ class Plan:
             self.timeout_s,
             "keep",
             count,
+            {**os.environ, **allocator.variables},
         )
 
 

@@ -6,6 +6,7 @@
 #include "files/last_signal.h"
 #include "front/metered.h"
 #include "heap/registry.h"
+#include "leaks/search.h"
 #include "os/fault.h"
 #include "profile/site.h"
 #include "profile/write.h"
@@ -52,6 +53,12 @@ namespace {
 
 // The latest priority for a destructor, so that frees by other destructors are counted.
 [[gnu::destructor(101)]] void process_ends() {
+  if (get(options.profile_at) == kAtLeaks && profile::newest_site() != nullptr &&
+      !leaks::search()) {
+    os::report(
+        Text() << "leaks were not looked for: no memory for that, or the system does not let "
+                  "the process copy its own memory");
+  }
   write_last_profile();
   switch (get(options.stats)) {
     case 1:

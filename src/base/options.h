@@ -16,78 +16,78 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile };
 // plain number. A processor is a plain number or the word "any" (kAnyProcessor). `choices` lists
 // the accepted words; the value is the position of the word. A file is a path; the value is the
 // address of a text that never changes, and 0 for none.
-#define LOFT_OPTIONS(X)                                                                         \
-  X(kChoice, owner, 0, "thread|core|room|shared",                                               \
-    "who holds the caches of free objects and the slabs; thread: each thread; core: each "      \
-    "processor; room: each thread its cache, and a thread of loft's own all slabs; shared: "    \
-    "each thread its cache, and all together the slabs; read when the library is loaded, and "  \
-    "never changed after that")                                                                 \
-  X(kChoice, stats, 0, "0|1|json|prometheus",                                                   \
-    "print statistics to standard error when the process exits")                                \
-  X(kChoice, foreign, 0, "abort|ignore",                                                        \
-    "what follows the report of a pointer that loft did not allocate, or of a write after "     \
-    "free that has cut a queue of freed objects; abort: the program stops; ignore: the call "   \
-    "does nothing, and the objects behind the cut are lost")                                    \
-  X(kBytes, cache_bytes, 4 << 20, "", "bytes of free objects that one thread's cache may hold") \
-  X(kBytes, batch_bytes, 16 << 10, "",                                                          \
-    "bytes of objects that a thread frees for one slab of another heap before it sends the "    \
-    "batch")                                                                                    \
-  X(kBytes, outbox_bytes, 64 << 10, "",                                                         \
-    "bytes of objects that a thread keeps packed for other heaps before it posts them")         \
-  X(kBytes, drain_bytes, 1 << 20, "", "bytes of returned objects that one refill takes in")     \
-  X(kBytes, dirty_bytes, 256 << 20, "",                                                         \
-    "bytes of free spans that stay resident for reuse; beyond that, the longest are purged; "   \
-    "less where the control group or the process has little, and while no background thread "   \
-    "runs")                                                                                     \
-  X(kMilliseconds, decay_ms, 500, "",                                                           \
-    "how long unused memory stays resident before it is purged; what exceeds a quarter of "     \
-    "the memory in use stays about a third as long, and what exceeds an eighth half as "        \
-    "long; 0: nothing is purged by time")                                                       \
-  X(kChoice, thp, 0, "auto|never|prefer",                                                       \
-    "whether the system may back the heap with huge pages; auto: where the heap grows densely " \
-    "and no limit is near, with one of them ahead at most, and where the system has none, so "  \
-    "many pages in one call; never: no, and each page as it is touched; prefer: loft asks for " \
-    "them everywhere, and purges nothing smaller")                                              \
-  X(kChoice, background, 1, "off|auto|on",                                                      \
-    "when a thread of loft's own may purge memory while the program does nothing; off: "        \
-    "never; auto: while the program has threads of its own; on: also in a program of one "      \
-    "thread")                                                                                   \
-  X(kProcessor, room_cpu, 65535, "",                                                            \
-    "the processor on which the room's thread (owner=room) runs, read when it starts; any: "    \
-    "all those on which the process's first thread may run")                                    \
-  X(kChoice, room_serves, 0, "trial|always",                                                    \
-    "when the room's thread serves the others; trial: where repeated trials show that it is "   \
-    "faster than they are; always: wherever it can; any room_prepare except off implies "       \
-    "always")                                                                                   \
-  X(kChoice, room_prepare, 0, "off|fault|zero",                                                 \
-    "what else the room's thread does with the objects that it gets ready; off: nothing; "      \
-    "fault: it touches those on pages without memory; zero: it also clears some for calloc")    \
-  X(kBytes, soft_limit, 0, "",                                                                  \
-    "bytes from the system above which loft keeps little: caches stay small, and free "         \
-    "memory is purged within a tenth of a second, or by later calls where no background "       \
-    "thread runs; 0: no limit")                                                                 \
-  X(kBytes, hard_limit, 0, "",                                                                  \
-    "bytes from the system that loft does not exceed; a request that would exceed them gets "   \
-    "NULL and ENOMEM; 0: no limit")                                                             \
-  X(kChoice, cgroup, 1, "off|soft|hard",                                                        \
-    "what follows from the limits of the control group that the process is in when the "        \
-    "library is loaded; off: nothing; soft: a soft limit; hard: also a hard limit of "          \
-    "fifteen sixteenths of the group's")                                                        \
-  X(kChoice, watch_group, 0, "off|on",                                                          \
-    "whether the background thread reads the limits and the usage of the group every "          \
-    "second; it then opens files of the system, which filters of system calls may forbid; "     \
-    "near a limit of the group, loft then keeps little, whichever process has the memory")      \
-  X(kChoice, profile, 0, "off|on",                                                              \
-    "whether allocations are sampled, for a profile of which code holds memory")                \
-  X(kBytes, profile_bytes, 512 << 10, "",                                                       \
-    "mean bytes between two samples of one thread's allocations; 1: each allocation is one")    \
-  X(kFile, profile_file, 0, "",                                                                 \
-    "where the profile is written when the process exits, also by SIGTERM; %p becomes the "     \
-    "number of the process; a name that ends with .collapsed gets lines of text, any other "    \
-    "the format of pprof, compressed")                                                          \
-  X(kChoice, profile_at, 0, "exit|peak",                                                        \
-    "of which moment that profile tells what is in use; peak: when it was the most, within "    \
-    "three per cent")
+#define LOFT_OPTIONS(X)                                                                          \
+  X(kChoice, owner, 0, "thread|core|room|shared",                                                \
+    "who holds the caches of free objects and the slabs; thread: each thread; core: each "       \
+    "processor; room: each thread its cache, and a thread of loft's own all slabs; shared: "     \
+    "each thread its cache, and all together the slabs; read when the library is loaded, and "   \
+    "never changed after that")                                                                  \
+  X(kChoice, stats, 0, "0|1|json|prometheus",                                                    \
+    "print statistics to standard error when the process exits")                                 \
+  X(kChoice, foreign, 0, "abort|ignore",                                                         \
+    "what follows the report of a pointer that loft did not allocate, or of a write after "      \
+    "free that has cut a queue of freed objects; abort: the program stops; ignore: the call "    \
+    "does nothing, and the objects behind the cut are lost")                                     \
+  X(kBytes, cache_bytes, 4 << 20, "", "bytes of free objects that one thread's cache may hold")  \
+  X(kBytes, batch_bytes, 16 << 10, "",                                                           \
+    "bytes of objects that a thread frees for one slab of another heap before it sends the "     \
+    "batch")                                                                                     \
+  X(kBytes, outbox_bytes, 64 << 10, "",                                                          \
+    "bytes of objects that a thread keeps packed for other heaps before it posts them")          \
+  X(kBytes, drain_bytes, 1 << 20, "", "bytes of returned objects that one refill takes in")      \
+  X(kBytes, dirty_bytes, 256 << 20, "",                                                          \
+    "bytes of free spans that stay resident for reuse; beyond that, the longest are purged; "    \
+    "less where the control group or the process has little, and while no background thread "    \
+    "runs")                                                                                      \
+  X(kMilliseconds, decay_ms, 500, "",                                                            \
+    "how long unused memory stays resident before it is purged; what exceeds a quarter of "      \
+    "the memory in use stays about a third as long, and what exceeds an eighth half as "         \
+    "long; 0: nothing is purged by time")                                                        \
+  X(kChoice, thp, 0, "auto|never|prefer",                                                        \
+    "whether the system may back the heap with huge pages; auto: where the heap grows densely "  \
+    "and no limit is near, with one of them ahead at most, and where the system has none, so "   \
+    "many pages in one call; never: no, and each page as it is touched; prefer: loft asks for "  \
+    "them everywhere, and purges nothing smaller")                                               \
+  X(kChoice, background, 1, "off|auto|on",                                                       \
+    "when a thread of loft's own may purge memory while the program does nothing; off: "         \
+    "never; auto: while the program has threads of its own; on: also in a program of one "       \
+    "thread")                                                                                    \
+  X(kProcessor, room_cpu, 65535, "",                                                             \
+    "the processor on which the room's thread (owner=room) runs, read when it starts; any: "     \
+    "all those on which the process's first thread may run")                                     \
+  X(kChoice, room_serves, 0, "trial|always",                                                     \
+    "when the room's thread serves the others; trial: where repeated trials show that it is "    \
+    "faster than they are; always: wherever it can; any room_prepare except off implies "        \
+    "always")                                                                                    \
+  X(kChoice, room_prepare, 0, "off|fault|zero",                                                  \
+    "what else the room's thread does with the objects that it gets ready; off: nothing; "       \
+    "fault: it touches those on pages without memory; zero: it also clears some for calloc")     \
+  X(kBytes, soft_limit, 0, "",                                                                   \
+    "bytes from the system above which loft keeps little: caches stay small, and free "          \
+    "memory is purged within a tenth of a second, or by later calls where no background "        \
+    "thread runs; 0: no limit")                                                                  \
+  X(kBytes, hard_limit, 0, "",                                                                   \
+    "bytes from the system that loft does not exceed; a request that would exceed them gets "    \
+    "NULL and ENOMEM; 0: no limit")                                                              \
+  X(kChoice, cgroup, 1, "off|soft|hard",                                                         \
+    "what follows from the limits of the control group that the process is in when the "         \
+    "library is loaded; off: nothing; soft: a soft limit; hard: also a hard limit of "           \
+    "fifteen sixteenths of the group's")                                                         \
+  X(kChoice, watch_group, 0, "off|on",                                                           \
+    "whether the background thread reads the limits and the usage of the group every "           \
+    "second; it then opens files of the system, which filters of system calls may forbid; "      \
+    "near a limit of the group, loft then keeps little, whichever process has the memory")       \
+  X(kChoice, profile, 0, "off|on",                                                               \
+    "whether allocations are sampled, for a profile of which code holds memory")                 \
+  X(kBytes, profile_bytes, 512 << 10, "",                                                        \
+    "mean bytes between two samples of one thread's allocations; 1: each allocation is one")     \
+  X(kFile, profile_file, 0, "",                                                                  \
+    "where the profile is written when the process exits, also by SIGTERM; %p becomes the "      \
+    "number of the process; a name that ends with .collapsed gets lines of text, any other "     \
+    "the format of pprof, compressed")                                                           \
+  X(kChoice, profile_at, 0, "exit|peak|leaks",                                                   \
+    "what that profile tells of memory in use: at the exit; when it was the most, within three " \
+    "per cent; or what nothing in the process pointed to any more at the exit")
 
 // X(former name, name). A setting by a former name is refused with one line that tells the new one.
 #define LOFT_RENAMED_OPTIONS(X) \
@@ -114,7 +114,7 @@ enum Serves : uint64_t { kServesByTrial, kServesAlways };
 enum Prepare : uint64_t { kPrepareOff, kPrepareFault, kPrepareZero };
 
 // The choices of `profile_at`.
-enum ProfileAt : uint64_t { kAtExit, kAtPeak };
+enum ProfileAt : uint64_t { kAtExit, kAtPeak, kAtLeaks };
 
 // The choices of `cgroup`.
 enum GroupUse : uint64_t { kGroupOff, kGroupSoft, kGroupHard };

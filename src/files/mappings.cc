@@ -23,13 +23,6 @@ using Segment = Elf32_Phdr;
 using Note = Elf32_Nhdr;
 #endif
 
-// One line of the file.
-struct Line {
-  Mapping mapping;
-  bool readable;
-  bool executable;
-};
-
 uint64_t hex(const char*& at) {
   uint64_t value = 0;
   for (;; ++at) {
@@ -46,25 +39,27 @@ uint64_t hex(const char*& at) {
 }
 
 // begin-end perms offset device inode  name. False if the text is none.
-bool parse(const char* text, Line& line) {
-  line = Line{};
-  line.mapping.begin = hex(text);
+bool parse(const char* text, Mapping& mapping) {
+  mapping = Mapping{};
+  mapping.begin = hex(text);
   if (*text++ != '-') return false;
-  line.mapping.end = hex(text);
+  mapping.end = hex(text);
   if (*text++ != ' ' || strlen(text) < 5) return false;
-  line.readable = text[0] == 'r';
-  line.executable = text[2] == 'x';
+  mapping.readable = text[0] == 'r';
+  mapping.writable = text[1] == 'w';
+  mapping.executable = text[2] == 'x';
+  mapping.shared = text[3] == 's';
   text += 4;
   while (*text == ' ') ++text;
-  line.mapping.offset = hex(text);
+  mapping.offset = hex(text);
   for (int field = 0; field < 2; ++field) {
     while (*text == ' ') ++text;
     while (*text != ' ' && *text != 0) ++text;
   }
   while (*text == ' ') ++text;
-  line.mapping.name = text;
-  line.mapping.name_bytes = strlen(text);
-  return line.mapping.end > line.mapping.begin;
+  mapping.name = text;
+  mapping.name_bytes = strlen(text);
+  return mapping.end > mapping.begin;
 }
 
 // The note lies in the pages that begin the file; [begin, end) are these, and readable.
@@ -142,30 +137,28 @@ class Reader {
 
 }  // namespace
 
-bool visit_code(VisitMapping visit, void* context) {
+bool visit_mappings(VisitMapping visit, void* context) {
   const KeepErrno keep;
   const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
   Reader reader(file);
-  Line line;
+  Mapping mapping;
   // The mapping that begins the file of the last line.
   uintptr_t first_begin = 0;
   uintptr_t first_end = 0;
   char first_name[1024] = {};
   while (const char* const text = reader.next()) {
-    if (!parse(text, line)) continue;
-    Mapping& mapping = line.mapping;
+    if (!parse(text, mapping)) continue;
     const bool names_file = mapping.name[0] == '/';
-    if (mapping.offset == 0 && line.readable && names_file &&
+    if (mapping.offset == 0 && mapping.readable && names_file &&
         mapping.name_bytes < sizeof(first_name)) {
       first_begin = mapping.begin;
       first_end = mapping.end;
       memcpy(first_name, mapping.name, mapping.name_bytes + 1);
     }
-    if (!line.executable) continue;
-    if (strcmp(mapping.name, "[vdso]") == 0) {
+    if (mapping.executable && strcmp(mapping.name, "[vdso]") == 0) {
       find_build_id(mapping.begin, mapping.end, mapping);
-    } else if (names_file && strcmp(mapping.name, first_name) == 0) {
+    } else if (mapping.executable && names_file && strcmp(mapping.name, first_name) == 0) {
       find_build_id(first_begin, first_end, mapping);
     }
     visit(context, mapping);

@@ -1,5 +1,5 @@
-// The code that is mapped into the process: /proc/self/maps, read without allocation and without
-// the loader's lock.
+// What is mapped into the process: /proc/self/maps, read without allocation and without the
+// loader's lock.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,16 @@ struct Mapping {
   const char* name;  // of the file; "" for none
   size_t name_bytes;
   const uint8_t* build_id;  // nullptr: the file has none, or it is not known
-  size_t build_id_bytes;
+  size_t build_id_bytes;    // looked for in executable mappings alone
+  bool readable;
+  bool writable;
+  bool executable;
+  bool shared;
 };
 
-// Calls `visit` for each executable mapping, in the order of addresses. What the mapping points to
-// is valid during the call. False if the file cannot be read.
+// Calls `visit` for each mapping, in the order of addresses. What the mapping points to is valid
+// during the call. False if the file cannot be read.
 using VisitMapping = void (*)(void* context, const Mapping& mapping);
-bool visit_code(VisitMapping visit, void* context);
+bool visit_mappings(VisitMapping visit, void* context);
 
 }  // namespace loft::files

@@ -21,11 +21,13 @@ const char* Code::base_name() const {
   return slash != nullptr ? slash + 1 : name;
 }
 
-void Places::count_code(void* count, const files::Mapping&) { ++*static_cast<size_t*>(count); }
+void Places::count_code(void* count, const files::Mapping& mapping) {
+  if (mapping.executable) ++*static_cast<size_t*>(count);
+}
 
 void Places::add_code(void* self, const files::Mapping& mapping) {
   auto& places = *static_cast<Places*>(self);
-  if (places.code_count_ == places.code_limit_) return;
+  if (!mapping.executable || places.code_count_ == places.code_limit_) return;
   Code& code = places.codes_[places.code_count_++];
   code.begin = mapping.begin;
   code.end = mapping.end;
@@ -42,11 +44,11 @@ Places::Places() {
   for (slots_ = 64; slots_ < 2 * frames; slots_ *= 2) {
   }
   addresses_ = static_cast<uintptr_t*>(files::borrow(slots_ * sizeof(uintptr_t)));
-  files::visit_code(count_code, &code_limit_);
+  files::visit_mappings(count_code, &code_limit_);
   code_limit_ += 16;  // mapped meanwhile
   codes_ = static_cast<Code*>(files::borrow(code_limit_ * sizeof(Code)));
   if (!is_complete()) return;
-  files::visit_code(add_code, this);
+  files::visit_mappings(add_code, this);
   for (const Site* site = newest; site != nullptr; site = site->older) {
     for (unsigned i = 0; i < site->depth; ++i) {
       const uintptr_t address = site->frames()[i];

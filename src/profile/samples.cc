@@ -179,6 +179,19 @@ void forget(const void* p) {
   metadata::release(sample, sizeof(Sample));
 }
 
+void count_lost(bool (*is_lost)(void* context, const void* p), void* context) {
+  const os::Guard guard(lock);
+  for (Site* site = newest_site(); site != nullptr; site = site->older) {
+    site->lost.add(-site->lost.objects.get(), -site->lost.bytes.get());
+  }
+  for (size_t i = 0; table != nullptr && i < size_t{1} << kBucketLog; ++i) {
+    for (const Sample* sample = table[i]; sample != nullptr; sample = sample->next) {
+      if (!is_lost(context, reinterpret_cast<const void*>(sample->address))) continue;
+      sample->site->lost.add(sample->weight, weighted(sample->asked, sample->weight));
+    }
+  }
+}
+
 Totals totals() {
   UserHeap* const samples = heap.load(memory_order_acquire);
   return {live_samples.get(), samples == nullptr ? 0 : samples->totals().live_bytes,

@@ -36,6 +36,10 @@ void forget(const void* p);
 // Whether the extent belongs to the heap of sampled objects.
 bool holds_samples(const Extent* extent);
 
+// Counts the sampled objects in use of which `is_lost` says so, in place of what was counted
+// before.
+void count_lost(bool (*is_lost)(void* context, const void* p), void* context);
+
 struct Totals {
   size_t live_samples;
   size_t live_object_bytes;  // usable bytes of the sampled objects in the heap of samples

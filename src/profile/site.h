@@ -32,6 +32,7 @@ struct Site {
   Amount allocated;  // since the start
   Amount freed;
   Amount at_peak;         // in use at the kept peak
+  Amount lost;            // of what is in use: nothing pointed to it when leaks were looked for
   Counter samples;        // taken
   Counter freed_samples;  // of these, freed
   Counter lifetime_ns;    // of the freed samples, together

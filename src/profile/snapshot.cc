@@ -12,13 +12,15 @@ Figures figures_of(const Site& site, Moment moment) {
   std::atomic_thread_fence(std::memory_order_acquire);
   const uint64_t objects = site.allocated.objects.get();
   const uint64_t bytes = site.allocated.bytes.get();
-  const bool peak = moment == Moment::kPeak;
   const auto whole = [](uint64_t weighted) {
     return static_cast<uint64_t>(static_cast<double>(weighted) / kWeightUnit + 0.5);
   };
-  return {whole(objects), bytes,
-          whole(peak ? site.at_peak.objects.get() : objects - least(objects, freed_objects)),
-          peak ? site.at_peak.bytes.get() : bytes - least(bytes, freed_bytes)};
+  if (moment == Moment::kNow) {
+    return {whole(objects), bytes, whole(objects - least(objects, freed_objects)),
+            bytes - least(bytes, freed_bytes)};
+  }
+  const Amount& used = moment == Moment::kPeak ? site.at_peak : site.lost;
+  return {whole(objects), bytes, whole(used.objects.get()), used.bytes.get()};
 }
 
 }  // namespace loft::profile

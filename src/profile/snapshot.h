@@ -9,7 +9,7 @@
 namespace loft::profile {
 
 // The moment whose memory in use is told.
-enum class Moment : uint8_t { kNow, kPeak };
+enum class Moment : uint8_t { kNow, kPeak, kLeaks };
 
 struct Figures {
   uint64_t allocated_objects;

@@ -17,7 +17,8 @@ int write_to(const char* path) {
   int error = 0;
   const int file = files::open_output(expanded, &error);
   if (file < 0) return error;
-  const Moment moment = get(options.profile_at) == kAtPeak ? Moment::kPeak : Moment::kNow;
+  static constexpr Moment kMoments[] = {Moment::kNow, Moment::kPeak, Moment::kLeaks};
+  const Moment moment = kMoments[get(options.profile_at)];
   const bool as_text = std::string_view(expanded).ends_with(".collapsed");
   error = as_text ? write_collapsed(file, moment) : write_pprof(file, moment);
   files::close_output(file);
