@@ -67,11 +67,11 @@ class Walk {
     for (Met& met : met_) {
       if (met.image.covers(pc)) return &met;
     }
+    Image image;
+    if (!find_present(pc, &image)) return nullptr;
     Met& next = met_[next_met_++ % kMostMet];
-    next = Met();
-    if (find_present(pc, &next.image)) return &next;
-    next.image = Image();
-    return nullptr;
+    next = {image, CommonPrint()};
+    return &next;
   }
 
   Rule rule_for(uintptr_t pc) {

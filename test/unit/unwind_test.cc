@@ -4,9 +4,13 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -19,6 +23,7 @@
 
 #include "base/macros.h"
 #include "os/os.h"
+#include "unit/support.h"
 #include "unwind/stack.h"
 #include "unwind/unwind.h"
 
@@ -345,6 +350,36 @@ TEST_F(Unwind, APageIsAskedAboutOnce) {
   EXPECT_TRUE(stack.read(from, &word));
   EXPECT_TRUE(stack.read(from + 3 * page, &word));
   os::unmap(at, 4 * page);
+}
+
+// Whether it passes in the child of a fork, after a filter of system calls refuses that one.
+template <class Work>
+bool passes_without_call(unsigned call, Work work) {
+  return test::child_passes([&] {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program = {std::size(code), code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 && work();
+  });
+}
+
+TEST_F(Unwind, WhereTheSystemRefusesToAnswerOnePageIsRead) {
+  EXPECT_TRUE(passes_without_call(SYS_rt_sigprocmask, [] {
+    uintptr_t here = 1;
+    uintptr_t frames[200];
+    // The frame of many pages is not left.
+    std::array<char, 100'000> frame;
+    use(frame.data());
+    const size_t count = unwind::capture(frames, std::size(frames));
+    use(frame.data());
+    return count <= 2 && !unwind::is_readable(reinterpret_cast<uintptr_t>(&here)) &&
+           !unwind::can_tell_readable();
+  }));
 }
 
 // ---- Libraries that come and go ----
