@@ -1,5 +1,7 @@
 """Files that a command is to write."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from loft.errors import UserError
@@ -9,8 +11,14 @@ def check(path: Path) -> None:
     """Before anything is run: nobody wants to learn it after an hour of measuring."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file to write")
+    with writing(path), path.open("a"):
+        pass
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Says what went wrong with the file, in one line."""
     try:
-        with path.open("a"):
-            pass
+        yield
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from None
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -23,6 +23,8 @@ from loft.profile import files, top, tree
 from loft.profile.top import Sort
 
 Profile = Callable[..., subprocess.CompletedProcess[str]]
+# In the place of a profile that a test makes.
+SMALL = "a small profile"
 # What a process of the library's would do at its exit.
 LEAVE = 'leave() { cp "$HEAP" "$(echo "$LOFT_PROFILE_FILE" | sed "s/%p/$1/")"; }; '
 
@@ -159,6 +161,14 @@ def test_a_profile_that_was_not_finished(profile: Profile, tmp_path: Path) -> No
     assert ran.returncode == 2
     assert "no profile that can be read" in one_line(ran.stderr)
     assert not list(tmp_path.glob("loft-profile-*"))
+
+
+def test_others_that_cannot_be_kept_are_one_line(profile: Profile, tmp_path: Path) -> None:
+    (tmp_path / "work" / "out.7.pb.gz").mkdir()
+    (tmp_path / "work" / "out.7.pb.gz" / "heap.7.pb.gz").mkdir()
+    ran = profile("leave 7; leave $$", "-o", "out.pb.gz")
+    assert ran.returncode == 2
+    assert "out.7.pb.gz cannot be written" in one_line(ran.stderr)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -328,11 +338,13 @@ def test_amounts_have_three_digits(value: int, said: str) -> None:
         (["--top", "0", "--", "true"], "'--top'"),
         (["-o", "/no/such/file", "--", "true"], "/no/such/file cannot be written"),
         (["--html", "/tmp", "--", "true"], "/tmp is a folder"),
+        (["--read", SMALL, "-o", "/dev/full"], "/dev/full cannot be written: No space left"),
+        (["--read", SMALL, "--html", "/dev/full"], "/dev/full cannot be written: No space left"),
         (["--base", "/no/such/file", "--", "true"], "/no/such/file cannot be read"),
     ],
 )
-def test_bad_input_is_one_line(loft: Loft, arguments: list[str], said: str) -> None:
-    ran = loft("profile", *arguments)
+def test_bad_input_is_one_line(loft: Loft, heap: Path, arguments: list[str], said: str) -> None:
+    ran = loft("profile", *(str(heap) if each == SMALL else each for each in arguments))
     assert (ran.returncode, ran.stdout) == (2, "")
     assert said in one_line(ran.stderr)
 

@@ -115,10 +115,8 @@ def _keep_others(ran: Ran, main: int, beside: Path) -> list[str]:
     for pid, path in ran.files.items():
         if pid != main:
             target = beside.with_name(f"{stem}.{pid}{SUFFIX}")
-            try:
+            with output.writing(target):
                 shutil.move(path, target)
-            except OSError as error:
-                raise UserError(f"{target} cannot be written: {error.strerror}") from None
             kept.append(str(target))
     if not kept:
         return []
@@ -137,7 +135,8 @@ def _show(
         remarks = _name(profile, steps)
         if target.output is not None:
             steps.step(f"writing {target.output.name}")
-            files.write(target.output, profile)
+            with output.writing(target.output):
+                files.write(target.output, profile)
         remarks += _name(base, steps) if base is not None else []
         remarks = [one_line(each) for each in (*remarks, *said)]
         steps.step("adding up")
@@ -147,7 +146,8 @@ def _show(
             from loft.profile import page
 
             steps.step(f"drawing {shown.html.name}")
-            page.write(shown.html, made, title, remarks, _sampled(profile))
+            with output.writing(shown.html):
+                page.write(shown.html, made, title, remarks, _sampled(profile))
             remarks.append(f"drawn in {shown.html}")
     _print(target.console, made, shown, title, remarks)
 
