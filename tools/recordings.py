@@ -68,6 +68,7 @@ def make(recording: Recording, plan: Path) -> None:
         process = replay.pick(trace, replay.processes(trace, chunks), None)
         number = str(process.number)
         replay.helper("loft-trace", trace, "plan", chunks, number, str(SAMPLES), made)
+        packed.replace(plan.with_suffix(".zst"))
         made.replace(plan)
 
 

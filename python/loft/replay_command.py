@@ -57,25 +57,31 @@ def bar(console: Console) -> Progress:
 @contextmanager
 def saying(what: str) -> Iterator[None]:
     """While something goes on whose end nobody can tell."""
-    with bar(Console(stderr=True)) as shown:
-        shown.add_task(what, total=None)
-        shown.refresh()
+    with bar(Console(stderr=True)) as drawn:
+        drawn.add_task(what, total=None)
+        drawn.refresh()
         yield
 
 
 def read(path: Path, chunks: Path) -> Trace:
-    with bar(Console(stderr=True)) as shown:
-        task = shown.add_task(f"reading {path.name}", total=None)
+    with bar(Console(stderr=True)) as drawn:
+        task = drawn.add_task(f"reading {path.name}", total=None)
         return Trace.read(
             path,
             chunks,
-            lambda done, of: shown.update(task, completed=done, total=of, refresh=True),
+            lambda done, of: drawn.update(task, completed=done, total=of, refresh=True),
         )
 
 
 def _processes(trace: Trace, chunks: Path) -> list[Process]:
     with saying("counting the calls"):
         return replay.processes(trace, chunks)
+
+
+def shown(words: list[str], most: int = 100) -> str:
+    """A command on one line, cut where it is long."""
+    text = " ".join(printable(shlex.join(words)).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def output() -> Console:
@@ -103,14 +109,13 @@ def show_info(path: Path, process: int | None, json_file: Path | None) -> int:
         told = _told(trace, chunks, picked, 0, plan)
         size = path.stat().st_size / max(1, sum(each.calls for each in there))
     console = output()
-    words = printable(shlex.join(trace.header.get("command", [])))
-    console.print(escape(words), style="bold", soft_wrap=True)
+    console.print(escape(shown(trace.header.get("command", []))), style="bold", soft_wrap=True)
     table = Table(["process", "pid", "from", "calls", "threads", "time", "command"])
     for each in there:
         began = "exec" if each.parent is None else f"fork of {each.parent}"
         texts = [
             str(each.pid), began, str(each.calls), str(each.threads), metrics.seconds(each.seconds),
-            printable(shlex.join(each.words))[:60],
+            shown(each.words, 60),
         ]  # fmt: skip
         table.add(f"{each.number}{' *' if each == picked else ''}", *texts)
     console.print(for_terminal(table))
@@ -199,13 +204,13 @@ def run(request: Request) -> int:
 
 
 def _measure(plan: replay.Plan) -> tuple[list[Replayed], list[str]]:
-    with bar(Console(stderr=True)) as shown:
-        task = shown.add_task("", total=None)
+    with bar(Console(stderr=True)) as drawn:
+        task = drawn.add_task("", total=None)
         done = 0
 
         def progress(what: str, left: int) -> None:
             nonlocal done
-            shown.update(task, description=what, completed=done, total=done + left, refresh=True)
+            drawn.update(task, description=what, completed=done, total=done + left, refresh=True)
             done += 1
 
         return replay.replay(plan, progress)
@@ -258,9 +263,8 @@ def _show(
     rounds = "one round" if runs == 1 else f"{runs} interleaved rounds"
     order = "in the recorded order" if window == 0 else f"window {window}"
     calls = replayed[0].runs[0].calls if replayed[0].runs else told["calls"]
-    words = printable(shlex.join(process.words))
     threads = f"{process.threads} thread{'s' * (process.threads != 1)}"
-    head = f"{words}: {calls} calls of {threads}, {order}, {rounds}"
+    head = f"{shown(process.words)}: {calls} calls of {threads}, {order}, {rounds}"
     console.print(escape(head), style="bold", soft_wrap=True)
     if summaries:
         console.print(for_terminal(_costs(replayed, summaries)))
@@ -268,16 +272,24 @@ def _show(
         console.print("memory / live, by the share of the calls that are made", style="bold")
         console.print(for_terminal(_over_time(replayed)))
         console.print()
-        for key, title, _ in COLUMNS:
-            said = noise.conclusion(summaries[key], runs)
-            console.print(f"{title}: {said}", markup=False, highlight=False, soft_wrap=True)
+        for line in _conclusions(summaries, runs):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
     for line in remarks:
         console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
+def _conclusions(summaries: dict[str, dict[str, Summary]], runs: int) -> list[str]:
+    said = [noise.conclusion(summaries[key], runs) for key, _, _ in COLUMNS]
+    # That there were too few rounds, or one allocator, is said of all alike.
+    if len(set(said)) == 1 and runs < noise.FEWEST_ROUNDS:
+        return said[:1]
+    return [f"{title}: {text}" for (_, title, _), text in zip(COLUMNS, said, strict=True)]
+
+
 def _costs(replayed: list[Replayed], summaries: dict[str, dict[str, Summary]]) -> Table:
-    counted = all(each.instructions is not None for each in replayed if each.usable)
-    titles = [title for _, title, _ in COLUMNS] + ["instructions"] * counted
+    numbers = [each.instructions for each in replayed if each.usable]
+    counted = [number for number in numbers if number is not None]
+    titles = [title for _, title, _ in COLUMNS] + ["instructions"] * bool(counted)
     made = Table(["allocator", *titles])
     for each in replayed:
         if not each.usable or not each.runs:
@@ -291,7 +303,11 @@ def _costs(replayed: list[Replayed], summaries: dict[str, dict[str, Summary]]) -
             text = form(summary.median) + ("" if plain else spread + ratio)
             cells.append(Cell(text, summary.verdict))
         if counted and each.instructions is not None:
-            cells.append(Cell(metrics.number(each.instructions)))
+            # To the last one: the least change is one.
+            text = f"{each.instructions:,}".replace(",", " ")
+            cells.append(Cell(f"{text} {each.instructions / min(counted):.4f}x"))
+        elif counted:
+            cells.append(Cell("-"))
         made.rows.append((each.allocator.name, cells))
     return made
 

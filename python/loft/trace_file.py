@@ -79,6 +79,9 @@ def _unpack(
         raise UserError(f"{path} is no trace that this version of loft can read")
     line, _, rest = head[len(MAGIC) :].partition(b"\n")
     header = _json(path, line)
+    words = header.get("command")
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise _damaged(path)
     plain.write(rest)
     for piece in pieces:
         plain.write(piece)

@@ -275,9 +275,9 @@ def test_a_damaged_file_is_one_line(loft: Loft, many: Path, tmp_path: Path, dama
     assert said in one_line(ran.stderr)
 
 
-def packed(path: Path, chunks: bytes) -> Path:
+def packed(path: Path, chunks: bytes, command: object = ("made",)) -> Path:
     with path.open("wb") as file:
-        writer = trace_file.Writer(file, {"command": ["made"]})
+        writer = trace_file.Writer(file, {"command": command})
         writer.write(chunks)
         writer.finish({})
     return path
@@ -306,6 +306,14 @@ def test_chunks_that_are_none_are_one_line(loft: Loft, many: Path, tmp_path: Pat
     assert one_line(ran.stderr).endswith("damaged: there is a chunk that is none")
     ran = loft("replay", "--with", "loft", packed(tmp_path / "bad", good[:5000]))
     assert one_line(ran.stderr).endswith("damaged: it ends within a chunk")
+
+
+def test_a_header_that_is_none_is_one_line(loft: Loft, tmp_path: Path) -> None:
+    for command in (None, "text", [1]):
+        ran = loft("replay", "--info", packed(tmp_path / "bad", b"", command))
+        assert "is damaged, or no trace" in one_line(ran.stderr)
+    ran = loft("replay", "--info", packed(tmp_path / "bad", b""))
+    assert "holds no calls" in one_line(ran.stderr)
 
 
 @pytest.mark.parametrize(

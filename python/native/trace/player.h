@@ -97,7 +97,7 @@ class Player {
 
   Played play(uint64_t window, Touch touch) {
     window_ = window;
-    touch_ = touch;
+    stride_ = stride(touch);
     alone_ = header_->threads <= 1;
     for (uint64_t i = 0; i < header_->threads; i++) {
       threads_[i].player = this;
@@ -406,10 +406,10 @@ class Player {
   // ---- Stamps: on the first word and the last one, and of what is longer on one of each page, or
   // on all. What is left behind the last whole word has none; what is shorter than a word is one.
 
-  uint64_t stride() const {
-    return touch_ == Touch::kAll     ? 1
-           : touch_ == Touch::kPages ? 4096 / sizeof(uint64_t)
-                                     : UINT64_MAX / 4;
+  static uint64_t stride(Touch touch) {
+    return touch == Touch::kAll     ? 1
+           : touch == Touch::kPages ? 4096 / sizeof(uint64_t)
+                                    : UINT64_MAX / 4;
   }
 
   // From `kept` words on: those before have theirs, since an object keeps its stamp when it moves.
@@ -421,16 +421,14 @@ class Player {
     }
     auto* word = static_cast<uint64_t*>(p);
     word[0] = stamp;
-    if (words > 1) {
-      const uint64_t step = stride();
-      for (uint64_t i = kept == 0 ? step : (kept + step - 1) / step * step; i < words; i += step) {
-        word[i] = stamp;
-      }
-      word[words - 1] = stamp;
-    }
+    word[words - 1] = stamp;
+    // Most are shorter.
+    if (words <= stride_) return;
+    uint64_t i = kept == 0 ? stride_ : (kept + stride_ - 1) / stride_ * stride_;
+    for (; i < words; i += stride_) word[i] = stamp;
   }
 
-  bool are_ends(const void* p, uint64_t size, uint64_t stamp) const {
+  static bool are_ends(const void* p, uint64_t size, uint64_t stamp) {
     const uint64_t words = size / sizeof(stamp);
     if (words == 0) return memcmp(p, &stamp, size) == 0;
     const auto* word = static_cast<const uint64_t*>(p);
@@ -440,9 +438,9 @@ class Player {
   bool are_stamps(const void* p, uint64_t size, uint64_t stamp) const {
     if (!are_ends(p, size, stamp)) return false;
     const uint64_t words = size / sizeof(stamp);
+    if (words <= stride_) return true;
     const auto* word = static_cast<const uint64_t*>(p);
-    const uint64_t step = stride();
-    for (uint64_t i = step; i < words; i += step) {
+    for (uint64_t i = stride_; i < words; i += stride_) {
       if (word[i] != stamp) return false;
     }
     return true;
@@ -463,10 +461,7 @@ class Player {
       memcpy(p, &stamp, size);
       return seen == 0;
     }
-    const uint64_t step = stride();
-    for (uint64_t i = 0; i + 1 < words; i += step) {
-      swap(i);
-    }
+    for (uint64_t i = 0; i + 1 < words; i += stride_) swap(i);
     swap(words - 1);
     return seen == 0;
   }
@@ -481,7 +476,7 @@ class Player {
   uint64_t window_ = 0;
   uint64_t page_kib_ = 4;
   int statm_ = -1;
-  Touch touch_ = Touch::kPages;
+  uint64_t stride_ = 1;
   bool alone_ = false;
 };
 
