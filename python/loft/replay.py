@@ -251,7 +251,8 @@ def _step_through(plan: Plan, each: Replayed) -> int | None:
 def _run(plan: Plan, each: Replayed) -> None:
     result = launch.run(plan.job(each.allocator))
     if result.outcome.exit_code not in (0, DAMAGED_CODE):
-        each.failure = result.complaint
+        late = result.outcome.kind == "timeout"
+        each.failure = str(result.outcome) if late else result.complaint
         return
     try:
         each.runs.append(Run.of(json.loads(result.stdout)))
