@@ -89,8 +89,8 @@ def _read(path: Path, steps: Steps) -> Profile:
 
 def _nothing(ran: Ran) -> str:
     return (
-        f"the command left no profile ({ran.outcome}); a program writes one when it exits or is "
-        "ended by SIGTERM, and not after _exit or another signal"
+        f"the command left no profile ({ran.outcome}): it ended by _exit or by another signal than "
+        "SIGTERM, or allocated too little for a sample; --bytes takes more of them"
     )
 
 
