@@ -232,7 +232,7 @@ LOFT_API int loft_option_get(const char* name, char* value, size_t size) LOFT_NO
 /// Writes the profile that the option `profile` has taken so far to the file `path`, in which %p
 /// stands for the number of the process: lines of text if the name ends with .collapsed, otherwise
 /// the format of pprof, compressed. Returns 0; or an error number: of the system, ENOMEM, or
-/// ENODATA if no allocation was sampled yet. Any thread may call it at any time, also in a signal
+/// ENODATA if `profile` was never on. Any thread may call it at any time, also in a signal
 /// handler.
 LOFT_API int loft_profile_write(const char* path) LOFT_NOEXCEPT;
 

@@ -11,7 +11,7 @@
 #include "cache/object.h"
 #include "front/allocate.h"
 #include "front/metered.h"
-#include "profile/site.h"
+#include "profile/samples.h"
 #include "profile/write.h"
 #include "purge/background.h"
 #include "stats/report.h"
@@ -98,7 +98,7 @@ int loft_option_get(const char* name, char* value, size_t size) noexcept {
 }
 
 int loft_profile_write(const char* path) noexcept {
-  return loft::profile::newest_site() == nullptr ? ENODATA : loft::profile::write_to(path);
+  return !loft::profile::prepared() ? ENODATA : loft::profile::write_to(path);
 }
 
 int loft_stats(loft_stats_t* stats) noexcept {

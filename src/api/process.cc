@@ -8,7 +8,7 @@
 #include "heap/registry.h"
 #include "leaks/search.h"
 #include "os/fault.h"
-#include "profile/site.h"
+#include "profile/samples.h"
 #include "profile/write.h"
 #include "purge/background.h"
 #include "room/room.h"
@@ -20,7 +20,7 @@ namespace loft {
 namespace {
 
 void write_last_profile() {
-  if (profile::newest_site() != nullptr) profile::write_at_exit();
+  if (profile::prepared()) profile::write_at_exit();
 }
 
 bool serve_processors() {
@@ -53,8 +53,7 @@ namespace {
 
 // The latest priority for a destructor, so that frees by other destructors are counted.
 [[gnu::destructor(101)]] void process_ends() {
-  if (get(options.profile_at) == kAtLeaks && profile::newest_site() != nullptr &&
-      !leaks::search()) {
+  if (get(options.profile_at) == kAtLeaks && profile::prepared() && !leaks::search()) {
     os::report(
         Text() << "leaks were not looked for: no memory for that, or the system does not let "
                   "the process copy its own memory");

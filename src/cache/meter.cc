@@ -61,7 +61,15 @@ void settle(Thread* thread) {
   if (LOFT_UNLIKELY((load_entry(thread->bin_of[0]) != bin_offset(0)) != on)) turn(thread, on);
 }
 
+void join(Thread* thread) {
+  // Sequentially consistent, as in turn_all: the block was added before this, and there the mark is
+  // set before the list is read. One of the two sees what the other did; with less, neither might.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  settle(thread);
+}
+
 void turn_all(bool on) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   for (Thread* t = newest_block(); t != nullptr; t = t->older) turn(t, on);
 }
 

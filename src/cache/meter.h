@@ -16,8 +16,11 @@ namespace loft::meter {
 // of a table is one store, and either value of it serves.
 void turn_all(bool on);
 
-// The same for one block, if it lags behind: it was made meanwhile.
+// The same for one block, if it lags behind.
 void settle(Thread* thread);
+
+// For a block that has just been added to the list: turn_all may have walked that before.
+void join(Thread* thread);
 
 // Whether the next object of the class is the one on which a sample has fallen. It is told once.
 bool is_due(Thread* thread, SizeClass size_class);

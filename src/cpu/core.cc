@@ -161,7 +161,7 @@ Core* make(unsigned number) {
   core->thread.heap = heap;
   core->owner = core->thread.owner = heap->id();
   add_block(&core->thread);
-  meter::settle(&core->thread);
+  meter::join(&core->thread);
   core->earlier = newest.load(memory_order_relaxed);
   // Three releases, so that every reader finds the block set up. They pair with the acquires in
   // enter and for_each, and with the address dependency in the sequences.

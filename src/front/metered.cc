@@ -36,7 +36,6 @@ void follow_profile_options() {
   if (wanted) unwind::prepare();
   profile::is_on.store(wanted, memory_order_relaxed);
   pagemap.medium_limit.set(wanted ? 0 : kMediumMax + 1);
-  // A block that is made meanwhile settles itself.
   meter::turn_all(wanted);
 }
 

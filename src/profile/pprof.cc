@@ -123,7 +123,7 @@ void put_location(Gzip& gzip, const Places& places, size_t slot) {
   Message location;
   location.number(1, slot + 1);
   location.number(2, places.code_of(address));
-  location.number(3, address);
+  location.number(3, address - 1);  // within the call, not behind it: that may be another line's
   Message whole;
   whole.message(4, location);
   whole.put_to(gzip);

@@ -154,6 +154,7 @@ Thread* unused_or_new() {
     if (thread == nullptr) return nullptr;
     thread->set_up();
     add_block(thread);
+    meter::join(thread);
   }
   threads.push_front(thread);
   census::started.add(1);

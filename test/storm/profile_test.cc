@@ -139,6 +139,22 @@ TEST_F(Profile, StandsForWhatWasAllocated) {
   });
 }
 
+TEST_F(Profile, PairsOfANewThreadAreSampled) {
+  in_child([] {
+    set("profile_bytes", "4K");
+    set("profile", "on");
+    // Nothing else is allocated in it.
+    on_threads(1, [](unsigned) {
+      for (int i = 0; i < 20'000; ++i) loft_free(site_100());
+    });
+    for (int i = 0; i < 20'000; ++i) loft_free(site_1000());
+    EXPECT_NEAR(static_cast<double>(figures_at(kPlaces[1]).allocated_objects), 20'000,
+                allowed(kPlaces[1], 20'000));
+    EXPECT_NEAR(static_cast<double>(figures_at(kPlaces[2]).allocated_objects), 20'000,
+                allowed(kPlaces[2], 20'000));
+  });
+}
+
 TEST_F(Profile, EachAllocationIsASampleWhereTheMeanIsOne) {
   in_child([] {
     set("profile_bytes", "1");
