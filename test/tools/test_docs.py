@@ -16,7 +16,7 @@ PAGES = subprocess.run(
     text=True,
 ).stdout.split()
 # Of lines: one screen, or one and a little.
-SHORT = {"README.md": 72, "docs/results.md": 72}
+SHORT = {"README.md": 80, "docs/results.md": 72}
 
 
 def anchors(page: Path) -> set[str]:
