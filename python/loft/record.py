@@ -88,13 +88,14 @@ def _run(command: list[str], folder: Path, writer: trace_file.Writer) -> Outcome
         none = Allocator("glibc", None)
         preloaded = allocators.preload_value(none, [places.find("loft-record.so")])
         variables = {"LD_PRELOAD": preloaded, "LOFT_RECORD_FOLDER": str(folder)}
-        try:
-            process = subprocess.Popen(command, env={**os.environ, **variables})
-        except OSError as error:
-            raise UserError(
-                f"{command[0]} cannot be executed: {error.strerror}", NOT_EXECUTABLE
-            ) from None
-        with _passing_signals_to(process):
+        with _passing_signals() as passing:
+            try:
+                process = subprocess.Popen(command, env={**os.environ, **variables})
+            except OSError as error:
+                raise UserError(
+                    f"{command[0]} cannot be executed: {error.strerror}", NOT_EXECUTABLE
+                ) from None
+            passing.begin(process)
             _read_until_end(process, pipe, writer)
         return Outcome.of_status(process.wait())
     finally:
@@ -102,18 +103,38 @@ def _run(command: list[str], folder: Path, writer: trace_file.Writer) -> Outcome
         os.close(pipe)
 
 
-@contextmanager
-def _passing_signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C reaches the command as it is; others it gets from here. Its end is waited for."""
+class _Passing:
+    """Signals on their way to the command. Ctrl-C reaches it as it is; its end is waited for."""
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        if number != signal.SIGINT:
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        # Those that came before there was a command.
+        self._early: list[int] = []
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._process is None:
+            self._early.append(number)
+        elif number != signal.SIGINT:
+            self._process.send_signal(number)
+
+    def begin(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        for number in self._early:
             process.send_signal(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, pass_on) for number in numbers}
+
+@contextmanager
+def _passing_signals() -> Iterator[_Passing]:
+    passing = _Passing()
+    # What is ignored already, as under nohup, is to stay so.
+    numbers = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, passing) for number in numbers}
     try:
-        yield
+        yield passing
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

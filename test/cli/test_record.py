@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
-from support import OWN_MALLOC, Compile, Loft, one_line
+from limits import HANGS_S
+from support import LOFT, OWN_MALLOC, Compile, Loft, one_line
 from traces import EVERY, EVERY_CALL, HANDING, MANY, MANY_CALLS, calls, lettered, recorded
 
 
@@ -111,6 +113,22 @@ def test_descriptors_that_the_program_closes_are_not_written_to(
     trace = recorded(loft, tmp_path / "t", compiled("closing", MANY % body))
     assert mine.read_bytes() == b""
     assert len(calls(loft, trace)) == MANY_CALLS + 40000
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_command_and_the_trace_is_whole(
+    loft: Loft, tmp_path: Path, number: signal.Signals
+) -> None:
+    out = tmp_path / "t"
+    command = [LOFT, "record", "-o", out, "--", "sh", "-c", "echo ready; exec sleep 3600"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True) as recording:  # type: ignore[call-overload]
+        assert recording.stdout.readline() == "ready\n"
+        recording.send_signal(number)
+        _, said = recording.communicate(timeout=HANGS_S)
+        assert recording.returncode == 128 + number
+    assert said.startswith(f"loft: the command failed: ended by {number.name}\n")
+    assert calls(loft, out)
 
 
 FORKING = """
