@@ -221,13 +221,23 @@ void renew(Thread* thread) {
   __atomic_store_n(&chunk->bytes, sizeof(ChunkHeader), __ATOMIC_RELEASE);
 }
 
+// For a thread that calls after its end: it must not stay among those whose chunks are given to
+// others. False if its chunk has been.
+bool take_back(Thread* thread) {
+  for (Thread** link = &process.ended; *link != nullptr; link = &(*link)->next_ended) {
+    if (*link != thread) continue;
+    *link = thread->next_ended;
+    renew(thread);
+    return true;
+  }
+  return false;
+}
+
 bool give_chunk(Thread* thread) {
   if (Thread* other = process.ended; other != nullptr) {
     process.ended = other->next_ended;
-    // It may be this thread itself, which calls after its end.
-    ChunkHeader* chunk = other->chunk;
+    thread->chunk = other->chunk;
     other->chunk = nullptr;
-    thread->chunk = chunk;
   } else {
     if (process.fresh_chunks == 0 && !grow()) return false;
     thread->chunk = reinterpret_cast<ChunkHeader*>(process.fresh);
@@ -364,7 +374,7 @@ Thread* attach() {
   {
     const Alone alone;
     thread = past != nullptr ? past : describe();
-    if (thread == nullptr || !give_chunk(thread)) {
+    if (thread == nullptr || !(take_back(thread) || give_chunk(thread))) {
       stop("there is no room for a buffer");
       return nullptr;
     }
