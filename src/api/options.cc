@@ -103,7 +103,7 @@ bool any_choice(std::string_view choices, Visit visit) {
 bool keep_path(std::string_view text, uint64_t& value) {
   constexpr size_t kLongest = 4096;
   value = 0;
-  if (text.empty()) return true;
+  if (text.empty() || text == "none") return true;
   if (text.size() >= kLongest || !span::initialise()) return false;
   auto* const copy = static_cast<char*>(metadata::allocate(text.size() + 1));
   if (copy == nullptr) return false;

@@ -45,6 +45,7 @@ bool serve_processors() {
   background::enable();
   if (get(options.profile) != 0) {
     follow_profile_options();
+    profile::note_process();
     if (path_of(options.profile_file) != nullptr) files::on_termination(write_last_profile);
   }
 }

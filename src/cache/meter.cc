@@ -56,16 +56,19 @@ void put_back(Thread* thread, SizeClass c, void* p) {
   if (!bins::push_slow(thread, c, p, bins::flush)) batch_cache::send_single(p, pagemap.of(p));
 }
 
-void settle(Thread* thread) {
+void settle(Thread* thread, SizeClass c) {
+  const size_t size = class_size(c);
+  const size_t offset =
+      load_entry(size <= kTableMax ? thread->bin_of[size] : thread->bin_of_step[step_of(size)]);
   const bool on = profile::on();
-  if (LOFT_UNLIKELY((load_entry(thread->bin_of[0]) != bin_offset(0)) != on)) turn(thread, on);
+  if (LOFT_UNLIKELY((offset != bin_offset(c)) != on)) turn(thread, on);
 }
 
 void join(Thread* thread) {
   // Sequentially consistent, as in turn_all: the block was added before this, and there the mark is
   // set before the list is read. One of the two sees what the other did; with less, neither might.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  settle(thread);
+  settle(thread, 0);
 }
 
 void turn_all(bool on) {
@@ -85,6 +88,9 @@ unsigned short_of(SizeClass c) { return most_of(c) / 4; }
 Filled fill(Thread* thread, SizeClass c) {
   const BinState& state = thread->states[c];
   if (thread->core != nullptr || state.slots == nullptr) return Filled::kNothing;
+  // Not empty after all: there is a rest of an earlier profile, or what refilled the ordinary bin
+  // has allocated, too.
+  if (LOFT_UNLIKELY(*thread->metered[c].top() != nullptr)) return Filled::kYes;
   void** const slots = slots_of(thread, c);
   if (LOFT_UNLIKELY(slots == nullptr)) return Filled::kNothing;
   const unsigned there = bins::count(thread, c);
@@ -120,7 +126,6 @@ void empty(Thread* thread) {
   thread->samples_due = 0;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     while (void* const p = pop(thread, c)) {
-      profile::give_back(class_size(c));
       put_back(thread, c, p);
     }
   }

@@ -16,8 +16,9 @@ namespace loft::meter {
 // of a table is one store, and either value of it serves.
 void turn_all(bool on);
 
-// The same for one block, if it lags behind.
-void settle(Thread* thread);
+// The same for one block, if its tables lag behind in this class: two threads may have turned them
+// at once, one on and one off.
+void settle(Thread* thread, SizeClass size_class);
 
 // For a block that has just been added to the list: turn_all may have walked that before.
 void join(Thread* thread);
@@ -44,8 +45,9 @@ void put_back(Thread* thread, SizeClass size_class, void* p);
 // nullptr if the second bin is empty.
 void* pop(Thread* thread, SizeClass size_class);
 
-// Returns all objects in the second bins to their heaps. By the thread itself, or who has its
-// block.
+// Returns all objects in the second bins to their heaps. They stay charged: that no sample fell on
+// them is known, and would be lost with a charge that is taken back. By the thread itself, or who
+// has its block.
 void empty(Thread* thread);
 
 // Objects in the second bin. Reads beside the thread.

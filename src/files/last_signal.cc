@@ -32,7 +32,8 @@ void on_termination(void (*hook)()) {
   if ((present.sa_flags & SA_SIGINFO) != 0 || present.sa_handler != SIG_DFL) return;
   struct sigaction ours = {};
   ours.sa_handler = end;
-  ours.sa_flags = SA_RESTART | SA_ONSTACK;
+  // Not on an alternate stack: those that programs and runtimes set up have 8 KiB.
+  ours.sa_flags = SA_RESTART;
   sigaction(SIGTERM, &ours, nullptr);
 }
 

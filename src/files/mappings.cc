@@ -6,8 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <new>
+
 #include "base/bits.h"
 #include "base/keep_errno.h"
+#include "files/output.h"
 
 namespace loft::files {
 
@@ -62,42 +65,57 @@ bool parse(const char* text, Mapping& mapping) {
   return mapping.end > mapping.begin;
 }
 
-// The note lies in the pages that begin the file; [begin, end) are these, and readable.
-void find_build_id(uintptr_t begin, uintptr_t end, Mapping& mapping) {
-  const auto* const header = reinterpret_cast<const Header*>(begin);
-  if (end - begin < sizeof(Header) || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return;
-  const size_t bytes = end - begin;
-  const size_t table = header->e_phoff;
-  if (header->e_phentsize != sizeof(Segment) || table > bytes ||
-      header->e_phnum > (bytes - table) / sizeof(Segment)) {
-    return;
+// What is worked with; not on the stack, which may be a fiber's or a signal's.
+constexpr size_t kFirstBytes = 4096;
+constexpr size_t kNoteBytes = 1024;
+struct Scratch {
+  uint8_t first[kFirstBytes];  // of the file
+  uint8_t note[kNoteBytes];
+  char first_name[1024];
+};
+
+// The name of the builder is GNU. False if this is no such note.
+bool take_build_id(const uint8_t* at, size_t left, size_t align, Mapping& mapping) {
+  while (left >= sizeof(Note)) {
+    Note note;
+    memcpy(&note, at, sizeof(note));
+    const size_t name = round_up(note.n_namesz, align);
+    const size_t content = round_up(note.n_descsz, align);
+    if (name > left - sizeof(Note) || content > left - sizeof(Note) - name) return false;
+    const uint8_t* const data = at + sizeof(Note) + name;
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+        memcmp(at + sizeof(Note), "GNU", 4) == 0) {
+      mapping.build_id = data;
+      mapping.build_id_bytes = note.n_descsz;
+      return true;
+    }
+    at = data + content;
+    left -= sizeof(Note) + name + content;
   }
-  const auto* const segments = reinterpret_cast<const Segment*>(begin + table);
-  for (unsigned i = 0; i < header->e_phnum; ++i) {
-    const Segment& segment = segments[i];
+  return false;
+}
+
+// The note lies in the pages that begin the file; [begin, end) are these. They are copied: the file
+// may have been cut, or the code unloaded.
+void find_build_id(uintptr_t begin, uintptr_t end, Scratch& scratch, Mapping& mapping) {
+  const size_t bytes = end - begin;
+  const size_t copied = copy_if_there(scratch.first, begin, least(bytes, kFirstBytes));
+  Header header;
+  if (copied < sizeof(header)) return;
+  memcpy(&header, scratch.first, sizeof(header));
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_phentsize != sizeof(Segment)) return;
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    const size_t at = header.e_phoff + i * sizeof(Segment);
+    if (header.e_phoff > copied || at > copied - sizeof(Segment)) return;
+    Segment segment;
+    memcpy(&segment, scratch.first + at, sizeof(segment));
     if (segment.p_type != PT_NOTE || segment.p_offset > bytes ||
         segment.p_filesz > bytes - segment.p_offset) {
       continue;
     }
-    const auto* at = reinterpret_cast<const uint8_t*>(begin + segment.p_offset);
-    size_t left = segment.p_filesz;
-    const size_t align = segment.p_align == 8 ? 8 : 4;
-    while (left >= sizeof(Note)) {
-      Note note;
-      memcpy(&note, at, sizeof(note));
-      const size_t name = round_up(note.n_namesz, align);
-      const size_t content = round_up(note.n_descsz, align);
-      if (name > left - sizeof(Note) || content > left - sizeof(Note) - name) break;
-      const uint8_t* const data = at + sizeof(Note) + name;
-      if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-          memcmp(at + sizeof(Note), "GNU", 4) == 0) {
-        mapping.build_id = data;
-        mapping.build_id_bytes = note.n_descsz;
-        return;
-      }
-      at = data + content;
-      left -= sizeof(Note) + name + content;
-    }
+    const size_t wanted = least<size_t>(segment.p_filesz, kNoteBytes);
+    const size_t there = copy_if_there(scratch.note, begin + segment.p_offset, wanted);
+    if (take_build_id(scratch.note, there, segment.p_align == 8 ? 8 : 4, mapping)) return;
   }
 }
 
@@ -138,32 +156,43 @@ class Reader {
 }  // namespace
 
 bool visit_mappings(VisitMapping visit, void* context) {
+  struct Work {
+    explicit Work(int file) : reader(file) {}
+    Reader reader;
+    Scratch scratch{};
+  };
   const KeepErrno keep;
+  void* const memory = borrow(sizeof(Work));
+  if (memory == nullptr) return false;
   const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  Reader reader(file);
+  if (file < 0) {
+    give_back(memory, sizeof(Work));
+    return false;
+  }
+  auto& work = *new (memory) Work(file);
+  Scratch& scratch = work.scratch;
   Mapping mapping;
   // The mapping that begins the file of the last line.
   uintptr_t first_begin = 0;
   uintptr_t first_end = 0;
-  char first_name[1024] = {};
-  while (const char* const text = reader.next()) {
+  while (const char* const text = work.reader.next()) {
     if (!parse(text, mapping)) continue;
     const bool names_file = mapping.name[0] == '/';
     if (mapping.offset == 0 && mapping.readable && names_file &&
-        mapping.name_bytes < sizeof(first_name)) {
+        mapping.name_bytes < sizeof(scratch.first_name)) {
       first_begin = mapping.begin;
       first_end = mapping.end;
-      memcpy(first_name, mapping.name, mapping.name_bytes + 1);
+      memcpy(scratch.first_name, mapping.name, mapping.name_bytes + 1);
     }
     if (mapping.executable && strcmp(mapping.name, "[vdso]") == 0) {
-      find_build_id(mapping.begin, mapping.end, mapping);
-    } else if (mapping.executable && names_file && strcmp(mapping.name, first_name) == 0) {
-      find_build_id(first_begin, first_end, mapping);
+      find_build_id(mapping.begin, mapping.end, scratch, mapping);
+    } else if (mapping.executable && names_file && strcmp(mapping.name, scratch.first_name) == 0) {
+      find_build_id(first_begin, first_end, scratch, mapping);
     }
     visit(context, mapping);
   }
   close(file);
+  give_back(memory, sizeof(Work));
   return true;
 }
 

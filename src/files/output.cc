@@ -8,36 +8,49 @@
 
 #include "base/bits.h"
 #include "base/keep_errno.h"
+#include "base/text.h"
 #include "os/os.h"
 
 namespace loft::files {
 
-bool expand_path(const char* path, char* result, size_t size) {
-  size_t n = 0;
-  for (; *path != 0 && n + 1 < size; ++path) {
-    if (path[0] == '%' && path[1] == 'p') {
-      char digits[20];
-      size_t count = 0;
-      for (unsigned number = process_number(); number != 0 || count == 0; number /= 10) {
-        digits[count++] = static_cast<char>('0' + number % 10);
-      }
-      if (n + count >= size) return false;
-      while (count != 0) result[n++] = digits[--count];
-      ++path;
-    } else {
-      if (path[0] == '%' && path[1] == '%') ++path;
-      result[n++] = *path;
+namespace {
+
+// Appends [from, end), expanded. False if it does not fit.
+bool expand(const char* from, const char* end, char* result, size_t size, size_t& n) {
+  for (; from != end; ++from) {
+    if (from + 1 != end && from[0] == '%' && from[1] == 'p') {
+      const Text number = Text() << uint64_t{process_number()};
+      if (n + number.size() >= size) return false;
+      __builtin_memcpy(result + n, number.data(), number.size());
+      n += number.size();
+      ++from;
+      continue;
     }
+    if (from + 1 != end && from[0] == '%' && from[1] == '%') ++from;
+    if (n + 1 >= size) return false;
+    result[n++] = *from;
   }
-  result[n] = 0;
-  return *path == 0;
+  return true;
+}
+
+}  // namespace
+
+bool expand_path(const char* path, const char* prefix, char* result, size_t size) {
+  const char* name = path;
+  for (const char* c = path; *c != 0; ++c) name = *c == '/' ? c + 1 : name;
+  size_t n = 0;
+  const bool fits = expand(path, name, result, size, n) &&
+                    expand(prefix, prefix + __builtin_strlen(prefix), result, size, n) &&
+                    expand(name, name + __builtin_strlen(name), result, size, n);
+  result[fits ? n : 0] = 0;
+  return fits;
 }
 
 int open_output(const char* path, int* error) {
   const KeepErrno keep;
   int file = -1;
   do {
-    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
+    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
   } while (file < 0 && errno == EINTR);
   if (file < 0) *error = errno;
   return file;

@@ -6,12 +6,12 @@
 
 namespace loft::files {
 
-// Replaces %p in a path by the number of the process, and %% by one %. False if the result is
-// longer than `size` allows.
-bool expand_path(const char* path, char* result, size_t size);
+// Puts `prefix` before the name of the file in a path, and replaces %p in both by the number of the
+// process, and %% by one %. False if the result is longer than `size` allows.
+bool expand_path(const char* path, const char* prefix, char* result, size_t size);
 
 // Opens a file for writing, and empties it or makes it, mode 0600: addresses are nobody else's
-// business. Returns the descriptor, or -1 with *error set.
+// business. A queue that nobody reads is refused. Returns the descriptor, or -1 with *error set.
 int open_output(const char* path, int* error);
 void close_output(int file);
 

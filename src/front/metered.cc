@@ -28,12 +28,15 @@ size_t whole_pages(size_t size) { return round_up(size, os::page_size()); }
 }  // namespace
 
 void follow_profile_options() {
-  static constinit os::Lock changing;
-  const os::Guard guard(changing);
+  const bool asked = get(options.profile) != 0;
+  if (asked == profile::on() && !profile::changes_mean(get(options.profile_bytes))) return;
+  // Before the lock: it takes the loader's, whose holder may be forking.
+  static constinit Atomic<bool> has_begun{false};
+  if (asked && !has_begun.exchange(true, memory_order_relaxed)) unwind::prepare();
+  const os::Guard guard(profile::changes());
   profile::set_mean(get(options.profile_bytes));
   const bool wanted = get(options.profile) != 0 && profile::prepare();
   if (wanted == profile::on()) return;
-  if (wanted) unwind::prepare();
   profile::is_on.store(wanted, memory_order_relaxed);
   pagemap.medium_limit.set(wanted ? 0 : kMediumMax + 1);
   meter::turn_all(wanted);
@@ -54,7 +57,7 @@ void gather(Thread* thread, Request request) {
 meter::Filled fill(Thread* thread, Request request) {
   const SizeClass c = request.size_class;
   if (thread->mode == Mode::kUnset) return meter::Filled::kNothing;
-  meter::settle(thread);
+  meter::settle(thread, c);
   if (meter::is_due(thread, c)) return meter::Filled::kDue;
   if (bins::held(thread, c, thread->bins[c].top()) < meter::short_of(c)) gather(thread, request);
   return meter::fill(thread, c);
@@ -100,6 +103,22 @@ void mark_sampled(void* object, size_t asked) {
   profile::note(object, asked, whole_pages(asked));
 }
 
+// As an object that is not sampled keeps its place and its charge: one in a slab while it fits and
+// fills half of it; a medium one while it does not grow.
+void* reallocate_sampled(Extent* extent, void* p, size_t size) {
+  profile::Sample* const sample = profile::lift(p);
+  const size_t charged = profile::charged_of(sample);
+  const bool stays =
+      size <= charged && (size >= charged / 2 || (is_medium(charged) && is_medium(size)));
+  void* const resized = stays ? UserHeap::reallocate("realloc", extent, p, size) : nullptr;
+  if (resized == nullptr) {
+    profile::put_back(sample, p);
+  } else {
+    profile::put_down(sample, resized, size, charged);
+  }
+  return resized;
+}
+
 void forget_large(Large* object) {
   object->sampled = false;
   profile::forget(reinterpret_cast<const void*>(object->base));
@@ -110,7 +129,8 @@ void* resize_metered(Large* object, size_t asked) {
   profile::Sample* const sample =
       object->sampled ? profile::lift(reinterpret_cast<const void*>(object->base)) : nullptr;
   void* const resized = large::resize(object, asked);
-  profile::put_down(sample, reinterpret_cast<const void*>(object->base), object->asked);
+  profile::put_down(sample, reinterpret_cast<const void*>(object->base), object->asked,
+                    object->bytes);
   if (resized == nullptr || object->sampled || !profile::on()) return resized;
   if (object->bytes <= before) return resized;
   if (!profile::passes(object->bytes - before)) mark_sampled(resized, asked);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "arena/user_heap.h"
 #include "cache/bins.h"
 #include "large/large.h"
 #include "profile/progress.h"
@@ -23,6 +24,9 @@ void* allocate_aligned_metered(Request request, size_t alignment);
 // on. *is_due: the sample has fallen on the object that the caller is about to allocate.
 void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due);
 void mark_sampled(void* object, size_t asked);
+
+// realloc of a sampled object in the heap of these. nullptr: the caller copies it, as a new object.
+void* reallocate_sampled(Extent* extent, void* p, size_t size);
 
 // Before a sampled large object is released.
 void forget_large(Large* object);

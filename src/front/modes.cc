@@ -69,7 +69,7 @@ LOFT_NOINLINE void* look_and_refill(Thread* thread, Request request) {
 // profile begins or ends, its tables may lag behind.
 void* pop_unseen(Thread* thread, SizeClass size_class) {
   void* const popped = pop(thread, size_class);
-  if (LOFT_UNLIKELY(popped != nullptr)) meter::settle(thread);
+  if (LOFT_UNLIKELY(popped != nullptr)) meter::settle(thread, size_class);
   return popped;
 }
 

@@ -94,6 +94,9 @@ void* reallocate(void* p, size_t size) {
     Extent* extent = Shard::extent_at(entry);
     if (LOFT_UNLIKELY(profile::holds_samples(extent))) {
       const size_t usable = UserHeap::object_starting_at("realloc", extent, p).bytes;
+      if (void* const resized = reallocate_sampled(extent, p, size); resized != nullptr) {
+        return resized;
+      }
       return reallocate_by_copy(p, usable, size);
     }
     void* resized = UserHeap::reallocate("realloc", extent, p, size);

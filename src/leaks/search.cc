@@ -65,28 +65,40 @@ class Search {
     return (marks_[bit / 64] >> bit % 64 & 1) != 0;
   }
 
-  // Loft's own tables name objects, and are none of the program's memory.
-  static bool is_own(uintptr_t begin) {
-    for (const Region* region : {&window.heap, &window.pagemap, &window.tails, &window.metadata}) {
-      if (begin >= region->base && begin < region->committed) return true;
-    }
-    return false;
-  }
-
   static void look_at_mapping(void* self, const files::Mapping& mapping) {
     auto& search = *static_cast<Search*>(self);
     // Memory of devices may change when it is read.
     const bool device = mapping.shared && mapping.name[0] == '/';
-    if (!mapping.readable || !mapping.writable || device || is_own(mapping.begin)) return;
-    if (search.is_borrowed(mapping.begin)) return;
+    if (!mapping.readable || !mapping.writable || device) return;
     const bool own_stack = search.stack_ >= mapping.begin && search.stack_ < mapping.end;
-    search.look_at({own_stack ? search.stack_ : mapping.begin, mapping.end});
-    search.follow();
+    search.look_around({own_stack ? search.stack_ : mapping.begin, mapping.end}, 0);
   }
 
-  bool is_borrowed(uintptr_t at) const {
-    return at == reinterpret_cast<uintptr_t>(marks_) || at == reinterpret_cast<uintptr_t>(found_) ||
-           at == reinterpret_cast<uintptr_t>(words_);
+  // Looks at a range without what loft's own tables take of it: they name objects, and are none of
+  // the program's memory. A mapping of the program's may be one with theirs.
+  void look_around(Range range, size_t from) {
+    const Range own[] = {
+        {window.heap.base, window.heap.committed},
+        {window.pagemap.base, window.pagemap.committed},
+        {window.tails.base, window.tails.committed},
+        {window.metadata.base, window.metadata.committed},
+        range_of(marks_, mark_bytes()),
+        range_of(found_, kMostFound * sizeof(ObjectRange)),
+        range_of(words_, kCopied),
+    };
+    for (size_t i = from; i < sizeof(own) / sizeof(*own); ++i) {
+      if (own[i].begin >= range.end || own[i].end <= range.begin) continue;
+      if (own[i].begin > range.begin) look_around({range.begin, own[i].begin}, i + 1);
+      if (own[i].end < range.end) look_around({own[i].end, range.end}, i + 1);
+      return;
+    }
+    look_at(range);
+    follow();
+  }
+
+  static Range range_of(const void* at, size_t bytes) {
+    const auto begin = reinterpret_cast<uintptr_t>(at);
+    return {begin, begin + bytes};
   }
 
   // Other threads may free the memory, and the system may have it back: only copies are read.
@@ -155,7 +167,10 @@ class Search {
 
 bool search() {
   if (span::used_bytes() == 0) return false;
-  return Search(reinterpret_cast<uintptr_t>(__builtin_frame_address(0))).run();
+  // What registers hold is stored in this frame, below its address.
+  constexpr size_t kFrame = 512;
+  __builtin_unwind_init();
+  return Search(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - kFrame).run();
 }
 
 }  // namespace loft::leaks

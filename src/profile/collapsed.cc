@@ -1,6 +1,8 @@
 #include <cerrno>
+#include <new>
 
 #include "base/text.h"
+#include "files/output.h"
 #include "os/os.h"
 #include "profile/places.h"
 #include "profile/snapshot.h"
@@ -50,7 +52,9 @@ int write_collapsed(int file, Moment moment) {
   const Site* const newest = newest_site();
   const Places places;
   if (!places.is_complete()) return ENOMEM;
-  Lines lines(file);
+  void* const memory = files::borrow(sizeof(Lines));
+  if (memory == nullptr) return ENOMEM;
+  Lines& lines = *new (memory) Lines(file);
   for (const Site* site = newest; site != nullptr; site = site->older) {
     const uint64_t bytes = figures_of(*site, moment).used_bytes;
     if (bytes == 0) continue;
@@ -59,7 +63,9 @@ int write_collapsed(int file, Moment moment) {
     }
     lines.put(Text() << bytes << "\n");
   }
-  return lines.flush();
+  const int error = lines.flush();
+  files::give_back(memory, sizeof(Lines));
+  return error;
 }
 
 }  // namespace loft::profile

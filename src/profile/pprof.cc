@@ -1,6 +1,7 @@
 // The encoder of github.com/google/pprof's profile.proto.
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "files/output.h"
 #include "profile/gzip.h"
@@ -50,6 +51,7 @@ class Message {
     gzip.put(buffer_, size_);
     size_ = 0;
   }
+  void clear() { size_ = 0; }
 
  private:
   void put(uint8_t byte) {
@@ -60,79 +62,90 @@ class Message {
   uint8_t buffer_[kMostFrames * 10 + 256];
 };
 
-Message value_type(String type, String unit) {
-  Message message;
-  message.number(1, type);
-  message.number(2, unit);
-  return message;
-}
+// What the encoder works with. Not on the stack, which may be a fiber's or a signal's.
+struct Encoder {
+  explicit Encoder(int file) : gzip(file) {}
 
-void put_types(Gzip& gzip) {
-  Message all;
-  all.message(1, value_type(kAllocObjects, kCount));
-  all.message(1, value_type(kAllocSpace, kBytes));
-  all.message(1, value_type(kInuseObjects, kCount));
-  all.message(1, value_type(kInuseSpace, kBytes));
-  all.message(11, value_type(kSpace, kBytes));
-  all.number(12, mean_bytes());
-  all.number(14, kInuseSpace);
-  all.number(9, files::wall_clock_ns());
-  all.put_to(gzip);
-}
+  void put() { whole.put_to(gzip); }
 
-void put_sample(Gzip& gzip, const Places& places, const Site& site, Moment moment) {
-  const Figures figures = figures_of(site, moment);
-  Message packed;
-  for (unsigned i = 0; i < site.depth; ++i) packed.varint(places.id_of(site.frames()[i]));
-  Message sample;
-  sample.message(1, packed);
-  Message values;
-  values.varint(figures.allocated_objects);
-  values.varint(figures.allocated_bytes);
-  values.varint(figures.used_objects);
-  values.varint(figures.used_bytes);
-  sample.message(2, values);
-  if (figures.allocated_objects != 0) {
-    Message label;
-    label.number(1, kBytes);
-    label.number(3, figures.allocated_bytes / figures.allocated_objects);
-    label.number(4, kBytes);
-    sample.message(3, label);
-  }
+  Gzip gzip;
   Message whole;
-  whole.message(2, sample);
-  whole.put_to(gzip);
+  Message outer;
+  Message inner;
+};
+
+void put_value_type(Encoder& encoder, unsigned field, String type, String unit) {
+  encoder.inner.clear();
+  encoder.inner.number(1, type);
+  encoder.inner.number(2, unit);
+  encoder.whole.message(field, encoder.inner);
+}
+
+void put_types(Encoder& encoder) {
+  put_value_type(encoder, 1, kAllocObjects, kCount);
+  put_value_type(encoder, 1, kAllocSpace, kBytes);
+  put_value_type(encoder, 1, kInuseObjects, kCount);
+  put_value_type(encoder, 1, kInuseSpace, kBytes);
+  put_value_type(encoder, 11, kSpace, kBytes);
+  encoder.whole.number(12, mean_bytes());
+  encoder.whole.number(14, kInuseSpace);
+  encoder.whole.number(9, files::wall_clock_ns());
+  encoder.put();
+}
+
+void put_sample(Encoder& encoder, const Places& places, const Site& site, Moment moment) {
+  const Figures figures = figures_of(site, moment);
+  Message& sample = encoder.outer;
+  Message& part = encoder.inner;
+  sample.clear();
+  part.clear();
+  for (unsigned i = 0; i < site.depth; ++i) part.varint(places.id_of(site.frames()[i]));
+  sample.message(1, part);
+  part.clear();
+  part.varint(figures.allocated_objects);
+  part.varint(figures.allocated_bytes);
+  part.varint(figures.used_objects);
+  part.varint(figures.used_bytes);
+  sample.message(2, part);
+  if (figures.allocated_objects != 0) {
+    part.clear();
+    part.number(1, kBytes);
+    part.number(3, figures.allocated_bytes / figures.allocated_objects);
+    part.number(4, kBytes);
+    sample.message(3, part);
+  }
+  encoder.whole.message(2, sample);
+  encoder.put();
 }
 
 // The strings follow those of kText: a name and a build id for each mapping.
-void put_mapping(Gzip& gzip, const Code& code, size_t i) {
-  Message mapping;
+void put_mapping(Encoder& encoder, const Code& code, size_t i) {
+  Message& mapping = encoder.outer;
+  mapping.clear();
   mapping.number(1, i + 1);
   mapping.number(2, code.begin);
   mapping.number(3, code.end);
   mapping.number(4, code.offset);
   mapping.number(5, kStrings + 2 * i);
   mapping.number(6, kStrings + 2 * i + 1);
-  Message whole;
-  whole.message(3, mapping);
-  whole.put_to(gzip);
+  encoder.whole.message(3, mapping);
+  encoder.put();
 }
 
-void put_location(Gzip& gzip, const Places& places, size_t slot) {
+void put_location(Encoder& encoder, const Places& places, size_t slot) {
   const uintptr_t address = places.address_at(slot);
-  Message location;
+  Message& location = encoder.outer;
+  location.clear();
   location.number(1, slot + 1);
   location.number(2, places.code_of(address));
   location.number(3, address - 1);  // within the call, not behind it: that may be another line's
-  Message whole;
-  whole.message(4, location);
-  whole.put_to(gzip);
+  encoder.whole.message(4, location);
+  encoder.put();
 }
 
-void put_strings(Gzip& gzip, const Places& places) {
-  Message whole;
-  for (const char* text : kText) whole.text(6, text);
-  whole.put_to(gzip);
+void put_strings(Encoder& encoder, const Places& places) {
+  for (const char* text : kText) encoder.whole.text(6, text);
+  encoder.put();
   for (size_t i = 0; i < places.code_count(); ++i) {
     const Code& code = places.code(i);
     char id[2 * sizeof(code.build_id) + 1] = {};
@@ -140,10 +153,24 @@ void put_strings(Gzip& gzip, const Places& places) {
       id[2 * n] = "0123456789abcdef"[code.build_id[n] >> 4];
       id[2 * n + 1] = "0123456789abcdef"[code.build_id[n] & 15];
     }
-    whole.text(6, code.name);
-    whole.text(6, id);
-    whole.put_to(gzip);
+    encoder.whole.text(6, code.name);
+    encoder.whole.text(6, id);
+    encoder.put();
   }
+}
+
+int put_all(Encoder& encoder, const Places& places, const Site* newest, Moment moment) {
+  encoder.gzip.begin();
+  put_types(encoder);
+  for (const Site* site = newest; site != nullptr; site = site->older) {
+    put_sample(encoder, places, *site, moment);
+  }
+  for (size_t i = 0; i < places.code_count(); ++i) put_mapping(encoder, places.code(i), i);
+  for (size_t slot = 0; slot < places.slots(); ++slot) {
+    if (places.address_at(slot) != 0) put_location(encoder, places, slot);
+  }
+  put_strings(encoder, places);
+  return encoder.gzip.end();
 }
 
 }  // namespace
@@ -151,19 +178,13 @@ void put_strings(Gzip& gzip, const Places& places) {
 int write_pprof(int file, Moment moment) {
   const Site* const newest = newest_site();
   const Places places;  // after the sites: it knows all their frames
-  if (!places.is_complete()) return ENOMEM;
-  Gzip gzip(file);
-  gzip.begin();
-  put_types(gzip);
-  for (const Site* site = newest; site != nullptr; site = site->older) {
-    put_sample(gzip, places, *site, moment);
+  void* const memory = files::borrow(sizeof(Encoder));
+  int error = ENOMEM;
+  if (places.is_complete() && memory != nullptr) {
+    error = put_all(*new (memory) Encoder(file), places, newest, moment);
   }
-  for (size_t i = 0; i < places.code_count(); ++i) put_mapping(gzip, places.code(i), i);
-  for (size_t slot = 0; slot < places.slots(); ++slot) {
-    if (places.address_at(slot) != 0) put_location(gzip, places, slot);
-  }
-  put_strings(gzip, places);
-  return gzip.end();
+  files::give_back(memory, sizeof(Encoder));
+  return error;
 }
 
 }  // namespace loft::profile

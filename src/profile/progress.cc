@@ -1,6 +1,7 @@
 #include "profile/progress.h"
 
 #include "base/bits.h"
+#include "base/keep_float.h"
 #include "os/os.h"
 #include "profile/poisson.h"
 
@@ -33,9 +34,21 @@ uint64_t next_random() {
 
 uint64_t mean_bytes() { return mean.load(memory_order_relaxed); }
 
-void set_mean(uint64_t bytes) { mean.store(most<uint64_t>(bytes, 1), memory_order_relaxed); }
+namespace {
+
+uint64_t mean_for(uint64_t bytes) {
+  constexpr uint64_t kMost = uint64_t{1} << 40;
+  return clamp<uint64_t>(bytes, 1, kMost);
+}
+
+}  // namespace
+
+void set_mean(uint64_t bytes) { mean.store(mean_for(bytes), memory_order_relaxed); }
+
+bool changes_mean(uint64_t bytes) { return mean_bytes() != mean_for(bytes); }
 
 void draw() {
+  const KeepFloat keep;
   progress.mean = mean_bytes();
   progress.left = gap_of(next_random(), progress.mean);
 }

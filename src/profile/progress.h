@@ -46,5 +46,6 @@ inline bool passes(uint64_t bytes) {
 
 // Before samples are taken, and when options change.
 void set_mean(uint64_t bytes);
+bool changes_mean(uint64_t bytes);  // whether set_mean would
 
 }  // namespace loft::profile

@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "base/bits.h"
+#include "base/keep_float.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "profile/poisson.h"
@@ -16,6 +18,7 @@ struct Sample {
   Sample* next;  // in its bucket, or of the unused ones
   Site* site;
   uint64_t asked;
+  uint64_t charged;
   uint64_t weight;
   uint64_t time_ns;
   unsigned thread;
@@ -39,10 +42,16 @@ constinit Counter live_samples;
 constinit Counter in_use_bytes;
 constinit Counter peak_bytes;
 constinit Counter lost;
+constinit Atomic<bool> counted_lost{false};  // relaxed: a hint for who writes a profile
 
 Sample*& bucket_of(const void* p) {
   const uint64_t hash = (reinterpret_cast<uintptr_t>(p) >> 4) * 0x9E3779B97F4A7C15u;
   return table[hash >> (64 - kBucketLog)];
+}
+
+uint64_t weight_for(uint64_t bytes, uint64_t mean) {
+  const KeepFloat keep;
+  return weight_of(bytes, mean);
 }
 
 uint64_t weighted(uint64_t bytes, uint64_t weight) {
@@ -126,7 +135,7 @@ bool holds_samples(const Extent* extent) {
 void note(const void* p, size_t asked, size_t charged) {
   uintptr_t frames[kMostFrames];
   const auto depth = static_cast<unsigned>(unwind::capture(frames, kMostFrames));
-  const uint64_t weight = weight_of(charged, progress.mean);
+  const uint64_t weight = weight_for(charged, progress.mean);
   const uint64_t now = os::now_ns();
   const auto thread = static_cast<unsigned>(os::thread_number());
   draw();
@@ -134,7 +143,7 @@ void note(const void* p, size_t asked, size_t charged) {
   Site* const site = have_table() ? site_of(frames, depth) : nullptr;
   void* const memory = site == nullptr ? nullptr : metadata::allocate(sizeof(Sample));
   if (LOFT_UNLIKELY(memory == nullptr)) return lost.add(1);
-  auto* const sample = new (memory) Sample{0, nullptr, site, asked, weight, now, thread};
+  auto* const sample = new (memory) Sample{0, nullptr, site, asked, charged, weight, now, thread};
   insert(p, sample);
   site->samples.add(1);
   live_samples.add(1);
@@ -154,18 +163,33 @@ Sample* lift(const void* p) {
   return remove(p);
 }
 
-void put_down(Sample* sample, const void* p, size_t asked) {
+// The longer an object, the fewer a sampled one stands for: while one that is not sampled grew, it
+// had the chance to become one.
+void put_down(Sample* sample, const void* p, size_t asked, size_t charged) {
   if (sample == nullptr) return;
+  const uint64_t weight =
+      charged > sample->charged ? weight_for(charged, mean_bytes()) : sample->weight;
   const os::Guard guard(lock);
   insert(p, sample);
   const uint64_t before = weighted(sample->asked, sample->weight);
-  const uint64_t after = weighted(asked, sample->weight);
-  sample->asked = asked;
+  const uint64_t after = weighted(asked, weight);
   in_use_bytes.add(after - before);
-  if (after < before) return sample->site->freed.add(0, before - after);
-  sample->site->allocated.add(0, after - before);
+  if (weight == sample->weight && after < before) {
+    sample->site->freed.add(0, before - after);
+  } else {
+    sample->site->allocated.add(weight - sample->weight, after - before);
+  }
+  sample->asked = asked;
+  sample->weight = weight;
+  sample->charged = most<uint64_t>(sample->charged, charged);
   keep_peak();
 }
+
+void put_back(Sample* sample, const void* p) {
+  if (sample != nullptr) put_down(sample, p, sample->asked, sample->charged);
+}
+
+size_t charged_of(const Sample* sample) { return sample == nullptr ? 0 : sample->charged; }
 
 void forget(const void* p) {
   const uint64_t now = os::now_ns();
@@ -184,6 +208,7 @@ void count_lost(bool (*is_lost)(void* context, const void* p), void* context) {
   for (Site* site = newest_site(); site != nullptr; site = site->older) {
     site->lost.add(-site->lost.objects.get(), -site->lost.bytes.get());
   }
+  counted_lost.store(true, memory_order_relaxed);
   for (size_t i = 0; table != nullptr && i < size_t{1} << kBucketLog; ++i) {
     for (const Sample* sample = table[i]; sample != nullptr; sample = sample->next) {
       if (!is_lost(context, reinterpret_cast<const void*>(sample->address))) continue;
@@ -192,10 +217,17 @@ void count_lost(bool (*is_lost)(void* context, const void* p), void* context) {
   }
 }
 
+bool lost_are_counted() { return counted_lost.load(memory_order_relaxed); }
+
 Totals totals() {
   UserHeap* const samples = heap.load(memory_order_acquire);
   return {live_samples.get(), samples == nullptr ? 0 : samples->totals().live_bytes,
           in_use_bytes.get(), peak_bytes.get(), lost.get()};
+}
+
+os::Lock& changes() {
+  static constinit os::Lock of_changes;
+  return of_changes;
 }
 
 void prepare_fork() { lock.lock(); }

@@ -8,6 +8,7 @@
 
 #include "arena/user_heap.h"
 #include "base/atomic.h"
+#include "os/lock.h"
 #include "profile/site.h"
 
 namespace loft::profile {
@@ -28,7 +29,9 @@ void note(const void* p, size_t asked, size_t charged);
 // table, and puts it back. In between its old place may be allocated again.
 struct Sample;
 Sample* lift(const void* p);  // nullptr if there is none; put_down then does nothing
-void put_down(Sample* sample, const void* p, size_t asked);
+void put_down(Sample* sample, const void* p, size_t asked, size_t charged);
+void put_back(Sample* sample, const void* p);  // unchanged
+size_t charged_of(const Sample* sample);       // 0 for nullptr
 
 // Before a sampled object is freed. Nothing happens if there is no sample of it.
 void forget(const void* p);
@@ -40,6 +43,8 @@ bool holds_samples(const Extent* extent);
 // before.
 void count_lost(bool (*is_lost)(void* context, const void* p), void* context);
 
+bool lost_are_counted();  // whether count_lost was ever called
+
 struct Totals {
   size_t live_samples;
   size_t live_object_bytes;  // usable bytes of the sampled objects in the heap of samples
@@ -49,7 +54,11 @@ struct Totals {
 };
 Totals totals();
 
-// The lock is held between these two calls.
+// Held while the profile is switched on or off. The first of the fork's locks: its holder takes
+// others.
+os::Lock& changes();
+
+// The lock of the samples is held between these two calls.
 void prepare_fork();
 void finish_fork(bool child);
 

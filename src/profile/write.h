@@ -9,7 +9,11 @@ namespace loft::profile {
 // lock.
 int write_to(const char* path);
 
-// What the option profile_file asks for; a failure is reported in one line.
+// What the option profile_file asks for; a failure is reported in one line. The child of a fork
+// puts its number before the file's name if that has no %p.
 void write_at_exit();
+
+// Before a fork can be made.
+void note_process();
 
 }  // namespace loft::profile

@@ -286,6 +286,7 @@ void bury_the_dead() {
 
 void prepare_fork() {
   os::lock_streams();
+  profile::changes().lock();
   round_lock.lock();
   core::prepare_fork();
   lock.lock();
@@ -305,6 +306,7 @@ void finish_fork(bool child) {
   lock.after_fork(child);
   core::finish_fork(child);
   round_lock.after_fork(child);
+  profile::changes().after_fork(child);
   os::unlock_streams(child);
 }
 

@@ -108,11 +108,16 @@ TEST(Gzip, TellsOfAFullDisk) {
 TEST(Files, PathsAreExpanded) {
   char text[32];
   const std::string number = std::to_string(getpid());
-  EXPECT_TRUE(files::expand_path("/x/%p.%%p%", text, sizeof(text)));
+  EXPECT_TRUE(files::expand_path("/x/%p.%%p%", "", text, sizeof(text)));
   EXPECT_EQ(text, "/x/" + number + ".%p%");
-  EXPECT_FALSE(files::expand_path("/a/path/that/is/longer/than/thirty/one", text, sizeof(text)));
-  EXPECT_TRUE(files::expand_path("", text, sizeof(text)));
+  EXPECT_FALSE(
+      files::expand_path("/a/path/that/is/longer/than/thirty/one", "", text, sizeof(text)));
+  EXPECT_TRUE(files::expand_path("", "", text, sizeof(text)));
   EXPECT_STREQ(text, "");
+  EXPECT_TRUE(files::expand_path("/x/y", "%p-", text, sizeof(text)));
+  EXPECT_EQ(text, "/x/" + number + "-y");
+  EXPECT_TRUE(files::expand_path("y", "%p-", text, sizeof(text)));
+  EXPECT_EQ(text, number + "-y");
 }
 
 TEST(Files, CodeThatIsMapped) {
