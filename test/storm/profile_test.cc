@@ -244,6 +244,65 @@ TEST_F(Profile, BeginsAndEndsBesideThreadsAndForks) {
     const loft_stats_t s = stats_at_rest();
     expect_identity(s);
     EXPECT_EQ(s.user_heap_bytes, 0u);
+    EXPECT_EQ(s.allocated_bytes, 0u);  // nothing is lost on the way from bin to bin
+  });
+}
+
+TEST_F(Profile, ReallocInPlaceKeepsWhatIsInUse) {
+  in_child([] {
+    set("profile_bytes", "4K");
+    set("profile", "on");
+    struct Step {
+      const Place& place;
+      size_t to;
+      double objects;
+    };
+    for (const Step& step : {Step{kPlaces[2], 990, 20'000}, Step{kPlaces[5], 35'000, 400}}) {
+      std::vector<void*> objects;
+      for (int i = 0; i < step.objects; ++i) {
+        objects.push_back(loft_realloc(step.place.function(), step.to));
+      }
+      const auto used = static_cast<double>(figures_at(step.place).used_bytes);
+      EXPECT_NEAR(used / static_cast<double>(step.to), step.objects,
+                  allowed(step.place, step.objects));
+      for (void* p : objects) loft_free(p);
+      EXPECT_EQ(figures_at(step.place).used_bytes, 0u);
+    }
+  });
+}
+
+TEST_F(Profile, IdleThreadsAreNoLessSampled) {
+  in_child([] {
+    set("profile_bytes", "4K");
+    set("profile", "on");
+    std::vector<void*> objects;
+    for (int i = 0; i < 5000; ++i) {
+      objects.push_back(site_1000());
+      loft_idle_begin();
+    }
+    EXPECT_NEAR(static_cast<double>(figures_at(kPlaces[2]).used_objects), 5000,
+                allowed(kPlaces[2], 5000));
+    for (void* p : objects) loft_free(p);
+  });
+}
+
+TEST_F(Profile, OptionsBesideForks) {
+  in_child([] {
+    set("profile_bytes", "8K");
+    std::atomic<bool> done{false};
+    on_threads(2, [&](unsigned t) {
+      if (t == 0) {
+        for (unsigned i = 0; !done; ++i) {
+          set("profile", i % 2 == 0 ? "on" : "off");
+          set("profile_bytes", i % 3 == 0 ? "8K" : "9K");
+        }
+        return;
+      }
+      for (unsigned i = 0; i < scaled(40); ++i) {
+        in_child([] { set("profile", "on"); });
+      }
+      done = true;
+    });
   });
 }
 
