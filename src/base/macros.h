@@ -18,7 +18,7 @@
 #define LOFT_FORGET(variable) __asm__("" : "+r"(variable))
 
 // Thread-local storage in the block that the loader sets up with the thread. An access takes two
-// instructions and never allocates. loft needs 48 bytes: a pointer, a flag, and when the next
+// instructions and never allocates. loft needs 40 bytes: a pointer, two flags, and when the next
 // sample is due. They always fit the reserve that the loader keeps for libraries opened with
 // dlopen.
 #define LOFT_TLS_INITIAL_EXEC __attribute__((tls_model("initial-exec")))

@@ -45,9 +45,11 @@ uint64_t hex(const char*& at) {
 bool parse(const char* text, Mapping& mapping) {
   mapping = Mapping{};
   mapping.begin = hex(text);
-  if (*text++ != '-') return false;
+  if (*text != '-') return false;
+  ++text;
   mapping.end = hex(text);
-  if (*text++ != ' ' || strlen(text) < 5) return false;
+  if (*text != ' ' || strlen(text) < 6) return false;
+  ++text;
   mapping.readable = text[0] == 'r';
   mapping.writable = text[1] == 'w';
   mapping.executable = text[2] == 'x';

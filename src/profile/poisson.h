@@ -33,11 +33,17 @@ constexpr double chance(double x) {
   return result;
 }
 
+// The nearest whole number. x >= 0, and far below 2^64.
+constexpr uint64_t nearest(double x) {
+  const auto whole = static_cast<uint64_t>(x);
+  return x - static_cast<double>(whole) < 0.5 ? whole : whole + 1;
+}
+
 // How many objects of `bytes` bytes one sampled object stands for, in units of 1 / kWeightUnit.
 inline constexpr double kWeightUnit = 65536;
 constexpr uint64_t weight_of(uint64_t bytes, uint64_t mean) {
   const double x = static_cast<double>(bytes) / static_cast<double>(mean);
-  return x == 0 ? 0 : static_cast<uint64_t>(kWeightUnit / chance(x) + 0.5);
+  return x == 0 ? 0 : nearest(kWeightUnit / chance(x));
 }
 
 // The gap that follows from 64 random bits, in bytes.

@@ -13,7 +13,7 @@ Figures figures_of(const Site& site, Moment moment) {
   const uint64_t objects = site.allocated.objects.get();
   const uint64_t bytes = site.allocated.bytes.get();
   const auto whole = [](uint64_t weighted) {
-    return static_cast<uint64_t>(static_cast<double>(weighted) / kWeightUnit + 0.5);
+    return nearest(static_cast<double>(weighted) / kWeightUnit);
   };
   if (moment == Moment::kNow) {
     return {whole(objects), bytes, whole(objects - least(objects, freed_objects)),
