@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,14 @@ from limits import HANGS_S
 from pages import drawn
 from release import build_release
 from support import FORWARDING_MALLOC, LOFT, Compile, Loft
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _hangups_end() -> Iterator[None]:
+    """A signal that was ignored where the tests were started (nohup) stays so in all they start."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="session")
