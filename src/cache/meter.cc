@@ -72,6 +72,7 @@ void join(Thread* thread) {
 }
 
 void turn_all(bool on) {
+  // Also the release that parts_of pairs with (front/modes.h).
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (Thread* t = newest_block(); t != nullptr; t = t->older) turn(t, on);
 }

@@ -13,17 +13,67 @@ namespace loft {
 
 namespace {
 
-// As if no profile were taken.
-void* take_ordinary(Request request) {
+size_t whole_pages(size_t size) { return round_up(size, os::page_size()); }
+
+}  // namespace
+
+namespace {
+
+// Once a profile was taken, the tables of a block may lag behind what is said of it, so that the
+// bin is not what the thread found empty. (Without a block, `thread` is the stand-in.)
+void* refill_lagging(Thread* thread, Request request) {
+  const SizeClass c = request.size_class;
   if (core::in_use()) {
-    void* const popped = os::pop(bin_offset(request.size_class));
-    if (popped != nullptr) return popped;
+    if (void* const popped = os::pop(bin_offset(c)); popped != nullptr) return popped;
+  } else if (Bin& bin = thread->bins[c]; *bin.top() != nullptr) {
+    void* const popped = bin.pop();
+    meter::settle(thread, c);
+    return popped;
   }
-  Thread* const thread = this_thread();
-  return parts_of(thread).refill(thread, request);  // where the bin is not empty, pops from it
+  return ordinary_parts_of(thread).refill(thread, request);
 }
 
-size_t whole_pages(size_t size) { return round_up(size, os::page_size()); }
+// Takes more objects of a class of which few go round.
+void gather(Thread* thread, Request request) {
+  Bin& bin = thread->bins[request.size_class];
+  void* few[meter::kMostShort + 1];
+  unsigned count = 0;
+  while (*bin.top() != nullptr) few[count++] = bin.pop();
+  void* const p = ordinary_parts_of(thread).refill(thread, request);
+  if (p != nullptr) few[count++] = p;
+  while (count != 0) meter::put_back(thread, request.size_class, few[--count]);
+}
+
+meter::Filled fill(Thread* thread, Request request) {
+  const SizeClass c = request.size_class;
+  if (thread->mode == Mode::kUnset) return meter::Filled::kNothing;
+  meter::settle(thread, c);
+  if (meter::is_due(thread, c)) return meter::Filled::kDue;
+  if (bins::held(thread, c, thread->bins[c].top()) < meter::short_of(c)) gather(thread, request);
+  return meter::fill(thread, c);
+}
+
+void* refill_metered(Thread* thread, Request request) {
+  const SizeClass c = request.size_class;
+  const meter::Filled filled = fill(thread, request);
+  if (LOFT_LIKELY(filled == meter::Filled::kYes)) return meter::pop(thread, c);
+  if (filled == meter::Filled::kDue || !profile::passes(class_size(c))) {
+    void* const sampled = profile::allocate(request.asked, kAlignment, class_size(c), false);
+    if (LOFT_LIKELY(sampled != nullptr)) return sampled;
+  }
+  return refill_lagging(thread, request);
+}
+
+// Parts with another refill, which are made before they are in use.
+struct PartsWith {
+  explicit PartsWith(void* (*refill)(Thread*, Request)) {
+    for (unsigned mode = 0; mode < kModes; ++mode) {
+      of[mode] = ordinary_parts[mode];
+      of[mode].refill = refill;
+    }
+  }
+  Parts of[kModes];
+};
 
 }  // namespace
 
@@ -37,44 +87,13 @@ void follow_profile_options() {
   profile::set_mean(get(options.profile_bytes));
   const bool wanted = get(options.profile) != 0 && profile::prepare();
   if (wanted == profile::on()) return;
+  static const PartsWith metered(refill_metered);
+  static const PartsWith lagging(refill_lagging);
+  // Release: with another thread's table in hand, or without, who finds these finds them made.
+  parts_in_use.store(wanted ? metered.of : lagging.of, memory_order_release);
   profile::is_on.store(wanted, memory_order_relaxed);
   pagemap.medium_limit.set(wanted ? 0 : kMediumMax + 1);
   meter::turn_all(wanted);
-}
-
-namespace {
-
-// Takes more objects of a class of which few go round.
-void gather(Thread* thread, Request request) {
-  Bin& bin = thread->bins[request.size_class];
-  void* few[meter::kMostShort + 1];
-  unsigned count = 0;
-  while (*bin.top() != nullptr) few[count++] = bin.pop();
-  if (void* const p = parts_of(thread).refill(thread, request); p != nullptr) few[count++] = p;
-  while (count != 0) meter::put_back(thread, request.size_class, few[--count]);
-}
-
-meter::Filled fill(Thread* thread, Request request) {
-  const SizeClass c = request.size_class;
-  if (thread->mode == Mode::kUnset) return meter::Filled::kNothing;
-  meter::settle(thread, c);
-  if (meter::is_due(thread, c)) return meter::Filled::kDue;
-  if (bins::held(thread, c, thread->bins[c].top()) < meter::short_of(c)) gather(thread, request);
-  return meter::fill(thread, c);
-}
-
-}  // namespace
-
-void* allocate_metered(Request request) {
-  const SizeClass c = request.size_class;
-  Thread* const thread = this_thread();
-  const meter::Filled filled = fill(thread, request);
-  if (LOFT_LIKELY(filled == meter::Filled::kYes)) return meter::pop(thread, c);
-  if (filled == meter::Filled::kDue || !profile::passes(class_size(c))) {
-    void* const sampled = profile::allocate(request.asked, kAlignment, class_size(c), false);
-    if (LOFT_LIKELY(sampled != nullptr)) return sampled;
-  }
-  return take_ordinary(request);
 }
 
 void* allocate_aligned_metered(Request request, size_t alignment) {
@@ -83,7 +102,7 @@ void* allocate_aligned_metered(Request request, size_t alignment) {
     void* const sampled = profile::allocate(request.asked, alignment, bytes, false);
     if (LOFT_LIKELY(sampled != nullptr)) return sampled;
   }
-  return take_ordinary(request);
+  return refill_lagging(this_thread(), request);
 }
 
 void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due) {

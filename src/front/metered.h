@@ -14,10 +14,8 @@ namespace loft {
 // Starts to take samples, or stops, by the options. Any thread, any time; also at start.
 void follow_profile_options();
 
-// In place of a refill: an object of a class whose second bin is empty. nullptr without memory.
-void* allocate_metered(Request request);
-
-// The same for an object of the class at a multiple of `alignment`.
+// An object of the class at a multiple of `alignment`, while a profile is taken. nullptr without
+// memory.
 void* allocate_aligned_metered(Request request, size_t alignment);
 
 // An object above 32 KiB. Returns one on which the sample has fallen, or nullptr: the caller goes

@@ -65,26 +65,12 @@ LOFT_NOINLINE void* look_and_refill(Thread* thread, Request request) {
   return popped != nullptr ? popped : bins::refill(thread, request);
 }
 
-// A bin that is full of objects is not found empty, unless the thread does not pop from it: while a
-// profile begins or ends, its tables may lag behind.
-void* pop_unseen(Thread* thread, SizeClass size_class) {
-  void* const popped = pop(thread, size_class);
-  if (LOFT_UNLIKELY(popped != nullptr)) meter::settle(thread, size_class);
-  return popped;
-}
-
 void* refill_from_own(Thread* thread, Request request) {
-  if (void* popped = pop_unseen(thread, request.size_class); LOFT_UNLIKELY(popped != nullptr)) {
-    return popped;
-  }
   if (is_look_due(thread)) return look_and_refill(thread, request);
   return bins::refill(thread, request);
 }
 
 void* refill_from_shared(Thread* thread, Request request) {
-  if (void* popped = pop_unseen(thread, request.size_class); LOFT_UNLIKELY(popped != nullptr)) {
-    return popped;
-  }
   if (is_look_due(thread)) {
     background::look_after();
     room::look_after();
@@ -98,7 +84,10 @@ void* refill_from_shared(Thread* thread, Request request) {
 void* refill_from_processors(Thread* thread, Request request) {
   if (!core::hold(thread->core, request.size_class)) return bins::take_one(thread->heap, request);
   // Another thread may have filled the bin while this one waited for the lock.
-  if (void* popped = pop_unseen(thread, request.size_class); popped != nullptr) return popped;
+  if (void* popped = pop(thread, request.size_class); popped != nullptr) {
+    meter::settle(thread, request.size_class);
+    return popped;
+  }
   if (is_look_due(thread)) review_if_due(thread, request.size_class);
   return bins::refill(thread, request);
 }
@@ -117,7 +106,7 @@ void* refill_without_heap(Thread*, Request request) {
   if (thread->core == nullptr) {
     if (void* popped = pop(thread, request.size_class); popped != nullptr) return popped;
   }
-  return parts_of(thread).refill(thread, request);
+  return ordinary_parts_of(thread).refill(thread, request);
 }
 
 bool push_to_own(Thread* thread, SizeClass size_class, void* p) {
@@ -142,12 +131,12 @@ void free_from_processor(Thread* thread, void* p, Entry entry) {
 
 }  // namespace
 
-// In the order of Mode.
-constinit const Parts parts[] = {
+constinit const Parts ordinary_parts[kModes] = {
     {refill_without_heap, push_without_heap, batch_cache::add},
     {refill_from_own, push_to_own, batch_cache::add},
     {refill_from_processors, push_to_processors, free_from_processor},
     {refill_from_shared, push_to_shared, batch_cache::add},
 };
+constinit Atomic<const Parts*> parts_in_use{ordinary_parts};
 
 }  // namespace loft

@@ -3,6 +3,7 @@
 // `owner`.
 #pragma once
 
+#include "base/atomic.h"
 #include "cache/bins.h"
 #include "cache/thread.h"
 
@@ -22,9 +23,21 @@ struct Parts {
   void (*free_remote)(Thread* thread, void* p, Entry entry);
 };
 
-extern LOFT_HIDDEN const Parts parts[];
+// In the order of Mode.
+inline constexpr unsigned kModes = 4;
+extern LOFT_HIDDEN const Parts ordinary_parts[kModes];
+inline const Parts& ordinary_parts_of(const Thread* thread) {
+  return ordinary_parts[static_cast<unsigned>(thread->mode)];
+}
+
+// Those in use: others since the first profile began (front/metered.cc).
+extern LOFT_HIDDEN Atomic<const Parts*> parts_in_use;
 inline const Parts& parts_of(const Thread* thread) {
-  return parts[static_cast<unsigned>(thread->mode)];
+  // Acquire fence, pairs with the release fence in meter::turn_all: a thread that has found its
+  // tables turned finds the parts that were set before. Acquire load, with the store in
+  // follow_profile_options: it finds them made. Neither costs anything on x86-64.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return parts_in_use.load(memory_order_acquire)[static_cast<unsigned>(thread->mode)];
 }
 
 }  // namespace loft

@@ -53,8 +53,7 @@ LOFT_COLD void* reclaim_and_refill(Request request) {
 // Not inlined: its callers would save a register for it before they pop.
 LOFT_NOINLINE void* allocate_class(Request request) {
   Thread* const thread = this_thread();
-  void* const object = LOFT_UNLIKELY(profile::on()) ? allocate_metered(request)
-                                                    : parts_of(thread).refill(thread, request);
+  void* const object = parts_of(thread).refill(thread, request);
   return LOFT_LIKELY(object != nullptr) ? object : reclaim_and_refill(request);
 }
 
