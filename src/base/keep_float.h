@@ -6,7 +6,7 @@
 
 namespace loft {
 
-class KeepFloat {
+class [[maybe_unused]] KeepFloat {
  public:
 #if defined(__x86_64__)
   KeepFloat() {
