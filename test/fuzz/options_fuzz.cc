@@ -2,6 +2,7 @@
 // what a second, plain parser makes of the text; and its text, given back, is the same value.
 #include "api/options.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,13 +22,22 @@ struct Option {
   std::string choices;
 };
 
-const Option kOptions[] = {
+const Option kAll[] = {
 #define LOFT_OPTION_ROW(kind, name, value, choices, help) \
   {OptionKind::kind, #name, &loft::options.name, value, choices},
     LOFT_OPTIONS(LOFT_OPTION_ROW)
 #undef LOFT_OPTION_ROW
 };
-constexpr size_t kCount = std::size(kOptions);
+
+// Those with a value of their own. That of a path is where its text lies.
+const std::vector<Option> kOptions = [] {
+  std::vector<Option> found;
+  for (const Option& option : kAll) {
+    if (option.kind != OptionKind::kFile) found.push_back(option);
+  }
+  return found;
+}();
+const size_t kCount = kOptions.size();
 
 using Values = std::vector<uint64_t>;
 
@@ -141,7 +151,7 @@ void load(const Option& option, const std::string& text) {
 
 // Texts, each with NUL behind it, and two bytes before it: what is done with it, for which option.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  for (const Option& option : kOptions) option.value->store(option.initial);
+  for (const Option& option : kAll) option.value->store(option.initial);
   fuzz::Bytes bytes(data, size);
   while (!bytes.empty()) {
     const uint8_t how = bytes.byte();
@@ -155,7 +165,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         break;
       case 2: {
         const std::string name = bytes.text('=');
-        const bool known = std::any_of(std::begin(kOptions), std::end(kOptions),
+        const bool known = std::any_of(std::begin(kAll), std::end(kAll),
                                        [&](const Option& other) { return other.name == name; });
         const auto error = loft::set_option(name, bytes.text(0));
         if ((error == loft::OptionError::kUnknownName) == known) fuzz::wrong("%s", name.c_str());
