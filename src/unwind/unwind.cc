@@ -3,6 +3,7 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/macros.h"
+#include "os/os.h"
 #include "unwind/cfi.h"
 #include "unwind/code.h"
 #include "unwind/entry.h"
@@ -24,7 +25,9 @@ constexpr size_t kMostLeftOut = 32;
 // Fewer are as good as none.
 constexpr size_t kTooFew = 2;
 
-constinit RuleCache rules;
+// Zeroed memory of the system, from `prepare` on: as a variable it would count for every program
+// that locks its memory.
+constinit RuleCache* rules = nullptr;
 
 // Release and acquire pair: who sees it set also sees what note_code has written.
 constinit Atomic<bool> prepared{false};
@@ -76,7 +79,7 @@ class Walk {
 
   Rule rule_for(uintptr_t pc) {
     Kept kept;
-    if (LOFT_LIKELY(rules.find(pc, &kept))) {
+    if (LOFT_LIKELY(rules->find(pc, &kept))) {
       if (LOFT_LIKELY(kept.entry == 0)) return kept.rule;
       Met* const met = present(pc);
       if (met != nullptr && fingerprint(met->image, reinterpret_cast<const uint8_t*>(kept.entry),
@@ -104,7 +107,7 @@ class Walk {
       kept.print = fingerprint(*image, entry, &met->common);
       if (kept.print == 0) return kept.rule;
     }
-    rules.keep(pc, kept);
+    rules->keep(pc, kept);
     return kept.rule;
   }
 
@@ -201,6 +204,9 @@ class Walk {
 bool prepare() {
   if (prepared.load(memory_order_acquire)) return true;
   if (!can_tell_readable()) return false;
+  void* const memory = os::reserve(sizeof(RuleCache));
+  if (memory == nullptr || !os::commit(memory, sizeof(RuleCache))) return false;
+  rules = static_cast<RuleCache*>(memory);
   note_code();
   prepared.store(true, memory_order_release);
   return true;
