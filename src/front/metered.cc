@@ -15,10 +15,6 @@ namespace {
 
 size_t whole_pages(size_t size) { return round_up(size, os::page_size()); }
 
-}  // namespace
-
-namespace {
-
 // Once a profile was taken, the tables of a block may lag behind what is said of it, so that the
 // bin is not what the thread found empty. (Without a block, `thread` is the stand-in.)
 void* refill_lagging(Thread* thread, Request request) {

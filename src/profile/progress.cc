@@ -14,6 +14,11 @@ namespace {
 
 constinit Atomic<uint64_t> mean{1};  // relaxed: a number by itself
 
+uint64_t mean_for(uint64_t bytes) {
+  constexpr uint64_t kMost = uint64_t{1} << 40;
+  return clamp<uint64_t>(bytes, 1, kMost);
+}
+
 // xorshift64*: the state is never 0, and each bit of the product is good enough for a gap.
 uint64_t next_random() {
   uint64_t x = progress.random;
@@ -33,15 +38,6 @@ uint64_t next_random() {
 }  // namespace
 
 uint64_t mean_bytes() { return mean.load(memory_order_relaxed); }
-
-namespace {
-
-uint64_t mean_for(uint64_t bytes) {
-  constexpr uint64_t kMost = uint64_t{1} << 40;
-  return clamp<uint64_t>(bytes, 1, kMost);
-}
-
-}  // namespace
 
 void set_mean(uint64_t bytes) { mean.store(mean_for(bytes), memory_order_relaxed); }
 

@@ -1,6 +1,6 @@
 // When the next sample is due. Each thread counts the bytes that it is given, in objects of their
-// full length in memory, down to its next sample. What is drawn ahead for an object that is not
-// handed out may be returned: an exponential gap has no memory.
+// full length in memory, down to its next sample. A charge for an object that was not to be had is
+// taken back as if it had not been made.
 #pragma once
 
 #include <cstddef>

@@ -10,12 +10,7 @@ import pytest
 from limits import HANGS_S
 from support import LOFT, Compile, Loft
 
-from loft import options
 from loft.profile import files, stacks
-
-pytestmark = pytest.mark.skipif(
-    "profile" not in options.OPTIONS, reason="this library takes no profiles"
-)
 
 MIB = 1 << 20
 # What it keeps, what it frees, and what it loses. The last call of each function is not its end,
@@ -92,10 +87,6 @@ def test_what_functions_hold_and_held(loft: Loft, program: Path, tmp_path: Path)
     assert "keep  source.c:" in ran.stderr
 
 
-@pytest.mark.skipif(
-    "profile_at" not in options.OPTIONS or "leaks" not in options.OPTIONS["profile_at"].choices,
-    reason="this library does not look for leaks",
-)
 def test_leaks_are_what_nothing_points_to(loft: Loft, program: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.pb.gz"
     ran = loft("profile", "--bytes", "16K", "--leaks", "-o", out, "--", program)
