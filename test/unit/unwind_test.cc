@@ -268,7 +268,7 @@ TEST_F(Unwind, ASignalsHandlerOnItsOwnStack) {
 class Coroutine {
  public:
   explicit Coroutine(void (*work)()) {
-    at_ = static_cast<char*>(os::reserve(kBytes + 2 * os::page_size()));
+    at_ = static_cast<char*>(os::reserve(all_bytes()));
     EXPECT_TRUE(os::commit(at_ + os::page_size(), kBytes));
     EXPECT_EQ(getcontext(&own_), 0);
     own_.uc_stack.ss_sp = at_ + os::page_size();
@@ -276,7 +276,7 @@ class Coroutine {
     own_.uc_link = &caller_;
     makecontext(&own_, work, 0);
   }
-  ~Coroutine() { os::unmap(at_, kBytes + 2 * os::page_size()); }
+  ~Coroutine() { os::unmap(at_, all_bytes()); }
   Coroutine(const Coroutine&) = delete;
   Coroutine& operator=(const Coroutine&) = delete;
 
@@ -286,6 +286,9 @@ class Coroutine {
 
  private:
   static constexpr size_t kBytes = 256 * 1024;
+
+  // A page in front and two behind that cannot be read: a test asks for what lies in both.
+  static size_t all_bytes() { return kBytes + 3 * os::page_size(); }
 
   char* at_ = nullptr;
   ucontext_t own_;
