@@ -4,6 +4,7 @@
 #include <new>
 
 #include "files/output.h"
+#include "os/os.h"
 #include "profile/gzip.h"
 #include "profile/places.h"
 #include "profile/progress.h"
@@ -81,20 +82,20 @@ void put_value_type(Encoder& encoder, unsigned field, String type, String unit) 
   encoder.whole.message(field, encoder.inner);
 }
 
-void put_types(Encoder& encoder) {
+void put_types(Encoder& encoder, const Told& told) {
   put_value_type(encoder, 1, kAllocObjects, kCount);
   put_value_type(encoder, 1, kAllocSpace, kBytes);
   put_value_type(encoder, 1, kInuseObjects, kCount);
   put_value_type(encoder, 1, kInuseSpace, kBytes);
   put_value_type(encoder, 11, kSpace, kBytes);
   encoder.whole.number(12, mean_bytes());
-  encoder.whole.number(14, kInuseSpace);
+  encoder.whole.number(14, told.shows_allocated ? kAllocSpace : kInuseSpace);
   encoder.whole.number(9, files::wall_clock_ns());
+  if (told.since != nullptr) encoder.whole.number(10, os::now_ns() - told.since->time_ns);
   encoder.put();
 }
 
-void put_sample(Encoder& encoder, const Places& places, const Site& site, Moment moment) {
-  const Figures figures = figures_of(site, moment);
+void put_sample(Encoder& encoder, const Places& places, const Site& site, const Figures& figures) {
   Message& sample = encoder.outer;
   Message& part = encoder.inner;
   sample.clear();
@@ -159,12 +160,36 @@ void put_strings(Encoder& encoder, const Places& places) {
   }
 }
 
-int put_all(Encoder& encoder, const Places& places, const Site* newest, Moment moment) {
-  encoder.gzip.begin();
-  put_types(encoder);
+// A difference below zero is the same number in the wire format, which has two's complement.
+void subtract(Figures& figures, const Figures& before) {
+  figures.allocated_objects -= before.allocated_objects;
+  figures.allocated_bytes -= before.allocated_bytes;
+  figures.used_objects -= before.used_objects;
+  figures.used_bytes -= before.used_bytes;
+}
+
+bool is_nothing(const Figures& figures) {
+  return (figures.allocated_objects | figures.allocated_bytes | figures.used_objects |
+          figures.used_bytes) == 0;
+}
+
+void put_samples(Encoder& encoder, const Places& places, const Site* newest, const Told& told) {
+  const Figures* before = nullptr;
   for (const Site* site = newest; site != nullptr; site = site->older) {
-    put_sample(encoder, places, *site, moment);
+    Figures figures = figures_of(*site, told.moment);
+    if (told.since != nullptr) {
+      if (site == told.since->newest) before = told.since->figures;
+      if (before != nullptr) subtract(figures, *before++);
+      if (is_nothing(figures)) continue;
+    }
+    put_sample(encoder, places, *site, figures);
   }
+}
+
+int put_all(Encoder& encoder, const Places& places, const Site* newest, const Told& told) {
+  encoder.gzip.begin();
+  put_types(encoder, told);
+  put_samples(encoder, places, newest, told);
   for (size_t i = 0; i < places.code_count(); ++i) put_mapping(encoder, places.code(i), i);
   for (size_t slot = 0; slot < places.slots(); ++slot) {
     if (places.address_at(slot) != 0) put_location(encoder, places, slot);
@@ -175,13 +200,13 @@ int put_all(Encoder& encoder, const Places& places, const Site* newest, Moment m
 
 }  // namespace
 
-int write_pprof(int file, Moment moment) {
+int write_pprof(int file, const Told& told) {
   const Site* const newest = newest_site();
   const Places places;  // after the sites: it knows all their frames
   void* const memory = files::borrow(sizeof(Encoder));
   int error = ENOMEM;
   if (places.is_complete() && memory != nullptr) {
-    error = put_all(*new (memory) Encoder(file), places, newest, moment);
+    error = put_all(*new (memory) Encoder(file), places, newest, told);
   }
   files::give_back(memory, sizeof(Encoder));
   return error;

@@ -1,6 +1,8 @@
 #include "profile/snapshot.h"
 
 #include "base/bits.h"
+#include "files/output.h"
+#include "os/os.h"
 #include "profile/poisson.h"
 
 namespace loft::profile {
@@ -21,6 +23,28 @@ Figures figures_of(const Site& site, Moment moment) {
   }
   const Amount& used = moment == Moment::kPeak ? site.at_peak : site.lost;
   return {whole(objects), bytes, whole(used.objects.get()), used.bytes.get()};
+}
+
+bool remember(Earlier& earlier, size_t most) {
+  earlier.newest = newest_site();
+  earlier.time_ns = os::now_ns();
+  size_t count = 0;
+  for (const Site* site = earlier.newest; site != nullptr; site = site->older) ++count;
+  if (count == 0) return true;
+  if (count > most) return false;
+  earlier.figures = static_cast<Figures*>(files::borrow(count * sizeof(Figures)));
+  if (earlier.figures == nullptr) return false;
+  earlier.count = count;
+  Figures* to = earlier.figures;
+  for (const Site* site = earlier.newest; site != nullptr; site = site->older) {
+    *to++ = figures_of(*site, Moment::kNow);
+  }
+  return true;
+}
+
+void forget(Earlier& earlier) {
+  files::give_back(earlier.figures, earlier.count * sizeof(Figures));
+  earlier = Earlier();
 }
 
 }  // namespace loft::profile
