@@ -10,10 +10,9 @@
 #include "api/surface.h"
 #include "cache/object.h"
 #include "front/allocate.h"
-#include "front/metered.h"
 #include "profile/samples.h"
 #include "profile/write.h"
-#include "purge/background.h"
+#include "serve/server.h"
 #include "stats/report.h"
 #include "stats/stats.h"
 #include "thread/idle.h"
@@ -76,19 +75,9 @@ size_t loft_object_size(const void* interior) noexcept { return loft::object_of(
 int loft_version() noexcept { return LOFT_VERSION; }
 
 int loft_option_set(const char* name, const char* value) noexcept {
-  switch (loft::change_option(name, value)) {
-    case loft::OptionError::kNone:
-      loft::background::options_changed();
-      loft::follow_profile_options();
-      return 0;
-    case loft::OptionError::kUnknownName:
-      return ENOENT;
-    case loft::OptionError::kFixed:
-      return EPERM;
-    case loft::OptionError::kBadValue:
-      break;
-  }
-  return EINVAL;
+  const int error = loft::apply_option(name, value);
+  if (error == 0) loft::serve::follow();
+  return error;
 }
 
 int loft_option_get(const char* name, char* value, size_t size) noexcept {

@@ -1,12 +1,15 @@
 #include "api/options.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/bits.h"
 #include "base/words.h"
+#include "front/metered.h"
 #include "loft/loft.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "purge/background.h"
 #include "space/metadata.h"
 #include "space/span.h"
 
@@ -204,6 +207,22 @@ OptionError change_option(std::string_view name, std::string_view value) {
   const Option* option = find(name);
   if (option != nullptr && option->value == &options.owner) return OptionError::kFixed;
   return set_option(name, value);
+}
+
+int apply_option(std::string_view name, std::string_view value) {
+  switch (change_option(name, value)) {
+    case OptionError::kNone:
+      background::options_changed();
+      follow_profile_options();
+      return 0;
+    case OptionError::kUnknownName:
+      return ENOENT;
+    case OptionError::kFixed:
+      return EPERM;
+    case OptionError::kBadValue:
+      break;
+  }
+  return EINVAL;
 }
 
 namespace {

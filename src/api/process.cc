@@ -1,5 +1,7 @@
 #include "api/process.h"
 
+#include <errno.h>
+
 #include "api/info.h"
 #include "api/options.h"
 #include "cpu/core.h"
@@ -12,6 +14,7 @@
 #include "profile/write.h"
 #include "purge/background.h"
 #include "room/room.h"
+#include "serve/server.h"
 #include "thread/lifecycle.h"
 
 namespace loft {
@@ -21,6 +24,11 @@ namespace {
 
 void write_last_profile() {
   if (profile::prepared()) profile::write_at_exit();
+}
+
+// A request on the socket. That option would have the socket's thread wait for its own end.
+int change_from_afar(std::string_view name, std::string_view value) {
+  return name == "socket" ? EBUSY : apply_option(name, value);
 }
 
 bool serve_processors() {
@@ -48,12 +56,14 @@ bool serve_processors() {
     profile::note_process();
     if (path_of(options.profile_file) != nullptr) files::on_termination(write_last_profile);
   }
+  serve::enable(change_from_afar);
 }
 
 namespace {
 
 // The latest priority for a destructor, so that frees by other destructors are counted.
 [[gnu::destructor(101)]] void process_ends() {
+  serve::leave_place();
   if (get(options.profile_at) == kAtLeaks && profile::prepared() && !leaks::search()) {
     os::report(
         Text() << "leaks were not looked for: no memory for that, or the system does not let "

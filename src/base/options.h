@@ -87,7 +87,11 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile };
     "the format of pprof, compressed")                                                           \
   X(kChoice, profile_at, 0, "exit|peak|leaks",                                                   \
     "what that profile tells of memory in use: at the exit; when it was the most, within three " \
-    "per cent; or what nothing in the process pointed to any more at the exit")
+    "per cent; or what nothing in the process pointed to any more at the exit")                  \
+  X(kFile, socket, 0, "",                                                                        \
+    "where a thread of loft's own answers requests of HTTP, for the process's user and for "     \
+    "root: statistics, profiles, a map of the heap, purges, options; %p becomes the number of "  \
+    "the process")
 
 // X(former name, name). A setting by a former name is refused with one line that tells the new one.
 #define LOFT_RENAMED_OPTIONS(X) \

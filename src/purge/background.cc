@@ -19,8 +19,14 @@
 namespace loft::background {
 
 constinit Atomic<uint32_t> state{kNotYet};
+constinit Atomic<void (*)()> at_slow_path{nullptr};
+constinit Atomic<void (*)()> at_end_of_first_thread{nullptr};
 
 namespace {
+
+void call(const Atomic<void (*)()>& hook) {
+  if (auto* function = hook.load(memory_order_relaxed); function != nullptr) function();
+}
 
 constexpr uint64_t kMillisecond = 1'000'000;
 
@@ -141,6 +147,7 @@ constinit os::OwnThread thread(state, {kNobody, kTicking, kLeaving, kRefused}, r
 
 // The process's first thread ends by itself while others go on. From now on, loft has no threads.
 void leave() {
+  call(at_end_of_first_thread);
   room::leave();
   thread.end();
 }
@@ -193,6 +200,7 @@ void in_child() {
 }  // namespace
 
 void unattended() {
+  call(at_slow_path);
   if (get(options.decay_ms) == 0 || !was_worthwhile()) return;
   if (may_run() && thread.start(may_run)) return;
   // Without the lock, which all threads would write, for the many calls between two ticks.

@@ -33,6 +33,13 @@ inline void look_after() {
   if (LOFT_UNLIKELY(now == kNobody || now == kRefused)) unattended();
 }
 
+// Set once, when the library is loaded, to functions of a floor above. The first is called on slow
+// paths while there is no background thread, with no lock held; the second when the process's first
+// thread ends by itself. Relaxed: what they work with is constant by then, or has an order of its
+// own.
+extern LOFT_HIDDEN Atomic<void (*)()> at_slow_path;
+extern LOFT_HIDDEN Atomic<void (*)()> at_end_of_first_thread;
+
 // Called once, when the library is loaded, after room::enable. Reads the limits of the control
 // group. From now on, a slow path may start a background thread once the program is large enough.
 void enable();

@@ -30,6 +30,7 @@ constexpr int kStepsOfChild = 12;
 
 // No thread of loft's own, which would work at moments of its own.
 constexpr std::string_view kOwnThread = "background";
+constexpr std::string_view kOtherThread = "socket";
 constexpr const char* kOptionNames[] = {
 #define LOFT_OPTION_NAME(kind, name, value, choices, help) #name,
     LOFT_OPTIONS(LOFT_OPTION_NAME)
@@ -238,7 +239,7 @@ class Run {
   void option() {
     const char* name = kOptionNames[scene_.bytes.byte() % std::size(kOptionNames)];
     const char* value = kOptionValues[scene_.bytes.byte() % std::size(kOptionValues)];
-    if (name == kOwnThread) return;
+    if (name == kOwnThread || name == kOtherThread) return;
     loft_option_set(name, value);
     scene_.limited = scene_.limited || loft::get(loft::options.hard_limit) != 0 ||
                      loft::get(loft::options.cgroup) == loft::kGroupHard;

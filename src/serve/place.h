@@ -1,0 +1,52 @@
+// The file of the socket: made, found to be an old one, removed. Its descriptors belong to a thread
+// that has a table of files for itself (os::leave_files). All functions keep errno, except as they
+// say.
+#pragma once
+
+#include <cstddef>
+
+namespace loft::serve {
+
+// Why there is no socket. `error` is the system's, or 0.
+struct Trouble {
+  const char* what = nullptr;  // nullptr: there is none
+  int error = 0;
+};
+
+// The descriptor itself if it is above those that programs take for standard input, output and
+// errors; or a copy that is, in its place. -1 for a descriptor below 0, or if the system refuses.
+// So a line on standard error never lands in a socket.
+int above_standard(int file);
+
+// The place of the one socket that the process has.
+class Place {
+ public:
+  // Makes a socket at `path`, with %p as in files::expand_path, and listens on it. The file has
+  // mode 0600 from the beginning. In the child of a fork, `is_child`, the number of the process
+  // comes before the name if that has no %p. An old file stays unless it is a socket on which
+  // nobody listens. Returns the descriptor, or -1 with the reason.
+  int open(const char* path, bool is_child, Trouble& trouble);
+
+  // Removes the file if it still is the one that was made. Any thread; the second call does
+  // nothing.
+  void remove();
+
+  // In the child of a fork: the file is the parent's.
+  void forget();
+
+  // Where the socket is, for messages, after open; also where it could not be made.
+  const char* path() const { return path_; }
+
+ private:
+  bool set_path(const char* path, bool is_child);
+  int listen_on(int file, Trouble& trouble);
+
+  // As long as an address of this kind may be, with its NUL.
+  static constexpr size_t kLongestPath = 108;
+  char path_[kLongestPath] = {};
+  unsigned long device_ = 0;
+  unsigned long number_ = 0;
+  bool is_there_ = false;
+};
+
+}  // namespace loft::serve

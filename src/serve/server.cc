@@ -1,0 +1,268 @@
+#include "serve/server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "base/bits.h"
+#include "base/options.h"
+#include "cache/census.h"
+#include "files/output.h"
+#include "os/fault.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "os/own_thread.h"
+#include "purge/background.h"
+#include "serve/connection.h"
+#include "serve/place.h"
+
+namespace loft::serve {
+
+namespace {
+
+// Connections at a time, and how many of these are answered: the others are told so.
+constexpr unsigned kConnections = 16;
+constexpr unsigned kAnswered = 12;
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+// Whoever ends the thread waits as long as this for it: poll cannot sleep on the thread's word.
+constexpr uint64_t kLongestSleep = 200 * kMillisecond;
+// After a call that could not be taken, because the process may have no more files, or no memory.
+constexpr uint64_t kPause = 100 * kMillisecond;
+
+enum State : uint32_t { kNobody, kServing, kLeaving, kRefused };
+constinit Atomic<uint32_t> state{kNobody};
+
+// How the thread's beginning came out. Release pairs with the acquire of who started it and reads
+// `trouble`.
+enum Outcome : uint32_t { kOpen, kServes, kFailed };
+constinit Atomic<uint32_t> outcome{kOpen};
+constinit Trouble trouble;
+
+constinit Place place;
+constinit ChangeOption change_option_by = nullptr;  // constant after enable
+constinit bool is_child = false;                    // of a fork; written in the child alone
+
+// Held while the option is followed. Relaxed, both: written under it; a slow path that sees them
+// late looks again later.
+constinit os::Lock following;
+constinit Atomic<uint64_t> followed{0};  // the option's value
+constinit Atomic<bool> is_due{false};    // a thread is wanted, and none has been tried for
+
+// What the thread works with. Borrowed: its stack is small.
+class Desk {
+ public:
+  explicit Desk(int listener) : listener_(listener) {}
+
+  void serve() {
+    while (state.load(memory_order_relaxed) == kServing) look();
+    for (Connection& connection : connections_) {
+      if (!connection.is_free()) connection.close();
+    }
+  }
+
+ private:
+  // Waits for what comes next, and lets each connection go a step.
+  void look() {
+    uint64_t now = os::now_ns();
+    uint64_t until = now + kLongestSleep;
+    unsigned busy = 0;
+    for (unsigned i = 0; i < kConnections; ++i) {
+      const Connection& connection = connections_[i];
+      // poll leaves out descriptors below 0.
+      polled_[i] = {connection.is_free() ? -1 : connection.peer(), connection.awaited(), 0};
+      if (connection.is_free()) continue;
+      ++busy;
+      until = least(until, connection.deadline());
+    }
+    const bool listens = busy != kConnections && now >= listen_from_;
+    if (!listens && busy != kConnections) until = least(until, listen_from_);
+    polled_[kConnections] = {listens ? listener_ : -1, POLLIN, 0};
+    const uint64_t sleep = until <= now ? 0 : (until - now + kMillisecond - 1) / kMillisecond;
+    if (poll(polled_, kConnections + 1, static_cast<int>(sleep)) < 0) {
+      // A filter may refuse the call, and nothing is known of the descriptors then.
+      os::wait_on_word_for(&state, kServing, kPause);
+      return;
+    }
+    now = os::now_ns();
+    for (unsigned i = 0; i < kConnections; ++i) {
+      Connection& connection = connections_[i];
+      if (connection.is_free()) continue;
+      // The time first: a peer that goes on and on does not get more of it.
+      if (now >= connection.deadline()) {
+        connection.on_time(now);
+      } else if (polled_[i].revents != 0) {
+        connection.on_events(change_option_by, now);
+      }
+    }
+    if (polled_[kConnections].revents != 0) take_one(now);
+  }
+
+  void take_one(uint64_t now) {
+    Connection* free = nullptr;
+    unsigned busy = 0;
+    for (Connection& connection : connections_) {
+      if (connection.is_free()) {
+        free = &connection;
+      } else {
+        ++busy;
+      }
+    }
+    if (free == nullptr) return;
+    const int peer =
+        above_standard(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (peer < 0) {
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) listen_from_ = now + kPause;
+      return;
+    }
+    if (!is_trusted(peer)) {
+      free->refuse(peer, now, kForbidden, "this is for the program's own user, and for root");
+    } else if (busy >= kAnswered) {
+      free->refuse(peer, now, kUnavailable, "too many connections; try again later");
+    } else {
+      free->begin(peer, now);
+    }
+  }
+
+  static bool is_trusted(int peer) {
+    ucred who = {};
+    socklen_t size = sizeof(who);
+    if (getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return false;
+    return who.uid == geteuid() || who.uid == 0;
+  }
+
+  const int listener_;
+  uint64_t listen_from_ = 0;
+  Connection connections_[kConnections];
+  pollfd polled_[kConnections + 1];
+};
+
+void tell(Outcome now) {
+  outcome.store(now, memory_order_release);
+  os::wake_one(&outcome);
+}
+
+// Returns the descriptor, or -1 with the reason in `trouble`.
+int begin_to_listen() {
+  const char* const path = path_of(options.socket);
+  if (path == nullptr) {
+    trouble = {"the option was cleared meanwhile", 0};
+    return -1;
+  }
+  if (!os::leave_files()) {
+    trouble = {"the system gives a thread no files of its own (close_range)", 0};
+    return -1;
+  }
+  return place.open(path, is_child, trouble);
+}
+
+// The memory of the desk, while there is one. The child of a fork uses its parent's.
+constinit void* desk_memory = nullptr;
+
+void serve_on(int listener) {
+  if (desk_memory == nullptr) desk_memory = files::borrow(sizeof(Desk));
+  if (desk_memory == nullptr) {
+    trouble = {"there is no memory for it", 0};
+    return tell(kFailed);
+  }
+  tell(kServes);
+  (new (desk_memory) Desk(listener))->serve();
+  files::give_back(desk_memory, sizeof(Desk));
+  desk_memory = nullptr;
+}
+
+// Returns when told to leave, or if there can be no socket.
+void run() {
+  census::do_without_block();
+  const int listener = begin_to_listen();
+  if (listener < 0) {
+    tell(kFailed);
+  } else {
+    serve_on(listener);
+    place.remove();
+    close(listener);
+  }
+  uint32_t expected = kServing;
+  state.compare_exchange_strong(expected, kNobody, memory_order_relaxed);
+}
+
+constinit os::OwnThread thread(state, {kNobody, kServing, kLeaving, kRefused}, run);
+
+bool may_run() { return path_of(options.socket) != nullptr; }
+
+void report_trouble(const Trouble& why) {
+  Text line;
+  line << "the socket " << (place.path()[0] != 0 ? place.path() : path_of(options.socket))
+       << " is not served: " << why.what;
+  if (why.error != 0) line << " (error " << uint64_t{static_cast<unsigned>(why.error)} << ")";
+  os::report(line);
+}
+
+// How long its starter waits for the thread to have a socket. It takes a tenth of a millisecond.
+constexpr uint64_t kLongestBeginning = 2000 * kMillisecond;
+
+// Starts the thread, and returns once it has a socket or knows why not.
+void begin_to_serve() {
+  if (!is_due.load(memory_order_relaxed) || !may_run()) return;
+  outcome.store(kOpen, memory_order_relaxed);
+  trouble = Trouble();
+  if (!thread.start(may_run)) return;
+  is_due.store(false, memory_order_relaxed);
+  const uint64_t from = os::now_ns();
+  while (outcome.load(memory_order_acquire) == kOpen && os::now_ns() - from < kLongestBeginning) {
+    os::wait_on_word_for(&outcome, kOpen, kLongestSleep);
+  }
+  if (outcome.load(memory_order_acquire) == kFailed) report_trouble(trouble);
+}
+
+// A slow path, now and then: in the child of a fork, and where no thread could be had before.
+void look_after_server() {
+  if (LOFT_LIKELY(!is_due.load(memory_order_relaxed)) || !following.try_lock()) return;
+  begin_to_serve();
+  following.unlock();
+}
+
+// The process's first thread ends by itself: loft has no threads from now on.
+void leave() { thread.end(); }
+
+void in_child() {
+  following.reset();
+  place.forget();
+  is_child = true;
+  thread.forget();
+  is_due.store(may_run(), memory_order_relaxed);
+}
+
+}  // namespace
+
+void follow() {
+  if (get(options.socket) == followed.load(memory_order_relaxed)) return;
+  const os::Guard guard(following);
+  const uint64_t wanted = get(options.socket);
+  if (wanted == followed.load(memory_order_relaxed)) return;
+  followed.store(wanted, memory_order_relaxed);
+  thread.stop();
+  is_due.store(wanted != 0, memory_order_relaxed);
+  begin_to_serve();
+  if (!is_due.load(memory_order_relaxed)) return;
+  const bool never = state.load(memory_order_relaxed) == kRefused;
+  report_trouble({never ? "the process's first thread has ended, so loft starts none any more"
+                        : "the system gives no thread for it now; it is tried again later",
+                  0});
+}
+
+void enable(ChangeOption change) {
+  change_option_by = change;
+  os::on_fork(nullptr, nullptr, in_child);
+  background::at_slow_path.store(look_after_server, memory_order_relaxed);
+  background::at_end_of_first_thread.store(leave, memory_order_relaxed);
+  follow();
+}
+
+void leave_place() { place.remove(); }
+
+}  // namespace loft::serve

@@ -1,0 +1,533 @@
+"""The socket of a running program: what it answers, and that nothing sent to it does harm."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.client
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from limits import HANGS_S
+from programs import PYTHON, Build, Execute, environment, session
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "room"])
+
+# Holds some memory until a file `end` lies in its folder.
+HOLD = """
+import os, time
+data = [bytes(5000) for _ in range(4000)]
+print("ready", flush=True)
+while not os.path.exists("end"):
+    time.sleep(0.01)
+print("ended")
+"""
+
+
+class Client(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("loft", timeout=HANGS_S)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = raw(self.path)
+
+
+def raw(path: Path) -> socket.socket:
+    peer = socket.socket(socket.AF_UNIX)
+    peer.settimeout(HANGS_S)
+    peer.connect(str(path))
+    return peer
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    kind: str
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+def ask(path: Path, what: str, body: str | None = None) -> Answer:
+    method, _, target = what.partition(" ")
+    with contextlib.closing(Client(path)) as client:
+        client.request(method, target, body)
+        response = client.getresponse()
+        return Answer(
+            response.status, response.headers["Content-Type"].split(";")[0], response.read()
+        )
+
+
+def everything(peer: socket.socket) -> bytes:
+    """What arrives until the other side has ended."""
+    parts = []
+    with contextlib.suppress(ConnectionResetError):
+        while part := peer.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+class Served:
+    """A program that runs, and its socket."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path, path: str) -> None:
+        self.process = process
+        self.folder = folder
+        self.path = Path(path.replace("%p", str(process.pid)))
+
+    def ask(self, what: str, body: str | None = None) -> Answer:
+        return ask(self.path, what, body)
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def end(self) -> tuple[int, str, str]:
+        """How it ends, and what it still says."""
+        (self.folder / "end").touch()
+        output, errors = self.process.communicate(timeout=HANGS_S)
+        return self.process.returncode, output, errors
+
+
+Serve = Callable[..., AbstractContextManager[Served]]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder whose path is short enough for the address of a socket."""
+    with tempfile.TemporaryDirectory(prefix="loft") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def serve(lib: Path, tmp_path: Path, place: Path) -> Serve:
+    @contextlib.contextmanager
+    def running(
+        command: Sequence[str | Path] = (PYTHON, "-c", HOLD), name: str = "s.%p", **more: str
+    ) -> Iterator[Served]:
+        path = str(place / name)
+        env = environment(tmp_path) | {"LD_PRELOAD": str(lib), "LOFT_SOCKET": path} | more
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with session(command, tmp_path, env, text=True, errors="replace", **pipes) as process:
+            served = Served(process, tmp_path, path)
+            assert served.line() == "ready\n"
+            yield served
+
+    return running
+
+
+def test_every_address(serve: Serve) -> None:
+    with serve(LOFT_PROFILE="on", LOFT_PROFILE_BYTES="4K") as served:
+        index = served.ask("GET /")
+        assert (index.status, index.kind) == (200, "text/plain")
+        stats = served.ask("GET /stats.json")
+        assert (stats.status, stats.kind) == (200, "application/json")
+        # Of those that it holds, most are samples, which have a heap of their own.
+        assert json.loads(stats.body)["user_heap_bytes"] > 2000 * 5000
+        for what in ("heap", "allocs"):
+            profile = served.ask(f"GET /debug/pprof/{what}")
+            assert (profile.status, profile.kind) == (200, "application/octet-stream")
+            assert b"inuse_space" in gzip.decompress(profile.body)
+        assert b"inuse_space" in gzip.decompress(served.ask("GET /peak").body)
+        purged = served.ask("POST /purge", "")
+        assert (purged.status, purged.kind) == (200, "application/json")
+        assert set(json.loads(purged.body)) == {
+            "purged_bytes",
+            "unreached_threads",
+            "unreached_bytes",
+        }
+        assert served.ask("POST /options", "decay_ms=77\nthp=never\n").text == "options set: 2\n"
+        assert served.ask("GET /nowhere").status == 404
+        assert served.ask("POST /stats.json", "").status == 405
+        assert served.ask("HEAD /stats.json").body == b""
+        assert served.end() == (0, "ended\n", "")
+        assert not served.path.exists()
+
+
+def test_metrics_are_those_of_the_format(serve: Serve) -> None:
+    with serve() as served:
+        answer = served.ask("GET /metrics")
+        assert answer.kind == "application/openmetrics-text"
+        found = text_string_to_metric_families(answer.text)  # type: ignore[no-untyped-call]
+        families = {family.name: family for family in found}
+        assert families["loft_live_objects"].type == "gauge"
+        assert families["loft_live_objects"].samples[0].value > 4000
+        assert families["loft_refills"].type == "counter"
+        assert {sample.name for sample in families["loft_class_refills"].samples} == {
+            "loft_class_refills_total"
+        }
+
+
+def test_the_map_covers_the_heap(serve: Serve) -> None:
+    with serve(PYTHONMALLOC="malloc") as served:
+        first = json.loads(served.ask("GET /slabs.json").body)
+        assert first["next"] is None
+        ranges = first["ranges"]
+        for one, other in itertools.pairwise(ranges):
+            assert one["at"] + one["bytes"] <= other["at"]
+        assert {"slab", "medium"} <= {one["kind"] for one in ranges}
+        held = next(row for row in first["classes"] if row["object_bytes"] >= 5000)
+        assert held["objects"] - held["free"] >= 4000
+        in_ranges = [one for one in ranges if one.get("object_bytes") == held["object_bytes"]]
+        assert sum(one["objects"] for one in in_ranges) == held["objects"]
+        assert len(in_ranges) == held["slabs"]
+        later = json.loads(served.ask(f"GET /slabs.json?from={ranges[-1]['at']}").body)
+        assert next(one["at"] for one in later["ranges"]) == ranges[-1]["at"]
+
+
+ALLOCATE = """
+import os, time
+def early():
+    return [bytes(40000) for _ in range(500)]
+def late():
+    return [bytes(50000) for _ in range(200)]
+data = [early()]
+print("ready", flush=True)
+while not os.path.exists("more"):
+    time.sleep(0.01)
+data.append(late())
+print("more", flush=True)
+while not os.path.exists("end"):
+    time.sleep(0.01)
+"""
+
+
+def values(profile: bytes) -> list[int]:
+    """The sums of the four figures of a profile's samples: message 2, field 2."""
+
+    def varint(data: bytes, at: int) -> tuple[int, int]:
+        number = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            number |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return (number - (1 << 64) if number >> 63 else number), at
+
+    def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+        at = 0
+        while at < len(data):
+            key, at = varint(data, at)
+            value, at = varint(data, at)
+            if key & 7 == 2:
+                yield key >> 3, data[at : at + value]
+                at += value
+            else:
+                yield key >> 3, value
+
+    sums = [0, 0, 0, 0]
+    for number, sample in fields(gzip.decompress(profile)):
+        if number != 2 or isinstance(sample, int):
+            continue
+        packed = next(value for field, value in fields(sample) if field == 2)
+        assert isinstance(packed, bytes)
+        at = 0
+        for i in range(4):
+            value, at = varint(packed, at)
+            sums[i] += value
+    return sums
+
+
+def test_a_difference_is_what_came_in_between(serve: Serve) -> None:
+    command = (PYTHON, "-c", ALLOCATE)
+    with serve(command, LOFT_PROFILE="on", LOFT_PROFILE_BYTES="1") as served:
+        peer = raw(served.path)
+        peer.sendall(b"GET /debug/pprof/heap?seconds=3 HTTP/1.1\r\nHost: x\r\n\r\n")
+        # Answered while the other request waits, and behind it: so its figures are remembered.
+        assert values(served.ask("GET /debug/pprof/heap").body)[3] > 500 * 40000
+        (served.folder / "more").touch()
+        assert served.line() == "more\n"
+        _, _, body = everything(peer).partition(b"\r\n\r\n")
+        _, allocated, _, used = values(body)
+        # If the machine was so slow that the three seconds were over first, there is less.
+        assert used < 200 * 50000 + (1 << 20)
+        assert allocated >= used
+
+
+def test_without_a_profile(serve: Serve) -> None:
+    with serve() as served:
+        for what in ("/debug/pprof/heap", "/debug/pprof/heap?seconds=9", "/peak"):
+            answer = served.ask(f"GET {what}")
+            assert (answer.status, answer.text.count("\n")) == (503, 1)
+        assert served.ask("POST /options", "profile=on").status == 200
+        assert served.ask("GET /debug/pprof/heap").status == 200
+
+
+def test_only_its_user_and_root(serve: Serve, place: Path) -> None:
+    with serve() as served:
+        assert stat.S_IMODE(served.path.stat().st_mode) == 0o600
+        if os.geteuid() != 0:
+            pytest.skip("only root can be somebody else")
+        client = """
+import socket, sys
+peer = socket.socket(socket.AF_UNIX)
+try:
+    peer.connect(sys.argv[1])
+    print(peer.recv(1000).split(b"\\r\\n")[0].decode())
+except PermissionError:
+    print("no permission")
+"""
+        place.chmod(0o711)
+
+        def as_nobody() -> str:
+            command = [sys.executable, "-c", client, str(served.path)]
+            # Its own libraries may be out of nobody's reach.
+            if not os.access(sys.executable, os.X_OK):
+                pytest.skip("no Python for others")
+            done = subprocess.run(
+                [PYTHON, *command[1:]],
+                user=65534,
+                group=65534,
+                cwd="/",
+                capture_output=True,
+                text=True,
+            )
+            return done.stdout + done.stderr
+
+        assert as_nobody() == "no permission\n"
+        served.path.chmod(0o666)
+        assert as_nobody() == "HTTP/1.1 403 Forbidden\n"
+        assert served.ask("GET /").status == 200
+
+
+@OWNERS
+def test_a_thousand_visits_under_load(serve: Serve, build: Build, owner: str) -> None:
+    """Attached, profiled, purged and detached; some come with garbage, or leave in the middle."""
+    command = (build("served.c"), "3")
+    with serve(command, LOFT_OWNER=owner, LOFT_PROFILE="on") as served:
+        for visit in range(1000):
+            kind = visit % 10
+            if kind == 0:
+                gzip.decompress(served.ask("GET /debug/pprof/heap").body)
+            elif kind == 1:
+                assert json.loads(served.ask("POST /purge", "").body)["purged_bytes"] >= 0
+            elif kind == 2:
+                json.loads(served.ask("GET /stats.json").body)
+            elif kind == 3:
+                with raw(served.path) as peer:
+                    peer.sendall(b"GET /stats.json HT")
+            elif kind == 4:
+                json.loads(served.ask("GET /slabs.json").body)
+            elif kind == 5:
+                with raw(served.path) as peer:
+                    peer.sendall(b"GET /slabs.json HTTP/1.1\r\nHost: x\r\n\r\n")
+            elif kind == 6:
+                assert served.ask("GET /metrics").body.endswith(b"# EOF\n")
+            elif kind == 7:
+                word = "off" if visit % 20 == 7 else "on"
+                assert served.ask("POST /options", f"profile={word}").status == 200
+            elif kind == 8:
+                with raw(served.path) as peer:
+                    peer.sendall(os.urandom(64) + b"\r\n\r\n")
+                    assert everything(peer).startswith(b"HTTP/1.1 400 ")
+            else:
+                gzip.decompress(served.ask("GET /debug/pprof/allocs").body)
+        assert served.end() == (0, "whole\n", "")
+
+
+def test_many_connections(serve: Serve) -> None:
+    """Twelve are answered at a time, the next are told to come later, and all others wait."""
+    with serve() as served, contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(raw(served.path)) for _ in range(12)]
+        assert served.ask("GET /").status == 503
+        for peer in idle:
+            peer.close()
+        statuses = {served.ask("GET /").status for _ in range(50)}
+        assert statuses <= {200, 503}
+        flood = [stack.enter_context(raw(served.path)) for _ in range(30)]
+        for peer in flood:
+            peer.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert all(everything(peer)[:12] in (b"HTTP/1.1 200", b"HTTP/1.1 503") for peer in flood)
+        assert served.end() == (0, "ended\n", "")
+
+
+def test_slow_and_half_closed(serve: Serve) -> None:
+    with serve() as served, raw(served.path) as slow, raw(served.path) as half:
+        slow.sendall(b"GET / HTTP")
+        half.sendall(b"GET /stats.json HTTP/1.1\r\nHost: x\r\n\r\n")
+        half.shutdown(socket.SHUT_WR)
+        assert everything(half).startswith(b"HTTP/1.1 200 ")
+        assert served.ask("GET /").status == 200
+        assert everything(slow).startswith(b"HTTP/1.1 408 ")
+        with raw(served.path) as endless:
+            endless.sendall(b"GET /" + b"x" * 5000)
+            assert everything(endless).startswith(b"HTTP/1.1 431 ")
+        body = "x" * 5000
+        assert served.ask("POST /options", body).status == 413
+
+
+FORK = """
+import os, time
+path = os.environ["LOFT_SOCKET"]
+folder, name = os.path.split(path)
+child = os.fork()
+number = str(os.getpid())
+mine = path.replace("%p", number)
+if child == 0 and "%p" not in path:
+    mine = os.path.join(folder, number + "-" + name)
+while not os.path.exists(mine):
+    data = [bytes(5000) for _ in range(1000)]
+print("ready" if child == 0 else "parent", mine, flush=True)
+while not os.path.exists("end"):
+    time.sleep(0.01)
+if child != 0:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.parametrize("name", ["s.%p", "s"])
+@OWNERS
+def test_a_child_has_its_own(lib: Path, tmp_path: Path, place: Path, name: str, owner: str) -> None:
+    env = environment(tmp_path) | {
+        "LD_PRELOAD": str(lib),
+        "LOFT_SOCKET": str(place / name),
+        "LOFT_OWNER": owner,
+    }
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with session((PYTHON, "-c", FORK), tmp_path, env, text=True, **pipes) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().split() for _ in range(2)]
+        paths = [Path(line[1]) for line in lines]
+        assert len(set(paths)) == 2
+        for path in paths:
+            assert ask(path, "GET /stats.json").status == 200
+        (tmp_path / "end").touch()
+        _, errors = process.communicate(timeout=HANGS_S)
+        assert (process.returncode, errors) == (0, "")
+    assert list(place.iterdir()) == []
+
+
+def test_where_there_can_be_none(execute: Execute, place: Path) -> None:
+    """One line, and the program goes on."""
+    for path, why in (
+        (place / "missing" / "s", "its folder does not exist"),
+        (place / ("x" * 120), "107 bytes"),
+        (place, "no socket is there"),
+    ):
+        result = execute(PYTHON, "-c", "print('lived')", LOFT_SOCKET=str(path))
+        assert (result.returncode, result.stdout) == (0, "lived\n")
+        assert result.stderr.startswith("loft: the socket ")
+        assert why in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
+def test_an_old_socket_is_replaced_and_a_live_one_is_not(
+    serve: Serve, execute: Execute, place: Path
+) -> None:
+    with serve(name="s") as served:
+        result = execute(PYTHON, "-c", "print('lived')", LOFT_SOCKET=str(served.path))
+        assert (result.returncode, result.stdout) == (0, "lived\n")
+        assert "another process serves it" in result.stderr
+        assert served.ask("GET /").status == 200
+        served.process.send_signal(signal.SIGKILL)
+        served.process.wait(HANGS_S)
+    assert served.path.exists()
+    with serve(name="s") as served:
+        assert served.ask("GET /").status == 200
+        assert served.end() == (0, "ended\n", "")
+    assert list(place.iterdir()) == []
+
+
+SET = """
+import ctypes, os, sys
+loft = ctypes.CDLL(None)
+def put(path):
+    assert loft.loft_option_set(b"socket", path.encode()) == 0
+    return sorted(os.listdir(sys.argv[1]))
+one, other = (os.path.join(sys.argv[1], name) for name in ("one", "other"))
+print(put(one), put(other), put(other), put("none"), put(one), len(os.listdir("/proc/self/task")))
+text = ctypes.create_string_buffer(200)
+assert loft.loft_option_get(b"socket", text, 200) == 0
+print(text.value.decode() == one, put(""), len(os.listdir("/proc/self/task")))
+"""
+
+
+@OWNERS
+def test_set_while_the_program_runs(execute: Execute, place: Path, owner: str) -> None:
+    result = execute(PYTHON, "-c", SET, place, LOFT_OWNER=owner, LOFT_BACKGROUND="off")
+    expected = "['one'] ['other'] ['other'] [] ['one'] 2\nTrue [] 1\n"
+    assert (result.returncode, result.stdout, result.stderr) == (0, expected, "")
+
+
+def test_it_cannot_move_itself(serve: Serve) -> None:
+    with serve() as served:
+        answer = served.ask("POST /options", "socket=/tmp/x")
+        assert (answer.status, answer.text.startswith("line 1: ")) == (400, True)
+
+
+CLOSING = """
+import os, time
+os.closerange(3, 1000)
+files = [open(f"file{i}", "w+") for i in range(20)]
+print("ready", flush=True)
+while not os.path.exists("end"):
+    time.sleep(0.01)
+print([file.read() for file in files] == [""] * 20, sorted(map(int, os.listdir("/proc/self/fd"))))
+"""
+
+
+def test_its_descriptors_are_not_the_programs(serve: Serve, execute: Execute) -> None:
+    with serve((PYTHON, "-c", CLOSING)) as served:
+        for _ in range(20):
+            assert served.ask("GET /metrics").status == 200
+        assert served.end() == (0, f"True {list(range(24))}\n", "")
+
+
+@OWNERS
+def test_the_first_thread_ends(execute: Execute, build: Build, place: Path, owner: str) -> None:
+    """Its thread is never the last one of a process."""
+    path = place / "s"
+    result = execute(build("own_threads.c"), "exit", LOFT_OWNER=owner, LOFT_SOCKET=str(path))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "worked\n", "")
+    assert not path.exists()
+
+
+# Each fails from the first time on that the library's thread could make it.
+CALLS = ("clone3,clone", "close_range", "socket", "fchmod", "bind", "listen")
+LATER = ("memfd_create", "accept4", "poll", "getsockopt", "recvfrom", "sendto")
+
+
+@pytest.mark.parametrize("calls", CALLS + LATER)
+def test_a_call_is_refused(lib: Path, tmp_path: Path, place: Path, calls: str) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    probe = ["strace", "-f", "--seccomp-bpf", "-e", "inject=getppid:error=EPERM", "true"]
+    if subprocess.run(probe, capture_output=True).returncode != 0:
+        pytest.skip("no process may be traced here")
+    path = place / "s"
+    inject = [f"inject={call}:error=EPERM" for call in calls.split(",")]
+    words = [word for each in inject for word in ("-e", each)]
+    setting = {"LD_PRELOAD": str(lib), "LOFT_SOCKET": str(path), "LOFT_CGROUP": "off"}
+    inner = [word for name, value in setting.items() for word in ("-E", f"{name}={value}")]
+    command = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "signal=none", "-o", "/dev/null"]
+    command += ["-e", f"trace={calls}", *words, *inner, PYTHON, "-c", HOLD]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with session(command, tmp_path, environment(tmp_path), text=True, **pipes) as process:
+        served = Served(process, tmp_path, str(path))
+        assert served.line() == "ready\n"
+        if calls in LATER:
+            with raw(path) as peer:
+                peer.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        code, output, errors = served.end()
+    assert (code, output) == (0, "ended\n")
+    expected = r"loft: the socket \S+ is not served: [^\n]*\n" if calls in CALLS else ""
+    assert re.fullmatch(expected, errors), errors
