@@ -22,6 +22,7 @@ TARGETS = {
     "group": (40_000, 2000, []),
     "messages": (30_000, 400, []),
     "unwind": (100_000, 400, []),
+    "request": (100_000, 400, []),
 }
 SEARCH_S = 10
 # A search for a seeded bug ends by its runs; this only ends one that hangs.
