@@ -97,16 +97,17 @@ int above_standard(int file) {
   return above;
 }
 
-bool Place::set_path(const char* path, bool is_child) {
+bool Place::set_path(const char* path, bool is_inherited) {
   const bool names_process = std::string_view(path).find("%p") != std::string_view::npos;
-  return files::expand_path(path, is_child && !names_process ? "%p-" : "", path_, sizeof(path_));
+  return files::expand_path(path, is_inherited && !names_process ? "%p-" : "", path_,
+                            sizeof(path_));
 }
 
-int Place::open(const char* path, bool is_child, Trouble& trouble) {
+int Place::open(const char* path, bool is_inherited, Trouble& trouble) {
   const KeepErrno keep;
   const os::Guard guard(place_lock);
   is_there_ = false;
-  if (!set_path(path, is_child)) {
+  if (!set_path(path, is_inherited)) {
     return fail(-1, "the path is longer than the 107 bytes that an address may have", trouble, 0);
   }
   const int file = new_socket();

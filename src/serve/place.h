@@ -22,10 +22,11 @@ int above_standard(int file);
 class Place {
  public:
   // Makes a socket at `path`, with %p as in files::expand_path, and listens on it. The file has
-  // mode 0600 from the beginning. In the child of a fork, `is_child`, the number of the process
-  // comes before the name if that has no %p. An old file stays unless it is a socket on which
-  // nobody listens. Returns the descriptor, or -1 with the reason.
-  int open(const char* path, bool is_child, Trouble& trouble);
+  // mode 0600 from the beginning. `is_inherited`: the parent of this process may have the same
+  // path, so that the number of the process comes before the name if that has no %p. An old file
+  // stays unless it is a socket on which nobody listens. Returns the descriptor, or -1 with the
+  // reason.
+  int open(const char* path, bool is_inherited, Trouble& trouble);
 
   // Removes the file if it still is the one that was made. Any thread; the second call does
   // nothing.
@@ -38,7 +39,7 @@ class Place {
   const char* path() const { return path_; }
 
  private:
-  bool set_path(const char* path, bool is_child);
+  bool set_path(const char* path, bool is_inherited);
   int listen_on(int file, Trouble& trouble);
 
   // As long as an address of this kind may be, with its NUL.

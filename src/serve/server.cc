@@ -45,7 +45,9 @@ constinit Trouble trouble;
 
 constinit Place place;
 constinit ChangeOption change_option_by = nullptr;  // constant after enable
-constinit bool is_child = false;                    // of a fork; written in the child alone
+// Whether the option is as the parent of this process had it. Written in the child of a fork, and
+// under `following` while there is no thread.
+constinit bool is_inherited = false;
 
 // Held while the option is followed. Relaxed, both: written under it; a slow path that sees them
 // late looks again later.
@@ -157,7 +159,7 @@ int begin_to_listen() {
     trouble = {"the system gives a thread no files of its own (close_range)", 0};
     return -1;
   }
-  return place.open(path, is_child, trouble);
+  return place.open(path, is_inherited, trouble);
 }
 
 // The memory of the desk, while there is one. The child of a fork uses its parent's.
@@ -170,9 +172,10 @@ void serve_on(int listener) {
     return tell(kFailed);
   }
   tell(kServes);
-  (new (desk_memory) Desk(listener))->serve();
-  files::give_back(desk_memory, sizeof(Desk));
-  desk_memory = nullptr;
+  void* const memory = desk_memory;
+  (new (memory) Desk(listener))->serve();
+  desk_memory = nullptr;  // first: a fork may come between
+  files::give_back(memory, sizeof(Desk));
 }
 
 // Returns when told to leave, or if there can be no socket.
@@ -183,9 +186,9 @@ void run() {
     tell(kFailed);
   } else {
     serve_on(listener);
-    place.remove();
     close(listener);
   }
+  place.remove();
   uint32_t expected = kServing;
   state.compare_exchange_strong(expected, kNobody, memory_order_relaxed);
 }
@@ -232,7 +235,7 @@ void leave() { thread.end(); }
 void in_child() {
   following.reset();
   place.forget();
-  is_child = true;
+  is_inherited = true;
   thread.forget();
   is_due.store(may_run(), memory_order_relaxed);
 }
@@ -246,6 +249,7 @@ void follow() {
   if (wanted == followed.load(memory_order_relaxed)) return;
   followed.store(wanted, memory_order_relaxed);
   thread.stop();
+  is_inherited = false;
   is_due.store(wanted != 0, memory_order_relaxed);
   begin_to_serve();
   if (!is_due.load(memory_order_relaxed)) return;
