@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -17,23 +18,24 @@ namespace {
 
 void set_socket(const std::string& path) { EXPECT_EQ(loft_option_set("socket", path.c_str()), 0); }
 
-// What the socket answers; "" where there is none.
+// What the socket answers; "" where there is none. By bare system calls: the thread sanitizer knows
+// one table of files a process, and takes the socket's descriptors for these of the same numbers.
 std::string ask(const std::string& path, const std::string& request) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  const int peer = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const long peer = syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   EXPECT_GE(peer, 0);
   std::string all;
-  if (connect(peer, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
-      send(peer, request.data(), request.size(), MSG_NOSIGNAL) > 0) {
-    char piece[4096];
-    ssize_t got = 0;
-    while ((got = read(peer, piece, sizeof(piece))) > 0) {
+  if (syscall(SYS_connect, peer, &address, sizeof(address)) == 0 &&
+      syscall(SYS_sendto, peer, request.data(), request.size(), MSG_NOSIGNAL, nullptr, 0) > 0) {
+    char piece[4096] = {};
+    long got = 0;
+    while ((got = syscall(SYS_read, peer, piece, sizeof(piece))) > 0) {
       all.append(piece, static_cast<size_t>(got));
     }
   }
-  close(peer);
+  syscall(SYS_close, peer);
   return all;
 }
 
