@@ -111,8 +111,10 @@ int Place::open(const char* path, bool is_inherited, Trouble& trouble) {
     return fail(-1, "the path is longer than the 107 bytes that an address may have", trouble, 0);
   }
   const int file = new_socket();
-  if (file < 0) return fail(-1, "the system gives no socket", trouble, errno);
-  return listen_on(file, trouble);
+  const int listener =
+      file < 0 ? fail(-1, "the system gives no socket", trouble, errno) : listen_on(file, trouble);
+  trouble.where = path_;
+  return listener;
 }
 
 int Place::listen_on(int file, Trouble& trouble) {

@@ -7,10 +7,11 @@
 
 namespace loft::serve {
 
-// Why there is no socket. `error` is the system's, or 0.
+// Why there is no socket.
 struct Trouble {
-  const char* what = nullptr;  // nullptr: there is none
-  int error = 0;
+  const char* what = nullptr;   // nullptr: there is none
+  int error = 0;                // the system's, or 0
+  const char* where = nullptr;  // the path, once it is known
 };
 
 // The descriptor itself if it is above those that programs take for standard input, output and
@@ -35,7 +36,7 @@ class Place {
   // In the child of a fork: the file is the parent's.
   void forget();
 
-  // Where the socket is, for messages, after open; also where it could not be made.
+  // Where the socket is, after open.
   const char* path() const { return path_; }
 
  private:

@@ -190,7 +190,7 @@ uint64_t answer(Status status, const Request& request, ChangeOption change, Answ
                     Text() << "the one parameter is seconds=N, at most " << kLongestDifference),
              0;
     }
-    if (seconds != 0 && profile::prepared()) return seconds;
+    if (seconds != 0 && request.method == Method::kGet && profile::prepared()) return seconds;
   }
   route->get(request, to);
   if (request.method == Method::kHead) to.leave_body_off();

@@ -152,7 +152,7 @@ void tell(Outcome now) {
 int begin_to_listen() {
   const char* const path = path_of(options.socket);
   if (path == nullptr) {
-    trouble = {"the option was cleared meanwhile", 0};
+    trouble = {"the option has been cleared", 0};
     return -1;
   }
   if (!os::leave_files()) {
@@ -198,9 +198,13 @@ constinit os::OwnThread thread(state, {kNobody, kServing, kLeaving, kRefused}, r
 bool may_run() { return path_of(options.socket) != nullptr; }
 
 void report_trouble(const Trouble& why) {
+  const char* const path = why.where != nullptr ? why.where : path_of(options.socket);
+  if (path == nullptr) return;  // the option has been cleared meanwhile
+  constexpr size_t kQuotedPath = 200;
   Text line;
-  line << "the socket " << (place.path()[0] != 0 ? place.path() : path_of(options.socket))
-       << " is not served: " << why.what;
+  line << "the socket ";
+  if (__builtin_strlen(path) <= kQuotedPath) line << path << " ";
+  line << "is not served: " << why.what;
   if (why.error != 0) line << " (error " << uint64_t{static_cast<unsigned>(why.error)} << ")";
   os::report(line);
 }

@@ -421,6 +421,7 @@ def test_where_there_can_be_none(execute: Execute, place: Path) -> None:
     for path, why in (
         (place / "missing" / "s", "its folder does not exist"),
         (place / ("x" * 120), "107 bytes"),
+        (place / ("x" * 2000), "107 bytes"),
         (place, "no socket is there"),
     ):
         result = execute(PYTHON, "-c", "print('lived')", LOFT_SOCKET=str(path))

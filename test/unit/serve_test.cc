@@ -426,6 +426,8 @@ class PlaceTest : public testing::Test {
     Trouble trouble;
     file_ = place_.open((folder_ + "/" + name).c_str(), is_child, trouble);
     EXPECT_EQ(file_ < 0, trouble.what != nullptr);
+    EXPECT_TRUE(trouble.what == nullptr || trouble.where == nullptr ||
+                trouble.where == place_.path());
     return trouble.what == nullptr ? "" : trouble.what;
   }
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
