@@ -16,6 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -251,15 +252,17 @@ def test_a_difference_is_what_came_in_between(serve: Serve) -> None:
     command = (PYTHON, "-c", ALLOCATE)
     with serve(command, LOFT_PROFILE="on", LOFT_PROFILE_BYTES="1") as served:
         peer = raw(served.path)
+        began = time.monotonic()
         peer.sendall(b"GET /debug/pprof/heap?seconds=3 HTTP/1.1\r\nHost: x\r\n\r\n")
         # Answered while the other request waits, and behind it: so its figures are remembered.
         assert values(served.ask("GET /debug/pprof/heap").body)[3] > 500 * 40000
         (served.folder / "more").touch()
         assert served.line() == "more\n"
+        in_time = time.monotonic() - began < 2
         _, _, body = everything(peer).partition(b"\r\n\r\n")
         _, allocated, _, used = values(body)
         # If the machine was so slow that the three seconds were over first, there is less.
-        assert used < 200 * 50000 + (1 << 20)
+        assert (190 * 50000 if in_time else 0) <= used < 200 * 50000 + (1 << 20)
         assert allocated >= used
 
 
@@ -348,7 +351,9 @@ def test_many_connections(serve: Serve) -> None:
     """Twelve are answered at a time, the next are told to come later, and all others wait."""
     with serve() as served, contextlib.ExitStack() as stack:
         idle = [stack.enter_context(raw(served.path)) for _ in range(12)]
-        assert served.ask("GET /").status == 503
+        if served.ask("GET /").status != 503:
+            # On a machine so slow that the first of them had no more time.
+            assert everything(idle[0]).startswith(b"HTTP/1.1 408 ")
         for peer in idle:
             peer.close()
         statuses = {served.ask("GET /").status for _ in range(50)}
@@ -361,11 +366,12 @@ def test_many_connections(serve: Serve) -> None:
 
 
 def test_slow_and_half_closed(serve: Serve) -> None:
-    with serve() as served, raw(served.path) as slow, raw(served.path) as half:
+    with serve() as served, raw(served.path) as slow:
         slow.sendall(b"GET / HTTP")
-        half.sendall(b"GET /stats.json HTTP/1.1\r\nHost: x\r\n\r\n")
-        half.shutdown(socket.SHUT_WR)
-        assert everything(half).startswith(b"HTTP/1.1 200 ")
+        with raw(served.path) as half:
+            half.sendall(b"GET /stats.json HTTP/1.1\r\nHost: x\r\n\r\n")
+            half.shutdown(socket.SHUT_WR)
+            assert everything(half).startswith(b"HTTP/1.1 200 ")
         assert served.ask("GET /").status == 200
         assert everything(slow).startswith(b"HTTP/1.1 408 ")
         with raw(served.path) as endless:
