@@ -40,6 +40,9 @@ class Option:
             accepted = "a processor's number, or `any`"
         if self.unit == "path":
             return f"| `{name}` | `LOFT_{name.upper()}` | a path | none | {meaning} |\n"
+        if self.unit == "signal":
+            accepted = "a signal's name or number"
+            return f"| `{name}` | `LOFT_{name.upper()}` | {accepted} | none | {meaning} |\n"
         return f"| `{name}` | `LOFT_{name.upper()}` | {accepted} | `{self.default}` | {meaning} |\n"
 
 
@@ -58,6 +61,8 @@ def option(kind: str, default: str, choices: list[str]) -> Option:
         return Option("", choices, choices[value])
     if kind == "kFile":
         return Option("path", [], "")
+    if kind == "kSignal":
+        return Option("signal", [], "")
     if kind == "kProcessor" and value == ANY_PROCESSOR:
         return Option(UNITS[kind], [], "any")
     return Option(UNITS[kind], [], short_bytes(value) if kind == "kBytes" else str(value))

@@ -16,7 +16,7 @@ CLOSE = 0.62
 
 @dataclass(frozen=True)
 class Option:
-    """Without choices its value is a number of `unit`s: bytes, milliseconds or a processor's."""
+    """Without choices its value is one of its unit: bytes, milliseconds, a path and others."""
 
     unit: str
     choices: list[str]
@@ -36,6 +36,7 @@ ACCEPTED = {
     "milliseconds": (r"[0-9]{1,19}", "a number of milliseconds, such as 500"),
     "processor": (r"[0-9]{1,4}|any", "a processor's number, such as 1, or any"),
     "path": (r".{1,4095}", "a path"),
+    "signal": (r"(SIG)?[A-Z][A-Z0-9]*|[0-9]{1,2}|none", "a signal, such as USR2 or 12, or none"),
     "bytes": (r"([0-9]+)([KMGkmg]?)", "a number of bytes, such as 4096, 64K or 2M"),
 }
 

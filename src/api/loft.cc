@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/options.h"
-#include "api/process.h"  // for keep_process_hooks
+#include "api/process.h"
 #include "api/surface.h"
 #include "cache/object.h"
 #include "front/allocate.h"

@@ -1,15 +1,13 @@
 #include "api/options.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "base/bits.h"
 #include "base/words.h"
-#include "front/metered.h"
+#include "files/signal_names.h"
 #include "loft/loft.h"
 #include "os/fault.h"
 #include "os/os.h"
-#include "purge/background.h"
 #include "space/metadata.h"
 #include "space/span.h"
 
@@ -120,6 +118,10 @@ bool parse(const Option& option, std::string_view text, uint64_t& value) {
   if (option.kind == OptionKind::kBytes) return parse_bytes(text, value);
   if (option.kind == OptionKind::kMilliseconds) return parse_number(text, value);
   if (option.kind == OptionKind::kProcessor) return parse_processor(text, value);
+  if (option.kind == OptionKind::kSignal) {
+    value = 0;
+    return text == "none" || text == "0" || files::signal_number(text, value);
+  }
   return any_choice(option.choices, [&](uint64_t position, std::string_view word) {
     if (word == text) value = position;
     return word == text;
@@ -155,6 +157,8 @@ void warn_bad_value(std::string_view source, const Option& option, std::string_v
     line << "a processor's number, or any";
   } else if (option.kind == OptionKind::kFile) {
     line << "a path of less than 4096 bytes";
+  } else if (option.kind == OptionKind::kSignal) {
+    line << "a signal's name such as USR2, its number, or none";
   } else {
     line << option.choices;
     if (option.value == &options.owner && value == "keeper") line << "; keeper is called room now";
@@ -209,22 +213,6 @@ OptionError change_option(std::string_view name, std::string_view value) {
   return set_option(name, value);
 }
 
-int apply_option(std::string_view name, std::string_view value) {
-  switch (change_option(name, value)) {
-    case OptionError::kNone:
-      background::options_changed();
-      follow_profile_options();
-      return 0;
-    case OptionError::kUnknownName:
-      return ENOENT;
-    case OptionError::kFixed:
-      return EPERM;
-    case OptionError::kBadValue:
-      break;
-  }
-  return EINVAL;
-}
-
 namespace {
 
 // Returns the whole length.
@@ -249,6 +237,8 @@ size_t option_text(std::string_view name, char* text, size_t size) {
   } else if (option->kind == OptionKind::kFile) {
     const char* const path = path_of(*option->value);
     return path == nullptr ? copy_out("none", text, size) : copy_out(path, text, size);
+  } else if (option->kind == OptionKind::kSignal && value == 0) {
+    whole << "none";
   } else if (option->kind != OptionKind::kChoice) {
     whole << value;
   } else {

@@ -18,10 +18,6 @@ OptionError set_option(std::string_view name, std::string_view value);
 // The same while the program runs. kFixed: `owner`, which is read only at load, stays unchanged.
 OptionError change_option(std::string_view name, std::string_view value);
 
-// The same, and what holds the option's value elsewhere follows. Returns what loft_option_set does.
-// The socket of the option `socket` stays where it is: its thread may be the caller.
-int apply_option(std::string_view name, std::string_view value);
-
 // Writes the option's value as text, truncated to `size` bytes including the closing NUL. Returns
 // the length of the whole text; 0 for an unknown name.
 size_t option_text(std::string_view name, char* text, size_t size);

@@ -26,6 +26,17 @@ void write_last_profile() {
   if (profile::prepared()) profile::write_at_exit();
 }
 
+// Does what the options of the profile say now: at the start, and after a change.
+void follow_profile() {
+  follow_profile_options();
+  if (!profile::prepared()) return;
+  profile::get_ready();
+  const auto signal = static_cast<unsigned>(get(options.profile_signal));
+  if (files::on_signal(signal, profile::write_on_signal)) return;
+  os::report(Text() << "profile_signal is ignored: the program handles or ignores signal "
+                    << uint64_t{signal});
+}
+
 // A request on the socket. That option would have the socket's thread wait for its own end.
 int change_from_afar(std::string_view name, std::string_view value) {
   return name == "socket" ? EBUSY : apply_option(name, value);
@@ -40,6 +51,22 @@ bool serve_processors() {
 
 }  // namespace
 
+int apply_option(std::string_view name, std::string_view value) {
+  switch (change_option(name, value)) {
+    case OptionError::kNone:
+      background::options_changed();
+      follow_profile();
+      return 0;
+    case OptionError::kUnknownName:
+      return ENOENT;
+    case OptionError::kFixed:
+      return EPERM;
+    case OptionError::kBadValue:
+      break;
+  }
+  return EINVAL;
+}
+
 [[gnu::constructor(102)]] void process_starts() {
   load_options();
   if (get(options.owner) == kOwnerCore && !serve_processors()) {
@@ -52,8 +79,7 @@ bool serve_processors() {
   room::enable();
   background::enable();
   if (get(options.profile) != 0) {
-    follow_profile_options();
-    profile::note_process();
+    follow_profile();
     if (path_of(options.profile_file) != nullptr) files::on_termination(write_last_profile);
   }
   serve::enable(change_from_afar);

@@ -10,12 +10,13 @@
 
 namespace loft {
 
-enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile };
+enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSignal };
 
 // X(kind, name, default, choices, help). Bytes take the suffixes K, M and G. Milliseconds are a
 // plain number. A processor is a plain number or the word "any" (kAnyProcessor). `choices` lists
 // the accepted words; the value is the position of the word. A file is a path; the value is the
-// address of a text that never changes, and 0 for none.
+// address of a text that never changes, and 0 for none. A signal is a number or a name
+// (files/signal_names.h); 0 for none.
 #define LOFT_OPTIONS(X)                                                                          \
   X(kChoice, owner, 0, "thread|core|room|shared",                                                \
     "who holds the caches of free objects and the slabs; thread: each thread; core: each "       \
@@ -84,7 +85,11 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile };
   X(kFile, profile_file, 0, "",                                                                  \
     "where the profile is written when the process exits, also by SIGTERM; %p becomes the "      \
     "number of the process; a name that ends with .collapsed gets lines of text, any other "     \
-    "the format of pprof, compressed")                                                           \
+    "the format of pprof, compressed; when an allocation is refused for want of memory, a file " \
+    "with the word refused in its name is written, too")                                         \
+  X(kSignal, profile_signal, 0, "",                                                              \
+    "the signal on which the profile so far is written beside profile_file, with the word "      \
+    "signal-1 and so on in the name; it is left alone if the program handles or ignores it")     \
   X(kChoice, profile_at, 0, "exit|peak|leaks",                                                   \
     "what that profile tells of memory in use: at the exit; when it was the most, within three " \
     "per cent; or what nothing in the process pointed to any more at the exit")                  \

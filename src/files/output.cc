@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <string_view>
+
 #include "base/bits.h"
 #include "base/keep_errno.h"
 #include "base/text.h"
@@ -44,6 +46,23 @@ bool expand_path(const char* path, const char* prefix, char* result, size_t size
                     expand(name, name + __builtin_strlen(name), result, size, n);
   result[fits ? n : 0] = 0;
   return fits;
+}
+
+bool add_word(char* path, size_t size, const char* word) {
+  constexpr std::string_view kEndings[] = {".pb.gz", ".pb", ".gz", ".collapsed"};
+  const std::string_view whole = path;
+  size_t before = whole.size();
+  for (const std::string_view ending : kEndings) {
+    if (!whole.ends_with(ending)) continue;
+    before = whole.size() - ending.size();
+    break;
+  }
+  const size_t added = __builtin_strlen(word) + 1;
+  if (whole.size() + added >= size) return false;
+  __builtin_memmove(path + before + added, path + before, whole.size() - before + 1);
+  path[before] = '.';
+  __builtin_memcpy(path + before + 1, word, added - 1);
+  return true;
 }
 
 int open_output(const char* path, int* error) {

@@ -10,6 +10,10 @@ namespace loft::files {
 // process, and %% by one %. False if the result is longer than `size` allows.
 bool expand_path(const char* path, const char* prefix, char* result, size_t size);
 
+// Adds a word to the name of a file, before an ending that tells its form, with a dot between:
+// heap.pb.gz becomes heap.WORD.pb.gz. False, with the path as it was, if that does not fit.
+bool add_word(char* path, size_t size, const char* word);
+
 // Opens a file for writing, and empties it or makes it, mode 0600: addresses are nobody else's
 // business. A queue that nobody reads is refused. Returns the descriptor, or -1 with *error set.
 int open_output(const char* path, int* error);

@@ -106,7 +106,7 @@ size_t usable_size(const void* p);       // 0 for nullptr
 
 // For an allocation that found no memory. reclaim frees unused memory that may be in its way. If
 // that does not help, refuse records that `bytes` bytes were refused, and returns nullptr and
-// ENOMEM.
+// ENOMEM. It may write a profile, so its caller holds no lock.
 void reclaim();
 void* refuse(size_t bytes);
 

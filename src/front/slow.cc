@@ -20,6 +20,7 @@
 #include "os/restartable.h"
 #include "profile/progress.h"
 #include "profile/samples.h"
+#include "profile/write.h"
 #include "purge/background.h"
 #include "room/magazines.h"
 #include "slab/slab.h"
@@ -68,6 +69,7 @@ LOFT_NOINLINE void* allocate_medium(size_t size, bool* zero) {
   return medium_cache::take_from_heap(thread, size, false, zero);
 }
 
+// nullptr without memory.
 void* allocate_span(size_t size, size_t alignment, bool* zero) {
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
@@ -82,7 +84,7 @@ void* allocate_span(size_t size, size_t alignment, bool* zero) {
     reclaim(thread);
     object = large::allocate(size, alignment, zero, spare);
   }
-  return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
+  return object;
 }
 
 void* allocate_large(size_t size, size_t alignment, bool zeroed) {
@@ -105,6 +107,7 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
     }
     background::look_after();
     object = allocate_span(size, alignment, &zero);
+    if (LOFT_UNLIKELY(object == nullptr)) return refuse(size);
   }
   // Cleared outside of the slow path. Clearing may take milliseconds, and under owner=core other
   // threads would wait for the processor's block.
@@ -238,6 +241,7 @@ LOFT_NOINLINE void* allocate_long(size_t size) {
 
 LOFT_COLD void* refuse(size_t bytes) {
   limits::note_refusal(span::committed(), bytes);
+  if (profile::prepared()) profile::write_refused();
   return os::out_of_memory();
 }
 

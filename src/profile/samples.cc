@@ -217,6 +217,8 @@ void count_lost(bool (*is_lost)(void* context, const void* p), void* context) {
   }
 }
 
+uint64_t in_use() { return in_use_bytes.get(); }
+
 bool lost_are_counted() { return counted_lost.load(memory_order_relaxed); }
 
 Totals totals() {

@@ -45,6 +45,8 @@ void count_lost(bool (*is_lost)(void* context, const void* p), void* context);
 
 bool lost_are_counted();  // whether count_lost was ever called
 
+uint64_t in_use();  // weighted bytes; takes no lock
+
 struct Totals {
   size_t live_samples;
   size_t live_object_bytes;  // usable bytes of the sampled objects in the heap of samples

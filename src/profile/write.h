@@ -13,7 +13,15 @@ int write_to(const char* path);
 // puts its number before the file's name if that has no %p.
 void write_at_exit();
 
-// Before a fork can be made.
-void note_process();
+// The same in a file beside that: with the word signal-1, signal-2 and so on in its name.
+void write_on_signal();
+
+// The same with the word refused, when memory was refused: for the first time, and whenever half as
+// much again is in use as the last time. No lock of loft may be held: this may take long.
+void write_refused();
+
+// When samples begin, before a fork can be made: notes the process, and keeps some address space
+// for write_refused.
+void get_ready();
 
 }  // namespace loft::profile

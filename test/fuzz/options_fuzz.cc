@@ -9,6 +9,7 @@
 
 #include "base/options.h"
 #include "bytes.h"
+#include "files/signal_names.h"
 
 namespace {
 
@@ -72,6 +73,10 @@ bool accepted(const Option& option, std::string text, uint64_t& value) {
   if (option.kind == OptionKind::kProcessor) {
     value = loft::kAnyProcessor;
     return text == "any" || (plain_number(text, 0, value) && value < loft::kAnyProcessor);
+  }
+  if (option.kind == OptionKind::kSignal) {
+    value = 0;
+    return text == "none" || text == "0" || loft::files::signal_number(text, value);
   }
   if (option.kind == OptionKind::kBytes && !text.empty()) {
     const size_t suffix = std::string_view("KkMmGg").find(text.back());

@@ -1,6 +1,7 @@
 // The parts of the profile by themselves: the draws and weights, the compressed form, paths, and
 // the mappings of the process.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,10 +10,12 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "files/mappings.h"
 #include "files/output.h"
+#include "files/signal_names.h"
 #include "profile/gzip.h"
 #include "profile/poisson.h"
 
@@ -118,6 +121,42 @@ TEST(Files, PathsAreExpanded) {
   EXPECT_EQ(text, "/x/" + number + "-y");
   EXPECT_TRUE(files::expand_path("y", "%p-", text, sizeof(text)));
   EXPECT_EQ(text, number + "-y");
+}
+
+TEST(Files, WordsStandBeforeEndings) {
+  const std::pair<std::string, std::string> kNames[] = {
+      {"heap.12.pb.gz", "heap.12.word.pb.gz"},
+      {"/a.gz/heap", "/a.gz/heap.word"},
+      {"x.collapsed", "x.word.collapsed"},
+      {"x.pb", "x.word.pb"},
+      {"x.gz", "x.word.gz"},
+      {"", ".word"},
+  };
+  for (const auto& [before, after] : kNames) {
+    char text[32] = {};
+    before.copy(text, sizeof(text) - 1);
+    EXPECT_TRUE(files::add_word(text, sizeof(text), "word"));
+    EXPECT_EQ(text, after);
+  }
+  char text[] = "heap.pb.gz\0....";  // 16 bytes and the end
+  EXPECT_FALSE(files::add_word(text, 15, "word"));
+  EXPECT_STREQ(text, "heap.pb.gz");
+  EXPECT_TRUE(files::add_word(text, 16, "word"));
+  EXPECT_STREQ(text, "heap.word.pb.gz");
+}
+
+TEST(Files, SignalsHaveNamesAndNumbers) {
+  uint64_t number = 0;
+  for (const char* name : {"USR2", "SIGUSR2", "12", "012"}) {
+    EXPECT_TRUE(files::signal_number(name, number)) << name;
+    EXPECT_EQ(number, static_cast<uint64_t>(SIGUSR2)) << name;
+  }
+  EXPECT_TRUE(files::signal_number(std::to_string(SIGRTMIN), number));
+  EXPECT_EQ(number, static_cast<uint64_t>(SIGRTMIN));
+  for (const char* name : {"", "SIG", "usr2", "USR", "KILL", "SEGV", "TERM", "9", "0", "15", "65",
+                           "-12", "12 ", "18446744073709551628"}) {
+    EXPECT_FALSE(files::signal_number(name, number)) << name;
+  }
 }
 
 TEST(Files, CodeThatIsMapped) {

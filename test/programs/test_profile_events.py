@@ -1,0 +1,129 @@
+"""Profiles that are written by events: on a signal, and when memory is refused."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+from pathlib import Path
+
+import pytest
+from limits import HANGS_S
+from programs import Build, Execute, environment
+
+PROFILE = {"LOFT_PROFILE": "on", "LOFT_PROFILE_BYTES": "4K"}
+
+
+def names(folder: Path) -> list[str]:
+    """The profiles there; each is whole."""
+    found = sorted(path.name for path in folder.glob("heap*"))
+    for name in found:
+        content = (folder / name).read_bytes()
+        assert gzip.decompress(content) if name.endswith(".gz") else content, name
+    return found
+
+
+def raised(
+    lib: Path, build: Build, folder: Path, *words: str, times: int = 2, **options: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [build("refused.c"), *words],
+        input="x\n" * times,
+        env=environment(folder) | {"LD_PRELOAD": str(lib)} | PROFILE | options,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("signal", ["USR2", "SIGUSR2", "12"])
+def test_each_signal_writes_a_file(lib: Path, build: Build, tmp_path: Path, signal: str) -> None:
+    ran = raised(
+        lib,
+        build,
+        tmp_path,
+        LOFT_PROFILE_FILE=f"{tmp_path}/heap.pb.gz",
+        LOFT_PROFILE_SIGNAL=signal,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ready\nraised\nraised\n", "")
+    assert names(tmp_path) == ["heap.pb.gz", "heap.signal-1.pb.gz", "heap.signal-2.pb.gz"]
+
+
+def test_lines_of_text_keep_their_ending(lib: Path, build: Build, tmp_path: Path) -> None:
+    ran = raised(
+        lib,
+        build,
+        tmp_path,
+        times=1,
+        LOFT_PROFILE_FILE=f"{tmp_path}/heap.collapsed",
+        LOFT_PROFILE_SIGNAL="USR2",
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert names(tmp_path) == ["heap.collapsed", "heap.signal-1.collapsed"]
+    lines = (tmp_path / "heap.signal-1.collapsed").read_text(encoding="utf-8").splitlines()
+    assert all(line.rpartition(" ")[2].isdigit() for line in lines)
+
+
+def test_a_handler_of_the_program_stays(lib: Path, build: Build, tmp_path: Path) -> None:
+    ran = raised(
+        lib,
+        build,
+        tmp_path,
+        "handles",
+        times=1,
+        LOFT_PROFILE_FILE=f"{tmp_path}/heap.pb.gz",
+        LOFT_PROFILE_SIGNAL="USR2",
+    )
+    assert (ran.returncode, ran.stdout) == (0, "ready\nmine\nraised\n"), ran.stderr
+    assert names(tmp_path) == ["heap.pb.gz"]
+
+
+def test_a_signal_that_was_ignored_stays_so(execute: Execute, build: Build, tmp_path: Path) -> None:
+    ran = execute(
+        "bash",
+        "-c",
+        "trap '' USR2; echo x | LOFT_PROFILE=on LOFT_PROFILE_SIGNAL=USR2 \"$0\"",
+        build("refused.c"),
+        LOFT_PROFILE_FILE=f"{tmp_path}/heap.pb.gz",
+    )
+    assert (ran.returncode, ran.stdout) == (0, "ready\nraised\n")
+    assert ran.stderr == (
+        "loft: profile_signal is ignored: the program handles or ignores signal 12\n"
+    )
+
+
+def test_without_a_profile_the_signal_is_as_ever(lib: Path, build: Build, tmp_path: Path) -> None:
+    ran = raised(lib, build, tmp_path, times=1, LOFT_PROFILE="off", LOFT_PROFILE_SIGNAL="USR2")
+    assert (ran.returncode, names(tmp_path)) == (-12, [])
+
+
+def test_the_first_refusal_by_a_limit_writes(
+    execute: Execute, build: Build, tmp_path: Path
+) -> None:
+    ran = execute(
+        build("refused.c"),
+        "fills",
+        LOFT_HARD_LIMIT="64M",
+        LOFT_PROFILE_FILE=f"{tmp_path}/heap.pb.gz",
+        **PROFILE,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "refused\n", "")
+    assert names(tmp_path) == ["heap.pb.gz", "heap.refused.pb.gz"]
+
+
+@pytest.mark.parametrize("owner", ["thread", "core", "room", "shared"])
+def test_a_refusal_by_the_system_writes(
+    execute: Execute, build: Build, tmp_path: Path, owner: str
+) -> None:
+    ran = execute(
+        "bash",
+        "-c",
+        'ulimit -v 400000 && exec "$0" fills',
+        build("refused.c"),
+        LOFT_OWNER=owner,
+        LOFT_PROFILE_FILE=f"{tmp_path}/heap.pb.gz",
+        **PROFILE,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "refused\n", "")
+    assert names(tmp_path) == ["heap.pb.gz", "heap.refused.pb.gz"]
