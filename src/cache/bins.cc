@@ -2,6 +2,7 @@
 
 #include "base/options.h"
 #include "base/peek.h"
+#include "base/probe.h"
 #include "cache/arrays.h"
 #include "cache/batch_cache.h"
 #include "cache/depot.h"
@@ -135,6 +136,7 @@ void* fill_empty(Thread* thread, Request request, unsigned wanted) {
     if (taken == 0) return nullptr;
     close_gap(slots, taken, wanted);
   }
+  LOFT_PROBE2(loft, refill, uint64_t{request.size_class}, uint64_t{taken});
   bin.set_top(slots + taken - 1);
   return slots[taken];
 }
@@ -200,6 +202,7 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   thread->counters.flushes.add(1);
+  LOFT_PROBE2(loft, flush, uint64_t{size_class}, uint64_t{objects});
   const os::Guard guard(thread->heap->lock());
   return_objects(thread->heap, size_class, state.slots + 1, state.slots + 1 + objects,
                  [&](void* p, Entry entry) { batch_cache::add(thread, p, entry); });

@@ -125,9 +125,10 @@ void* reallocate_sampled(Extent* extent, void* p, size_t size) {
   const size_t charged = profile::charged_of(sample);
   const bool stays =
       size <= charged && (size >= charged / 2 || (is_medium(charged) && is_medium(size)));
+  if (stays) profile::tell_of_end(sample);
   void* const resized = stays ? UserHeap::reallocate("realloc", extent, p, size) : nullptr;
   if (resized == nullptr) {
-    profile::put_back(sample, p);
+    profile::put_back(sample, p, stays);
   } else {
     profile::put_down(sample, resized, size, charged);
   }
@@ -143,6 +144,7 @@ void* resize_metered(Large* object, size_t asked) {
   const size_t before = object->bytes;
   profile::Sample* const sample =
       object->sampled ? profile::lift(reinterpret_cast<const void*>(object->base)) : nullptr;
+  profile::tell_of_end(sample);
   void* const resized = large::resize(object, asked);
   profile::put_down(sample, reinterpret_cast<const void*>(object->base), object->asked,
                     object->bytes);

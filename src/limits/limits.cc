@@ -3,6 +3,7 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/options.h"
+#include "base/probe.h"
 
 namespace loft::limits {
 
@@ -116,6 +117,7 @@ os::Group group() {
 }
 
 void note_refusal(size_t committed, size_t bytes) {
+  LOFT_PROBE2(loft, limit, bytes, committed);
   const size_t limit = hard();
   if (limit == kNone) return;
   if (bytes > limit || committed > limit - bytes) {

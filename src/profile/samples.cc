@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "base/keep_float.h"
+#include "base/probe.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "profile/poisson.h"
@@ -106,6 +107,10 @@ void count_out(const Sample* sample) {
   in_use_bytes.add(-bytes);
 }
 
+void tell_of_start(const void* p, uint64_t asked, uint64_t weight) {
+  LOFT_PROBE3(otel_memory, alloc, p, asked, weighted(asked, weight));
+}
+
 bool have_table() {
   if (LOFT_LIKELY(table != nullptr)) return true;
   table = static_cast<Sample**>(metadata::allocate(kTableBytes));
@@ -139,15 +144,18 @@ void note(const void* p, size_t asked, size_t charged) {
   const uint64_t now = os::now_ns();
   const auto thread = static_cast<unsigned>(os::thread_number());
   draw();
-  const os::Guard guard(lock);
-  Site* const site = have_table() ? site_of(frames, depth) : nullptr;
-  void* const memory = site == nullptr ? nullptr : metadata::allocate(sizeof(Sample));
-  if (LOFT_UNLIKELY(memory == nullptr)) return lost.add(1);
-  auto* const sample = new (memory) Sample{0, nullptr, site, asked, charged, weight, now, thread};
-  insert(p, sample);
-  site->samples.add(1);
-  live_samples.add(1);
-  count_in(sample);
+  {
+    const os::Guard guard(lock);
+    Site* const site = have_table() ? site_of(frames, depth) : nullptr;
+    void* const memory = site == nullptr ? nullptr : metadata::allocate(sizeof(Sample));
+    if (LOFT_UNLIKELY(memory == nullptr)) return lost.add(1);
+    auto* const sample = new (memory) Sample{0, nullptr, site, asked, charged, weight, now, thread};
+    insert(p, sample);
+    site->samples.add(1);
+    live_samples.add(1);
+    count_in(sample);
+  }
+  tell_of_start(p, asked, weight);
 }
 
 void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed) {
@@ -169,6 +177,7 @@ void put_down(Sample* sample, const void* p, size_t asked, size_t charged) {
   if (sample == nullptr) return;
   const uint64_t weight =
       charged > sample->charged ? weight_for(charged, mean_bytes()) : sample->weight;
+  tell_of_start(p, asked, weight);  // without the lock: the program does not have the object yet
   const os::Guard guard(lock);
   insert(p, sample);
   const uint64_t before = weighted(sample->asked, sample->weight);
@@ -185,8 +194,15 @@ void put_down(Sample* sample, const void* p, size_t asked, size_t charged) {
   keep_peak();
 }
 
-void put_back(Sample* sample, const void* p) {
-  if (sample != nullptr) put_down(sample, p, sample->asked, sample->charged);
+void put_back(Sample* sample, const void* p, bool told) {
+  if (sample == nullptr) return;
+  if (told) tell_of_start(p, sample->asked, sample->weight);
+  const os::Guard guard(lock);
+  insert(p, sample);
+}
+
+void tell_of_end(const Sample* sample) {
+  if (sample != nullptr) LOFT_PROBE1(otel_memory, free, sample->address);
 }
 
 size_t charged_of(const Sample* sample) { return sample == nullptr ? 0 : sample->charged; }
@@ -196,6 +212,7 @@ void forget(const void* p) {
   const os::Guard guard(lock);
   Sample* const sample = remove(p);
   if (sample == nullptr) return;
+  tell_of_end(sample);
   count_out(sample);
   sample->site->freed_samples.add(1);
   sample->site->lifetime_ns.add(now - sample->time_ns);

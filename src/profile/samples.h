@@ -30,8 +30,10 @@ void note(const void* p, size_t asked, size_t charged);
 struct Sample;
 Sample* lift(const void* p);  // nullptr if there is none; put_down then does nothing
 void put_down(Sample* sample, const void* p, size_t asked, size_t charged);
-void put_back(Sample* sample, const void* p);  // unchanged
-size_t charged_of(const Sample* sample);       // 0 for nullptr
+size_t charged_of(const Sample* sample);  // 0 for nullptr
+// Tells tracers that it is gone, while nobody else can have its place. put_down tells of the new.
+void tell_of_end(const Sample* sample);
+void put_back(Sample* sample, const void* p, bool told);  // unchanged; told: by tell_of_end
 
 // Before a sampled object is freed. Nothing happens if there is no sample of it.
 void forget(const void* p);

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/bits.h"
+#include "base/probe.h"
 #include "remote/directory.h"
 #include "remote/message.h"
 
@@ -99,6 +100,7 @@ class Outbox {
   bool add_bytes(size_t bytes, size_t limit) { return (bytes_ += bytes) >= limit; }
 
   unsigned post() {
+    LOFT_PROBE1(loft, post, bytes_);
     bytes_ = 0;
     for (uint64_t used = buckets_.used(); used != 0; used &= used - 1) {
       open_[lowest_bit(used)].owner = kNoHeap;

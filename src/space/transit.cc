@@ -1,5 +1,6 @@
 // Purges of resident free spans, without the lock of the spans during the system calls.
 #include "base/options.h"
+#include "base/probe.h"
 #include "limits/limits.h"
 #include "space/discards.h"
 #include "space/free_spans.h"
@@ -70,6 +71,7 @@ size_t purge_step_above(size_t floor, size_t wanted) {
     for (unsigned i = 0; i < count; ++i) bytes += arrive(chosen[i], states[i]);
     limits::weigh(committed_locked());
   } while (bytes == 0 && count != 0);
+  LOFT_PROBE1(loft, purge, bytes);
   return bytes;
 }
 

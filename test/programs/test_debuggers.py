@@ -1,7 +1,9 @@
-"""valgrind, which puts functions of its own in place of some of loft's; and gdb's cores."""
+"""valgrind, which puts functions of its own in place of some of loft's; gdb's cores, and probes."""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -61,3 +63,34 @@ def test_a_core_is_as_large_as_the_process(
     assert result.returncode == 0, result.stdout + result.stderr
     (core,) = tmp_path.glob("core.*")
     assert 1 << 20 < core.stat().st_size < 64 << 20
+
+
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
+@pytest.mark.skipif(
+    os.uname().machine not in ("x86_64", "aarch64"), reason="no probes for this architecture"
+)
+def test_a_debugger_stops_at_probes(execute: Execute, build: Build, lib: Path) -> None:
+    """What is told of a sample at its two ends: the same object, and what it stands for."""
+    steps = (
+        f"set environment LD_PRELOAD {lib}",
+        "set environment LOFT_PROFILE on",
+        "set environment LOFT_PROFILE_BYTES 1",
+        "set startup-with-shell off",
+        "break main",
+        "run",
+        "break -probe-stap otel_memory:alloc",
+        "break -probe-stap otel_memory:free",
+        "continue",
+        'printf "alloc %#lx %lu %lu\\n", $_probe_arg0, $_probe_arg1, $_probe_arg2',
+        "continue",
+        'printf "free %#lx\\n", $_probe_arg0',
+        "kill",
+    )
+    words = [word for step in steps for word in ("-ex", step)]
+    result = execute("gdb", "-nx", "-batch", *words, build("probed.c"), preload=False)
+    said = result.stdout + result.stderr
+    if "ptrace: Operation not permitted" in said:
+        pytest.skip("no process may be traced here")
+    alloc = re.search(r"^alloc (0x[0-9a-f]+) 100 100$", result.stdout, re.MULTILINE)
+    assert alloc is not None, said
+    assert f"free {alloc[1]}\n" in result.stdout, said

@@ -115,6 +115,47 @@ def test_it_runs_on_any_x86_64(library: Path) -> None:
     assert set(newer) == set()
 
 
+# The probes, by provider and name, and how many arguments each has.
+PROBES = {
+    ("otel_memory", "alloc"): 3,
+    ("otel_memory", "free"): 1,
+    ("loft", "refill"): 2,
+    ("loft", "flush"): 2,
+    ("loft", "post"): 1,
+    ("loft", "purge"): 1,
+    ("loft", "limit"): 2,
+}
+PROBE = re.compile(
+    r"^\s+Provider: (\S+)\n\s+Name: (\S+)\n"
+    r"\s+Location: 0x0*([0-9a-f]+), Base: 0x0*[1-9a-f].*\n\s+Arguments: (.*)$",
+    re.MULTILINE,
+)
+REGISTERS = {"x86_64": r"%r\w+", "aarch64": r"x\d+"}
+probed = pytest.mark.skipif(
+    os.uname().machine not in REGISTERS, reason="no probes for this architecture"
+)
+
+
+@probed
+def test_probes_are_nops_with_words_in_registers(library: Path) -> None:
+    notes = PROBE.findall(output_of("readelf", "-n", library))
+    assert {(provider, name) for provider, name, _, _ in notes} == set(PROBES)
+    code = output_of("objdump", "-d", "--no-show-raw-insn", library)
+    nops = set(re.findall(r"^ +([0-9a-f]+):\tnop$", code, re.MULTILINE))
+    for provider, name, location, places in notes:
+        words = places.split()
+        assert len(words) == PROBES[provider, name]
+        assert all(re.fullmatch(f"8@{REGISTERS[os.uname().machine]}", word) for word in words)
+        assert location in nops
+
+
+@probed
+def test_probes_are_in_the_static_library(build: Path) -> None:
+    notes = output_of("readelf", "-n", build / "libloft.a")
+    found = re.findall(r"Provider: (\S+)\n\s+Name: (\S+)", notes)
+    assert set(found) == set(PROBES)
+
+
 PROGRAM = """\
 #include <loft/loft.h>
 #include <stdio.h>
