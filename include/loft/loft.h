@@ -134,6 +134,24 @@ LOFT_API void* loft_object_start(const void* interior) LOFT_NOEXCEPT;
 /// The usable size of that object; 0 for an address in no object.
 LOFT_API size_t loft_object_size(const void* interior) LOFT_NOEXCEPT;
 
+// ---- All objects -------------------------------------------------------------------------------
+
+/// Called for an object, with the `context` that was given and the object's usable size. Another
+/// result than 0 ends the visit. It may allocate and free, also the object.
+typedef int (*loft_visit_t)(void* context, void* object, size_t usable);
+
+/// Visits every object that the program has, in the order of addresses: those of malloc and of
+/// heaps over ordinary memory, but none that lies in a region. What is visited is what there was
+/// when the call began, without what was freed since. Returns the number of visits. Without memory
+/// for the list (a 128th of the heap), 0 with errno ENOMEM.
+///
+/// It is exact if no other thread is in a call of loft meanwhile: in a program of one thread, or
+/// where the others wait. Where others allocate and free, objects that they have in hand at that
+/// moment may be left out, and free ones visited; none of them may use a heap of the program's own
+/// meanwhile. A thread that was stopped within a call of loft may hold a lock, for which the visit
+/// would wait.
+LOFT_API size_t loft_visit_objects(loft_visit_t visit, void* context) LOFT_NOEXCEPT;
+
 // ---- Heaps of one's own -------------------------------------------------------------------------
 
 /// A heap of the program's own, which is destroyed whole. Over ordinary memory it grows on demand,
@@ -188,6 +206,11 @@ LOFT_API size_t loft_heap_usable_size(const loft_heap_t* heap, const void* objec
 /// 1 if `address` lies in memory that the heap has at the moment, in an object or not; otherwise 0.
 /// Any address is allowed.
 LOFT_API int loft_heap_contains(const loft_heap_t* heap, const void* address) LOFT_NOEXCEPT;
+
+/// As loft_visit_objects, for the objects of this heap, also in a region. Other threads may use
+/// malloc meanwhile, but not this heap.
+LOFT_API size_t loft_heap_visit_objects(const loft_heap_t* heap, loft_visit_t visit,
+                                        void* context) LOFT_NOEXCEPT;
 
 /// Statistics of one heap of the program's own.
 typedef struct loft_heap_stats_t {

@@ -9,6 +9,7 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "purge/background.h"
+#include "stats/objects.h"
 
 namespace loft {
 
@@ -120,6 +121,15 @@ size_t loft_heap_usable_size(const loft_heap_t* heap, const void* object) noexce
 
 int loft_heap_contains(const loft_heap_t* heap, const void* address) noexcept {
   return loft::checked_heap("loft_heap_contains", heap).contains(address) ? 1 : 0;
+}
+
+size_t loft_heap_visit_objects(const loft_heap_t* heap, loft_visit_t visit,
+                               void* context) noexcept {
+  bool enough = true;
+  const size_t visited = loft::visit_objects(&loft::checked_heap("loft_heap_visit_objects", heap),
+                                             visit, context, &enough);
+  if (!enough) loft::os::out_of_memory();
+  return visited;
 }
 
 int loft_heap_stats(const loft_heap_t* heap, loft_heap_stats_t* stats) noexcept {

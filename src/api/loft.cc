@@ -10,9 +10,11 @@
 #include "api/surface.h"
 #include "cache/object.h"
 #include "front/allocate.h"
+#include "os/os.h"
 #include "profile/samples.h"
 #include "profile/write.h"
 #include "serve/server.h"
+#include "stats/objects.h"
 #include "stats/report.h"
 #include "stats/stats.h"
 #include "thread/idle.h"
@@ -71,6 +73,13 @@ void loft_free_aligned_sized(void* object, size_t, size_t) noexcept { loft::deal
 void* loft_object_start(const void* interior) noexcept { return loft::object_of(interior).start; }
 
 size_t loft_object_size(const void* interior) noexcept { return loft::object_of(interior).size; }
+
+size_t loft_visit_objects(loft_visit_t visit, void* context) noexcept {
+  bool enough = true;
+  const size_t visited = loft::visit_objects(nullptr, visit, context, &enough);
+  if (!enough) loft::os::out_of_memory();
+  return visited;
+}
 
 int loft_version() noexcept { return LOFT_VERSION; }
 

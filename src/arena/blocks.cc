@@ -196,6 +196,21 @@ ObjectAt Blocks::object_at(const Extent* extent, const void* p) {
   return {block->base + index * size, size, block, index};
 }
 
+void Blocks::for_each(const Extent* extent, void (*add)(void* context, uintptr_t start),
+                      void* context) {
+  if (extent->map == nullptr) return add(context, extent->base);
+  for (uintptr_t at = extent->base; at < extent->end();) {
+    const Block* const block = block_at(extent, at);
+    if (block == nullptr) return;  // the extent has just been made, or is about to go
+    if (block->use == Use::kObject) add(context, at);
+    const unsigned objects = block->use == Use::kRow ? block->objects : 0;
+    for (unsigned i = 0; i < objects; ++i) {
+      if ((block->free_bits >> i & 1) == 0) add(context, at + i * class_size(block->size_class));
+    }
+    at = block->end();
+  }
+}
+
 Block* Blocks::free(const ObjectAt& object) {
   Block* block = object.block;
   account(-object.bytes, size_t{0} - 1);

@@ -125,6 +125,10 @@ class Blocks {
   // stays allocated, if (a) each of its units is named, or (b) `p` is its start.
   static ObjectAt object_at(const Extent* extent, const void* p);
 
+  // Calls add(context, start) for each object. Under the owner's lock.
+  static void for_each(const Extent* extent, void (*add)(void* context, uintptr_t start),
+                       void* context);
+
   // Whether it is a free place in a row.
   static bool is_free(const ObjectAt& object) {
     return object.block->use == Use::kRow && (object.block->free_bits >> object.index & 1) != 0;

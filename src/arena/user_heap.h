@@ -34,6 +34,7 @@ class alignas(64) UserHeap {
   // `call` is the name that reports of misuse give. Without memory: nullptr, and `p` is unchanged.
   void* reallocate(const char* call, void* p, size_t size);
   bool over_region() const { return region_ != nullptr; }
+  const Extent* region() const { return region_; }
   void free(const char* call, void* p);
   size_t usable_size(const char* call, const void* p) const;
 

@@ -345,16 +345,21 @@ void** top(const Core* core, SizeClass size_class) {
   return left != nullptr ? left + (at - closed) : peek(core->thread.bins[size_class].top());
 }
 
-void count_foreign(const Core* core, unsigned long* objects) {
+Foreign foreign_of(const Core* core) {
   void** const slots = peek(core->foreign);
   void** at = peek(core->stacks[kForeign].top());
   if (is_closed(at)) {
     void** const left = peek(core->left_closed[kForeign]);
-    if (left == nullptr) return;
+    if (left == nullptr) return {};
     at = left + (at - closed);
   }
-  if (slots == nullptr || at < slots || at >= slots + kForeignSlots) return;
-  for (void** slot = slots + 1; slot <= at; ++slot) {
+  if (slots == nullptr || at < slots || at >= slots + kForeignSlots) return {};
+  return {slots + 1, at + 1};
+}
+
+void count_foreign(const Core* core, unsigned long* objects) {
+  const Foreign foreign = foreign_of(core);
+  for (void** slot = foreign.first; slot < foreign.end; ++slot) {
     void* const p = peek(*slot);
     if (!pagemap.contains(p)) continue;
     const Entry entry = pagemap.of(p);

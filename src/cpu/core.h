@@ -112,13 +112,19 @@ size_t empty_all();
 void empty_others();
 
 // top: the top of a class's objects in the block. count_foreign: adds the objects of the last stack
-// to objects[class]. Both read beside running threads, for statistics.
+// to objects[class]. All read beside running threads, for statistics.
 void** top(const Core* core, SizeClass size_class);
 inline void** top_of(const Thread* thread, SizeClass size_class) {
   return thread->core != nullptr ? top(thread->core, size_class)
                                  : peek(thread->bins[size_class].top());
 }
 void count_foreign(const Core* core, unsigned long* objects);
+// The objects of the last stack: [first, end).
+struct Foreign {
+  void** first;
+  void** end;
+};
+Foreign foreign_of(const Core* core);
 
 // Blocks made, fences, and lock acquisitions and waits so far.
 struct Totals {

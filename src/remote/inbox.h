@@ -92,6 +92,22 @@ class Inbox {
             (reinterpret_cast<uintptr_t>(front_.load(memory_order_relaxed)) ^ stub)) != 0;
   }
 
+  // Calls visit(message, tag) for all that is queued, and leaves it there. `check` as for drain,
+  // but silent. Under the heap's lock. What a producer appends that is between its two steps is
+  // missed.
+  template <class Check, class Visit>
+  void for_each(Check&& check, Visit&& visit) const {
+    const Message* message = front_.load(memory_order_relaxed);
+    for (;;) {
+      // Acquire: as in drain.
+      const uint64_t link = message->link.load(memory_order_acquire);
+      if (message != &stub_) visit(message, tag_in(link));
+      if (is_end(message, link)) return;
+      if (leads_astray(message, link, check)) return;
+      message = next_in(link);
+    }
+  }
+
   // Only in the child of a fork. A producer that died between its two steps cut the queue, and the
   // messages behind the cut are lost. The queue then ends (a) at the cut, or (b) at a link that
   // check(message, link) refuses, which the next drain finds.

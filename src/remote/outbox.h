@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/bits.h"
+#include "base/peek.h"
 #include "base/probe.h"
 #include "remote/directory.h"
 #include "remote/message.h"
@@ -44,6 +45,19 @@ class Buckets {
   }
 
   uint64_t used() const { return used_; }
+
+  // Calls visit(message, tag) for each message, until it returns false. Reads beside the thread.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (uint64_t used = peek(used_); used != 0; used &= used - 1) {
+      const Message* message = peek(chains_[lowest_bit(used)].first);
+      while (pagemap.contains(message)) {
+        const uint64_t link = message->link.load(memory_order_relaxed);
+        if (!visit(message, tag_in(link)) || is_end(message, link)) break;
+        message = next_in(link);
+      }
+    }
+  }
 
  private:
   uint64_t used_;
@@ -109,6 +123,11 @@ class Outbox {
   }
 
   bool empty() const { return buckets_.used() == 0; }
+
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    buckets_.for_each(visit);
+  }
 
  private:
   struct Open {  // without an owner: none

@@ -284,8 +284,9 @@ void bury_the_dead() {
   census::blockless.add((census::stage == census::kBlockless ? 1 : 0) - census::blockless.get());
 }
 
-void prepare_fork() {
-  os::lock_streams();
+}  // namespace
+
+void lock_all() {
   profile::changes().lock();
   round_lock.lock();
   core::prepare_fork();
@@ -297,6 +298,8 @@ void prepare_fork() {
   span::prepare_fork();
 }
 
+namespace {
+
 void finish_fork(bool child) {
   span::finish_fork(child);
   tails::finish_fork(child);
@@ -307,13 +310,21 @@ void finish_fork(bool child) {
   core::finish_fork(child);
   round_lock.after_fork(child);
   profile::changes().after_fork(child);
-  os::unlock_streams(child);
 }
 
-void in_parent() { finish_fork(false); }
+void prepare_fork() {
+  os::lock_streams();
+  lock_all();
+}
+
+void in_parent() {
+  finish_fork(false);
+  os::unlock_streams(false);
+}
 
 void in_child() {
   finish_fork(true);
+  os::unlock_streams(true);
   bury_the_dead();
 }
 
@@ -322,6 +333,8 @@ __attribute__((constructor(101))) void register_fork_handlers() {
 }
 
 }  // namespace
+
+void unlock_all() { finish_fork(false); }
 
 }  // namespace lifecycle
 }  // namespace loft

@@ -56,6 +56,11 @@ bool give_heap(Thread* thread);
 // Removes the calling thread's block. All objects in it return to their heaps.
 void give_up_block();
 
+// Between these two calls all locks of loft are held, which its own threads take, too. For one
+// thread at a time, which holds none and calls nothing that takes one.
+void lock_all();
+void unlock_all();
+
 struct Totals {
   unsigned long attached, started, exited, locks, waits;
 };
