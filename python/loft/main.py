@@ -449,6 +449,9 @@ def profile(
     peak: Annotated[
         bool, typer.Option("--peak", help="Show the moment at which most was in use.")
     ] = False,
+    waste: Annotated[
+        bool, typer.Option("--waste", help="Show what objects keep from being used by others.")
+    ] = False,
     option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Set an option of loft; may be given again."),
@@ -466,11 +469,12 @@ def profile(
         raise typer.Exit(profile_command.read(read, shown))
     if not command:
         raise UserError("give a command to profile, or --read and a profile")
-    if leaks and peak:
-        raise UserError("give --leaks or --peak, not both")
+    moments = {"leaks": leaks, "peak": peak, "waste": waste}
+    asked = [moment for moment, is_asked in moments.items() if is_asked]
+    if len(asked) > 1:
+        raise UserError(f"give --{asked[0]} or --{asked[1]}, not both")
     options.check_bytes("--bytes", bytes_)
-    at = "leaks" if leaks else "peak" if peak else "exit"
-    wanted = Wanted(bytes_, at, tuple(option or []))
+    wanted = Wanted(bytes_, asked[0] if asked else "exit", tuple(option or []))
     raise typer.Exit(profile_command.run(command, wanted, shown))
 
 

@@ -15,6 +15,7 @@
 #include "purge/background.h"
 #include "room/room.h"
 #include "serve/server.h"
+#include "stats/waste.h"
 #include "thread/lifecycle.h"
 
 namespace loft {
@@ -94,6 +95,9 @@ namespace {
     os::report(
         Text() << "leaks were not looked for: no memory for that, or the system does not let "
                   "the process copy its own memory");
+  }
+  if (get(options.profile_at) == kAtWaste && profile::prepared() && !count_waste()) {
+    os::report(Text() << "what is wasted was not counted: no memory for that");
   }
   write_last_profile();
   switch (get(options.stats)) {

@@ -90,9 +90,12 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
   X(kSignal, profile_signal, 0, "",                                                              \
     "the signal on which the profile so far is written beside profile_file, with the word "      \
     "signal-1 and so on in the name; it is left alone if the program handles or ignores it")     \
-  X(kChoice, profile_at, 0, "exit|peak|leaks",                                                   \
+  X(kChoice, profile_at, 0, "exit|peak|leaks|waste",                                             \
     "what that profile tells of memory in use: at the exit; when it was the most, within three " \
-    "per cent; or what nothing in the process pointed to any more at the exit")                  \
+    "per cent; what nothing in the process pointed to any more at the exit; or in place of "     \
+    "memory in use, what objects of up to 32 KiB keep from other uses in slabs that are mostly " \
+    "free: it must be set before the profile is on, and each sampled object takes its memory "   \
+    "twice")                                                                                     \
   X(kFile, socket, 0, "",                                                                        \
     "where a thread of loft's own answers requests of HTTP, for the process's user and for "     \
     "root: statistics, profiles, a map of the heap, purges, options; %p becomes the number of "  \
@@ -123,7 +126,7 @@ enum Serves : uint64_t { kServesByTrial, kServesAlways };
 enum Prepare : uint64_t { kPrepareOff, kPrepareFault, kPrepareZero };
 
 // The choices of `profile_at`.
-enum ProfileAt : uint64_t { kAtExit, kAtPeak, kAtLeaks };
+enum ProfileAt : uint64_t { kAtExit, kAtPeak, kAtLeaks, kAtWaste };
 
 // The choices of `cgroup`.
 enum GroupUse : uint64_t { kGroupOff, kGroupSoft, kGroupHard };

@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "cache/meter.h"
 #include "cpu/core.h"
+#include "front/allocate.h"
 #include "front/modes.h"
 #include "os/os.h"
 #include "os/restartable.h"
@@ -49,12 +50,24 @@ meter::Filled fill(Thread* thread, Request request) {
   return meter::fill(thread, c);
 }
 
+// An object on which a sample has fallen. If waste is to be counted, its ordinary place is taken,
+// too, and kept for as long as the object lives: its heap is then as it would be without the
+// sample.
+void* take_sampled(Thread* thread, Request request, size_t alignment) {
+  void* place = get(options.profile_at) == kAtWaste ? refill_lagging(thread, request) : nullptr;
+  void* const sampled =
+      profile::allocate(request.asked, alignment, class_size(request.size_class), false, &place);
+  if (LOFT_UNLIKELY(sampled == nullptr)) return place;
+  if (LOFT_UNLIKELY(place != nullptr)) deallocate(place);
+  return sampled;
+}
+
 void* refill_metered(Thread* thread, Request request) {
   const SizeClass c = request.size_class;
   const meter::Filled filled = fill(thread, request);
   if (LOFT_LIKELY(filled == meter::Filled::kYes)) return meter::pop(thread, c);
   if (filled == meter::Filled::kDue || !profile::passes(class_size(c))) {
-    void* const sampled = profile::allocate(request.asked, kAlignment, class_size(c), false);
+    void* const sampled = take_sampled(thread, request, kAlignment);
     if (LOFT_LIKELY(sampled != nullptr)) return sampled;
   }
   return refill_lagging(thread, request);
@@ -93,12 +106,12 @@ void follow_profile_options() {
 }
 
 void* allocate_aligned_metered(Request request, size_t alignment) {
-  const size_t bytes = class_size(request.size_class);
-  if (!profile::passes(bytes)) {
-    void* const sampled = profile::allocate(request.asked, alignment, bytes, false);
+  Thread* const thread = this_thread();
+  if (!profile::passes(class_size(request.size_class))) {
+    void* const sampled = take_sampled(thread, request, alignment);
     if (LOFT_LIKELY(sampled != nullptr)) return sampled;
   }
-  return refill_lagging(this_thread(), request);
+  return refill_lagging(thread, request);
 }
 
 void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due) {

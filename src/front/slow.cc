@@ -345,8 +345,10 @@ void deallocate_slow(void* p) {
   const Entry entry = checked_entry("free", p);
   if (entry.bin() == kNothing) return;  // reported; foreign=ignore goes on
   if (entry.bin() == kExtent) {
-    if (LOFT_UNLIKELY(profile::holds_samples(Shard::extent_at(entry)))) profile::forget(p);
+    const bool sampled = profile::holds_samples(Shard::extent_at(entry));
+    void* const place = LOFT_UNLIKELY(sampled) ? profile::forget(p) : nullptr;
     UserHeap::free("free", Shard::extent_at(entry), p);
+    if (LOFT_UNLIKELY(place != nullptr)) deallocate(place);
     return background::look_after();
   }
   if (entry.bin() == kMedium) return free_medium(p, entry);

@@ -22,7 +22,7 @@ struct Sample {
   uint64_t charged;
   uint64_t weight;
   uint64_t time_ns;
-  unsigned thread;
+  void* place;  // kept for it, where it would lie were it not sampled; nullptr: none
 };
 static_assert(sizeof(Sample) <= kMetadataUnit);
 
@@ -137,32 +137,36 @@ bool holds_samples(const Extent* extent) {
   return samples != nullptr && UserHeap::of(extent) == samples;
 }
 
-void note(const void* p, size_t asked, size_t charged) {
+bool note(const void* p, size_t asked, size_t charged, void* place) {
   uintptr_t frames[kMostFrames];
   const auto depth = static_cast<unsigned>(unwind::capture(frames, kMostFrames));
   const uint64_t weight = weight_for(charged, progress.mean);
   const uint64_t now = os::now_ns();
-  const auto thread = static_cast<unsigned>(os::thread_number());
   draw();
   {
     const os::Guard guard(lock);
     Site* const site = have_table() ? site_of(frames, depth) : nullptr;
     void* const memory = site == nullptr ? nullptr : metadata::allocate(sizeof(Sample));
-    if (LOFT_UNLIKELY(memory == nullptr)) return lost.add(1);
-    auto* const sample = new (memory) Sample{0, nullptr, site, asked, charged, weight, now, thread};
+    if (LOFT_UNLIKELY(memory == nullptr)) {
+      lost.add(1);
+      return false;
+    }
+    auto* const sample = new (memory) Sample{0, nullptr, site, asked, charged, weight, now, place};
     insert(p, sample);
     site->samples.add(1);
     live_samples.add(1);
     count_in(sample);
   }
   tell_of_start(p, asked, weight);
+  return true;
 }
 
-void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed) {
+void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed, void** place) {
   UserHeap* const samples = heap.load(memory_order_acquire);
   void* const p = samples == nullptr ? nullptr : samples->allocate(asked, alignment, zeroed);
   if (LOFT_UNLIKELY(p == nullptr)) return nullptr;
-  note(p, asked, charged);
+  const bool noted = note(p, asked, charged, place == nullptr ? nullptr : *place);
+  if (noted && place != nullptr) *place = nullptr;
   return p;
 }
 
@@ -207,31 +211,62 @@ void tell_of_end(const Sample* sample) {
 
 size_t charged_of(const Sample* sample) { return sample == nullptr ? 0 : sample->charged; }
 
-void forget(const void* p) {
+void* forget(const void* p) {
   const uint64_t now = os::now_ns();
   const os::Guard guard(lock);
   Sample* const sample = remove(p);
-  if (sample == nullptr) return;
+  if (sample == nullptr) return nullptr;
   tell_of_end(sample);
   count_out(sample);
   sample->site->freed_samples.add(1);
   sample->site->lifetime_ns.add(now - sample->time_ns);
   live_samples.add(-1UL);
+  void* const place = sample->place;
   metadata::release(sample, sizeof(Sample));
+  return place;
 }
 
-void count_lost(bool (*is_lost)(void* context, const void* p), void* context) {
-  const os::Guard guard(lock);
+namespace {
+
+// Under the lock.
+template <class Visit>
+void for_each_sample(Visit visit) {
+  for (size_t i = 0; table != nullptr && i < size_t{1} << kBucketLog; ++i) {
+    for (const Sample* sample = table[i]; sample != nullptr; sample = sample->next) visit(*sample);
+  }
+}
+
+// Under the lock: begins to count anew.
+void clear_lost() {
   for (Site* site = newest_site(); site != nullptr; site = site->older) {
     site->lost.add(-site->lost.objects.get(), -site->lost.bytes.get());
   }
   counted_lost.store(true, memory_order_relaxed);
-  for (size_t i = 0; table != nullptr && i < size_t{1} << kBucketLog; ++i) {
-    for (const Sample* sample = table[i]; sample != nullptr; sample = sample->next) {
-      if (!is_lost(context, reinterpret_cast<const void*>(sample->address))) continue;
-      sample->site->lost.add(sample->weight, weighted(sample->asked, sample->weight));
-    }
-  }
+}
+
+}  // namespace
+
+void count_lost(bool (*is_lost)(void* context, const void* p), void* context) {
+  const os::Guard guard(lock);
+  clear_lost();
+  for_each_sample([=](const Sample& sample) {
+    if (!is_lost(context, reinterpret_cast<const void*>(sample.address))) return;
+    sample.site->lost.add(sample.weight, weighted(sample.asked, sample.weight));
+  });
+}
+
+void count_waste(uint64_t (*wasted)(void* context, const void* place), void* context) {
+  clear_lost();
+  for_each_sample([=](const Sample& sample) {
+    const uint64_t bytes = sample.place == nullptr ? 0 : wasted(context, sample.place);
+    if (bytes != 0) sample.site->lost.add(sample.weight, weighted(bytes, sample.weight));
+  });
+}
+
+void visit_places(void (*visit)(void* context, void* place), void* context) {
+  for_each_sample([=](const Sample& sample) {
+    if (sample.place != nullptr) visit(context, sample.place);
+  });
 }
 
 uint64_t in_use() { return in_use_bytes.get(); }

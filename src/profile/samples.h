@@ -19,11 +19,13 @@ bool prepared();
 
 // Allocates an object on which a sample has fallen, and draws the next one. `charged`: its length
 // in memory were it not sampled, which the chance followed. nullptr without memory: the caller goes
-// on as if nothing had fallen on it.
-void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed);
+// on as if nothing had fallen on it. `*place`: where the object would have lain, for the sample to
+// keep; it is nullptr afterwards if the sample does. nullptr: nothing is to be kept.
+void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed, void** place = nullptr);
 
-// The same for an object that is there already. Its owner marks it, and tells of its end.
-void note(const void* p, size_t asked, size_t charged);
+// The same for an object that is there already. Its owner marks it, and tells of its end. False
+// without memory.
+bool note(const void* p, size_t asked, size_t charged, void* place = nullptr);
 
 // For a sampled object that is about to move or to get another length: takes its sample out of the
 // table, and puts it back. In between its old place may be allocated again.
@@ -35,8 +37,9 @@ size_t charged_of(const Sample* sample);  // 0 for nullptr
 void tell_of_end(const Sample* sample);
 void put_back(Sample* sample, const void* p, bool told);  // unchanged; told: by tell_of_end
 
-// Before a sampled object is freed. Nothing happens if there is no sample of it.
-void forget(const void* p);
+// Before a sampled object is freed. Nothing happens if there is no sample of it. Returns the place
+// that was kept for it, which the caller frees after it; nullptr: none.
+void* forget(const void* p);
 
 // Whether the extent belongs to the heap of sampled objects.
 bool holds_samples(const Extent* extent);
@@ -45,7 +48,12 @@ bool holds_samples(const Extent* extent);
 // before.
 void count_lost(bool (*is_lost)(void* context, const void* p), void* context);
 
-bool lost_are_counted();  // whether count_lost was ever called
+// Counts the bytes that the places of sampled objects waste, in place of what was counted before.
+// visit_places calls `visit` for each place. The lock of the samples is held (prepare_fork).
+void count_waste(uint64_t (*wasted)(void* context, const void* place), void* context);
+void visit_places(void (*visit)(void* context, void* place), void* context);
+
+bool lost_are_counted();  // whether count_lost or count_waste was ever called
 
 uint64_t in_use();  // weighted bytes; takes no lock
 

@@ -32,7 +32,8 @@ struct Site {
   Amount allocated;  // since the start
   Amount freed;
   Amount at_peak;         // in use at the kept peak
-  Amount lost;            // of what is in use: nothing pointed to it when leaks were looked for
+  Amount lost;            // of what is in use: nothing pointed to it when leaks were looked for;
+                          // or objects, and bytes that they wasted
   Counter samples;        // taken
   Counter freed_samples;  // of these, freed
   Counter lifetime_ns;    // of the freed samples, together

@@ -8,7 +8,7 @@
 
 namespace loft::profile {
 
-// The moment whose memory in use is told.
+// The moment whose memory in use is told. kLeaks: what was counted of it (Site::lost).
 enum class Moment : uint8_t { kNow, kPeak, kLeaks };
 
 struct Figures {

@@ -28,7 +28,8 @@ unsigned first_process() {
 
 Moment moment_of(uint64_t profile_at) {
   if (profile_at == kAtPeak) return Moment::kPeak;
-  return profile_at == kAtLeaks && lost_are_counted() ? Moment::kLeaks : Moment::kNow;
+  const bool counted = profile_at == kAtLeaks || profile_at == kAtWaste;
+  return counted && lost_are_counted() ? Moment::kLeaks : Moment::kNow;
 }
 
 // `whose` is put before the name in the child of a fork, whose parent may have the same one; `word`

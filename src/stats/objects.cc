@@ -10,6 +10,7 @@
 #include "large/large.h"
 #include "medium/medium_run.h"
 #include "os/os.h"
+#include "profile/samples.h"
 #include "room/magazines.h"
 #include "space/span.h"
 #include "space/span_bins.h"
@@ -38,6 +39,12 @@ uintptr_t Starts::next(uintptr_t at) const {
     left = words_[word];
   }
   return base_ + (word * 64 + lowest_bit(left)) * kAlignment;
+}
+
+size_t Starts::count(uintptr_t from, uintptr_t to) const {
+  size_t sum = 0;
+  for (size_t word = word_of(from); word != word_of(to); ++word) sum += count_bits(words_[word]);
+  return sum;
 }
 
 namespace {
@@ -224,16 +231,25 @@ class Made {
   const UserHeap* const only_;
 };
 
-// All locks are held. False without memory.
-bool note_window(Starts& live, const UserHeap* only) {
+}  // namespace
+
+bool note_objects(Starts& live, const UserHeap* only, With with) {
   const uintptr_t base = pagemap.base;
   const uintptr_t end = base + span::used_bytes();
   if (!live.begin(base, end)) return false;
   Made(live, only).add_all(base, end);
   // Objects of heaps of the program's own are never cached.
   if (only == nullptr) Cached(live, (end - base) / kAlignment).remove_all();
+  if (only == nullptr && with == With::kObjects) {
+    const auto remove = [](void* context, void* place) {
+      static_cast<Starts*>(context)->remove(reinterpret_cast<uintptr_t>(place));
+    };
+    profile::visit_places(remove, &live);
+  }
   return true;
 }
+
+namespace {
 
 bool note_region(Starts& live, const Extent* region) {
   if (!live.begin(region->base, region->end())) return false;
@@ -272,7 +288,8 @@ size_t visit_objects(const UserHeap* only, VisitObject visit, void* context, boo
   if (region == nullptr && span::used_bytes() == 0) return 0;
   Starts live;
   lifecycle::lock_all();
-  *enough = region != nullptr ? note_region(live, region) : note_window(live, only);
+  *enough =
+      region != nullptr ? note_region(live, region) : note_objects(live, only, With::kObjects);
   lifecycle::unlock_all();
   if (!*enough) return 0;
   size_t visited = 0;

@@ -7,6 +7,7 @@
 //   medium   in use by its word, and not the one in a thread's bin, which is unmarked
 //   large    not kept
 //   of a heap of the program's own   in use by its block
+//   sampled  as the former; the place that is kept for it (profile/samples.h) is none
 //
 // An object changes between these under its heap's lock, or in a call of the thread whose cache it
 // passes. So with all locks held, and no other thread within a call, each object is in one place.
@@ -38,6 +39,8 @@ class Starts {
   }
   // The first at or behind `at`; 0: none.
   uintptr_t next(uintptr_t at) const;
+  // How many there are in [from, to), which begins and ends at granules.
+  size_t count(uintptr_t from, uintptr_t to) const;
 
  private:
   size_t bytes() const;
@@ -49,6 +52,11 @@ class Starts {
   uintptr_t end_ = 0;
   uint64_t* words_ = nullptr;
 };
+
+// Adds the objects that the program has in the window, with `only` those of that heap alone. All
+// locks are held. False without memory. With kPlaces, the places that samples keep are among them.
+enum class With : uint8_t { kObjects, kPlaces };
+bool note_objects(Starts& live, const UserHeap* only, With with);
 
 // Calls visit(context, object, usable bytes) for each object that the program had when this was
 // called, in the order of addresses, until it returns another value than 0. No lock is held

@@ -331,6 +331,7 @@ def test_amounts_have_three_digits(value: int, said: str) -> None:
         ([], "give a command to profile, or --read"),
         (["--read", "/no/such", "--", "true"], "give a command or --read, not both"),
         (["--leaks", "--peak", "--", "true"], "give --leaks or --peak, not both"),
+        (["--peak", "--waste", "--", "true"], "give --peak or --waste, not both"),
         (["--bytes", "many", "--", "true"], "--bytes many: accepted is a number of bytes"),
         (["--bytes", "0", "--", "true"], "--bytes 0: accepted is a number of bytes"),
         (["--option", "stats=2", "--", "true"], "stats=2: accepted is 0, 1"),

@@ -95,6 +95,34 @@ def test_leaks_are_what_nothing_points_to(loft: Loft, program: Path, tmp_path: P
     assert held(out, "keep", "inuse_space") == 0
 
 
+@pytest.mark.skipif(
+    "waste" not in options.OPTIONS["profile_at"].choices, reason="this library counts no waste"
+)
+def test_waste_is_that_of_survivors(loft: Loft, compiled: Compile, tmp_path: Path) -> None:
+    source = """
+#include <stdlib.h>
+static char* volatile kept[1 << 10];
+static char* volatile passing[1 << 17];
+__attribute__((noinline)) void survive(int i) { kept[i] = malloc(100); kept[i][0] = 1; }
+__attribute__((noinline)) void pass(int i) { passing[i] = malloc(100); passing[i][0] = 1; }
+int main(void) {
+  for (int i = 0; i < 1 << 17; i++) {
+    pass(i);
+    if (i % 128 == 0) survive(i / 128);
+  }
+  for (int i = 0; i < 1 << 17; i++) free(passing[i]);
+  return 0;
+}
+"""
+    program = compiled("survivors", source, "-g", "-O1", "-fno-optimize-sibling-calls")
+    out = tmp_path / "out.pb.gz"
+    ran = loft("profile", "--bytes", "256", "--waste", "-o", out, "--", program)
+    assert ran.returncode == 0, ran.stderr
+    # 14 MiB of slabs stay for 100 KiB.
+    assert near(held(out, "survive", "inuse_space"), 14 * MIB)
+    assert held(out, "pass", "inuse_space") == 0
+
+
 def test_a_program_that_sigterm_ends_is_shown(program: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.pb.gz"
     command = [str(LOFT), "profile", "--bytes", "16K", "-o", str(out), "--", str(program), "wait"]

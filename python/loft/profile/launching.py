@@ -29,13 +29,15 @@ class Wanted:
     """How the library is to profile."""
 
     bytes: str
-    # At the exit, at the highest point of what is live, or what nothing points to any more.
+    # At the exit, at the highest point of what is live, what nothing points to any more, or what
+    # objects keep from being used by others.
     at: str = "exit"
     settings: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
-        return {"exit": "at its exit", "peak": "at its peak", "leaks": "leaks"}[self.at]
+        titles = {"exit": "at its exit", "peak": "at its peak", "leaks": "leaks", "waste": "waste"}
+        return titles[self.at]
 
     def variables(self, folder: Path) -> dict[str, str]:
         return {

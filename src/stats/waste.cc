@@ -1,0 +1,37 @@
+#include "stats/waste.h"
+
+#include "os/os.h"
+#include "profile/samples.h"
+#include "slab/slab.h"
+#include "stats/objects.h"
+#include "thread/lifecycle.h"
+
+namespace loft {
+
+namespace {
+
+// Objects in caches are no objects of the program's: what they take is wasted, too.
+uint64_t share_at(void* context, const void* place) {
+  const Starts& live = *static_cast<const Starts*>(context);
+  const Entry entry = pagemap.of(place);
+  if (!entry.is_slab()) return 0;
+  const Slab* const slab = slab::at(entry);
+  const uintptr_t end = slab->base + (size_t{slab->shape().granules} << kGranuleLog);
+  const size_t objects = live.count(slab->base, end);  // the place is one of them
+  const size_t used = objects * slab->shape().size;
+  const size_t resident = slab->charged_pages() * os::page_size();
+  return objects == 0 || resident <= used ? 0 : (resident - used) / objects;
+}
+
+}  // namespace
+
+bool count_waste() {
+  Starts live;
+  lifecycle::lock_all();
+  const bool enough = note_objects(live, nullptr, With::kPlaces);
+  if (enough) profile::count_waste(share_at, &live);
+  lifecycle::unlock_all();
+  return enough;
+}
+
+}  // namespace loft
