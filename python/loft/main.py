@@ -9,9 +9,10 @@ from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from loft import (
     allocators,
@@ -28,11 +29,13 @@ from loft import record as record_command
 from loft import run as run_command
 from loft.comparison import Plan
 from loft.errors import UserError
+from loft.live import cli as live_cli
 from loft.load import Load
 from loft.printable import printable
+from loft.profile import attached
 from loft.profile import command as profile_command
 from loft.profile.command import Shown
-from loft.profile.launching import Wanted
+from loft.profile.launching import BYTES, Wanted
 from loft.profile.top import Sort
 
 app = typer.Typer(
@@ -400,7 +403,23 @@ def doctor(
     raise typer.Exit(doctor_command.doctor(command or [], pid, as_json=json))
 
 
-@app.command(context_settings=COMMAND_LAST)
+def is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) < 12
+
+
+class ProfileCommand(TyperCommand):
+    """Behind a process's number, unlike behind a command, come options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" not in args:
+            with suppress(typer.TyperException):
+                found, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+                first: str = next(iter(found.get("command") or ()), "")
+                ctx.allow_interspersed_args = is_number(first)
+        return super().parse_args(ctx, args)
+
+
+@app.command(context_settings=COMMAND_LAST, cls=ProfileCommand)
 def profile(
     command: Annotated[list[str] | None, typer.Argument(metavar="CMD", show_default=False)] = None,
     read: Annotated[
@@ -442,7 +461,7 @@ def profile(
         typer.Option(
             "--bytes", metavar="BYTES", help="Take one sample in so many bytes, on average."
         ),
-    ] = "512K",
+    ] = BYTES,
     leaks: Annotated[
         bool, typer.Option("--leaks", help="Show what nothing points to at the exit.")
     ] = False,
@@ -456,13 +475,41 @@ def profile(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Set an option of loft; may be given again."),
     ] = None,
+    socket: live_cli.Socket = None,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="Of a process that runs: show what changes in so long.",
+            show_default=False,
+        ),
+    ] = 0,
+    start: Annotated[
+        bool,
+        typer.Option("--start", help="Switch the profile on in a process that runs."),
+    ] = False,
 ) -> None:
     """Run a command under loft and show which of its functions hold memory; or show a profile.
 
     The command keeps its terminal, its signals and its exit code; the list is printed on stderr
-    at its end. A profile that is read is printed on stdout.
+    at its end. A profile that is read is printed on stdout. So is that of a process that runs: a
+    number in the place of CMD is one, if its loft has a socket.
     """
     shown = Shown(top, sort, output_file, html_file, base)
+    pid = int(command[0]) if command and is_number(command[0]) else None
+    if pid is not None and len(command or []) > 1:
+        raise UserError(f"{pid} is taken for a process, and nothing can follow it but options")
+    if read is None and (pid is not None or socket is not None):
+        if leaks or option or (command and pid is None):
+            raise UserError("--leaks, --option and a command are of no use to a process that runs")
+        check_seconds("--seconds", seconds)
+        wanted_of_it = attached.Wanted(peak, seconds, start, bytes_)
+        raise typer.Exit(attached.attach(pid, socket, wanted_of_it, shown))
+    if seconds or start or socket is not None:
+        raise UserError(
+            "--seconds, --start and --socket are of a process that runs; give its number"
+        )
     if read is not None:
         if command:
             raise UserError("give a command or --read, not both")

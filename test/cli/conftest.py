@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from asked import Ask, Asked
 from browser import Browser
 from heaps import MIB, Heap, small
 from limits import HANGS_S
@@ -107,3 +109,21 @@ def difference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = small()
     before.stack("main;steady", [1, MIB, 1, MIB])
     return drawn(tmp_path_factory.mktemp("difference"), now, before)
+
+
+@pytest.fixture
+def ask() -> Iterator[Ask]:
+    """Starts a process that can be asked; in a short folder, since a socket's address is short."""
+    started = []
+
+    def start(name: str = "loft.%p", tell: bool = True) -> Asked:
+        # Of pytest's own folders some are too long.
+        folder = tempfile.TemporaryDirectory(prefix="ask-")
+        process = Asked(Path(folder.name), name, tell)
+        started.append((process, folder))
+        return process
+
+    yield start
+    for process, folder in started:
+        process.end()
+        folder.cleanup()

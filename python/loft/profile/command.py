@@ -47,6 +47,8 @@ class Target:
     title: str
     # Where the profile is written with its names.
     output: Path | None
+    # What the base of a comparison is called.
+    against: str = ""
 
 
 def run(command: list[str], wanted: Wanted, shown: Shown) -> int:
@@ -67,8 +69,8 @@ def run(command: list[str], wanted: Wanted, shown: Shown) -> int:
         others = _keep_others(ran, pid, kept)
     remarks = [_remark_on_main(ran, pid), *others, f"written to {kept}"]
     title = f"{shlex.join(command)}, {wanted.title}"
-    target = Target(Console(stderr=True), title, kept)
-    _show(profile, base, shown, target, [each for each in remarks if each])
+    target = Target(Console(stderr=True), title, kept, str(shown.base))
+    show(profile, base, shown, target, [each for each in remarks if each])
     return ran.outcome.exit_code
 
 
@@ -78,7 +80,8 @@ def read(path: Path, shown: Shown) -> int:
         profile = _read(path, steps)
     # What is missing is said before anything is written.
     shown.check()
-    _show(profile, base, shown, Target(Console(), path.name, shown.output), [])
+    target = Target(Console(), path.name, shown.output, str(shown.base))
+    show(profile, base, shown, target, [])
     return 0
 
 
@@ -126,10 +129,10 @@ def _keep_others(ran: Ran, main: int, beside: Path) -> list[str]:
     return [f"{count} left a profile, see loft profile --read FILE: {names}"]
 
 
-def _show(
+def show(
     profile: Profile, base: Profile | None, shown: Shown, target: Target, said: list[str]
 ) -> None:
-    title = target.title if base is None else f"{target.title}, against {shown.base}"
+    title = target.title if base is None else f"{target.title}, against {target.against}"
     title = one_line(title)
     with Steps() as steps:
         remarks = _name(profile, steps)

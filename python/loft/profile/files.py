@@ -22,18 +22,24 @@ def read(path: Path) -> Profile:
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
-        if data.startswith(GZIP):
-            data = _unpacked(data)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (EOFError, zlib.error) as error:
+    return parsed(data, str(path), path.suffix == COLLAPSED)
+
+
+def parsed(data: bytes, path: str, is_collapsed: bool = False) -> Profile:
+    """What was read there."""
+    try:
+        if data.startswith(GZIP):
+            data = _unpacked(data)
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} is damaged, its gzip data cannot be unpacked: {error}") from None
     if len(data) > MOST_BYTES:
         raise UserError(f"{path} is no profile: it is larger than {MOST_BYTES >> 20} MiB")
     if not data:
         raise UserError(f"{path} is empty; the program that was to write it may have been killed")
     try:
-        profile = _decoded(path, data)
+        profile = _decoded(data, is_collapsed)
     except (WireError, CollapsedError) as error:
         raise UserError(f"{path} is no profile that can be read: {error}") from None
     if any(value < 0 for sample in profile.samples for value in sample.values):
@@ -52,8 +58,8 @@ def _unpacked(data: bytes) -> bytes:
         raise zlib.error(str(error)) from None
 
 
-def _decoded(path: Path, data: bytes) -> Profile:
-    if path.suffix == COLLAPSED:
+def _decoded(data: bytes, is_collapsed: bool) -> Profile:
+    if is_collapsed:
         return collapsed.decode(data.decode(errors="replace"))
     return pprof.decode(data)
 

@@ -19,6 +19,8 @@ from loft.outcome import Outcome
 from loft.profile.files import MOST_BYTES
 
 SUFFIX = ".pb.gz"
+# The mean between two samples, as the library has it.
+BYTES = "512K"
 # Ctrl-C at a terminal reaches the command by itself; these reach this process alone.
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 HANDLED = (signal.SIGINT, *PASSED_ON)

@@ -1,0 +1,1 @@
+"""What a running process tells of its heap: `loft top`, and the rest of what asks its socket."""
