@@ -494,7 +494,7 @@ def profile(
 
     The command keeps its terminal, its signals and its exit code; the list is printed on stderr
     at its end. A profile that is read is printed on stdout. So is that of a process that runs: a
-    number in the place of CMD is one, if its loft has a socket.
+    number in the place of CMD is one, if its loft has a socket (see loft top).
     """
     shown = Shown(top, sort, output_file, html_file, base)
     pid = int(command[0]) if command and is_number(command[0]) else None
@@ -524,6 +524,9 @@ def profile(
     wanted = Wanted(bytes_, asked[0] if asked else "exit", tuple(option or []))
     raise typer.Exit(profile_command.run(command, wanted, shown))
 
+
+app.command()(live_cli.top)
+app.command("map")(live_cli.map_)
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

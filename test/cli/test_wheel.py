@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from asked import slabs
 from heaps import small
 from limits import HANGS_S
 from support import ROOT
@@ -75,6 +77,10 @@ def test_the_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> No
     assert "<svg" in page.read_text()
     run(loft, "profile", "--read", small().write(tmp_path / "heap.pb.gz"), "--html", page)
     assert "<svg" in page.read_text()
+    told = tmp_path / "slabs.json"
+    told.write_text(json.dumps(slabs()))
+    run(loft, "map", "--read", told, "-o", page, "--png", tmp_path / "map.png")
+    assert "<canvas" in page.read_text()
     trace = tmp_path / "trace.zst"
     run(loft, "record", "-o", trace, "--", "cat", "/dev/null")
     assert "calls of 1 thread" in run(loft, "replay", "--runs", "1", "--with", "loft", trace).stdout

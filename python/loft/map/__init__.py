@@ -1,0 +1,1 @@
+"""`loft map`: the slabs of a heap by their addresses, as a page and as a picture."""

@@ -1,0 +1,90 @@
+"""A program in a terminal: what stands on its screen, and keys that are pressed there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Callable
+
+import pyte
+from limits import HANGS_S
+
+PART = 1 << 16
+
+
+class Terminal:
+    def __init__(
+        self, command: list[str], columns: int = 100, rows: int = 32, **variables: str
+    ) -> None:
+        self.screen = pyte.Screen(columns, rows)
+        self.stream = pyte.ByteStream(self.screen)
+        self.raw = b""
+        self.status: int | None = None
+        self.pid, self.file = pty.fork()
+        if self.pid == 0:
+            environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+            # Its size is there before the program is.
+            self._set_size(0, columns, rows)
+            os.execve(command[0], command, {**environment, "TERM": "xterm-256color", **variables})
+
+    @staticmethod
+    def _set_size(file: int, columns: int, rows: int) -> None:
+        fcntl.ioctl(file, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.screen.resize(rows, columns)
+        self._set_size(self.file, columns, rows)
+
+    def press(self, keys: str) -> None:
+        os.write(self.file, keys.encode())
+
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def until(self, holds: str | Callable[[str], bool]) -> str:
+        """The screen, once it shows this."""
+        limit = time.monotonic() + HANGS_S
+        while True:
+            text = self.text()
+            if holds in text if isinstance(holds, str) else holds(text):
+                return text
+            assert time.monotonic() < limit, f"not shown: {holds}\n{text}"
+            assert self._read(0.2) or self.status is None, f"ended without {holds}\n{text}"
+
+    def end(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        limit = time.monotonic() + HANGS_S
+        while self._read(0.2):
+            assert time.monotonic() < limit, f"it does not end\n{self.text()}"
+        return os.waitstatus_to_exitcode(self.status or 0)
+
+    def _read(self, limit_s: float) -> bool:
+        """False once there is nothing more to come."""
+        if self.status is not None:
+            return False
+        ready, _, _ = select.select([self.file], [], [], limit_s)
+        if not ready:
+            return True
+        try:
+            part = os.read(self.file, PART)
+        except OSError:
+            # The other side is closed.
+            part = b""
+        if not part:
+            _, self.status = os.waitpid(self.pid, 0)
+            return False
+        self.raw += part
+        self.stream.feed(part)
+        return True
+
+    def close(self) -> None:
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.file)
