@@ -242,8 +242,9 @@ extern LOFT_API const char* loft_options;
 
 /// Sets one option from text. Returns 0; or ENOENT for an unknown name, EINVAL for a value that the
 /// option does not accept, EPERM for `owner`, which is read once, when the library is loaded. Takes
-/// effect at the next event that the option governs. May run beside any other call. For `socket`, it
-/// returns when the socket is there, or is gone; one line on standard error says why it cannot be.
+/// effect at the next event that the option governs. May run beside any other call. For `socket`,
+/// it returns when the socket is there, or is gone; one line on standard error says why it cannot
+/// be.
 LOFT_API int loft_option_set(const char* name, const char* value) LOFT_NOEXCEPT;
 
 /// Writes the option's value, as text with a closing NUL, to `value`, which holds `size` bytes.

@@ -209,8 +209,8 @@ void report_trouble(const Trouble& why) {
   os::report(line);
 }
 
-// How long its starter waits for the thread to have a socket. It takes a tenth of a millisecond, and
-// longer on a machine that is very busy.
+// How long its starter waits for the thread to have a socket. It takes a tenth of a millisecond,
+// and longer on a machine that is very busy.
 constexpr uint64_t kLongestBeginning = 10'000 * kMillisecond;
 
 // Starts the thread, and returns once it has a socket or knows why not.

@@ -95,9 +95,6 @@ def test_leaks_are_what_nothing_points_to(loft: Loft, program: Path, tmp_path: P
     assert held(out, "keep", "inuse_space") == 0
 
 
-@pytest.mark.skipif(
-    "waste" not in options.OPTIONS["profile_at"].choices, reason="this library counts no waste"
-)
 def test_waste_is_that_of_survivors(loft: Loft, compiled: Compile, tmp_path: Path) -> None:
     source = """
 #include <stdlib.h>

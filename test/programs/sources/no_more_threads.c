@@ -21,7 +21,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   if (refuses) return EAGAIN;
   int (*create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*) =
       (int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*))dlsym(RTLD_NEXT,
-                                                                               "pthread_create");
+                                                                                 "pthread_create");
   return create(thread, attributes, begin, argument);
 }
 
