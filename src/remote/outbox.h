@@ -46,12 +46,14 @@ class Buckets {
 
   uint64_t used() const { return used_; }
 
-  // Calls visit(message, tag) for each message, until it returns false. Reads beside the thread.
+  // Calls visit(message, tag) for each message, until it returns false. Reads beside the thread,
+  // which may just begin a chain: what is read of it is then the former one, whose memory may be
+  // gone.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (uint64_t used = peek(used_); used != 0; used &= used - 1) {
       const Message* message = peek(chains_[lowest_bit(used)].first);
-      while (pagemap.contains(message)) {
+      while (lies_in_object(message)) {
         const uint64_t link = message->link.load(memory_order_relaxed);
         if (!visit(message, tag_in(link)) || is_end(message, link)) break;
         message = next_in(link);
@@ -60,6 +62,13 @@ class Buckets {
   }
 
  private:
+  // Under the lock of the spans it then is mapped.
+  static bool lies_in_object(const Message* message) {
+    if (!pagemap.contains(message)) return false;
+    const Entry entry = pagemap.of(message);
+    return entry.is_slab() || entry.bin() == kMedium;
+  }
+
   uint64_t used_;
   Chain chains_[kBuckets];  // valid where used_ has a bit
 };
