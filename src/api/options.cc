@@ -213,6 +213,11 @@ OptionError change_option(std::string_view name, std::string_view value) {
   return set_option(name, value);
 }
 
+bool is_path(std::string_view name) {
+  const Option* option = find(name);
+  return option != nullptr && option->kind == OptionKind::kFile;
+}
+
 namespace {
 
 // Returns the whole length.

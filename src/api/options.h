@@ -18,6 +18,9 @@ OptionError set_option(std::string_view name, std::string_view value);
 // The same while the program runs. kFixed: `owner`, which is read only at load, stays unchanged.
 OptionError change_option(std::string_view name, std::string_view value);
 
+// Whether the option is a path.
+bool is_path(std::string_view name);
+
 // Writes the option's value as text, truncated to `size` bytes including the closing NUL. Returns
 // the length of the whole text; 0 for an unknown name.
 size_t option_text(std::string_view name, char* text, size_t size);

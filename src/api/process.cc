@@ -38,9 +38,10 @@ void follow_profile() {
                     << uint64_t{signal});
 }
 
-// A request on the socket. That option would have the socket's thread wait for its own end.
+// A request on the socket. Its own path would have the socket's thread wait for its own end. No
+// path is taken: each stays in memory for ever, and what may ask for figures may not choose files.
 int change_from_afar(std::string_view name, std::string_view value) {
-  return name == "socket" ? EBUSY : apply_option(name, value);
+  return is_path(name) ? EACCES : apply_option(name, value);
 }
 
 bool serve_processors() {

@@ -99,8 +99,8 @@ const char* why_not(int error) {
       return "there is no such option";
     case EPERM:
       return "this option is fixed";
-    case EBUSY:
-      return "the socket's own path is set by the program alone";
+    case EACCES:
+      return "paths are set by the program alone";
     default:
       return "the option does not take that value";
   }

@@ -130,11 +130,18 @@ class Desk {
     }
   }
 
+  // Who may look into the process by other ways, too: root, and its user, unless the process can
+  // take the rights of another one again.
   static bool is_trusted(int peer) {
     ucred who = {};
     socklen_t size = sizeof(who);
     if (getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return false;
-    return who.uid == geteuid() || who.uid == 0;
+    if (who.uid == 0) return true;
+    uid_t real = 0;
+    uid_t effective = 0;
+    uid_t saved = 0;
+    return getresuid(&real, &effective, &saved) == 0 && who.uid == effective && real == effective &&
+           saved == effective;
   }
 
   const int listener_;
@@ -186,9 +193,11 @@ void run() {
     tell(kFailed);
   } else {
     serve_on(listener);
-    close(listener);
   }
+  // Before the descriptor is closed: until then nobody takes the file for a dead one, and no other
+  // file has its number.
   place.remove();
+  if (listener >= 0) close(listener);
   uint32_t expected = kServing;
   state.compare_exchange_strong(expected, kNobody, memory_order_relaxed);
 }

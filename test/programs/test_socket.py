@@ -14,7 +14,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -275,12 +274,7 @@ def test_without_a_profile(serve: Serve) -> None:
         assert served.ask("GET /debug/pprof/heap").status == 200
 
 
-def test_only_its_user_and_root(serve: Serve, place: Path) -> None:
-    with serve() as served:
-        assert stat.S_IMODE(served.path.stat().st_mode) == 0o600
-        if os.geteuid() != 0:
-            pytest.skip("only root can be somebody else")
-        client = """
+CLIENT = """
 import socket, sys
 peer = socket.socket(socket.AF_UNIX)
 try:
@@ -289,26 +283,48 @@ try:
 except PermissionError:
     print("no permission")
 """
+
+
+def as_nobody(served: Served) -> str:
+    """What another user is told, by a Python whose libraries he can read."""
+    done = subprocess.run(
+        [PYTHON, "-c", CLIENT, served.path],
+        user=65534,
+        group=65534,
+        cwd="/",
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
+
+
+def test_only_its_user_and_root(serve: Serve, place: Path) -> None:
+    with serve() as served:
+        assert stat.S_IMODE(served.path.stat().st_mode) == 0o600
+        if os.geteuid() != 0:
+            pytest.skip("only root can be somebody else")
         place.chmod(0o711)
-
-        def as_nobody() -> str:
-            command = [sys.executable, "-c", client, str(served.path)]
-            # Its own libraries may be out of nobody's reach.
-            if not os.access(sys.executable, os.X_OK):
-                pytest.skip("no Python for others")
-            done = subprocess.run(
-                [PYTHON, *command[1:]],
-                user=65534,
-                group=65534,
-                cwd="/",
-                capture_output=True,
-                text=True,
-            )
-            return done.stdout + done.stderr
-
-        assert as_nobody() == "no permission\n"
+        assert as_nobody(served) == "no permission\n"
         served.path.chmod(0o666)
-        assert as_nobody() == "HTTP/1.1 403 Forbidden\n"
+        assert as_nobody(served) == "HTTP/1.1 403 Forbidden\n"
+        assert served.ask("GET /").status == 200
+
+
+ACTS_FOR_NOBODY = """
+import os, time
+os.seteuid(65534)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_not_the_user_for_whom_a_daemon_acts(serve: Serve, place: Path) -> None:
+    """It has the rights of another one, and will use them again."""
+    with serve((PYTHON, "-c", ACTS_FOR_NOBODY)) as served:
+        place.chmod(0o711)
+        served.path.chmod(0o666)
+        assert as_nobody(served) == "HTTP/1.1 403 Forbidden\n"
         assert served.ask("GET /").status == 200
 
 
@@ -475,10 +491,14 @@ def test_set_while_the_program_runs(execute: Execute, place: Path, owner: str) -
     assert (result.returncode, result.stdout, result.stderr) == (0, expected, "")
 
 
-def test_it_cannot_move_itself(serve: Serve) -> None:
+def test_it_takes_no_paths(serve: Serve) -> None:
     with serve() as served:
-        answer = served.ask("POST /options", "socket=/tmp/x")
-        assert (answer.status, answer.text.startswith("line 1: ")) == (400, True)
+        for option in ("socket", "profile_file"):
+            answer = served.ask("POST /options", f"decay_ms=77\n{option}={served.folder}/x")
+            expected = "line 2: paths are set by the program alone; options set before it: 1\n"
+            assert (answer.status, answer.text) == (400, expected)
+        assert served.end() == (0, "ended\n", "")
+        assert not (served.folder / "x").exists()
 
 
 CLOSING = """
