@@ -80,6 +80,35 @@ void close_output(int file) {
   close(file);
 }
 
+WithoutSignals::WithoutSignals() {
+  sigset_t both;
+  sigemptyset(&both);
+  sigaddset(&both, SIGPIPE);
+  sigaddset(&both, SIGXFSZ);
+  pthread_sigmask(SIG_BLOCK, &both, &before_);
+  // A signal that the program keeps off may be pending already, and stays the program's.
+  sigemptyset(&ours_);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) {
+    if (sigismember(&before_, signal) == 0) sigaddset(&ours_, signal);
+  }
+}
+
+WithoutSignals::~WithoutSignals() {
+  const KeepErrno keep;
+  sigset_t pending;
+  sigemptyset(&pending);
+  sigpending(&pending);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) {
+    if (sigismember(&ours_, signal) == 0 || sigismember(&pending, signal) == 0) continue;
+    const timespec none = {};
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    sigtimedwait(&one, nullptr, &none);
+  }
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
 uint64_t wall_clock_ns() {
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);

@@ -1,6 +1,8 @@
 // A file that loft writes, in one pass, without allocation. All functions keep errno.
 #pragma once
 
+#include <signal.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -18,6 +20,20 @@ bool add_word(char* path, size_t size, const char* word);
 // business. A queue that nobody reads is refused. Returns the descriptor, or -1 with *error set.
 int open_output(const char* path, int* error);
 void close_output(int file);
+
+// In its scope, a file that may not grow and a queue that nobody reads any more are errors of the
+// calling thread's writes, and no signals.
+class WithoutSignals {
+ public:
+  WithoutSignals();
+  ~WithoutSignals();
+  WithoutSignals(const WithoutSignals&) = delete;
+  WithoutSignals& operator=(const WithoutSignals&) = delete;
+
+ private:
+  sigset_t before_;  // the thread's mask
+  sigset_t ours_;    // of these signals, those that are kept off here alone
+};
 
 // Nanoseconds since 1970.
 uint64_t wall_clock_ns();

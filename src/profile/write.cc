@@ -41,6 +41,7 @@ int write_to_expanded(char* expanded, const char* path, const char* whose, const
   const int file = files::open_output(expanded, &error);
   if (file < 0) return error;
   const Moment moment = moment_of(get(options.profile_at));
+  const files::WithoutSignals without_signals;
   const bool as_text = std::string_view(expanded).ends_with(".collapsed");
   error = as_text ? write_collapsed(file, moment) : write_pprof(file, {.moment = moment});
   files::close_output(file);

@@ -112,6 +112,24 @@ def test_the_first_refusal_by_a_limit_writes(
     assert names(tmp_path) == ["heap.pb.gz", "heap.refused.pb.gz"]
 
 
+def test_a_file_that_may_not_grow_is_one_line(
+    execute: Execute, build: Build, tmp_path: Path
+) -> None:
+    """The program does not end by the system's signal, but goes on without memory."""
+    ran = execute(
+        "bash",
+        "-c",
+        'ulimit -f 0 && exec "$0" fills',
+        build("refused.c"),
+        LOFT_HARD_LIMIT="64M",
+        LOFT_PROFILE_FILE=f"{tmp_path}/heap.pb.gz",
+        **PROFILE,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "refused\n"), ran.stderr
+    line = f"loft: the profile is not written to {tmp_path}/heap.pb.gz: error 27\n"
+    assert ran.stderr == 2 * line  # of the refusal, and at the exit
+
+
 @pytest.mark.parametrize("owner", ["thread", "core", "room", "shared"])
 def test_a_refusal_by_the_system_writes(
     execute: Execute, build: Build, tmp_path: Path, owner: str
