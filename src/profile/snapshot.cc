@@ -14,8 +14,10 @@ Figures figures_of(const Site& site, Moment moment) {
   std::atomic_thread_fence(std::memory_order_acquire);
   const uint64_t objects = site.allocated.objects.get();
   const uint64_t bytes = site.allocated.bytes.get();
+  // Whole numbers: the program may have had its threads trap what a division of others rounds.
   const auto whole = [](uint64_t weighted) {
-    return nearest(static_cast<double>(weighted) / kWeightUnit);
+    constexpr auto kUnit = static_cast<uint64_t>(kWeightUnit);
+    return weighted / kUnit + (weighted % kUnit >= kUnit / 2 ? 1 : 0);
   };
   if (moment == Moment::kNow) {
     return {whole(objects), bytes, whole(objects - least(objects, freed_objects)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from limits import HANGS_S
-from programs import Build, Execute, environment
+from programs import PYTHON, Build, Execute, environment
 
 PROFILE = {"LOFT_PROFILE": "on", "LOFT_PROFILE_BYTES": "4K"}
 
@@ -128,6 +128,22 @@ def test_a_file_that_may_not_grow_is_one_line(
     assert (ran.returncode, ran.stdout) == (0, "refused\n"), ran.stderr
     line = f"loft: the profile is not written to {tmp_path}/heap.pb.gz: error 27\n"
     assert ran.stderr == 2 * line  # of the refusal, and at the exit
+
+
+TRAPS = """
+import ctypes, ctypes.util, os, sys
+data = [bytes(5001 + i) for i in range(1000)]
+ctypes.CDLL(ctypes.util.find_library("m")).feenableexcept(0x3D)
+loft = ctypes.CDLL(None)
+sys.exit(loft.loft_profile_write(b"heap.pb.gz"))
+"""
+
+
+def test_what_the_program_traps_is_not_met(execute: Execute, tmp_path: Path) -> None:
+    """No sum of a profile is rounded in a way that the processor reports."""
+    ran = execute(PYTHON, "-c", TRAPS, **PROFILE)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert names(tmp_path) == ["heap.pb.gz"]
 
 
 @pytest.mark.parametrize("owner", ["thread", "core", "room", "shared"])
