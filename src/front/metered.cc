@@ -3,7 +3,6 @@
 #include "base/options.h"
 #include "cache/meter.h"
 #include "cpu/core.h"
-#include "front/allocate.h"
 #include "front/modes.h"
 #include "os/os.h"
 #include "os/restartable.h"
@@ -52,14 +51,13 @@ meter::Filled fill(Thread* thread, Request request) {
 
 // An object on which a sample has fallen. If waste is to be counted, its ordinary place is taken,
 // too, and kept for as long as the object lives: its heap is then as it would be without the
-// sample.
+// sample. The caller may hold a processor's block (owner=core), so that nothing is freed here.
 void* take_sampled(Thread* thread, Request request, size_t alignment) {
-  void* place = get(options.profile_at) == kAtWaste ? refill_lagging(thread, request) : nullptr;
+  void* const place =
+      get(options.profile_at) == kAtWaste ? refill_lagging(thread, request) : nullptr;
   void* const sampled =
-      profile::allocate(request.asked, alignment, class_size(request.size_class), false, &place);
-  if (LOFT_UNLIKELY(sampled == nullptr)) return place;
-  if (LOFT_UNLIKELY(place != nullptr)) deallocate(place);
-  return sampled;
+      profile::allocate(request.asked, alignment, class_size(request.size_class), false, place);
+  return LOFT_LIKELY(sampled != nullptr) ? sampled : place;
 }
 
 void* refill_metered(Thread* thread, Request request) {

@@ -161,13 +161,13 @@ bool note(const void* p, size_t asked, size_t charged, void* place) {
   return true;
 }
 
-void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed, void** place) {
+void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed, void* place) {
   UserHeap* const samples = heap.load(memory_order_acquire);
   void* const p = samples == nullptr ? nullptr : samples->allocate(asked, alignment, zeroed);
   if (LOFT_UNLIKELY(p == nullptr)) return nullptr;
-  const bool noted = note(p, asked, charged, place == nullptr ? nullptr : *place);
-  if (noted && place != nullptr) *place = nullptr;
-  return p;
+  if (LOFT_LIKELY(note(p, asked, charged, place)) || place == nullptr) return p;
+  samples->free("malloc", p);
+  return nullptr;
 }
 
 Sample* lift(const void* p) {

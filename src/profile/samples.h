@@ -19,9 +19,9 @@ bool prepared();
 
 // Allocates an object on which a sample has fallen, and draws the next one. `charged`: its length
 // in memory were it not sampled, which the chance followed. nullptr without memory: the caller goes
-// on as if nothing had fallen on it. `*place`: where the object would have lain, for the sample to
-// keep; it is nullptr afterwards if the sample does. nullptr: nothing is to be kept.
-void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed, void** place = nullptr);
+// on as if nothing had fallen on it. `place`: where the object would have lain, for the sample to
+// keep; it stays the caller's if the result is nullptr.
+void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed, void* place = nullptr);
 
 // The same for an object that is there already. Its owner marks it, and tells of its end. False
 // without memory.

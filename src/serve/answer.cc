@@ -91,7 +91,11 @@ void Answer::refuse_method(const char* allowed) {
 
 int Answer::begin_file() {
   clear();
-  file_ = above_standard(memfd_create("loft", MFD_CLOEXEC));
+  // A system may give no file that can be made executable. Older ones do not know the flag.
+  constexpr unsigned kNeverExecuted = 8;  // MFD_NOEXEC_SEAL
+  int file = memfd_create("loft", MFD_CLOEXEC | kNeverExecuted);
+  if (file < 0 && errno == EINVAL) file = memfd_create("loft", MFD_CLOEXEC);
+  file_ = above_standard(file);
   if (file_ < 0) {
     say(kUnavailable, Text() << "the system gives no file for the answer: error "
                              << uint64_t{static_cast<unsigned>(errno)});
