@@ -64,7 +64,8 @@ class Buckets {
  private:
   // Under the lock of the spans it then is mapped.
   static bool lies_in_object(const Message* message) {
-    if (!pagemap.contains(message)) return false;
+    const bool is_one = reinterpret_cast<uintptr_t>(message) % kAlignment == 0;
+    if (!is_one || !pagemap.contains(message)) return false;
     const Entry entry = pagemap.of(message);
     return entry.is_slab() || entry.bin() == kMedium;
   }

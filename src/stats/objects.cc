@@ -137,6 +137,7 @@ class Cached {
     const Slab* const slab = slab::at(entry);
     auto* const at = const_cast<Message*>(message);
     const uintptr_t end = slab->base + (size_t{slab->shape().granules} << kGranuleLog);
+    if (end - reinterpret_cast<uintptr_t>(at) < sizeof(Message)) return;
     const size_t room = end - reinterpret_cast<uintptr_t>(at) - sizeof(Message);
     if (!has_records(tag)) {
       const unsigned words = word_count_in(tag);
@@ -257,6 +258,14 @@ bool note_region(Starts& live, const Extent* region) {
   return true;
 }
 
+size_t bytes_in(const Extent* extent, const void* start) {
+  if (!extent->covers(start)) return 0;
+  const ObjectAt object = UserHeap::object_at(extent, start);
+  const bool is_free = object.block != nullptr && Blocks::is_free(object);
+  const bool is_one = object.start == reinterpret_cast<uintptr_t>(start) && !is_free;
+  return is_one ? object.bytes : 0;
+}
+
 // The usable bytes of the object that starts there; 0 if it was freed meanwhile. Without locks:
 // what the entry leads to may be gone.
 size_t bytes_at(void* start, const Extent* region) {
@@ -271,13 +280,17 @@ size_t bytes_at(void* start, const Extent* region) {
     const Large* const object = large::at(entry);
     return peek(object->base) != at || peek(object->kept) ? 0 : peek(object->bytes);
   }
-  const Extent* const extent = region != nullptr        ? region
-                               : entry.bin() == kExtent ? Shard::extent_at(entry)
-                                                        : nullptr;
-  if (extent == nullptr || !extent->covers(start)) return 0;
-  const ObjectAt object = UserHeap::object_at(extent, start);
-  const bool is_free = object.block != nullptr && Blocks::is_free(object);
-  return object.start == at && !is_free ? object.bytes : 0;
+  if (region != nullptr) return bytes_in(region, start);
+  if (entry.bin() != kExtent) return 0;
+  if (!profile::prepared()) return bytes_in(Shard::extent_at(entry), start);
+  // Sampled objects come and go in other threads.
+  UserHeap::prepare_fork();
+  span::prepare_fork();
+  const Entry again = pagemap.of(start);
+  const size_t bytes = again.bin() == kExtent ? bytes_in(Shard::extent_at(again), start) : 0;
+  span::finish_fork(false);
+  UserHeap::finish_fork(false);
+  return bytes;
 }
 
 }  // namespace

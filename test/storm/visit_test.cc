@@ -158,6 +158,66 @@ TEST_F(Visit, IsExactWhileAProfileIsTaken) {
   });
 }
 
+// Not exact then, but what is kept is found, and nothing is read that is gone: whole spans go back
+// to the system meanwhile.
+void visit_beside_threads() {
+  std::vector<std::vector<void*>> kept(1);
+  uint64_t random = 3;
+  for (int i = 0; i < 1000; ++i) kept[0].push_back(allocate(random));
+  const Objects wanted = known(kept);
+  std::atomic<bool> done{false};
+  std::mutex lock;
+  std::vector<void*> passed;  // from one thread to another
+  on_threads(4, [&](unsigned t) {
+    if (t == 0) {
+      for (unsigned round = 0; round < scaled(60); ++round) {
+        const auto add = [](void* context, void* object, size_t usable) {
+          static_cast<Objects*>(context)->emplace(object, usable);
+          return 0;
+        };
+        Objects found;
+        loft_visit_objects(add, &found);
+        const bool whole = std::includes(found.begin(), found.end(), wanted.begin(), wanted.end());
+        EXPECT_TRUE(whole);
+        if (round % 3 == 0) loft_purge(nullptr);
+      }
+      done = true;
+      return;
+    }
+    uint64_t mine = t;
+    while (!done) {
+      std::vector<void*> objects;
+      for (int i = 0; i < 2000; ++i) objects.push_back(allocate(mine));
+      {
+        const std::lock_guard guard(lock);
+        objects.swap(passed);
+      }
+      for (void* p : objects) loft_free(p);
+    }
+  });
+  for (void* p : passed) loft_free(p);
+  for (void* p : kept[0]) loft_free(p);
+}
+
+TEST_F(Visit, BesideThreads) {
+#if defined(STORM_THREAD_SANITIZER)
+  GTEST_SKIP() << "what other threads' caches hold is read as it is";
+#endif
+  in_child([] { visit_beside_threads(); });
+}
+
+TEST_F(Visit, BesideThreadsWhoseObjectsAreSampled) {
+#if defined(STORM_THREAD_SANITIZER)
+  GTEST_SKIP() << "what other threads' caches hold is read as it is";
+#endif
+  in_child([] {
+    set("profile_at", "waste");
+    set("profile_bytes", "4K");
+    set("profile", "on");
+    visit_beside_threads();
+  });
+}
+
 TEST_F(Visit, FindsWhatTheChildOfAForkHas) {
   uint64_t random = 5;
   std::vector<std::vector<void*>> kept(1);
@@ -258,39 +318,6 @@ TEST_F(Visit, TheVisitorMayFreeAndAllocate) {
     const size_t visits = loft_visit_objects(replace, &fresh);
     EXPECT_EQ(visits, fresh.size());
     EXPECT_GE(visits, 1000u);
-  });
-}
-
-TEST_F(Visit, BesideThreadsThatAllocate) {
-#if defined(STORM_THREAD_SANITIZER)
-  GTEST_SKIP() << "what other threads' caches hold is read as it is";
-#endif
-  in_child([] {
-    std::atomic<bool> done{false};
-    on_threads(3, [&](unsigned t) {
-      if (t == 0) {
-        for (unsigned i = 0; i < scaled(60); ++i) {
-          size_t bytes = 0;
-          loft_visit_objects(
-              [](void* sum, void*, size_t usable) {
-                *static_cast<size_t*>(sum) += usable;
-                return 0;
-              },
-              &bytes);
-        }
-        done = true;
-        return;
-      }
-      uint64_t random = t;
-      std::vector<void*> mine;
-      while (!done) {
-        mine.push_back(allocate(random));
-        if (mine.size() < 100) continue;
-        for (void* p : mine) loft_free(p);
-        mine.clear();
-      }
-      for (void* p : mine) loft_free(p);
-    });
   });
 }
 
