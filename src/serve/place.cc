@@ -138,6 +138,7 @@ int Place::listen_on(int file, Trouble& trouble) {
   }
   device_ = made.st_dev;
   number_ = made.st_ino;
+  process_ = files::process_number();
   is_there_ = true;
   if (listen(file, kBacklog) != 0) return fail(file, "nobody can listen on it", trouble, errno);
   return file;
@@ -146,7 +147,8 @@ int Place::listen_on(int file, Trouble& trouble) {
 void Place::remove() {
   const KeepErrno keep;
   const os::Guard guard(place_lock);
-  if (!is_there_) return;
+  // A child by a bare clone knows nothing of forget, and may even have this memory.
+  if (!is_there_ || process_ != files::process_number()) return;
   is_there_ = false;
   struct stat found;
   // The program may have changed its folder or its root since: another file may have this path now.

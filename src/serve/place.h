@@ -48,6 +48,7 @@ class Place {
   char path_[kLongestPath] = {};
   unsigned long device_ = 0;
   unsigned long number_ = 0;
+  unsigned process_ = 0;  // that made it
   bool is_there_ = false;
 };
 

@@ -6,11 +6,14 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -487,6 +490,21 @@ TEST_F(PlaceTest, WhereNoneCanBe) {
   EXPECT_NE(open(std::string(200, 'x')).find("107 bytes"), std::string::npos);
   std::ofstream(path("text")) << "x";
   EXPECT_NE(open("text/a").find("is none"), std::string::npos);
+}
+
+TEST_F(PlaceTest, AChildByABareCloneLeavesIt) {
+  EXPECT_EQ(open("a"), "");
+  const auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+  if (child == 0) {
+    place_.remove();
+    _exit(0);
+  }
+  ASSERT_GT(child, 0);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(std::filesystem::exists(path("a")));
+  place_.remove();
+  EXPECT_FALSE(std::filesystem::exists(path("a")));
+  close();
 }
 
 TEST_F(PlaceTest, AnotherFileOfThatNameStays) {
