@@ -346,7 +346,8 @@ typedef struct loft_stats_t {
   uint64_t in_flight_bytes;          ///< small objects in batches, outboxes and inboxes
   uint64_t large_cached_bytes;       ///< large objects in caches, of threads or between them
   uint64_t free_span_bytes;          ///< free spans that are still resident
-  uint64_t metadata_resident_bytes;  ///< loft's own tables, the pagemap among them
+  uint64_t metadata_resident_bytes;  ///< loft's own tables, the pagemap among them, and what a
+                                     ///< profile needs beside the objects
   uint64_t purged_charged_bytes;     ///< free spans that the system refused to take back
   uint64_t user_heap_resident_bytes;  ///< heaps of the program's own, except regions
   uint64_t huge_slack_bytes;          ///< resident because the rest of a huge page is in use

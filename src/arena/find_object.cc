@@ -28,19 +28,23 @@ ObjectAt UserHeap::object_starting_at(const char* call, const Extent* extent, co
   return object;
 }
 
-// An extent of another heap may be changing concurrently, so its owner is compared, never followed.
-// Relaxed: any value read there differs from this heap's shards.
+// The owner is compared, never followed. Relaxed: any value read there differs from this heap's
+// shards.
+bool UserHeap::owns(const Extent* extent) const {
+  const Shard* owner = __atomic_load_n(&extent->owner, __ATOMIC_RELAXED);
+  for (unsigned i = 0; i < shard_count(); ++i) {
+    if (shards_[i] == owner) return true;
+  }
+  return false;
+}
+
 Extent* UserHeap::extent_of(const void* p) const {
   if (region_ != nullptr) return region_->covers(p) ? region_ : nullptr;
   if (!pagemap.contains(p)) return nullptr;
   const Entry entry = pagemap.of(p);
   if (entry.bin() != kExtent) return nullptr;
   Extent* extent = Shard::extent_at(entry);
-  const Shard* owner = __atomic_load_n(&extent->owner, __ATOMIC_RELAXED);
-  for (unsigned i = 0; i < shard_count(); ++i) {
-    if (shards_[i] == owner && extent->covers(p)) return extent;
-  }
-  return nullptr;
+  return owns(extent) && extent->covers(p) ? extent : nullptr;
 }
 
 // As extent_of, for an argument of `call`. A pointer outside this heap is reported. The report

@@ -52,9 +52,11 @@ void UserHeap::enlist() {
   user_heaps.push_front(this);
 }
 
-UserHeap* UserHeap::create() {
+UserHeap* UserHeap::create(Whose whose) {
   UserHeap* heap = make();
-  if (heap != nullptr) heap->enlist();
+  if (heap == nullptr) return nullptr;
+  heap->whose_ = whose;
+  heap->enlist();
   return heap;
 }
 
@@ -250,14 +252,15 @@ UserHeap::Sums UserHeap::sums_of_all() {
   // If no heap was ever made, readers do not take the lock either.
   if (user_heaps_lock.acquisitions() != 0 && user_heaps_lock.try_lock()) {
     Totals totals{};
+    Totals samples{};
     for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
-      heap->add_to(totals);
+      heap->add_to(heap->whose_ == Whose::kSamples ? samples : totals);
     }
     heaps.store(totals.heaps, memory_order_relaxed);
     live_bytes.store(totals.live_bytes, memory_order_relaxed);
-    window_bytes.store(totals.window_bytes, memory_order_relaxed);
-    locks.store(totals.locks + past_locks, memory_order_relaxed);
-    waits.store(totals.waits + past_waits, memory_order_relaxed);
+    window_bytes.store(totals.window_bytes + samples.window_bytes, memory_order_relaxed);
+    locks.store(totals.locks + samples.locks + past_locks, memory_order_relaxed);
+    waits.store(totals.waits + samples.waits + past_waits, memory_order_relaxed);
     user_heaps_lock.unlock();
   }
   return {heaps.load(memory_order_relaxed), live_bytes.load(memory_order_relaxed),

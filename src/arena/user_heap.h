@@ -16,7 +16,8 @@ namespace loft {
 class alignas(64) UserHeap {
  public:
   // Over ordinary memory. nullptr without memory.
-  static UserHeap* create();
+  enum class Whose : uint8_t { kProgram, kSamples };  // the profile's (profile/samples.h)
+  static UserHeap* create(Whose whose = Whose::kProgram);
 
   // Over the units in [region, region + bytes), of which there is at least one.
   static UserHeap* create_over(uintptr_t region, size_t bytes);
@@ -40,6 +41,9 @@ class alignas(64) UserHeap {
 
   // Whether the address lies in the heap's memory.
   bool contains(const void* p) const { return extent_of(p) != nullptr; }
+
+  // Whether the extent is this heap's. It may be changing meanwhile, into another heap's, too.
+  bool owns(const Extent* extent) const;
 
   struct Totals {
     size_t heaps;
@@ -74,8 +78,8 @@ class alignas(64) UserHeap {
 
   // Never waits: while the list is in use, returns earlier sums.
   struct Sums {
-    size_t heaps;
-    size_t live_bytes;
+    size_t heaps;       // of the program's
+    size_t live_bytes;  // in these
     size_t window_bytes;
     unsigned long locks, waits;  // of shards, those of destroyed heaps included
   };
@@ -116,6 +120,7 @@ class alignas(64) UserHeap {
   void add_to(Totals& totals) const;
 
   uint64_t mark_ = kMark;
+  Whose whose_ = Whose::kProgram;
   Extent* region_ = nullptr;      // nullptr: over ordinary memory
   Atomic<unsigned> meetings_{0};  // of threads at a shard's lock; relaxed: a hint
   // Grows when threads meet. Acquire pairs with the release in add_shard: the new shard is

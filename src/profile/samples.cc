@@ -10,6 +10,7 @@
 #include "profile/poisson.h"
 #include "profile/progress.h"
 #include "space/metadata.h"
+#include "space/pagemap.h"
 #include "unwind/unwind.h"
 
 namespace loft::profile {
@@ -43,6 +44,13 @@ constinit Counter live_samples;
 constinit Counter in_use_bytes;
 constinit Counter peak_bytes;
 constinit Counter lost;
+struct HeldCounters {
+  Counter objects;
+  Counter asked;
+  Counter bytes;
+};
+constinit HeldCounters held_rows[kHeldRows];
+constinit Counter medium_count;
 constinit Atomic<bool> counted_lost{false};  // relaxed: a hint for who writes a profile
 
 Sample*& bucket_of(const void* p) {
@@ -94,7 +102,36 @@ void insert(const void* p, Sample* sample) {
   first = sample;
 }
 
+// nullptr: the object is counted elsewhere.
+HeldCounters* row_of(const Sample* sample) {
+  const Entry entry = pagemap.of(reinterpret_cast<const void*>(sample->address));
+  if (entry.bin() != kExtent || sample->place != nullptr) return nullptr;
+  return &held_rows[sample->charged <= kSmallMax ? class_of(sample->charged) : kSizeClasses];
+}
+
+size_t bytes_of(const Sample* sample) {
+  return sample->charged <= kSmallMax ? sample->charged : round_up(sample->asked, os::page_size());
+}
+
+void hold(const Sample* sample) {
+  HeldCounters* const row = row_of(sample);
+  if (row == nullptr) return;
+  row->objects.add(1);
+  row->bytes.add(bytes_of(sample));
+  row->asked.add(sample->asked);
+}
+
+void release(const Sample* sample) {
+  HeldCounters* const row = row_of(sample);
+  if (row == nullptr) return;
+  row->objects.add(-1UL);
+  row->asked.add(-sample->asked);
+  row->bytes.add(-bytes_of(sample));
+}
+
 void count_in(Sample* sample) {
+  hold(sample);
+  if (row_of(sample) == &held_rows[kSizeClasses]) medium_count.add(1);
   const uint64_t bytes = weighted(sample->asked, sample->weight);
   sample->site->allocated.add(sample->weight, bytes);
   in_use_bytes.add(bytes);
@@ -102,6 +139,7 @@ void count_in(Sample* sample) {
 }
 
 void count_out(const Sample* sample) {
+  release(sample);
   const uint64_t bytes = weighted(sample->asked, sample->weight);
   sample->site->freed.add(sample->weight, bytes);
   in_use_bytes.add(-bytes);
@@ -121,7 +159,7 @@ bool have_table() {
 
 bool prepare() {
   if (heap.load(memory_order_acquire) != nullptr) return true;
-  UserHeap* const fresh = UserHeap::create();
+  UserHeap* const fresh = UserHeap::create(UserHeap::Whose::kSamples);
   if (fresh == nullptr) return false;
   UserHeap* none = nullptr;
   if (!heap.compare_exchange_strong(none, fresh, memory_order_release, memory_order_relaxed)) {
@@ -134,7 +172,7 @@ bool prepared() { return heap.load(memory_order_relaxed) != nullptr; }
 
 bool holds_samples(const Extent* extent) {
   UserHeap* const samples = heap.load(memory_order_acquire);
-  return samples != nullptr && UserHeap::of(extent) == samples;
+  return samples != nullptr && samples->owns(extent);
 }
 
 bool note(const void* p, size_t asked, size_t charged, void* place) {
@@ -192,9 +230,11 @@ void put_down(Sample* sample, const void* p, size_t asked, size_t charged) {
   } else {
     sample->site->allocated.add(weight - sample->weight, after - before);
   }
+  release(sample);
   sample->asked = asked;
   sample->weight = weight;
   sample->charged = most<uint64_t>(sample->charged, charged);
+  hold(sample);
   keep_peak();
 }
 
@@ -273,11 +313,16 @@ uint64_t in_use() { return in_use_bytes.get(); }
 
 bool lost_are_counted() { return counted_lost.load(memory_order_relaxed); }
 
-Totals totals() {
-  UserHeap* const samples = heap.load(memory_order_acquire);
-  return {live_samples.get(), samples == nullptr ? 0 : samples->totals().live_bytes,
-          in_use_bytes.get(), peak_bytes.get(), lost.get()};
+// Beside a thread that changes them, they may be of different moments.
+Held held(size_t row) {
+  const HeldCounters& counters = held_rows[row];
+  const size_t bytes = counters.bytes.get();
+  return {counters.objects.get(), least<size_t>(counters.asked.get(), bytes), bytes};
 }
+
+unsigned long mediums_taken() { return medium_count.get(); }
+
+Totals totals() { return {live_samples.get(), in_use_bytes.get(), peak_bytes.get(), lost.get()}; }
 
 os::Lock& changes() {
   static constinit os::Lock of_changes;

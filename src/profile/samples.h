@@ -8,6 +8,7 @@
 
 #include "arena/user_heap.h"
 #include "base/atomic.h"
+#include "base/size_class.h"
 #include "os/lock.h"
 #include "profile/site.h"
 
@@ -41,7 +42,7 @@ void put_back(Sample* sample, const void* p, bool told);  // unchanged; told: by
 // that was kept for it, which the caller frees after it; nullptr: none.
 void* forget(const void* p);
 
-// Whether the extent belongs to the heap of sampled objects.
+// Whether the extent belongs to the heap of sampled objects. It may be changing meanwhile.
 bool holds_samples(const Extent* extent);
 
 // Counts the sampled objects in use of which `is_lost` says so, in place of what was counted
@@ -57,12 +58,22 @@ bool lost_are_counted();  // whether count_lost or count_waste was ever called
 
 uint64_t in_use();  // weighted bytes; takes no lock
 
+// Sampled objects in the heap of samples, as they would count without a profile: by class, the last
+// row for those that are longer. Of those with a place, the place counts. Takes no lock.
+struct Held {
+  size_t objects;
+  size_t asked;
+  size_t bytes;  // at least `asked`
+};
+inline constexpr size_t kHeldRows = kSizeClasses + 1;
+Held held(size_t row);
+unsigned long mediums_taken();  // objects that were ever in the last row
+
 struct Totals {
   size_t live_samples;
-  size_t live_object_bytes;  // usable bytes of the sampled objects in the heap of samples
-  uint64_t in_use_bytes;     // weighted
-  uint64_t peak_bytes;       // the highest of these that was kept, within a thirty-second part
-  size_t lost;               // samples without memory for their record
+  uint64_t in_use_bytes;  // weighted
+  uint64_t peak_bytes;    // the highest of these that was kept, within a thirty-second part
+  size_t lost;            // samples without memory for their record
 };
 Totals totals();
 

@@ -11,7 +11,6 @@
 #include "large/tails.h"
 #include "limits/limits.h"
 #include "os/os.h"
-#include "profile/samples.h"
 #include "room/magazines.h"
 #include "room/room.h"
 #include "space/metadata.h"
@@ -124,6 +123,16 @@ void finish_class(ClassBooks& sum, loft_stats_t& stats, SizeClass c) {
   stats.objects_received += sum.received;
 }
 
+// Sampled objects count as those that they would be without a profile.
+void add_sampled(Books& books, loft_stats_t& stats) {
+  for (size_t row = 0; row < profile::kHeldRows; ++row) {
+    books.sampled[row] = profile::held(row);
+    stats.allocated_bytes += books.sampled[row].bytes;
+  }
+  stats.large_bytes += books.sampled[kSizeClasses].bytes;
+  stats.large_allocations += profile::mediums_taken();
+}
+
 // A limit as reported: 0 for none.
 uint64_t shown(size_t limit) { return limit == limits::kNone ? 0 : limit; }
 
@@ -177,6 +186,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.large_moves = larges.moves;
   stats.tail_bytes = tails::purged_bytes();
   stats.allocated_bytes += large_bytes;
+  add_sampled(books, stats);
 
   const span::Totals spans = span::totals();
   stats.dirty_bytes += spans.dirty;
@@ -186,7 +196,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.background_ticks = span::ticks();
   stats.metadata_bytes = metadata::used_bytes();
   const UserHeap::Sums users = UserHeap::sums_of_all();
-  stats.user_heaps = users.heaps - (profile::prepared() ? least<size_t>(users.heaps, 1) : 0);
+  stats.user_heaps = users.heaps;
   stats.user_heap_bytes = users.live_bytes;
   stats.committed_bytes = stats.slab_bytes + large_bytes + users.window_bytes + stats.dirty_bytes +
                           metadata::touched_bytes();

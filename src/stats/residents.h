@@ -12,6 +12,9 @@ namespace loft {
 struct Residents {
   size_t classes[kSizeClasses];  // resident bytes of the slabs of each class
   size_t user_heaps;             // of heaps of the program's own
+  size_t samples;                // of the heap of sampled objects, but for the next
+  size_t long_samples;           // of objects in it that have an extent to themselves
+  size_t long_sample_bytes;      // these objects, resident or not
   size_t free;                   // of everything else, except large objects
   size_t metadata;               // of the metadata region, the pagemap and the table of tails
   size_t huge;                   // of all resident bytes, large objects included, in huge pages

@@ -181,7 +181,7 @@ TEST_F(Accounting, AnUnusedHeapHasNothing) {
 }
 
 // Every class, large objects, frees by the maker and by others, threads that have ended.
-TEST_F(Accounting, AtRestItIsExact) {
+void expect_exact_at_rest() {
   constexpr unsigned kThreads = 5;
   std::vector<std::vector<Object>> kept(kThreads);
   std::vector<std::vector<Object>> passed(kThreads);
@@ -223,9 +223,9 @@ TEST_F(Accounting, AtRestItIsExact) {
     for (const Object& object : objects) {
       if (object.p == nullptr) continue;
       ++objects_alive;
-      const size_t usable = loft_malloc_usable_size(object.p);
-      (object.size > loft::kSmallMax ? large_asked : small) +=
-          object.size > loft::kSmallMax ? object.size : usable;
+      const bool large = object.size > loft::kSmallMax;
+      (large ? large_asked : small) +=
+          large ? object.size : class_size(loft::class_of(object.size));
     }
   }
   // Every live object was written, and every other page is gone: what loft charges is what is
@@ -256,6 +256,83 @@ TEST_F(Accounting, AtRestItIsExact) {
   const loft_stats_t end = expect_exact();
   EXPECT_EQ(end.live_objects, 0u);
   EXPECT_EQ(end.resident_bytes, end.metadata_resident_bytes);
+  EXPECT_EQ(end.user_heaps, 0u);
+}
+
+TEST_F(Accounting, AtRestItIsExact) { expect_exact_at_rest(); }
+
+void begin_profile(const char* mean) {
+  ASSERT_EQ(loft_option_set("profile_bytes", mean), 0);
+  ASSERT_EQ(loft_option_set("profile", "on"), 0);
+}
+
+// Each object is a sample; about half of the bytes are; only some objects are.
+TEST_F(Accounting, AtRestItIsExactWithAProfile) {
+  for (const char* mean : {"1", "4K", "256K"}) {
+    in_child([=] {
+      begin_profile(mean);
+      expect_exact_at_rest();
+    });
+  }
+}
+
+// What is told of the program's objects, in bytes and numbers.
+std::vector<uint64_t> told() {
+  const loft_stats_t s = expect_exact();
+  std::vector<uint64_t> all = {s.live_bytes,        s.rounding_bytes, s.live_objects,
+                               s.large_bytes,       s.user_heaps,     s.user_heap_bytes,
+                               s.large_allocations, s.allocated_bytes};
+  for (const loft_class_stats_t& row : classes()) {
+    for (const uint64_t value : {row.live_objects, row.live_bytes, row.rounding_bytes}) {
+      all.push_back(value);
+    }
+  }
+  return all;
+}
+
+// One length for each class, so that loft knows the requests of each object.
+std::vector<uint64_t> told_of_a_program() {
+  std::vector<Object> objects;
+  for (unsigned round = 0; round < 30; ++round) {
+    for (loft::SizeClass c = 0; c < kSizeClasses; ++c) {
+      objects.push_back(made(class_size(c) - c % 13));
+      objects.push_back({static_cast<char*>(loft_calloc(1, class_size(c) - c % 13)), 0});
+    }
+    objects.push_back(made(33'000 + round * 1234));
+    objects.push_back(made((1 << 20) + round * 12'345));
+    objects.push_back({static_cast<char*>(loft_memalign(4096, 60'000)), 0});
+    if (round % 8 == 0) objects.push_back(made((5 << 20) + round * 12'345));
+    // Shorter, in its place.
+    objects.push_back({static_cast<char*>(loft_realloc(made(90'000).p, 60'000)), 0});
+  }
+  for (size_t i = 0; i < objects.size(); i += 3) loft_free(objects[i].p);
+  go_home();
+  return told();
+}
+
+TEST_F(Accounting, SampledObjectsCountAsTheyWouldWithoutAProfile) {
+  const auto with = [](const char* mean, const char* at) {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    in_child([&] {
+      ASSERT_EQ(loft_option_set("profile_at", at), 0);
+      if (mean != nullptr) begin_profile(mean);
+      const std::vector<uint64_t> all = told_of_a_program();
+      const size_t bytes = all.size() * sizeof(all[0]);
+      EXPECT_EQ(write(ends[1], all.data(), bytes), static_cast<ssize_t>(bytes));
+    });
+    close(ends[1]);
+    std::vector<uint64_t> all(8 + 3 * (kSizeClasses + 1));
+    const size_t bytes = all.size() * sizeof(all[0]);
+    EXPECT_EQ(read(ends[0], all.data(), bytes), static_cast<ssize_t>(bytes));
+    close(ends[0]);
+    return all;
+  };
+  const std::vector<uint64_t> wanted = with(nullptr, "exit");
+  EXPECT_GT(wanted[0], uint64_t{30} << 20);
+  EXPECT_EQ(with("1", "exit"), wanted);
+  EXPECT_EQ(with("2K", "exit"), wanted);
+  EXPECT_EQ(with("2K", "waste"), wanted);
 }
 
 // Threads that allocate, pass on and free without a pause, some hundred megabytes alive. What they
