@@ -139,6 +139,69 @@ TEST_F(Profile, StandsForWhatWasAllocated) {
   });
 }
 
+// The live bytes that the profile tells are those that the statistics tell and the program has.
+TEST_F(Profile, AHundredThousandSamplesTellTheLiveBytes) {
+  in_child([] {
+    constexpr unsigned kThreads = 4;
+    constexpr unsigned kRounds = 240;
+    constexpr size_t kBetween = 256;
+    // One length for each class, so that the statistics of small objects are exact, too.
+    constexpr std::array<size_t, 6> kWhich = {0, 1, 2, 4, 5, 7};
+    set("profile_bytes", std::to_string(kBetween).c_str());
+    set("profile", "on");
+    std::array<std::array<std::vector<void*>, kWhich.size()>, kThreads> made;
+    on_threads(kThreads, [&](unsigned t) {
+      for (unsigned round = 0; round < kRounds; ++round) {
+        for (size_t i = 0; i < kWhich.size(); ++i) {
+          const Place& place = kPlaces[kWhich[i]];
+          // As many bytes of each, and each third object is freed at once.
+          for (size_t n = 0; n < 40'000 / place.size; ++n) {
+            made[t][i].push_back(place.function());
+            if (n % 3 != 0) continue;
+            loft_free(made[t][i].back());
+            made[t][i].pop_back();
+          }
+        }
+      }
+    });
+    // Another thread frees the half of it.
+    on_threads(1, [&](unsigned) {
+      for (auto& of_thread : made) {
+        for (auto& objects : of_thread) {
+          for (size_t i = objects.size() / 2; i < objects.size(); ++i) loft_free(objects[i]);
+          objects.resize(objects.size() / 2);
+        }
+      }
+    });
+    const loft_stats_t s = stats_at_rest();
+    expect_identity(s);
+    double live = 0;
+    double told = 0;
+    double variance = 0;
+    for (size_t i = 0; i < kWhich.size(); ++i) {
+      const Place& place = kPlaces[kWhich[i]];
+      const auto size = static_cast<double>(place.size);
+      size_t objects = 0;
+      for (const auto& of_thread : made) objects += of_thread[i].size();
+      const double chance = -std::expm1(-static_cast<double>(place.charged) / kBetween);
+      live += static_cast<double>(objects) * size;
+      variance += static_cast<double>(objects) * size * size * (1 - chance) / chance;
+      told += static_cast<double>(figures_at(place).used_bytes);
+    }
+    EXPECT_GT(profile::totals().live_samples, 100'000u);
+    EXPECT_EQ(static_cast<double>(s.live_bytes), live);
+    EXPECT_EQ(s.user_heap_bytes, 0u);
+    const double deviations = std::fabs(told - live) / std::sqrt(variance);
+    EXPECT_LT(deviations, 6);  // by chance once in five hundred million
+    EXPECT_LT(6 * std::sqrt(variance), 0.1 * live);
+    for (auto& of_thread : made) {
+      for (auto& objects : of_thread) {
+        for (void* p : objects) loft_free(p);
+      }
+    }
+  });
+}
+
 TEST_F(Profile, PairsOfANewThreadAreSampled) {
   in_child([] {
     set("profile_bytes", "4K");
@@ -213,6 +276,7 @@ TEST_F(Profile, BeginsAndEndsBesideThreadsAndForks) {
       if (t == kThreads) {
         for (unsigned round = 0; round < scaled(120); ++round) {
           set("profile", round % 2 == 0 ? "on" : "off");
+          expect_identity(stats());
           if (round % 16 == 5) {
             in_child([] {
               void* const p = make(1, 100);
