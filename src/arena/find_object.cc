@@ -5,9 +5,12 @@
 
 namespace loft {
 
-void UserHeap::report_object(const char* what, const void* p, const ObjectAt& object) {
+void UserHeap::report_object(const char* what, const Extent* extent, const void* p,
+                             const ObjectAt& object) {
+  const bool sampled = of(extent)->whose_ == Whose::kSamples;
   os::fault(Text() << what << " " << p << ": object " << reinterpret_cast<const void*>(object.start)
-                   << " of " << uint64_t{object.bytes} << " bytes in a heap of the program's own");
+                   << " of " << uint64_t{object.bytes} << " bytes"
+                   << (sampled ? ", sampled for the profile" : " in a heap of the program's own"));
 }
 
 ObjectAt UserHeap::object_at(const Extent* extent, const void* p) {
@@ -23,7 +26,18 @@ ObjectAt UserHeap::object_starting_at(const char* call, const Extent* extent, co
                      << "never): " << p);
   }
   if (LOFT_UNLIKELY(object.start != reinterpret_cast<uintptr_t>(p))) {
-    report_object((Text() << call << " of an interior pointer").data(), p, object);
+    report_object((Text() << call << " of an interior pointer").data(), extent, p, object);
+  }
+  return object;
+}
+
+ObjectAt UserHeap::checked_object(const char* call, const Extent* extent, const void* p) {
+  const ObjectAt object = object_starting_at(call, extent, p);
+  if (object.block == nullptr || object.block->use == Use::kObject) return object;
+  // Other threads may free objects of the same row meanwhile.
+  const os::Guard guard(Shard::of(extent)->lock());
+  if (LOFT_UNLIKELY(Blocks::is_free(object))) {
+    report_object((Text() << call << " of a free object").data(), extent, p, object);
   }
   return object;
 }

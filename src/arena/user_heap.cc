@@ -162,7 +162,8 @@ void UserHeap::free(const char* call, Extent* extent, void* p) {
     if (LOFT_UNLIKELY(object.block == nullptr)) {
       leftover = shard.free_alone(extent);
     } else {
-      if (LOFT_UNLIKELY(Blocks::is_free(object))) report_object("double free of", p, object);
+      if (LOFT_UNLIKELY(Blocks::is_free(object)))
+        report_object("double free of", extent, p, object);
       leftover = shard.free(object);
     }
   }
@@ -182,21 +183,14 @@ void* UserHeap::reallocate(const char* call, void* p, size_t size) {
 // (a) An object in a row stays if it fits. (b) An object with an extent to itself stays if it fills
 // half of it. (c) An object with a block of its own is cut, or grows into free memory behind it.
 void* UserHeap::reallocate(const char* call, Extent* extent, void* p, size_t size) {
-  const ObjectAt object = object_starting_at(call, extent, p);
+  const ObjectAt object = checked_object(call, extent, p);
   if (size > PTRDIFF_MAX - kGranule) return nullptr;
   if (object.block != nullptr && object.block->use == Use::kObject) {
     Shard& shard = *Shard::of(extent);
     const os::Guard guard(shard.lock());
     if (shard.resize(object.block, size)) return p;
-  } else {
-    if (object.block != nullptr) {
-      // Other threads may free objects of the same row meanwhile.
-      const os::Guard guard(Shard::of(extent)->lock());
-      if (LOFT_UNLIKELY(Blocks::is_free(object))) {
-        report_object((Text() << call << " of a free object").data(), p, object);
-      }
-    }
-    if (size <= object.bytes && (object.block != nullptr || size >= object.bytes / 2)) return p;
+  } else if (size <= object.bytes && (object.block != nullptr || size >= object.bytes / 2)) {
+    return p;
   }
   UserHeap* heap = of(extent);
   void* fresh = heap->allocate(size, kAlignment, false);

@@ -67,6 +67,9 @@ class alignas(64) UserHeap {
   static void* reallocate(const char* call, Extent* extent, void* p, size_t size);
   static void free(const char* call, Extent* extent, void* p);
 
+  // Stops the program if p is not the start of an object, or is that of one in a row that is free.
+  static ObjectAt checked_object(const char* call, const Extent* extent, const void* p);
+
   // The object that covers an address in an extent. Blocks::object_at if the extent has blocks.
   static ObjectAt object_at(const Extent* extent, const void* p);
 
@@ -102,7 +105,8 @@ class alignas(64) UserHeap {
   UserHeap* prev = nullptr;
 
  private:
-  [[noreturn]] static void report_object(const char* what, const void* p, const ObjectAt& object);
+  [[noreturn]] static void report_object(const char* what, const Extent* extent, const void* p,
+                                         const ObjectAt& object);
   static constexpr uint64_t kMark = 0x6c6f667468656170;
   static constexpr unsigned kMostShards = 16;
   static constexpr unsigned kMeetings = 64;  // between two added shards

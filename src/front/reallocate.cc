@@ -93,7 +93,7 @@ void* reallocate(void* p, size_t size) {
   if (entry.bin() == kExtent) {
     Extent* extent = Shard::extent_at(entry);
     if (LOFT_UNLIKELY(profile::holds_samples(extent))) {
-      const size_t usable = UserHeap::object_starting_at("realloc", extent, p).bytes;
+      const size_t usable = UserHeap::checked_object("realloc", extent, p).bytes;
       if (void* const resized = reallocate_sampled(extent, p, size); resized != nullptr) {
         return resized;
       }

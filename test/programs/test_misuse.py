@@ -47,6 +47,37 @@ def test_stops_with_one_line(execute: Execute, build: Build, what: str) -> None:
     assert stopped(result) in result.stderr
 
 
+TWICE = "double free of {0}: object {0} of 64 bytes, sampled for the profile"
+# What is said of an object that the profile has sampled: of small ones, in words of its own.
+SAMPLED = {
+    "interior": "free of an interior pointer {0}: object 0x",
+    "misaligned": "free of a misaligned pointer: {0}",
+    "interior-large": "free of an interior pointer {0}: object 0x",
+    "misaligned-large": "free of a misaligned pointer: {0}",
+    "interior-other-thread": "free of an interior pointer {0}: object 0x",
+    "realloc-interior": "realloc of an interior pointer {0}: object 0x",
+    "realloc-interior-large": "realloc of an interior pointer {0}: object 0x",
+    "usable-size-interior": "malloc_usable_size of an interior pointer {0}: object 0x",
+    "double": TWICE,
+    "double-handled": TWICE,
+    "double-other-thread": TWICE,
+    "double-two-threads": TWICE,
+    "double-large": "(freed before, or never): {0}",
+    "double-large-other-thread": "(freed before, or never): {0}",
+    "realloc-freed": "realloc of a free object {0}: object {0} of 64 bytes, sampled",
+}
+
+
+@pytest.mark.parametrize("what", SAMPLED)
+def test_sampled_objects_are_like_any_other(execute: Execute, build: Build, what: str) -> None:
+    result = execute(build("misuse.c"), what, LOFT_PROFILE="on", LOFT_PROFILE_BYTES="1")
+    address = result.stdout.splitlines()[0]
+    assert (result.returncode, "survived" in result.stdout) == (-signal.SIGABRT, False)
+    assert re.fullmatch(r"loft: [ -~]+\n", result.stderr)
+    assert SAMPLED[what].format(address) in result.stderr
+    assert "of the program's own" not in result.stderr
+
+
 @pytest.mark.parametrize("where", ["000", "001", "010", "011"])
 @pytest.mark.parametrize("what", ["interior-other-thread", "double-other-thread"])
 def test_between_processors(execute: Execute, build: Build, what: str, where: str) -> None:

@@ -443,6 +443,33 @@ TEST_F(HeapsDeathTest, ObjectsOfOthers) {
   loft_heap_destroy(other);
 }
 
+// Sampled ones lie in a heap of loft's own, which is no heap of the program's.
+TEST_F(HeapsDeathTest, ObjectsOfNoHeap) {
+  ASSERT_EQ(loft_option_set("profile_bytes", "1"), 0);
+  for (const char* profile : {"off", "on"}) {
+    for (const size_t size : {100u, 5000u, 50'000u, 6u << 20}) {
+      ASSERT_EQ(loft_option_set("profile", profile), 0);
+      void* p = malloc(opaque(size));
+      ASSERT_EQ(loft_option_set("profile", "off"), 0);
+      EXPECT_EQ(loft_heap_contains(heap_, p), 0);
+      EXPECT_DEATH(loft_heap_free(heap_, p),
+                   "loft_heap_free of a foreign pointer .not from this heap.");
+      EXPECT_DEATH(opaque(loft_heap_realloc(heap_, p, 10)),
+                   "loft_heap_realloc of a foreign pointer .not from this heap.");
+      EXPECT_DEATH(loft_heap_usable_size(heap_, p),
+                   "loft_heap_usable_size of a foreign pointer .not from this heap.");
+      ASSERT_EQ(loft_option_set("foreign", "ignore"), 0);
+      loft_heap_free(heap_, p);
+      EXPECT_EQ(opaque(loft_heap_realloc(heap_, p, 10)), nullptr);
+      EXPECT_EQ(loft_heap_usable_size(heap_, p), 0u);
+      ASSERT_EQ(loft_option_set("foreign", "abort"), 0);
+      EXPECT_GE(malloc_usable_size(p), size);
+      free(p);
+    }
+  }
+  EXPECT_EQ(stats_of(heap_).live_objects, 0u);
+}
+
 // ---- C++
 
 TEST(HeapResource, PmrContainers) {

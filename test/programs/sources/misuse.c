@@ -212,6 +212,10 @@ int main(int argc, char** argv) {
     mistaken(small);
     free(small);
     free(small);
+  } else if (strcmp(what, "realloc-freed") == 0) {
+    mistaken(small);
+    free(small);
+    free(realloc(small, 60));
   } else if (strcmp(what, "double-handled") == 0) {
     signal(SIGABRT, allocate_much);
     mistaken(small);
