@@ -4,6 +4,7 @@
 #include "cache/object.h"
 #include "files/mappings.h"
 #include "files/output.h"
+#include "files/touched.h"
 #include "profile/samples.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
@@ -48,6 +49,8 @@ class Search {
     return true;
   }
 
+  LookedAt looked_at() const { return {copied_, passed_over_}; }
+
  private:
   static constexpr size_t kMostFound = 1 << 18;
   static constexpr size_t kCopied = 64 * 1024;
@@ -71,6 +74,8 @@ class Search {
     const bool device = mapping.shared && mapping.name[0] == '/';
     if (!mapping.readable || !mapping.writable || device) return;
     const bool own_stack = search.stack_ >= mapping.begin && search.stack_ < mapping.end;
+    // Untouched, a file's page holds what the file does, and a shared one what others wrote.
+    search.is_private_ = !mapping.shared && (mapping.name[0] == 0 || mapping.name[0] == '[');
     search.look_around({own_stack ? search.stack_ : mapping.begin, mapping.end}, 0);
   }
 
@@ -92,13 +97,25 @@ class Search {
       if (own[i].end < range.end) look_around({own[i].end, range.end}, i + 1);
       return;
     }
-    look_at(range);
+    is_private_ ? look_at_touched(range) : look_at(range);
     follow();
   }
 
   static Range range_of(const void* at, size_t bytes) {
     const auto begin = reinterpret_cast<uintptr_t>(at);
     return {begin, begin + bytes};
+  }
+
+  // Of a reservation, what was ever written. To ask for less than is copied at once does not pay.
+  void look_at_touched(Range range) {
+    if (range.end - range.begin <= kCopied) return look_at(range);
+    touched_.begin(range.begin, range.end);
+    while (range.begin < range.end) {
+      const files::Touched::Range part = touched_.next();
+      passed_over_ += part.begin - range.begin;
+      look_at({part.begin, part.end});
+      range.begin = part.end;
+    }
   }
 
   // Other threads may free the memory, and the system may have it back: only copies are read.
@@ -136,7 +153,7 @@ class Search {
     while (count_ != 0) {
       const ObjectRange object = found_[--count_];
       const auto start = reinterpret_cast<uintptr_t>(object.start);
-      look_at({start, start + object.size});
+      look_at_touched({start, start + object.size});
     }
   }
 
@@ -146,7 +163,7 @@ class Search {
         const uintptr_t start = base_ + (word * 64 + lowest_bit(left)) * kAlignment;
         const ObjectRange object = object_of(reinterpret_cast<const void*>(start));
         if (object.size > end_ - start) continue;
-        look_at({start, start + object.size});
+        look_at_touched({start, start + object.size});
         follow();
       }
     }
@@ -160,17 +177,23 @@ class Search {
   uintptr_t* words_;
   size_t count_ = 0;
   size_t copied_ = 0;
+  size_t passed_over_ = 0;
+  files::Touched touched_;
+  bool is_private_ = false;  // the mapping that is looked at
   bool overflowed_ = false;
 };
 
 }  // namespace
 
-bool search() {
+bool search(LookedAt* looked_at) {
   if (span::used_bytes() == 0) return false;
   // What registers hold is stored in this frame, below its address.
   constexpr size_t kFrame = 512;
   __builtin_unwind_init();
-  return Search(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - kFrame).run();
+  Search one(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - kFrame);
+  const bool done = one.run();
+  if (looked_at != nullptr) *looked_at = one.looked_at();
+  return done;
 }
 
 }  // namespace loft::leaks

@@ -2,6 +2,7 @@
 // the mappings of the process.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,8 @@
 #include "files/mappings.h"
 #include "files/output.h"
 #include "files/signal_names.h"
+#include "files/touched.h"
+#include "os/os.h"
 #include "profile/gzip.h"
 #include "profile/poisson.h"
 
@@ -184,6 +187,71 @@ TEST(Files, CodeThatIsMapped) {
   EXPECT_TRUE(found.own);
   EXPECT_TRUE(found.in_order);
   EXPECT_GT(found.with_id, 0u);  // the C library's at least
+}
+
+// Pages of an address space that nobody has written to, but for these.
+class Reservation {
+ public:
+  explicit Reservation(size_t bytes)
+      : at_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)),
+        bytes_(bytes) {
+    // A huge page would be touched as a whole.
+    madvise(at_, bytes, MADV_NOHUGEPAGE);
+  }
+  ~Reservation() { munmap(at_, bytes_); }
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+  bool is_there() const { return at_ != MAP_FAILED; }
+  char* page(size_t i) const { return static_cast<char*>(at_) + i * os::page_size(); }
+
+ private:
+  void* at_;
+  size_t bytes_;
+};
+
+using Parts = std::vector<std::pair<uintptr_t, uintptr_t>>;
+
+Parts parts_of(files::Touched& touched, const void* from, const void* end) {
+  Parts all;
+  touched.begin(reinterpret_cast<uintptr_t>(from), reinterpret_cast<uintptr_t>(end));
+  for (;;) {
+    const files::Touched::Range part = touched.next();
+    if (part.begin == part.end) return all;
+    all.emplace_back(part.begin, part.end);
+  }
+}
+
+TEST(Files, PagesThatWereTouched) {
+  const size_t page = os::page_size();
+  constexpr size_t kPages = 20'000;  // more than are asked for at once
+  const Reservation reservation(kPages * page);
+  ASSERT_TRUE(reservation.is_there());
+  const auto range = [&](size_t from, size_t end) {
+    return std::pair(reinterpret_cast<uintptr_t>(reservation.page(from)),
+                     reinterpret_cast<uintptr_t>(reservation.page(end)));
+  };
+  files::Touched touched;
+  const char* const from = reservation.page(0);
+  const char* const end = reservation.page(kPages);
+  EXPECT_EQ(parts_of(touched, from, end), Parts());
+  for (const size_t i : {0u, 5u, 6u, 7u, 8191u, 8192u, 17'000u, 19'999u}) *reservation.page(i) = 1;
+  const Parts all = {range(0, 1), range(5, 8), range(8191, 8193), range(17'000, 17'001),
+                     range(19'999, 20'000)};
+  EXPECT_EQ(parts_of(touched, from, end), all);
+  // A range that begins and ends within pages.
+  const Parts cut = {{range(5, 8).first + 8, range(5, 8).second},
+                     {range(8191, 8193).first, range(8191, 8193).second - 16}};
+  EXPECT_EQ(parts_of(touched, reservation.page(5) + 8, reservation.page(8193) - 16), cut);
+  EXPECT_EQ(parts_of(touched, from, from), Parts());
+  EXPECT_EQ(parts_of(touched, reservation.page(1) + 8, reservation.page(1) + 24), Parts());
+}
+
+TEST(Files, WhatTheSystemTellsOfAPage) {
+  EXPECT_FALSE(files::Touched::may_hold(0));
+  EXPECT_FALSE(files::Touched::may_hold(uint64_t{1} << 55 | uint64_t{1} << 61));
+  EXPECT_TRUE(files::Touched::may_hold(uint64_t{1} << 63)) << "has memory";
+  EXPECT_TRUE(files::Touched::may_hold(uint64_t{1} << 62 | 5)) << "is swapped out";
 }
 
 }  // namespace

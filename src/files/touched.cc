@@ -1,0 +1,65 @@
+#include "files/touched.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/keep_errno.h"
+#include "files/output.h"
+#include "os/os.h"
+
+namespace loft::files {
+
+Touched::Touched() {
+  const KeepErrno keep;
+  file_ = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  entries_ = file_ < 0 ? nullptr : static_cast<uint64_t*>(borrow(kMostEntries * sizeof(uint64_t)));
+}
+
+Touched::~Touched() {
+  const KeepErrno keep;
+  give_back(entries_, kMostEntries * sizeof(uint64_t));
+  if (file_ >= 0) close(file_);
+}
+
+// False if the system does not tell.
+bool Touched::ask(uintptr_t page, size_t most) {
+  const KeepErrno keep;
+  const size_t wanted = least(most, kMostEntries) * sizeof(uint64_t);
+  ssize_t got = 0;
+  do {
+    got = pread(file_, entries_, wanted, static_cast<off_t>(page * sizeof(uint64_t)));
+  } while (got < 0 && errno == EINTR);
+  first_ = page;
+  last_ = page + (got < 0 ? 0 : static_cast<size_t>(got) / sizeof(uint64_t));
+  return last_ != page;
+}
+
+void Touched::begin(uintptr_t from, uintptr_t end) {
+  from_ = from;
+  end_ = end;
+  first_ = last_ = 0;  // what was told may have changed
+}
+
+Touched::Range Touched::next() {
+  const size_t size = os::page_size();
+  Range found = {end_, end_};
+  for (uintptr_t page = from_ / size; from_ < end_; from_ = ++page * size) {
+    const bool known = page >= first_ && page < last_;
+    if (!known && (entries_ == nullptr || !ask(page, (end_ - 1) / size + 1 - page))) {
+      found.begin = least(found.begin, from_);
+      break;  // to the end
+    }
+    const bool holds = may_hold(entries_[page - first_]);
+    if (holds) found.begin = least(found.begin, from_);
+    if (!holds && found.begin != end_) {
+      found.end = from_;
+      return found;
+    }
+  }
+  from_ = end_;
+  return found;
+}
+
+}  // namespace loft::files
