@@ -24,10 +24,13 @@ enum String : uint64_t {
   kInuseObjects,
   kInuseSpace,
   kSpace,
+  kLifetime,
+  kMicroseconds,
   kStrings
 };
-constexpr const char* kText[kStrings] = {"",      "alloc_objects", "count",       "alloc_space",
-                                         "bytes", "inuse_objects", "inuse_space", "space"};
+constexpr const char* kText[kStrings] = {"",         "alloc_objects", "count",       "alloc_space",
+                                         "bytes",    "inuse_objects", "inuse_space", "space",
+                                         "lifetime", "microseconds"};
 
 // One message of the wire format. Those of a profile are short, but for a sample's locations.
 class Message {
@@ -95,7 +98,16 @@ void put_types(Encoder& encoder, const Told& told) {
   encoder.put();
 }
 
-void put_sample(Encoder& encoder, const Places& places, const Site& site, const Figures& figures) {
+void put_label(Encoder& encoder, String key, uint64_t number, String unit) {
+  encoder.inner.clear();
+  encoder.inner.number(1, key);
+  encoder.inner.number(3, number);
+  encoder.inner.number(4, unit);
+  encoder.outer.message(3, encoder.inner);
+}
+
+void put_sample(Encoder& encoder, const Places& places, const Site& site, const Figures& figures,
+                uint64_t lifetime) {
   Message& sample = encoder.outer;
   Message& part = encoder.inner;
   sample.clear();
@@ -109,12 +121,9 @@ void put_sample(Encoder& encoder, const Places& places, const Site& site, const 
   part.varint(figures.used_bytes);
   sample.message(2, part);
   if (figures.allocated_objects != 0) {
-    part.clear();
-    part.number(1, kBytes);
-    part.number(3, figures.allocated_bytes / figures.allocated_objects);
-    part.number(4, kBytes);
-    sample.message(3, part);
+    put_label(encoder, kBytes, figures.allocated_bytes / figures.allocated_objects, kBytes);
   }
+  if (lifetime != 0) put_label(encoder, kLifetime, lifetime, kMicroseconds);
   encoder.whole.message(2, sample);
   encoder.put();
 }
@@ -182,7 +191,9 @@ void put_samples(Encoder& encoder, const Places& places, const Site* newest, con
       if (before != nullptr) subtract(figures, *before++);
       if (is_nothing(figures)) continue;
     }
-    put_sample(encoder, places, *site, figures);
+    // Of a difference it would be that since the start.
+    const uint64_t lifetime = told.since != nullptr ? 0 : mean_lifetime_us(*site);
+    put_sample(encoder, places, *site, figures, lifetime);
   }
 }
 

@@ -191,7 +191,6 @@ bool note(const void* p, size_t asked, size_t charged, void* place) {
     }
     auto* const sample = new (memory) Sample{0, nullptr, site, asked, charged, weight, now, place};
     insert(p, sample);
-    site->samples.add(1);
     live_samples.add(1);
     count_in(sample);
   }
@@ -259,7 +258,7 @@ void* forget(const void* p) {
   tell_of_end(sample);
   count_out(sample);
   sample->site->freed_samples.add(1);
-  sample->site->lifetime_ns.add(now - sample->time_ns);
+  sample->site->lifetime_us.add((now - sample->time_ns + 500) / 1000);
   live_samples.add(-1UL);
   void* const place = sample->place;
   metadata::release(sample, sizeof(Sample));

@@ -31,12 +31,11 @@ struct Site {
   unsigned depth;    // never changes
   Amount allocated;  // since the start
   Amount freed;
-  Amount at_peak;         // in use at the kept peak
-  Amount lost;            // of what is in use: nothing pointed to it when leaks were looked for;
-                          // or objects, and bytes that they wasted
-  Counter samples;        // taken
-  Counter freed_samples;  // of these, freed
-  Counter lifetime_ns;    // of the freed samples, together
+  Amount at_peak;  // in use at the kept peak
+  Amount lost;     // of what is in use: nothing pointed to it when leaks were looked for;
+                   // or objects, and bytes that they wasted
+  Counter freed_samples;
+  Counter lifetime_us;  // of these, together: in nanoseconds, a year of a busy server is too much
   uintptr_t* frames() { return reinterpret_cast<uintptr_t*>(this + 1); }
   const uintptr_t* frames() const { return reinterpret_cast<const uintptr_t*>(this + 1); }
 };

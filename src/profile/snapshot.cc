@@ -27,6 +27,12 @@ Figures figures_of(const Site& site, Moment moment) {
   return {whole(objects), bytes, whole(used.objects.get()), used.bytes.get()};
 }
 
+// Of a moment between the two counts, an object too many makes no difference.
+uint64_t mean_lifetime_us(const Site& site) {
+  const unsigned long samples = site.freed_samples.get();
+  return samples == 0 ? 0 : most<uint64_t>(site.lifetime_us.get() / samples, 1);
+}
+
 bool remember(Earlier& earlier, size_t most) {
   earlier.newest = newest_site();
   earlier.time_ns = os::now_ns();

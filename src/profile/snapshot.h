@@ -18,6 +18,9 @@ struct Figures {
   uint64_t used_bytes;
 };
 
+// How long objects lived that were sampled and freed, on average; 0: none was freed.
+uint64_t mean_lifetime_us(const Site& site);
+
 // Read beside threads that allocate: no difference is negative.
 Figures figures_of(const Site& site, Moment moment);
 

@@ -99,14 +99,21 @@ class Heap:
             )
         return self.functions[name, file]
 
-    def sample(self, locations: list[int], values: list[int], size: int = 0) -> None:
-        label = block("label", key=self.text("bytes"), num=size) if size else ""
-        self.parts.append(block("sample", location_id=locations, value=values, label=label))
+    def sample(
+        self, locations: list[int], values: list[int], size: int = 0, lifetime_us: int = 0
+    ) -> None:
+        labels = ""
+        if size:
+            labels += block("label", key=self.text("bytes"), num=size)
+        if lifetime_us:
+            unit = self.text("microseconds")
+            labels += block("label", key=self.text("lifetime"), num=lifetime_us, num_unit=unit)
+        self.parts.append(block("sample", location_id=locations, value=values, labels=labels))
 
-    def stack(self, path: str, values: list[int]) -> None:
+    def stack(self, path: str, values: list[int], lifetime_us: int = 0) -> None:
         """Of functions with names alone, the outermost first: main;parse;grow."""
         places = [self.named((name, "/src/a.c", 10)) for name in reversed(path.split(";"))]
-        self.sample(places, values)
+        self.sample(places, values, lifetime_us=lifetime_us)
 
     def source(self) -> bytes:
         kinds = [

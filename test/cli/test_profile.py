@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from heaps import Heap, small
+from heaps import MIB, Heap, small
 from limits import HANGS_S
 from support import Compile, Loft, one_line
 
@@ -305,6 +305,55 @@ def test_lines_are_those_where_most_is_held(tmp_path: Path) -> None:
     made = tree.build(files.read(heap.write(tmp_path / "heap.pb.gz")))
     (held,) = top.ordered(made, Sort.FLAT)
     assert (held.flat[3], top.place(held)) == (60, "a.c:5")
+
+
+def test_the_list_tells_how_long_objects_lived(loft: Loft, tmp_path: Path) -> None:
+    heap = Heap()
+    heap.stack("main;parse;grow", [10, 10 * MIB, 5, 5 * MIB], lifetime_us=2000)
+    heap.stack("main;serve", [90, 9 * MIB, 0, 0], lifetime_us=500)
+    heap.stack("main;keep", [10, MIB, 10, MIB])
+    written = heap.write(tmp_path / "heap.pb.gz")
+    ran = loft("profile", "--read", written, "-o", tmp_path / "again.pb.gz")
+    assert ran.returncode == 0, ran.stderr
+    for told in (written, tmp_path / "again.pb.gz"):
+        made = tree.build(files.read(told))
+        # Of main: 5 objects that lived 2 ms, 90 that lived 0.5 ms.
+        lives = {held.function[0]: top.duration(held.lifetime_us) for held in made.held}
+        assert lives == {
+            "main": "579 us",
+            "parse": "2.0 ms",
+            "grow": "2.0 ms",
+            "serve": "500 us",
+            "keep": "",
+        }
+    lines = {line.split()[-2]: line for line in ran.stdout.splitlines() if " a.c" in line}
+    assert "500 us" in lines["serve"]
+    assert " us" not in lines["keep"]
+    assert "lives" in ran.stdout
+    # A comparison is about two times, and one without lifetimes tells none.
+    ran = loft("profile", "--read", written, "--base", written)
+    assert "lives" not in ran.stdout
+    ran = loft("profile", "--read", small().write(tmp_path / "small.pb.gz"))
+    assert "lives" not in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "said"),
+    [
+        (0, ""),
+        (1, "1 us"),
+        (999, "999 us"),
+        (999.9, "1.0 ms"),
+        (9_949, "9.9 ms"),
+        (12_345, "12 ms"),
+        (1_500_000, "1.5 s"),
+        (90e6, "1.5 min"),
+        (2 * 3600e6, "2.0 h"),
+        (3 * 86400e6, "3.0 days"),
+    ],
+)
+def test_durations_are_short(microseconds: float, said: str) -> None:
+    assert top.duration(microseconds) == said
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,36 @@ def test_what_functions_hold_and_held(loft: Loft, program: Path, tmp_path: Path)
     assert "keep  source.c:" in ran.stderr
 
 
+def test_lifetimes_of_what_was_freed(loft: Loft, compiled: Compile, tmp_path: Path) -> None:
+    source = """
+#include <stdlib.h>
+#include <unistd.h>
+static char* volatile kept[1024];
+__attribute__((noinline)) void keep(void) {
+  for (int i = 0; i < 1024; i++) { kept[i] = malloc(4096); kept[i][0] = 1; }
+}
+__attribute__((noinline)) void wait(void) {
+  static char* volatile waiting[1024];
+  for (int i = 0; i < 1024; i++) { waiting[i] = malloc(4096); waiting[i][0] = 1; }
+  usleep(30000);
+  for (int i = 0; i < 1024; i++) free(waiting[i]);
+}
+int main(void) { keep(); wait(); asm volatile("" ::: "memory"); return 0; }
+"""
+    program = compiled("lifetimes", source, "-g", "-O1", "-fno-optimize-sibling-calls")
+    out = tmp_path / "out.pb.gz"
+    ran = loft("profile", "--bytes", "4K", "-o", out, "--", program)
+    assert ran.returncode == 0, ran.stderr
+    lifetimes: dict[str, int] = {}
+    for sample in files.read(out).samples:
+        for frame in stacks.shown_frames(sample):
+            lifetimes[frame.name] = max(lifetimes.get(frame.name, 0), sample.lifetime_us)
+    # No shorter than it slept.
+    assert lifetimes["wait"] >= 30_000
+    assert lifetimes["keep"] == 0
+    assert "lives" in ran.stderr
+
+
 def test_leaks_are_what_nothing_points_to(loft: Loft, program: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.pb.gz"
     ran = loft("profile", "--bytes", "16K", "--leaks", "-o", out, "--", program)

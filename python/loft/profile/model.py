@@ -68,6 +68,10 @@ class Label:
     unit: str = ""
 
 
+# The key and the unit of the label that the library writes.
+LIFETIME = ("lifetime", "microseconds")
+
+
 @dataclass(eq=False)
 class Sample:
     # The innermost first.
@@ -75,6 +79,12 @@ class Sample:
     # One for each of the profile's kinds.
     values: list[int]
     labels: list[Label] = field(default_factory=list)
+
+    @property
+    def lifetime_us(self) -> int:
+        """How long the objects lived that were freed, on average; 0: nobody knows."""
+        found = (each for each in self.labels if (each.key, each.unit) == LIFETIME)
+        return max((each.number for each in found), default=0)
 
 
 @dataclass(eq=False)

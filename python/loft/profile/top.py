@@ -16,6 +16,10 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 SHOWN = (("inuse_space", "in use"), ("alloc_space", "allocated"))
 
 
+# Each is so many of the one before.
+LONGER = ((1000, "ms"), (1000, "s"), (60, "min"), (60, "h"), (24, "days"))
+
+
 class Sort(StrEnum):
     """What a table is sorted by."""
 
@@ -59,6 +63,18 @@ def amount(value: int, unit: str, signed: bool = False) -> str:
     return f"{sign}{scaled:.{digits}f} {UNITS[step]}"
 
 
+def duration(microseconds: float) -> str:
+    """Two or three digits; nothing for 0."""
+    if not microseconds:
+        return ""
+    scaled, unit = microseconds, "us"
+    for step, larger in LONGER:
+        if scaled < step * 0.9995:
+            break
+        scaled, unit = scaled / step, larger
+    return f"{scaled:.{0 if scaled >= 9.95 or unit == 'us' else 1}f} {unit}"
+
+
 def percent(value: int, total: int) -> str:
     return f"{100 * value / total:.1f}%" if total else ""
 
@@ -91,6 +107,9 @@ def table(tree: Tree, sort: Sort, most: int) -> Table:
             made.add_column(title, justify="right", no_wrap=True)
             if number == 0:
                 made.add_column("", justify="right", no_wrap=True)
+    lives = any(held.freed for held in tree.held)
+    if lives:
+        made.add_column("lives", justify="right", no_wrap=True)
     made.add_column("function", no_wrap=True, overflow="ellipsis")
     totals = tree.base_totals() if tree.compared else tree.totals()
     for held in ordered(tree, sort)[:most]:
@@ -100,6 +119,8 @@ def table(tree: Tree, sort: Sort, most: int) -> Table:
                 cells.append(amount(value, column.kind.unit, tree.compared))
                 if number == 0:
                     cells.append(percent(value, totals[column.index]))
+        if lives:
+            cells.append(duration(held.lifetime_us))
         name = Text(one_line(held.function[0]))
         cells.append(name.append(f"  {one_line(place(held))}".rstrip(), style="dim"))
         made.add_row(*cells)

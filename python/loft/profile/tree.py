@@ -33,11 +33,19 @@ class Held:
     cumulative: list[int]
     # What lies in each of its lines, in itself or below.
     lines: dict[int, int] = field(default_factory=dict)
+    # How many objects were freed of those that lie in it or below, and how long they all lived.
+    freed: int = 0
+    lived_us: int = 0
 
     @property
     def line(self) -> int:
         """The one where most is held."""
         return max(self.lines, key=lambda line: (abs(self.lines[line]), -line), default=0)
+
+    @property
+    def lifetime_us(self) -> float:
+        """On average; 0: nobody knows."""
+        return self.lived_us / self.freed if self.freed else 0
 
 
 @dataclass
@@ -70,6 +78,15 @@ class _Builder:
         # Of each location its functions, the outermost first; and what lies in it or below.
         self.functions: dict[Location, list[int]] = {}
         self.weights: dict[Location, int] = {}
+        # Of each function, objects freed and their lifetimes.
+        self.lives: dict[int, list[int]] = {}
+
+    def add_life(self, sample: Sample, freed: int) -> None:
+        inside = {each for location in sample.locations for each in self.functions[location]}
+        for function in inside:
+            life = self.lives.setdefault(function, [0, 0])
+            life[0] += freed
+            life[1] += freed * sample.lifetime_us
 
     def add(self, sample: Sample, columns: list[int], main: int, sign: int) -> None:
         at = 0
@@ -114,6 +131,9 @@ class _Builder:
             for frame in location.frames:
                 lines = found[function_of(frame)].lines
                 lines[frame.line] = lines.get(frame.line, 0) + weight
+        for number, (freed, lived) in self.lives.items():
+            found[self.names[number]].freed = freed
+            found[self.names[number]].lived_us = lived
         return list(found.values())
 
 
@@ -155,6 +175,17 @@ def function_of(frame: Frame) -> Function:
     return frame.name or "??", frame.file
 
 
+def _add_lives(builder: _Builder, profile: Profile) -> None:
+    allocated, used = profile.index("alloc_objects"), profile.index("inuse_objects")
+    if allocated is None or used is None:
+        return
+    for sample in profile.samples:
+        if sample.lifetime_us:
+            # Of another moment than the end, there may be more in use than are now.
+            freed = sample.values[allocated] - sample.values[used]
+            builder.add_life(sample, max(freed, 1))
+
+
 def build(profile: Profile, base: Profile | None = None) -> Tree:
     kinds = [kind for kind in profile.kinds if base is None or kind in base.kinds]
     if not kinds:
@@ -167,6 +198,8 @@ def build(profile: Profile, base: Profile | None = None) -> Tree:
             columns = [each.kinds.index(kind) for kind in kinds]
             for sample in each.samples:
                 builder.add(sample, columns, main, sign)
+    if base is None:
+        _add_lives(builder, profile)
     return Tree(kinds, main, builder.nodes, builder.held(), base is not None)
 
 
