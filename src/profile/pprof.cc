@@ -169,14 +169,6 @@ void put_strings(Encoder& encoder, const Places& places) {
   }
 }
 
-// A difference below zero is the same number in the wire format, which has two's complement.
-void subtract(Figures& figures, const Figures& before) {
-  figures.allocated_objects -= before.allocated_objects;
-  figures.allocated_bytes -= before.allocated_bytes;
-  figures.used_objects -= before.used_objects;
-  figures.used_bytes -= before.used_bytes;
-}
-
 bool is_nothing(const Figures& figures) {
   return (figures.allocated_objects | figures.allocated_bytes | figures.used_objects |
           figures.used_bytes) == 0;
@@ -188,7 +180,7 @@ void put_samples(Encoder& encoder, const Places& places, const Site* newest, con
     Figures figures = figures_of(*site, told.moment);
     if (told.since != nullptr) {
       if (site == told.since->newest) before = told.since->figures;
-      if (before != nullptr) subtract(figures, *before++);
+      if (before != nullptr) figures = difference(figures, *before++);
       if (is_nothing(figures)) continue;
     }
     // Of a difference it would be that since the start.

@@ -27,6 +27,12 @@ Figures figures_of(const Site& site, Moment moment) {
   return {whole(objects), bytes, whole(used.objects.get()), used.bytes.get()};
 }
 
+Figures difference(const Figures& now, const Figures& before) {
+  return {now.allocated_objects - least(now.allocated_objects, before.allocated_objects),
+          now.allocated_bytes - least(now.allocated_bytes, before.allocated_bytes),
+          now.used_objects - before.used_objects, now.used_bytes - before.used_bytes};
+}
+
 // Of a moment between the two counts, an object too many makes no difference.
 uint64_t mean_lifetime_us(const Site& site) {
   const unsigned long samples = site.freed_samples.get();

@@ -24,6 +24,11 @@ uint64_t mean_lifetime_us(const Site& site);
 // Read beside threads that allocate: no difference is negative.
 Figures figures_of(const Site& site, Moment moment);
 
+// What has changed. Memory in use may have become less; then the number is below zero, as two's
+// complement, which the format has, too. What was allocated is never less than before: the estimate
+// of it falls a little where a large object grows in its place, and that is no change.
+Figures difference(const Figures& now, const Figures& before);
+
 // The figures of all sites at an earlier moment, from the newest site of that moment on.
 struct Earlier {
   const Site* newest = nullptr;

@@ -210,8 +210,8 @@ while not os.path.exists("end"):
 """
 
 
-def values(profile: bytes) -> list[int]:
-    """The sums of the four figures of a profile's samples: message 2, field 2."""
+def samples(profile: bytes) -> Iterator[list[int]]:
+    """The four figures of each of a profile's samples: message 2, field 2."""
 
     def varint(data: bytes, at: int) -> tuple[int, int]:
         number = shift = 0
@@ -234,17 +234,25 @@ def values(profile: bytes) -> list[int]:
             else:
                 yield key >> 3, value
 
-    sums = [0, 0, 0, 0]
     for number, sample in fields(gzip.decompress(profile)):
         if number != 2 or isinstance(sample, int):
             continue
         packed = next(value for field, value in fields(sample) if field == 2)
         assert isinstance(packed, bytes)
-        at = 0
-        for i in range(4):
+        at, figures = 0, []
+        for _ in range(4):
             value, at = varint(packed, at)
-            sums[i] += value
-    return sums
+            figures.append(value)
+        yield figures
+
+
+def values(profile: bytes) -> list[int]:
+    """The sums of all samples."""
+    return [sum(column) for column in zip(*samples(profile), strict=True)] or [0, 0, 0, 0]
+
+
+# It frees what it had in place of allocating more.
+FREE = ALLOCATE.replace("data.append(late())", "data.clear()")
 
 
 def test_a_difference_is_what_came_in_between(serve: Serve) -> None:
@@ -263,6 +271,24 @@ def test_a_difference_is_what_came_in_between(serve: Serve) -> None:
         # If the machine was so slow that the three seconds were over first, there is less.
         assert (190 * 50000 if in_time else 0) <= used < 200 * 50000 + (1 << 20)
         assert allocated >= used
+
+
+def test_of_what_is_freed_memory_in_use_alone_is_negative(serve: Serve) -> None:
+    with serve((PYTHON, "-c", FREE), LOFT_PROFILE="on", LOFT_PROFILE_BYTES="1") as served:
+        peer = raw(served.path)
+        began = time.monotonic()
+        peer.sendall(b"GET /debug/pprof/heap?seconds=3 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert values(served.ask("GET /debug/pprof/heap").body)[3] > 500 * 40000
+        (served.folder / "more").touch()
+        assert served.line() == "more\n"
+        in_time = time.monotonic() - began < 2
+        _, _, body = everything(peer).partition(b"\r\n\r\n")
+        for sample in samples(body):
+            assert sample[0] >= 0 <= sample[1]
+        objects, used = values(body)[2:]
+        # As above.
+        assert -510 * 40000 < used < (-490 * 40000 if in_time else 1 << 20)
+        assert -10_000 < objects < (-490 if in_time else 10_000)
 
 
 def test_without_a_profile(serve: Serve) -> None:

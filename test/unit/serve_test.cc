@@ -572,5 +572,44 @@ TEST(Differences, OfNoSites) {
   profile::forget(earlier);
 }
 
+TEST(Differences, OnlyMemoryInUseBecomesLess) {
+  const profile::Figures before = {10, 1000, 8, 800};
+  const profile::Figures more = profile::difference({15, 1700, 3, 200}, before);
+  EXPECT_EQ(more.allocated_objects, 5u);
+  EXPECT_EQ(more.allocated_bytes, 700u);
+  EXPECT_EQ(static_cast<int64_t>(more.used_objects), -5);
+  EXPECT_EQ(static_cast<int64_t>(more.used_bytes), -600);
+  const profile::Figures less = profile::difference({9, 999, 8, 800}, before);
+  EXPECT_EQ(less.allocated_objects, 0u);
+  EXPECT_EQ(less.allocated_bytes, 0u);
+  EXPECT_EQ(less.used_objects, 0u);
+}
+
+// A large object that grows in its place stands for fewer than before, and so what is said to have
+// been allocated falls.
+TEST(Differences, OfAnObjectThatGrowsInItsPlace) {
+  ASSERT_EQ(loft_option_set("profile_bytes", "8M"), 0);
+  ASSERT_EQ(loft_option_set("profile", "on"), 0);
+  std::vector<void*> objects;
+  for (int i = 0; i < 32; ++i) objects.push_back(loft_malloc(5 << 20));
+  profile::Earlier earlier;
+  ASSERT_TRUE(profile::remember(earlier, 1000));
+  for (void*& p : objects) p = loft_realloc(p, 12 << 20);
+  const profile::Site* site = profile::newest_site();
+  while (site != earlier.newest) site = site->older;
+  uint64_t fell = 0;
+  for (size_t i = 0; i < earlier.count; ++i, site = site->older) {
+    const profile::Figures now = profile::figures_of(*site, profile::Moment::kNow);
+    fell += now.allocated_objects < earlier.figures[i].allocated_objects ? 1 : 0;
+    const profile::Figures change = profile::difference(now, earlier.figures[i]);
+    EXPECT_LE(change.allocated_objects, now.allocated_objects);
+    EXPECT_LE(change.allocated_bytes, now.allocated_bytes);
+  }
+  EXPECT_GT(fell, 0u);
+  for (void* p : objects) loft_free(p);
+  profile::forget(earlier);
+  ASSERT_EQ(loft_option_set("profile", "off"), 0);
+}
+
 }  // namespace
 }  // namespace loft::serve
