@@ -41,6 +41,9 @@ LOFT_ALWAYS_INLINE uintptr_t stripped(uintptr_t pc) {
 inline bool is_restorer(uintptr_t) { return false; }
 inline constexpr uintptr_t kRestorerBytes = 0;
 
+inline bool returns_from(uint64_t, uintptr_t*) { return false; }
+inline constexpr uintptr_t kReturnBytes = 0;
+
 }  // namespace loft::unwind
 
 #endif

@@ -37,6 +37,15 @@ inline bool is_restorer(uintptr_t pc) {
 }
 inline constexpr uintptr_t kRestorerBytes = 9;
 
+// Whether code, of which these are the first bytes, does nothing but return; and how far above the
+// stack pointer it has the address.
+inline bool returns_from(uint64_t code, uintptr_t* bytes) {
+  constexpr uint64_t kCode = 0xc300c48348, kMask = 0xff80ffffff;  // add $bytes, %rsp; ret
+  *bytes = code >> 24 & 0x7f;
+  return (code & kMask) == kCode;
+}
+inline constexpr uintptr_t kReturnBytes = 5;
+
 }  // namespace loft::unwind
 
 #endif

@@ -48,7 +48,7 @@ class Walk {
       case Rule::kSignal:
         return step_over_signal();
       case Rule::kNone:
-        return step_by_frame_pointer();
+        return step_by_code() || step_by_frame_pointer();
       case Rule::kOutermost:
       case Rule::kUnknown:  // the frame pointer may have anything then: a short stack is no wrong
                             // one
@@ -161,6 +161,22 @@ class Walk {
     }
     exact_ = true;
     return go(pc, stack);
+  }
+
+  // What a program has made to stand between its own functions on the stack returns as soon as it
+  // is returned to. Python makes such code, one piece for each of its functions, for profilers to
+  // see.
+  bool step_by_code() {
+    const uintptr_t first = round_down(at_.pc, kWord), bits = at_.pc % kWord * 8;
+    uintptr_t code = 0, more = 0, pc = 0;
+    if (!kReadsFrameInformation || !code_.read(first, &code)) return false;
+    if (bits != 0) {
+      if (at_.pc % kWord + kReturnBytes > kWord && !code_.read(first + kWord, &more)) return false;
+      code = code >> bits | more << (8 * kWord - bits);
+    }
+    uintptr_t place = 0;
+    if (!returns_from(code, &place) || !stack_.read(place += at_.stack, &pc)) return false;
+    return may_be_code(pc) && go(pc, place + kWord);
   }
 
   // What functions with a frame pointer begin with leaves there the caller's, and below it the

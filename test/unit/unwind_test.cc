@@ -436,6 +436,9 @@ class MadeCode {
     code(next, closure, frame);
     after_call();
   }
+  void (*entry() const)(void*) {
+    return reinterpret_cast<void (*)(void*)>(static_cast<char*>(at_) + kFrom);
+  }
   bool covers(uintptr_t pc) const {
     return pc - reinterpret_cast<uintptr_t>(at_) < os::page_size();
   }
@@ -498,6 +501,27 @@ TEST_F(Unwind, AFramePointerThatIsNoneIsNotFollowed) {
   coroutine.run();
   EXPECT_EQ(made_frame(code), stacks.count - 1);
   EXPECT_GE(stacks.count, 2U);
+}
+
+TEST_F(Unwind, CodeThatOnlyReturns) {
+  struct Next {
+    void (*function)(void*);
+    void* closure;
+  } next = {take_for, &stacks};
+  const MadeCode outer(kLosesFrame);
+  // In all positions within a word: the walk reads words.
+  for (size_t i = 0; i < sizeof(uintptr_t); ++i) {
+    stacks = Stacks();
+    // sub rsp, 8; mov rax, [rdi]; mov rdi, [rdi + 8]; call rax; add rsp, 8; ret
+    const MadeCode inner(
+        std::string(i, '\x90') +
+        "\x48\x83\xec\x08\x48\x8b\x07\x48\x8b\x7f\x08\xff\xd0\x48\x83\xc4\x08\xc3");
+    outer.call(inner.entry(), &next, 1);
+    const size_t made = made_frame(inner);
+    // Its caller is found without a frame pointer, and nothing further out.
+    ASSERT_EQ(made + 2, stacks.count) << i;
+    EXPECT_TRUE(outer.covers(stacks.ours[made + 1])) << i;
+  }
 }
 
 void skip_trap(int, siginfo_t*, void* context) {
