@@ -1,16 +1,18 @@
 """`loft profile PID`: the profile of a process that runs, by its socket."""
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from rich.console import Console
 
 from loft import options
 from loft.errors import UserError
 from loft.live import find
 from loft.live.client import Client, Refused
-from loft.profile import command, files
+from loft.profile import command, files, made_code
 from loft.profile.command import Shown, Target
 from loft.profile.launching import BYTES
 from loft.profile.model import Profile
@@ -73,10 +75,24 @@ def attach(pid: int | None, socket: Path | None, wanted: Wanted, shown: Shown) -
             base, against = fetched(client), f"{wanted.seconds:g} s before"
             _wait(wanted.seconds, steps)
         profile = fetched(client, PEAK if wanted.peak else HEAP)
+        _name_made_code(client, profile, *([base] if wanted.seconds and base else []))
     title = f"{_name(client)}, {'at its peak' if wanted.peak else 'now'}"
     said = [] if profile.samples else ["no sample was taken yet"]
     command.show(profile, base, shown, Target(Console(), title, shown.output, against), said)
     return 0
+
+
+def _name_made_code(client: Client, *profiles: Profile) -> None:
+    if client.pid is None:
+        return
+    # A process that has just ended has left nothing to look at.
+    with suppress(psutil.Error):
+        process = psutil.Process(client.pid)
+        path, begun, owner = (
+            made_code.of_process(client.pid), process.create_time(), process.uids().effective
+        )  # fmt: skip
+        for profile in profiles:
+            made_code.name(profile, path, begun, owner)
 
 
 def _name(client: Client) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 from loft import output
 from loft.errors import UserError
 from loft.printable import one_line
-from loft.profile import files, launching, symbolise, top, tree
+from loft.profile import files, launching, made_code, symbolise, top, tree
 from loft.profile.launching import SUFFIX, Ran, Wanted
 from loft.profile.model import Profile
 from loft.profile.steps import Steps
@@ -65,6 +65,7 @@ def run(command: list[str], wanted: Wanted, shown: Shown) -> int:
         pid = _main_process(ran)
         with Steps() as steps:
             profile = _read(ran.files[pid], steps)
+            made_code.name(profile, made_code.of_command(pid), ran.begun)
         kept = shown.output or Path(f"heap.{pid}{SUFFIX}")
         others = _keep_others(ran, pid, kept)
     remarks = [_remark_on_main(ran, pid), *others, f"written to {kept}"]
@@ -174,9 +175,9 @@ def _print(console: Console, made: Tree, shown: Shown, title: str, remarks: list
     console.print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
     for line in top.summary(made):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if made.held:
+    if held := top.ordered(made, shown.sort):
         console.print(top.table(made, shown.sort, shown.most))
-        hidden = len(made.held) - shown.most
+        hidden = len(held) - shown.most
         if hidden > 0:
             console.print(f"and {hidden} functions more", style="dim")
     for line in remarks:

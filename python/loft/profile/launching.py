@@ -6,6 +6,7 @@ The command has this terminal, its input and its signals; this process waits, to
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ class Ran:
     pid: int
     # By process, what each has left.
     files: dict[int, Path]
+    # When it was started, by the clock that files are dated by.
+    begun: float
 
 
 def run(command: list[str], wanted: Wanted, folder: Path) -> Ran:
@@ -65,6 +68,7 @@ def run(command: list[str], wanted: Wanted, folder: Path) -> Ran:
     sys.stderr.flush()
     # Until both know what to do with them, no signal is lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    begun = time.time()
     pid = os.fork()
     if pid == 0:
         _become(command, environment)
@@ -75,7 +79,7 @@ def run(command: list[str], wanted: Wanted, folder: Path) -> Ran:
         number = path.name.removeprefix("heap.").removesuffix(SUFFIX)
         if number.isdigit() and path.stat().st_size <= MOST_BYTES:
             files[int(number)] = path
-    return Ran(Outcome.of_status(os.waitstatus_to_exitcode(status)), pid, files)
+    return Ran(Outcome.of_status(os.waitstatus_to_exitcode(status)), pid, files, begun)
 
 
 def _become(command: list[str], environment: dict[str, str]) -> None:

@@ -80,18 +80,20 @@ def percent(value: int, total: int) -> str:
 
 
 def ordered(tree: Tree, sort: Sort) -> list[Held]:
-    """Most first; in a comparison, what has changed most."""
+    """Most first; in a comparison, what has changed most. Of callers of one thing the nearest is
+    first. What the sorted columns have nothing of is left out: of leaks, what is none."""
     allocated = sort in (Sort.ALLOCATED, Sort.ALLOCATED_CUMULATIVE)
     cumulative = sort in (Sort.CUMULATIVE, Sort.ALLOCATED_CUMULATIVE)
     shown = columns(tree)
     index = shown[-1 if allocated else 0].index
 
-    def key(held: Held) -> tuple[int, int, str]:
+    def key(held: Held) -> tuple[int, int, int, str]:
         flat, all_of_it = abs(held.flat[index]), abs(held.cumulative[index])
         first, second = (all_of_it, flat) if cumulative else (flat, all_of_it)
-        return -first, -second, held.function[0]
+        return -first, -second, held.distance, held.function[0]
 
-    return sorted(tree.held, key=key)
+    found = [held for held in tree.held if held.flat[index] or held.cumulative[index]]
+    return sorted(found, key=key)
 
 
 def place(held: Held) -> str:

@@ -11,6 +11,8 @@ from loft.profile.stacks import unnamed
 
 # A function is the same at all of its lines, and not at the same name elsewhere.
 Function = tuple[str, str]
+# More than any stack has.
+FAR = 1 << 30
 
 
 @dataclass(eq=False, slots=True)
@@ -36,6 +38,8 @@ class Held:
     # How many objects were freed of those that lie in it or below, and how long they all lived.
     freed: int = 0
     lived_us: int = 0
+    # How many calls it is away from the nearest that allocates.
+    distance: int = FAR
 
     @property
     def line(self) -> int:
@@ -122,11 +126,12 @@ class _Builder:
         self.nodes.append(Node(self.names[function], parent, values, base))
         return at
 
-    def held(self) -> list[Held]:
+    def held(self, main: int) -> list[Held]:
         found: dict[Function, Held] = {}
         for function in self.numbers:
             found[function] = Held(function, [0] * self.width, [0] * self.width)
         _count(self.nodes, found)
+        _measure(self.nodes, found, main)
         for location, weight in self.weights.items():
             for frame in location.frames:
                 lines = found[function_of(frame)].lines
@@ -171,6 +176,15 @@ def _count(nodes: list[Node], held: dict[Function, Held]) -> None:
         way += children[index]
 
 
+def _measure(nodes: list[Node], held: dict[Function, Held], main: int) -> None:
+    below = [0 if node.values[main] or node.base[main] else FAR for node in nodes]
+    for index in range(len(nodes) - 1, 0, -1):
+        node = nodes[index]
+        below[node.parent] = min(below[node.parent], below[index] + 1)
+        of_function = held[node.function]
+        of_function.distance = min(of_function.distance, below[index])
+
+
 def function_of(frame: Frame) -> Function:
     return frame.name or "??", frame.file
 
@@ -200,7 +214,7 @@ def build(profile: Profile, base: Profile | None = None) -> Tree:
                 builder.add(sample, columns, main, sign)
     if base is None:
         _add_lives(builder, profile)
-    return Tree(kinds, main, builder.nodes, builder.held(), base is not None)
+    return Tree(kinds, main, builder.nodes, builder.held(main), base is not None)
 
 
 def without_crumbs(tree: Tree, share: float) -> tuple[list[Node], int]:
