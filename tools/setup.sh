@@ -29,6 +29,7 @@ redis-tools             redis-benchmark                         a program to run
 perl                    perl                                    a program to run under loft
 php-cli                 php                                     a program to run under loft
 cargo-web               cargo                                   a program to run under loft, and test/weak
+rustc-web               rustc                                   compiles a program that leaks
 nodejs                  node                                    a program to run under loft
 default-jdk-headless    javac                                   a program to run under loft
 findutils               find                                    a program to run under loft

@@ -456,6 +456,15 @@ def profile(
         Sort,
         typer.Option(help="List by what functions hold themselves or with calls, or allocated."),
     ] = Sort.FLAT,
+    stacks: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="How many of the stacks that hold most follow. Default: 3 with --leaks, else 0.",
+            show_default=False,
+        ),
+    ] = None,
     bytes_: Annotated[
         str,
         typer.Option(
@@ -496,7 +505,7 @@ def profile(
     at its end. A profile that is read is printed on stdout. So is that of a process that runs: a
     number in the place of CMD is one, if its loft has a socket (see loft top).
     """
-    shown = Shown(top, sort, output_file, html_file, base)
+    shown = Shown(top, sort, output_file, html_file, base, stacks)
     pid = int(command[0]) if command and is_number(command[0]) else None
     if pid is not None and len(command or []) > 1:
         raise UserError(f"{pid} is taken for a process, and nothing can follow it but options")

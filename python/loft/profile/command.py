@@ -4,7 +4,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.console import Console
 from loft import output
 from loft.errors import UserError
 from loft.printable import one_line
-from loft.profile import files, launching, made_code, symbolise, top, tree
+from loft.profile import files, launching, made_code, sites, symbolise, top, tree
 from loft.profile.launching import SUFFIX, Ran, Wanted
 from loft.profile.model import Profile
 from loft.profile.steps import Steps
@@ -21,6 +21,8 @@ from loft.profile.tree import Tree
 
 # So that nothing is cut off where nobody sees how wide the lines are.
 WIDTH_IN_PIPE = 1000
+# As many leaks as one screen has room for.
+STACKS_OF_LEAKS = 3
 # More other processes than these are counted.
 MOST_NAMED = 5
 
@@ -34,8 +36,12 @@ class Shown:
     output: Path | None = None
     html: Path | None = None
     base: Path | None = None
+    # How many stacks follow the list of functions; None: as many as what is shown calls for.
+    stacks: int | None = None
 
     def check(self) -> None:
+        if self.stacks and self.base is not None:
+            raise UserError("--stacks shows one profile: leave out --base")
         for path in (self.output, self.html):
             if path is not None:
                 output.check(path)
@@ -71,6 +77,8 @@ def run(command: list[str], wanted: Wanted, shown: Shown) -> int:
     remarks = [_remark_on_main(ran, pid), *others, f"written to {kept}"]
     title = f"{shlex.join(command)}, {wanted.title}"
     target = Target(Console(stderr=True), title, kept, str(shown.base))
+    if shown.stacks is None and wanted.at == "leaks" and base is None:
+        shown = replace(shown, stacks=STACKS_OF_LEAKS)
     show(profile, base, shown, target, [each for each in remarks if each])
     return ran.outcome.exit_code
 
@@ -153,7 +161,8 @@ def show(
             with output.writing(shown.html):
                 page.write(shown.html, made, title, remarks, _sampled(profile))
             remarks.append(f"drawn in {shown.html}")
-    _print(target.console, made, shown, title, remarks)
+        stacks = [] if not shown.stacks else [*sites.lines(profile, shown.stacks), ""]
+    _print(target.console, made, shown, title, stacks + remarks)
 
 
 def _name(profile: Profile, steps: Steps) -> list[str]:
@@ -169,7 +178,7 @@ def _sampled(profile: Profile) -> str:
     return f"sampled every {top.amount(profile.period, profile.period_kind.unit)}"
 
 
-def _print(console: Console, made: Tree, shown: Shown, title: str, remarks: list[str]) -> None:
+def _print(console: Console, made: Tree, shown: Shown, title: str, last: list[str]) -> None:
     if not console.is_terminal:
         console.width = WIDTH_IN_PIPE
     console.print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
@@ -180,5 +189,5 @@ def _print(console: Console, made: Tree, shown: Shown, title: str, remarks: list
         hidden = len(held) - shown.most
         if hidden > 0:
             console.print(f"and {hidden} functions more", style="dim")
-    for line in remarks:
+    for line in last:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
 
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +17,7 @@ from loft.profile.tree import Held, Tree
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 # Two columns of the kinds that are there, best first: what is held and what was ever allocated.
 SHOWN = (("inuse_space", "in use"), ("alloc_space", "allocated"))
+SHORTEST_NAME = 12
 
 
 # Each is so many of the one before.
@@ -97,8 +101,31 @@ def ordered(tree: Tree, sort: Sort) -> list[Held]:
 
 
 def place(held: Held) -> str:
-    _, file = held.function
-    return f"{PurePath(file).name}:{held.line}" if file and held.line else PurePath(file).name
+    return place_in(held.function[1], held.line)
+
+
+def place_in(file: str, line: int) -> str:
+    return f"{PurePath(file).name}:{line}" if file and line else PurePath(file).name
+
+
+@dataclass(frozen=True)
+class _Where:
+    """A function with its place, which is cut last where there is little room."""
+
+    name: str
+    place: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = options.max_width - cell_len(self.place) - 2 * bool(self.place)
+        name = Text(self.name)
+        name.truncate(max(room, SHORTEST_NAME), overflow="ellipsis")
+        text = name.append(f"  {self.place}" if self.place else "", style="dim")
+        text.no_wrap, text.overflow = True, "ellipsis"
+        yield text
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        longest = cell_len(self.name) + 2 + cell_len(self.place)
+        return Measurement(min(SHORTEST_NAME, longest), longest)
 
 
 def table(tree: Tree, sort: Sort, most: int) -> Table:
@@ -112,10 +139,11 @@ def table(tree: Tree, sort: Sort, most: int) -> Table:
     lives = any(held.freed for held in tree.held)
     if lives:
         made.add_column("lives", justify="right", no_wrap=True)
-    made.add_column("function", no_wrap=True, overflow="ellipsis")
+    # It alone gives way where the width is short.
+    made.add_column("function")
     totals = tree.base_totals() if tree.compared else tree.totals()
     for held in ordered(tree, sort)[:most]:
-        cells: list[str | Text] = []
+        cells: list[str | _Where] = []
         for number, column in enumerate(shown):
             for value in (held.flat[column.index], held.cumulative[column.index]):
                 cells.append(amount(value, column.kind.unit, tree.compared))
@@ -123,8 +151,7 @@ def table(tree: Tree, sort: Sort, most: int) -> Table:
                     cells.append(percent(value, totals[column.index]))
         if lives:
             cells.append(duration(held.lifetime_us))
-        name = Text(one_line(held.function[0]))
-        cells.append(name.append(f"  {one_line(place(held))}".rstrip(), style="dim"))
+        cells.append(_Where(one_line(held.function[0]), one_line(place(held))))
         made.add_row(*cells)
     return made
 
