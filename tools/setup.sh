@@ -48,6 +48,7 @@ g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for ano
 qemu-user               qemu-aarch64                            plays that processor
 protobuf-compiler       protoc                                  writes and reads heap profiles
 chromium-headless-shell chromium-headless-shell                 opens the pages that loft writes
+libdevel-nytprof-perl   /usr/share/perl5/Devel/NYTProf/flamegraph.pl  draws stacks that loft writes
 '
 format_group='
 clang-format-19         clang-format-19                         formats the code
