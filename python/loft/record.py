@@ -24,6 +24,7 @@ from loft.allocators import Allocator
 from loft.errors import NOT_EXECUTABLE, UserError
 from loft.outcome import Outcome
 from loft.printable import printable
+from loft.profile.steps import Steps
 
 # Where the files of the processes lie: in memory, if the system has such a place.
 MEMORY = Path("/dev/shm")
@@ -163,11 +164,12 @@ def _read(pipe: int) -> bytes:
 
 def _collect(folder: Path, writer: trace_file.Writer) -> None:
     """What the threads of all processes had in their buffers when these ended."""
-    for path in sorted(folder.iterdir()):
-        if path.name == "pipe":
-            continue
-        with path.open("rb") as file:
-            while len(chunk := file.read(CHUNK)) == CHUNK:
-                length = int.from_bytes(chunk[4:8], "little")
-                if HEADER < length <= CHUNK:
-                    writer.write(chunk[:length])
+    left = [path for path in sorted(folder.iterdir()) if path.name != "pipe"]
+    with Steps() as steps:
+        for done, path in enumerate(left):
+            steps.step("collecting what processes had left", done, len(left))
+            with path.open("rb") as file:
+                while len(chunk := file.read(CHUNK)) == CHUNK:
+                    length = int.from_bytes(chunk[4:8], "little")
+                    if HEADER < length <= CHUNK:
+                        writer.write(chunk[:length])
