@@ -174,9 +174,9 @@ class Walk {
       if (at_.pc % kWord + kReturnBytes > kWord && !code_.read(first + kWord, &more)) return false;
       code = code >> bits | more << (8 * kWord - bits);
     }
-    uintptr_t place = 0;
-    if (!returns_from(code, &place) || !stack_.read(place += at_.stack, &pc)) return false;
-    return may_be_code(pc) && go(pc, place + kWord);
+    uintptr_t bytes = 0;
+    if (!returns_from(code, &bytes) || !stack_.read(at_.stack + bytes, &pc)) return false;
+    return may_be_code(pc) && go(pc, at_.stack + bytes + kWord);
   }
 
   // What functions with a frame pointer begin with leaves there the caller's, and below it the
