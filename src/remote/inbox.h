@@ -100,11 +100,11 @@ class Inbox {
     const Message* message = front_.load(memory_order_relaxed);
     for (;;) {
       // Acquire: as in drain.
-      const uint64_t link = message->link.load(memory_order_acquire);
-      if (message != &stub_) visit(message, tag_in(link));
-      if (is_end(message, link)) return;
-      if (leads_astray(message, link, check)) return;
-      message = next_in(link);
+      const uint64_t ahead = message->link.load(memory_order_acquire);
+      if (message != &stub_) visit(message, tag_in(ahead));
+      if (is_end(message, ahead)) return;
+      if (leads_astray(message, ahead, check)) return;
+      message = next_in(ahead);
     }
   }
 
