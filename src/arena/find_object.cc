@@ -1,6 +1,7 @@
 // Lookup of addresses in heaps of the program's own.
 #include "arena/user_heap.h"
 #include "base/options.h"
+#include "base/peek.h"
 #include "os/fault.h"
 
 namespace loft {
@@ -42,10 +43,9 @@ ObjectAt UserHeap::checked_object(const char* call, const Extent* extent, const 
   return object;
 }
 
-// The owner is compared, never followed. Relaxed: any value read there differs from this heap's
-// shards.
+// The owner is compared, never followed: any value read there differs from this heap's shards.
 bool UserHeap::owns(const Extent* extent) const {
-  const Shard* owner = __atomic_load_n(&extent->owner, __ATOMIC_RELAXED);
+  const Shard* const owner = peek(extent->owner);
   for (unsigned i = 0; i < shard_count(); ++i) {
     if (shards_[i] == owner) return true;
   }
