@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/keep_errno.h"
+#include "files/output.h"
 #include "os/os.h"
 #include "stats/fields.h"
 #include "stats/report.h"
@@ -14,23 +15,23 @@
 
 namespace loft {
 
-namespace {
-
-// Static: used only at the end of the process, when no other thread writes.
-constinit char whole_text[size_t{96} << 10];
-
-}  // namespace
-
 void print_stats() {
   const KeepErrno keep;
   Output output = Output::to_file(2);
   write_stats(output, Stats(), LOFT_STATS_TEXT);
 }
 
+// In one piece, so that what other processes write there does not come between. Not a variable: it
+// would count for every program that locks its memory.
 void print_last_stats(loft_stats_format_t format) {
-  Output output = Output::to_memory(whole_text, sizeof(whole_text));
-  write_stats(output, Stats(), format);
-  os::write_error(whole_text, least(output.size(), sizeof(whole_text) - 1));
+  constexpr size_t kBytes = size_t{96} << 10;
+  const Stats stats;
+  auto* const text = static_cast<char*>(files::borrow(kBytes));
+  Output output = text != nullptr ? Output::to_memory(text, kBytes) : Output::to_file(2);
+  write_stats(output, stats, format);
+  if (text == nullptr) return;
+  os::write_error(text, least(output.size(), kBytes - 1));
+  files::give_back(text, kBytes);
 }
 
 #if defined(__GLIBC__)
