@@ -20,7 +20,6 @@ from loft import (
     contestants,
     doctor_command,
     env_command,
-    explain,
     options,
     places,
     program,
@@ -533,18 +532,6 @@ def profile(
     options.check_bytes("--bytes", bytes_)
     wanted = Wanted(bytes_, asked[0] if asked else "exit", tuple(option or []))
     raise typer.Exit(profile_command.run(command, wanted, shown))
-
-
-@app.command("explain")
-def explain_(
-    file: Annotated[str, typer.Argument(metavar="FILE", show_default=False)],
-) -> None:
-    """Show reports of misuse with functions and source lines in place of addresses.
-
-    FILE is what the option report_file has written, or the standard error of a program; - reads
-    the standard input. Lines that belong to no report are shown as they are.
-    """
-    raise typer.Exit(explain.explain(file))
 
 
 app.command()(live_cli.top)
