@@ -125,11 +125,7 @@ int loft_heap_contains(const loft_heap_t* heap, const void* address) noexcept {
 
 size_t loft_heap_visit_objects(const loft_heap_t* heap, loft_visit_t visit,
                                void* context) noexcept {
-  bool enough = true;
-  const size_t visited = loft::visit_objects(&loft::checked_heap("loft_heap_visit_objects", heap),
-                                             visit, context, &enough);
-  if (!enough) loft::os::out_of_memory();
-  return visited;
+  return loft::visit_objects(&loft::checked_heap("loft_heap_visit_objects", heap), visit, context);
 }
 
 int loft_heap_stats(const loft_heap_t* heap, loft_heap_stats_t* stats) noexcept {

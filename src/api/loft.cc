@@ -10,7 +10,6 @@
 #include "api/surface.h"
 #include "cache/object.h"
 #include "front/allocate.h"
-#include "os/os.h"
 #include "profile/samples.h"
 #include "profile/write.h"
 #include "serve/server.h"
@@ -75,10 +74,7 @@ void* loft_object_start(const void* interior) noexcept { return loft::object_of(
 size_t loft_object_size(const void* interior) noexcept { return loft::object_of(interior).size; }
 
 size_t loft_visit_objects(loft_visit_t visit, void* context) noexcept {
-  bool enough = true;
-  const size_t visited = loft::visit_objects(nullptr, visit, context, &enough);
-  if (!enough) loft::os::out_of_memory();
-  return visited;
+  return loft::visit_objects(nullptr, visit, context);
 }
 
 int loft_version() noexcept { return LOFT_VERSION; }

@@ -113,12 +113,14 @@ size_t bytes_of(const Sample* sample) {
   return sample->charged <= kSmallMax ? sample->charged : round_up(sample->asked, os::page_size());
 }
 
-void hold(const Sample* sample) {
+// Returns its row.
+const HeldCounters* hold(const Sample* sample) {
   HeldCounters* const row = row_of(sample);
-  if (row == nullptr) return;
+  if (row == nullptr) return nullptr;
   row->objects.add(1);
   row->bytes.add(bytes_of(sample));
   row->asked.add(sample->asked);
+  return row;
 }
 
 void release(const Sample* sample) {
@@ -130,8 +132,7 @@ void release(const Sample* sample) {
 }
 
 void count_in(Sample* sample) {
-  hold(sample);
-  if (row_of(sample) == &held_rows[kSizeClasses]) medium_count.add(1);
+  if (hold(sample) == &held_rows[kSizeClasses]) medium_count.add(1);
   const uint64_t bytes = weighted(sample->asked, sample->weight);
   sample->site->allocated.add(sample->weight, bytes);
   in_use_bytes.add(bytes);

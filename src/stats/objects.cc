@@ -295,16 +295,18 @@ size_t bytes_at(void* start, const Extent* region) {
 
 }  // namespace
 
-size_t visit_objects(const UserHeap* only, VisitObject visit, void* context, bool* enough) {
+size_t visit_objects(const UserHeap* only, VisitObject visit, void* context) {
   const Extent* const region = only == nullptr ? nullptr : only->region();
-  *enough = true;
   if (region == nullptr && span::used_bytes() == 0) return 0;
   Starts live;
   lifecycle::lock_all();
-  *enough =
+  const bool noted =
       region != nullptr ? note_region(live, region) : note_objects(live, only, With::kObjects);
   lifecycle::unlock_all();
-  if (!*enough) return 0;
+  if (!noted) {
+    os::out_of_memory();
+    return 0;
+  }
   size_t visited = 0;
   const uintptr_t first = region != nullptr ? region->base : pagemap.base;
   for (uintptr_t at = live.next(first); at != 0; at = live.next(at + kAlignment)) {

@@ -61,8 +61,8 @@ bool note_objects(Starts& live, const UserHeap* only, With with);
 // Calls visit(context, object, usable bytes) for each object that the program had when this was
 // called, in the order of addresses, until it returns another value than 0. No lock is held
 // meanwhile. `only`: of that heap alone; otherwise of all but those over regions. Returns how many
-// were visited, or 0 without memory, with *enough false.
+// were visited; 0 and ENOMEM without memory.
 using VisitObject = int (*)(void* context, void* object, size_t bytes);
-size_t visit_objects(const UserHeap* only, VisitObject visit, void* context, bool* enough);
+size_t visit_objects(const UserHeap* only, VisitObject visit, void* context);
 
 }  // namespace loft
