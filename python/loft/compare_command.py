@@ -25,9 +25,7 @@ class Files:
     stats: Path | None = None
 
     def check(self) -> None:
-        for path in (self.json, self.csv, self.html, self.stats):
-            if path is not None:
-                output.check(path)
+        output.check_all((self.json, self.csv, self.html, self.stats))
 
 
 def compare(plan: Plan, files: Files) -> int:

@@ -1,6 +1,6 @@
 """Files that a command is to write."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,13 @@ def check(path: Path) -> None:
         raise UserError(f"{path} is a folder; name a file to write")
     with writing(path), path.open("a"):
         pass
+
+
+def check_all(paths: Iterable[Path | None]) -> None:
+    """The same for those that are to be written."""
+    for path in paths:
+        if path is not None:
+            check(path)
 
 
 @contextmanager

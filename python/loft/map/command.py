@@ -37,9 +37,7 @@ class Wanted:
     save: Path | None
 
     def check(self) -> None:
-        for path in (self.html, self.png, self.save):
-            if path is not None:
-                output.check(path)
+        output.check_all((self.html, self.png, self.save))
 
 
 @dataclass(frozen=True)

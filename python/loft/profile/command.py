@@ -42,9 +42,7 @@ class Shown:
     def check(self) -> None:
         if self.stacks and self.base is not None:
             raise UserError("--stacks shows one profile: leave out --base")
-        for path in (self.output, self.html):
-            if path is not None:
-                output.check(path)
+        output.check_all((self.output, self.html))
 
 
 @dataclass(frozen=True)
