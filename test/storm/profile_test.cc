@@ -288,20 +288,7 @@ TEST_F(Profile, BeginsAndEndsBesideThreadsAndForks) {
         done = true;
         return;
       }
-      uint64_t random = t + 1;
-      uint64_t id = uint64_t{t} << 32;
-      std::deque<std::pair<void*, size_t>> mine;
-      unsigned faults = 0;
-      uint64_t first = id;
-      while (!done) {
-        const size_t size = 16 + (advance(random) >> 33) % (t == 2 ? 60'000 : 700);
-        mine.emplace_back(make(id++, size), size);
-        if (mine.size() < 200) continue;
-        faults += check_and_free(mine.front().first, first++, mine.front().second);
-        mine.pop_front();
-      }
-      for (const auto& [p, size] : mine) faults += check_and_free(p, first++, size);
-      EXPECT_EQ(faults, 0u);
+      come_and_go(t, done);
     });
     set("profile", "off");
     EXPECT_EQ(profile::totals().live_samples, 0u);

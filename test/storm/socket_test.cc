@@ -7,7 +7,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <deque>
 #include <filesystem>
 #include <string>
 
@@ -58,24 +57,6 @@ class Socket : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // Objects come and go until `done`.
-  static void allocate(unsigned thread, const std::atomic<bool>& done) {
-    uint64_t random = thread + 1;
-    uint64_t id = uint64_t{thread} << 32;
-    uint64_t first = id;
-    unsigned faults = 0;
-    std::deque<std::pair<void*, size_t>> mine;
-    while (!done) {
-      const size_t size = 16 + (advance(random) >> 33) % (thread == 2 ? 60'000 : 700);
-      mine.emplace_back(make(id++, size), size);
-      if (mine.size() < 200) continue;
-      faults += check_and_free(mine.front().first, first++, mine.front().second);
-      mine.pop_front();
-    }
-    for (const auto& [p, size] : mine) faults += check_and_free(p, first++, size);
-    EXPECT_EQ(faults, 0u);
-  }
-
   std::string folder_;
 };
 
@@ -114,7 +95,7 @@ TEST_F(Socket, ComesMovesAndGoes) {
           ask(i % 2 == 0 ? one : other, i % 7 == 0 ? request.substr(0, 9) + "\r\n\r\n" : request);
         }
       } else {
-        allocate(t, done);
+        come_and_go(t, done);
       }
     });
     EXPECT_TRUE(std::filesystem::is_empty(folder_));

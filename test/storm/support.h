@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string_view>
 #include <thread>
@@ -94,6 +95,24 @@ inline unsigned check_and_free(void* p, uint64_t id, size_t size) {
   const bool good = intact(p, id, size);
   loft_free(p);
   return good ? 0 : 1;
+}
+
+// Objects come and go until `done`, each checked: of up to 700 bytes, of thread 2 up to 60,000.
+inline void come_and_go(unsigned thread, const std::atomic<bool>& done) {
+  uint64_t random = thread + 1;
+  uint64_t id = uint64_t{thread} << 32;
+  uint64_t first = id;
+  unsigned faults = 0;
+  std::deque<std::pair<void*, size_t>> mine;
+  while (!done) {
+    const size_t size = 16 + (advance(random) >> 33) % (thread == 2 ? 60'000 : 700);
+    mine.emplace_back(make(id++, size), size);
+    if (mine.size() < 200) continue;
+    faults += check_and_free(mine.front().first, first++, mine.front().second);
+    mine.pop_front();
+  }
+  for (const auto& [p, size] : mine) faults += check_and_free(p, first++, size);
+  EXPECT_EQ(faults, 0u);
 }
 
 // A one-way street: every object has a slot of its own, so nothing tells the sender how far the
