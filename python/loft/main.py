@@ -1,6 +1,5 @@
 """The command line of `loft`."""
 
-import math
 import os
 import shlex
 import signal
@@ -9,10 +8,9 @@ from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-from typer.core import TyperCommand
 
 from loft import (
     allocators,
@@ -23,20 +21,16 @@ from loft import (
     options,
     places,
     program,
-    replay_command,
+    trace_cli,
 )
-from loft import record as record_command
 from loft import run as run_command
+from loft.arguments import COMMAND_LAST, Command, Settings, check_seconds
 from loft.comparison import Plan
 from loft.errors import UserError
 from loft.live import cli as live_cli
 from loft.load import Load
 from loft.printable import printable
-from loft.profile import attached
-from loft.profile import command as profile_command
-from loft.profile.command import Shown
-from loft.profile.launching import BYTES, Wanted
-from loft.profile.top import Sort
+from loft.profile import cli as profile_cli
 
 app = typer.Typer(
     name="loft",
@@ -46,16 +40,6 @@ app = typer.Typer(
     # Errors are one line, see main() below.
     pretty_exceptions_enable=False,
 )
-# All that follows the command's name is the command's.
-COMMAND_LAST = {"allow_interspersed_args": False}
-# Much more is no number of seconds to the calls that wait.
-MOST_SECONDS = 24 * 60 * 60
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option", metavar="NAME=VALUE", help="Set an option of loft; may be given again."
-    ),
-]
 Owner = Annotated[
     str,
     typer.Option(
@@ -65,14 +49,6 @@ Owner = Annotated[
     ),
 ]
 OPTIONS_EPILOG = "Options of loft:\n\n\b\n" + options.table()
-Command = Annotated[list[str], typer.Argument(metavar="CMD", show_default=False)]
-
-
-def check_seconds(option: str, value: float) -> None:
-    if not math.isfinite(value) or value > MOST_SECONDS:
-        raise UserError(
-            f"{option} {value:g}: a number of seconds is needed, at most {MOST_SECONDS} (a day)"
-        )
 
 
 def show_version(wanted: bool) -> None:
@@ -268,120 +244,8 @@ def client_of(text: str, port: int | None) -> Load | None:
     return Load(words, port)
 
 
-@app.command(context_settings=COMMAND_LAST)
-def record(
-    command: Command,
-    out: Annotated[
-        Path,
-        typer.Option("-o", "--out", metavar="FILE", help="The trace.", show_default=False),
-    ],
-) -> None:
-    """Run a command and write every allocation call of it to a file, for `loft replay`.
-
-    The command keeps this terminal, and its exit code is this one's. All that it starts is
-    recorded too, each process by itself. The trace is compressed by zstd.
-    """
-    raise typer.Exit(record_command.record(command, out))
-
-
-@app.command()
-def replay(
-    trace: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
-    with_: Annotated[
-        str,
-        typer.Option(
-            "--with",
-            metavar="NAME,...",
-            help="The allocators, by name or as paths of libraries. Default: all that are found.",
-            show_default=False,
-        ),
-    ] = "",
-    runs: Annotated[int, typer.Option(metavar="N", min=1, help="Rounds under each.")] = 6,
-    process: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Which process of the trace. Default: the one with most calls.",
-            show_default=False,
-        ),
-    ] = None,
-    window: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="How many calls a thread may be ahead of another; 0 for the recorded order. "
-            "Default: a thousandth of all, 1000 at most.",
-            show_default=False,
-        ),
-    ] = None,
-    touch: Annotated[
-        str,
-        typer.Option(
-            metavar="ends|pages|all",
-            help="What is written into each object, and looked at before it is freed.",
-        ),
-    ] = "pages",
-    samples: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How often memory is looked at.")
-    ] = 200,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="End a run after so long. Default: no limit.",
-            show_default=False,
-        ),
-    ] = None,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write everything measured as JSON."),
-    ] = None,
-    instructions: Annotated[
-        bool,
-        typer.Option(
-            "--instructions",
-            help="Count instructions one by one, under valgrind, in a run that takes long.",
-        ),
-    ] = False,
-    info: Annotated[
-        bool, typer.Option("--info", help="Say what is in the trace, and replay nothing.")
-    ] = False,
-    calls: Annotated[
-        bool, typer.Option("--calls", help="Print the calls, a line for each, and replay nothing.")
-    ] = False,
-) -> None:
-    """Make the calls of a trace again under each allocator, and compare.
-
-    Each recorded thread is a thread again, and makes its calls in their order; who frees what
-    another thread allocates waits for it. Every object is stamped, and the stamps are checked.
-
-    The exit code is 1 if an allocator crashed, or an object was damaged under it, else 0.
-    """
-    if touch not in ("ends", "pages", "all"):
-        raise UserError(f"--touch {touch}: ends, pages or all is needed")
-    if timeout is not None and timeout <= 0:
-        raise UserError(f"--timeout {timeout:g}: a number of seconds above 0 is needed")
-    check_seconds("--timeout", timeout or 0)
-    if info:
-        raise typer.Exit(replay_command.show_info(trace, process, json_file))
-    if calls:
-        raise typer.Exit(replay_command.show_calls(trace, process))
-    there = allocators.found(allocators.library_folders(), places.PEERS)
-    picked = contestants.chosen([with_] if with_ else [], there)
-    request = replay_command.Request(
-        trace,
-        picked,
-        process,
-        runs,
-        window,
-        touch,
-        samples,
-        timeout,
-        instructions,
-        json_file,
-    )
-    raise typer.Exit(replay_command.run(request))
+app.command(context_settings=COMMAND_LAST)(trace_cli.record)
+app.command()(trace_cli.replay)
 
 
 @app.command(context_settings=COMMAND_LAST)
@@ -403,137 +267,7 @@ def doctor(
     raise typer.Exit(doctor_command.doctor(command or [], pid, as_json=json))
 
 
-def is_number(word: str) -> bool:
-    return word.isascii() and word.isdigit() and len(word) < 12
-
-
-class ProfileCommand(TyperCommand):
-    """Behind a process's number, unlike behind a command, come options."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" not in args:
-            with suppress(typer.TyperException):
-                found, _, _ = self.make_parser(ctx).parse_args(args=list(args))
-                first: str = next(iter(found.get("command") or ()), "")
-                ctx.allow_interspersed_args = is_number(first)
-        return super().parse_args(ctx, args)
-
-
-@app.command(context_settings=COMMAND_LAST, cls=ProfileCommand)
-def profile(
-    command: Annotated[list[str] | None, typer.Argument(metavar="CMD", show_default=False)] = None,
-    read: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Show this profile, in place of a command's: pprof's format, or .collapsed.",
-            show_default=False,
-        ),
-    ] = None,
-    base: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Show what has changed since this profile."),
-    ] = None,
-    output_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the profile with its names: .pb.gz for pprof, or .collapsed. "
-            "Default, of a command: heap.PID.pb.gz.",
-            show_default=False,
-        ),
-    ] = None,
-    html_file: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page with a flame graph, one file."),
-    ] = None,
-    top: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many functions are listed.")
-    ] = 20,
-    sort: Annotated[
-        Sort,
-        typer.Option(help="List by what functions hold themselves or with calls, or allocated."),
-    ] = Sort.FLAT,
-    stacks: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="How many of the stacks that hold most follow. Default: 3 with --leaks, else 0.",
-            show_default=False,
-        ),
-    ] = None,
-    bytes_: Annotated[
-        str,
-        typer.Option(
-            "--bytes", metavar="BYTES", help="Take one sample in so many bytes, on average."
-        ),
-    ] = BYTES,
-    leaks: Annotated[
-        bool, typer.Option("--leaks", help="Show what nothing points to at the exit.")
-    ] = False,
-    peak: Annotated[
-        bool, typer.Option("--peak", help="Show the moment at which most was in use.")
-    ] = False,
-    waste: Annotated[
-        bool, typer.Option("--waste", help="Show what objects keep from being used by others.")
-    ] = False,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Set an option of loft; may be given again."),
-    ] = None,
-    socket: live_cli.Socket = None,
-    seconds: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="Of a process that runs: show what changes in so long.",
-            show_default=False,
-        ),
-    ] = 0,
-    start: Annotated[
-        bool,
-        typer.Option("--start", help="Switch the profile on in a process that runs."),
-    ] = False,
-) -> None:
-    """Run a command under loft and show which of its functions hold memory; or show a profile.
-
-    The command keeps its terminal, its signals and its exit code; the list is printed on stderr
-    at its end. A profile that is read is printed on stdout. So is that of a process that runs: a
-    number in the place of CMD is one, if its loft has a socket (see loft top).
-    """
-    shown = Shown(top, sort, output_file, html_file, base, stacks)
-    pid = int(command[0]) if command and is_number(command[0]) else None
-    if pid is not None and len(command or []) > 1:
-        raise UserError(f"{pid} is taken for a process, and nothing can follow it but options")
-    if read is None and (pid is not None or socket is not None):
-        if leaks or option or (command and pid is None):
-            raise UserError("--leaks, --option and a command are of no use to a process that runs")
-        check_seconds("--seconds", seconds)
-        wanted_of_it = attached.Wanted(peak, seconds, start, bytes_)
-        raise typer.Exit(attached.attach(pid, socket, wanted_of_it, shown))
-    if seconds or start or socket is not None:
-        raise UserError(
-            "--seconds, --start and --socket are of a process that runs; give its number"
-        )
-    if read is not None:
-        if command:
-            raise UserError("give a command or --read, not both")
-        raise typer.Exit(profile_command.read(read, shown))
-    if not command:
-        raise UserError("give a command to profile, or --read and a profile")
-    moments = {"leaks": leaks, "peak": peak, "waste": waste}
-    asked = [moment for moment, is_asked in moments.items() if is_asked]
-    if len(asked) > 1:
-        raise UserError(f"give --{asked[0]} or --{asked[1]}, not both")
-    options.check_bytes("--bytes", bytes_)
-    wanted = Wanted(bytes_, asked[0] if asked else "exit", tuple(option or []))
-    raise typer.Exit(profile_command.run(command, wanted, shown))
-
-
+app.command(context_settings=COMMAND_LAST, cls=profile_cli.ProfileCommand)(profile_cli.profile)
 app.command()(live_cli.top)
 app.command("map")(live_cli.map_)
 
