@@ -8,6 +8,10 @@
 #   snmalloc-checks mimalloc3-secure        the same sources, hardened as the papers measured them
 #   rpmalloc                                from its crate too; it and the hardened ones are
 #                                           measured with the engines of the papers alone
+#   scudo                                   Debian's package of LLVM's run-time libraries
+#   hardened hardened-light                 GrapheneOS's hardened_malloc, in both of its builds, from
+#                                           a crate; these and the hardened ones above stand in
+#                                           docs/misuse.md
 #   prototype                               only if LOFT_PROTOTYPE names its source
 #
 # Names those that the papers measured and that neither registry has.
@@ -28,6 +32,8 @@ mimalloc_crate=libmimalloc-sys
 mimalloc_version=0.1.49
 rpmalloc_crate=rpmalloc-sys
 rpmalloc_version=0.2.3
+hardened_crate=hardened-malloc-sys
+hardened_version=16.0.2026071503
 
 say() { printf 'peers: %s\n' "$*"; }
 die() {
@@ -122,7 +128,7 @@ from_debian() {
 # The crates' sources, by way of a throwaway project that depends on them.
 fetch_crates() {
   local crate missing=
-  for crate in "$snmalloc_crate" "$mimalloc_crate" "$rpmalloc_crate"; do
+  for crate in "$snmalloc_crate" "$mimalloc_crate" "$rpmalloc_crate" "$hardened_crate"; do
     [ -d "$work/crates/vendor/$crate" ] || missing=yes
   done
   [ -n "$missing" ] || return 0
@@ -143,9 +149,10 @@ edition = "2021"
 $snmalloc_crate = "=$snmalloc_version"
 $mimalloc_crate = "=$mimalloc_version"
 $rpmalloc_crate = "=$rpmalloc_version"
+$hardened_crate = "=$hardened_version"
 [workspace]
 END
-  (cd "$work/crates" && quietly cargo vendor vendor) || die "cargo cannot fetch $snmalloc_crate, $mimalloc_crate and $rpmalloc_crate"
+  (cd "$work/crates" && quietly cargo vendor vendor) || die "cargo cannot fetch $snmalloc_crate, $mimalloc_crate, $rpmalloc_crate and $hardened_crate"
 }
 
 # build_snmalloc NAME TARGET: one of the libraries that snmalloc's own build files make.
@@ -211,6 +218,31 @@ build_rpmalloc() {
   say "rpmalloc: $(cat "$work/rpmalloc.version")"
 }
 
+# build_hardened NAME CONFIGURATION: as its own makefile does, without what needs this very processor.
+build_hardened() {
+  local name=$1 configuration=$2
+  local crate=$work/crates/vendor/$hardened_crate objects=$work/$1-objects part flags
+  local sources=$crate/vendor/hardened-malloc
+  if [ ! -e "$out/$name.so" ]; then
+    fetch_crates
+    mapfile -t flags < <(sed -n 's/^\([A-Z_]*=[^ #]*\).*/-D\1/p' "$crate/config-$configuration.conf")
+    flags+=(-O3 -fPIC -fvisibility=hidden -fno-plt -D_GNU_SOURCE -I"$sources" -I"$sources/include")
+    mkdir -p "$objects"
+    for part in chacha h_malloc memory pages random util; do
+      # It says alignas as C23 does, which Debian 12's gcc knows by the header alone.
+      quietly gcc -std=c2x -include stdalign.h "${flags[@]}" -c "$sources/$part.c" \
+        -o "$objects/$part.o" || die "$name does not compile"
+    done
+    quietly g++ -std=c++20 "${flags[@]}" -c "$sources/new.cc" -o "$objects/new.o" || die "$name does not compile"
+    quietly g++ -shared "$objects"/*.o -Wl,-z,now,-z,nodlopen -o "$work/$name.so" -pthread ||
+      die "$name does not link"
+    mv "$work/$name.so" "$out/$name.so"
+    echo "$hardened_crate $hardened_version" >"$work/$name.version"
+  fi
+  check "$name"
+  say "$name: $(cat "$work/$name.version")"
+}
+
 # absent NAME WHY: one that the papers measured and that cannot be had.
 absent() { say "not $1: $2"; }
 
@@ -232,7 +264,7 @@ write_versions() {
   {
     echo '{'
     for name in mimalloc2 jemalloc tcmalloc tbbmalloc snmalloc mimalloc3 snmalloc-checks \
-      mimalloc3-secure rpmalloc prototype; do
+      mimalloc3-secure rpmalloc scudo hardened hardened-light prototype; do
       [ -e "$out/$name.so" ] || continue
       printf '%s  "%s": "%s"' "$separator" "$name" "$(cat "$work/$name.version")"
       separator=$',\n'
@@ -257,6 +289,9 @@ build_snmalloc snmalloc-checks snmallocshim-checks
 # What mimalloc's own -DMI_SECURE=ON sets. The paper's mimalloc is of 2024, and older than this.
 build_mimalloc3 mimalloc3-secure -DMI_SECURE=4
 build_rpmalloc
+from_debian scudo libclang-rt-19-dev libclang_rt.scudo_standalone-x86_64.so
+build_hardened hardened default
+build_hardened hardened-light light
 tried="apt-cache search and cargo info find no source of it, at most a namesake"
 absent Hoard "$tried; papers/a3alloc has the algorithm, as build/papers/hoard.so"
 absent lockfree "$tried"

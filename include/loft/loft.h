@@ -17,8 +17,8 @@
 /// - errno changes only on failure.
 ///
 /// Misuse stops the program with one line on standard error, which names the address and the
-/// error. Misuse is an address that loft did not hand out, an address inside an object, or an
-/// object freed twice.
+/// error; loft_set_report_handler adds to it. Misuse is an address that loft did not hand out, an
+/// address inside an object, or an object freed twice.
 
 #ifndef LOFT_LOFT_H
 #define LOFT_LOFT_H
@@ -131,6 +131,13 @@ LOFT_API void loft_free_aligned_sized(void* object, size_t alignment, size_t siz
 /// The start of the object in which `interior` lies. NULL for an address in no object. A small
 /// object may be free: the caller must know that the object is allocated, and stays so.
 LOFT_API void* loft_object_start(const void* interior) LOFT_NOEXCEPT;
+/// Stops the program, with a report that names `call`, if `bytes` bytes from `at` on begin in an
+/// object of loft's and do not end in it. With hardened=full an object has the bytes that were
+/// asked for, and a freed one has none; otherwise it has its usable size. Ranges outside of the
+/// heap are not looked at. For what copies and fills memory: libloft-bounds.so does so for libc's
+/// functions.
+LOFT_API void loft_check_bounds(const char* call, const void* at, size_t bytes) LOFT_NOEXCEPT;
+
 /// The usable size of that object; 0 for an address in no object.
 LOFT_API size_t loft_object_size(const void* interior) LOFT_NOEXCEPT;
 
@@ -251,6 +258,26 @@ LOFT_API int loft_option_set(const char* name, const char* value) LOFT_NOEXCEPT;
 /// Byte counts have no suffix. Returns 0; or ENOENT for an unknown name, ERANGE if the text does
 /// not fit.
 LOFT_API int loft_option_get(const char* name, char* value, size_t size) LOFT_NOEXCEPT;
+
+// ---- Reports of misuse -------------------------------------------------------------------------
+
+/// Called with a report of misuse: `bytes` bytes of text with a NUL behind them, which are gone
+/// when it returns. docs/reports.md says what they mean.
+typedef void (*loft_report_t)(const char* text, size_t bytes, void* closure);
+
+/// Has `handler` called with each report, after it was written to standard error and to the file of
+/// the option report_file; NULL: nobody. Then the program stops as ever, or goes on if the option
+/// foreign=ignore says so.
+///
+/// The thread that made the mistake calls it, inside of a call of malloc, free or another one: any
+/// lock of loft may be held. The handler must not allocate or free, nor wait for a thread that
+/// does: where it waits for itself, the process ends after three seconds. What a signal handler may
+/// call it may call, too. It has to return. A mistake within it ends the process, without it.
+///
+/// Reports have a stack from this call on. It may allocate and load code, so call it at the start
+/// of the program. Two threads must not call it at the same time; a report that another thread
+/// makes meanwhile goes to the old handler, to the new one, or to none.
+LOFT_API void loft_set_report_handler(loft_report_t handler, void* closure) LOFT_NOEXCEPT;
 
 // ---- Profile ----------------------------------------------------------------------------------
 

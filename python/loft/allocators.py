@@ -22,9 +22,16 @@ INSTALLED = {
 # Those that `make peers` builds and loft is measured against. The prototype, a sketch of loft that
 # may stand beside them, does not compete.
 PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
-# Those that it builds for a comparison with the engines of the papers (papers/), and that nothing
-# else is measured with unless it is named.
-PAPER_PEERS = ("snmalloc-checks", "mimalloc3-secure", "rpmalloc")
+# Those that it builds for a comparison with the engines of the papers (papers/) or for
+# docs/misuse.md, and that nothing else is measured with unless it is named.
+PAPER_PEERS = (
+    "snmalloc-checks",
+    "mimalloc3-secure",
+    "rpmalloc",
+    "scudo",
+    "hardened",
+    "hardened-light",
+)
 # loft by its other owners.
 OWNERS = {"loft core": "core", "loft room": "room", "loft shared": "shared"}
 

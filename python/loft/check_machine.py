@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from loft import settings_file
 from loft.finding import Finding, finding
 from loft.machine import Machine
 from loft.metrics import kibibytes
@@ -38,6 +39,7 @@ def check(machine: Machine) -> list[Finding]:
         group_limit,
         processors,
         own_limits,
+        settings,
         page_size,
         rseq,
     )
@@ -108,6 +110,21 @@ def own_limits(machine: Machine) -> Finding:
         if machine.environment.get(variable)
     ]
     return finding("own_limits.set" if limits else "own_limits.none", ", ".join(limits) or "none")
+
+
+def settings(machine: Machine) -> Finding:
+    """What the file for all processes sets."""
+    path = machine.settings
+    found = settings_file.read(path, machine.settings_owner)
+    if found is None:
+        return finding("settings.none", f"{path} does not exist")
+    if found.refused:
+        return finding("settings.refused", f"{path} is ignored: {found.refused}", path=path)
+    said = " ".join(f"{name}={value}" for name, value in found.values.items()) or "nothing"
+    value = f"{path} sets {said}"
+    if found.mistakes:
+        return finding("settings.mistaken", value, mistakes="; ".join(found.mistakes))
+    return finding("settings.followed", value)
 
 
 def _memberships(machine: Machine) -> Iterator[tuple[list[str], str]]:

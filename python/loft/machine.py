@@ -29,6 +29,9 @@ class Machine:
     page_size: int = field(default_factory=lambda: os.sysconf("SC_PAGE_SIZE"))
     # What glibc has registered with the kernel: 0 is nothing.
     rseq_size: int | None = field(default_factory=_rseq_size)
+    # What is set for all processes, and who must own it.
+    settings: Path = Path("/etc/loft.conf")
+    settings_owner: int = 0
 
     def text(self, path: Path) -> str | None:
         """None if there is no such file here, or it is not ours to read."""

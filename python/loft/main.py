@@ -18,6 +18,7 @@ from loft import (
     contestants,
     doctor_command,
     env_command,
+    explain,
     options,
     places,
     program,
@@ -268,6 +269,20 @@ def doctor(
 
 
 app.command(context_settings=COMMAND_LAST, cls=profile_cli.ProfileCommand)(profile_cli.profile)
+
+
+@app.command("explain")
+def explain_(
+    file: Annotated[str, typer.Argument(metavar="FILE", show_default=False)],
+) -> None:
+    """Show reports of misuse with functions and source lines in place of addresses.
+
+    FILE is what the option report_file has written, or the standard error of a program; - reads
+    the standard input. Lines that belong to no report are shown as they are.
+    """
+    raise typer.Exit(explain.explain(file))
+
+
 app.command()(live_cli.top)
 app.command("map")(live_cli.map_)
 

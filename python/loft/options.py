@@ -43,7 +43,7 @@ ACCEPTED = {
 
 def environment(settings: list[str]) -> dict[str, str]:
     """The variables that set these options."""
-    return {variable(name): value for name, value in map(_checked, settings)}
+    return {variable(name): value for name, value in map(checked, settings)}
 
 
 def variable(name: str) -> str:
@@ -70,7 +70,8 @@ def _meant(name: str) -> str | None:
     return next(iter(begun or difflib.get_close_matches(asked, OPTIONS, 1, CLOSE)), None)
 
 
-def _checked(setting: str) -> tuple[str, str]:
+def checked(setting: str) -> tuple[str, str]:
+    """The name and the value of `name=value`; an error if there is no such option or value."""
     name, equals, value = setting.partition("=")
     if not equals:
         raise UserError(f"option {setting}: write name=value, such as stats=1")

@@ -69,6 +69,10 @@ void loft_free_sized(void* object, size_t) noexcept { loft::deallocate(object); 
 
 void loft_free_aligned_sized(void* object, size_t, size_t) noexcept { loft::deallocate(object); }
 
+void loft_check_bounds(const char* call, const void* at, size_t bytes) noexcept {
+  loft::check_bounds(call, at, bytes);
+}
+
 void* loft_object_start(const void* interior) noexcept { return loft::object_of(interior).start; }
 
 size_t loft_object_size(const void* interior) noexcept { return loft::object_of(interior).size; }

@@ -8,6 +8,7 @@
 
 namespace {
 
+using loft::Maker;
 using Retry = void* (*)(size_t);
 
 // A slow path of malloc that calls the new_handler before it returns nullptr.
@@ -17,15 +18,16 @@ LOFT_NOINLINE void* slow_then_retry(size_t size) {
   return LOFT_LIKELY(p != nullptr) ? p : kRetry(size);
 }
 
-template <Retry kRetry>
+template <Maker kMaker, Retry kRetry>
 LOFT_ALWAYS_INLINE void* make(size_t size) {
-  return loft::allocate<slow_then_retry<loft::allocate_beyond_table, kRetry>,
-                        slow_then_retry<loft::allocate_from_empty, kRetry>>(size);
+  return loft::allocate<slow_then_retry<loft::allocate_beyond_table<kMaker>, kRetry>,
+                        slow_then_retry<loft::allocate_from_empty<kMaker>, kRetry>>(size);
 }
 
-template <void* (*kRetry)(size_t, std::align_val_t)>
+template <Maker kMaker, void* (*kRetry)(size_t, std::align_val_t)>
 LOFT_ALWAYS_INLINE void* make(size_t size, std::align_val_t alignment) {
-  void* p = loft::allocate_aligned(static_cast<size_t>(alignment), size);
+  constexpr Maker kAligned = kMaker == Maker::kNew ? Maker::kNewAligned : Maker::kNewArrayAligned;
+  void* p = loft::allocate_aligned(static_cast<size_t>(alignment), size, kAligned);
   return LOFT_LIKELY(p != nullptr) ? p : kRetry(size, alignment);
 }
 
@@ -34,32 +36,50 @@ LOFT_ALWAYS_INLINE void* make(size_t size, std::align_val_t alignment) {
 using std::align_val_t;
 using std::nothrow_t;
 
-LOFT_EXPORT void* operator new(size_t n) { return make<loft::new_retry>(n); }
-LOFT_EXPORT void* operator new[](size_t n) { return make<loft::new_retry>(n); }
-LOFT_EXPORT void* operator new(size_t n, align_val_t a) { return make<loft::new_retry>(n, a); }
-LOFT_EXPORT void* operator new[](size_t n, align_val_t a) { return make<loft::new_retry>(n, a); }
+LOFT_EXPORT void* operator new(size_t n) { return make<Maker::kNew, loft::new_retry>(n); }
+LOFT_EXPORT void* operator new[](size_t n) { return make<Maker::kNewArray, loft::new_retry>(n); }
+LOFT_EXPORT void* operator new(size_t n, align_val_t a) {
+  return make<Maker::kNew, loft::new_retry>(n, a);
+}
+LOFT_EXPORT void* operator new[](size_t n, align_val_t a) {
+  return make<Maker::kNewArray, loft::new_retry>(n, a);
+}
 
 LOFT_EXPORT void* operator new(size_t n, const nothrow_t&) noexcept {
-  return make<loft::new_retry_nothrow>(n);
+  return make<Maker::kNew, loft::new_retry_nothrow>(n);
 }
 LOFT_EXPORT void* operator new[](size_t n, const nothrow_t&) noexcept {
-  return make<loft::new_retry_nothrow>(n);
+  return make<Maker::kNewArray, loft::new_retry_nothrow>(n);
 }
 LOFT_EXPORT void* operator new(size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return make<loft::new_retry_nothrow>(n, a);
+  return make<Maker::kNew, loft::new_retry_nothrow>(n, a);
 }
 LOFT_EXPORT void* operator new[](size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return make<loft::new_retry_nothrow>(n, a);
+  return make<Maker::kNewArray, loft::new_retry_nothrow>(n, a);
 }
 
-#define LOFT_DELETE(...)                                                                  \
-  LOFT_EXPORT void operator delete(void* p __VA_ARGS__) noexcept { loft::deallocate(p); } \
-  LOFT_EXPORT void operator delete[](void* p __VA_ARGS__) noexcept { loft::deallocate(p); }
+#define LOFT_DELETE(maker, array_maker, ...)                         \
+  LOFT_EXPORT void operator delete(void* p __VA_ARGS__) noexcept {   \
+    loft::deallocate_as(Maker::maker, p);                            \
+  }                                                                  \
+  LOFT_EXPORT void operator delete[](void* p __VA_ARGS__) noexcept { \
+    loft::deallocate_as(Maker::array_maker, p);                      \
+  }
 
-LOFT_DELETE()
-LOFT_DELETE(, size_t)
-LOFT_DELETE(, align_val_t)
-LOFT_DELETE(, size_t, align_val_t)
-LOFT_DELETE(, const nothrow_t&)
-LOFT_DELETE(, align_val_t, const nothrow_t&)
+LOFT_DELETE(kNew, kNewArray)
+LOFT_DELETE(kNew, kNewArray, , const nothrow_t&)
+LOFT_DELETE(kNewAligned, kNewArrayAligned, , align_val_t)
+LOFT_DELETE(kNewAligned, kNewArrayAligned, , align_val_t, const nothrow_t&)
 #undef LOFT_DELETE
+
+#define LOFT_SIZED_DELETE(maker, array_maker, ...)                             \
+  LOFT_EXPORT void operator delete(void* p, size_t n __VA_ARGS__) noexcept {   \
+    loft::deallocate_sized(Maker::maker, p, n);                                \
+  }                                                                            \
+  LOFT_EXPORT void operator delete[](void* p, size_t n __VA_ARGS__) noexcept { \
+    loft::deallocate_sized(Maker::array_maker, p, n);                          \
+  }
+
+LOFT_SIZED_DELETE(kNew, kNewArray)
+LOFT_SIZED_DELETE(kNewAligned, kNewArrayAligned, , align_val_t)
+#undef LOFT_SIZED_DELETE

@@ -27,20 +27,6 @@ std::string_view tail(std::string_view text, size_t from) {
   return {text.data() + from, text.size() - from};
 }
 
-struct Option {
-  OptionKind kind;
-  std::string_view name;
-  Atomic<uint64_t>* value;
-  std::string_view choices;
-};
-
-constexpr Option kTable[] = {
-#define LOFT_OPTION_ROW(kind, name, value, choices, help) \
-  {OptionKind::kind, #name, &options.name, choices},
-    LOFT_OPTIONS(LOFT_OPTION_ROW)
-#undef LOFT_OPTION_ROW
-};
-
 struct Renamed {
   std::string_view former;
   std::string_view name;
@@ -51,13 +37,6 @@ constexpr Renamed kRenamed[] = {
     LOFT_RENAMED_OPTIONS(LOFT_RENAMED_ROW)
 #undef LOFT_RENAMED_ROW
 };
-
-const Option* find(std::string_view name) {
-  for (const Option& option : kTable) {
-    if (option.name == name) return &option;
-  }
-  return nullptr;
-}
 
 bool parse_bytes(std::string_view text, uint64_t& bytes) {
   unsigned shift = 0;
@@ -128,27 +107,30 @@ bool parse(const Option& option, std::string_view text, uint64_t& value) {
   });
 }
 
+bool strictest(const Option& option, uint64_t& value) {
+  return !option.strict.empty() && parse(option, option.strict, value);
+}
+
 // Long enough for any sensible value, and short enough for the rest of the line.
 constexpr size_t kQuoted = 80;
-
-Text& operator<<(Text& text, std::string_view part) {
-  for (const char c : part) {
-    const char one[] = {c, 0};
-    text << one;
-  }
-  return text;
-}
 
 Text& append_quoted(Text& text, std::string_view part) {
   text << "'" << head(part, kQuoted);
   return text << (part.size() > kQuoted ? "...'" : "'");
 }
 
-// `source` as the user wrote it: a variable's name, or the list and the option in it.
-void warn_bad_value(std::string_view source, const Option& option, std::string_view value) {
+// Takes a value that is not understood for the strictest one, if the option has that. `source` as
+// the user wrote it: a variable's name, or the list and the option in it.
+Text refuse_value(std::string_view source, const Option& option, std::string_view value) {
   Text line;
   line << source << "=";
-  append_quoted(line, value) << " is ignored: accepted is ";
+  append_quoted(line, value);
+  if (uint64_t strict = 0; strictest(option, strict)) {
+    option.value->store(strict, memory_order_relaxed);  // a choice: a number by itself
+    line << " is read as " << option.strict << ", which is stricter: accepted is ";
+  } else {
+    line << " is ignored: accepted is ";
+  }
   if (option.kind == OptionKind::kBytes) {
     line << "a number of bytes, with K, M or G behind it if wanted";
   } else if (option.kind == OptionKind::kMilliseconds) {
@@ -163,20 +145,18 @@ void warn_bad_value(std::string_view source, const Option& option, std::string_v
     line << option.choices;
     if (option.value == &options.owner && value == "keeper") line << "; keeper is called room now";
   }
-  os::report(line);
+  return line;
 }
 
-// `source` as for warn_bad_value.
-void warn_unknown_name(const char* source, std::string_view name) {
+Text refuse_name(std::string_view source, std::string_view name) {
   Text line;
   line << source << ": ";
   append_quoted(line, name);
   for (const Renamed& renamed : kRenamed) {
     if (renamed.former != name) continue;
-    os::report(line << " is ignored: the option is called " << renamed.name << " now");
-    return;
+    return line << " is ignored: the option is called " << renamed.name << " now";
   }
-  os::report(line << " is no option of loft; see docs/options.md");
+  return line << " is no option of loft; see docs/options.md";
 }
 
 // LOFT_ and the option's name in capitals.
@@ -198,8 +178,20 @@ class VariableName {
 
 }  // namespace
 
+const Option* find_option(std::string_view name) {
+  for (const Option& option : kOptionTable) {
+    if (option.name == name) return &option;
+  }
+  return nullptr;
+}
+
+bool is_strictest(const Option& option, uint64_t value) {
+  uint64_t strict = 0;
+  return strictest(option, strict) && value == strict;
+}
+
 OptionError set_option(std::string_view name, std::string_view value) {
-  const Option* option = find(name);
+  const Option* option = find_option(name);
   if (option == nullptr) return OptionError::kUnknownName;
   uint64_t parsed = 0;
   if (!parse(*option, value, parsed)) return OptionError::kBadValue;
@@ -208,13 +200,16 @@ OptionError set_option(std::string_view name, std::string_view value) {
 }
 
 OptionError change_option(std::string_view name, std::string_view value) {
-  const Option* option = find(name);
-  if (option != nullptr && option->value == &options.owner) return OptionError::kFixed;
+  const Option* option = find_option(name);
+  if (option != nullptr &&
+      (option->value == &options.owner || option->value == &options.hardened)) {
+    return OptionError::kFixed;
+  }
   return set_option(name, value);
 }
 
 bool is_path(std::string_view name) {
-  const Option* option = find(name);
+  const Option* option = find_option(name);
   return option != nullptr && option->kind == OptionKind::kFile;
 }
 
@@ -233,7 +228,7 @@ size_t copy_out(std::string_view whole, char* text, size_t size) {
 }  // namespace
 
 size_t option_text(std::string_view name, char* text, size_t size) {
-  const Option* option = find(name);
+  const Option* option = find_option(name);
   if (option == nullptr) return 0;
   const uint64_t value = loft::get(*option->value);
   Text whole;
@@ -255,6 +250,20 @@ size_t option_text(std::string_view name, char* text, size_t size) {
   return copy_out({whole.data(), whole.size()}, text, size);
 }
 
+Text set_option_from(std::string_view source, std::string_view name, std::string_view value) {
+  switch (set_option(name, value)) {
+    case OptionError::kNone:
+      return {};
+    case OptionError::kUnknownName:
+      return refuse_name(source, name);
+    default:
+      break;
+  }
+  Text where;
+  where << source << ": " << name;
+  return refuse_value({where.data(), where.size()}, *find_option(name), value);
+}
+
 void set_options_from_list(std::string_view list, const char* source) {
   while (!list.empty()) {
     const size_t comma = list.find(',');
@@ -265,27 +274,20 @@ void set_options_from_list(std::string_view list, const char* source) {
     const size_t equals = item.find('=');
     const std::string_view name = head(item, equals);
     const std::string_view value = tail(item, equals == item.npos ? equals : equals + 1);
-    const OptionError error = set_option(name, value);
-    if (error == OptionError::kNone) continue;
-    if (error == OptionError::kUnknownName) {
-      warn_unknown_name(source, name);
-    } else {
-      Text where;
-      where << source << ": " << name;
-      warn_bad_value(std::string_view(where.data(), where.size()), *find(name), value);
-    }
+    const Text complaint = set_option_from(source, name, value);
+    if (complaint.size() != 0) os::report(complaint);
   }
 }
 
 void load_options() {
   if (loft_options != nullptr) set_options_from_list(loft_options, "loft_options");
-  for (const Option& option : kTable) {
+  for (const Option& option : kOptionTable) {
     const VariableName variable(option.name);
     const char* value = os::environment(variable.get());
     // A shell unsets a variable for one command by an empty value.
     if (value == nullptr || *value == 0) continue;
     if (set_option(option.name, value) == OptionError::kBadValue) {
-      warn_bad_value(variable.get(), option, value);
+      os::report(refuse_value(variable.get(), option, value));
     }
   }
   for (const Renamed& renamed : kRenamed) {

@@ -1,5 +1,5 @@
-// Sets the options of base/options.h from text: the environment, the symbol `loft_options`, the
-// API. Nothing here allocates.
+// Sets the options of base/options.h from text: the system's file (api/settings.h), the symbol
+// `loft_options`, the environment, the API. Nothing here allocates.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,37 @@
 #include <string_view>
 
 #include "base/options.h"
+#include "base/text.h"
 
 namespace loft {
+
+struct Option {
+  OptionKind kind;
+  std::string_view name;
+  Atomic<uint64_t>* value;
+  std::string_view choices;
+  std::string_view strict;  // the strictest choice; "" if none is stricter than another
+};
+
+constexpr std::string_view strictest_choice(std::string_view name) {
+#define LOFT_STRICT_ROW(option, choice) \
+  if (name == #option) return #choice;
+  LOFT_STRICT_CHOICES(LOFT_STRICT_ROW)
+#undef LOFT_STRICT_ROW
+  return {};
+}
+
+inline constexpr Option kOptionTable[] = {
+#define LOFT_OPTION_ROW(kind, name, value, choices, help) \
+  {OptionKind::kind, #name, &options.name, choices, strictest_choice(#name)},
+    LOFT_OPTIONS(LOFT_OPTION_ROW)
+#undef LOFT_OPTION_ROW
+};
+
+const Option* find_option(std::string_view name);  // nullptr for an unknown name
+
+// Whether that is the value of the option's strictest choice; false if it has none.
+bool is_strictest(const Option& option, uint64_t value);
 
 enum class OptionError { kNone, kUnknownName, kBadValue, kFixed };
 
@@ -20,6 +49,11 @@ OptionError change_option(std::string_view name, std::string_view value);
 
 // Whether the option is a path.
 bool is_path(std::string_view name);
+
+// As set_option, for text that nobody gets an answer to. Returns what is to be reported: nothing,
+// or a line that begins with `source` and says what is not accepted. A value that is not understood
+// is then taken for the option's strictest choice, if it has one.
+Text set_option_from(std::string_view source, std::string_view name, std::string_view value);
 
 // Writes the option's value as text, truncated to `size` bytes including the closing NUL. Returns
 // the length of the whole text; 0 for an unknown name.

@@ -4,9 +4,14 @@
 
 #include "api/info.h"
 #include "api/options.h"
+#include "api/report.h"
+#include "api/settings.h"
 #include "cpu/core.h"
 #include "files/last_signal.h"
+#include "files/misuse.h"
+#include "front/hardened.h"
 #include "front/metered.h"
+#include "hard/before.h"
 #include "heap/registry.h"
 #include "leaks/search.h"
 #include "os/fault.h"
@@ -15,6 +20,7 @@
 #include "purge/background.h"
 #include "room/room.h"
 #include "serve/server.h"
+#include "stats/objects.h"
 #include "stats/waste.h"
 #include "thread/lifecycle.h"
 
@@ -44,6 +50,21 @@ int change_from_afar(std::string_view name, std::string_view value) {
   return is_path(name) ? EACCES : apply_option(name, value);
 }
 
+bool note_all_before() {
+  bool noted = true;
+  errno = 0;
+  const auto note = [](void* all, void* object, size_t) {
+    return (*static_cast<bool*>(all) = hard::note_before(object)) ? 0 : 1;
+  };
+  visit_objects(nullptr, note, &noted);
+  return errno == 0 && noted;
+}
+
+bool harden() {
+  lifecycle::give_up_block();
+  return hard::begin(note_all_before);
+}
+
 bool serve_processors() {
   if (!core::prepare()) return false;
   lifecycle::give_up_block();
@@ -57,6 +78,7 @@ int apply_option(std::string_view name, std::string_view value) {
   switch (change_option(name, value)) {
     case OptionError::kNone:
       background::options_changed();
+      files::follow_reports();
       follow_profile();
       return 0;
     case OptionError::kUnknownName:
@@ -70,11 +92,19 @@ int apply_option(std::string_view name, std::string_view value) {
 }
 
 [[gnu::constructor(102)]] void process_starts() {
+  files::begin_reports(describe_address);
+  set_options_from_file(LOFT_SETTINGS_FILE);
   load_options();
+  files::follow_reports();
   if (get(options.owner) == kOwnerCore && !serve_processors()) {
     os::report(Text() << "owner=core: no memory, more than 8000 processors, or no C library that "
                          "says on which one a thread is; owner=thread instead");
     options.owner.store(kOwnerThread, memory_order_relaxed);
+  }
+  if (get(options.hardened) == kHardenedFull && !harden()) {
+    os::report(Text() << "hardened=full: no memory to note the objects that are there already; "
+                         "hardened=off instead");
+    options.hardened.store(kHardenedOff, memory_order_relaxed);
   }
   // Objects allocated before belong to another heap than the common one: the thread starts over.
   if (registry::all_share()) lifecycle::give_up_block();

@@ -69,7 +69,7 @@ Extent* UserHeap::checked_extent(const char* call, const void* p) const {
   Text line;
   line << call << " of a foreign pointer (not from this heap): " << p;
   if (get(options.foreign) == 0) os::fault(line);
-  os::report(line);
+  os::misuse(line);
   return nullptr;
 }
 

@@ -1,5 +1,6 @@
-// The only table of options. The environment (LOFT_NAME), the link-time symbol `loft_options`, the
-// API and docs/options.md all follow it. api/options.cc parses; lower floors only read the values.
+// The only table of options. The system's file, the environment (LOFT_NAME), the link-time symbol
+// `loft_options`, the API and docs/options.md all follow it. api/options.cc parses; lower floors
+// only read the values.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +24,19 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
     "processor; room: each thread its cache, and a thread of loft's own all slabs; shared: "     \
     "each thread its cache, and all together the slabs; read when the library is loaded, and "   \
     "never changed after that")                                                                  \
+  X(kChoice, hardened, 0, "off|full",                                                            \
+    "what loft does against misuse of the heap beyond what costs nothing; off: nothing; full: "  \
+    "what docs/hardened.md lists; read when the library is loaded, and never changed after "     \
+    "that")                                                                                      \
   X(kChoice, stats, 0, "0|1|json|prometheus",                                                    \
     "print statistics to standard error when the process exits")                                 \
   X(kChoice, foreign, 0, "abort|ignore",                                                         \
     "what follows the report of a pointer that loft did not allocate, or of a write after "      \
     "free that has cut a queue of freed objects; abort: the program stops; ignore: the call "    \
     "does nothing, and the objects behind the cut are lost")                                     \
+  X(kFile, report_file, 0, "",                                                                   \
+    "a file to which reports of misuse are appended, beside standard error; reports then have "  \
+    "the stack, and what lies at the address; %p becomes the number of the process")             \
   X(kBytes, cache_bytes, 4 << 20, "", "bytes of free objects that one thread's cache may hold")  \
   X(kBytes, batch_bytes, 16 << 10, "",                                                           \
     "bytes of objects that a thread frees for one slab of another heap before it sends the "     \
@@ -106,6 +114,16 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
   X(keeper_cpu, room_cpu)       \
   X(keeper_serves, room_serves) \
   X(keeper_prepare, room_prepare)
+
+// X(name, choice). Of these options one choice is stricter than the others: it is taken where the
+// file, the symbol or the environment have a value that is not understood, and where the file
+// contradicts itself.
+#define LOFT_STRICT_CHOICES(X) \
+  X(foreign, abort)            \
+  X(hardened, full)
+
+// The choices of `hardened`. The option is written once, before the program's constructors run.
+enum Hardened : uint64_t { kHardenedOff, kHardenedFull };
 
 // The choices of `owner`. The option is written once, before the program's constructors run.
 enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerRoom, kOwnerShared };

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace loft {
 
@@ -12,6 +13,11 @@ class Text {
 
   Text& operator<<(const char* s) {
     while (*s != 0) put(*s++);
+    return *this;
+  }
+
+  Text& operator<<(std::string_view part) {
+    for (const char c : part) put(c);
     return *this;
   }
 
@@ -27,6 +33,7 @@ class Text {
   }
 
   Text& operator<<(const void* p) {
+    if (about_ == nullptr) about_ = p;
     *this << "0x";
     const auto n = reinterpret_cast<uintptr_t>(p);
     bool started = false;
@@ -37,6 +44,13 @@ class Text {
     }
     return *this;
   }
+
+  // The address that a line of misuse is about: the first in it, unless another one is named.
+  Text& about(const void* p) {
+    about_ = p;
+    return *this;
+  }
+  const void* what_about() const { return about_; }
 
   const char* data() const { return buffer_; }
   size_t size() const { return size_; }
@@ -50,6 +64,7 @@ class Text {
 
   char buffer_[kCapacity + 1] = {};  // ends with a NUL
   size_t size_ = 0;
+  const void* about_ = nullptr;
 };
 
 }  // namespace loft

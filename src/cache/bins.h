@@ -12,11 +12,20 @@
 
 namespace loft {
 
+// The call that makes an object, for modes that check which call frees it.
+enum class Maker : uint8_t { kMalloc, kNew, kNewArray, kNewAligned, kNewArrayAligned };
+
 // A malloc request for a small object, in one register.
 struct Request {
-  SizeClass size_class;
+  uint8_t size_class;     // whose size is a multiple of the alignment
+  uint8_t alignment_log;  // of the alignment asked for, kAlignmentLog at least
+  Maker maker;
   uint32_t asked;  // bytes
 };
+static_assert(sizeof(Request) == sizeof(uint64_t));
+constexpr Request request_of(SizeClass c, size_t asked, Maker maker = Maker::kMalloc) {
+  return {static_cast<uint8_t>(c), kAlignmentLog, maker, static_cast<uint32_t>(asked)};
+}
 
 namespace bins {
 

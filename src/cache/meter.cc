@@ -40,6 +40,9 @@ size_t offset_of(const Thread* thread, SizeClass c, bool on) {
   return thread->core != nullptr ? size_t{kMedium} : offsetof(Thread, metered) + c * sizeof(Bin);
 }
 
+constinit bool for_good = false;
+bool is_turned() { return for_good || profile::on(); }
+
 void turn(Thread* thread, bool on) {
   for (size_t size = 0; size <= kTableMax; ++size) {
     store_entry(thread->bin_of[size], offset_of(thread, class_of(most<size_t>(size, 1)), on));
@@ -60,7 +63,7 @@ void settle(Thread* thread, SizeClass c) {
   const size_t size = class_size(c);
   const size_t offset =
       load_entry(size <= kTableMax ? thread->bin_of[size] : thread->bin_of_step[step_of(size)]);
-  const bool on = profile::on();
+  const bool on = is_turned();
   if (LOFT_UNLIKELY((offset != bin_offset(c)) != on)) turn(thread, on);
 }
 
@@ -69,6 +72,11 @@ void join(Thread* thread) {
   // set before the list is read. One of the two sees what the other did; with less, neither might.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   settle(thread, 0);
+}
+
+void turn_for_good() {
+  for_good = true;
+  turn_all(true);
 }
 
 void turn_all(bool on) {

@@ -16,6 +16,10 @@ namespace loft::meter {
 // of a table is one store, and either value of it serves.
 void turn_all(bool on);
 
+// Turns all blocks, and those made from now on, to second bins that nobody fills: each allocation
+// takes the slow path.
+void turn_for_good();
+
 // The same for one block, if its tables lag behind in this class: two threads may have turned them
 // at once, one on and one off.
 void settle(Thread* thread, SizeClass size_class);

@@ -35,7 +35,7 @@ Entry checked_entry_slow(const char* call, const void* p) {
   }
   line << ": " << p;
   if (get(options.foreign) == 0) os::fault(line);
-  os::report(line);
+  os::misuse(line);
   return Entry(kNoHeap, kNothing, 0);
 }
 

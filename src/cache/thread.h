@@ -28,6 +28,9 @@ namespace loft {
 struct Core;
 struct Thread;
 struct Magazines;  // room/magazines.h
+namespace hard {
+struct Quarantine;  // hard/quarantine.h
+}
 
 static_assert(sizeof(Bin) == kBinBytes && std::is_standard_layout_v<Bin>);
 
@@ -217,6 +220,7 @@ struct alignas(64) Thread {
   MediumCache medium{};
   large::Descriptors spare_large{};
   Magazines* magazines{};  // nullptr until first needed; then stays with the block
+  hard::Quarantine* quarantine{};  // the same
   Outbox outbox{};
 
   constexpr Thread() { set_up(); }

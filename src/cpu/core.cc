@@ -246,7 +246,10 @@ bool prepare() {
   return true;
 }
 
+constinit bool are_owners = false;
+
 void begin() {
+  are_owners = true;
   span::serve_processors();
   pagemap.table_max = 0;
 }

@@ -73,7 +73,8 @@ inline constexpr size_t kForeignStack = kFirstBinOffset + kForeign * kBinBytes;
 inline constexpr size_t kTable = offsetof(Core, thread) + offsetof(Thread, bin_of);
 
 // Whether processors are the owners. Decided before the program has a second thread.
-inline bool in_use() { return pagemap.core_limit.get() != 0; }
+extern LOFT_HIDDEN bool are_owners;
+inline bool in_use() { return are_owners; }
 
 // `prepare` runs when the library is loaded. It fails, and the owners stay as they are, if
 // (a) memory runs out;

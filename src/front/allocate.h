@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "base/table_entry.h"
+#include "cache/bins.h"
 #include "cache/thread.h"
 #include "cpu/core.h"
 #include "os/restartable.h"
@@ -22,10 +23,14 @@
 namespace loft {
 
 // Slow paths (front/slow.cc). All are tail calls, so that the fast paths save no registers.
+template <Maker kMaker>
 LOFT_NOINLINE void* allocate_beyond_table(size_t size);
+template <Maker kMaker>
 LOFT_NOINLINE void* allocate_from_empty(size_t size);
 LOFT_NOINLINE void deallocate_foreign(void* p);
 LOFT_NOINLINE void deallocate_slow(void* p);
+LOFT_NOINLINE void deallocate_slow_as(void* p, Maker maker);
+LOFT_NOINLINE void deallocate_slow_sized(void* p, Maker maker, size_t size);
 LOFT_NOINLINE void deallocate_unbatched(void* p);
 LOFT_NOINLINE void send_full_batch(size_t place);
 
@@ -33,8 +38,8 @@ LOFT_NOINLINE void send_full_batch(size_t place);
 // operator new must not return nullptr. It passes slow paths of its own, so that checking the
 // result costs its fast path nothing.
 using AllocateSlow = void* (*)(size_t);
-template <AllocateSlow kBeyondTable = allocate_beyond_table,
-          AllocateSlow kFromEmpty = allocate_from_empty>
+template <AllocateSlow kBeyondTable = allocate_beyond_table<Maker::kMalloc>,
+          AllocateSlow kFromEmpty = allocate_from_empty<Maker::kMalloc>>
 LOFT_ALWAYS_INLINE void* allocate(size_t size) {
   if (LOFT_LIKELY(size <= pagemap.table_max)) {
     if (size > kTableMax) __builtin_unreachable();  // table_max is that or 0
@@ -78,15 +83,17 @@ LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
   if (LOFT_UNLIKELY(--batch->left == 0)) return send_full_batch(place);
 }
 
-// free. Keeps errno. Detected misuse stops the program with one line.
-LOFT_ALWAYS_INLINE void deallocate(void* p) {
+// free. Keeps errno. Detected misuse stops the program with one line. `slow` does what
+// deallocate_slow does, for a caller that knows more of the object.
+template <class Slow>
+LOFT_ALWAYS_INLINE void deallocate(void* p, Slow slow) {
   const uint64_t position = pagemap.position(p);
   if (LOFT_UNLIKELY(!pagemap.thread_limit.contains(position))) {
-    if (LOFT_UNLIKELY(!pagemap.core_limit.contains(position))) return deallocate_slow(p);
+    if (LOFT_UNLIKELY(!pagemap.core_limit.contains(position))) return slow(p);
     const uint64_t word = pagemap.at_position(position).word();
     const os::Pushed pushed = os::push_if_owner(p, word);
     if (LOFT_LIKELY(pushed == os::Pushed::kYes)) return;
-    return pushed == os::Pushed::kNo ? deallocate_slow(p) : deallocate_foreign(p);
+    return pushed == os::Pushed::kNo ? slow(p) : deallocate_foreign(p);
   }
   const Entry entry = pagemap.of(p);
   Thread* thread = this_thread();
@@ -94,15 +101,32 @@ LOFT_ALWAYS_INLINE void deallocate(void* p) {
     return add_to_batch(thread, p, entry.index());
   }
   Bin* bin = thread->bin_at(entry.bin());
-  if (LOFT_UNLIKELY(bin->top() >= bin->limit())) return deallocate_slow(p);
+  if (LOFT_UNLIKELY(bin->top() >= bin->limit())) return slow(p);
   bin->push(p);
+}
+LOFT_ALWAYS_INLINE void deallocate(void* p) {
+  deallocate(p, [](void* object) { deallocate_slow(object); });
+}
+
+// operator delete, of an object of `size` bytes.
+LOFT_ALWAYS_INLINE void deallocate_as(Maker maker, void* p) {
+  deallocate(p, [=](void* object) { deallocate_slow_as(object, maker); });
+}
+LOFT_ALWAYS_INLINE void deallocate_sized(Maker maker, void* p, size_t size) {
+  deallocate(p, [=](void* object) { deallocate_slow_sized(object, maker, size); });
 }
 
 // The rest of the surface (front/slow.cc, front/reallocate.cc). `alignment` is a power of two.
 void* allocate_zeroed(size_t size);
-void* allocate_aligned(size_t alignment, size_t size);
+void* allocate_aligned(size_t alignment, size_t size, Maker maker = Maker::kMalloc);
 void* reallocate(void* p, size_t size);  // p != nullptr, size > 0; keeps p when it fails
 size_t usable_size(const void* p);       // 0 for nullptr
+
+// Stops the program if `bytes` bytes from p on begin in an object of loft's and do not end in it.
+void check_bounds(const char* call, const void* p, size_t bytes);
+
+// With hardened=full: stops the program if `size` is not what was asked for.
+void check_size(const char* call, const void* p, size_t size);
 
 // For an allocation that found no memory. reclaim frees unused memory that may be in its way. If
 // that does not help, refuse records that `bytes` bytes were refused, and returns nullptr and

@@ -52,11 +52,11 @@ meter::Filled fill(Thread* thread, Request request) {
 // An object on which a sample has fallen. If waste is to be counted, its ordinary place is taken,
 // too, and kept for as long as the object lives: its heap is then as it would be without the
 // sample. The caller may hold a processor's block (owner=core), so that nothing is freed here.
-void* take_sampled(Thread* thread, Request request, size_t alignment) {
+void* take_sampled(Thread* thread, Request request) {
   void* const place =
       get(options.profile_at) == kAtWaste ? refill_lagging(thread, request) : nullptr;
-  void* const sampled =
-      profile::allocate(request.asked, alignment, class_size(request.size_class), false, place);
+  void* const sampled = profile::allocate(request.asked, size_t{1} << request.alignment_log,
+                                          class_size(request.size_class), false, place);
   return LOFT_LIKELY(sampled != nullptr) ? sampled : place;
 }
 
@@ -65,7 +65,7 @@ void* refill_metered(Thread* thread, Request request) {
   const meter::Filled filled = fill(thread, request);
   if (LOFT_LIKELY(filled == meter::Filled::kYes)) return meter::pop(thread, c);
   if (filled == meter::Filled::kDue || !profile::passes(class_size(c))) {
-    void* const sampled = take_sampled(thread, request, kAlignment);
+    void* const sampled = take_sampled(thread, request);
     if (LOFT_LIKELY(sampled != nullptr)) return sampled;
   }
   return refill_lagging(thread, request);
@@ -94,6 +94,11 @@ void follow_profile_options() {
   profile::set_mean(get(options.profile_bytes));
   const bool wanted = get(options.profile) != 0 && profile::prepare();
   if (wanted == profile::on()) return;
+  // With hardened=full, each allocation takes a slow path that samples.
+  if (get(options.hardened) == kHardenedFull) {
+    profile::is_on.store(wanted, memory_order_relaxed);
+    return;
+  }
   static const PartsWith metered(refill_metered);
   static const PartsWith lagging(refill_lagging);
   // Release: with another thread's table in hand, or without, who finds these finds them made.
@@ -101,15 +106,6 @@ void follow_profile_options() {
   profile::is_on.store(wanted, memory_order_relaxed);
   pagemap.medium_limit.set(wanted ? 0 : kMediumMax + 1);
   meter::turn_all(wanted);
-}
-
-void* allocate_aligned_metered(Request request, size_t alignment) {
-  Thread* const thread = this_thread();
-  if (!profile::passes(class_size(request.size_class))) {
-    void* const sampled = take_sampled(thread, request, alignment);
-    if (LOFT_LIKELY(sampled != nullptr)) return sampled;
-  }
-  return refill_lagging(thread, request);
 }
 
 void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due) {

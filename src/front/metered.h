@@ -14,10 +14,6 @@ namespace loft {
 // Starts to take samples, or stops, by the options. Any thread, any time; also at start.
 void follow_profile_options();
 
-// An object of the class at a multiple of `alignment`, while a profile is taken. nullptr without
-// memory.
-void* allocate_aligned_metered(Request request, size_t alignment);
-
 // An object above 32 KiB. Returns one on which the sample has fallen, or nullptr: the caller goes
 // on. *is_due: the sample has fallen on the object that the caller is about to allocate.
 void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due);

@@ -3,8 +3,10 @@
 #include "cache/medium_cache.h"
 #include "cache/object.h"
 #include "front/allocate.h"
+#include "front/front.h"
 #include "front/metered.h"
 #include "large/large.h"
+#include "os/fault.h"
 #include "os/os.h"
 #include "profile/samples.h"
 #include "purge/background.h"
@@ -75,7 +77,35 @@ void* reallocate_medium(void* p, Entry entry, size_t size) {
 
 }  // namespace
 
-size_t usable_size(const void* p) {
+size_t usable_size(const void* p) { return front::in_use->usable_size(p); }
+
+void check_bounds(const char* call, const void* p, size_t bytes) {
+  front::in_use->check_bounds(call, p, bytes);
+}
+
+void check_size(const char* call, const void* p, size_t size) {
+  if (LOFT_LIKELY(!front::in_use->clears) || p == nullptr) return;
+  const size_t asked = usable_size(p);
+  if (LOFT_LIKELY(asked == size)) return;
+  os::fault(Text() << call << " of " << p << " as an object of " << uint64_t{size}
+                   << " bytes: it has " << uint64_t{asked});
+}
+
+void* reallocate(void* p, size_t size) { return front::in_use->reallocate(p, size); }
+
+namespace front {
+
+// Of a free object nothing is known, and the whole place is taken for the object.
+void check_bounds_ordinary(const char* call, const void* p, size_t bytes) {
+  const ObjectRange object = object_of(p);
+  if (LOFT_LIKELY(object.start == nullptr)) return;
+  const size_t before = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(object.start);
+  if (LOFT_LIKELY(bytes <= object.size - before)) return;
+  os::fault(Text() << call << " of " << uint64_t{bytes} << " bytes at " << p << ", "
+                   << uint64_t{before} << " bytes into an object of " << uint64_t{object.size});
+}
+
+size_t usable_size_ordinary(const void* p) {
   if (p == nullptr) return 0;
   const Entry entry = checked_entry("malloc_usable_size", p);
   if (entry.bin() == kNothing) return 0;
@@ -87,7 +117,7 @@ size_t usable_size(const void* p) {
   return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
 }
 
-void* reallocate(void* p, size_t size) {
+void* reallocate_ordinary(void* p, size_t size) {
   const Entry entry = checked_entry("realloc", p);
   if (entry.bin() == kNothing) return os::out_of_memory();
   if (entry.bin() == kExtent) {
@@ -128,4 +158,5 @@ void* reallocate(void* p, size_t size) {
   return reallocate_by_copy(p, object->bytes, size);
 }
 
+}  // namespace front
 }  // namespace loft

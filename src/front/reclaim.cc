@@ -8,7 +8,9 @@
 #include "cache/meter.h"
 #include "cpu/core.h"
 #include "front/allocate.h"
+#include "hard/quarantine.h"
 #include "heap/registry.h"
+#include "large/guarded.h"
 #include "large/tails.h"
 #include "os/lock.h"
 #include "room/magazines.h"
@@ -27,6 +29,7 @@ size_t purge_caches(Thread* thread) {
   size_t purged = 0;
   if (thread->heap != nullptr) {
     meter::empty(thread);
+    hard::empty(thread);
     thread->core != nullptr ? core::flush_all(thread->core) : bins::flush_all(thread);
     magazines::empty(thread);
     const os::Guard guard(thread->heap->lock());
@@ -96,6 +99,7 @@ void reclaim(Thread* thread) {
   }
   purge_others(AtWork::kSpares);
   purge_own_heap(thread);
+  large::empty_guarded();
 }
 
 LOFT_COLD void reclaim() {
@@ -120,6 +124,7 @@ size_t trim(size_t pad) {
   }
   purged += purge_others(AtWork::kHoles);
   purged += purge_own_heap(thread);
+  large::empty_guarded();
   return purged + tails::purge(0) + span::purge(pad);
 }
 

@@ -8,11 +8,12 @@
 #include "cache/object.h"
 #include "cpu/core.h"
 #include "front/allocate.h"
+#include "front/front.h"
+#include "front/long.h"
 #include "front/metered.h"
 #include "front/modes.h"
 #include "front/reclaim.h"
 #include "heap/registry.h"
-#include "large/clear.h"
 #include "large/large.h"
 #include "limits/limits.h"
 #include "os/fault.h"
@@ -31,7 +32,9 @@ namespace loft {
 
 namespace {
 
-Request request_of(size_t size) { return {class_of(size), static_cast<uint32_t>(size)}; }
+Request request_of(size_t size, Maker maker = Maker::kMalloc) {
+  return request_of(class_of(most<size_t>(size, 1)), size, maker);
+}
 
 // Frees unused memory, and tries again.
 LOFT_COLD void* reclaim_and_refill(Request request) {
@@ -42,9 +45,9 @@ LOFT_COLD void* reclaim_and_refill(Request request) {
     if (lifecycle::give_heap(thread)) {
       reclaim(thread);
       object = parts_of(thread).refill(thread, request);
-    } else if (Heap* heap = registry::shared_heap(); heap != nullptr) {
+    } else if (registry::shared_heap() != nullptr) {
       reclaim(nullptr);
-      object = bins::take_one(heap, request);
+      object = parts_of(&stand_in).refill(&stand_in, request);
     }
   }
   if (object != nullptr) return object;
@@ -58,70 +61,14 @@ LOFT_NOINLINE void* allocate_class(Request request) {
   return LOFT_LIKELY(object != nullptr) ? object : reclaim_and_refill(request);
 }
 
-// From the cache, or from the heap's runs. nullptr without memory or block.
-LOFT_NOINLINE void* allocate_medium(size_t size, bool* zero) {
-  background::look_after();
-  const lifecycle::SlowPath slow;
-  Thread* const thread = slow.thread();
-  if (!lifecycle::give_heap(thread)) return nullptr;
-  const size_t bytes = round_up(size, os::page_size());
-  if (void* kept = medium_cache::take(thread, bytes, size); kept != nullptr) return kept;
-  return medium_cache::take_from_heap(thread, size, false, zero);
-}
-
-// nullptr without memory.
-void* allocate_span(size_t size, size_t alignment, bool* zero) {
-  const lifecycle::SlowPath slow;
-  Thread* thread = slow.thread();
-  // The heap's gaps may use the memory that is needed.
-  if (LOFT_UNLIKELY(limits::tight()) && thread != nullptr && thread->heap != nullptr) {
-    const os::Guard guard(thread->heap->lock());
-    thread->heap->purge_gaps();
-  }
-  large::Descriptors* const spare = thread != nullptr ? &thread->spare_large : nullptr;
-  void* object = large::allocate(size, alignment, zero, spare);
-  if (LOFT_UNLIKELY(object == nullptr)) {
-    reclaim(thread);
-    object = large::allocate(size, alignment, zero, spare);
-  }
-  return object;
-}
-
-void* allocate_large(size_t size, size_t alignment, bool zeroed) {
-  bool zero = false;
-  bool is_due = false;
-  void* object = nullptr;
-  if (LOFT_UNLIKELY(profile::on())) {
-    object = sample_long(size, alignment, zeroed, &is_due);
-    if (object != nullptr) return object;
-  }
-  if (is_medium(size) && alignment <= os::page_size()) {
-    object = medium_cache::take_recent(this_thread(), size);
-    if (LOFT_UNLIKELY(object == nullptr)) object = allocate_medium(size, &zero);
-  }
-  if (LOFT_UNLIKELY(object == nullptr)) {
-    alignment = most(alignment, kGranule);
-    // PTRDIFF_MAX: the difference of two pointers into one object must be representable.
-    if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
-      return os::out_of_memory();
-    }
-    background::look_after();
-    object = allocate_span(size, alignment, &zero);
-    if (LOFT_UNLIKELY(object == nullptr)) return refuse(size);
-  }
-  // Cleared outside of the slow path. Clearing may take milliseconds, and under owner=core other
-  // threads would wait for the processor's block.
-  if (zeroed && !zero && object != nullptr) large::clear(object, round_up(size, os::page_size()));
-  if (LOFT_UNLIKELY(is_due) && object != nullptr) mark_sampled(object, size);
-  return object;
-}
-
 // The fast path of allocate, for a bin whose offset a table of the block holds for `index`. nullptr
 // if the bin is empty. Under owner=core, the table is the stand-in's.
 template <auto kTable>
 LOFT_ALWAYS_INLINE void* pop(size_t index) {
   if (LOFT_UNLIKELY(core::in_use())) {
-    return profile::on() ? nullptr : os::pop(load_entry((this_thread()->*kTable)[index]));
+    return profile::on() || front::in_use->clears
+               ? nullptr
+               : os::pop(load_entry((this_thread()->*kTable)[index]));
   }
   Thread* const thread = this_thread();
   Bin* bin = thread->bin_at(load_entry((thread->*kTable)[index]));
@@ -152,6 +99,7 @@ constexpr size_t kZeroMin = 4096 + 1;
 
 // nullptr: the caller takes the ordinary path, which may find an object.
 void* take_zero(Request request) {
+  if (LOFT_UNLIKELY(front::in_use->clears)) return nullptr;
   background::look_after();
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
@@ -171,35 +119,13 @@ constexpr size_t kRoomZeroMin = 512;
 
 // nullptr: as for take_zero.
 void* take_cleared(Request request) {
+  if (LOFT_UNLIKELY(front::in_use->clears)) return nullptr;
   background::look_after();
   const lifecycle::SlowPath slow;
   if (slow.thread() == nullptr || slow.thread()->heap == nullptr) return nullptr;
   const Charge charge(class_size(request.size_class));
   if (!charge.passes()) return nullptr;
   return charge.for_what_is(magazines::take_zero(slow.thread(), request));
-}
-
-// Ends with look_after: the program may take no other slow path for a long time.
-void free_large(Large* object) {
-  {
-    if (LOFT_UNLIKELY(object->sampled)) forget_large(object);
-    const lifecycle::SlowPath slow;
-    Thread* const thread = slow.thread();
-    large::release(object, thread != nullptr ? &thread->spare_large : nullptr);
-  }
-  background::look_after();
-}
-
-void free_medium(void* p, Entry entry) {
-  {
-    const lifecycle::SlowPath slow;
-    if (LOFT_LIKELY(slow.thread() != nullptr)) {
-      medium_cache::keep(slow.thread(), p, entry);
-    } else if (medium_cache::mark(p, entry) != nullptr) {
-      batch_cache::send_single_medium(p);
-    }
-  }
-  background::look_after();
 }
 
 LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
@@ -231,10 +157,12 @@ bool keep(Thread* thread, void* p, Entry entry) {
 }
 
 // Not inlined: its caller would save a register for it.
-LOFT_NOINLINE void* allocate_long(size_t size) {
-  if (!pagemap.medium_limit.contains(size)) return allocate_large(size, 1, false);
-  void* recent = medium_cache::take_recent(this_thread(), size);
-  return LOFT_LIKELY(recent != nullptr) ? recent : allocate_large(size, 1, false);
+LOFT_NOINLINE void* allocate_long(size_t size, Maker maker) {
+  if (pagemap.medium_limit.contains(size)) {
+    void* recent = medium_cache::take_recent(this_thread(), size);
+    if (LOFT_LIKELY(recent != nullptr)) return recent;
+  }
+  return front::in_use->allocate_long(size, 1, false, maker);
 }
 
 }  // namespace
@@ -245,16 +173,29 @@ LOFT_COLD void* refuse(size_t bytes) {
   return os::out_of_memory();
 }
 
-void* allocate_from_empty(size_t size) { return allocate_class(request_of(most<size_t>(size, 1))); }
-
-void* allocate_beyond_table(size_t size) {
-  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_long(size);
-  void* popped = pop_step(size);
-  return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request_of(size));
+template <Maker kMaker>
+void* allocate_from_empty(size_t size) {
+  return allocate_class(request_of(size, kMaker));
 }
 
+template <Maker kMaker>
+void* allocate_beyond_table(size_t size) {
+  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_long(size, kMaker);
+  void* popped = pop_step(size);
+  return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request_of(size, kMaker));
+}
+
+template void* allocate_from_empty<Maker::kMalloc>(size_t size);
+template void* allocate_from_empty<Maker::kNew>(size_t size);
+template void* allocate_from_empty<Maker::kNewArray>(size_t size);
+template void* allocate_beyond_table<Maker::kMalloc>(size_t size);
+template void* allocate_beyond_table<Maker::kNew>(size_t size);
+template void* allocate_beyond_table<Maker::kNewArray>(size_t size);
+
 void* allocate_zeroed(size_t size) {
-  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_large(size, 1, true);
+  if (LOFT_UNLIKELY(size > kSmallMax)) {
+    return front::in_use->allocate_long(size, 1, true, Maker::kMalloc);
+  }
   if (magazines::in_use() && get(options.room_prepare) == kPrepareZero && size >= kRoomZeroMin) {
     if (void* cleared = take_cleared(request_of(size)); cleared != nullptr) return cleared;
   }
@@ -268,22 +209,19 @@ void* allocate_zeroed(size_t size) {
   return object;
 }
 
-void* allocate_aligned(size_t alignment, size_t size) {
-  if (alignment <= kAlignment) return allocate(size);
+void* allocate_aligned(size_t alignment, size_t size, Maker maker) {
+  if (alignment <= kAlignment && maker == Maker::kMalloc) return allocate(size);
   if (size <= kSmallMax && alignment <= kSmallMax) {
     // Objects lie at multiples of their size from an aligned base. So any class whose size is a
     // multiple of the alignment will do. The smallest class for a size that is such a multiple has
     // that property: above kLinearLog, class sizes are the multiples of a power of two, which
     // divides the alignment or is divided by it.
+    alignment = most(alignment, kAlignment);
     const SizeClass c = class_of(round_up(most<size_t>(size, 1), alignment));
-    const Request request = {c, static_cast<uint32_t>(size)};
-    if (LOFT_UNLIKELY(profile::on())) {
-      void* const p = allocate_aligned_metered(request, alignment);
-      return LOFT_LIKELY(p != nullptr) ? p : reclaim_and_refill(request);
-    }
-    return pop_or_refill(request);
+    return pop_or_refill({static_cast<uint8_t>(c), static_cast<uint8_t>(highest_bit(alignment)),
+                          maker, static_cast<uint32_t>(size)});
   }
-  return allocate_large(most<size_t>(size, 1), alignment, false);
+  return front::in_use->allocate_long(most<size_t>(size, 1), alignment, false, maker);
 }
 
 // p is not of the thread's heap, and the fast path found no open batch for it. Mostly it is another
@@ -339,8 +277,10 @@ bool free_small(void* p, Entry entry) {
 
 }  // namespace
 
+namespace {
+
 // Keeps errno, as every function of the system floor does.
-void deallocate_slow(void* p) {
+void free_ordinary(void* p, const front::Freed&) {
   if (p == nullptr) return;
   const Entry entry = checked_entry("free", p);
   if (entry.bin() == kNothing) return;  // reported; foreign=ignore goes on
@@ -357,6 +297,23 @@ void deallocate_slow(void* p) {
     return free_large(large::at(entry));
   }
   if (LOFT_UNLIKELY(free_small(p, entry))) background::look_after();
+}
+
+}  // namespace
+
+namespace front {
+
+constinit const Parts ordinary = {allocate_ordinary_long, free_ordinary,
+                                  reallocate_ordinary,    usable_size_ordinary,
+                                  check_bounds_ordinary,  false};
+constinit const Parts* in_use = &ordinary;
+
+}  // namespace front
+
+void deallocate_slow(void* p) { front::in_use->free(p, {}); }
+void deallocate_slow_as(void* p, Maker maker) { front::in_use->free(p, {true, maker, false, 0}); }
+void deallocate_slow_sized(void* p, Maker maker, size_t size) {
+  front::in_use->free(p, {true, maker, true, size});
 }
 
 void send_full_batch(size_t place) {

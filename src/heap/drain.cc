@@ -54,7 +54,7 @@ Text cut_behind_medium(const Message* message, uint64_t link) {
   Text line;
   line << "write after free: " << reinterpret_cast<const void*>(link)
        << " stands at the start of the freed object " << static_cast<const void*>(message);
-  return line;
+  return line.about(message);
 }
 
 // The program cannot write to the stub. So the next message had been returned before, and its slab
@@ -73,7 +73,7 @@ LOFT_COLD void report_cut(const Message* message, uint64_t link) {
                     : entry_of(message).bin() == kMedium ? cut_behind_medium(message, link)
                                                          : cut_behind_stub(link);
   if (get(options.foreign) == 0) os::fault(line);
-  os::report(line);
+  os::misuse(line);
 }
 
 // Either error leaves the same trace.
@@ -127,6 +127,10 @@ void Heap::receive_bitmap(Message* message, Tag tag, Slab* slab, Received& recei
     objects += count;
   }
   if (LOFT_UNLIKELY(objects == 0)) report_damaged(message);
+  if (LOFT_UNLIKELY(free_reads_as_zero)) {
+    __builtin_memset(static_cast<void*>(message), 0,
+                     sizeof(Message) + size_t{end - first_word} * sizeof(uint64_t));
+  }
   counters_.classes[slab->size_class].received.add(objects);
   received.bytes += objects * size_t{shape.size};
   update_list(slab);
@@ -152,8 +156,12 @@ void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarde
                     carrier->object_starting_at(message) == kNoObject)) {
     report_damaged(message);
   }
+  const size_t bytes = sizeof(Message) + count * sizeof(Record);
   while (count-- != 0) {
     const Record record = message->records()[count];
+    if (LOFT_UNLIKELY(free_reads_as_zero && count == 0)) {
+      __builtin_memset(static_cast<void*>(message), 0, bytes);
+    }
     const Entry entry = slab_of(record);
     if (LOFT_UNLIKELY(!entry.is_slab())) report_damaged(message);
     Slab* slab = slab::at(entry);

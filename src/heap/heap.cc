@@ -182,11 +182,14 @@ void Heap::destroy(Slab* const* slabs, unsigned count) {
 Slab* Heap::take_spare(SizeClass size_class) {
   constexpr unsigned kLooks = 8;
   unsigned chosen = spare_count_ - 1;
+  bool found = false;
   for (unsigned look = 0; look < least(kLooks, spare_count_); ++look) {
     if (spares_[spare_count_ - 1 - look].size_class != size_class) continue;
     chosen = spare_count_ - 1 - look;
+    found = true;
     break;
   }
+  if (LOFT_UNLIKELY(free_reads_as_zero && !found)) return create_fresh(size_class);
   Slab* const slab = spares_[chosen].slab;
   spares_[chosen] = spares_[--spare_count_];
   spares_unused_ = least(spares_unused_, spare_count_);

@@ -46,11 +46,6 @@ Part& part() {
 // Relaxed: a few more than kMostMoved do no harm.
 constinit Atomic<unsigned> moved_count{0};
 
-void account(size_t before, size_t after) {
-  if (before == after) return;
-  part().live_bytes.fetch_add(after - before, memory_order_relaxed);
-}
-
 constexpr unsigned kMostSpare = 16;  // descriptors
 
 Large* pop(Descriptors* spare) {
@@ -73,10 +68,6 @@ void discard_descriptor(Large* object, Descriptors* spare) {
   object->base = reinterpret_cast<uintptr_t>(spare->first);
   spare->first = object;
   ++spare->count;
-}
-
-void enter(Large* object) {
-  pagemap.fill(object->base, object->granules, Entry(kNoHeap, kLarge, metadata::index_of(object)));
 }
 
 uintptr_t limit_of(const Large& object) { return object.base + (object.granules << kGranuleLog); }
@@ -110,6 +101,19 @@ tails::Since forget_tail(Large& object) {
   object.tailed = false;
   return since;
 }
+
+}  // namespace
+
+void enter(Large* object) {
+  pagemap.fill(object->base, object->granules, Entry(kNoHeap, kLarge, metadata::index_of(object)));
+}
+
+void account(size_t before, size_t after) {
+  if (before == after) return;
+  part().live_bytes.fetch_add(after - before, memory_order_relaxed);
+}
+
+namespace {
 
 bool resize_in_place(Large* object, size_t bytes) {
   const size_t granules = granules_for(bytes);
@@ -173,8 +177,8 @@ bool resize_by_moving(Large* object, size_t bytes) {
   }
   forget_tail(*object);
   const Large old = *object;
-  *object =
-      Large{target.base, bytes, granules_for(bytes), old.asked, true, false, false, old.sampled};
+  *object = Large{target.base, bytes, granules_for(bytes), 0, old.asked, true, false, false,
+                  false,       0,     old.sampled};
   enter(object);
   account(old.bytes, bytes);
   if (!target.zero) leave_tail(*object);
@@ -201,7 +205,8 @@ void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare) {
     metadata::release(block, sizeof(Large));
     return nullptr;
   }
-  auto* object = new (block) Large{range.base, bytes, granules, asked, false, false, false, false};
+  auto* object = new (block)
+      Large{range.base, bytes, granules, 0, asked, false, false, false, false, 0, false};
   enter(object);
   account(0, bytes);
   part().allocations.fetch_add(1, memory_order_relaxed);

@@ -15,10 +15,13 @@ struct Large {
   uintptr_t base;
   size_t bytes;  // usable, a multiple of the page size, <= granules << kGranuleLog
   size_t granules;
-  size_t asked;  // bytes; the part that the program requested
-  bool moved;    // its pages came by os::move_pages: a mapping of their own
-  bool kept;     // free, in a cache
-  bool tailed;   // a tail may be noted (large/tails.h)
+  size_t front;   // granules of a guarded object that lie in front of it
+  size_t asked;   // bytes; the part that the program requested
+  bool moved;     // its pages came by os::move_pages: a mapping of their own
+  bool kept;      // free, in a cache
+  bool tailed;    // a tail may be noted (large/tails.h)
+  bool guarded;   // by large/guarded.h
+  uint8_t maker;  // for a guarded object: what its caller notes there
   bool sampled;  // there is a sample of it (profile/samples.h); set and cleared by the floors above
 };
 
@@ -55,6 +58,10 @@ inline void use_again(Large* object, size_t bytes, size_t asked) {
   object->asked = asked;
   object->kept = false;
 }
+
+// For large/guarded.cc: an object's entries; and its bytes in the statistics.
+void enter(Large* object);
+void account(size_t before, size_t after);
 
 // Resizes the object to `asked` bytes, in place or by moving its pages. Returns its address.
 // nullptr, with the object unchanged, if the caller has to copy.

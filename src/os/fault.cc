@@ -4,18 +4,20 @@
 
 namespace loft::os {
 
+constinit Atomic<void (*)(const Text&)> on_misuse{report};
+
 void report(const Text& what) {
   // One write for the whole line keeps the lines of several threads apart.
-  char line[sizeof("loft: \n") + Text::kCapacity];
-  size_t size = 0;
-  for (const char* c = "loft: "; *c != 0; ++c) line[size++] = *c;
-  for (size_t i = 0; i < what.size(); ++i) line[size++] = what.data()[i];
-  line[size++] = '\n';
-  write_error(line, size);
+  char line[sizeof("loft: \n") + Text::kCapacity] = "loft: ";
+  __builtin_memcpy(line + 6, what.data(), what.size());
+  line[6 + what.size()] = '\n';
+  write_error(line, 7 + what.size());
 }
 
+void misuse(const Text& what) { on_misuse.load(memory_order_acquire)(what); }
+
 void fault(const Text& what) {
-  report(what);
+  misuse(what);
   abort_process();
 }
 

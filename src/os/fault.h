@@ -1,13 +1,17 @@
 // Reports of misuse: one line on standard error. Reporting does not allocate.
 #pragma once
 
+#include "base/atomic.h"
 #include "base/macros.h"
 #include "base/text.h"
 
 namespace loft::os {
 
 void report(const Text& what);              // "loft: WHAT\n"
-[[noreturn]] void fault(const Text& what);  // reports, then stops the program
+void misuse(const Text& what);              // as `on_misuse` does
+[[noreturn]] void fault(const Text& what);  // the same, and stops the program
+// At first `report`. Release and acquire: who finds another function finds it ready.
+extern constinit LOFT_HIDDEN Atomic<void (*)(const Text&)> on_misuse;
 
 }  // namespace loft::os
 

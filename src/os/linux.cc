@@ -33,9 +33,6 @@ constinit Atomic<bool> exit_key_made{false};
 constinit Atomic<unsigned long> map_calls{0};
 constinit Atomic<unsigned long> discard_calls{0};
 
-// This thread has reported a fault. Never reset, because a handler of SIGABRT may delay the end.
-constinit __thread bool at_fault LOFT_TLS_INITIAL_EXEC = false;
-
 constinit Atomic<bool> knows_moves{true};  // relaxed: a thread that sees it late asks once more
 
 // libloft.so is initialised before all other libraries, libc included. Its fork handlers therefore
@@ -71,6 +68,10 @@ Placed place_at(void* at, size_t bytes, int protection) {
 bool has_vdso() { return getauxval(AT_SYSINFO_EHDR) != 0; }
 
 }  // namespace
+
+// This thread is ending the process: never reset, because a handler of SIGABRT may delay the end.
+// Or it is in the program's handler of reports (files/misuse.cc).
+LOFT_HIDDEN constinit __thread bool at_fault LOFT_TLS_INITIAL_EXEC = false;
 
 size_t page_size() {
   // Cached: getauxval walks a vector. Relaxed: every thread finds the same number.
@@ -109,14 +110,12 @@ bool place_zeros(void* at, size_t bytes) { return place_at(at, bytes, PROT_READ)
 bool has_memory_for(size_t bytes) {
   const KeepErrno keep;
   void* p = map(nullptr, bytes, PROT_READ | PROT_WRITE, 0);
-  if (p == MAP_FAILED) return false;
-  munmap(p, bytes);
-  return true;
+  return p != MAP_FAILED && munmap(p, bytes) == 0;
 }
 
-bool renew(void* at, size_t bytes) {
+bool renew(void* at, size_t bytes, bool closed) {
   const KeepErrno keep;
-  return map(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == at;
+  return map(at, bytes, closed ? PROT_NONE : PROT_READ | PROT_WRITE, MAP_FIXED) == at;
 }
 
 bool advise(void* at, size_t bytes, Advice advice) {
@@ -241,8 +240,7 @@ unsigned processor_numbers() {
 
 bool run_on(uint64_t processor) {
   const KeepErrno keep;
-  cpu_set_t one;
-  CPU_ZERO(&one);
+  cpu_set_t one = {};
   if (processor >= CPU_SETSIZE) return false;
   CPU_SET(processor, &one);
   return sched_setaffinity(0, sizeof(one), &one) == 0;
@@ -302,9 +300,8 @@ void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {
   pthread_atfork(prepare, parent, child);
 }
 
-// A handler of SIGABRT runs on the thread that has reported a fault. That thread may hold the very
-// lock for which the handler's malloc waits, and then nobody would wake it. Other threads hold no
-// lock as long as kLong.
+// Such a handler's malloc may wait for a lock that the thread itself holds, and nobody would wake
+// it. Other threads hold no lock as long as kLong.
 void wait_on_word(const void* word, uint32_t expected) {
   const KeepErrno keep;
   constexpr struct timespec kLong = {3, 0};
@@ -336,8 +333,7 @@ void pause_briefly() {
 // A futex, because sched_yield lets no thread of lower priority run.
 void doze() {
   static const uint32_t nobody_wakes = 0;
-  constexpr uint64_t kMoment = 50'000;  // nanoseconds
-  wait_on_word_for(&nobody_wakes, 0, kMoment);
+  wait_on_word_for(&nobody_wakes, 0, 50'000);  // nanoseconds
 }
 
 Calls calls() {

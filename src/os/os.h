@@ -39,9 +39,9 @@ bool place_zeros(void* at, size_t bytes);
 // Whether the system would provide that much memory now. The answer may be out of date at once.
 bool has_memory_for(size_t bytes);
 
-// Maps a committed range again, empty, as one mapping with its neighbours. False without memory:
-// the range may then be a hole, in which other code may map memory.
-bool renew(void* at, size_t bytes);
+// Maps a committed range again, empty: as one mapping with its neighbours, or closed to any access.
+// False without memory or mappings: it may then be a hole, in which other code may map memory.
+bool renew(void* at, size_t bytes, bool closed = false);
 
 // Advises the system about a range: against huge pages or for them, to split those that lie partly
 // in it, to give memory to all its pages now. False if it refuses; it may also ignore the advice.

@@ -81,10 +81,10 @@ bool fill_slots(Heap* heap, SizeClass c, ClassMagazines& its) {
   if (limits::tight()) return false;
   const Care care = get(options.room_prepare) == kPrepareOff ? Care::kNone : Care::kTouch;
   if (is_rooms(its.ready) &&
-      fill_slot(heap, {c, its.asked}, its.ready, its.wanted, its.prepared, care)) {
+      fill_slot(heap, request_of(c, its.asked), its.ready, its.wanted, its.prepared, care)) {
     return true;
   }
-  return is_rooms(its.zeros) && fill_slot(heap, {c, its.zeros_asked}, its.zeros, most_zeros(c),
+  return is_rooms(its.zeros) && fill_slot(heap, request_of(c, its.zeros_asked), its.zeros, most_zeros(c),
                                           its.zeros_prepared, Care::kClear);
 }
 

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "slab/apart.h"
 #include "space/span.h"
 
 namespace loft {
@@ -116,6 +117,17 @@ void* Slab::take_zero() {
   return nullptr;
 }
 
+void Slab::clear_free() const {
+  for (unsigned word = 0; word < shape().words; ++word) {
+    for (uint64_t left = bits[word]; left != 0; left &= left - 1) {
+      const uint32_t object = word * 64 + lowest_bit(left);
+      if (gone.has_all(pages_of(object, object))) continue;
+      __builtin_memset(reinterpret_cast<void*>(base + size_t{object} * shape().size), 0,
+                       shape().size);
+    }
+  }
+}
+
 void Slab::check_invariants() const {
   unsigned count = 0;
   for (unsigned word = 0; word < shape().words; ++word) {
@@ -136,9 +148,19 @@ void Slab::report_double_free(unsigned word, uint64_t twice) const {
   slab::report_misuse("double free of", reinterpret_cast<const void*>(base + object), this);
 }
 
+constinit bool free_reads_as_zero = false;
+
 namespace slab {
 
 namespace {
+
+void clear_pages(const Slab& slab) {
+  const size_t page = os::page_size();
+  for (unsigned i = 0; i < slab.pages(); ++i) {
+    if (slab.gone.has_all({i, i})) continue;
+    __builtin_memset(reinterpret_cast<void*>(slab.base + i * page), 0, page);
+  }
+}
 
 Slab* make(void* block, SizeClass size_class, uint16_t owner, uintptr_t base, PageSet gone) {
   const Geometry& shape = geometry(size_class);
@@ -155,6 +177,7 @@ Slab* make(void* block, SizeClass size_class, uint16_t owner, uintptr_t base, Pa
                                 false,
                                 gone};
   for (unsigned word = 0; word < shape.words; ++word) slab->bits[word] = slab->places_in(word);
+  if (LOFT_UNLIKELY(free_reads_as_zero)) clear_pages(*slab);
   pagemap.fill(base, shape.granules,
                Entry(owner, bin_offset(size_class), metadata::index_of(slab)));
   return slab;
@@ -165,14 +188,20 @@ bool is_dirty(const Slab& slab) { return slab.gone.count() != slab.pages(); }
 }  // namespace
 
 bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned count, size_t filled) {
+  if (LOFT_UNLIKELY(free_reads_as_zero && count != 1)) return false;
   const Geometry& shape = geometry(size_class);
   const size_t granules = size_t{count} * shape.granules;
-  const span::Range range = count == 1 ? span::acquire_growing(granules, filled)
-                                       : span::acquire_together(granules, filled);
+  const span::Range range = LOFT_UNLIKELY(free_reads_as_zero) ? apart::acquire(size_class, granules)
+                            : count == 1 ? span::acquire_growing(granules, filled)
+                                         : span::acquire_together(granules, filled);
   if (range.base == 0) return false;
   void* blocks[kMostAtOnce];
   if (!metadata::allocate_all(metadata_bytes(shape), blocks, count)) {
-    span::release(range.base, granules, !range.zero);
+    if (LOFT_UNLIKELY(free_reads_as_zero)) {
+      apart::release(size_class, range.base, granules, !range.zero);
+    } else {
+      span::release(range.base, granules, !range.zero);
+    }
     return false;
   }
   PageSet gone{};
@@ -209,7 +238,22 @@ Slab* recut(Slab* slab, SizeClass size_class) {
   return make(block, size_class, was.owner, was.base, was.gone);
 }
 
+namespace {
+
+LOFT_NOINLINE void destroy_apart(Slab* slab) {
+  const Slab was = *slab;
+  pagemap.fill(was.base, was.shape().granules, Entry{});
+  metadata::release(slab, metadata_bytes(was.shape()));
+  apart::release(was.size_class, was.base, was.shape().granules, is_dirty(was));
+}
+
+}  // namespace
+
 void destroy_all(Slab* const* slabs, unsigned count) {
+  if (LOFT_UNLIKELY(free_reads_as_zero)) {
+    for (unsigned i = 0; i < count; ++i) destroy_apart(slabs[i]);
+    return;
+  }
   metadata::Block blocks[kMostAtOnce];
   span::Returned spans[kMostAtOnce];
   for (unsigned i = 0; i < count; ++i) {

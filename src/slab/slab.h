@@ -17,6 +17,10 @@
 
 namespace loft {
 
+// Whether free objects read as zero (hardened=full): what was written into them is cleared again,
+// and so are pages of which slabs are made. Set when the library is loaded.
+extern LOFT_HIDDEN bool free_reads_as_zero;
+
 // Whether `bits` of a bitmap word include places behind the slab's last object.
 constexpr bool beyond_last_object(const Geometry& shape, unsigned word, uint64_t bits) {
   const unsigned tail = shape.objects % 64;
@@ -130,6 +134,8 @@ struct alignas(kMetadataUnit) Slab {
   void check() const {
     if (kDebug) check_invariants();
   }
+
+  void clear_free() const;  // the free objects
 
   [[noreturn]] void report_double_free(unsigned word, uint64_t twice) const;
 

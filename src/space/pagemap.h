@@ -104,7 +104,7 @@ struct alignas(64) Pagemap {
   uintptr_t entry_of_zero = 0;
 
   // The bounds of free's fast path for a thread and for a processor. By the option `owner`, one is
-  // `limit` and the other 0. table_max is the largest size on malloc's fast path for a thread; it
+  // `limit` and the other 0; with hardened=full, both are 0. table_max is the largest size on malloc's fast path for a thread; it
   // is here because every call reads this line. front/allocate.h.
   Bound thread_limit;
   Bound core_limit;
@@ -125,11 +125,21 @@ struct alignas(64) Pagemap {
   // The heap now reaches up to `end`, and the table is mapped for it. Under the lock of the spans.
   void raise_limit(uintptr_t end) {
     limit.set((end - base) >> kAlignmentLog);
-    (core_limit.get() != 0 ? core_limit : thread_limit).set(limit.get());
+    if (thread_limit.get() != 0) thread_limit.set(limit.get());
+    if (core_limit.get() != 0) core_limit.set(limit.get());
   }
+  // At the start.
+  void serve_threads() { thread_limit.set(limit.get()); }
+
   // From now on, processors are served and threads are not. Under the lock of the spans.
   void serve_processors() {
     core_limit.set(limit.get());
+    thread_limit.set(0);
+  }
+
+  // From now on, each free takes the slow path. Under the lock of the spans.
+  void serve_nobody() {
+    core_limit.set(0);
     thread_limit.set(0);
   }
 

@@ -172,9 +172,15 @@ bool initialise() {
   if (!open_window()) return false;
   pagemap.set_table(window.heap.base, reinterpret_cast<Entry*>(window.pagemap.base));
   pagemap.raise_limit(window.heap.committed);
+  pagemap.serve_threads();
   frontier::begin();
   initialised.store(true, memory_order_release);
   return true;
+}
+
+void serve_nobody() {
+  const os::Guard guard(lock);
+  pagemap.serve_nobody();
 }
 
 void serve_processors() {

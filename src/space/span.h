@@ -19,6 +19,9 @@ bool initialise();
 // From now on, free's fast path serves processors (owner=core).
 void serve_processors();
 
+// From now on, every free takes the slow path (hardened=full).
+void serve_nobody();
+
 // The first choice of an acquire.
 enum class Want : uint8_t {
   kResident,      // resident pages: they cost no fault and no growth

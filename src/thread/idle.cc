@@ -5,6 +5,7 @@
 #include "cache/bins.h"
 #include "cache/medium_cache.h"
 #include "cache/meter.h"
+#include "hard/quarantine.h"
 #include "heap/registry.h"
 #include "os/lock.h"
 #include "room/magazines.h"
@@ -60,7 +61,8 @@ size_t bytes_in_caches(const Thread* thread) {
   const void* recent = nullptr;
   size_t bytes = medium_cache::held(thread, &recent);
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    bytes += (bins::held(thread, c, core::top_of(thread, c)) + magazines::held(thread, c).all()) *
+    bytes += (bins::held(thread, c, core::top_of(thread, c)) + hard::held(thread, c) +
+              magazines::held(thread, c).all()) *
              class_size(c);
   }
   return bytes;
@@ -137,6 +139,7 @@ void begin_wait() {
   if (thread->heap != nullptr) {
     magazines::empty(thread);
     meter::empty(thread);
+    hard::empty(thread);
     bins::flush_all(thread);
     bins::reset(thread, true);
   }

@@ -10,13 +10,16 @@
 #include "cache/census.h"
 #include "cache/medium_cache.h"
 #include "cache/meter.h"
+#include "hard/quarantine.h"
 #include "heap/registry.h"
+#include "large/guarded.h"
 #include "large/tails.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/stdio_lock.h"
 #include "profile/samples.h"
 #include "room/magazines.h"
+#include "slab/apart.h"
 #include "space/metadata.h"
 #include "space/span.h"
 
@@ -52,6 +55,7 @@ void hand_over(Thread* thread) {
     magazines::empty(thread);
     magazines::forget_trials(thread);
     meter::empty(thread);
+    hard::empty(thread);
     bins::flush_all(thread);
   }
   medium_cache::release_all(thread);
@@ -258,6 +262,7 @@ void take_over_from_dead(Thread* thread) {
   if (thread->heap != nullptr) {
     magazines::inherit(thread);
     magazines::forget_trials(thread);
+    hard::empty(thread);
   }
   bins::inherit(thread);
   batch_cache::send_all(thread);
@@ -281,6 +286,10 @@ void bury_the_dead() {
     if (thread != mine && thread != this_thread()) take_over_from_dead(thread);
     thread = next;
   }
+  // The order in which places are handed out is another one than the parent's.
+  for (Thread* thread = newest_block(); thread != nullptr; thread = thread->older) {
+    hard::renew_random(thread);
+  }
   census::blockless.add((census::stage == census::kBlockless ? 1 : 0) - census::blockless.get());
 }
 
@@ -295,6 +304,8 @@ void lock_all() {
   UserHeap::prepare_fork();
   profile::prepare_fork();
   tails::prepare_fork();
+  large::prepare_fork_of_guarded();
+  slab::apart::prepare_fork();
   span::prepare_fork();
 }
 
@@ -302,6 +313,8 @@ namespace {
 
 void finish_fork(bool child) {
   span::finish_fork(child);
+  slab::apart::finish_fork(child);
+  large::finish_fork_of_guarded(child);
   tails::finish_fork(child);
   profile::finish_fork(child);
   UserHeap::finish_fork(child);

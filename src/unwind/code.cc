@@ -175,30 +175,86 @@ const Image* find_lasting(uintptr_t pc) {
   return known.count != 0 && known.images[low].covers(pc) ? &known.images[low] : nullptr;
 }
 
-bool find_present(uintptr_t pc, Image* image) {
-  FoundObject found = {};
-  if (known.find_object == nullptr || known.find_object(reinterpret_cast<void*>(pc), &found) != 0) {
-    return false;
-  }
-  // The file's own header, in front of its first mapping. It says how far the mappings go.
+namespace {
+
+// The headers of a file, by its own header in front of its first mapping. 0 if it makes no sense.
+size_t headers_of(const FoundObject& found, const ElfW(Phdr) * *headers) {
   const auto begin = reinterpret_cast<uintptr_t>(found.begin);
-  if (!is_readable(begin)) return false;
+  if (!is_readable(begin)) return 0;
   const auto* const file = static_cast<const ElfW(Ehdr)*>(found.begin);
   const size_t bytes = os::page_size();
   if (__builtin_memcmp(file->e_ident, ELFMAG, SELFMAG) != 0 ||
       file->e_phentsize != sizeof(ElfW(Phdr)) || file->e_phoff > bytes ||
       file->e_phnum > (bytes - file->e_phoff) / sizeof(ElfW(Phdr)) ||
       file->e_phoff % alignof(ElfW(Phdr)) != 0) {
+    return 0;
+  }
+  *headers = reinterpret_cast<const ElfW(Phdr)*>(begin + file->e_phoff);
+  return file->e_phnum;
+}
+
+}  // namespace
+
+bool find_present(uintptr_t pc, Image* image) {
+  FoundObject found = {};
+  if (known.find_object == nullptr || known.find_object(reinterpret_cast<void*>(pc), &found) != 0) {
     return false;
   }
-  const auto* const headers = reinterpret_cast<const ElfW(Phdr)*>(begin + file->e_phoff);
-  for (size_t i = 0; i < file->e_phnum; ++i) {
+  const ElfW(Phdr)* headers = nullptr;
+  const size_t count = headers_of(found, &headers);
+  const auto begin = reinterpret_cast<uintptr_t>(found.begin);
+  for (size_t i = 0; i < count; ++i) {
     if (headers[i].p_type != PT_LOAD) continue;
-    const uintptr_t base = begin - round_down(headers[i].p_vaddr, bytes);
-    return read_headers(base, headers, file->e_phnum, image) &&
-           image->header.begin == found.header && image->covers(pc);
+    // It says how far the mappings go.
+    const uintptr_t base = begin - round_down(headers[i].p_vaddr, os::page_size());
+    return read_headers(base, headers, count, image) && image->header.begin == found.header &&
+           image->covers(pc);
   }
   return false;
+}
+
+namespace {
+
+// The build id among the notes of a segment, which the loader has mapped.
+bool take_build_id(uintptr_t at, uintptr_t end, size_t align, CodeName* name) {
+  while (end - at >= sizeof(ElfW(Nhdr)) && is_readable(at)) {
+    const auto* const note = reinterpret_cast<const ElfW(Nhdr)*>(at);
+    const uintptr_t owner = at + sizeof(*note);
+    const uintptr_t content = owner + round_up(size_t{note->n_namesz}, align);
+    const uintptr_t next = content + round_up(size_t{note->n_descsz}, align);
+    if (content < owner || next < content || next > end) return false;
+    if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 &&
+        is_readable(owner & ~uintptr_t{7}) &&
+        __builtin_memcmp(reinterpret_cast<const void*>(owner), "GNU", 4) == 0) {
+      name->build_id = reinterpret_cast<const uint8_t*>(content);
+      name->build_id_bytes = note->n_descsz;
+      return true;
+    }
+    at = next;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool name_code(uintptr_t pc, CodeName* name) {
+  FoundObject found = {};
+  if (known.find_object == nullptr || known.find_object(reinterpret_cast<void*>(pc), &found) != 0 ||
+      found.link_map == nullptr) {
+    return false;
+  }
+  const auto* const map = static_cast<const link_map*>(found.link_map);
+  *name = {map->l_name == nullptr ? "" : map->l_name, pc - map->l_addr, nullptr, 0};
+  const ElfW(Phdr)* headers = nullptr;
+  const size_t count = headers_of(found, &headers);
+  for (size_t i = 0; i < count; ++i) {
+    const ElfW(Phdr)& header = headers[i];
+    const uintptr_t begin = map->l_addr + header.p_vaddr;
+    const size_t align = header.p_align == 8 ? 8 : 4;
+    if (header.p_type == PT_NOTE && take_build_id(begin, begin + header.p_memsz, align, name))
+      break;
+  }
+  return true;
 }
 
 size_t walk_by_compiler(uintptr_t* frames, size_t most) {

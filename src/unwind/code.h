@@ -25,6 +25,18 @@ bool find_present(uintptr_t pc, Image* image);
 // Whether the loader can be asked. glibc can since 2.35.
 bool has_finder();
 
+// What the linker calls a place in the code that runs: in a file, so far behind its address 0.
+struct CodeName {
+  const char* file;  // as the loader knows it; "" for the program itself
+  uintptr_t address;
+  const uint8_t* build_id;  // nullptr for none
+  size_t build_id_bytes;
+};
+// The name of an address in a function that the calling thread is in, by no lock and no system call
+// but `is_readable`'s. False where the loader cannot be asked without a lock, and before
+// `note_code`.
+bool name_code(uintptr_t pc, CodeName* name);
+
 // The function of the compiler's library that walks a stack for exceptions. It takes the loader's
 // lock. At most so many addresses; 0 if the process does not have it.
 size_t walk_by_compiler(uintptr_t* frames, size_t most);

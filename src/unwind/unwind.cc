@@ -218,7 +218,9 @@ class Walk {
 }  // namespace
 
 bool prepare() {
+  static constinit Atomic<bool> begun{false};  // relaxed: it only says who is first
   if (prepared.load(memory_order_acquire)) return true;
+  if (begun.exchange(true, memory_order_relaxed)) return false;
   if (!can_tell_readable()) return false;
   void* const memory = os::reserve(sizeof(RuleCache));
   if (memory == nullptr || !os::commit(memory, sizeof(RuleCache))) return false;
@@ -230,7 +232,7 @@ bool prepare() {
 
 bool is_own_code(uintptr_t pc) { return own_code().covers(pc); }
 
-LOFT_NOINLINE size_t capture(uintptr_t* frames, size_t most) {
+LOFT_NOINLINE size_t capture(uintptr_t* frames, size_t most, bool may_wait) {
   if (!prepared.load(memory_order_acquire)) return 0;
   Walk walk(registers_here());
   size_t count = 0;
@@ -243,7 +245,7 @@ LOFT_NOINLINE size_t capture(uintptr_t* frames, size_t most) {
     }
   }
   // A library that was loaded later, of which nothing is known without the loader's help.
-  if (count < least(most, kTooFew) && !has_finder()) {
+  if (may_wait && count < least(most, kTooFew) && !has_finder()) {
     const size_t walked = walk_by_compiler(frames, most);
     if (walked != 0) return walked;
   }

@@ -12,9 +12,9 @@
 
 namespace loft::unwind {
 
-// Looks for what `capture` needs. It may allocate and take locks, the loader's among them. One
-// thread at a time calls it; further calls change nothing. False if stacks cannot be captured: the
-// system does not tell which memory can be read.
+// Looks for what `capture` needs. It may allocate and take locks, the loader's among them. Any
+// thread may call it; further calls change nothing. False if stacks cannot be captured: the system
+// does not tell which memory can be read, or another thread is looking.
 bool prepare();
 
 // Writes the return addresses of the running functions, innermost first, at most so many; returns
@@ -24,8 +24,10 @@ bool prepare();
 // the program (libloft.a, the single file), no address tells its functions from the program's, and
 // they come first. 0 before `prepare`.
 //
-// Any thread may call it, also in a signal handler. errno stays as it is.
-size_t capture(uintptr_t* frames, size_t most);
+// Any thread may call it, also in a signal handler. errno stays as it is. Where the loader cannot
+// be asked without his lock (glibc before 2.35), the compiler's library asks him for code that was
+// loaded later, unless the caller may not wait.
+size_t capture(uintptr_t* frames, size_t most, bool may_wait = true);
 
 // Whether an address is in the code of libloft.so. False everywhere if loft is part of a program.
 bool is_own_code(uintptr_t pc);

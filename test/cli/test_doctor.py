@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 from pathlib import Path
@@ -38,7 +39,8 @@ class Made:
         rseq_size: int | None = 20,
     ) -> Machine:
         folders = self.folder / "proc", self.folder / "sys"
-        return Machine(*folders, "self", environment or {}, page_size, rseq_size)
+        settings = self.folder / "loft.conf", os.geteuid()
+        return Machine(*folders, "self", environment or {}, page_size, rseq_size, *settings)
 
     def find(self, what: str, machine: Machine | None = None) -> Finding:
         findings = check_machine.check(machine or self.machine())
@@ -55,8 +57,58 @@ def test_a_plain_machine_is_fine(made: Made) -> None:
 
 
 def test_a_machine_that_shows_nothing_is_fine(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, tmp_path, "self", {}, 4096, None)
+    machine = Machine(tmp_path, tmp_path, "self", {}, 4096, None, tmp_path / "loft.conf")
     assert {finding.level for finding in check_machine.check(machine)} == {"ok"}
+
+
+SETTINGS = "settings for all processes"
+
+
+def test_settings_for_all_processes(made: Made) -> None:
+    path = made.folder / "loft.conf"
+    finding = made.find(SETTINGS)
+    assert (finding.value, finding.level) == (f"{path} does not exist", "ok")
+    made.put("loft.conf", "# for all\nforeign = abort\n\ncache_bytes=1M")
+    path.chmod(0o644)
+    finding = made.find(SETTINGS)
+    assert (finding.value, finding.level) == (f"{path} sets foreign=abort cache_bytes=1M", "note")
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("colour=red", "line 1: no option is named 'colour'"),
+        ("\nstats=loud", "line 2: stats=loud: accepted is 0, 1, json, prometheus"),
+        ("stats", "line 1: option stats: write name=value"),
+        ("stats=1\nstats=json", "line 2: stats contradicts line 1"),
+        ("keeper_cpu=1", "line 1: the option keeper_cpu is called room_cpu now"),
+    ],
+)
+def test_mistakes_in_the_settings(made: Made, text: str, mistake: str) -> None:
+    made.put("loft.conf", text)
+    (made.folder / "loft.conf").chmod(0o644)
+    finding = made.find(SETTINGS)
+    assert finding.level == "warning"
+    assert mistake in finding.do
+
+
+def test_settings_that_are_ignored(made: Made) -> None:
+    path = made.folder / "loft.conf"
+    made.put("loft.conf", "stats=1")
+    path.chmod(0o666)
+    said = f"{path} is ignored: others than its owner may write to it"
+    assert (made.find(SETTINGS).value, made.find(SETTINGS).level) == (said, "warning")
+    path.chmod(0o644)
+    strangers = dataclasses.replace(made.machine(), settings_owner=os.geteuid() + 1)
+    assert made.find(SETTINGS, strangers).value == f"{path} is ignored: root does not own it"
+    made.put("loft.conf", "#" * (65 << 10))
+    assert made.find(SETTINGS).value == f"{path} is ignored: it is longer than 64 KiB"
+    path.unlink()
+    path.symlink_to("/dev/null")
+    assert made.find(SETTINGS).value == f"{path} is ignored: it is a symbolic link"
+    path.unlink()
+    os.mkfifo(path)
+    assert made.find(SETTINGS).value == f"{path} is ignored: it is no regular file"
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,18 @@
-// The parser of options: one value, a list of them, or the environment. Each value is as before, or
-// what a second, plain parser makes of the text; and its text, given back, is the same value.
+// The parser of options: one value, a list of them, a file, or the environment. Each value is as
+// before, or what a second, plain parser makes of the text; and its text, given back, is the same
+// value.
 #include "api/options.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/settings.h"
 #include "base/options.h"
 #include "bytes.h"
 #include "files/signal_names.h"
@@ -88,6 +94,17 @@ bool accepted(const Option& option, std::string text, uint64_t& value) {
   return plain_number(text, shift, value);
 }
 
+// What stays, or is set, where a text is not accepted that nobody gets an answer to.
+uint64_t without_answer(const Option& option, uint64_t before) {
+#define LOFT_STRICT_ROW(strict, choice)                  \
+  if (uint64_t value = 0; option.name == #strict) {      \
+    return accepted(option, #choice, value) ? value : 0; \
+  }
+  LOFT_STRICT_CHOICES(LOFT_STRICT_ROW)
+#undef LOFT_STRICT_ROW
+  return before;
+}
+
 // What the option holds, as text, is accepted and changes nothing; cut short, it ends in time.
 void check_text(const Option& option) {
   const uint64_t before = loft::get(*option.value);
@@ -131,11 +148,48 @@ void set_list(std::string list) {
     const std::string text = equals == item.npos ? "" : item.substr(equals + 1);
     for (size_t i = 0; i < kCount; ++i) {
       uint64_t value = 0;
-      if (item.substr(0, equals) == kOptions[i].name && accepted(kOptions[i], text, value)) {
-        expected[i] = value;
-      }
+      if (item.empty() || item.substr(0, equals) != kOptions[i].name) continue;
+      const bool good = accepted(kOptions[i], text, value);
+      expected[i] = good ? value : without_answer(kOptions[i], expected[i]);
     }
   }
+  for (size_t i = 0; i < kCount; ++i) expect(kOptions[i], expected[i]);
+}
+
+std::string trimmed(const std::string& text) {
+  constexpr char kSpaces[] = " \t\r\v\f";
+  const size_t begin = text.find_first_not_of(kSpaces);
+  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
+}
+
+// A file of lines. The last accepted value counts, except after the strictest one.
+void set_file(const std::string& text) {
+  char path[] = "/tmp/fuzz-options-XXXXXX";
+  const int file = mkstemp(path);
+  if (file < 0 || write(file, text.data(), text.size()) < 0) abort();
+  close(file);
+  Values expected = values();
+  std::vector<bool> set(kCount);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    line = trimmed(line);
+    const size_t equals = line.find('=');
+    if (line.starts_with('#') || equals == line.npos) continue;
+    for (size_t i = 0; i < kCount; ++i) {
+      if (trimmed(line.substr(0, equals)) != kOptions[i].name) continue;
+      constexpr uint64_t kNone = UINT64_MAX;
+      const uint64_t strict = without_answer(kOptions[i], kNone);
+      uint64_t value = 0;
+      if (!accepted(kOptions[i], trimmed(line.substr(equals + 1)), value)) {
+        if (strict == kNone) continue;
+        value = strict;
+      }
+      if (!(set[i] && strict != kNone && expected[i] == strict)) expected[i] = value;
+      set[i] = true;
+    }
+  }
+  loft::set_options_from_file(path, geteuid());
+  unlink(path);
   for (size_t i = 0; i < kCount; ++i) expect(kOptions[i], expected[i]);
 }
 
@@ -145,7 +199,10 @@ void load(const Option& option, const std::string& text) {
   uint64_t value = 0;
   // The environment's texts end at the first NUL; an empty one stands for none.
   const std::string seen = text.c_str();
-  if (!accepted(option, seen, value)) value = loft::get(*option.value);
+  if (!accepted(option, seen, value)) {
+    value = loft::get(*option.value);
+    if (!seen.empty()) value = without_answer(option, value);
+  }
   setenv(variable.c_str(), seen.c_str(), 1);
   loft::load_options();
   unsetenv(variable.c_str());
@@ -161,6 +218,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   while (!bytes.empty()) {
     const uint8_t how = bytes.byte();
     const Option& option = kOptions[bytes.byte() % kCount];
+    if (how >= 0xC0) {
+      set_file(bytes.text(0));
+      continue;
+    }
     switch (how % 4) {
       case 0:
         set_list(bytes.text(0));

@@ -163,6 +163,7 @@ def calls() -> dict[str, bytes]:
 # ---- options_fuzz.cc ----
 
 LIST, VARIABLE, NAMED, ONE = range(4)
+FILE = 0xC0
 
 
 def text(how: int, option: int, value: str) -> bytes:
@@ -189,6 +190,9 @@ def options() -> dict[str, bytes]:
         "values": b"".join(text(ONE, number, value) for number, value in enumerate(values * 2)),
         "list": text(LIST, 0, "cache_bytes=5M,,outbox_bytes=7K,nonsense=1,stats=loud,thp=never"),
         "variable": text(VARIABLE, 4, "64M") + text(VARIABLE, 5, "") + text(VARIABLE, 1, "x" * 100),
+        "file": text(
+            FILE, 0, "# all\nstats = 1\r\nforeign=abort\nforeign=ignore\n\nstats=loud\nthp"
+        ),
         "names": text(NAMED, 0, "drain_bytes=1k") + text(NAMED, 0, "="),
     }
 

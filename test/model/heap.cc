@@ -25,7 +25,7 @@ uint64_t now_ns() {
   return now += 1'000'000'000;
 }
 
-void report(const Text&) {}
+void misuse(const Text&) {}
 void fault(const Text& what) { model::fail(std::string(what.data(), what.size())); }
 
 }  // namespace loft::os

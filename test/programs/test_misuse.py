@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from programs import Build, Execute
+from programs import ROOT, Build, Execute
 
 FOREIGN = ["stack", "static", "code", "mmap", "realloc-mmap", "nowhere", "not-canonical"]
 OWN = [
@@ -30,11 +30,29 @@ OWN = [
 ]
 
 
+def documented() -> list[re.Pattern[str]]:
+    """What the first line of a report begins with, as docs/reports.md says."""
+    page = (ROOT / "docs" / "reports.md").read_text().partition("## The first line")[2]
+    texts = re.findall(r"^\| `([^`]+)` \|", page.partition("\n## ")[0], re.MULTILINE)
+    words = {"CALL": r"\w+", "ADDRESS": "0x[0-9a-f]+", "REASON": ".+", "N": "[0-9]+"}
+    patterns = []
+    for text in texts:
+        parts = re.split(r"\b(CALL|ADDRESS|REASON|N)\b", text)
+        patterns.append(re.compile("".join(words.get(part) or re.escape(part) for part in parts)))
+    return patterns
+
+
+def test_all_first_lines_are_told_apart() -> None:
+    assert len(documented()) > 10
+
+
 def stopped(result: subprocess.CompletedProcess[str]) -> str:
     """The one line, and the address that is the program's mistake before it."""
     assert "survived" not in result.stdout
     assert result.returncode == -signal.SIGABRT, result.stderr
     assert re.fullmatch(r"loft: [ -~]+\n", result.stderr)
+    line = result.stderr.removeprefix("loft: ")
+    assert any(pattern.match(line) for pattern in documented())
     (address,) = result.stdout.splitlines()
     return address
 

@@ -209,6 +209,21 @@ TEST_F(EnvironmentTest, BadValueNamesVariableValueAndWhatIsAccepted) {
   EXPECT_EQ(get(options.stats), 0u);
 }
 
+TEST_F(EnvironmentTest, TheStricterReadingOfNonsense) {
+  loft_options = "foreign=ignore";
+  setenv("LOFT_FOREIGN", "perhaps", 1);
+  const std::string said = load();
+  unsetenv("LOFT_FOREIGN");
+  EXPECT_EQ(said,
+            "loft: LOFT_FOREIGN='perhaps' is read as abort, which is stricter: accepted is "
+            "abort|ignore\n");
+  EXPECT_EQ(get(options.foreign), 0u);
+  // Who asks by a call gets an answer.
+  ASSERT_EQ(loft_option_set("foreign", "ignore"), 0);
+  EXPECT_EQ(loft_option_set("foreign", "perhaps"), EINVAL);
+  EXPECT_EQ(get(options.foreign), 1u);
+}
+
 TEST_F(EnvironmentTest, LongValueIsCut) {
   setenv("LOFT_STATS", std::string(10'000, 'v').c_str(), 1);
   const std::string said = load();

@@ -1,0 +1,41 @@
+#include "api/report.h"
+
+#include "arena/user_heap.h"
+#include "cache/object.h"
+#include "files/misuse.h"
+#include "large/large.h"
+#include "loft/loft.h"
+
+namespace loft {
+
+Text describe_address(const void* p) {
+  Text line;
+  if (!pagemap.contains(p)) {
+    return line << p
+                << (UserHeap::in_a_region(p) ? " lies in a region of a heap of the program's own"
+                                             : " lies outside of the heap");
+  }
+  const Entry entry = pagemap.of(p);
+  const ObjectRange object = object_of(p);
+  if (object.start == nullptr) {
+    line << p << " lies in no object";
+  } else {
+    const auto into = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(object.start);
+    line << "object " << object.start << " of " << uint64_t{object.size} << " bytes";
+    if (into != 0) line << ", " << uint64_t{into} << " bytes into it";
+  }
+  if (entry.is_slab()) {
+    return line << ", slab " << reinterpret_cast<const void*>(slab::base_of(p, entry)) << ", heap "
+                << uint64_t{entry.owner()};
+  }
+  if (entry.bin() == kMedium) return line << ", medium, heap " << uint64_t{entry.owner()};
+  if (entry.bin() == kLarge) return line << ", large";
+  if (entry.bin() == kExtent) return line << ", heap of the program's own";
+  return line << (entry.bin() == kFreeSpan ? ", free memory" : "");
+}
+
+}  // namespace loft
+
+void loft_set_report_handler(loft_report_t handler, void* closure) noexcept {
+  loft::files::set_misuse_handler(handler, closure);
+}

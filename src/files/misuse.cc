@@ -1,0 +1,239 @@
+#include "files/misuse.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include <new>
+#include <string_view>
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "base/keep_errno.h"
+#include "base/macros.h"
+#include "base/options.h"
+#include "base/raw_file.h"
+#include "files/output.h"
+#include "os/fault.h"
+#include "os/os.h"
+#include "unwind/code.h"
+#include "unwind/unwind.h"
+
+namespace loft::os {
+
+// While it is set, a wait of three seconds ends the process, and so does a second fault.
+extern LOFT_HIDDEN __thread bool at_fault LOFT_TLS_INITIAL_EXEC;
+
+}  // namespace loft::os
+
+namespace loft::files {
+
+namespace {
+
+constexpr size_t kMostFrames = 48;
+constexpr size_t kLongestName = 512;
+
+// Written once, before on_misuse leads here.
+using Describe = Text (*)(const void* p);
+constinit Describe describe_object = nullptr;
+
+// The path of the program, which the loader has no name for. Release and acquire: it is complete.
+constinit Atomic<const char*> program_path{nullptr};
+
+// The handler and what it is called with belong together: `changes` is odd while they change, and
+// another number afterwards. All sequentially consistent: a report is no fast path, and the order
+// of the five is then the one that is written here.
+constinit Atomic<unsigned> changes{0};
+constinit Atomic<MisuseHandler> handler{nullptr};
+constinit Atomic<void*> closure{nullptr};
+
+// This thread is in the handler, whose own misuse is told on standard error alone.
+constinit __thread bool in_handler LOFT_TLS_INITIAL_EXEC = false;
+
+struct Called {
+  MisuseHandler function;
+  void* with;
+};
+
+// A thread that is stopped in the middle of a change, or was when its process forked, is not waited
+// for: there is no handler then.
+Called present_handler() {
+  for (int i = 0; i < 1000; ++i) {
+    const unsigned before = changes.load();
+    const Called called = {handler.load(), closure.load()};
+    if (before % 2 == 0 && changes.load() == before) return called;
+  }
+  return {nullptr, nullptr};
+}
+
+// What is worked with. Not on the stack, which may be a fiber's or a signal's.
+struct Block {
+  void put(std::string_view text) {
+    const size_t fits = least(text.size(), sizeof(text_) - 1 - size_);
+    memcpy(text_ + size_, text.data(), fits);
+    size_ += fits;
+  }
+  void put(const Text& text) { put(std::string_view(text.data(), text.size())); }
+
+  void put_frames();
+  void put_process();
+  void append_to(const char* path);
+
+  size_t size_;
+  char text_[32 * 1024];
+  uintptr_t frames_[kMostFrames];
+  char path_[4096];
+};
+
+Text hex(const uint8_t* bytes, size_t count) {
+  Text text;
+  for (size_t i = 0; i < count; ++i) {
+    const char two[] = {"0123456789abcdef"[bytes[i] >> 4], "0123456789abcdef"[bytes[i] & 15], 0};
+    text << two;
+  }
+  return text;
+}
+
+// Names of files can have anything in them, and a report has lines.
+void put_name(Block& block, std::string_view name) {
+  for (const char c : std::string_view(name.data(), least(name.size(), kLongestName))) {
+    const char shown = c >= 0 && c < ' ' ? '?' : c;
+    block.put(std::string_view(&shown, 1));
+  }
+}
+
+void Block::put_frames() {
+  const size_t count = unwind::capture(frames_, kMostFrames, false);
+  for (size_t i = 0; i < count; ++i) {
+    put(Text() << "  #" << uint64_t{i} << " " << reinterpret_cast<const void*>(frames_[i]));
+    unwind::CodeName code = {};
+    // A return address may be behind the function's end.
+    if (unwind::name_code(frames_[i] - 1, &code)) {
+      const char* const program = program_path.load(memory_order_acquire);
+      put(" in ");
+      put_name(*this, *code.file != 0 ? code.file : program != nullptr ? program : "?");
+      put(Text() << "+" << reinterpret_cast<const void*>(code.address + 1));
+      if (code.build_id_bytes != 0) {
+        put(" build-id ");
+        put(hex(code.build_id, least<size_t>(code.build_id_bytes, 64)));
+      }
+    }
+    put("\n");
+  }
+  if (count == 0) put("  no stack\n");
+}
+
+void Block::put_process() {
+  const uint64_t now = wall_clock_ns();
+  put(Text() << "  process " << uint64_t{process_number()} << ", thread "
+             << static_cast<uint64_t>(os::thread_number()) << ", second " << now / 1'000'000'000
+             << "\n");
+}
+
+// In one write: reports of several processes do not mix.
+void Block::append_to(const char* path) {
+  constexpr int kFlags =
+      O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  const char* trouble = "its path is too long";
+  int file = -1;
+  if (expand_path(path, "", path_, sizeof(path_))) {
+    do {
+      file = raw::open_file(path_, kFlags, 0600);
+    } while (file < 0 && errno == EINTR);
+    trouble = file >= 0         ? nullptr
+              : errno == ENOENT ? "its folder does not exist"
+              : errno == EACCES ? "permission denied"
+              : errno == ELOOP  ? "it is a symbolic link"
+              : errno == EISDIR ? "it is a folder"
+              : errno == ENXIO  ? "nobody reads from it"
+                                : "it cannot be opened";
+  }
+  if (file >= 0) {
+    const long written = raw::write_file(file, text_, size_);
+    if (written != static_cast<long>(size_)) trouble = "it could not be written";
+    raw::close_file(file);
+  }
+  if (trouble != nullptr) {
+    os::report(Text() << "the report is not appended to " << path << ": " << trouble);
+  }
+}
+
+void compose(Block& block, const Text& what, bool for_a_file) {
+  block.put("loft: ");
+  block.put(what);
+  block.put("\n");
+  if (for_a_file) block.put_process();
+  if (what.what_about() != nullptr && describe_object != nullptr) {
+    block.put("  ");
+    block.put(describe_object(what.what_about()));
+    block.put("\n");
+  }
+  block.put_frames();
+  block.put("  end of report\n");
+}
+
+void call(const Called& called, const char* text, size_t bytes) {
+  if (called.function == nullptr || in_handler) return;
+  const bool at_fault = os::at_fault;
+  in_handler = true;
+  os::at_fault = true;
+  called.function(text, bytes, called.with);
+  os::at_fault = at_fault;
+  in_handler = false;
+}
+
+void tell_misuse(const Text& what) {
+  const KeepErrno keep;
+  const char* const path = path_of(options.report_file);
+  const Called called = present_handler();
+  if ((path == nullptr && called.function == nullptr) || in_handler) return os::report(what);
+  void* const memory = borrow(sizeof(Block));
+  if (memory == nullptr) {
+    // The line is what is left of it.
+    os::report(what);
+    return call(called, what.data(), what.size());
+  }
+  Block& block = *new (memory) Block;
+  compose(block, what, path != nullptr);
+  os::write_error(block.text_, block.size_);
+  if (path != nullptr) block.append_to(path);
+  call(called, block.text_, block.size_);
+  give_back(memory, sizeof(Block));
+}
+
+void note_program_path() {
+  if (program_path.load(memory_order_acquire) != nullptr) return;
+  constexpr size_t kBytes = 4096;
+  auto* const path = static_cast<char*>(borrow(kBytes));
+  if (path == nullptr) return;
+  const KeepErrno keep;
+  if (readlink("/proc/self/exe", path, kBytes - 1) <= 0) return give_back(path, kBytes);
+  const char* none = nullptr;
+  if (!program_path.compare_exchange_strong(none, path, memory_order_release,
+                                            memory_order_relaxed)) {
+    give_back(path, kBytes);  // another thread was first
+  }
+}
+
+}  // namespace
+
+void begin_reports(Text (*describe)(const void* p)) {
+  describe_object = describe;
+  os::on_misuse.store(tell_misuse, memory_order_release);
+}
+
+void follow_reports() {
+  if (path_of(options.report_file) == nullptr && handler.load() == nullptr) return;
+  note_program_path();
+  unwind::prepare();
+}
+
+void set_misuse_handler(MisuseHandler function, void* with) {
+  changes.fetch_add(1);
+  handler.store(function);
+  closure.store(with);
+  changes.fetch_add(1);
+  follow_reports();
+}
+
+}  // namespace loft::files

@@ -1,0 +1,28 @@
+// Reports of misuse for others than who reads standard error: a file, and a function of the
+// program. A report is then a block of text: the line that os::misuse was given, what lies at the
+// address, and the stack (docs/reports.md). Without either it is the line alone.
+//
+// Reports are made where misuse is found: inside of calls, with locks of any floor held. Nothing
+// here allocates, waits, or asks anybody who might.
+#pragma once
+
+#include <cstddef>
+
+#include "base/text.h"
+
+namespace loft::files {
+
+// Called with a report that ends with a NUL, which `bytes` leaves out.
+using MisuseHandler = void (*)(const char* text, size_t bytes, void* closure);
+
+// Makes os::misuse report here. `describe` says what lies at an address, in one line.
+void begin_reports(Text (*describe)(const void* p));
+
+// After the option report_file or the handler was set: makes ready to follow stacks, if it is to be
+// done. It may allocate and take the loader's lock.
+void follow_reports();
+
+// Two threads must not set it at the same time. nullptr: none.
+void set_misuse_handler(MisuseHandler handler, void* closure);
+
+}  // namespace loft::files

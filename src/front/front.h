@@ -1,0 +1,38 @@
+// The parts of malloc's and free's slow paths that the option `hardened` chooses, once, when the
+// library is loaded. Those that the owner of the heaps chooses are in front/modes.h.
+#pragma once
+
+#include <cstddef>
+
+#include "base/macros.h"
+#include "cache/bins.h"
+
+namespace loft::front {
+
+// What is known of a free: the call, and the size that the caller names.
+struct Freed {
+  bool by_delete;
+  Maker maker;  // that fits the form of delete
+  bool has_size;
+  size_t size;
+};
+
+struct Parts {
+  // An object above kSmallMax, or aligned to more. nullptr and ENOMEM without memory.
+  void* (*allocate_long)(size_t size, size_t alignment, bool zeroed, Maker maker);
+  void (*free)(void* p, const Freed& freed);  // keeps errno
+  void* (*reallocate)(void* p, size_t size);
+  size_t (*usable_size)(const void* p);
+  // Stops the program if `bytes` bytes from p on begin in an object and do not end in it.
+  void (*check_bounds)(const char* call, const void* p, size_t bytes);
+  bool clears;  // all objects read as zero when they are handed out
+};
+
+extern LOFT_HIDDEN const Parts ordinary;
+extern LOFT_HIDDEN const Parts* in_use;
+
+void check_bounds_ordinary(const char* call, const void* p, size_t bytes);
+void* reallocate_ordinary(void* p, size_t size);
+size_t usable_size_ordinary(const void* p);
+
+}  // namespace loft::front

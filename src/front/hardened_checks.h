@@ -1,0 +1,27 @@
+// What the parts of hardened=full for short and for long objects share.
+#pragma once
+
+#include "front/front.h"
+#include "hard/tag.h"
+#include "space/pagemap.h"
+
+namespace loft::hard {
+
+// The name of the call that frees.
+const char* name_of(const front::Freed& freed);
+
+// Stops the program if that call does not fit the one that made the object at p, or names another
+// size than the one asked for.
+void check_fits(const front::Freed& freed, const void* p, Maker maker, size_t asked);
+
+// Moves an object: a new one of `size` bytes, with the first `asked` at most of the old one.
+void* move(void* p, size_t asked, size_t size);
+
+// --- Objects above kSmallMax, or aligned to more: as front::Parts, with the pagemap's entry. ---
+
+void* allocate_long(size_t size, size_t alignment, bool zeroed, Maker maker);
+void free_long(void* p, Entry entry, const front::Freed& freed);
+void* reallocate_long(void* p, Entry entry, size_t size);
+size_t usable_size_long(const void* p, Entry entry);
+
+}  // namespace loft::hard

@@ -1,0 +1,206 @@
+// Long objects of hardened=full. Up to kMostMedium, they lie in runs as ever, with a tag behind
+// what was asked for. Longer ones lie between inaccessible pages.
+#include "base/bits.h"
+#include "cache/medium_cache.h"
+#include "cache/object.h"
+#include "front/allocate.h"
+#include "front/hardened_checks.h"
+#include "front/long.h"
+#include "hard/before.h"
+#include "hard/place.h"
+#include "hard/quarantine.h"
+#include "hard/secrets.h"
+#include "hard/tag.h"
+#include "large/guarded.h"
+#include "os/fault.h"
+#include "os/os.h"
+#include "profile/progress.h"
+#include "profile/samples.h"
+#include "purge/background.h"
+#include "space/span.h"
+#include "thread/lifecycle.h"
+
+namespace loft::hard {
+
+namespace {
+
+// A shorter object costs less to clear than the calls to the system that guard it.
+constexpr size_t kMostMedium = 128 * 1024;
+
+bool fits_run(size_t size, size_t alignment) {
+  return size + kTagBytes > kSmallMax && size + kTagBytes <= kMostMedium &&
+         alignment <= os::page_size();
+}
+
+bool take_sample(const void* p, size_t size) {
+  if (LOFT_LIKELY(!profile::on())) return false;
+  const size_t bytes = round_up(size, os::page_size());
+  return !profile::passes(bytes) && profile::note(p, size, bytes, nullptr);
+}
+
+[[noreturn]] LOFT_COLD void report_damage(const char* call, const void* p, size_t asked) {
+  os::fault(Text() << call << ": a write beyond the object has damaged what lies behind " << p
+                   << ", of " << uint64_t{asked} << " bytes");
+}
+
+// ---- In runs ----
+
+struct InRun {
+  size_t asked;  // without the tag
+  Marks marks;
+  bool tagged;  // or it is from before
+};
+
+// Stops the program if the program has no object at p.
+InRun look_at(const char* call, const void* p, Entry entry) {
+  check_start(call, p, entry);
+  MediumRun* const run = medium::run_at(entry);
+  const MediumWord::Object object = run->word_at(p).object();
+  const size_t asked = (size_t{object.pages} << run->page_log) - object.slack - kTagBytes;
+  Marks marks{};
+  const uint64_t tag = load_tag(static_cast<const char*>(p) + asked);
+  if (LOFT_LIKELY(read_tag(reinterpret_cast<uintptr_t>(p), tag, &marks))) {
+    return {asked, marks, true};
+  }
+  if (is_from_before(p)) return {asked + kTagBytes, {}, false};
+  if (tag != 0) report_damage(call, p, asked);
+  os::fault(Text() << (call[0] == 'f' ? "double free" : call) << " of " << p
+                   << (call[0] == 'f' ? "" : ", a freed object"));
+}
+
+void tag_in_run(void* p, size_t size, Marks marks) {
+  store_tag(static_cast<char*>(p) + size, tag_of(reinterpret_cast<uintptr_t>(p), marks));
+}
+
+void* allocate_in_run(size_t size, Maker maker) {
+  void* const p = allocate_large(size + kTagBytes, 1, true);
+  if (LOFT_UNLIKELY(p == nullptr)) return nullptr;
+  tag_in_run(p, size, {0, maker, take_sample(p, size)});
+  return p;
+}
+
+// An object that leaves the quarantine.
+void check_unwritten(const void* p) {
+  const MediumRun* const run = medium::run_at(pagemap.of(p));
+  const MediumWord::Object object = run->words[run->page_at(p)].object();
+  const size_t used = (size_t{object.pages} << run->page_log) - object.slack;
+  if (LOFT_LIKELY(is_zero(p, used / sizeof(uint64_t) * sizeof(uint64_t)))) return;
+  os::fault(Text() << "write after free: the contents changed of " << p << ", of "
+                   << uint64_t{used - kTagBytes} << " bytes");
+}
+
+void free_in_run(void* p, Entry entry, const front::Freed& freed) {
+  const InRun object = look_at(name_of(freed), p, entry);
+  if (LOFT_LIKELY(object.tagged)) {
+    check_fits(freed, p, object.marks.maker, object.asked);
+    if (LOFT_UNLIKELY(object.marks.sampled)) profile::forget(p);
+    __builtin_memset(p, 0, object.asked + kTagBytes);
+    {
+      const lifecycle::SlowPath slow;
+      Quarantine* const quarantine = quarantine_of(slow.thread());
+      if (quarantine != nullptr) p = exchange_medium(quarantine, p);
+    }
+    if (p == nullptr) return;
+    check_unwritten(p);
+  } else {
+    forget_before(p);
+  }
+  front::ordinary.free(p, freed);
+}
+
+// ---- Between guards ----
+
+unsigned char* fence_end(const Large& object) {
+  return reinterpret_cast<unsigned char*>(object.base + object.bytes);
+}
+
+void raise_fence_of(const Large& object) {
+  raise_fence(fence_end(object), object.bytes - object.asked, fence_of(object.base));
+}
+
+void check_fence(const char* call, const Large& object) {
+  if (LOFT_LIKELY(
+          is_fence_whole(fence_end(object), object.bytes - object.asked, fence_of(object.base)))) {
+    return;
+  }
+  report_damage(call, reinterpret_cast<const void*>(object.base), object.asked);
+}
+
+void* allocate_guarded(size_t size, size_t alignment, Maker maker) {
+  if (size > PTRDIFF_MAX - 4 * kGranule || alignment > PTRDIFF_MAX / 2 || !span::initialise()) {
+    return os::out_of_memory();
+  }
+  background::look_after();
+  void* p = large::allocate_guarded(size, alignment);
+  if (LOFT_UNLIKELY(p == nullptr)) {
+    reclaim();
+    p = large::allocate_guarded(size, alignment);
+  }
+  if (LOFT_UNLIKELY(p == nullptr)) return refuse(size);
+  Large* const object = large::at(pagemap.of(p));
+  object->maker = static_cast<uint8_t>(maker);
+  object->sampled = take_sample(p, size);
+  raise_fence_of(*object);
+  return p;
+}
+
+void free_guarded(Large* object, const front::Freed& freed) {
+  auto* const p = reinterpret_cast<void*>(object->base);
+  check_fence(name_of(freed), *object);
+  check_fits(freed, p, static_cast<Maker>(object->maker), object->asked);
+  if (LOFT_UNLIKELY(object->sampled)) profile::forget(p);
+  large::release_guarded(object);
+  background::look_after();
+}
+
+}  // namespace
+
+void* allocate_long(size_t size, size_t alignment, bool, Maker maker) {
+  return fits_run(size, alignment) ? allocate_in_run(size, maker)
+                                   : allocate_guarded(size, alignment, maker);
+}
+
+void free_long(void* p, Entry entry, const front::Freed& freed) {
+  if (entry.bin() == kMedium) return free_in_run(p, entry, freed);
+  if (entry.bin() != kLarge) return front::ordinary.free(p, freed);
+  check_start(name_of(freed), p, entry);
+  Large* const object = large::at(entry);
+  if (LOFT_LIKELY(object->guarded)) return free_guarded(object, freed);
+  forget_before(p);
+  front::ordinary.free(p, freed);
+}
+
+void* reallocate_long(void* p, Entry entry, size_t size) {
+  const front::Freed by_realloc = {false, {}, false, 0};
+  if (entry.bin() == kMedium) {
+    const InRun object = look_at("realloc", p, entry);
+    if (object.tagged) check_fits(by_realloc, p, object.marks.maker, object.asked);
+    return move(p, object.asked, size);
+  }
+  if (entry.bin() != kLarge) return front::ordinary.reallocate(p, size);
+  check_start("realloc", p, entry);
+  Large* const object = large::at(entry);
+  if (LOFT_UNLIKELY(!object->guarded)) return move(p, object->asked, size);
+  check_fence("realloc", *object);
+  check_fits(by_realloc, p, static_cast<Maker>(object->maker), object->asked);
+  if (size > kMostMedium && round_up(size, os::page_size()) == object->bytes) {
+    // What it gains, and what it gives up, reads as zero.
+    clear_fence(fence_end(*object), object->bytes - object->asked);
+    if (size < object->asked)
+      __builtin_memset(static_cast<char*>(p) + size, 0, object->asked - size);
+    object->asked = size;
+    raise_fence_of(*object);
+    return p;
+  }
+  return move(p, object->asked, size);
+}
+
+size_t usable_size_long(const void* p, Entry entry) {
+  if (entry.bin() == kMedium) return look_at("malloc_usable_size", p, entry).asked;
+  if (entry.bin() != kLarge) return front::ordinary.usable_size(p);
+  check_start("malloc_usable_size", p, entry);
+  const Large* const object = large::at(entry);
+  return object->guarded ? object->asked : object->bytes;
+}
+
+}  // namespace loft::hard

@@ -1,0 +1,96 @@
+#include "hard/quarantine.h"
+
+#include <new>
+
+#include "cache/batch_cache.h"
+#include "cache/medium_cache.h"
+#include "hard/secrets.h"
+#include "heap/heap.h"
+#include "os/lock.h"
+#include "space/metadata.h"
+#include "space/pagemap.h"
+
+namespace loft::hard {
+
+static_assert(sizeof(Quarantine) <= kMetadataMaxBlock);
+
+Quarantine* make_quarantine(Thread* thread) {
+  void* const memory = metadata::allocate_apart(sizeof(Quarantine));
+  if (memory == nullptr) return nullptr;
+  auto* const quarantine = new (memory) Quarantine{};
+  quarantine->random = seed(quarantine);
+  return thread->quarantine = quarantine;
+}
+
+void renew_random(Thread* thread) {
+  Quarantine* const quarantine = thread->quarantine;
+  if (quarantine != nullptr) quarantine->random = seed(quarantine);
+}
+
+void* exchange_medium(Quarantine* quarantine, void* p) {
+  void*& oldest = quarantine->mediums[quarantine->next_medium++ % Quarantine::kMediums];
+  void* const out = oldest;
+  oldest = p;
+  return out;
+}
+
+// A fork between two stores loses an object for the child, or finds it in one place.
+void* exchange(Quarantine* quarantine, SizeClass c, void* p) {
+  const unsigned length = quarantine_length(c);
+  void*& lot = quarantine->lots[c][below(&quarantine->random, length)];
+  void* const drawn = lot;
+  lot = p;
+  if (drawn == nullptr) {
+    quarantine->held[c].add(1);
+    return nullptr;
+  }
+  const unsigned at = quarantine->next[c];
+  quarantine->next[c] = static_cast<uint8_t>(at + 1 == length ? 0 : at + 1);
+  void*& oldest = quarantine->row[c][at];
+  void* const out = oldest;
+  oldest = drawn;
+  if (out == nullptr) quarantine->held[c].add(1);
+  return out;
+}
+
+namespace {
+
+// Takes one object of the class out; nullptr if none is left.
+void* take_out(Quarantine* quarantine, SizeClass c) {
+  for (unsigned i = 0; i < quarantine_length(c); ++i) {
+    for (void** place : {&quarantine->row[c][i], &quarantine->lots[c][i]}) {
+      void* const out = *place;
+      if (out == nullptr) continue;
+      *place = nullptr;
+      return out;
+    }
+  }
+  return nullptr;
+}
+
+void give_back(Thread* thread, SizeClass c, void* p) {
+  {
+    const os::Guard guard(thread->heap->lock());
+    if (thread->heap->put_back(c, &p, &p + 1) == &p + 1) return;
+  }
+  batch_cache::add(thread, p, pagemap.of(p));
+}
+
+}  // namespace
+
+void empty(Thread* thread) {
+  Quarantine* const quarantine = thread->quarantine;
+  if (LOFT_LIKELY(quarantine == nullptr)) return;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    if (quarantine->held[c].get() == 0) continue;
+    while (void* const p = take_out(quarantine, c)) give_back(thread, c, p);
+    quarantine->held[c].add(-quarantine->held[c].get());
+  }
+  for (void*& medium : quarantine->mediums) {
+    void* const p = medium;
+    medium = nullptr;
+    if (p != nullptr) medium_cache::keep(thread, p, pagemap.of(p));
+  }
+}
+
+}  // namespace loft::hard

@@ -1,0 +1,20 @@
+#include "hard/secrets.h"
+
+#include "base/bits.h"
+#include "files/random.h"
+#include "hard/tag.h"
+#include "os/os.h"
+
+namespace loft::hard {
+
+constinit Secrets secrets{};
+
+void make_secrets() { files::random_bytes(&secrets, sizeof secrets); }
+
+uint64_t seed(const void* of) {
+  uint64_t bytes = 0;
+  files::random_bytes(&bytes, sizeof bytes);
+  return bytes ^ reinterpret_cast<uintptr_t>(of);
+}
+
+}  // namespace loft::hard

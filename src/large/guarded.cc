@@ -1,0 +1,126 @@
+#include "large/guarded.h"
+
+#include <new>
+
+#include "base/bits.h"
+#include "os/fault.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/span.h"
+
+namespace loft::large {
+
+namespace {
+
+struct Addresses {
+  uintptr_t base;  // 0: none
+  size_t granules;
+};
+
+// The addresses of the objects freed last, in a row.
+constexpr unsigned kMost = 64;
+constexpr size_t kMostGranules = (size_t{4} << 30) / kGranule;
+constinit os::Lock lock;  // taken before that of the spans
+constinit Addresses row[kMost];
+constinit unsigned next = 0;
+constinit size_t granules_in_row = 0;
+
+void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+LOFT_COLD void report_unguarded() {
+  static constinit Atomic<bool> reported{false};
+  if (reported.exchange(true, memory_order_relaxed)) return;
+  os::report(Text() << "hardened=full: the process may have no more mappings (vm.max_map_count): "
+                       "some large objects lie between pages that can be written");
+}
+
+// Makes the addresses ordinary free memory. What the system refuses to open is lost.
+void open(Addresses addresses) {
+  if (addresses.base == 0) return;
+  if (!os::renew(at(addresses.base), addresses.granules << kGranuleLog)) return;
+  span::release(addresses.base, addresses.granules, false, 0);
+}
+
+// Under the lock. Returns the oldest, whose place it takes.
+Addresses put(Addresses addresses) {
+  const Addresses oldest = row[next];
+  row[next] = addresses;
+  next = (next + 1) % kMost;
+  granules_in_row += addresses.granules - oldest.granules;
+  return oldest;
+}
+
+// What lies around an object: its own granules, those in front, and one behind.
+Addresses all_of(const Large& object) {
+  const uintptr_t base = object.base - (object.front << kGranuleLog);
+  return {base, object.front + object.granules + 1};
+}
+
+}  // namespace
+
+void* allocate_guarded(size_t asked, size_t alignment) {
+  const size_t page = os::page_size();
+  const size_t bytes = round_up(asked, page);
+  const size_t front = most(alignment, kGranule) >> kGranuleLog;
+  const size_t granules = granules_for(bytes);
+  void* const block = metadata::allocate(sizeof(Large));
+  if (block == nullptr) return nullptr;
+  const span::Range range = span::acquire(front + granules + 1, most(alignment, kGranule), bytes);
+  if (range.base == 0) {
+    metadata::release(block, sizeof(Large));
+    return nullptr;
+  }
+  const uintptr_t base = range.base + (front << kGranuleLog);
+  const uintptr_t end = range.base + ((front + granules + 1) << kGranuleLog);
+  if (!range.zero && !os::discard(at(base), bytes)) __builtin_memset(at(base), 0, bytes);
+  const bool guarded = os::renew(at(range.base), base - range.base, true) &&
+                       os::renew(at(base + bytes), end - base - bytes, true);
+  if (LOFT_UNLIKELY(!guarded)) report_unguarded();
+  auto* const object = new (block) Large{};
+  object->base = base;
+  object->bytes = bytes;
+  object->granules = granules;
+  object->front = front;
+  object->asked = asked;
+  object->guarded = true;
+  enter(object);
+  account(0, bytes);
+  return at(base);
+}
+
+void release_guarded(Large* object) {
+  const Large old = *object;
+  const Addresses addresses = all_of(old);
+  account(old.bytes, 0);
+  pagemap.fill(old.base, old.granules, Entry{});
+  metadata::release(object, sizeof(Large));
+  if (LOFT_UNLIKELY(!os::renew(at(old.base), old.granules << kGranuleLog, true))) {
+    // At least nothing stays of what it held.
+    os::discard(at(old.base), old.bytes);
+  }
+  span::recount(old.bytes, 0);
+  Addresses out[2] = {};
+  {
+    const os::Guard guard(lock);
+    out[0] = put(addresses);
+    if (granules_in_row > kMostGranules) out[1] = put({});
+  }
+  open(out[0]);
+  open(out[1]);
+}
+
+void empty_guarded() {
+  for (unsigned i = 0; i < kMost; ++i) {
+    Addresses oldest{};
+    {
+      const os::Guard guard(lock);
+      oldest = put({});
+    }
+    open(oldest);
+  }
+}
+
+void prepare_fork_of_guarded() { lock.lock(); }
+void finish_fork_of_guarded(bool child) { lock.after_fork(child); }
+
+}  // namespace loft::large

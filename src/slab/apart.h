@@ -1,0 +1,25 @@
+// Address space of slabs that never passes from one size class to another (hardened=full). The
+// addresses of a released slab have no memory, and wait for the next slab of their class. Behind
+// one new slab in sixteen lies a granule that can be neither read nor written.
+//
+// So a stale pointer to a small object only ever meets objects of its own size, at the same places.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/size_class.h"
+#include "space/range.h"
+
+namespace loft::slab::apart {
+
+// `granules` granules for a slab of the class. {} without memory.
+span::Range acquire(SizeClass size_class, size_t granules);
+
+// Takes back what acquire returned, as a span; its pagemap entries are clear.
+void release(SizeClass size_class, uintptr_t base, size_t granules, bool dirty);
+
+void prepare_fork();
+void finish_fork(bool child);
+
+}  // namespace loft::slab::apart

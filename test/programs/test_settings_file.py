@@ -1,0 +1,173 @@
+"""/etc/loft.conf: settings for all processes of a system.
+
+The programs here have a root folder of their own, with that file in it, so that the machine's own
+is neither needed nor touched. What makes the file trusted is tested by test/unit/settings_test.cc,
+without privileges.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from filters import GLIBC, KILL, LOADER, allowing
+from limits import HANGS_S
+from programs import Build
+
+NOBODY = 65534
+# Not every user's PATH leads there, and the programs here have no PATH.
+CHROOT = shutil.which("chroot", path="/usr/sbin:/sbin:/usr/bin:/bin") or "chroot"
+SOURCE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+
+int main(void) {
+  free(malloc(100));
+  puts(getauxval(AT_SECURE) ? "more rights" : "its user's rights");
+}
+"""
+
+
+class Root:
+    """A folder that is / for programs: with these, the libraries that they need, and loft."""
+
+    def __init__(self, folder: Path, lib: Path) -> None:
+        self.folder = folder
+        self.put("libloft.so.0", lib.resolve())
+        self.settings = folder / "etc" / "loft.conf"
+        self.settings.parent.mkdir()
+
+    def put(self, name: str, file: Path) -> None:
+        target = self.folder / name.lstrip("/")
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+            target.chmod(0o755)
+            listed = subprocess.run(["ldd", file], capture_output=True, text=True, check=False)
+            for path in re.findall(r"(/\S+) \(0x", listed.stdout):
+                if Path(path).name != "libloft.so.0":
+                    self.put(path, Path(path))
+
+    def say(self, text: str, mode: int = 0o644) -> None:
+        self.settings.write_text(text)
+        self.settings.chmod(mode)
+
+    def run(
+        self, *command: str, user: int | None = None, **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        change = [CHROOT, *([f"--userspec={user}:{user}"] if user is not None else [])]
+        words = [*BECOMING_ROOT, "/usr/bin/env", "-i", *[f"{k}={v}" for k, v in more.items()]]
+        return subprocess.run(
+            [*words, *change, str(self.folder), *command],
+            capture_output=True,
+            text=True,
+            timeout=HANGS_S,
+            check=False,
+        )
+
+
+BECOMING_ROOT = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user"]
+
+
+@pytest.fixture
+def root(lib: Path) -> Iterator[Root]:
+    """Where everybody may look, unlike in pytest's own folders."""
+    with tempfile.TemporaryDirectory(prefix="loft-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        made = Root(folder, lib)
+        source, program = folder / "main.c", folder / "main"
+        source.write_text(SOURCE)
+        words: list[str | Path] = [
+            "gcc",
+            source,
+            made.folder / "libloft.so.0",
+            "-Wl,-rpath,/",
+            "-fno-builtin",
+        ]
+        subprocess.run([*words, "-o", program], check=True)
+        made.put("main", program)
+        for path in re.findall(r"(/\S+) \(0x", subprocess.getoutput(f"ldd {program}")):
+            if "libloft" not in path:
+                made.put(path, Path(path))
+        refused = made.run("/main").stderr
+        if refused.startswith(("chroot:", "unshare:", f"{CHROOT}:")):
+            pytest.skip(f"no program may have a root folder of its own here: {refused}")
+        yield made
+
+
+def test_it_is_followed(root: Root) -> None:
+    root.say("# for all\nstats = json\n")
+    result = root.run("/main")
+    assert (result.returncode, result.stdout) == (0, "its user's rights\n")
+    assert result.stderr.startswith("{")
+
+
+def test_the_environment_comes_later(root: Root) -> None:
+    root.say("stats=json\n")
+    assert root.run("/main", LOFT_STATS="0").stderr == ""
+
+
+def test_mistakes_are_told_and_the_rest_counts(root: Root) -> None:
+    root.say("colour=red\nstats=loud\nstats=prometheus\nforeign=perhaps\n")
+    told = root.run("/main").stderr.splitlines()
+    assert told[:3] == [
+        "loft: /etc/loft.conf:1: 'colour' is no option of loft; see docs/options.md",
+        "loft: /etc/loft.conf:2: stats='loud' is ignored: accepted is 0|1|json|prometheus",
+        "loft: /etc/loft.conf:4: foreign='perhaps' is read as abort, which is stricter: "
+        "accepted is abort|ignore",
+    ]
+    assert told[3].startswith("# HELP")
+
+
+def test_what_others_may_write_is_ignored(root: Root) -> None:
+    root.say("stats=json\n", 0o666)
+    said = "loft: /etc/loft.conf is ignored: others than its owner may write to it\n"
+    result = root.run("/main")
+    assert (result.returncode, result.stderr) == (0, said)
+
+
+def test_a_queue_keeps_nobody_waiting(root: Root) -> None:
+    os.mkfifo(root.settings, 0o644)
+    result = root.run("/main")
+    assert result.returncode == 0
+    assert result.stderr == "loft: /etc/loft.conf is ignored: it is no regular file\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that may more")
+def test_a_program_that_may_more_follows_it_alone(root: Root) -> None:
+    """The system's settings hold where its user's do not."""
+    root.say("stats=prometheus\n")
+    (root.folder / "main").chmod(0o4755)
+    result = root.run("/main", user=NOBODY, LOFT_STATS="json", LOFT_OWNER="nonsense")
+    if result.stdout == "its user's rights\n":
+        pytest.skip("setuid has no effect here")
+    assert (result.returncode, result.stdout) == (0, "more rights\n")
+    assert result.stderr.startswith("# HELP")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_somebody_elses_is_ignored(root: Root) -> None:
+    root.say("stats=json\n")
+    os.chown(root.settings, NOBODY, NOBODY)
+    said = "loft: /etc/loft.conf is ignored: root does not own it\n"
+    assert root.run("/main").stderr == said
+
+
+def test_under_a_filter_that_its_parent_has_set(root: Root, build: Build) -> None:
+    """Reading it takes no call that the loader does not make before."""
+    root.put("confined", build("confined.c"))
+    root.put("sandboxed", build("sandboxed.c"))
+    root.put("env", Path("/usr/bin/env"))
+    allowing(GLIBC | LOADER | {"clock_gettime"}, KILL).put(root.folder / "filter")
+    root.say("decay_ms=50\nbatch_bytes=32K\n")
+    preload = "LD_PRELOAD=/libloft.so.0"
+    result = root.run("/env", preload, "/confined", "/filter", "/sandboxed", "work")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "lived\n", "")
