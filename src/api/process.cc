@@ -9,6 +9,7 @@
 #include "cpu/core.h"
 #include "files/last_signal.h"
 #include "files/misuse.h"
+#include "front/guard.h"
 #include "front/hardened.h"
 #include "front/metered.h"
 #include "hard/before.h"
@@ -104,6 +105,10 @@ int apply_option(std::string_view name, std::string_view value) {
   if (get(options.hardened) == kHardenedFull && !harden()) {
     os::report(Text() << "hardened=full: no memory to note the objects that are there already; "
                          "hardened=off instead");
+    options.hardened.store(kHardenedOff, memory_order_relaxed);
+  }
+  if (get(options.hardened) == kHardenedGuard && !front::begin_guard()) {
+    os::report(Text() << "hardened=guard: no memory; hardened=off instead");
     options.hardened.store(kHardenedOff, memory_order_relaxed);
   }
   // Objects allocated before belong to another heap than the common one: the thread starts over.

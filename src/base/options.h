@@ -24,9 +24,10 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
     "processor; room: each thread its cache, and a thread of loft's own all slabs; shared: "     \
     "each thread its cache, and all together the slabs; read when the library is loaded, and "   \
     "never changed after that")                                                                  \
-  X(kChoice, hardened, 0, "off|full",                                                            \
-    "what loft does against misuse of the heap beyond what costs nothing; off: nothing; full: "  \
-    "what docs/hardened.md lists; read when the library is loaded, and never changed after "     \
+  X(kChoice, hardened, 0, "off|guard|full",                                                      \
+    "what loft does against misuse of the heap beyond what costs nothing; off: nothing; guard, " \
+    "for programs in use: what costs little; full: what docs/hardened.md lists; read when the "  \
+    "library is loaded, and never changed after "                                                \
     "that")                                                                                      \
   X(kChoice, stats, 0, "0|1|json|prometheus",                                                    \
     "print statistics to standard error when the process exits")                                 \
@@ -88,6 +89,14 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
     "near a limit of the group, loft then keeps little, whichever process has the memory")       \
   X(kChoice, profile, 0, "off|on",                                                               \
     "whether allocations are sampled, for a profile of which code holds memory")                 \
+  X(kBytes, guard_bytes, 1 << 20, "",                                                            \
+    "with hardened=guard: an object lies between pages that can be neither read nor written "    \
+    "once in so many bytes allocated, on average; while a profile is taken, profile_bytes "      \
+    "says so; read when the library is loaded")                                                  \
+  X(kChoice, guard_fault, 0, "stop|continue",                                                    \
+    "with hardened=guard: what follows the report of a use beyond such an object, or after it "  \
+    "was freed; stop: the program gets its signal; continue: the page is opened, and the "       \
+    "program goes on")                                                                           \
   X(kBytes, profile_bytes, 512 << 10, "",                                                        \
     "mean bytes between two samples of one thread's allocations; 1: each allocation is one")     \
   X(kFile, profile_file, 0, "",                                                                  \
@@ -109,21 +118,25 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
     "root: statistics, profiles, a map of the heap, purges, options; %p becomes the number of "  \
     "the process")
 
-// X(former name, name). A setting by a former name is refused with one line that tells the new one.
+// X(former name, name). A setting by a former name is refused with one line that tells the new
+// one.
 #define LOFT_RENAMED_OPTIONS(X) \
   X(keeper_cpu, room_cpu)       \
   X(keeper_serves, room_serves) \
   X(keeper_prepare, room_prepare)
 
-// X(name, choice). Of these options one choice is stricter than the others: it is taken where the
-// file, the symbol or the environment have a value that is not understood, and where the file
-// contradicts itself.
+// X(name, choice). Of these options one choice is stricter than the others: it is taken where
+// the file, the symbol or the environment have a value that is not understood, and where the
+// file contradicts itself.
 #define LOFT_STRICT_CHOICES(X) \
   X(foreign, abort)            \
   X(hardened, full)
 
 // The choices of `hardened`. The option is written once, before the program's constructors run.
-enum Hardened : uint64_t { kHardenedOff, kHardenedFull };
+enum Hardened : uint64_t { kHardenedOff, kHardenedGuard, kHardenedFull };
+
+// The choices of `guard_fault`.
+enum GuardFault : uint64_t { kGuardStop, kGuardContinue };
 
 // The choices of `owner`. The option is written once, before the program's constructors run.
 enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerRoom, kOwnerShared };
@@ -157,8 +170,8 @@ struct Options {
 
 extern LOFT_HIDDEN Options options;
 
-// Relaxed: an option is a number by itself and publishes nothing else. A thread that sees a change
-// late acts on the old value.
+// Relaxed: an option is a number by itself and publishes nothing else. A thread that sees a
+// change late acts on the old value.
 inline uint64_t get(const Atomic<uint64_t>& option) { return option.load(memory_order_relaxed); }
 
 // The path that an option of kind kFile names; nullptr for none. Acquire pairs with the release

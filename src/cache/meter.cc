@@ -17,8 +17,11 @@ namespace {
 // few enough that the objects in turn stay in the processor's caches.
 constexpr unsigned kMost = 32;
 constexpr size_t kMostBytes = 128 * 1024;
-constexpr unsigned most_of(SizeClass c) {
-  return static_cast<unsigned>(most<size_t>(least<size_t>(kMost, kMostBytes / class_size(c)), 1));
+// Of objects that are written to before the program has them.
+constexpr size_t kMostWritten = 16 * 1024;
+constinit size_t most_bytes = kMostBytes;
+unsigned most_of(SizeClass c) {
+  return static_cast<unsigned>(most<size_t>(least<size_t>(kMost, most_bytes / class_size(c)), 1));
 }
 
 constexpr unsigned kSlots = kMost + 1;  // the null slot is the first
@@ -41,7 +44,8 @@ size_t offset_of(const Thread* thread, SizeClass c, bool on) {
 }
 
 constinit bool for_good = false;
-bool is_turned() { return for_good || profile::on(); }
+constinit bool clears_first_words = false;
+constinit Atomic<bool> turned{false};
 
 void turn(Thread* thread, bool on) {
   for (size_t size = 0; size <= kTableMax; ++size) {
@@ -49,6 +53,15 @@ void turn(Thread* thread, bool on) {
   }
   for (size_t step = 0; step < kSteps; ++step) {
     store_entry(thread->bin_of_step[step], offset_of(thread, class_of_step(step), on));
+  }
+}
+
+void move_cleared(void** to, void* const* from, unsigned count) {
+  for (void* const* const end = from + count; from != end; ++from, ++to) {
+    void* const p = *from;
+    *static_cast<uint64_t*>(p) = 0;
+    *to = p;
+    LOFT_FORGET(to);
   }
 }
 
@@ -74,12 +87,18 @@ void join(Thread* thread) {
   settle(thread, 0);
 }
 
-void turn_for_good() {
+bool is_turned() { return turned.load(memory_order_relaxed); }
+
+void turn_for_good(bool clears) {
   for_good = true;
+  clears_first_words = clears;
+  if (clears) most_bytes = kMostWritten;
   turn_all(true);
 }
 
 void turn_all(bool on) {
+  on = on || for_good;
+  turned.store(on, memory_order_relaxed);
   // Also the release that parts_of pairs with (front/modes.h).
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (Thread* t = newest_block(); t != nullptr; t = t->older) turn(t, on);
@@ -117,7 +136,11 @@ Filled fill(Thread* thread, SizeClass c) {
     thread->samples_due |= uint64_t{1} << c;
   }
   void** const rest = state.slots + there - moved;
-  __builtin_memcpy(slots + 1, rest + 1, moved * sizeof(void*));
+  if (clears_first_words) {
+    move_cleared(slots + 1, rest + 1, moved);
+  } else {
+    __builtin_memcpy(slots + 1, rest + 1, moved * sizeof(void*));
+  }
   // A fork between these two loses the objects for the child, which is better than to have them
   // twice.
   thread->bins[c].set_top(rest);

@@ -6,6 +6,9 @@
 //
 // A processor's block (owner=core) hands out nothing from its second bins: each of its allocations
 // takes the slow path.
+//
+// hardened=guard takes samples, too, and keeps the blocks turned. Its second bins are short: what
+// they hold has been written to.
 #pragma once
 
 #include "cache/thread.h"
@@ -16,9 +19,13 @@ namespace loft::meter {
 // of a table is one store, and either value of it serves.
 void turn_all(bool on);
 
-// Turns all blocks, and those made from now on, to second bins that nobody fills: each allocation
-// takes the slow path.
-void turn_for_good();
+// Turns all blocks, and those made from now on, and never back. Nobody fills the second bins
+// (hardened=full): each allocation takes the slow path. Or whoever fills them clears the first word
+// of each object (hardened=guard).
+void turn_for_good(bool clears);
+
+// Whether blocks are turned. Relaxed: a thread that sees a change late follows it a little later.
+bool is_turned();
 
 // The same for one block, if its tables lag behind in this class: two threads may have turned them
 // at once, one on and one off.

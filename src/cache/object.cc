@@ -42,9 +42,9 @@ Entry checked_entry_slow(const char* call, const void* p) {
 void check_start_slow(const char* call, const void* p, Entry entry) {
   if (entry.bin() == kLarge) {
     const Large* object = large::at(entry);
-    if (LOFT_LIKELY(reinterpret_cast<uintptr_t>(p) == object->base)) return;
+    if (LOFT_LIKELY(reinterpret_cast<uintptr_t>(p) == object->start())) return;
     os::fault(Text() << call << " of an interior pointer " << p << ": large object "
-                     << reinterpret_cast<const void*>(object->base) << " of "
+                     << reinterpret_cast<const void*>(object->start()) << " of "
                      << uint64_t{object->bytes} << " bytes");
   }
   if (entry.bin() == kMedium && LOFT_LIKELY(medium::run_at(entry)->in_use_at(p))) return;
@@ -75,6 +75,12 @@ ObjectRange object_of(const void* p) {
   if (entry.bin() == kLarge) {
     const Large* object = large::at(entry);
     if (object->kept) return {nullptr, 0};
+    if (LOFT_UNLIKELY(object->guarded)) {
+      if (reinterpret_cast<uintptr_t>(p) - object->start() >= object->bytes - object->shift) {
+        return {nullptr, 0};
+      }
+      return {reinterpret_cast<void*>(object->start()), object->asked};
+    }
     return {reinterpret_cast<void*>(object->base), object->bytes};
   }
   if (entry.bin() == kMedium) {

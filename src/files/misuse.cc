@@ -75,7 +75,7 @@ struct Block {
   }
   void put(const Text& text) { put(std::string_view(text.data(), text.size())); }
 
-  void put_frames();
+  void put_stack(const uintptr_t* frames, size_t count);
   void put_process();
   void append_to(const char* path);
 
@@ -102,13 +102,12 @@ void put_name(Block& block, std::string_view name) {
   }
 }
 
-void Block::put_frames() {
-  const size_t count = unwind::capture(frames_, kMostFrames, false);
+void Block::put_stack(const uintptr_t* frames, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    put(Text() << "  #" << uint64_t{i} << " " << reinterpret_cast<const void*>(frames_[i]));
+    put(Text() << "  #" << uint64_t{i} << " " << reinterpret_cast<const void*>(frames[i]));
     unwind::CodeName code = {};
     // A return address may be behind the function's end.
-    if (unwind::name_code(frames_[i] - 1, &code)) {
+    if (unwind::name_code(frames[i] - 1, &code)) {
       const char* const program = program_path.load(memory_order_acquire);
       put(" in ");
       put_name(*this, *code.file != 0 ? code.file : program != nullptr ? program : "?");
@@ -158,17 +157,27 @@ void Block::append_to(const char* path) {
   }
 }
 
-void compose(Block& block, const Text& what, bool for_a_file) {
+struct Kept {
+  const Stack* stacks;
+  size_t count;
+};
+
+void compose(Block& block, const Text& what, bool for_a_file, Kept kept) {
   block.put("loft: ");
   block.put(what);
   block.put("\n");
   if (for_a_file) block.put_process();
-  if (what.what_about() != nullptr && describe_object != nullptr) {
+  if (kept.count == 0 && what.what_about() != nullptr && describe_object != nullptr) {
     block.put("  ");
     block.put(describe_object(what.what_about()));
     block.put("\n");
   }
-  block.put_frames();
+  block.put_stack(block.frames_, unwind::capture(block.frames_, kMostFrames, false));
+  for (size_t i = 0; i < kept.count; ++i) {
+    const Stack& stack = kept.stacks[i];
+    block.put(Text() << "  " << stack.what << " by thread " << stack.thread << "\n");
+    block.put_stack(stack.frames, stack.depth);
+  }
   block.put("  end of report\n");
 }
 
@@ -182,11 +191,12 @@ void call(const Called& called, const char* text, size_t bytes) {
   in_handler = false;
 }
 
-void tell_misuse(const Text& what) {
+void tell(const Text& what, bool always_whole, Kept kept) {
   const KeepErrno keep;
   const char* const path = path_of(options.report_file);
   const Called called = present_handler();
-  if ((path == nullptr && called.function == nullptr) || in_handler) return os::report(what);
+  const bool whole = always_whole || path != nullptr || called.function != nullptr;
+  if (!whole || in_handler) return os::report(what);
   void* const memory = borrow(sizeof(Block));
   if (memory == nullptr) {
     // The line is what is left of it.
@@ -194,12 +204,14 @@ void tell_misuse(const Text& what) {
     return call(called, what.data(), what.size());
   }
   Block& block = *new (memory) Block;
-  compose(block, what, path != nullptr);
+  compose(block, what, path != nullptr, kept);
   os::write_error(block.text_, block.size_);
   if (path != nullptr) block.append_to(path);
   call(called, block.text_, block.size_);
   give_back(memory, sizeof(Block));
 }
+
+void tell_misuse(const Text& what) { tell(what, false, {nullptr, 0}); }
 
 void note_program_path() {
   if (program_path.load(memory_order_acquire) != nullptr) return;
@@ -223,9 +235,14 @@ void begin_reports(Text (*describe)(const void* p)) {
 }
 
 void follow_reports() {
-  if (path_of(options.report_file) == nullptr && handler.load() == nullptr) return;
+  const bool is_guarded = get(options.hardened) == kHardenedGuard;
+  if (!is_guarded && path_of(options.report_file) == nullptr && handler.load() == nullptr) return;
   note_program_path();
   unwind::prepare();
+}
+
+void tell_with_stacks(const Text& what, const Stack* stacks, size_t count) {
+  tell(what, true, {stacks, count});
 }
 
 void set_misuse_handler(MisuseHandler function, void* with) {

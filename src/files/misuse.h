@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/text.h"
 
@@ -21,6 +22,16 @@ void begin_reports(Text (*describe)(const void* p));
 // After the option report_file or the handler was set: makes ready to follow stacks, if it is to be
 // done. It may allocate and take the loader's lock.
 void follow_reports();
+
+// As os::misuse, with stacks that were kept: always a block of text, with the calling thread's own
+// stack first. `prepare` of unwind/unwind.h has been called.
+struct Stack {
+  const char* what;  // "allocated"
+  uint64_t thread;
+  const uintptr_t* frames;
+  size_t depth;
+};
+void tell_with_stacks(const Text& what, const Stack* stacks, size_t count);
 
 // Two threads must not set it at the same time. nullptr: none.
 void set_misuse_handler(MisuseHandler handler, void* closure);

@@ -6,6 +6,7 @@
 
 #include "base/macros.h"
 #include "cache/bins.h"
+#include "space/pagemap.h"
 
 namespace loft::front {
 
@@ -33,6 +34,7 @@ extern LOFT_HIDDEN const Parts* in_use;
 
 void check_bounds_ordinary(const char* call, const void* p, size_t bytes);
 void* reallocate_ordinary(void* p, size_t size);
+void* reallocate_small(void* p, Entry entry, size_t size);  // p: the start of an object in a slab
 size_t usable_size_ordinary(const void* p);
 
 }  // namespace loft::front

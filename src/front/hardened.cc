@@ -11,6 +11,7 @@
 #include "front/hardened_checks.h"
 #include "front/modes.h"
 #include "hard/before.h"
+#include "hard/name.h"
 #include "hard/nothing.h"
 #include "hard/place.h"
 #include "hard/quarantine.h"
@@ -232,22 +233,6 @@ namespace hard {
 
 namespace {
 
-const char* name_of(Maker maker) {
-  switch (maker) {
-    case Maker::kMalloc:
-      return "malloc";
-    case Maker::kNew:
-      return "new";
-    case Maker::kNewArray:
-      return "new[]";
-    case Maker::kNewAligned:
-      return "new with an alignment";
-    case Maker::kNewArrayAligned:
-      break;
-  }
-  return "new[] with an alignment";
-}
-
 // What is free was in use before.
 void clear_free_objects() {
   for (uintptr_t at = window.heap.base; pagemap.contains(reinterpret_cast<void*>(at));
@@ -306,7 +291,7 @@ bool begin(bool (*note)()) {
   front::in_use = &kHardened;
   span::serve_nobody();
   pagemap.medium_limit.set(0);
-  meter::turn_for_good();
+  meter::turn_for_good(false);
   return true;
 }
 

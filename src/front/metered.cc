@@ -4,6 +4,8 @@
 #include "cache/meter.h"
 #include "cpu/core.h"
 #include "front/modes.h"
+#include "hard/mark.h"
+#include "hard/samples.h"
 #include "os/os.h"
 #include "os/restartable.h"
 #include "profile/samples.h"
@@ -20,13 +22,13 @@ size_t whole_pages(size_t size) { return round_up(size, os::page_size()); }
 void* refill_lagging(Thread* thread, Request request) {
   const SizeClass c = request.size_class;
   if (core::in_use()) {
-    if (void* const popped = os::pop(bin_offset(c)); popped != nullptr) return popped;
+    if (void* const popped = os::pop(bin_offset(c)); popped != nullptr) return hard::unmark(popped);
   } else if (Bin& bin = thread->bins[c]; *bin.top() != nullptr) {
     void* const popped = bin.pop();
     meter::settle(thread, c);
-    return popped;
+    return hard::unmark(popped);
   }
-  return ordinary_parts_of(thread).refill(thread, request);
+  return hard::unmark(ordinary_parts_of(thread).refill(thread, request));
 }
 
 // Takes more objects of a class of which few go round.
@@ -49,10 +51,31 @@ meter::Filled fill(Thread* thread, Request request) {
   return meter::fill(thread, c);
 }
 
+// An object between guards on which a sample has fallen, for the profile, too.
+void* take_guarded(Request request) {
+  void* const p =
+      hard::make_sample(request.asked, size_t{1} << request.alignment_log, request.maker);
+  if (p == nullptr) return nullptr;
+  if (LOFT_UNLIKELY(profile::on())) {
+    large::at(pagemap.of(p))->sampled =
+        profile::note(p, request.asked, class_size(request.size_class));
+  } else {
+    profile::draw();
+  }
+  return p;
+}
+
 // An object on which a sample has fallen. If waste is to be counted, its ordinary place is taken,
 // too, and kept for as long as the object lives: its heap is then as it would be without the
 // sample. The caller may hold a processor's block (owner=core), so that nothing is freed here.
 void* take_sampled(Thread* thread, Request request) {
+  if (LOFT_UNLIKELY(hard::takes_samples())) {
+    if (void* const p = take_guarded(request); p != nullptr) return p;
+    if (!profile::on()) {
+      profile::draw();
+      return nullptr;
+    }
+  }
   void* const place =
       get(options.profile_at) == kAtWaste ? refill_lagging(thread, request) : nullptr;
   void* const sampled = profile::allocate(request.asked, size_t{1} << request.alignment_log,
@@ -84,28 +107,51 @@ struct PartsWith {
 
 }  // namespace
 
+namespace {
+
+bool guards() { return get(options.hardened) == kHardenedGuard; }
+
+uint64_t mean_wanted() {
+  return get(options.profile) != 0 || !guards() ? get(options.profile_bytes)
+                                                : get(options.guard_bytes);
+}
+
+const Parts* metered_parts() {
+  static const PartsWith metered(refill_metered);
+  return metered.of;
+}
+
+// Under the lock of the changes.
+void turn_blocks(bool wanted) {
+  static const PartsWith lagging(refill_lagging);
+  // Release: with another thread's table in hand, or without, who finds these finds them made.
+  parts_in_use.store(wanted ? metered_parts() : lagging.of, memory_order_release);
+  meter::turn_all(wanted);
+}
+
+}  // namespace
+
 void follow_profile_options() {
   const bool asked = get(options.profile) != 0;
-  if (asked == profile::on() && !profile::changes_mean(get(options.profile_bytes))) return;
+  if (asked == profile::on() && !profile::changes_mean(mean_wanted())) return;
   // Before the lock: it takes the loader's, whose holder may be forking.
   static constinit Atomic<bool> has_begun{false};
   if (asked && !has_begun.exchange(true, memory_order_relaxed)) unwind::prepare();
   const os::Guard guard(profile::changes());
-  profile::set_mean(get(options.profile_bytes));
+  profile::set_mean(mean_wanted());
   const bool wanted = get(options.profile) != 0 && profile::prepare();
   if (wanted == profile::on()) return;
-  // With hardened=full, each allocation takes a slow path that samples.
-  if (get(options.hardened) == kHardenedFull) {
-    profile::is_on.store(wanted, memory_order_relaxed);
-    return;
-  }
-  static const PartsWith metered(refill_metered);
-  static const PartsWith lagging(refill_lagging);
-  // Release: with another thread's table in hand, or without, who finds these finds them made.
-  parts_in_use.store(wanted ? metered.of : lagging.of, memory_order_release);
   profile::is_on.store(wanted, memory_order_relaxed);
+  // With hardened=full, each allocation takes a slow path that samples.
+  if (get(options.hardened) == kHardenedFull) return;
   pagemap.medium_limit.set(wanted ? 0 : kMediumMax + 1);
-  meter::turn_all(wanted);
+  if (!guards()) turn_blocks(wanted);
+}
+
+void meter_for_good() {
+  profile::set_mean(mean_wanted());
+  parts_in_use.store(metered_parts(), memory_order_release);
+  meter::turn_for_good(true);
 }
 
 void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due) {
@@ -144,7 +190,7 @@ void* reallocate_sampled(Extent* extent, void* p, size_t size) {
 
 void forget_large(Large* object) {
   object->sampled = false;
-  profile::forget(reinterpret_cast<const void*>(object->base));
+  profile::forget(reinterpret_cast<const void*>(object->start()));
 }
 
 void* resize_metered(Large* object, size_t asked) {

@@ -14,6 +14,10 @@ namespace loft {
 // Starts to take samples, or stops, by the options. Any thread, any time; also at start.
 void follow_profile_options();
 
+// For hardened=guard: from now on the blocks stay turned to their second bins, with or without a
+// profile, and a sample is an object between guards. When the library is loaded.
+void meter_for_good();
+
 // An object above 32 KiB. Returns one on which the sample has fallen, or nullptr: the caller goes
 // on. *is_due: the sample has fallen on the object that the caller is about to allocate.
 void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due);

@@ -32,7 +32,7 @@ void review_next_bin(Thread* thread, SizeClass refilled) {
   thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
   if (c == 0) {
     depot::release_spares(thread);
-    if (!profile::on()) meter::empty(thread);
+    if (!meter::is_turned()) meter::empty(thread);
   }
   if (!core::own(thread, c)) return;
   magazines::review(thread, c);

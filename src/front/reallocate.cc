@@ -117,6 +117,11 @@ size_t usable_size_ordinary(const void* p) {
   return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
 }
 
+void* reallocate_small(void* p, Entry entry, size_t size) {
+  const size_t usable = class_size(class_of_bin(entry.bin()));
+  return stays(usable, size) ? p : reallocate_by_copy(p, usable, size);
+}
+
 void* reallocate_ordinary(void* p, size_t size) {
   const Entry entry = checked_entry("realloc", p);
   if (entry.bin() == kNothing) return os::out_of_memory();
@@ -139,10 +144,7 @@ void* reallocate_ordinary(void* p, size_t size) {
   }
   check_start("realloc", p, entry);
   if (entry.bin() == kMedium) return reallocate_medium(p, entry, size);
-  if (entry.bin() != kLarge) {
-    const size_t usable = class_size(class_of_bin(entry.bin()));
-    return stays(usable, size) ? p : reallocate_by_copy(p, usable, size);
-  }
+  if (entry.bin() != kLarge) return reallocate_small(p, entry, size);
   Large* object = large::at(entry);
   if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
   if (size > kSmallMax) {

@@ -5,6 +5,7 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/medium_cache.h"
+#include "cache/meter.h"
 #include "cache/object.h"
 #include "cpu/core.h"
 #include "front/allocate.h"
@@ -66,9 +67,7 @@ LOFT_NOINLINE void* allocate_class(Request request) {
 template <auto kTable>
 LOFT_ALWAYS_INLINE void* pop(size_t index) {
   if (LOFT_UNLIKELY(core::in_use())) {
-    return profile::on() || front::in_use->clears
-               ? nullptr
-               : os::pop(load_entry((this_thread()->*kTable)[index]));
+    return meter::is_turned() ? nullptr : os::pop(load_entry((this_thread()->*kTable)[index]));
   }
   Thread* const thread = this_thread();
   Bin* bin = thread->bin_at(load_entry((thread->*kTable)[index]));
@@ -310,7 +309,10 @@ constinit const Parts* in_use = &ordinary;
 
 }  // namespace front
 
-void deallocate_slow(void* p) { front::in_use->free(p, {}); }
+void deallocate_slow(void* p) {
+  static constexpr front::Freed kByFree = {};
+  front::in_use->free(p, kByFree);
+}
 void deallocate_slow_as(void* p, Maker maker) { front::in_use->free(p, {true, maker, false, 0}); }
 void deallocate_slow_sized(void* p, Maker maker, size_t size) {
   front::in_use->free(p, {true, maker, true, size});

@@ -2,12 +2,15 @@
 
 #include "base/bits.h"
 #include "files/random.h"
+#include "hard/mark.h"
 #include "hard/tag.h"
 #include "os/os.h"
 
 namespace loft::hard {
 
 constinit Secrets secrets{};
+constinit uint64_t mark_secret = 0;
+constinit bool is_marking = false;
 
 void make_secrets() { files::random_bytes(&secrets, sizeof secrets); }
 

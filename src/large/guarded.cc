@@ -18,7 +18,7 @@ struct Addresses {
 };
 
 // The addresses of the objects freed last, in a row.
-constexpr unsigned kMost = 64;
+constexpr unsigned kMost = 256;
 constexpr size_t kMostGranules = (size_t{4} << 30) / kGranule;
 constinit os::Lock lock;  // taken before that of the spans
 constinit Addresses row[kMost];
@@ -58,9 +58,9 @@ Addresses all_of(const Large& object) {
 
 }  // namespace
 
-void* allocate_guarded(size_t asked, size_t alignment) {
+void* allocate_guarded(size_t asked, size_t alignment, At place) {
   const size_t page = os::page_size();
-  const size_t bytes = round_up(asked, page);
+  const size_t bytes = round_up(most<size_t>(asked, 1), page);
   const size_t front = most(alignment, kGranule) >> kGranuleLog;
   const size_t granules = granules_for(bytes);
   void* const block = metadata::allocate(sizeof(Large));
@@ -83,9 +83,18 @@ void* allocate_guarded(size_t asked, size_t alignment) {
   object->front = front;
   object->asked = asked;
   object->guarded = true;
+  if (place == At::kEnd) {
+    object->shift = static_cast<uint16_t>((bytes - most<size_t>(asked, 1)) &
+                                          ~(most(alignment, kAlignment) - 1));
+  }
   enter(object);
   account(0, bytes);
-  return at(base);
+  return at(object->start());
+}
+
+Around around(const Large& object) {
+  const Addresses all = all_of(object);
+  return {all.base, all.base + (all.granules << kGranuleLog)};
 }
 
 void release_guarded(Large* object) {

@@ -1,4 +1,5 @@
-// Large objects between inaccessible pages, for hardened=full. One is alone in its span: in front
+// Objects between inaccessible pages: the large ones of hardened=full, and the samples of
+// hardened=guard. One is alone in its span: in front
 // of it and behind its last page nothing can be read or written. When it is freed, its memory goes
 // back to the system at once; its addresses stay inaccessible until some more objects were freed.
 // Any thread may call any function, but no two calls may use one object at once.
@@ -10,9 +11,21 @@
 
 namespace loft::large {
 
-// An object of `asked` bytes that reads as zero. `alignment`: a power of two. nullptr without
-// memory. Where the process may have no more mappings, it has no guards, which is reported once.
-void* allocate_guarded(size_t asked, size_t alignment);
+// Where in its pages an object lies. At the end, a write beyond it meets the guard, but for what
+// its alignment leaves.
+enum class At : uint8_t { kStart, kEnd };
+
+// An object of `asked` bytes that reads as zero. `alignment`: a power of two, at most a page for
+// At::kEnd. nullptr without memory. Where the process may have no more mappings, it has no guards,
+// which is reported once.
+void* allocate_guarded(size_t asked, size_t alignment, At at = At::kStart);
+
+// All that cannot be read or written around it, with the object.
+struct Around {
+  uintptr_t base;
+  uintptr_t end;
+};
+Around around(const Large& object);
 
 // An object of allocate_guarded.
 void release_guarded(Large* object);

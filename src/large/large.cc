@@ -177,7 +177,7 @@ bool resize_by_moving(Large* object, size_t bytes) {
   }
   forget_tail(*object);
   const Large old = *object;
-  *object = Large{target.base, bytes, granules_for(bytes), 0, old.asked, true, false, false,
+  *object = Large{target.base, bytes, granules_for(bytes), 0, old.asked, 0, 0, true, false, false,
                   false,       0,     old.sampled};
   enter(object);
   account(old.bytes, bytes);
@@ -206,7 +206,7 @@ void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare) {
     return nullptr;
   }
   auto* object = new (block)
-      Large{range.base, bytes, granules, 0, asked, false, false, false, false, 0, false};
+      Large{range.base, bytes, granules, 0, asked, 0, 0, false, false, false, false, 0, false};
   enter(object);
   account(0, bytes);
   part().allocations.fetch_add(1, memory_order_relaxed);

@@ -196,7 +196,7 @@ class Made {
     if (entry.bin() == kLarge) {
       const Large* const object = large::at(entry);
       if (peek(object->base) != at) return 0;
-      if (only_ == nullptr && !peek(object->kept)) live_.add(at);
+      if (only_ == nullptr && !peek(object->kept)) live_.add(at + peek(object->shift));
       return peek(object->granules);
     }
     if (entry.bin() == kMedium) {
@@ -278,7 +278,8 @@ size_t bytes_at(void* start, const Extent* region) {
   }
   if (entry.bin() == kLarge) {
     const Large* const object = large::at(entry);
-    return peek(object->base) != at || peek(object->kept) ? 0 : peek(object->bytes);
+    const bool is_one = peek(object->base) + peek(object->shift) == at && !peek(object->kept);
+    return is_one ? peek(object->bytes) - peek(object->shift) : 0;
   }
   if (region != nullptr) return bytes_in(region, start);
   if (entry.bin() != kExtent) return 0;

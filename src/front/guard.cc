@@ -1,0 +1,187 @@
+#include "front/guard.h"
+
+#include "cache/bins.h"
+#include "cache/object.h"
+#include "cpu/core.h"
+#include "files/random.h"
+#include "front/allocate.h"
+#include "front/front.h"
+#include "front/long.h"
+#include "front/metered.h"
+#include "hard/fault.h"
+#include "hard/mark.h"
+#include "hard/name.h"
+#include "hard/samples.h"
+#include "hard/secrets.h"
+#include "large/guarded.h"
+#include "medium/medium_run.h"
+#include "os/fault.h"
+#include "os/restartable.h"
+#include "profile/samples.h"
+#include "purge/background.h"
+#include "space/span.h"
+#include "thread/lifecycle.h"
+
+namespace loft::front {
+
+namespace {
+
+bool is_nothing(Entry entry) {
+  return !entry.is_slab() && entry.bin() != kMedium && entry.bin() != kLarge &&
+         entry.bin() != kExtent;
+}
+
+bool is_sample(Entry entry) { return entry.bin() == kLarge && large::at(entry)->guarded; }
+
+const char* name_of(const Freed& freed) {
+  if (!freed.by_delete) return "free";
+  const bool is_array = freed.maker == Maker::kNewArray || freed.maker == Maker::kNewArrayAligned;
+  return is_array ? "delete[]" : "delete";
+}
+
+[[noreturn]] LOFT_COLD void report_marked(const char* call, const void* p) {
+  const bool frees = call[0] == 'f' || call[0] == 'd';
+  const Text line = Text() << (frees ? "double free" : call)
+                           << (frees ? " of" : " of a freed object");
+  slab::report_misuse(line.data(), p, slab::at(pagemap.of(p)));
+}
+
+[[noreturn]] LOFT_COLD void report_size(const Freed& freed, const void* p, size_t bytes) {
+  os::fault(Text() << name_of(freed) << " of " << p << " as an object of " << uint64_t{freed.size}
+                   << " bytes: its place has " << uint64_t{bytes});
+}
+
+// Whether that many bytes lie in a place of the class. Aligned objects may lie in any larger one.
+bool fits(const Freed& freed, SizeClass c) {
+  if (LOFT_LIKELY(!freed.has_size)) return true;
+  if (freed.size > class_size(c)) return false;
+  const bool is_aligned =
+      freed.maker == Maker::kNewAligned || freed.maker == Maker::kNewArrayAligned;
+  return is_aligned || class_of(most<size_t>(freed.size, 1)) == c;
+}
+
+void free_sample(Large* sample, const Freed& freed) {
+  const Maker maker = freed.by_delete ? freed.maker : Maker::kMalloc;
+  auto* const p = reinterpret_cast<void*>(sample->start());
+  if (LOFT_UNLIKELY(freed.has_size && freed.size != sample->asked)) {
+    report_size(freed, p, sample->asked);
+  }
+  hard::end_sample(name_of(freed), maker, sample);
+  if (LOFT_UNLIKELY(sample->sampled)) forget_large(sample);
+  large::release_guarded(sample);
+  background::look_after();
+}
+
+LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
+  if (p == nullptr) return;
+  const bool is_ours = pagemap.limit.contains(pagemap.position(p));
+  const Entry entry = is_ours ? pagemap.of(p) : Entry{};
+  if (LOFT_LIKELY(entry.is_slab())) {
+    const SizeClass c = class_of_bin(entry.bin());
+    check_start(name_of(freed), p, entry);
+    if (LOFT_UNLIKELY(hard::is_marked(p))) report_marked(name_of(freed), p);
+    if (LOFT_UNLIKELY(!fits(freed, c))) report_size(freed, p, class_size(c));
+    hard::mark(p);
+    if (core::in_use()) {
+      const uint64_t word = entry.word();
+      const os::Pushed pushed = os::push_if_owner(p, word);
+      if (LOFT_LIKELY(pushed == os::Pushed::kYes)) return;
+      if (pushed != os::Pushed::kNo && os::push(p, core::kForeignStack)) return;
+    }
+    return ordinary.free(p, freed);
+  }
+  if (is_sample(entry)) {
+    check_start(name_of(freed), p, entry);
+    return free_sample(large::at(entry), freed);
+  }
+  if (is_ours && is_nothing(entry)) hard::report_if_freed(name_of(freed), p);
+  ordinary.free(p, freed);
+}
+
+// Of an object of a known size, which a look at the place confirms.
+LOFT_NOINLINE void free_sized(void* p, const Freed& freed) {
+  const Entry entry = pagemap.of(p);
+  const SizeClass c = class_of_bin(entry.bin());
+  if (LOFT_UNLIKELY(!fits(freed, c))) return free_elsewhere(p, freed);  // reports it
+  hard::mark(p);
+  this_thread()->bins[c].push(p);
+}
+
+// The straight way: the thread's own object, and a bin with room.
+void free_guarded(void* p, const Freed& freed) {
+  const uint64_t position = pagemap.position(p);
+  if (LOFT_UNLIKELY(!pagemap.limit.contains(position))) return free_elsewhere(p, freed);
+  const Entry entry = pagemap.at_position(position);
+  Thread* const thread = this_thread();
+  if (LOFT_UNLIKELY(entry.owner() != thread->owner)) return free_elsewhere(p, freed);
+  Bin* const bin = thread->bin_at(entry.bin());
+  if (LOFT_UNLIKELY(bin->top() >= bin->limit())) return free_elsewhere(p, freed);
+  if (LOFT_UNLIKELY(hard::is_marked(p))) return free_elsewhere(p, freed);
+  if (LOFT_UNLIKELY(freed.has_size)) return free_sized(p, freed);
+  hard::mark(p);
+  bin->push(p);
+}
+
+// What is not in a slab: of a sample the object, of a freed one the report. nullptr: anything else.
+const Large* sample_at(const char* call, const void* p) {
+  if (!pagemap.limit.contains(pagemap.position(p))) return nullptr;
+  const Entry entry = pagemap.of(p);
+  if (is_nothing(entry)) hard::report_if_freed(call, p);
+  if (!is_sample(entry)) return nullptr;
+  check_start(call, p, entry);
+  return large::at(entry);
+}
+
+// The entry of an object in a slab that is not marked; or one that is not a slab's.
+LOFT_ALWAYS_INLINE Entry entry_unmarked(const char* call, const void* p) {
+  const uint64_t position = pagemap.position(p);
+  if (LOFT_UNLIKELY(!pagemap.limit.contains(position))) return {};
+  const Entry entry = pagemap.at_position(position);
+  if (LOFT_UNLIKELY(!entry.is_slab())) return {};
+  check_start(call, p, entry);
+  if (LOFT_UNLIKELY(hard::is_marked(p))) report_marked(call, p);
+  return entry;
+}
+
+LOFT_NOINLINE void* reallocate_elsewhere(void* p, size_t size) {
+  const Large* const sample = sample_at("realloc", p);
+  if (LOFT_LIKELY(sample == nullptr)) return reallocate_ordinary(p, size);
+  const size_t asked = sample->asked;
+  void* const fresh = allocate(size);
+  if (fresh == nullptr) return nullptr;
+  __builtin_memcpy(fresh, p, least(asked, size));
+  deallocate(p);
+  return fresh;
+}
+
+void* reallocate_guarded(void* p, size_t size) {
+  const Entry entry = entry_unmarked("realloc", p);
+  return LOFT_LIKELY(entry.is_slab()) ? reallocate_small(p, entry, size)
+                                      : reallocate_elsewhere(p, size);
+}
+
+size_t usable_size_guarded(const void* p) {
+  const Entry entry = entry_unmarked("malloc_usable_size", p);
+  if (LOFT_LIKELY(entry.is_slab())) return class_size(class_of_bin(entry.bin()));
+  const Large* const sample = sample_at("malloc_usable_size", p);
+  return sample != nullptr ? sample->asked : usable_size_ordinary(p);
+}
+
+constexpr Parts kGuarded = {allocate_ordinary_long, free_guarded,          reallocate_guarded,
+                            usable_size_guarded,    check_bounds_ordinary, false};
+
+}  // namespace
+
+bool begin_guard() {
+  if (!span::initialise() || !hard::begin_samples()) return false;
+  hard::make_secrets();
+  files::random_bytes(&hard::mark_secret, sizeof hard::mark_secret);
+  hard::is_marking = true;
+  in_use = &kGuarded;
+  span::serve_nobody();
+  meter_for_good();
+  hard::catch_faults();
+  return true;
+}
+
+}  // namespace loft::front

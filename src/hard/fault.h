@@ -1,0 +1,10 @@
+// Faults of programs that use what they must not: the handler of SIGSEGV and SIGBUS with
+// hardened=guard. A fault that belongs to no sample goes to whoever had the signal before.
+#pragma once
+
+namespace loft::hard {
+
+// When the library is loaded. Signals that the program takes for itself later are the program's.
+void catch_faults();
+
+}  // namespace loft::hard

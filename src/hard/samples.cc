@@ -1,0 +1,204 @@
+#include "hard/samples.h"
+
+#include <new>
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "files/misuse.h"
+#include "files/output.h"
+#include "hard/name.h"
+#include "hard/place.h"
+#include "hard/tag.h"
+#include "large/guarded.h"
+#include "os/fault.h"
+#include "os/os.h"
+#include "unwind/unwind.h"
+
+namespace loft::hard {
+
+namespace {
+
+constexpr size_t kMostFrames = 24;
+
+struct Stack {
+  uint64_t thread;
+  size_t depth;
+  uintptr_t frames[kMostFrames];
+
+  void capture() {
+    thread = static_cast<uint64_t>(os::thread_number());
+    depth = unwind::capture(frames, kMostFrames, false);
+  }
+};
+
+// kBusy: one thread writes it. Release when it is left for another state, acquire where it is
+// taken: the record is whole. It outlives the sample, until it is taken for another one.
+enum class State : uint32_t { kUnused, kBusy, kLive, kFreed };
+
+struct Record {
+  Atomic<State> state;
+  uint64_t number;  // of samples, in the order in which they were made
+  uintptr_t start;
+  size_t asked;
+  large::Around around;
+  Stack made;
+  Stack freed;
+};
+
+constexpr unsigned kRecords = 1024;
+constexpr unsigned kMostLive = 768;
+constinit Record* records = nullptr;  // kRecords of them; written once, before the first sample
+constinit Atomic<uint64_t> next{0};   // relaxed, as `live`: where the search begins
+constinit Atomic<unsigned> live{0};   // a bound, which may be missed by a few
+
+Record* take_record() {
+  for (unsigned tries = 0; tries < kRecords; ++tries) {
+    const uint64_t number = next.fetch_add(1, memory_order_relaxed);
+    Record* const record = &records[number % kRecords];
+    State state = record->state.load(memory_order_relaxed);
+    if (state != State::kUnused && state != State::kFreed) continue;
+    if (record->state.compare_exchange_strong(state, State::kBusy, memory_order_acquire,
+                                              memory_order_relaxed)) {
+      record->number = number;
+      return record;
+    }
+  }
+  return nullptr;
+}
+
+// The record whose pages have the address: the newest, because addresses come again.
+const Record* find(uintptr_t address) {
+  const Record* found = nullptr;
+  for (unsigned i = 0; records != nullptr && i < kRecords; ++i) {
+    const Record* const record = &records[i];
+    const State state = record->state.load(memory_order_acquire);
+    if (state != State::kLive && state != State::kFreed) continue;
+    if (address - record->around.base >= record->around.end - record->around.base) continue;
+    if (found == nullptr || record->number > found->number) found = record;
+  }
+  return found;
+}
+
+// Written as part of a line.
+Text& operator<<(Text& line, const Record& record) {
+  return line << "an object of " << uint64_t{record.asked} << " bytes at "
+              << reinterpret_cast<const void*>(record.start);
+}
+
+const Record* record_of(const Large& sample) { return &records[sample.record]; }
+
+// The stacks of a report: of the call that finds it, then the object's.
+void tell(const Record& record, const Text& line) {
+  files::Stack stacks[2] = {
+      {"allocated", record.made.thread, record.made.frames, record.made.depth},
+      {"freed", record.freed.thread, record.freed.frames, record.freed.depth}};
+  const bool was_freed = record.state.load(memory_order_acquire) == State::kFreed;
+  files::tell_with_stacks(line, stacks, was_freed ? 2 : 1);
+}
+
+[[noreturn]] LOFT_COLD void stop(const Record& record, const Text& line) {
+  tell(record, line);
+  os::abort_process();
+}
+
+void check_page(const char* call, const Large& sample) {
+  const Record& record = *record_of(sample);
+  auto* const start = reinterpret_cast<unsigned char*>(sample.start());
+  auto* const end = reinterpret_cast<unsigned char*>(sample.base + sample.bytes);
+  const size_t behind = sample.bytes - sample.shift - sample.asked;
+  if (LOFT_UNLIKELY(!is_fence_whole(end, behind, fence_of(record.start)))) {
+    stop(record,
+         Text() << call << ": a write beyond the object has damaged what lies behind " << record);
+  }
+  if (LOFT_UNLIKELY(!is_zero(start - sample.shift, sample.shift))) {
+    stop(record, Text() << call << ": a write before the object has damaged what lies in front of "
+                        << record);
+  }
+}
+
+}  // namespace
+
+bool begin_samples() {
+  records = static_cast<Record*>(files::borrow(kRecords * sizeof(Record)));
+  if (records == nullptr) return false;
+  unwind::prepare();
+  return true;
+}
+
+bool takes_samples() { return records != nullptr; }
+
+void* make_sample(size_t asked, size_t alignment, Maker maker) {
+  if (live.load(memory_order_relaxed) >= kMostLive || alignment > os::page_size()) return nullptr;
+  Record* const record = take_record();
+  if (record == nullptr) return nullptr;
+  const auto index = static_cast<uint16_t>(record - records);
+  // By turns: what goes beyond the object meets a guard at once, or what goes before it.
+  const auto at = index % 4 == 0 ? large::At::kStart : large::At::kEnd;
+  void* const p = large::allocate_guarded(asked, alignment, at);
+  if (LOFT_UNLIKELY(p == nullptr)) {
+    record->state.store(State::kUnused, memory_order_release);
+    return nullptr;
+  }
+  Large* const sample = large::at(pagemap.of(p));
+  sample->maker = static_cast<uint8_t>(maker);
+  sample->record = index;
+  record->start = reinterpret_cast<uintptr_t>(p);
+  record->asked = asked;
+  record->around = large::around(*sample);
+  record->freed.depth = 0;
+  raise_fence(reinterpret_cast<unsigned char*>(sample->base + sample->bytes),
+              sample->bytes - sample->shift - asked, fence_of(record->start));
+  record->made.capture();
+  live.fetch_add(1, memory_order_relaxed);
+  record->state.store(State::kLive, memory_order_release);
+  return p;
+}
+
+void end_sample(const char* call, Maker maker, Large* sample) {
+  check_page(call, *sample);
+  const auto made_by = static_cast<Maker>(sample->maker);
+  Record* const record = &records[sample->record];
+  if (LOFT_UNLIKELY(made_by != maker)) {
+    stop(*record, Text() << call << " of " << *record << ", which " << name_of(made_by) << " made");
+  }
+  record->freed.capture();
+  live.fetch_sub(1, memory_order_relaxed);
+  record->state.store(State::kFreed, memory_order_release);
+}
+
+void report_if_freed(const char* call, const void* p) {
+  const Record* const record = find(reinterpret_cast<uintptr_t>(p));
+  if (record == nullptr || record->state.load(memory_order_acquire) != State::kFreed) return;
+  if (record->start != reinterpret_cast<uintptr_t>(p)) return;
+  const bool frees = call[0] == 'f' || call[0] == 'd';
+  stop(*record, Text() << (frees ? "double free" : call) << " of " << *record
+                       << (frees ? "" : ", which was freed"));
+}
+
+bool tell_of_fault(uintptr_t address, Access access, bool opens) {
+  const Record* const record = find(address);
+  if (record == nullptr) return false;
+  const char* const verb = access == Access::kRead    ? "read"
+                           : access == Access::kWrite ? "write"
+                                                      : "use";
+  Text line;
+  if (record->state.load(memory_order_acquire) == State::kFreed) {
+    line << verb << " after free: at " << reinterpret_cast<const void*>(address) << ", "
+         << uint64_t{address - record->start} << " bytes into " << *record;
+  } else if (address < record->start) {
+    line << verb << " before an object: at " << reinterpret_cast<const void*>(address) << ", "
+         << uint64_t{record->start - address} << " bytes in front of " << *record;
+  } else {
+    line << verb << " beyond an object: at " << reinterpret_cast<const void*>(address) << ", "
+         << uint64_t{address - record->start - record->asked} << " bytes behind the end of "
+         << *record;
+  }
+  tell(*record, line);
+  if (opens) {
+    const size_t page = os::page_size();
+    os::renew(reinterpret_cast<void*>(address & ~(page - 1)), page);
+  }
+  return true;
+}
+
+}  // namespace loft::hard
