@@ -1,0 +1,73 @@
+// guard HOW: misuses an object of 40 bytes, and says so if nobody has stopped it. The object is the
+// last of many, so that what is checked of the first ones alone does not find it.
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct sigaction before;
+
+static void handle(int number, siginfo_t* info, void* context) {
+  static const char line[] = "the program's handler\n";
+  if (write(1, line, sizeof line - 1) < 0) _exit(3);
+  if (before.sa_flags & SA_SIGINFO) before.sa_sigaction(number, info, context);
+}
+
+static void take_signal(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_sigaction = handle;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, &before);
+}
+
+__attribute__((noinline)) static char* make(void) { return malloc(40); }
+__attribute__((noinline)) static void end(char* p) {
+  free(p);
+  __asm__ volatile("");
+}
+__attribute__((noinline)) static void put(volatile char* p, int at) {
+  p[at] = 1;
+  __asm__ volatile("");
+}
+__attribute__((noinline)) static int get(volatile char* p, int at) { return p[at]; }
+
+int main(int argc, char** argv) {
+  const char* const how = argc > 1 ? argv[1] : "";
+  for (int i = 0; i < 1000; ++i) end(make());
+  // Each fourth sample lies at the start of its page: "before" wants one of these, all others one
+  // of the rest.
+  char* p = make();
+  const int wanted = strcmp(how, "before") == 0;
+  for (int i = 0; i < 8 && ((size_t)p % 4096 == 0) != wanted; ++i) p = make();
+  memset(p, 1, 40);
+  if (strcmp(how, "beyond") == 0) put(p, 48);
+  if (strcmp(how, "read") == 0) get(p, 50);
+  if (strcmp(how, "before") == 0) put(p, -1);
+  if (strcmp(how, "slack") == 0) put(p, 41), end(p);
+  if (strcmp(how, "after") == 0) end(p), put(p, 3);
+  if (strcmp(how, "read-after") == 0) end(p), get(p, 3);
+  if (strcmp(how, "twice") == 0) end(p), end(p);
+  if (strcmp(how, "twice-later") == 0) {
+    end(p);
+    for (int i = 0; i < 100; ++i) end(make());
+    end(p);
+  }
+  if (strcmp(how, "realloc") == 0) end(p), p = realloc(p, 50);
+  if (strcmp(how, "usable") == 0) end(p), printf("%zu\n", malloc_usable_size(p));
+  if (strcmp(how, "null") == 0) put(NULL, 0);
+  if (strcmp(how, "sent") == 0) raise(SIGSEGV);
+  if (strcmp(how, "handler") == 0) take_signal(), end(p), put(p, 3);
+  if (strcmp(how, "child") == 0) {
+    const pid_t child = fork();
+    if (child == 0) end(p), put(p, 3);
+    int status = 0;
+    waitpid(child, &status, 0);
+    printf("child %d\n", WTERMSIG(status));
+  }
+  printf("survived\n");
+  return 0;
+}

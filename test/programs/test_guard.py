@@ -1,0 +1,116 @@
+"""hardened=guard: what a sample finds, and what is found of any object."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+
+import pytest
+from programs import Build, Execute
+
+EACH = "1"  # byte: a sample falls on each object
+FEW = "1G"
+OBJECT = r"an object of 40 bytes at 0x\w+"
+FRAME = r"  #\d+ 0x\w+( in [^\n]+\+0x\w+( build-id \w+)?)?\n"
+STACK = f"({FRAME})+"
+ALLOCATED = r"  allocated by thread \d+\n" + STACK
+FREED = r"  freed by thread \d+\n" + STACK
+END = r"  end of report\n"
+
+AT_ONCE = {
+    "beyond": (rf"write beyond an object: at 0x\w+, 8 bytes behind the end of {OBJECT}", False),
+    "read": (rf"read beyond an object: at 0x\w+, 10 bytes behind the end of {OBJECT}", False),
+    "before": (rf"write before an object: at 0x\w+, 1 bytes in front of {OBJECT}", False),
+    "after": (rf"write after free: at 0x\w+, 3 bytes into {OBJECT}", True),
+    "read-after": (rf"read after free: at 0x\w+, 3 bytes into {OBJECT}", True),
+}
+BY_A_CALL = {
+    "slack": (
+        rf"free: a write beyond the object has damaged what lies behind {OBJECT}",
+        False,
+    ),
+    "twice": (rf"double free of {OBJECT}", True),
+    "twice-later": (rf"double free of {OBJECT}", True),
+    "realloc": (rf"realloc of {OBJECT}, which was freed", True),
+    "usable": (rf"malloc_usable_size of {OBJECT}, which was freed", True),
+}
+
+
+def report_of(line: str, freed: bool) -> str:
+    return f"loft: {line}\n" + STACK + ALLOCATED + (FREED if freed else "") + END
+
+
+def is_ended_by(result: subprocess.CompletedProcess[str], number: signal.Signals) -> None:
+    assert result.returncode == -number, result.stderr
+    assert "survived" not in result.stdout
+
+
+@pytest.fixture(params=["thread", "core", "room"])
+def owner(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize("how", AT_ONCE)
+def test_a_sample_is_left_by_a_fault(execute: Execute, build: Build, how: str, owner: str) -> None:
+    result = execute(
+        build("guard.c"), how, LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH, LOFT_OWNER=owner
+    )
+    is_ended_by(result, signal.SIGSEGV)
+    assert re.fullmatch(report_of(*AT_ONCE[how]), result.stderr), result.stderr
+
+
+@pytest.mark.parametrize("how", BY_A_CALL)
+def test_a_sample_is_known_by_calls(execute: Execute, build: Build, how: str, owner: str) -> None:
+    result = execute(
+        build("guard.c"), how, LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH, LOFT_OWNER=owner
+    )
+    is_ended_by(result, signal.SIGABRT)
+    assert re.fullmatch(report_of(*BY_A_CALL[how]), result.stderr), result.stderr
+
+
+@pytest.mark.parametrize("how", ["twice", "twice-later", "realloc", "usable"])
+def test_any_object_has_a_mark(execute: Execute, build: Build, how: str, owner: str) -> None:
+    result = execute(
+        build("guard.c"), how, LOFT_HARDENED="guard", LOFT_GUARD_BYTES=FEW, LOFT_OWNER=owner
+    )
+    is_ended_by(result, signal.SIGABRT)
+    call = {
+        "realloc": "realloc of a freed object",
+        "usable": "malloc_usable_size of a freed object",
+    }
+    line = call.get(how, "double free of")
+    assert re.fullmatch(rf"loft: {line} 0x\w+: slab 0x\w+, size class 48 bytes\n", result.stderr)
+
+
+def test_a_fault_of_another_kind_is_the_programs(execute: Execute, build: Build) -> None:
+    for how in ("null", "sent"):
+        result = execute(build("guard.c"), how, LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH)
+        is_ended_by(result, signal.SIGSEGV)
+        assert result.stderr == ""
+
+
+def test_a_handler_of_the_program_may_pass_the_signal_on(execute: Execute, build: Build) -> None:
+    result = execute(build("guard.c"), "handler", LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH)
+    is_ended_by(result, signal.SIGSEGV)
+    assert result.stdout.startswith("the program's handler\n")
+    assert re.fullmatch(report_of(*AT_ONCE["after"]), result.stderr), result.stderr
+
+
+def test_a_child_has_its_parents_samples(execute: Execute, build: Build) -> None:
+    result = execute(build("guard.c"), "child", LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH)
+    assert result.stdout == f"child {int(signal.SIGSEGV)}\nsurvived\n"
+    assert re.fullmatch(report_of(*AT_ONCE["after"]), result.stderr), result.stderr
+
+
+@pytest.mark.parametrize("how", AT_ONCE)
+def test_a_program_may_go_on(execute: Execute, build: Build, how: str) -> None:
+    result = execute(
+        build("guard.c"),
+        how,
+        LOFT_HARDENED="guard",
+        LOFT_GUARD_BYTES=EACH,
+        LOFT_GUARD_FAULT="continue",
+    )
+    assert (result.returncode, result.stdout) == (0, "survived\n")
+    assert re.fullmatch(report_of(*AT_ONCE[how]), result.stderr), result.stderr
