@@ -1,6 +1,9 @@
 // Packs an open batch into messages of the bitmap form: (a) into one, if adjacent freed objects
 // have room for all its words; or (b) into several, each with the words that fit into one object.
 // Also writes a batch as records, for a carrier that takes batches of several slabs.
+//
+// With hardened=full only (b), and without the carrier's last eight bytes: they are its tag
+// (hard/tag.h), which is looked at when the object behind it is freed. Records never reach as far.
 #pragma once
 
 #include <cstddef>
@@ -63,6 +66,15 @@ constexpr uint64_t from_word(uint64_t used, unsigned first) {
   return first < kMaxWords ? used >> first << first : 0;
 }
 
+// How many words one carrier takes.
+inline unsigned words_in_one(const Geometry& shape) {
+  constexpr size_t kTaken = sizeof(Message) + sizeof(uint64_t);
+  // The smallest class has no tags, and room for one word.
+  if (LOFT_LIKELY(!free_reads_as_zero) || shape.size <= kTaken) return shape.carrier_words;
+  return least(unsigned{shape.carrier_words},
+               static_cast<unsigned>((shape.size - kTaken) / sizeof(uint64_t)));
+}
+
 // The number of messages for these words, with one carrier each.
 constexpr unsigned carriers_needed(const Geometry& shape, uint64_t used) {
   unsigned carriers = 0;
@@ -91,14 +103,15 @@ void pack(uintptr_t base, const Geometry& shape, uint64_t* words, uint64_t used,
   if (used == 0) return;
   const unsigned end = highest_bit(used) + 1;
   unsigned first = lowest_bit(used);
-  if (end - first > shape.carrier_words &&
+  const unsigned most = words_in_one(shape);
+  if (end - first > most && LOFT_LIKELY(!free_reads_as_zero) &&
       cache_lines_of(end - first) <= carriers_needed(shape, used)) {
     const size_t run = highest_run(shape, words, first, end);
     if (run != kNoRun) return write(run, first, end - first);
   }
   for (; used != 0; used = from_word(used, first)) {
     first = lowest_bit(used);
-    const unsigned count = least<unsigned>(shape.carrier_words, end - first);
+    const unsigned count = least<unsigned>(most, end - first);
     write(size_t{first} * 64 + highest_bit(words[first]), first, count);
     first += count;
   }

@@ -93,6 +93,29 @@ TEST(Pack, EveryDensityOfEveryClass) {
   }
 }
 
+// The last eight bytes of a free object are its tag (hard/tag.h).
+TEST(Pack, TagsStayWithHardenedFull) {
+  free_reads_as_zero = true;
+  for (SizeClass c = 1; c < kSizeClasses; ++c) {
+    const Geometry& shape = geometry(c);
+    const Arena arena(shape);
+    const auto tag_of = [&](unsigned object) {
+      const uintptr_t end = arena.base() + size_t{object + 1} * shape.size;
+      return reinterpret_cast<uint64_t*>(end - sizeof(uint64_t));
+    };
+    for (const uint64_t pattern : {~uint64_t{0}, uint64_t{0x5555555555555555}}) {
+      Bitmap freed(shape.words, 0);
+      for (unsigned i = 0; i < shape.objects; ++i) {
+        *tag_of(i) = i;
+        freed[i / 64] |= pattern & uint64_t{1} << i % 64;
+      }
+      expect_round_trip(shape, arena, freed);
+      for (unsigned i = 0; i < shape.objects; ++i) ASSERT_EQ(*tag_of(i), i) << shape.size;
+    }
+  }
+  free_reads_as_zero = false;
+}
+
 TEST(Pack, OneCarrierOf64BytesBringsHome448Objects) {
   const Geometry& shape = geometry(class_of(64));
   const Arena arena(shape);

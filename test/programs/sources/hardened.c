@@ -1,0 +1,42 @@
+// Programs that make no mistake, and that hardened=full must let go on.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { kObjects = 100000 };
+static char* objects[kObjects];
+static size_t step;
+
+static void make(size_t bytes) {
+  for (int i = 0; i < kObjects; ++i) {
+    objects[i] = malloc(bytes);
+    memset(objects[i], 'x', bytes);
+  }
+}
+
+static void* free_each(void* unused) {
+  for (size_t first = 0; first < step; ++first) {
+    for (size_t i = first; i < kObjects; i += step) free(objects[i]);
+  }
+  return unused;
+}
+
+// What one thread has made, another one frees, while the first one does nothing.
+static void remote(void) {
+  for (size_t bytes = 8; bytes <= 104; bytes += 16) {
+    for (step = 1; step <= 3; ++step) {
+      pthread_t thread;
+      make(bytes);
+      pthread_create(&thread, NULL, free_each, NULL);
+      pthread_join(thread, NULL);
+    }
+  }
+}
+
+int main(int argc, char** argv) {
+  const char* const what = argc > 1 ? argv[1] : "";
+  if (strcmp(what, "remote") == 0) remote();
+  puts("done");
+  return 0;
+}
