@@ -117,8 +117,9 @@ void free_small_hardened(void* p, Entry entry, const front::Freed& freed) {
   Marks marks;
   const bool tagged = read_marks(hard::name_of(freed), p, entry, &marks);
   if (LOFT_UNLIKELY(!tagged)) {
-    if (!hard::forget_before(p)) return front::in_use->free(p, freed);  // freed meanwhile
+    // Cleared first: who frees the object behind it finds it noted, or zeros.
     __builtin_memset(p, 0, class_size(class_of_bin(entry.bin())));
+    if (!hard::forget_before(p)) return front::in_use->free(p, freed);  // freed meanwhile
     return front::ordinary.free(p, freed);
   }
   const SizeClass c = class_of_bin(entry.bin());

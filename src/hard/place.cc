@@ -1,6 +1,7 @@
 #include "hard/place.h"
 
 #include "base/bits.h"
+#include "hard/before.h"
 #include "os/fault.h"
 #include "slab/slab.h"
 #include "space/pagemap.h"
@@ -55,14 +56,18 @@ unsigned char* fence_end(void* p, size_t bytes) {
   return static_cast<unsigned char*>(p) + (bytes - kTagBytes);
 }
 
-// The place before p, or the object in it, ends with its tag: of one in use, of a free one, or none
-// yet.
-bool is_tagged_before(const void* p, size_t bytes) {
-  const uint64_t tag = load_tag(static_cast<const char*>(p) - kTagBytes);
-  if (tag == 0) return true;
-  const uintptr_t before = reinterpret_cast<uintptr_t>(p) - bytes;
+// Whether the place at p ends with its tag: of one in use, of a free one, or none yet.
+bool is_tagged(uintptr_t p, size_t bytes) {
+  const uint64_t tag = load_tag(reinterpret_cast<const char*>(p) + bytes - kTagBytes);
   Marks marks;
-  return read_tag(before, tag, &marks) || tag == free_tag_of(before);
+  return tag == 0 || read_tag(p, tag, &marks) || tag == free_tag_of(p);
+}
+
+// Of an object without a tag nothing is known. Looked at again, as it may be freed meanwhile.
+bool is_tagged_before(const void* p, size_t bytes) {
+  const uintptr_t before = reinterpret_cast<uintptr_t>(p) - bytes;
+  return LOFT_LIKELY(is_tagged(before, bytes)) ||
+         is_from_before(reinterpret_cast<const void*>(before)) || is_tagged(before, bytes);
 }
 
 }  // namespace
