@@ -1,5 +1,7 @@
 #include "front/hardened.h"
 
+#include <dlfcn.h>
+
 #include "base/bits.h"
 #include "cache/arrays.h"
 #include "cache/batch_cache.h"
@@ -22,6 +24,9 @@
 #include "purge/background.h"
 #include "space/span.h"
 #include "thread/lifecycle.h"
+
+#pragma weak dladdr
+#pragma weak dlsym
 
 namespace loft {
 
@@ -260,15 +265,38 @@ const char* name_of(const front::Freed& freed) {
   }
 }
 
+namespace {
+
+// Whether the program has an operator new or delete of its own, above malloc. Where it has not all
+// forms of them, the others are loft's: these get objects of the program's forms, which get loft's,
+// and a size may be another one than the one that malloc was asked for.
+LOFT_COLD bool has_own_operators() {
+  if (dlsym == nullptr || dladdr == nullptr) return false;
+  Dl_info own;
+  if (dladdr(reinterpret_cast<const void*>(has_own_operators), &own) == 0) return false;
+  for (const char* name : {"_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"}) {
+    Dl_info found;
+    const void* const function = dlsym(RTLD_DEFAULT, name);
+    if (function == nullptr || dladdr(function, &found) == 0) continue;
+    if (found.dli_fbase != own.dli_fbase) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 void check_fits(const front::Freed& freed, const void* p, Maker maker, size_t asked) {
   const Maker fitting = freed.by_delete ? freed.maker : Maker::kMalloc;
-  if (LOFT_UNLIKELY(maker != fitting)) {
+  const bool has_another_size = freed.has_size && freed.size != asked;
+  if (LOFT_LIKELY(maker == fitting && !has_another_size)) return;
+  // An object of no bytes may have been given one.
+  if (maker == fitting && freed.size == 0 && asked == 1) return;
+  if (has_own_operators()) return;
+  if (maker != fitting) {
     os::fault(Text() << name_of(freed) << " of " << p << ", which " << name_of(maker) << " made");
   }
-  if (LOFT_UNLIKELY(freed.has_size && freed.size != asked)) {
-    os::fault(Text() << name_of(freed) << " of " << p << " as an object of " << uint64_t{freed.size}
-                     << " bytes: it has " << uint64_t{asked});
-  }
+  os::fault(Text() << name_of(freed) << " of " << p << " as an object of " << uint64_t{freed.size}
+                   << " bytes: it has " << uint64_t{asked});
 }
 
 void* move(void* p, size_t asked, size_t size) {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
-from programs import Build, Execute
+from programs import SOURCES, Build, Execute
 
 OWNERS = ("thread", "core", "room", "shared")
 
@@ -11,4 +14,20 @@ OWNERS = ("thread", "core", "room", "shared")
 @pytest.mark.parametrize("owner", OWNERS)
 def test_objects_of_another_thread(execute: Execute, build: Build, owner: str) -> None:
     result = execute(build("hardened.c"), "remote", LOFT_HARDENED="full", LOFT_OWNER=owner)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_what_cpp_makes(execute: Execute, build: Build, owner: str) -> None:
+    result = execute(build("hardened_new.cc"), LOFT_HARDENED="full", LOFT_OWNER=owner)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+
+
+def test_a_program_with_some_operators_of_its_own(execute: Execute, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    source = SOURCES / "hardened_new.cc"
+    subprocess.run(
+        ["g++", "-std=c++20", "-O1", "-DOWN_OPERATORS", str(source), "-o", str(program)], check=True
+    )
+    result = execute(program, LOFT_HARDENED="full")
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")

@@ -169,6 +169,19 @@ TEST_F(Hard, WhatWasThereBeforeIsForgottenOnce) {
   EXPECT_FALSE(forget_before(&object));
 }
 
+TEST_F(Hard, WhatWasThereBeforeMayEndWithAnything) {
+  ASSERT_TRUE(span::initialise());
+  Places places;
+  std::memset(places.before, 0xa5, sizeof places.before);
+  ASSERT_TRUE(note_before(places.before));
+  const Marks marks = {6, Maker::kMalloc, false};
+  hand_out(places.bytes, sizeof places.bytes, 50, Maker::kMalloc, false);
+  take_back("free", places.bytes, sizeof places.bytes, marks, false);
+  EXPECT_TRUE(forget_before(places.before));
+  hand_out(places.bytes, sizeof places.bytes, 50, Maker::kMalloc, false);
+  EXPECT_DEATH(take_back("free", places.bytes, sizeof places.bytes, marks, false), "");
+}
+
 TEST_F(Hard, NumbersBelowAnEnd) {
   uint64_t state = 1;
   std::vector<int> counts(7);
