@@ -117,6 +117,9 @@ void take_back(const char* call, void* p, size_t bytes, Marks marks, bool first)
 void resize(void* p, size_t bytes, size_t asked, Marks before) {
   const auto slack = static_cast<uint32_t>(bytes - kTagBytes - asked);
   unsigned char* const end = fence_end(p, bytes);
+  if (LOFT_UNLIKELY(!is_fence_whole(end, before.slack, fence_of(reinterpret_cast<uintptr_t>(p))))) {
+    report_for("realloc", "a write beyond the object has damaged what lies behind", p);
+  }
   // What the object gains, and what it gives up, reads as zero.
   clear_fence(end, before.slack);
   if (slack > before.slack) __builtin_memset(end - slack, 0, slack - before.slack);

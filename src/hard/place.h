@@ -23,7 +23,7 @@ bool is_object(const void* p, size_t bytes, Marks* marks);
 // program if one of them is damaged. `first`: no place lies before p.
 void take_back(const char* call, void* p, size_t bytes, Marks marks, bool first);
 
-// Gives the object another length and another maker.
+// Gives the object another length, for realloc. Stops the program if its fence is damaged.
 void resize(void* p, size_t bytes, size_t asked, Marks before);
 
 }  // namespace loft::hard

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 
@@ -31,3 +32,9 @@ def test_a_program_with_some_operators_of_its_own(execute: Execute, tmp_path: Pa
     )
     result = execute(program, LOFT_HARDENED="full")
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+
+
+def test_a_resize_in_place_looks_at_what_lies_behind(execute: Execute, build: Build) -> None:
+    result = execute(build("hardened.c"), "resize", LOFT_HARDENED="full")
+    assert (result.returncode, result.stdout) == (-signal.SIGABRT, "")
+    assert result.stderr.startswith("loft: realloc: a write beyond the object has damaged what ")

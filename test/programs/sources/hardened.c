@@ -1,4 +1,4 @@
-// Programs that make no mistake, and that hardened=full must let go on.
+// Programs for hardened=full. All but `resize` make no mistake.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,9 +34,19 @@ static void remote(void) {
   }
 }
 
+// The byte behind an object that is resized and stays where it is.
+static void resize(void) {
+  for (size_t bytes = 41; bytes < 48; ++bytes) {
+    char* const object = malloc(bytes);
+    object[bytes] = 'x';
+    free(realloc(object, bytes + 1));
+  }
+}
+
 int main(int argc, char** argv) {
   const char* const what = argc > 1 ? argv[1] : "";
   if (strcmp(what, "remote") == 0) remote();
+  if (strcmp(what, "resize") == 0) resize();
   puts("done");
   return 0;
 }
