@@ -12,12 +12,10 @@ LOFT_EXPORT void free_sized(void* object, size_t) noexcept;
 LOFT_EXPORT void free_aligned_sized(void* object, size_t, size_t) noexcept;
 
 void free_sized(void* object, size_t size) noexcept {
-  loft::check_size("free_sized", object, size);
-  loft::replaceable(free)(object);
+  if (!loft::free_as_asked(object, size)) loft::replaceable(free)(object);
 }
 void free_aligned_sized(void* object, size_t, size_t size) noexcept {
-  loft::check_size("free_aligned_sized", object, size);
-  loft::replaceable(free)(object);
+  if (!loft::free_as_asked(object, size)) loft::replaceable(free)(object);
 }
 
 }  // extern "C"

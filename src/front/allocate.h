@@ -125,8 +125,9 @@ size_t usable_size(const void* p);       // 0 for nullptr
 // Stops the program if `bytes` bytes from p on begin in an object of loft's and do not end in it.
 void check_bounds(const char* call, const void* p, size_t bytes);
 
-// With hardened=full: stops the program if `size` is not what was asked for.
-void check_size(const char* call, const void* p, size_t size);
+// With hardened=full: free, which stops the program if it is known that not `size` bytes were asked
+// for. Otherwise false, and nothing was done.
+bool free_as_asked(void* p, size_t size);
 
 // For an allocation that found no memory. reclaim frees unused memory that may be in its way. If
 // that does not help, refuse records that `bytes` bytes were refused, and returns nullptr and

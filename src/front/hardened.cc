@@ -252,7 +252,7 @@ void clear_free_objects() {
 }  // namespace
 
 const char* name_of(const front::Freed& freed) {
-  if (!freed.by_delete) return "free";
+  if (!freed.by_delete) return freed.has_size ? "free_sized" : "free";
   switch (freed.maker) {
     case Maker::kNewAligned:
       return "delete with an alignment";

@@ -83,12 +83,10 @@ void check_bounds(const char* call, const void* p, size_t bytes) {
   front::in_use->check_bounds(call, p, bytes);
 }
 
-void check_size(const char* call, const void* p, size_t size) {
-  if (LOFT_LIKELY(!front::in_use->clears) || p == nullptr) return;
-  const size_t asked = usable_size(p);
-  if (LOFT_LIKELY(asked == size)) return;
-  os::fault(Text() << call << " of " << p << " as an object of " << uint64_t{size}
-                   << " bytes: it has " << uint64_t{asked});
+bool free_as_asked(void* p, size_t size) {
+  if (LOFT_LIKELY(!front::in_use->clears)) return false;
+  front::in_use->free(p, {false, Maker::kMalloc, true, size});
+  return true;
 }
 
 void* reallocate(void* p, size_t size) { return front::in_use->reallocate(p, size); }

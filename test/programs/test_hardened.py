@@ -18,6 +18,11 @@ def test_objects_of_another_thread(execute: Execute, build: Build, owner: str) -
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
 
 
+def test_sizes_of_what_has_no_tag(execute: Execute, build: Build) -> None:
+    result = execute(build("hardened.c"), "sizes", LOFT_HARDENED="full")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+
+
 @pytest.mark.parametrize("owner", OWNERS)
 def test_what_cpp_makes(execute: Execute, build: Build, owner: str) -> None:
     result = execute(build("hardened_new.cc"), LOFT_HARDENED="full", LOFT_OWNER=owner)

@@ -1,4 +1,6 @@
 // Programs for hardened=full. All but `resize` make no mistake.
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,10 +45,24 @@ static void resize(void) {
   }
 }
 
+// Objects of a heap of the program's own, whose places tell nothing of what was asked for.
+static void sizes(void) {
+  void* (*const create)(void) = dlsym(RTLD_DEFAULT, "loft_heap_create");
+  void* (*const make)(void*, size_t) = dlsym(RTLD_DEFAULT, "loft_heap_malloc");
+  void (*const free_sized)(void*, size_t) = dlsym(RTLD_DEFAULT, "free_sized");
+  void* const heap = create();
+  for (size_t bytes = 1; bytes < 100000; bytes = bytes * 2 + 1) {
+    free_sized(make(heap, bytes), bytes);
+    free_sized(malloc(bytes), bytes);
+  }
+  free_sized(NULL, 1);
+}
+
 int main(int argc, char** argv) {
   const char* const what = argc > 1 ? argv[1] : "";
   if (strcmp(what, "remote") == 0) remote();
   if (strcmp(what, "resize") == 0) resize();
+  if (strcmp(what, "sizes") == 0) sizes();
   puts("done");
   return 0;
 }
