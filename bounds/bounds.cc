@@ -192,9 +192,13 @@ LOFT_EXPORT wchar_t* wmemset(wchar_t* to, wchar_t value, size_t count) noexcept 
 
 // What fortified programs call. The compiler knows no less of the room than loft does, or says that
 // it knows nothing.
+extern "C" [[noreturn, gnu::weak]] void __chk_fail();
+
 namespace {
 void check_room(size_t bytes, size_t room) {
-  if (bytes > room) __builtin_trap();
+  if (bytes <= room) return;
+  if (__chk_fail != nullptr) __chk_fail();  // libc's line, and abort
+  __builtin_trap();
 }
 }  // namespace
 

@@ -43,3 +43,11 @@ def test_a_resize_in_place_looks_at_what_lies_behind(execute: Execute, build: Bu
     result = execute(build("hardened.c"), "resize", LOFT_HARDENED="full")
     assert (result.returncode, result.stdout) == (-signal.SIGABRT, "")
     assert result.stderr.startswith("loft: realloc: a write beyond the object has damaged what ")
+
+
+def test_fortified_calls_end_as_those_of_libc(execute: Execute, build: Build, lib: Path) -> None:
+    both = f"{lib.parent / 'libloft-bounds.so'} {lib}"
+    for preloaded in (str(lib), both):
+        result = execute("env", f"LD_PRELOAD={preloaded}", build("hardened.c"), "fortified")
+        assert (result.returncode, result.stdout) == (-signal.SIGABRT, "")
+        assert "buffer overflow detected" in result.stderr

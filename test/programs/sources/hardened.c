@@ -1,4 +1,4 @@
-// Programs for hardened=full. All but `resize` make no mistake.
+// Programs for hardened=full. All but `resize` and `fortified` make no mistake.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -58,11 +58,20 @@ static void sizes(void) {
   free_sized(NULL, 1);
 }
 
+// What a fortified program calls where the compiler knows of five bytes of room.
+static void fortified(void) {
+  static char room[16];
+  void* (*const copy)(void*, const void*, size_t, size_t) = dlsym(RTLD_DEFAULT, "__memcpy_chk");
+  copy(room, "0123456789", 5, 5);
+  copy(room, "0123456789", 6, 5);
+}
+
 int main(int argc, char** argv) {
   const char* const what = argc > 1 ? argv[1] : "";
   if (strcmp(what, "remote") == 0) remote();
   if (strcmp(what, "resize") == 0) resize();
   if (strcmp(what, "sizes") == 0) sizes();
+  if (strcmp(what, "fortified") == 0) fortified();
   puts("done");
   return 0;
 }
