@@ -171,4 +171,12 @@ unsigned held(const Thread* thread, SizeClass c) {
   return top < slots || top >= slots + kSlots ? 0 : static_cast<unsigned>(top - slots);
 }
 
+bool holds(const Thread* thread, SizeClass c, const void* p) {
+  void* const* const end = thread->metered[c].top() + 1;
+  for (unsigned left = held(thread, c); left != 0; --left) {
+    if (end[-static_cast<ptrdiff_t>(left)] == p) return true;
+  }
+  return false;
+}
+
 }  // namespace loft::meter

@@ -61,6 +61,9 @@ void* pop(Thread* thread, SizeClass size_class);
 // has its block.
 void empty(Thread* thread);
 
+// Whether the object is in the second bin.
+bool holds(const Thread* thread, SizeClass size_class, const void* p);
+
 // Objects in the second bin. Reads beside the thread.
 unsigned held(const Thread* thread, SizeClass size_class);
 

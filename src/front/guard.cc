@@ -34,7 +34,7 @@ bool is_nothing(Entry entry) {
 bool is_sample(Entry entry) { return entry.bin() == kLarge && large::at(entry)->guarded; }
 
 const char* name_of(const Freed& freed) {
-  if (!freed.by_delete) return "free";
+  if (!freed.by_delete) return freed.has_size ? "free_sized" : "free";
   const bool is_array = freed.maker == Maker::kNewArray || freed.maker == Maker::kNewArrayAligned;
   return is_array ? "delete[]" : "delete";
 }
@@ -51,13 +51,30 @@ const char* name_of(const Freed& freed) {
                    << " bytes: its place has " << uint64_t{bytes});
 }
 
-// Whether that many bytes lie in a place of the class. Aligned objects may lie in any larger one.
+// Whether that many bytes lie in a place of the class. Aligned objects may lie in any larger one,
+// and so may those that realloc has left where they were.
 bool fits(const Freed& freed, SizeClass c) {
   if (LOFT_LIKELY(!freed.has_size)) return true;
   if (freed.size > class_size(c)) return false;
-  const bool is_aligned =
-      freed.maker == Maker::kNewAligned || freed.maker == Maker::kNewArrayAligned;
-  return is_aligned || class_of(most<size_t>(freed.size, 1)) == c;
+  const bool is_exact =
+      freed.by_delete && (freed.maker == Maker::kNew || freed.maker == Maker::kNewArray);
+  return !is_exact || class_of(most<size_t>(freed.size, 1)) == c;
+}
+
+// Of a long object it is noted what was asked for.
+void check_long(const Freed& freed, const void* p, Entry entry) {
+  if (LOFT_LIKELY(!freed.has_size)) return;
+  size_t asked = freed.size;
+  if (entry.bin() == kMedium) {
+    check_start(name_of(freed), p, entry);
+    MediumRun* const run = medium::run_at(entry);
+    const MediumWord::Object object = run->word_at(p).object();
+    asked = (size_t{object.pages} << run->page_log) - object.slack;
+  } else if (entry.bin() == kLarge) {
+    check_start(name_of(freed), p, entry);
+    asked = large::at(entry)->asked;
+  }
+  if (LOFT_UNLIKELY(asked != freed.size)) report_size(freed, p, asked);
 }
 
 void free_sample(Large* sample, const Freed& freed) {
@@ -95,6 +112,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
     return free_sample(large::at(entry), freed);
   }
   if (is_ours && is_nothing(entry)) hard::report_if_freed(name_of(freed), p);
+  check_long(freed, p, entry);
   ordinary.free(p, freed);
 }
 

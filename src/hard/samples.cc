@@ -18,7 +18,7 @@ namespace loft::hard {
 
 namespace {
 
-constexpr size_t kMostFrames = 24;
+constexpr size_t kMostFrames = 16;
 
 struct Stack {
   uint64_t thread;
@@ -45,8 +45,8 @@ struct Record {
   Stack freed;
 };
 
-constexpr unsigned kRecords = 1024;
-constexpr unsigned kMostLive = 768;
+constexpr unsigned kRecords = 512;
+constexpr unsigned kMostLive = 256;
 constinit Record* records = nullptr;  // kRecords of them; written once, before the first sample
 constinit Atomic<uint64_t> next{0};   // relaxed, as `live`: where the search begins
 constinit Atomic<unsigned> live{0};   // a bound, which may be missed by a few
