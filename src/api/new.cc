@@ -9,26 +9,26 @@
 namespace {
 
 using loft::Maker;
-using Retry = void* (*)(size_t);
+using Retry = void* (*)(size_t, Maker);
 
 // A slow path of malloc that calls the new_handler before it returns nullptr.
-template <loft::AllocateSlow kSlow, Retry kRetry>
+template <loft::AllocateSlow kSlow, Maker kMaker, Retry kRetry>
 LOFT_NOINLINE void* slow_then_retry(size_t size) {
   void* p = kSlow(size);
-  return LOFT_LIKELY(p != nullptr) ? p : kRetry(size);
+  return LOFT_LIKELY(p != nullptr) ? p : kRetry(size, kMaker);
 }
 
 template <Maker kMaker, Retry kRetry>
 LOFT_ALWAYS_INLINE void* make(size_t size) {
-  return loft::allocate<slow_then_retry<loft::allocate_beyond_table<kMaker>, kRetry>,
-                        slow_then_retry<loft::allocate_from_empty<kMaker>, kRetry>>(size);
+  return loft::allocate<slow_then_retry<loft::allocate_beyond_table<kMaker>, kMaker, kRetry>,
+                        slow_then_retry<loft::allocate_from_empty<kMaker>, kMaker, kRetry>>(size);
 }
 
-template <Maker kMaker, void* (*kRetry)(size_t, std::align_val_t)>
+template <Maker kMaker, void* (*kRetry)(size_t, std::align_val_t, Maker)>
 LOFT_ALWAYS_INLINE void* make(size_t size, std::align_val_t alignment) {
   constexpr Maker kAligned = kMaker == Maker::kNew ? Maker::kNewAligned : Maker::kNewArrayAligned;
   void* p = loft::allocate_aligned(static_cast<size_t>(alignment), size, kAligned);
-  return LOFT_LIKELY(p != nullptr) ? p : kRetry(size, alignment);
+  return LOFT_LIKELY(p != nullptr) ? p : kRetry(size, alignment, kAligned);
 }
 
 }  // namespace

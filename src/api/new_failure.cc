@@ -54,6 +54,17 @@ std::new_handler current_handler() {
                    << " bytes: out of memory, and no C++ library here to throw std::bad_alloc");
 }
 
+void* allocate_as(size_t size, Maker maker) {
+  return maker == Maker::kNew
+             ? allocate<allocate_beyond_table<Maker::kNew>, allocate_from_empty<Maker::kNew>>(size)
+             : allocate<allocate_beyond_table<Maker::kNewArray>,
+                        allocate_from_empty<Maker::kNewArray>>(size);
+}
+
+void* allocate_aligned_as(std::align_val_t alignment, size_t size, Maker maker) {
+  return allocate_aligned(static_cast<size_t>(alignment), size, maker);
+}
+
 // `again` allocates. Returns nullptr if no handler is left to call.
 template <class Again>
 void* call_handlers(Again again) {
@@ -67,14 +78,14 @@ void* call_handlers(Again again) {
 
 }  // namespace
 
-LOFT_COLD void* new_retry(size_t size) {
-  void* p = call_handlers([=] { return allocate(size); });
+LOFT_COLD void* new_retry(size_t size, Maker maker) {
+  void* p = call_handlers([=] { return allocate_as(size, maker); });
   if (p == nullptr) throw_bad_alloc(size);
   return p;
 }
 
-LOFT_COLD void* new_retry(size_t size, std::align_val_t alignment) {
-  void* p = call_handlers([=] { return allocate_aligned(static_cast<size_t>(alignment), size); });
+LOFT_COLD void* new_retry(size_t size, std::align_val_t alignment, Maker maker) {
+  void* p = call_handlers([=] { return allocate_aligned_as(alignment, size, maker); });
   if (p == nullptr) throw_bad_alloc(size);
   return p;
 }
@@ -82,22 +93,23 @@ LOFT_COLD void* new_retry(size_t size, std::align_val_t alignment) {
 // A handler may give up by throwing; the nothrow forms then return nullptr. loft cannot catch. The
 // C++ library's own nothrow operators can: they call the plain operator new, which is loft's,
 // inside try and catch. Without them (a static link), a handler that throws ends the program.
-LOFT_COLD void* new_retry_nothrow(size_t size) {
+LOFT_COLD void* new_retry_nothrow(size_t size, Maker maker) {
   if (current_handler() == nullptr) return nullptr;
   using New = void*(size_t, const std::nothrow_t&);
-  if (auto* catching = find_in_runtime<New>("_ZnwmRKSt9nothrow_t")) {
-    return catching(size, std::nothrow_t());
-  }
-  return call_handlers([=] { return allocate(size); });
+  const char* const name = maker == Maker::kNew ? "_ZnwmRKSt9nothrow_t" : "_ZnamRKSt9nothrow_t";
+  if (auto* catching = find_in_runtime<New>(name)) return catching(size, std::nothrow_t());
+  return call_handlers([=] { return allocate_as(size, maker); });
 }
 
-LOFT_COLD void* new_retry_nothrow(size_t size, std::align_val_t alignment) {
+LOFT_COLD void* new_retry_nothrow(size_t size, std::align_val_t alignment, Maker maker) {
   if (current_handler() == nullptr) return nullptr;
   using New = void*(size_t, std::align_val_t, const std::nothrow_t&);
-  if (auto* catching = find_in_runtime<New>("_ZnwmSt11align_val_tRKSt9nothrow_t")) {
+  const char* const name = maker == Maker::kNewAligned ? "_ZnwmSt11align_val_tRKSt9nothrow_t"
+                                                       : "_ZnamSt11align_val_tRKSt9nothrow_t";
+  if (auto* catching = find_in_runtime<New>(name)) {
     return catching(size, alignment, std::nothrow_t());
   }
-  return call_handlers([=] { return allocate_aligned(static_cast<size_t>(alignment), size); });
+  return call_handlers([=] { return allocate_aligned_as(alignment, size, maker); });
 }
 
 }  // namespace loft

@@ -9,15 +9,17 @@
 #include <cstddef>
 #include <new>
 
+#include "cache/bins.h"
+
 namespace loft {
 
-// Called after a first failure. Without a handler, throws std::bad_alloc through the program's C++
-// library. Without such a library, stops the program with one line.
-void* new_retry(size_t size);
-void* new_retry(size_t size, std::align_val_t alignment);
+// `maker`: the form of new. Called after a first failure. Without a handler, throws std::bad_alloc
+// through the program's C++ library. Without such a library, stops the program with one line.
+void* new_retry(size_t size, Maker maker = Maker::kNew);
+void* new_retry(size_t size, std::align_val_t alignment, Maker maker = Maker::kNewAligned);
 
 // For the nothrow forms: nullptr without a handler, or if the handler throws.
-void* new_retry_nothrow(size_t size);
-void* new_retry_nothrow(size_t size, std::align_val_t alignment);
+void* new_retry_nothrow(size_t size, Maker maker = Maker::kNew);
+void* new_retry_nothrow(size_t size, std::align_val_t alignment, Maker maker = Maker::kNewAligned);
 
 }  // namespace loft

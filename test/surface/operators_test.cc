@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "loft/loft.h"
 #include "surface/support.h"
 
 namespace {
@@ -220,6 +221,36 @@ TEST_F(NewHandler, ThrownInNothrowIsNull) {
   expect_one_call_and_null([](size_t n) { return ::operator new[](n, nothrow); });
   expect_one_call_and_null([](size_t n) { return ::operator new(n, align_val_t{64}, nothrow); });
   expect_one_call_and_null([](size_t n) { return ::operator new[](n, align_val_t{64}, nothrow); });
+}
+
+// What a handler has found room for is of the form of new that called it.
+TEST_F(NewHandler, MayMakeRoom) {
+  constexpr size_t kSize = 16 << 20;
+  const auto a = align_val_t{64};
+  char none[32] = "";
+  EXPECT_EQ(loft_option_get("hard_limit", none, sizeof(none)), 0);
+  static const char* lifted;
+  lifted = none;
+  const auto make = [](auto allocate) {
+    handler_calls = 0;
+    std::set_new_handler([] {
+      ++handler_calls;
+      loft_option_set("hard_limit", lifted);
+    });
+    EXPECT_EQ(loft_option_set("hard_limit", "1M"), 0);
+    void* const p = allocate();
+    EXPECT_EQ(handler_calls, 1);
+    EXPECT_NE(p, nullptr);
+    return p;
+  };
+  ::operator delete(make([] { return ::operator new(opaque(kSize)); }));
+  ::operator delete[](make([] { return ::operator new[](opaque(kSize)); }));
+  ::operator delete(make([=] { return ::operator new(opaque(kSize), a); }), a);
+  ::operator delete[](make([=] { return ::operator new[](opaque(kSize), a); }), a);
+  ::operator delete(make([] { return ::operator new(opaque(kSize), nothrow); }));
+  ::operator delete[](make([] { return ::operator new[](opaque(kSize), nothrow); }));
+  ::operator delete(make([=] { return ::operator new(opaque(kSize), a, nothrow); }), a);
+  ::operator delete[](make([=] { return ::operator new[](opaque(kSize), a, nothrow); }), a);
 }
 
 TEST_F(NewHandler, IsNotCalledBySuccess) {
