@@ -131,15 +131,15 @@ LOFT_API void loft_free_aligned_sized(void* object, size_t alignment, size_t siz
 /// The start of the object in which `interior` lies. NULL for an address in no object. A small
 /// object may be free: the caller must know that the object is allocated, and stays so.
 LOFT_API void* loft_object_start(const void* interior) LOFT_NOEXCEPT;
+/// The usable size of that object; 0 for an address in no object.
+LOFT_API size_t loft_object_size(const void* interior) LOFT_NOEXCEPT;
+
 /// Stops the program, with a report that names `call`, if `bytes` bytes from `at` on begin in an
 /// object of loft's and do not end in it. With hardened=full an object has the bytes that were
 /// asked for, and a freed one has none; otherwise it has its usable size. Ranges outside of the
 /// heap are not looked at. For what copies and fills memory: libloft-bounds.so does so for libc's
 /// functions.
 LOFT_API void loft_check_bounds(const char* call, const void* at, size_t bytes) LOFT_NOEXCEPT;
-
-/// The usable size of that object; 0 for an address in no object.
-LOFT_API size_t loft_object_size(const void* interior) LOFT_NOEXCEPT;
 
 // ---- All objects -------------------------------------------------------------------------------
 

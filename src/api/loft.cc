@@ -10,6 +10,7 @@
 #include "api/surface.h"
 #include "cache/object.h"
 #include "front/allocate.h"
+#include "front/front.h"
 #include "profile/samples.h"
 #include "profile/write.h"
 #include "serve/server.h"
@@ -75,7 +76,10 @@ void loft_check_bounds(const char* call, const void* at, size_t bytes) noexcept 
 
 void* loft_object_start(const void* interior) noexcept { return loft::object_of(interior).start; }
 
-size_t loft_object_size(const void* interior) noexcept { return loft::object_of(interior).size; }
+size_t loft_object_size(const void* interior) noexcept {
+  const loft::ObjectRange place = loft::object_of(interior);
+  return place.start == nullptr ? 0 : loft::front::in_use->size_in(place.start, place.size);
+}
 
 size_t loft_visit_objects(loft_visit_t visit, void* context) noexcept {
   return loft::visit_objects(nullptr, visit, context);

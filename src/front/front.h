@@ -26,6 +26,9 @@ struct Parts {
   size_t (*usable_size)(const void* p);
   // Stops the program if `bytes` bytes from p on begin in an object and do not end in it.
   void (*check_bounds)(const char* call, const void* p, size_t bytes);
+  // What usable_size returns of the object in the place of `bytes` bytes at p, without a report; 0
+  // if the program has none there. Beside threads that allocate and free.
+  size_t (*size_in)(const void* p, size_t bytes);
   bool clears;  // all objects read as zero when they are handed out
 };
 
@@ -36,5 +39,6 @@ void check_bounds_ordinary(const char* call, const void* p, size_t bytes);
 void* reallocate_ordinary(void* p, size_t size);
 void* reallocate_small(void* p, Entry entry, size_t size);  // p: the start of an object in a slab
 size_t usable_size_ordinary(const void* p);
+size_t size_in_ordinary(const void* p, size_t bytes);
 
 }  // namespace loft::front

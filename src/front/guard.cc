@@ -1,5 +1,6 @@
 #include "front/guard.h"
 
+#include "base/peek.h"
 #include "cache/bins.h"
 #include "cache/object.h"
 #include "cpu/core.h"
@@ -185,8 +186,20 @@ size_t usable_size_guarded(const void* p) {
   return sample != nullptr ? sample->asked : usable_size_ordinary(p);
 }
 
-constexpr Parts kGuarded = {allocate_ordinary_long, free_guarded,          reallocate_guarded,
-                            usable_size_guarded,    check_bounds_ordinary, false};
+size_t size_in_guarded(const void* p, size_t bytes) {
+  const Entry entry = pagemap.of(p);
+  if (LOFT_LIKELY(entry.bin() != kLarge)) return bytes;
+  const Large* const object = large::at(entry);
+  return peek(object->guarded) ? least(peek(object->asked), bytes) : bytes;
+}
+
+constexpr Parts kGuarded = {allocate_ordinary_long,
+                            free_guarded,
+                            reallocate_guarded,
+                            usable_size_guarded,
+                            check_bounds_ordinary,
+                            size_in_guarded,
+                            false};
 
 }  // namespace
 

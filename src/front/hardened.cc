@@ -188,7 +188,11 @@ void* reallocate_hardened(void* p, size_t size) {
   const size_t asked = bytes - hard::kTagBytes - marks.slack;
   hard::check_fits({false, {}, false, 0}, p, marks.maker, asked);
   const Request request = {0, kAlignmentLog, Maker::kMalloc, static_cast<uint32_t>(size)};
-  if (size > kSmallMax || class_for(request) != c) return hard::move(p, asked, size);
+  if (size > kSmallMax || class_for(request) != c) {
+    void* const moved = hard::move(p, asked, size);
+    if (moved != nullptr || size > asked) return moved;
+    // A shorter object stays where it is, if there is no memory.
+  }
   hard::resize(p, bytes, size, marks);
   return p;
 }
@@ -229,9 +233,22 @@ void check_bounds_hardened(const char* call, const void* p, size_t bytes) {
   }
 }
 
-constexpr front::Parts kHardened = {hard::allocate_long,   free_hardened,
-                                    reallocate_hardened,   usable_size_hardened,
-                                    check_bounds_hardened, true};
+// Of objects above kSmallMax, what stands beside them tells: their memory may be gone meanwhile.
+size_t size_in_hardened(const void* p, size_t bytes) {
+  const Entry entry = pagemap.of(p);
+  if (!entry.is_slab()) return hard::size_in_long(p, entry, bytes);
+  Marks marks;
+  if (hard::is_object(p, bytes, &marks)) return bytes - hard::kTagBytes - marks.slack;
+  return hard::is_from_before(p) ? bytes : 0;
+}
+
+constexpr front::Parts kHardened = {hard::allocate_long,
+                                    free_hardened,
+                                    reallocate_hardened,
+                                    usable_size_hardened,
+                                    check_bounds_hardened,
+                                    size_in_hardened,
+                                    true};
 
 }  // namespace
 

@@ -23,5 +23,6 @@ void* allocate_long(size_t size, size_t alignment, bool zeroed, Maker maker);
 void free_long(void* p, Entry entry, const front::Freed& freed);
 void* reallocate_long(void* p, Entry entry, size_t size);
 size_t usable_size_long(const void* p, Entry entry);
+size_t size_in_long(const void* p, Entry entry, size_t bytes);
 
 }  // namespace loft::hard

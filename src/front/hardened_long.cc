@@ -1,6 +1,7 @@
 // Long objects of hardened=full. Up to kMostMedium, they lie in runs as ever, with a tag behind
 // what was asked for. Longer ones lie between inaccessible pages.
 #include "base/bits.h"
+#include "base/peek.h"
 #include "cache/medium_cache.h"
 #include "cache/object.h"
 #include "front/allocate.h"
@@ -144,6 +145,21 @@ void* allocate_guarded(size_t size, size_t alignment, Maker maker) {
   return p;
 }
 
+// Where the object's pages are enough. What it gains, and what it gives up, reads as zero, or
+// cannot be read. Its fence was checked.
+bool resize_guarded(Large* object, size_t size) {
+  if (size > object->bytes) return false;
+  const size_t bytes = round_up(most<size_t>(size, 1), os::page_size());
+  if (bytes < object->bytes && !large::shrink_guarded(object, bytes)) return false;
+  clear_fence(fence_end(*object), object->bytes - object->asked);
+  if (size < object->asked) {
+    __builtin_memset(reinterpret_cast<char*>(object->base) + size, 0, object->asked - size);
+  }
+  object->asked = size;
+  raise_fence_of(*object);
+  return true;
+}
+
 void free_guarded(Large* object, const front::Freed& freed) {
   auto* const p = reinterpret_cast<void*>(object->base);
   check_fence(name_of(freed), *object);
@@ -183,16 +199,10 @@ void* reallocate_long(void* p, Entry entry, size_t size) {
   if (LOFT_UNLIKELY(!object->guarded)) return move(p, object->asked, size);
   check_fence("realloc", *object);
   check_fits(by_realloc, p, static_cast<Maker>(object->maker), object->asked);
-  if (size > kMostMedium && round_up(size, os::page_size()) == object->bytes) {
-    // What it gains, and what it gives up, reads as zero.
-    clear_fence(fence_end(*object), object->bytes - object->asked);
-    if (size < object->asked)
-      __builtin_memset(static_cast<char*>(p) + size, 0, object->asked - size);
-    object->asked = size;
-    raise_fence_of(*object);
-    return p;
-  }
-  return move(p, object->asked, size);
+  if (size > kMostMedium && resize_guarded(object, size)) return p;
+  void* const moved = move(p, object->asked, size);
+  // A shorter object stays where it is, if there is no memory.
+  return moved == nullptr && resize_guarded(object, size) ? p : moved;
 }
 
 size_t usable_size_long(const void* p, Entry entry) {
@@ -201,6 +211,14 @@ size_t usable_size_long(const void* p, Entry entry) {
   check_start("malloc_usable_size", p, entry);
   const Large* const object = large::at(entry);
   return object->guarded ? object->asked : object->bytes;
+}
+
+size_t size_in_long(const void* p, Entry entry, size_t bytes) {
+  if (is_from_before(p)) return bytes;
+  if (entry.bin() == kLarge) return peek(large::at(entry)->asked);
+  if (entry.bin() != kMedium) return bytes;
+  const size_t unused = medium::run_at(entry)->peek_at(p).slack + kTagBytes;
+  return bytes > unused ? bytes - unused : 0;
 }
 
 }  // namespace loft::hard

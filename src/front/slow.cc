@@ -302,9 +302,13 @@ void free_ordinary(void* p, const front::Freed&) {
 
 namespace front {
 
-constinit const Parts ordinary = {allocate_ordinary_long, free_ordinary,
-                                  reallocate_ordinary,    usable_size_ordinary,
-                                  check_bounds_ordinary,  false};
+constinit const Parts ordinary = {allocate_ordinary_long,
+                                  free_ordinary,
+                                  reallocate_ordinary,
+                                  usable_size_ordinary,
+                                  check_bounds_ordinary,
+                                  size_in_ordinary,
+                                  false};
 constinit const Parts* in_use = &ordinary;
 
 }  // namespace front

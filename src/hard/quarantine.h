@@ -62,4 +62,21 @@ inline unsigned long held(const Thread* thread, SizeClass c) {
   return quarantine == nullptr ? 0 : quarantine->held[c].get();
 }
 
+// Calls visit(p) for each object that it holds, beside the thread.
+template <class Visit>
+void for_each(const Thread* thread, Visit visit) {
+  const Quarantine* const quarantine = peek(thread->quarantine);
+  if (LOFT_LIKELY(quarantine == nullptr)) return;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    for (unsigned i = 0; i < quarantine_length(c); ++i) {
+      for (void* const* place : {&quarantine->lots[c][i], &quarantine->row[c][i]}) {
+        if (const void* const p = peek(*place); p != nullptr) visit(p);
+      }
+    }
+  }
+  for (void* const& medium : quarantine->mediums) {
+    if (const void* const p = peek(medium); p != nullptr) visit(p);
+  }
+}
+
 }  // namespace loft::hard

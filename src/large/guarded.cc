@@ -97,6 +97,16 @@ Around around(const Large& object) {
   return {all.base, all.base + (all.granules << kGranuleLog)};
 }
 
+bool shrink_guarded(Large* object, size_t bytes) {
+  const size_t before = object->bytes;
+  if (!os::renew(at(object->base + bytes), before - bytes, true)) return false;
+  object->bytes = bytes;
+  object->asked = least(object->asked, bytes);
+  account(before, bytes);
+  span::recount(before, bytes);
+  return true;
+}
+
 void release_guarded(Large* object) {
   const Large old = *object;
   const Addresses addresses = all_of(old);

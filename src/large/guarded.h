@@ -27,6 +27,10 @@ struct Around {
 };
 Around around(const Large& object);
 
+// Gives up what lies behind the first `bytes` bytes, whole pages and fewer than there are: it is
+// inaccessible from now on. False if the process may have no more mappings.
+bool shrink_guarded(Large* object, size_t bytes);
+
 // An object of allocate_guarded.
 void release_guarded(Large* object);
 

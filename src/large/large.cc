@@ -111,6 +111,7 @@ void enter(Large* object) {
 void account(size_t before, size_t after) {
   if (before == after) return;
   part().live_bytes.fetch_add(after - before, memory_order_relaxed);
+  if (before == 0) part().allocations.fetch_add(1, memory_order_relaxed);
 }
 
 namespace {
@@ -209,7 +210,6 @@ void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare) {
       Large{range.base, bytes, granules, 0, asked, 0, 0, false, false, false, false, 0, false};
   enter(object);
   account(0, bytes);
-  part().allocations.fetch_add(1, memory_order_relaxed);
   if (!range.zero) part().cache_hits.fetch_add(1, memory_order_relaxed);
   if (!range.zero) leave_tail(*object);
   *zero = range.zero;

@@ -63,7 +63,8 @@ inline void use_again(Large* object, size_t bytes, size_t asked) {
   object->kept = false;
 }
 
-// For large/guarded.cc: an object's entries; and its bytes in the statistics.
+// For large/guarded.cc: an object's entries; and its bytes in the statistics, 0 before it is made
+// and when it is gone.
 void enter(Large* object);
 void account(size_t before, size_t after);
 

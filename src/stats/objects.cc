@@ -6,6 +6,8 @@
 #include "cache/meter.h"
 #include "cpu/core.h"
 #include "files/output.h"
+#include "front/front.h"
+#include "hard/quarantine.h"
 #include "heap/registry.h"
 #include "large/large.h"
 #include "medium/medium_run.h"
@@ -76,6 +78,7 @@ class Cached {
  private:
   void remove_of(const Thread* thread) {
     for (SizeClass c = 0; c < kSizeClasses; ++c) remove_bins(thread, c);
+    hard::for_each(thread, [this](const void* p) { live_.remove(reinterpret_cast<uintptr_t>(p)); });
     for (unsigned open = peek(thread->open_batches); open != 0; open &= open - 1) {
       const size_t place = lowest_bit(open);
       const Batch& batch = thread->batches()[place];
@@ -271,15 +274,17 @@ size_t bytes_in(const Extent* extent, const void* start) {
 size_t bytes_at(void* start, const Extent* region) {
   const auto at = reinterpret_cast<uintptr_t>(start);
   const Entry entry = region == nullptr ? pagemap.of(start) : Entry{};
-  if (entry.is_slab()) return class_size(class_of_bin(entry.bin()));
+  if (entry.is_slab()) {
+    return front::in_use->size_in(start, class_size(class_of_bin(entry.bin())));
+  }
   if (entry.bin() == kMedium) {
     const MediumWord::Object object = medium::run_at(entry)->peek_at(start);
-    return object.kept ? 0 : object.pages * os::page_size();
+    return object.kept ? 0 : front::in_use->size_in(start, object.pages * os::page_size());
   }
   if (entry.bin() == kLarge) {
     const Large* const object = large::at(entry);
-    const bool is_one = peek(object->base) + peek(object->shift) == at && !peek(object->kept);
-    return is_one ? peek(object->bytes) - peek(object->shift) : 0;
+    if (peek(object->base) + peek(object->shift) != at || peek(object->kept)) return 0;
+    return front::in_use->size_in(start, peek(object->bytes) - peek(object->shift));
   }
   if (region != nullptr) return bytes_in(region, start);
   if (entry.bin() != kExtent) return 0;
