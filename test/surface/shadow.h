@@ -246,8 +246,8 @@ class Shadow {
       case 9: {
         const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
         if (below(2) == 0) return accept("valloc", valloc(size), size, page, Origin::kMalloc);
-        return accept("pvalloc", pvalloc(size), (size + page - 1) / page * page, page,
-                      Origin::kMalloc);
+        return accept("pvalloc", pvalloc(size),
+                      std::max((size + page - 1) / page, size_t{1}) * page, page, Origin::kMalloc);
       }
       case 10:
         return accept("new", ::operator new(size), size, 1, Origin::kNew);

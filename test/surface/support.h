@@ -32,6 +32,13 @@ inline bool threads_own() {
   return owner == nullptr || std::string_view(owner) == "thread";
 }
 
+// Whether objects have tags, fences and guards (the option `hardened`), and what follows from that:
+// a usable size is what was asked for, and freed memory is not there for the next object.
+inline bool hardened() {
+  const char* hardened = std::getenv("LOFT_HARDENED");
+  return hardened != nullptr && std::string_view(hardened) == "full";
+}
+
 // Different in every run unless LOFT_TEST_SEED says otherwise.
 inline uint64_t test_seed() {
   const char* fixed = std::getenv("LOFT_TEST_SEED");
