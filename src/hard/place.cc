@@ -1,5 +1,6 @@
 #include "hard/place.h"
 
+#include "base/atomic.h"
 #include "base/bits.h"
 #include "hard/before.h"
 #include "os/fault.h"
@@ -72,15 +73,21 @@ bool is_tagged_before(const void* p, size_t bytes) {
 
 }  // namespace
 
+void check_unwritten(const void* p, size_t bytes) {
+  const uint64_t left = load_tag(tag_at(p, bytes));
+  if (LOFT_UNLIKELY(!is_zero(p, bytes - kTagBytes) ||
+                    (left != 0 && left != free_tag_of(reinterpret_cast<uintptr_t>(p))))) {
+    report("write after free: the contents changed of", p);
+  }
+}
+
 void* hand_out(void* p, size_t bytes, size_t asked, Maker maker, bool sampled) {
   const auto at = reinterpret_cast<uintptr_t>(p);
   void* const tag = tag_at(p, bytes);
-  const uint64_t left = load_tag(tag);
-  if (LOFT_UNLIKELY(!is_zero(p, bytes - kTagBytes) || (left != 0 && left != free_tag_of(at)))) {
-    report("write after free: the contents changed of", p);
-  }
+  check_unwritten(p, bytes);
   const auto slack = static_cast<uint32_t>(bytes - kTagBytes - asked);
   raise_fence(fence_end(p, bytes), slack, fence_of(at));
+  compiler_fence();
   store_tag(tag, tag_of(at, {slack, maker, sampled}));
   return p;
 }
@@ -89,11 +96,15 @@ bool is_object(const void* p, size_t bytes, Marks* marks) {
   return read_tag(reinterpret_cast<uintptr_t>(p), load_tag(tag_at(p, bytes)), marks);
 }
 
+void report_damage(const char* call, const void* p) {
+  report_for(call, "a write beyond the object has damaged what lies behind", p);
+}
+
 void report_none(const char* call, const void* p, size_t bytes) {
   const uint64_t tag = load_tag(tag_at(p, bytes));
   const bool freed = tag == free_tag_of(reinterpret_cast<uintptr_t>(p)) ||
                      (tag == 0 && is_zero(p, bytes - kTagBytes));
-  if (!freed) report_for(call, "a write beyond the object has damaged what lies behind", p);
+  if (!freed) report_damage(call, p);
   if (call[0] == 'f') report("double free of", p);
   const Text line = Text() << call << " of a freed object";
   report(line.data(), p);
@@ -102,7 +113,7 @@ void report_none(const char* call, const void* p, size_t bytes) {
 void take_back(const char* call, void* p, size_t bytes, Marks marks, bool first) {
   unsigned char* const end = fence_end(p, bytes);
   if (LOFT_UNLIKELY(!is_fence_whole(end, marks.slack, fence_of(reinterpret_cast<uintptr_t>(p))))) {
-    report_for(call, "a write beyond the object has damaged what lies behind", p);
+    report_damage(call, p);
   }
   if (LOFT_UNLIKELY(!first && !is_tagged_before(p, bytes))) {
     report_for(call,
@@ -110,7 +121,10 @@ void take_back(const char* call, void* p, size_t bytes, Marks marks, bool first)
                "between them",
                p);
   }
+  store_tag(end, 0);
+  compiler_fence();
   clear(p, bytes - kTagBytes);
+  compiler_fence();
   store_tag(end, free_tag_of(reinterpret_cast<uintptr_t>(p)));
 }
 
@@ -118,14 +132,16 @@ void resize(void* p, size_t bytes, size_t asked, Marks before) {
   const auto slack = static_cast<uint32_t>(bytes - kTagBytes - asked);
   unsigned char* const end = fence_end(p, bytes);
   if (LOFT_UNLIKELY(!is_fence_whole(end, before.slack, fence_of(reinterpret_cast<uintptr_t>(p))))) {
-    report_for("realloc", "a write beyond the object has damaged what lies behind", p);
+    report_damage("realloc", p);
   }
+  store_tag(end, 0);
+  compiler_fence();
   // What the object gains, and what it gives up, reads as zero.
   clear_fence(end, before.slack);
   if (slack > before.slack) __builtin_memset(end - slack, 0, slack - before.slack);
   raise_fence(end, slack, fence_of(reinterpret_cast<uintptr_t>(p)));
-  store_tag(tag_at(p, bytes),
-            tag_of(reinterpret_cast<uintptr_t>(p), {slack, before.maker, before.sampled}));
+  compiler_fence();
+  store_tag(end, tag_of(reinterpret_cast<uintptr_t>(p), {slack, before.maker, before.sampled}));
 }
 
 }  // namespace loft::hard

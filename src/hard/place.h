@@ -1,5 +1,8 @@
 // A place of a slab under hardened=full, from the moment when it is handed out to the moment when
 // it may be handed out again.
+//
+// At any moment, for whoever looks from another thread (hard/scan.h): if the tag is that of an
+// object in use, the fence is whole. Where the fence is about to change, the tag is 0 before.
 #pragma once
 
 #include "hard/tag.h"
@@ -22,6 +25,12 @@ bool is_object(const void* p, size_t bytes, Marks* marks);
 // Takes the object at p back: checks its fence and the tag before it, and clears it. Stops the
 // program if one of them is damaged. `first`: no place lies before p.
 void take_back(const char* call, void* p, size_t bytes, Marks marks, bool first);
+
+// Stops the program if the free place at p was written to.
+void check_unwritten(const void* p, size_t bytes);
+
+// Stops the program over what lies behind the object at p, which `call` found.
+[[noreturn]] void report_damage(const char* call, const void* p);
 
 // Gives the object another length, for realloc. Stops the program if its fence is damaged.
 void resize(void* p, size_t bytes, size_t asked, Marks before);

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "cache/census.h"
 #include "cpu/core.h"
+#include "hard/scan.h"
 #include "heap/registry.h"
 #include "large/tails.h"
 #include "limits/limits.h"
@@ -130,7 +131,8 @@ void watch() {
     const uint64_t now = os::now_ns();
     if (now - ticked < tick_ns()) continue;
     ticked = now;
-    const bool is_done = look_around() && !sees_group;
+    const bool all_scanned = hard::scan(hard::kScanBytes);
+    const bool is_done = look_around() && all_scanned && !sees_group;
     if ((is_done || !may_run()) && may_end()) return;
   }
 }
@@ -139,6 +141,7 @@ void watch() {
 void run() {
   census::do_without_block();
   limits::set_attended(true);
+  hard::restart_scan();
   watch();
   limits::set_attended(false);
 }
@@ -193,6 +196,7 @@ void watch_first_thread(bool is_first) {
 void in_child() {
   slow_path_lock.reset();
   thread.forget();
+  hard::forget_scan();
   limits::set_attended(false);
   watch_first_thread(true);
 }

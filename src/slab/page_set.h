@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/bits.h"
+#include "base/peek.h"
 #include "slab/geometry.h"
 
 namespace loft {
@@ -17,6 +18,13 @@ struct Pages {
 
 class PageSet {
  public:
+  // A recent state of a set that others change.
+  PageSet peeked() const {
+    PageSet now{};
+    for (unsigned i = 0; i < 2; ++i) now.words_[i] = peek(words_[i]);
+    return now;
+  }
+
   bool has(unsigned page) const { return (words_[page / 64] >> page % 64 & 1) != 0; }
   bool empty() const { return (words_[0] | words_[1]) == 0; }
   unsigned count() const { return count_bits(words_[0]) + count_bits(words_[1]); }
