@@ -116,7 +116,7 @@ bool read_marks(const char* call, const void* p, Entry entry, Marks* marks) {
   return false;
 }
 
-constexpr unsigned kLookEvery = 8;
+constexpr unsigned kFreesPerLook = 8;
 
 void free_small_hardened(void* p, Entry entry, const front::Freed& freed) {
   Marks marks;
@@ -140,7 +140,7 @@ void free_small_hardened(void* p, Entry entry, const front::Freed& freed) {
     void* out = p;
     if (LOFT_LIKELY(quarantine != nullptr)) {
       out = hard::exchange(quarantine, c, p);
-      is_look_due = quarantine->next[c] % kLookEvery == 0;
+      is_look_due = quarantine->next[c] % kFreesPerLook == 0;
     }
     if (out == nullptr) return;
     give_back(thread, out);

@@ -9,7 +9,7 @@ namespace {
 
 // A linear search does: few objects are asked for here, each when its tag is found missing. There
 // is no lock, which the child of a fork could find taken.
-constexpr size_t kMost = kMetadataMaxBlock / sizeof(void*);
+constexpr size_t kMostNoted = kMetadataMaxBlock / sizeof(void*);
 constinit Atomic<const void*>* noted = nullptr;
 constinit size_t count = 0;
 
@@ -28,7 +28,7 @@ bool note_before(const void* p) {
   if (noted == nullptr) {
     noted = static_cast<Atomic<const void*>*>(metadata::allocate(kMetadataMaxBlock));
   }
-  if (noted == nullptr || count == kMost) return false;
+  if (noted == nullptr || count == kMostNoted) return false;
   noted[count++].store(p, memory_order_relaxed);
   return true;
 }

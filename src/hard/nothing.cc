@@ -11,16 +11,16 @@ namespace {
 
 // An address each sixteen bytes, and a bit for each: whether the program has it.
 constexpr unsigned kStepLog = 4;
-constexpr size_t kMost = size_t{1} << 22;
-constexpr size_t kBytes = kMost << kStepLog;
-constexpr size_t kWords = kMost / 64;
+constexpr size_t kMostNothings = size_t{1} << 22;
+constexpr size_t kBytes = kMostNothings << kStepLog;
+constexpr size_t kWords = kMostNothings / 64;
 
 // Release where it is set, acquire where it is read: the bits are there.
 constinit Atomic<uintptr_t> base{0};
 constinit Atomic<uint64_t>* bits = nullptr;
 // Relaxed: where the search begins, which may be anywhere. It goes on, so that an address comes
 // again after all others.
-constinit Atomic<size_t> cursor{0};
+constinit Atomic<size_t> next_nothing{0};
 
 uintptr_t region() {
   uintptr_t at = base.load(memory_order_acquire);
@@ -44,7 +44,7 @@ uintptr_t region() {
   return at;
 }
 
-[[noreturn]] LOFT_COLD void report(const char* call, const void* p) {
+[[noreturn]] LOFT_COLD void report_no_nothing(const char* call, const void* p) {
   os::fault(Text() << call << " of " << p
                    << ", where no object of size 0 is (freed before, or never allocated)");
 }
@@ -63,8 +63,8 @@ bool is_there(const void* p, size_t* word, uint64_t* bit) {
 void* make_nothing() {
   const uintptr_t at = region();
   if (LOFT_UNLIKELY(at == 0)) return nullptr;
-  for (size_t tries = 0; tries < kMost; ++tries) {
-    const size_t index = cursor.fetch_add(1, memory_order_relaxed) % kMost;
+  for (size_t tries = 0; tries < kMostNothings; ++tries) {
+    const size_t index = next_nothing.fetch_add(1, memory_order_relaxed) % kMostNothings;
     const uint64_t bit = uint64_t{1} << index % 64;
     // Relaxed: the bit is all that there is of the object; who passes it on orders the rest.
     if ((bits[index / 64].fetch_or(bit, memory_order_relaxed) & bit) == 0) {
@@ -83,15 +83,15 @@ void check_nothing(const char* call, const void* p) {
   size_t word = 0;
   uint64_t bit = 0;
   if (!is_there(p, &word, &bit) || (bits[word].load(memory_order_relaxed) & bit) == 0) {
-    report(call, p);
+    report_no_nothing(call, p);
   }
 }
 
 void free_nothing(const char* call, void* p) {
   size_t word = 0;
   uint64_t bit = 0;
-  if (!is_there(p, &word, &bit)) report(call, p);
-  if ((bits[word].fetch_and(~bit, memory_order_relaxed) & bit) == 0) report(call, p);
+  if (!is_there(p, &word, &bit)) report_no_nothing(call, p);
+  if ((bits[word].fetch_and(~bit, memory_order_relaxed) & bit) == 0) report_no_nothing(call, p);
 }
 
 }  // namespace loft::hard
