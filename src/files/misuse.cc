@@ -97,7 +97,7 @@ Text hex(const uint8_t* bytes, size_t count) {
 // Names of files can have anything in them, and a report has lines.
 void put_name(Block& block, std::string_view name) {
   for (const char c : std::string_view(name.data(), least(name.size(), kLongestName))) {
-    const char shown = c >= 0 && c < ' ' ? '?' : c;
+    const char shown = static_cast<unsigned char>(c) < ' ' ? '?' : c;
     block.put(std::string_view(&shown, 1));
   }
 }

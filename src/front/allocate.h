@@ -125,8 +125,8 @@ size_t usable_size(const void* p);       // 0 for nullptr
 // Stops the program if `bytes` bytes from p on begin in an object of loft's and do not end in it.
 void check_bounds(const char* call, const void* p, size_t bytes);
 
-// With hardened=guard or full: free, which stops the program if it is known that not `size` bytes were asked
-// for. Otherwise false, and nothing was done.
+// With hardened=guard or full: free, which stops the program if it is known that not `size` bytes
+// were asked for. Otherwise false, and nothing was done.
 bool free_as_asked(void* p, size_t size);
 
 // For an allocation that found no memory. reclaim frees unused memory that may be in its way. If

@@ -7,6 +7,7 @@
 #include "files/random.h"
 #include "front/allocate.h"
 #include "front/front.h"
+#include "front/hardened_checks.h"
 #include "front/long.h"
 #include "front/metered.h"
 #include "hard/fault.h"
@@ -47,7 +48,9 @@ const char* name_of(const Freed& freed) {
   slab::report_misuse(line.data(), p, slab::at(pagemap.of(p)));
 }
 
-[[noreturn]] LOFT_COLD void report_size(const Freed& freed, const void* p, size_t bytes) {
+// Returns where a program's own operators may have said anything.
+LOFT_COLD void report_size(const Freed& freed, const void* p, size_t bytes) {
+  if (freed.by_delete && hard::has_own_operators()) return;
   os::fault(Text() << name_of(freed) << " of " << p << " as an object of " << uint64_t{freed.size}
                    << " bytes: its place has " << uint64_t{bytes});
 }
@@ -79,7 +82,9 @@ void check_long(const Freed& freed, const void* p, Entry entry) {
 }
 
 void free_sample(Large* sample, const Freed& freed) {
-  const Maker maker = freed.by_delete ? freed.maker : Maker::kMalloc;
+  const auto made_by = static_cast<Maker>(sample->maker);
+  Maker maker = freed.by_delete ? freed.maker : Maker::kMalloc;
+  if (LOFT_UNLIKELY(maker != made_by) && hard::has_own_operators()) maker = made_by;
   auto* const p = reinterpret_cast<void*>(sample->start());
   if (LOFT_UNLIKELY(freed.has_size && freed.size != sample->asked)) {
     report_size(freed, p, sample->asked);
@@ -121,7 +126,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
 LOFT_NOINLINE void free_sized(void* p, const Freed& freed) {
   const Entry entry = pagemap.of(p);
   const SizeClass c = class_of_bin(entry.bin());
-  if (LOFT_UNLIKELY(!fits(freed, c))) return free_elsewhere(p, freed);  // reports it
+  if (LOFT_UNLIKELY(!fits(freed, c))) report_size(freed, p, class_size(c));
   hard::mark(p);
   this_thread()->bins[c].push(p);
 }

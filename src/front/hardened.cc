@@ -282,11 +282,6 @@ const char* name_of(const front::Freed& freed) {
   }
 }
 
-namespace {
-
-// Whether the program has an operator new or delete of its own, above malloc. Where it has not all
-// forms of them, the others are loft's: these get objects of the program's forms, which get loft's,
-// and a size may be another one than the one that malloc was asked for.
 LOFT_COLD bool has_own_operators() {
   if (dlsym == nullptr || dladdr == nullptr) return false;
   Dl_info own;
@@ -299,8 +294,6 @@ LOFT_COLD bool has_own_operators() {
   }
   return false;
 }
-
-}  // namespace
 
 void check_fits(const front::Freed& freed, const void* p, Maker maker, size_t asked) {
   const Maker fitting = freed.by_delete ? freed.maker : Maker::kMalloc;

@@ -14,6 +14,11 @@ const char* name_of(const front::Freed& freed);
 // size than the one asked for.
 void check_fits(const front::Freed& freed, const void* p, Maker maker, size_t asked);
 
+// Whether the program has an operator new or delete of its own, above malloc. Where it has not all
+// forms of them, the others are loft's: these get objects of the program's forms, which get loft's,
+// and a size may be another one than the one that malloc was asked for.
+bool has_own_operators();
+
 // Moves an object: a new one of `size` bytes, with the first `asked` at most of the old one.
 void* move(void* p, size_t asked, size_t size);
 
