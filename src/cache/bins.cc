@@ -6,7 +6,6 @@
 #include "cache/arrays.h"
 #include "cache/batch_cache.h"
 #include "cache/depot.h"
-#include "cache/meter.h"
 #include "cache/object.h"
 #include "limits/limits.h"
 #include "os/fault.h"
@@ -217,7 +216,6 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p, Flush flush_oldest
   BinState& state = thread->states[size_class];
   if (state.watched_pushes < kWatchedPushes) {
     check_freed(thread->heap, state.slots, count(thread, size_class), p);
-    if (LOFT_UNLIKELY(meter::holds(thread, size_class, p))) slab::report_bad_free(p);
     thread->counters.checked_frees.add(1);
     ++state.watched_pushes;
     set_limit(bin, state);

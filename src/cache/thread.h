@@ -197,7 +197,7 @@ struct alignas(64) Thread {
   Bin bins[kSizeClasses]{};
   // The offset of the bin that malloc pops from, by size up to kTableMax, and by steps beyond.
   // While a profile is taken, other threads turn these to the bins in `metered`, and back
-  // (cache/meter.h).
+  // (meter/meter.h).
   uint16_t bin_of[kTableMax + 1]{};
   uint16_t bin_of_step[kSteps]{};
   Bin metered[kSizeClasses]{};
@@ -219,7 +219,7 @@ struct alignas(64) Thread {
   ThreadCounters counters{};
   MediumCache medium{};
   large::Descriptors spare_large{};
-  Magazines* magazines{};  // nullptr until first needed; then stays with the block
+  Magazines* magazines{};          // nullptr until first needed; then stays with the block
   hard::Quarantine* quarantine{};  // the same
   Outbox outbox{};
 

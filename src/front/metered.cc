@@ -1,11 +1,11 @@
 #include "front/metered.h"
 
 #include "base/options.h"
-#include "cache/meter.h"
 #include "cpu/core.h"
 #include "front/modes.h"
 #include "hard/mark.h"
 #include "hard/samples.h"
+#include "meter/meter.h"
 #include "os/os.h"
 #include "os/restartable.h"
 #include "profile/samples.h"

@@ -1,5 +1,5 @@
 // The slow paths of malloc while a profile is taken (profile/). Objects in slabs come from the
-// second bins of the thread's block (cache/meter.h); all others are charged here, one by one.
+// second bins of the thread's block (meter/meter.h); all others are charged here, one by one.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // The mark of hardened=guard: the first word of a small object from its free to its next hand-out.
 // An object that has it when it is freed is freed twice, and one that is resized is none.
 //
-// What is handed out loses it: in front/metered.cc, and in cache/meter.cc, a few objects at a time.
+// What is handed out loses it: in front/metered.cc, and in meter/meter.cc, a few objects at a time.
 // A message that travels in the object writes over it; the second free is then found by the bitmap
 // of the slab or of the batch. A program that has written the mark there itself, read from a freed
 // object at the same address, would be stopped wrongly.

@@ -4,13 +4,13 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/medium_cache.h"
-#include "cache/meter.h"
 #include "cpu/core.h"
 #include "hard/quarantine.h"
 #include "heap/registry.h"
 #include "large/large.h"
 #include "large/tails.h"
 #include "limits/limits.h"
+#include "meter/meter.h"
 #include "os/os.h"
 #include "room/magazines.h"
 #include "room/room.h"
@@ -80,8 +80,7 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
     sum.flying += open[c];
     const magazines::Held magazines = magazines::held(&thread, c);
     sum.held += bins::held(&thread, c, core::top_of(&thread, c)) + meter::held(&thread, c) +
-                hard::held(&thread, c) +
-                magazines.all();
+                hard::held(&thread, c) + magazines.all();
     stats.room_ahead_bytes += (magazines.ready + magazines.zeros) * class_size(c);
     stats.batch_objects += sent;
   }

@@ -1,5 +1,5 @@
 // malloc and free with hardened=guard. malloc's fast path stays, on the second bins that a profile
-// uses (cache/meter.h); each free takes the slow path, which marks the object.
+// uses (meter/meter.h); each free takes the slow path, which marks the object.
 #pragma once
 
 namespace loft::front {

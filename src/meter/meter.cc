@@ -1,4 +1,4 @@
-#include "cache/meter.h"
+#include "meter/meter.h"
 
 #include "base/bits.h"
 #include "base/peek.h"

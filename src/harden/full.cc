@@ -1,4 +1,4 @@
-#include "front/hardened.h"
+#include "harden/full.h"
 
 #include <dlfcn.h>
 
@@ -6,11 +6,9 @@
 #include "cache/arrays.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
-#include "cache/meter.h"
 #include "cache/object.h"
 #include "front/allocate.h"
 #include "front/front.h"
-#include "front/hardened_checks.h"
 #include "front/modes.h"
 #include "hard/before.h"
 #include "hard/name.h"
@@ -18,6 +16,8 @@
 #include "hard/place.h"
 #include "hard/quarantine.h"
 #include "hard/secrets.h"
+#include "harden/checks.h"
+#include "meter/meter.h"
 #include "os/fault.h"
 #include "profile/progress.h"
 #include "profile/samples.h"

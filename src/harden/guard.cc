@@ -1,4 +1,4 @@
-#include "front/guard.h"
+#include "harden/guard.h"
 
 #include "base/peek.h"
 #include "cache/bins.h"
@@ -7,7 +7,6 @@
 #include "files/random.h"
 #include "front/allocate.h"
 #include "front/front.h"
-#include "front/hardened_checks.h"
 #include "front/long.h"
 #include "front/metered.h"
 #include "hard/fault.h"
@@ -15,8 +14,10 @@
 #include "hard/name.h"
 #include "hard/samples.h"
 #include "hard/secrets.h"
+#include "harden/checks.h"
 #include "large/guarded.h"
 #include "medium/medium_run.h"
+#include "meter/meter.h"
 #include "os/fault.h"
 #include "os/restartable.h"
 #include "profile/samples.h"
@@ -104,6 +105,10 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
     check_start(name_of(freed), p, entry);
     if (LOFT_UNLIKELY(hard::is_marked(p))) report_marked(name_of(freed), p);
     if (LOFT_UNLIKELY(!fits(freed, c))) report_size(freed, p, class_size(c));
+    Thread* const thread = this_thread();
+    if (entry.owner() == thread->owner && LOFT_UNLIKELY(meter::holds(thread, c, p))) {
+      slab::report_bad_free(p);
+    }
     hard::mark(p);
     if (core::in_use()) {
       const uint64_t word = entry.word();
