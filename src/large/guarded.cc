@@ -25,13 +25,19 @@ constinit Addresses row[kMost];
 constinit unsigned next = 0;
 constinit size_t granules_in_row = 0;
 
+// So many objects of this file have guards, which are two mappings for each. The system allows a
+// process some 65 000, and answers any call with an error when there are more: also the calls that
+// would make them fewer. Relaxed: a few more do no harm.
+constexpr size_t kMostGuarded = 12 * 1024;
+constinit Atomic<size_t> objects{0};
+
 void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
 LOFT_COLD void report_unguarded() {
   static constinit Atomic<bool> reported{false};
   if (reported.exchange(true, memory_order_relaxed)) return;
-  os::report(Text() << "hardened=full: the process may have no more mappings (vm.max_map_count): "
-                       "some large objects lie between pages that can be written");
+  os::report(Text() << "hardened=full: there are too many mappings (vm.max_map_count): some large "
+                       "objects lie between pages that can be written");
 }
 
 // Makes the addresses ordinary free memory. What the system refuses to open is lost.
@@ -73,7 +79,8 @@ void* allocate_guarded(size_t asked, size_t alignment, At place) {
   const uintptr_t base = range.base + (front << kGranuleLog);
   const uintptr_t end = range.base + ((front + granules + 1) << kGranuleLog);
   if (!range.zero && !os::discard(at(base), bytes)) __builtin_memset(at(base), 0, bytes);
-  const bool guarded = os::renew(at(range.base), base - range.base, true) &&
+  const bool guarded = objects.fetch_add(1, memory_order_relaxed) < kMostGuarded &&
+                       os::renew(at(range.base), base - range.base, true) &&
                        os::renew(at(base + bytes), end - base - bytes, true);
   if (LOFT_UNLIKELY(!guarded)) report_unguarded();
   auto* const object = new (block) Large{};
@@ -111,6 +118,7 @@ void release_guarded(Large* object) {
   const Large old = *object;
   const Addresses addresses = all_of(old);
   account(old.bytes, 0);
+  objects.fetch_sub(1, memory_order_relaxed);
   pagemap.fill(old.base, old.granules, Entry{});
   metadata::release(object, sizeof(Large));
   if (LOFT_UNLIKELY(!os::renew(at(old.base), old.granules << kGranuleLog, true))) {

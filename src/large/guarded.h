@@ -16,8 +16,8 @@ namespace loft::large {
 enum class At : uint8_t { kStart, kEnd };
 
 // An object of `asked` bytes that reads as zero. `alignment`: a power of two, at most a page for
-// At::kEnd. nullptr without memory. Where the process may have no more mappings, it has no guards,
-// which is reported once.
+// At::kEnd. nullptr without memory. Where there are too many mappings, it has no guards, which is
+// reported once.
 void* allocate_guarded(size_t asked, size_t alignment, At at = At::kStart);
 
 // All that cannot be read or written around it, with the object.

@@ -39,6 +39,13 @@ def test_a_program_with_some_operators_of_its_own(execute: Execute, tmp_path: Pa
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
 
 
+def test_more_long_objects_than_there_are_mappings(execute: Execute, build: Build) -> None:
+    result = execute(build("hardened.c"), "mappings", LOFT_HARDENED="full")
+    assert (result.returncode, result.stdout) == (0, "done\n")
+    assert result.stderr.startswith("loft: hardened=full: there are too many mappings")
+    assert result.stderr.count("\n") == 1
+
+
 def test_a_resize_in_place_looks_at_what_lies_behind(execute: Execute, build: Build) -> None:
     result = execute(build("hardened.c"), "resize", LOFT_HARDENED="full")
     assert (result.returncode, result.stdout) == (-signal.SIGABRT, "")

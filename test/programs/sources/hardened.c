@@ -58,6 +58,18 @@ static void sizes(void) {
   free_sized(NULL, 1);
 }
 
+// More long objects than the system allows mappings for. None of their pages is touched.
+static void mappings(void) {
+  enum { kMany = 36000 };
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < kMany; ++i) {
+      objects[i] = malloc(256 << 10);
+      if (objects[i] == NULL) exit(1);
+    }
+    for (int i = 0; i < kMany; ++i) free(objects[i]);
+  }
+}
+
 // What a fortified program calls where the compiler knows of five bytes of room.
 static void fortified(void) {
   static char room[16];
@@ -72,6 +84,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "resize") == 0) resize();
   if (strcmp(what, "sizes") == 0) sizes();
   if (strcmp(what, "fortified") == 0) fortified();
+  if (strcmp(what, "mappings") == 0) mappings();
   puts("done");
   return 0;
 }
