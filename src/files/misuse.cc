@@ -148,6 +148,8 @@ void Block::append_to(const char* path) {
                                 : "it cannot be opened";
   }
   if (file >= 0) {
+    // A file that may not grow does not end a program that goes on, nor keep a report from others.
+    const WithoutSignals none;
     const long written = raw::write_file(file, text_, size_);
     if (written != static_cast<long>(size_)) trouble = "it could not be written";
     raw::close_file(file);

@@ -95,6 +95,15 @@ def test_a_file_that_cannot_be_written(
     assert not (tmp_path / "other").exists()
 
 
+def test_a_file_that_may_not_grow(execute: Execute, build: Build, tmp_path: Path) -> None:
+    """The signal that the system sends then is not what ends the program."""
+    path = tmp_path / "reports"
+    script = 'ulimit -f 0; exec "$0" nobody'
+    result = execute("bash", "-c", script, build("reports.c"), LOFT_REPORT_FILE=str(path))
+    aborted(result)
+    assert result.stderr.endswith(f"appended to {path}: it could not be written\n")
+
+
 def test_a_handler_gets_the_report(execute: Execute, build: Build) -> None:
     result = execute(build("reports.c"), "handler")
     aborted(result)
