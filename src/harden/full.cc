@@ -19,6 +19,7 @@
 #include "harden/checks.h"
 #include "meter/meter.h"
 #include "os/fault.h"
+#include "os/os.h"
 #include "profile/progress.h"
 #include "profile/samples.h"
 #include "purge/background.h"
@@ -166,6 +167,7 @@ size_t usable_size_hardened(const void* p) {
     return 0;
   }
   const Entry entry = checked_entry("malloc_usable_size", p);
+  if (entry.bin() == kNothing) return 0;
   Marks marks;
   if (!entry.is_slab()) return hard::usable_size_long(p, entry);
   if (!read_marks("malloc_usable_size", p, entry, &marks)) return front::ordinary.usable_size(p);
@@ -178,6 +180,7 @@ void* reallocate_hardened(void* p, size_t size) {
     return hard::move(p, 0, size);
   }
   const Entry entry = checked_entry("realloc", p);
+  if (entry.bin() == kNothing) return os::out_of_memory();
   Marks marks;
   if (!entry.is_slab()) return hard::reallocate_long(p, entry, size);
   if (!read_marks("realloc", p, entry, &marks)) {

@@ -39,6 +39,13 @@ def test_a_program_with_some_operators_of_its_own(execute: Execute, tmp_path: Pa
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
 
 
+def test_foreign_addresses_are_told_once(execute: Execute, build: Build) -> None:
+    result = execute(build("hardened.c"), "foreign", LOFT_HARDENED="full", LOFT_FOREIGN="ignore")
+    assert (result.returncode, result.stdout) == (0, "done\n")
+    calls = [line.split()[1] for line in result.stderr.splitlines()]
+    assert calls == ["free", "malloc_usable_size", "realloc"]
+
+
 def test_more_long_objects_than_there_are_mappings(execute: Execute, build: Build) -> None:
     result = execute(build("hardened.c"), "mappings", LOFT_HARDENED="full")
     assert (result.returncode, result.stdout) == (0, "done\n")

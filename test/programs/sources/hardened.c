@@ -1,6 +1,7 @@
-// Programs for hardened=full. All but `resize` and `fortified` make no mistake.
+// Programs for hardened=full. All but `resize`, `foreign` and `fortified` make no mistake.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,14 @@ static void mappings(void) {
   }
 }
 
+// Addresses that are not of the heap (foreign=ignore).
+static void foreign(void) {
+  static char bytes[64];
+  char* volatile p = bytes + 16;
+  free(p);
+  if (malloc_usable_size(p) != 0 || realloc(p, 100) != NULL) exit(1);
+}
+
 // What a fortified program calls where the compiler knows of five bytes of room.
 static void fortified(void) {
   static char room[16];
@@ -85,6 +94,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "sizes") == 0) sizes();
   if (strcmp(what, "fortified") == 0) fortified();
   if (strcmp(what, "mappings") == 0) mappings();
+  if (strcmp(what, "foreign") == 0) foreign();
   puts("done");
   return 0;
 }
