@@ -1,11 +1,13 @@
 #include "api/process.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 
 #include "api/info.h"
 #include "api/options.h"
 #include "api/report.h"
 #include "api/settings.h"
+#include "cache/census.h"
 #include "cpu/core.h"
 #include "files/last_signal.h"
 #include "files/misuse.h"
@@ -24,6 +26,13 @@
 #include "stats/objects.h"
 #include "stats/waste.h"
 #include "thread/lifecycle.h"
+
+#pragma weak dlsym
+
+namespace loft::os {
+struct Symbol;
+[[gnu::weak]] bool rename_in_libc(const Symbol* symbols, size_t count);  // in libloft.so alone
+}
 
 namespace loft {
 
@@ -61,13 +70,26 @@ bool note_all_before() {
   return errno == 0 && noted;
 }
 
+// Whether other threads may be in a call of loft. In a program that has loft in itself, its
+// libraries are initialised first, and may have begun some. glibc tells; elsewhere those count that
+// have called loft. A library of its own is initialised before all others, or nobody has called it.
+bool has_other_threads() {
+  if (os::rename_in_libc != nullptr) return false;
+  if (dlsym != nullptr) {
+    const void* const has_one = dlsym(RTLD_DEFAULT, "__libc_single_threaded");
+    if (has_one != nullptr && *static_cast<const char*>(has_one) == 0) return true;
+  }
+  return census::has_other_threads();
+}
+
 bool harden() {
+  if (has_other_threads()) return false;
   lifecycle::give_up_block();
   return hard::begin(note_all_before);
 }
 
 bool serve_processors() {
-  if (!core::prepare()) return false;
+  if (has_other_threads() || !core::prepare()) return false;
   lifecycle::give_up_block();
   core::begin();
   return true;
@@ -98,13 +120,15 @@ int apply_option(std::string_view name, std::string_view value) {
   load_options();
   files::follow_reports();
   if (get(options.owner) == kOwnerCore && !serve_processors()) {
-    os::report(Text() << "owner=core: no memory, more than 8000 processors, or no C library that "
-                         "says on which one a thread is; owner=thread instead");
+    os::report(
+        Text() << "owner=core: no memory, more than 8000 processors, other threads already, or "
+                  "no C library that says on which processor a thread is; owner=thread "
+                  "instead");
     options.owner.store(kOwnerThread, memory_order_relaxed);
   }
   if (get(options.hardened) == kHardenedFull && !harden()) {
-    os::report(Text() << "hardened=full: no memory to note the objects that are there already; "
-                         "hardened=off instead");
+    os::report(Text() << "hardened=full: the program has other threads already, more than 8000 "
+                         "objects, or no memory to note them; hardened=off instead");
     options.hardened.store(kHardenedOff, memory_order_relaxed);
   }
   if (get(options.hardened) == kHardenedGuard && !front::begin_guard()) {

@@ -215,6 +215,61 @@ def test_a_c_program_links_with_what_was_installed(
     assert output_of(program, LD_LIBRARY_PATH=str(folder)) == "ran on loft\n"
 
 
+EARLY_LIBRARY = """\
+#include <pthread.h>
+#include <stdlib.h>
+static int ends;
+static pthread_t thread;
+static void* work(void* p) {
+  while (__atomic_load_n(&ends, __ATOMIC_ACQUIRE) == 0) {
+    free(p);
+    p = malloc(100);
+  }
+  free(p);
+  return NULL;
+}
+void finish(void) {
+  __atomic_store_n(&ends, 1, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+}
+__attribute__((constructor)) static void begin(void) { pthread_create(&thread, NULL, work, NULL); }
+"""
+EARLY_PROGRAM = """\
+#include <stdio.h>
+#include <stdlib.h>
+void finish(void);
+int main(void) {
+  for (int i = 0; i < 100000; ++i) free(malloc(i));
+  finish();
+  return puts("ran") < 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("name", "value"), [("HARDENED", "full"), ("OWNER", "core")])
+def test_what_is_chosen_at_the_start_is_not_where_threads_run(
+    build: Path, tmp_path: Path, name: str, value: str
+) -> None:
+    """A library's thread allocates before the program, which has loft in itself, is initialised."""
+    library, program = tmp_path / "libearly.so", tmp_path / "program"
+    (tmp_path / "library.c").write_text(EARLY_LIBRARY)
+    (tmp_path / "program.c").write_text(EARLY_PROGRAM)
+    output_of("gcc", "-shared", "-fPIC", "-pthread", "-o", library, tmp_path / "library.c")
+    loft = ["-Wl,--whole-archive", build / "libloft.a", "-Wl,--no-whole-archive", "-rdynamic"]
+    rest = [library, f"-Wl,-rpath,{tmp_path}", "-pthread"]
+    output_of("gcc", "-fno-builtin", "-o", program, tmp_path / "program.c", *loft, *rest)
+    ran = subprocess.run(
+        [program],
+        env={f"LOFT_{name}": value},
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+        check=True,
+    )
+    assert ran.stdout == "ran\n"
+    assert "other threads already" in ran.stderr
+
+
 PMR_PROGRAM = """\
 #include <loft/heap.hpp>
 #include <cstdio>
