@@ -7,6 +7,7 @@
 #include "cache/bins.h"
 #include "cache/depot.h"
 #include "cache/medium_cache.h"
+#include "hard/quarantine.h"
 #include "heap/registry.h"
 #include "meter/meter.h"
 #include "os/os.h"
@@ -188,6 +189,7 @@ size_t empty(Core* core, Heap::Walk walk) {
   close_from_afar(core, kAllStacks & ~core->held);
   // If fences are refused, this and flush_all still reach the caller's own processor.
   hold(core, kForeign);
+  hard::empty(thread);
   flush_all(core);
   medium_cache::release_all(thread);
   batch_cache::send_all(thread);

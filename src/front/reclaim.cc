@@ -25,11 +25,11 @@ namespace {
 // Empties the thread's medium cache, bins and magazines, and rests its heap. Returns the bytes of
 // holes purged.
 size_t purge_caches(Thread* thread) {
+  hard::empty(thread);
   medium_cache::release_all(thread);
   size_t purged = 0;
   if (thread->heap != nullptr) {
     meter::empty(thread);
-    hard::empty(thread);
     thread->core != nullptr ? core::flush_all(thread->core) : bins::flush_all(thread);
     magazines::empty(thread);
     const os::Guard guard(thread->heap->lock());

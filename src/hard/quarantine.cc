@@ -6,6 +6,7 @@
 #include "cache/medium_cache.h"
 #include "hard/secrets.h"
 #include "heap/heap.h"
+#include "medium/medium_run.h"
 #include "os/lock.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
@@ -27,10 +28,30 @@ void renew_random(Thread* thread) {
   if (quarantine != nullptr) quarantine->random = seed(quarantine);
 }
 
+namespace {
+
+// As what a cache keeps, objects in runs are marked for whoever counts them or visits all.
+void hold(Quarantine* quarantine, const void* p) {
+  MediumRun* const run = medium::run_at(pagemap.of(p));
+  quarantine->medium_bytes.add(run->bytes_of(p));
+  run->word_at(p).keep();
+}
+
+void let_go(Quarantine* quarantine, const void* p) {
+  MediumRun* const run = medium::run_at(pagemap.of(p));
+  const MediumWord::Object object = run->word_at(p).object();
+  run->word_at(p).set(object.pages, object.slack);
+  quarantine->medium_bytes.add(-run->bytes_of(p));
+}
+
+}  // namespace
+
 void* exchange_medium(Quarantine* quarantine, void* p) {
   void*& oldest = quarantine->mediums[quarantine->next_medium++ % Quarantine::kMediums];
   void* const out = oldest;
+  hold(quarantine, p);
   oldest = p;
+  if (out != nullptr) let_go(quarantine, out);
   return out;
 }
 
@@ -69,7 +90,7 @@ void* take_out(Quarantine* quarantine, SizeClass c) {
 }
 
 void give_back(Thread* thread, SizeClass c, void* p) {
-  {
+  if (thread->heap != nullptr) {
     const os::Guard guard(thread->heap->lock());
     if (thread->heap->put_back(c, &p, &p + 1) == &p + 1) return;
   }
@@ -89,7 +110,9 @@ void empty(Thread* thread) {
   for (void*& medium : quarantine->mediums) {
     void* const p = medium;
     medium = nullptr;
-    if (p != nullptr) medium_cache::keep(thread, p, pagemap.of(p));
+    if (p == nullptr) continue;
+    let_go(quarantine, p);
+    medium_cache::keep(thread, p, pagemap.of(p));
   }
 }
 

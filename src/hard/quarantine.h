@@ -21,6 +21,7 @@ struct Quarantine {
 
   uint64_t random;             // the state of its generator
   Counter held[kSizeClasses];  // objects, for statistics
+  Counter medium_bytes;        // the same of those in runs
   uint8_t next[kSizeClasses];  // in the row
   static constexpr unsigned kMediums = 4;
   unsigned next_medium;
@@ -53,7 +54,8 @@ void* exchange(Quarantine* quarantine, SizeClass c, void* p);
 // The same for an object in a run (medium/medium_run.h).
 void* exchange_medium(Quarantine* quarantine, void* p);
 
-// Returns all objects that the block holds to their heaps, which it has one of.
+// Returns all objects that the block holds: to its heap, if it has one, and into its batches and
+// its cache of objects in runs, which the caller empties next.
 void empty(Thread* thread);
 
 // How many objects the block holds. Reads beside the thread.
@@ -62,7 +64,12 @@ inline unsigned long held(const Thread* thread, SizeClass c) {
   return quarantine == nullptr ? 0 : quarantine->held[c].get();
 }
 
-// Calls visit(p) for each object that it holds, beside the thread.
+inline size_t held_in_runs(const Thread* thread) {
+  const Quarantine* const quarantine = peek(thread->quarantine);
+  return quarantine == nullptr ? 0 : quarantine->medium_bytes.get();
+}
+
+// Calls visit(p) for each object in a slab that the block holds, beside the thread.
 template <class Visit>
 void for_each(const Thread* thread, Visit visit) {
   const Quarantine* const quarantine = peek(thread->quarantine);
@@ -73,9 +80,6 @@ void for_each(const Thread* thread, Visit visit) {
         if (const void* const p = peek(*place); p != nullptr) visit(p);
       }
     }
-  }
-  for (void* const& medium : quarantine->mediums) {
-    if (const void* const p = peek(medium); p != nullptr) visit(p);
   }
 }
 

@@ -103,7 +103,8 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   stats.room_behind += counters.room_behind.get();
   stats.room_cleared += counters.room_cleared.get();
   const void* recent = nullptr;
-  return medium_cache::held(&thread, &recent) + counters.medium_sent.get();
+  return medium_cache::held(&thread, &recent) + hard::held_in_runs(&thread) +
+         counters.medium_sent.get();
 }
 
 // Called after all heaps and threads have been added.

@@ -136,10 +136,10 @@ void begin_wait() {
   // Under owner=core, other threads use these caches, too.
   if (thread == nullptr || thread->core != nullptr) return;
   thread->counters.emptied.add(1);
+  hard::empty(thread);
   if (thread->heap != nullptr) {
     magazines::empty(thread);
     meter::empty(thread);
-    hard::empty(thread);
     bins::flush_all(thread);
     bins::reset(thread, true);
   }

@@ -51,11 +51,11 @@ void give_up_heap(Thread* thread) {
 
 // Returns every object that the thread holds to its heap, and parks the thread's own heap.
 void hand_over(Thread* thread) {
+  hard::empty(thread);  // also of a thread that only frees, and has no heap
   if (thread->heap != nullptr) {
     magazines::empty(thread);
     magazines::forget_trials(thread);
     meter::empty(thread);
-    hard::empty(thread);
     bins::flush_all(thread);
   }
   medium_cache::release_all(thread);
@@ -262,8 +262,8 @@ void take_over_from_dead(Thread* thread) {
   if (thread->heap != nullptr) {
     magazines::inherit(thread);
     magazines::forget_trials(thread);
-    hard::empty(thread);
   }
+  hard::empty(thread);
   bins::inherit(thread);
   batch_cache::send_all(thread);
   medium_cache::inherit(thread);

@@ -228,6 +228,14 @@ inline bool owner_is(std::string_view name) {
 // Whether each thread has a cache of its own.
 inline bool threads_own() { return owner_is("thread"); }
 
+// Whether objects have tags, fences and guards (the option `hardened`). The usable size is then what
+// was asked for.
+inline bool hardened() {
+  char hardened[16];
+  EXPECT_EQ(loft_option_get("hardened", hardened, sizeof(hardened)), 0);
+  return hardened != std::string_view("off");
+}
+
 // A storm starts and ends with one thread and no object.
 class Storm : public testing::Test {
  protected:

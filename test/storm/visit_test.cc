@@ -317,7 +317,8 @@ TEST_F(Visit, TheVisitorMayFreeAndAllocate) {
     // Objects that the visitor made may lie where others were that it has freed.
     const size_t visits = loft_visit_objects(replace, &fresh);
     EXPECT_EQ(visits, fresh.size());
-    EXPECT_GE(visits, 1000u);
+    // Hardened, the one of no bytes lies elsewhere.
+    EXPECT_GE(visits, hardened() ? 999u : 1000u);
   });
 }
 
