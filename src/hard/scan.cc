@@ -28,7 +28,7 @@ constinit os::Lock scan_lock;  // only ever tried; taken before a heap's, which 
 constinit uintptr_t scan_at = 0;
 constinit size_t scan_passed = 0;  // bytes, since the round began
 constexpr unsigned kMostSuspects = 64;
-constinit Suspect suspects[kMostSuspects];
+constinit Suspect suspects[kMostSuspects] = {};
 constinit unsigned suspect_count = 0;
 
 const uint64_t& scan_word(uintptr_t at) { return *reinterpret_cast<const uint64_t*>(at); }
