@@ -323,6 +323,7 @@ void* move(void* p, size_t asked, size_t size) {
 bool begin(bool (*note)()) {
   make_secrets();
   if (!span::initialise() || !note()) return false;
+  close_gaps();
   free_reads_as_zero = true;
   clear_free_objects();
   for (unsigned mode = 0; mode < kModes; ++mode) {

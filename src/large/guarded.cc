@@ -21,7 +21,7 @@ struct Addresses {
 constexpr unsigned kMost = 256;
 constexpr size_t kMostGranules = (size_t{4} << 30) / kGranule;
 constinit os::Lock lock;  // taken before that of the spans
-constinit Addresses row[kMost];
+constinit Addresses row[kMost] = {};
 constinit unsigned next = 0;
 constinit size_t granules_in_row = 0;
 

@@ -40,8 +40,20 @@ constexpr size_t tails_bytes(size_t heap) {
 constexpr size_t kMostMetadata = (size_t{1} << 32) * kMetadataUnit;  // 2^32 units, by index
 constexpr size_t metadata_bytes(size_t heap) { return least(heap / 8, kMostMetadata); }
 
+// In front of metadata, and in front of the heap: of up to this length, so that who knows where an
+// object is does not know where its slab is described. Sixteen bits of granules in the smallest
+// window. Addresses without a mapping cost nothing.
+constexpr size_t most_gap(size_t heap) { return heap / 64; }
+size_t gap(unsigned which, size_t heap) {
+  uint64_t x = os::entropy() + which * 0x9E3779B97F4A7C15u;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+  return round_down((x ^ x >> 31) % (most_gap(heap) - kGranule), kGranule) + kGranule;
+}
+
 size_t total_bytes(size_t heap) {
-  return pagemap_bytes(heap) + tails_bytes(heap) + metadata_bytes(heap) + kGranule + heap;
+  return pagemap_bytes(heap) + tails_bytes(heap) + metadata_bytes(heap) + kGranule + heap +
+         2 * most_gap(heap);
 }
 
 void lay_out(uintptr_t base, size_t heap) {
@@ -51,9 +63,10 @@ void lay_out(uintptr_t base, size_t heap) {
   };
   carve(window.pagemap, pagemap_bytes(heap), kGranule);
   carve(window.tails, tails_bytes(heap), kGranule);
+  base += gap(1, heap);
   carve(window.metadata, metadata_bytes(heap), kGranule);
   window.nulls = base;
-  base += kGranule;
+  base += kGranule + gap(2, heap);
   carve(window.heap, heap, 16 * kGranule);
 }
 
@@ -156,6 +169,14 @@ uintptr_t find_way_past(size_t bytes) {
 void** open_nulls() {
   void* const nulls = reinterpret_cast<void*>(window.nulls);
   return os::place_zeros(nulls, kGranule) ? static_cast<void**>(nulls) : nullptr;
+}
+
+void close_gaps() {
+  for (const uintptr_t end : {window.metadata.base, window.heap.base}) {
+    void* const at = reinterpret_cast<void*>(end - kGranule);
+    // What lies there already is nobody's way from a heap to its metadata, or is closed, too.
+    if (os::place(at, kGranule) == os::Placed::kYes) os::renew(at, kGranule, true);
+  }
 }
 
 void advise_huge_pages(uintptr_t at, size_t bytes) {

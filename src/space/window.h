@@ -2,7 +2,9 @@
 //
 //   pagemap    8 bytes for each granule of the window
 //   tails      8 bytes for each granule (large/tails.h)
+//   gap        of a random length
 //   metadata   slabs, spans, heaps, caches; never in the window (HotOS'23: segregated metadata)
+//   gap        of another
 //   window     spans of granules: slabs and large objects, nothing else
 //
 // The window is a range of addresses by agreement, not a reservation. Each part grows upwards from
@@ -76,6 +78,10 @@ HeapStep grow_heap(uintptr_t from, size_t bytes);
 // Maps a read-only granule of zeros above all metadata: every pointer there reads as null. nullptr
 // without memory. Called once.
 void** open_nulls();
+
+// Closes the ends of the gaps to any access, so that nobody maps memory there (hardened=full). A
+// part's other end, where it grows, has nothing mapped behind it.
+void close_gaps();
 
 // Gives a newly mapped part of the heap the same huge-page advice as the rest. The system then
 // merges it with its neighbours into one mapping; the number of mappings of a process is limited.

@@ -100,6 +100,32 @@ TEST_F(MetadataTest, IndexRoundTrip) {
   EXPECT_FALSE(metadata::contains(static_cast<uint32_t>(units)));
 }
 
+// The ends of the closed mappings of this process.
+std::set<uintptr_t> closed_ends() {
+  std::set<uintptr_t> ends;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(" ---p ") == std::string::npos) continue;
+    ends.insert(std::stoull(line.substr(line.find('-') + 1), nullptr, 16));
+  }
+  return ends;
+}
+
+TEST_F(MetadataTest, GapsLieInFrontOfMetadataAndOfTheHeap) {
+  EXPECT_GE(window.metadata.base, window.tails.end + kGranule);
+  EXPECT_GE(window.heap.base, window.nulls + 2 * kGranule);
+  close_gaps();
+  const std::set<uintptr_t> ends = closed_ends();
+  EXPECT_TRUE(ends.contains(window.metadata.base));
+  EXPECT_TRUE(ends.contains(window.heap.base));
+  // What is closed stays so, and all else works.
+  close_gaps();
+  EXPECT_EQ(closed_ends(), ends);
+  void* const block = metadata::allocate(64);
+  EXPECT_NE(block, nullptr);
+  metadata::release(block, 64);
+}
+
 using PagemapTest = SpaceTest;
 
 TEST_F(PagemapTest, EntriesKeepTheirParts) {
