@@ -1,7 +1,5 @@
 #include "harden/full.h"
 
-#include <dlfcn.h>
-
 #include "base/bits.h"
 #include "cache/arrays.h"
 #include "cache/batch_cache.h"
@@ -25,9 +23,7 @@
 #include "purge/background.h"
 #include "space/span.h"
 #include "thread/lifecycle.h"
-
-#pragma weak dladdr
-#pragma weak dlsym
+#include "unwind/code.h"
 
 namespace loft {
 
@@ -286,14 +282,8 @@ const char* name_of(const front::Freed& freed) {
 }
 
 LOFT_COLD bool has_own_operators() {
-  if (dlsym == nullptr || dladdr == nullptr) return false;
-  Dl_info own;
-  if (dladdr(reinterpret_cast<const void*>(has_own_operators), &own) == 0) return false;
   for (const char* name : {"_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"}) {
-    Dl_info found;
-    const void* const function = dlsym(RTLD_DEFAULT, name);
-    if (function == nullptr || dladdr(function, &found) == 0) continue;
-    if (found.dli_fbase != own.dli_fbase) return true;
+    if (unwind::is_of_another(name)) return true;
   }
   return false;
 }

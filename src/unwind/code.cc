@@ -11,6 +11,7 @@
 
 // Older libcs keep them in a library of their own, which a program need not have.
 #pragma weak dlopen
+#pragma weak dladdr
 #pragma weak dlsym
 
 namespace loft::os {
@@ -138,6 +139,16 @@ int note_frame(void* context, void* closure) {
 }
 
 }  // namespace
+
+bool is_of_another(const char* function) {
+  if (dlsym == nullptr || dladdr == nullptr) return false;
+  const void* const found = dlsym(RTLD_DEFAULT, function);
+  Dl_info its;
+  Dl_info own;
+  if (found == nullptr || dladdr(found, &its) == 0) return false;
+  if (dladdr(reinterpret_cast<const void*>(&is_of_another), &own) == 0) return false;
+  return its.dli_fbase != own.dli_fbase;
+}
 
 void note_code() {
   Noting noting;

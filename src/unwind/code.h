@@ -37,6 +37,10 @@ struct CodeName {
 // `note_code`.
 bool name_code(uintptr_t pc, CodeName* name);
 
+// Whether the program finds a function of that name elsewhere than here. It takes the loader's
+// lock.
+bool is_of_another(const char* function);
+
 // The function of the compiler's library that walks a stack for exceptions. It takes the loader's
 // lock. At most so many addresses; 0 if the process does not have it.
 size_t walk_by_compiler(uintptr_t* frames, size_t most);
