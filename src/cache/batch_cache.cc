@@ -96,7 +96,7 @@ unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geom
   const uint64_t used = used_words(shape, batch.words);
   const unsigned needed = count_bits(used);
   if (Record* space = outbox.space_for(batch.owner, needed); space != nullptr) {
-    write_records(slab, batch.words, used, space);
+    write_records(slab, batch.words, used, space, outbox.seal_of(batch.owner));
     return 0;
   }
   // An open carrier pays off for later batches if its own batch fills at most half of it.
@@ -105,8 +105,9 @@ unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geom
     const unsigned word = lowest_bit(used);
     const size_t object = size_t{word} * 64 + highest_bit(batch.words[word]);
     auto* carrier = reinterpret_cast<Message*>(batch.base + object * shape.size);
-    write_records(slab, batch.words, used, carrier->records());
-    outbox.add_open(batch.owner, carrier, needed, capacity);
+    uint64_t seal = begin_seal(carrier);
+    write_records(slab, batch.words, used, carrier->records(), &seal);
+    outbox.add_open(batch.owner, carrier, needed, capacity, seal);
     return 1;
   }
   unsigned messages = 0;
@@ -161,7 +162,7 @@ bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record
   if (space == nullptr) return false;
   const SizeClass size_class = class_of_bin(entry.bin());
   count_batch(thread, size_class, 1);
-  *space = record;
+  write_record(record, space, thread->outbox.seal_of(entry.owner()));
   post_if_due(thread, class_size(size_class));
   return true;
 }
@@ -206,28 +207,25 @@ void send_single(void* p, Entry entry) {
   const Slab* slab = slab::at(entry);
   const uint32_t index = slab->object_starting_at(p);
   if (index == kNoObject) slab::report_bad_free(p);
-  auto* message = static_cast<Message*>(p);
-  message->words()[0] = uint64_t{1} << index % 64;
-  message->link.store(end_link(message, bitmap_tag(index / 64, 1)), memory_order_relaxed);
   singles[slab->size_class].fetch_add(1, memory_order_relaxed);
-  deliver({message, message});
+  uint64_t words[kMaxWords];
+  words[index / 64] = uint64_t{1} << index % 64;
+  pack(slab->base, slab->shape(), words, uint64_t{1} << index / 64,
+       [](Message* message) { deliver({message, message}); });
 }
 
 // The owner may change before the message arrives, which is then forwarded.
 void send_medium(Thread* thread, void* p) {
   const Entry entry = pagemap.of(p);
   const size_t bytes = medium::run_at(entry)->bytes_of(p);
-  auto* message = static_cast<Message*>(p);
-  message->link.store(end_link(message, kMediumTag), memory_order_relaxed);
-  thread->outbox.add(entry.owner(), message);
+  thread->outbox.add(entry.owner(), write_alone(p));
   thread->counters.medium_sent.add(bytes);
   post_if_due(thread, bytes);
 }
 
 void send_single_medium(void* p) {
-  auto* message = static_cast<Message*>(p);
-  message->link.store(end_link(message, kMediumTag), memory_order_relaxed);
   medium_singles.fetch_add(medium::run_at(pagemap.of(p))->bytes_of(p), memory_order_relaxed);
+  Message* const message = write_alone(p);
   deliver({message, message});
 }
 

@@ -15,6 +15,7 @@
 #include "hard/quarantine.h"
 #include "hard/secrets.h"
 #include "harden/checks.h"
+#include "heap/registry.h"
 #include "meter/meter.h"
 #include "os/fault.h"
 #include "os/os.h"
@@ -314,6 +315,7 @@ bool begin(bool (*note)()) {
   make_secrets();
   if (!span::initialise() || !note()) return false;
   close_gaps();
+  registry::key_messages(kTagBytes);  // a place keeps its tag on its way
   free_reads_as_zero = true;
   clear_free_objects();
   for (unsigned mode = 0; mode < kModes; ++mode) {

@@ -66,9 +66,19 @@ Text cut_behind_stub(uint64_t link) {
   return line;
 }
 
+// Its seal is none, or one of another time or place.
+[[noreturn]] LOFT_COLD void report_forged(const Message* message) {
+  constexpr const char* kWhat = "write after free: forged or stale message in";
+  if (const Entry entry = pagemap.of(message); entry.bin() == kMedium) {
+    medium::report_misuse(kWhat, message, medium::run_at(entry));
+  }
+  slab::report_misuse(kWhat, message, slab::at(pagemap.of(message)));
+}
+
 // The queue is cut after `message`. Returns if the program is to continue. The objects queued
 // behind the cut are lost.
 LOFT_COLD void report_cut(const Message* message, uint64_t link) {
+  if (messages::keyed()) link = message->link.load(memory_order_relaxed);  // as it stands there
   const Text line = is_in_a_slab(message)                ? cut_behind(message, link)
                     : entry_of(message).bin() == kMedium ? cut_behind_medium(message, link)
                                                          : cut_behind_stub(link);
@@ -110,16 +120,17 @@ Entry slab_of(const Record& record) {
 
 }  // namespace
 
-void Heap::receive_bitmap(Message* message, Tag tag, Slab* slab, Received& received) {
+void Heap::receive_bitmap(Message* message, Tag tag, const uint64_t* words, Slab* slab,
+                          Received& received) {
   const Geometry& shape = slab->shape();
   const unsigned first_word = first_word_in(tag);
   const unsigned end = first_word + word_count_in(tag);
-  if (LOFT_UNLIKELY(end > shape.words || !carries_itself(message, first_word, end, slab))) {
+  if (LOFT_UNLIKELY(end > shape.words || !carries_itself(message, words, first_word, end, slab))) {
     report_damaged(message);
   }
   unsigned objects = 0;
   for (unsigned word = first_word; word < end; ++word) {
-    const uint64_t freed = message->words()[word - first_word];
+    const uint64_t freed = words[word - first_word];
     if (freed == 0) continue;
     if (LOFT_UNLIKELY(beyond_last_object(shape, word, freed))) report_damaged(message);
     const unsigned count = count_bits(freed);
@@ -129,26 +140,25 @@ void Heap::receive_bitmap(Message* message, Tag tag, Slab* slab, Received& recei
   if (LOFT_UNLIKELY(objects == 0)) report_damaged(message);
   if (LOFT_UNLIKELY(free_reads_as_zero)) {
     __builtin_memset(static_cast<void*>(message), 0,
-                     sizeof(Message) + size_t{end - first_word} * sizeof(uint64_t));
+                     messages::head() + size_t{end - first_word} * sizeof(uint64_t));
   }
   counters_.classes[slab->size_class].received.add(objects);
   received.bytes += objects * size_t{shape.size};
   update_list(slab);
 }
 
-// Rewrites a record as a message of its own, for the heap that has taken over the slab since.
-Message* message_of(const Record& record, const Slab& slab) {
-  const size_t object = size_t{record.word} * 64 + highest_bit(record.freed);
-  auto* message = reinterpret_cast<Message*>(slab.base + object * slab.shape().size);
-  message->words()[0] = record.freed;
-  message->link.store(end_link(message, bitmap_tag(record.word, 1)), memory_order_relaxed);
-  return message;
+// Rewrites a record as messages of its own, for the heap that has taken over the slab since.
+void forward(const Record& record, const Slab& slab, HeapId owner, Forwarder& forwarder) {
+  uint64_t words[kMaxWords];
+  words[record.word] = record.freed;
+  pack(slab.base, slab.shape(), words, uint64_t{1} << record.word,
+       [&](Message* message) { forwarder.add(owner, message); });
 }
 
 // Processes records from last to first. The first ones belong to the carrier's own slab, so neither
 // that slab nor the carrier is freed before all others have been read.
-void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarder,
-                           Received& received) {
+void Heap::receive_records(Message* message, unsigned count, const Record* records,
+                           Forwarder& forwarder, Received& received) {
   const Slab* carrier = slab::at(pagemap.of(message));
   // The records must fit into one object, and the message must start at one. Memory behind a slab
   // may be unmapped.
@@ -156,9 +166,9 @@ void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarde
                     carrier->object_starting_at(message) == kNoObject)) {
     report_damaged(message);
   }
-  const size_t bytes = sizeof(Message) + count * sizeof(Record);
+  const size_t bytes = messages::head() + count * sizeof(Record);
   while (count-- != 0) {
-    const Record record = message->records()[count];
+    const Record record = records[count];
     if (LOFT_UNLIKELY(free_reads_as_zero && count == 0)) {
       __builtin_memset(static_cast<void*>(message), 0, bytes);
     }
@@ -168,7 +178,7 @@ void Heap::receive_records(Message* message, unsigned count, Forwarder& forwarde
     if (LOFT_UNLIKELY(entry.owner() != id_)) {
       // Valid only if that slab or the carrier's had another owner when the message was written.
       if (!peek(slab->moved) && !carrier->moved) report_damaged(message);
-      forwarder.add(entry.owner(), message_of(record, *slab));
+      forward(record, *slab, entry.owner(), forwarder);
       continue;
     }
     const unsigned objects = count_bits(record.freed);
@@ -193,9 +203,78 @@ void Heap::receive_medium(Message* message, Received& received) {
   received.bytes += bytes;
 }
 
+// An object that stands for itself, of a class whose objects carry no words.
+void Heap::receive_alone(Message* message, Slab* slab, Received& received) {
+  const uint32_t object = slab->object_starting_at(message);
+  if (LOFT_UNLIKELY(free_reads_as_zero)) {
+    __builtin_memset(static_cast<void*>(message), 0, messages::head());
+  }
+  put_received(message, slab, object / 64, uint64_t{1} << object % 64, 1);
+  counters_.classes[slab->size_class].received.add(1);
+  received.bytes += slab->shape().size;
+  update_list(slab);
+}
+
+// Returns what the message counts for in the budget.
+LOFT_ALWAYS_INLINE size_t Heap::receive(Message* message, Tag tag, const uint64_t* words,
+                                        Entry entry, Forwarder& forwarder, Received& received) {
+  if (LOFT_UNLIKELY(entry.owner() != id_)) {
+    write_end(message, tag);
+    forwarder.add(entry.owner(), message);
+    return kGranule;  // forwarding is work too: this bounds the drain
+  }
+  const size_t bytes_before = received.bytes;
+  size_t least_charge = kLeastCharge;
+  ++received.messages;
+  if (entry.bin() == kMedium) {
+    receive_medium(message, received);
+  } else if (has_records(tag)) {
+    least_charge = most(least_charge, record_count_in(tag) * received.record_charge);
+    receive_records(message, record_count_in(tag), reinterpret_cast<const Record*>(words),
+                    forwarder, received);
+  } else {
+    receive_bitmap(message, tag, words, slab::at(entry), received);
+  }
+  return most(received.bytes - bytes_before, least_charge);
+}
+
+// Nothing changes before the seal of what is then believed, a copy, was found to be right.
+LOFT_NOINLINE size_t Heap::receive_keyed(Message* message, Tag tag, Entry entry,
+                                         Forwarder& forwarder, Received& received) {
+  union {
+    uint64_t words[messages::kMostPayload];
+    Record records[messages::kKeyedRecords];
+  } copy;
+  const unsigned count = payload_words(tag);
+  const bool is_medium = entry.bin() == kMedium;
+  Slab* const slab = is_medium ? nullptr : slab::at(entry);
+  uint32_t object = 0;
+  size_t room = messages::head();  // bytes that can be read
+  if (!is_medium) {
+    object = slab->object_starting_at(message);
+    if (LOFT_UNLIKELY(object == kNoObject)) report_forged(message);
+    room = (slab->shape().objects - object) * size_t{slab->shape().size};
+  }
+  if (LOFT_UNLIKELY(count > messages::kMostPayload ||
+                    messages::head() + count * sizeof(uint64_t) > room ||
+                    !messages::open(message, tag, copy.words, count))) {
+    report_forged(message);
+  }
+  if (entry.owner() == id_ && !is_medium) {
+    slab->end_use(object);
+    if (tag == kAloneTag) {
+      ++received.messages;
+      receive_alone(message, slab, received);
+      return kLeastCharge;
+    }
+  }
+  return receive(message, tag, copy.words, entry, forwarder, received);
+}
+
 bool Heap::drain(size_t budget, size_t record_charge) {
   Forwarder forwarder(id_);
   Received received;
+  received.record_charge = record_charge;
   const auto check = [](const Message* message, uint64_t link) {
     if (LOFT_LIKELY(leads_to_a_message(link))) return true;
     report_cut(message, link);
@@ -203,23 +282,8 @@ bool Heap::drain(size_t budget, size_t record_charge) {
   };
   const bool more = inbox_.drain(budget, check, [&](Message* message, Tag tag) -> size_t {
     const Entry entry = pagemap.of(message);
-    if (LOFT_UNLIKELY(entry.owner() != id_)) {
-      message->link.store(end_link(message, tag), memory_order_relaxed);
-      forwarder.add(entry.owner(), message);
-      return kGranule;  // forwarding is work too: this bounds the drain
-    }
-    const size_t bytes_before = received.bytes;
-    size_t least_charge = kLeastCharge;
-    ++received.messages;
-    if (entry.bin() == kMedium) {
-      receive_medium(message, received);
-    } else if (has_records(tag)) {
-      least_charge = most(least_charge, record_count_in(tag) * record_charge);
-      receive_records(message, record_count_in(tag), forwarder, received);
-    } else {
-      receive_bitmap(message, tag, slab::at(entry), received);
-    }
-    return most(received.bytes - bytes_before, least_charge);
+    if (messages::keyed()) return receive_keyed(message, tag, entry, forwarder, received);
+    return receive(message, tag, message->words(), entry, forwarder, received);
   });
   if (received.messages != 0) is_purged_.store(false, memory_order_relaxed);
   counters_.drains.add(1);

@@ -208,10 +208,18 @@ class alignas(64) Heap {
   struct Received {
     unsigned long messages = 0;
     size_t bytes = 0;
+    size_t record_charge = 0;  // least charge for a record
   };
   bool drain(size_t budget, size_t record_charge);  // minimum charge for a record
-  void receive_bitmap(Message* message, Tag tag, Slab* slab, Received& received);
-  void receive_records(Message* message, unsigned count, Forwarder& forwarder, Received& received);
+  size_t receive(Message* message, Tag tag, const uint64_t* words, Entry entry,
+                 Forwarder& forwarder, Received& received);
+  size_t receive_keyed(Message* message, Tag tag, Entry entry, Forwarder& forwarder,
+                       Received& received);
+  void receive_bitmap(Message* message, Tag tag, const uint64_t* words, Slab* slab,
+                      Received& received);
+  void receive_records(Message* message, unsigned count, const Record* records,
+                       Forwarder& forwarder, Received& received);
+  void receive_alone(Message* message, Slab* slab, Received& received);
   void receive_medium(Message* message, Received& received);
   MediumRuns::Place place_for(unsigned pages, bool room);
   bool take_run_from_others(unsigned pages);

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "files/random.h"
 #include "os/lock.h"
 #include "space/metadata.h"
 #include "space/span.h"
@@ -88,6 +89,22 @@ bool purge_parked() {
 unsigned count() { return heap_count.load(memory_order_acquire); }
 unsigned adoptions() { return static_cast<unsigned>(adoption_count.get()); }
 Heap* at(unsigned id) { return heaps[id].load(memory_order_acquire); }
+
+// What is under way is received first. A message that is forwarded comes home in a later round.
+void key_messages(size_t behind) {
+  if (messages::keyed()) return;
+  for (unsigned round = 0; round <= kMaxHops; ++round) {
+    for (unsigned id = 1; id <= count(); ++id) {
+      const os::Guard guard(at(id)->lock());
+      at(id)->drain_all();
+    }
+  }
+  uint64_t secrets[messages::kSecrets];
+  files::random_bytes(secrets, sizeof secrets);
+  messages::set_key(secrets, behind);
+  slab::seal_all();
+  for (unsigned id = 1; id <= count(); ++id) at(id)->inbox().begin_anew();
+}
 
 void prepare_fork() {
   lock.lock();

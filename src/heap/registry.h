@@ -38,6 +38,11 @@ unsigned count();
 unsigned adoptions();
 Heap* at(unsigned id);
 
+// Keys all messages from now on (remote/key.h). When the library is loaded, before the program has
+// a second thread; no thread has a block. `behind`: bytes at the end of objects that stay as they
+// are.
+void key_messages(size_t behind = 0);
+
 // The locks of the registry and of all heaps are held between these two calls.
 void prepare_fork();
 void finish_fork(bool child);

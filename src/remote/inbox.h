@@ -37,7 +37,7 @@ class Inbox {
     Message* old_back = back_.exchange(chain.last, memory_order_acq_rel);
     const uint64_t link = old_back->link.load(memory_order_relaxed);
     // Release: pairs with the consumer's acquire load of this link, which then reads the chain.
-    old_back->link.store(with_next(link, chain.first), memory_order_release);
+    old_back->link.store(relinked(old_back, link, chain.first), memory_order_release);
   }
 
   // Consumer only, under the heap's lock. Calls consume(message, tag) for each message whose link
@@ -53,7 +53,7 @@ class Inbox {
     bool more = false;
     for (;;) {
       // Acquire: pairs with the release store in push. The contents of the next message are seen.
-      const uint64_t link = message->link.load(memory_order_acquire);
+      const uint64_t link = meant(message, message->link.load(memory_order_acquire));
       if (is_end(message, link)) break;
       Message* next = next_in(link);
       if (taken >= budget && taken != 0) {
@@ -100,13 +100,16 @@ class Inbox {
     const Message* message = front_.load(memory_order_relaxed);
     for (;;) {
       // Acquire: as in drain.
-      const uint64_t ahead = message->link.load(memory_order_acquire);
+      const uint64_t ahead = meant(message, message->link.load(memory_order_acquire));
       if (message != &stub_) visit(message, tag_in(ahead));
       if (is_end(message, ahead)) return;
       if (leads_astray(message, ahead, check)) return;
       message = next_in(ahead);
     }
   }
+
+  // When the key is set, before the program has a second thread. Nothing is queued.
+  void begin_anew() { stub_.link.store(stub_end(), memory_order_relaxed); }
 
   // Only in the child of a fork. A producer that died between its two steps cut the queue, and the
   // messages behind the cut are lost. The queue then ends (a) at the cut, or (b) at a link that
@@ -116,7 +119,7 @@ class Inbox {
     Message* last = front_.load(memory_order_relaxed);
     bool stub_behind_front = false;
     for (;;) {
-      const uint64_t link = last->link.load(memory_order_relaxed);
+      const uint64_t link = meant(last, last->link.load(memory_order_relaxed));
       if (is_end(last, link)) break;
       if (leads_astray(last, link, check)) break;
       last = next_in(link);
@@ -140,7 +143,7 @@ class Inbox {
     stub_queued_ = true;
     push({&stub_, &stub_});
   }
-  uint64_t stub_end() const { return end_link(&stub_, kStubTag); }
+  uint64_t stub_end() const { return written(&stub_, end_link(&stub_, kStubTag)); }
 
   // Producers write back_, the consumer writes the rest: separate cache lines. front_ is atomic
   // because maybe_pending reads it without the lock. Relaxed: the lock orders the consumers.

@@ -7,7 +7,8 @@
 //   records   {slab, word, bits} for any slabs of one owner, for batches of a few objects. One
 //             carrier takes many: the cost of a message is moving its cache line between cores.
 //
-// A medium object (medium/medium_run.h) is a message without a payload. It stands for itself.
+// A medium object (medium/medium_run.h) is a message without a payload. It stands for itself. So
+// does, if messages are keyed, an object that has no room for a seal and a word.
 //
 //   link      next message, 48 bits | tag, 16 bits: form, and first word and number of words, or
 //             number of records. The last message has an end mark instead of a next one
@@ -16,7 +17,8 @@
 // zero. The end mark is the message's own address, made odd. It differs from zero, small numbers,
 // the program's pointers, and links or marks copied from other messages. One comparison thus tells
 // "no successor yet" from "overwritten". (Not detected: a program that reads the old mark from an
-// object before writing to it, frees the object, and then writes that value back.)
+// object before writing to it, frees the object, and then writes that value back.) Of a hardened
+// library's messages, the link is enciphered and a seal follows it: remote/key.h.
 //
 // The payload includes the carrier's own bit; with records, among the first ones, those of its own
 // batch. The carrier's address determines the destination.
@@ -27,6 +29,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "remote/key.h"
 #include "slab/geometry.h"
 
 namespace loft {
@@ -42,8 +45,10 @@ static_assert(sizeof(Record) == 16);
 struct Message {
   Atomic<uint64_t> link;
 
-  uint64_t* words() { return reinterpret_cast<uint64_t*>(this + 1); }
-  Record* records() { return reinterpret_cast<Record*>(this + 1); }
+  uint64_t* words() {
+    return reinterpret_cast<uint64_t*>(reinterpret_cast<uintptr_t>(this) + messages::head());
+  }
+  Record* records() { return reinterpret_cast<Record*>(words()); }
 };
 
 inline constexpr unsigned kLinkPointerBits = 48;
@@ -62,8 +67,8 @@ constexpr Tag bitmap_tag(unsigned first_word, unsigned words) {
   return static_cast<Tag>(words << kFirstWordBits | first_word);
 }
 constexpr Tag records_tag(unsigned count) { return static_cast<Tag>(kRecordsForm | count); }
-constexpr Tag kStubTag = records_tag(0);      // no payload
-constexpr Tag kMediumTag = bitmap_tag(1, 0);  // none either
+constexpr Tag kStubTag = records_tag(0);     // no payload
+constexpr Tag kAloneTag = bitmap_tag(1, 0);  // none either: the object stands for itself
 constexpr bool has_records(Tag tag) { return (tag & kRecordsForm) != 0; }
 constexpr unsigned first_word_in(Tag tag) { return tag & ((1u << kFirstWordBits) - 1); }
 constexpr unsigned word_count_in(Tag tag) { return tag >> kFirstWordBits; }
@@ -84,12 +89,63 @@ inline uint64_t with_next(uint64_t link, const Message* next) {
   return (link & ~kLinkPointerMask) | reinterpret_cast<uint64_t>(next);
 }
 
-// The number of records that fit into a carrier of `size` bytes. A higher limit would only lengthen
-// the time between two checks of a drain's budget.
-inline constexpr unsigned kMaxRecords = 127;
-constexpr unsigned record_capacity(size_t size) {
-  const size_t fitting = (size - sizeof(Message)) / sizeof(Record);
-  return fitting < kMaxRecords ? static_cast<unsigned>(fitting) : kMaxRecords;
+// What stands in memory for a link, and the link that is meant by what stands there.
+inline uint64_t written(const Message* message, uint64_t link) {
+  const auto at = reinterpret_cast<uintptr_t>(message);
+  return messages::keyed() ? messages::encipher_link(at, link) : link;
+}
+inline uint64_t meant(const Message* message, uint64_t word) {
+  const auto at = reinterpret_cast<uintptr_t>(message);
+  return messages::keyed() ? messages::decipher_link(at, word) : word;
+}
+
+// What stands for the link once `next` is behind the last message, given what stood there.
+inline uint64_t relinked(const Message* last, uint64_t word, const Message* next) {
+  const auto at = reinterpret_cast<uintptr_t>(last);
+  return messages::keyed() ? messages::relink(at, word, reinterpret_cast<uintptr_t>(next))
+                           : with_next(word, next);
+}
+// The same of another tag, whether a message is behind it or not.
+inline uint64_t retagged(const Message* message, uint64_t word, Tag before, Tag tag) {
+  const auto at = reinterpret_cast<uintptr_t>(message);
+  return messages::keyed() ? messages::retag(at, word, before, tag)
+                           : (word & kLinkPointerMask) | tag_bits(tag);
+}
+// What stands for the end of a message of these words, whose seal is then written.
+inline uint64_t sealed_end(Message* message, Tag tag, const uint64_t* words, unsigned count) {
+  return messages::keyed() ? messages::seal(message, tag, words, count) : end_link(message, tag);
+}
+
+// The end of a message that is complete but for its link.
+inline void write_end(Message* message, Tag tag) {
+  message->link.store(written(message, end_link(message, tag)), memory_order_relaxed);
+}
+// The whole message of an object that stands for itself.
+inline Message* write_alone(void* object) {
+  auto* message = static_cast<Message*>(object);
+  message->link.store(sealed_end(message, kAloneTag, nullptr, 0), memory_order_relaxed);
+  return message;
+}
+
+// The seal of an open carrier, of which records are still to come: as far as it is.
+inline uint64_t begin_seal(const Message* carrier) {
+  return messages::keyed() ? messages::binding_of(reinterpret_cast<uintptr_t>(carrier)) : 0;
+}
+inline uint64_t add_record(uint64_t seal, const Record& record) {
+  const uint64_t place = record.slab | uint64_t{record.word} << 32;
+  return messages::add_word(messages::add_word(seal, place), record.freed);
+}
+
+// The number of records that fit into a carrier of `size` bytes.
+inline unsigned record_capacity(size_t size) {
+  if (LOFT_UNLIKELY(size < messages::around())) return 0;
+  return static_cast<unsigned>(
+      least<size_t>((size - messages::around()) / sizeof(Record), messages::key.most_records));
+}
+// The 64-bit words of a payload.
+constexpr unsigned payload_words(Tag tag) {
+  constexpr unsigned kInRecord = sizeof(Record) / sizeof(uint64_t);
+  return has_records(tag) ? kInRecord * record_count_in(tag) : word_count_in(tag);
 }
 
 // Messages linked by one thread before any other sees them. All relaxed: the exchange or the
@@ -104,7 +160,7 @@ struct Chain {  // all zero: empty
       first = message;
     } else {
       const uint64_t link = last->link.load(memory_order_relaxed);
-      last->link.store(with_next(link, message), memory_order_relaxed);
+      last->link.store(relinked(last, link, message), memory_order_relaxed);
     }
     last = message;
   }

@@ -54,7 +54,7 @@ class Buckets {
     for (uint64_t used = peek(used_); used != 0; used &= used - 1) {
       const Message* message = peek(chains_[lowest_bit(used)].first);
       while (lies_in_object(message)) {
-        const uint64_t link = message->link.load(memory_order_relaxed);
+        const uint64_t link = meant(message, message->link.load(memory_order_relaxed));
         if (!visit(message, tag_in(link)) || is_end(message, link)) break;
         message = next_in(link);
       }
@@ -81,13 +81,20 @@ class Outbox {
 
   // Adds `message`, which holds `count` records and has space for `capacity`, and leaves it open.
   // Later batches for the same owner join it instead of using a carrier of their own. Each bucket
-  // has at most one open message.
-  void add_open(HeapId owner, Message* message, unsigned count, unsigned capacity) {
+  // has at most one open message. `seal`: that of the records so far.
+  void add_open(HeapId owner, Message* message, unsigned count, unsigned capacity, uint64_t seal) {
     add(owner, message);
-    message->link.store(end_link(message, records_tag(count)), memory_order_relaxed);
+    write_end(message, records_tag(count));
+    if (messages::keyed()) {
+      close(owner % kBuckets);
+      seals_[owner % kBuckets] = seal;
+    }
     open_[owner % kBuckets] =
         Open{message, owner, static_cast<uint16_t>(count), static_cast<uint16_t>(capacity)};
   }
+
+  // Of the open message for `owner`: its seal so far, which lies here and not in the message.
+  uint64_t* seal_of(HeapId owner) { return &seals_[owner % kBuckets]; }
 
   // Whether the open message for `owner` already holds an object of this record.
   bool holds(HeapId owner, const Record& record) const {
@@ -112,10 +119,11 @@ class Outbox {
       return nullptr;
     }
     Record* space = open.message->records() + open.count;
+    const Tag before = records_tag(open.count);
     open.count = static_cast<uint16_t>(open.count + needed);
     // The message may already have a successor: only the tag changes.
     const uint64_t link = open.message->link.load(memory_order_relaxed);
-    open.message->link.store((link & kLinkPointerMask) | tag_bits(records_tag(open.count)),
+    open.message->link.store(retagged(open.message, link, before, records_tag(open.count)),
                              memory_order_relaxed);
     return space;
   }
@@ -127,6 +135,7 @@ class Outbox {
     LOFT_PROBE1(loft, post, bytes_);
     bytes_ = 0;
     for (uint64_t used = buckets_.used(); used != 0; used &= used - 1) {
+      if (messages::keyed()) close(lowest_bit(used));
       open_[lowest_bit(used)].owner = kNoHeap;
     }
     return buckets_.deliver_all();
@@ -140,6 +149,14 @@ class Outbox {
   }
 
  private:
+  // Seals a bucket's open message, if there is one.
+  void close(unsigned bucket) {
+    const Open& open = open_[bucket];
+    if (open.owner != kNoHeap) {
+      messages::write_seal(open.message, records_tag(open.count), seals_[bucket]);
+    }
+  }
+
   struct Open {  // without an owner: none
     Message* message;
     HeapId owner;
@@ -150,6 +167,7 @@ class Outbox {
   Buckets buckets_;
   Open open_[kBuckets];
   size_t bytes_;
+  uint64_t seals_[kBuckets];  // of open messages, if messages are keyed
 };
 
 // The receiver's side, on the stack of one drain of heap `self`: collects messages for other heaps.

@@ -32,7 +32,7 @@ constexpr uint64_t starts_of_runs(uint64_t word, unsigned length) {
 inline constexpr size_t kNoRun = ~size_t{0};
 inline size_t highest_run(const Geometry& shape, const uint64_t* words, unsigned first,
                           unsigned end) {
-  const size_t bytes = sizeof(Message) + size_t{end - first} * sizeof(uint64_t);
+  const size_t bytes = messages::around() + size_t{end - first} * sizeof(uint64_t);
   const auto length = static_cast<unsigned>((bytes + shape.size - 1) / shape.size);
   for (unsigned word = end; word-- > first;) {
     const uint64_t starts = starts_of_runs(words[word], length);
@@ -41,8 +41,8 @@ inline size_t highest_run(const Geometry& shape, const uint64_t* words, unsigned
   return kNoRun;
 }
 
-constexpr unsigned cache_lines_of(unsigned words) {
-  return static_cast<unsigned>((sizeof(Message) + words * sizeof(uint64_t) + 63) / 64);
+inline unsigned cache_lines_of(unsigned words) {
+  return static_cast<unsigned>((messages::head() + words * sizeof(uint64_t) + 63) / 64);
 }
 
 // A bit for each nonzero word. Tests a cache line of words at a time, because most batches sent by
@@ -66,20 +66,56 @@ constexpr uint64_t from_word(uint64_t used, unsigned first) {
   return first < kMaxWords ? used >> first << first : 0;
 }
 
-// How many words one carrier takes.
-inline unsigned words_in_one(const Geometry& shape) {
-  constexpr size_t kTaken = sizeof(Message) + sizeof(uint64_t);
-  // The smallest class has no tags, and room for one word.
-  if (LOFT_LIKELY(!free_reads_as_zero) || shape.size <= kTaken) return shape.carrier_words;
-  return least(unsigned{shape.carrier_words},
-               static_cast<unsigned>((shape.size - kTaken) / sizeof(uint64_t)));
+// Bitmap words that fit into one freed object. 0: behind a seal there is no room for any.
+inline unsigned carrier_words(const Geometry& shape) {
+  const auto before = static_cast<unsigned>(messages::around() / sizeof(uint64_t));
+  return shape.carrier_words >= before ? shape.carrier_words + 1u - before : 0;
 }
 
 // The number of messages for these words, with one carrier each.
-constexpr unsigned carriers_needed(const Geometry& shape, uint64_t used) {
+inline unsigned carriers_needed(uint64_t used, unsigned words) {
   unsigned carriers = 0;
-  for (; used != 0; used = from_word(used, lowest_bit(used) + shape.carrier_words)) ++carriers;
+  for (; used != 0; used = from_word(used, lowest_bit(used) + words)) ++carriers;
   return carriers;
+}
+
+// Writes `count` words of a batch, which are zero afterwards, from the object with this number on.
+LOFT_ALWAYS_INLINE Message* write_bitmap(uintptr_t base, const Geometry& shape, uint64_t* words,
+                                         size_t object, unsigned first, unsigned count) {
+  auto* message = reinterpret_cast<Message*>(base + object * shape.size);
+  const uint64_t link = sealed_end(message, bitmap_tag(first, count), words + first, count);
+  uint64_t* const to = message->words();
+  for (unsigned i = 0; i < count; ++i) {
+    to[i] = words[first + i];
+    words[first + i] = 0;
+  }
+  message->link.store(link, memory_order_relaxed);
+  return message;
+}
+
+// For objects that have no room for a word: two adjacent ones carry some; where there are none,
+// each object of the word is a message that stands for itself.
+template <class Emit>
+LOFT_NOINLINE void pack_in_pairs(uintptr_t base, const Geometry& shape, uint64_t* words,
+                                 uint64_t used, unsigned end, Emit&& emit) {
+  const auto most_words =
+      static_cast<unsigned>((2 * shape.size - messages::around()) / sizeof(uint64_t));
+  unsigned first = 0;
+  for (; used != 0; used = from_word(used, first)) {
+    first = lowest_bit(used);
+    const size_t object = size_t{first} * 64;
+    if (const uint64_t pairs = starts_of_runs(words[first], 2); pairs != 0) {
+      const unsigned count = least(most_words, end - first);
+      emit(write_bitmap(base, shape, words, object + highest_bit(pairs), first, count));
+      first += count;
+      continue;
+    }
+    for (; words[first] != 0; words[first] &= words[first] - 1) {
+      const uintptr_t at = base + (object + lowest_bit(words[first])) * shape.size;
+      emit(write_alone(reinterpret_cast<void*>(at)));
+    }
+    ++first;
+  }
 }
 
 // `used` names the nonzero words. All words are zero afterwards. Calls emit(message) for each
@@ -91,36 +127,31 @@ constexpr unsigned carriers_needed(const Geometry& shape, uint64_t used) {
 // not in sixteen places.
 template <class Emit>
 void pack(uintptr_t base, const Geometry& shape, uint64_t* words, uint64_t used, Emit&& emit) {
-  const auto write = [&](size_t object, unsigned first, unsigned count) {
-    auto* message = reinterpret_cast<Message*>(base + object * shape.size);
-    for (unsigned i = 0; i < count; ++i) {
-      message->words()[i] = words[first + i];
-      words[first + i] = 0;
-    }
-    message->link.store(end_link(message, bitmap_tag(first, count)), memory_order_relaxed);
-    emit(message);
-  };
   if (used == 0) return;
   const unsigned end = highest_bit(used) + 1;
   unsigned first = lowest_bit(used);
-  const unsigned most = words_in_one(shape);
-  if (end - first > most && LOFT_LIKELY(!free_reads_as_zero) &&
-      cache_lines_of(end - first) <= carriers_needed(shape, used)) {
+  const unsigned fitting = carrier_words(shape);
+  // Where the ends of objects stay as they are, no message goes beyond one.
+  if (end - first > fitting && LOFT_LIKELY(messages::around() == messages::head()) &&
+      cache_lines_of(end - first) <= carriers_needed(used, most(fitting, 1u))) {
     const size_t run = highest_run(shape, words, first, end);
-    if (run != kNoRun) return write(run, first, end - first);
+    if (run != kNoRun) return emit(write_bitmap(base, shape, words, run, first, end - first));
   }
+  if (LOFT_UNLIKELY(fitting == 0)) return pack_in_pairs(base, shape, words, used, end, emit);
   for (; used != 0; used = from_word(used, first)) {
     first = lowest_bit(used);
-    const unsigned count = least<unsigned>(most, end - first);
-    write(size_t{first} * 64 + highest_bit(words[first]), first, count);
+    const unsigned count = least(fitting, end - first);
+    emit(write_bitmap(base, shape, words, size_t{first} * 64 + highest_bit(words[first]), first,
+                      count));
     first += count;
   }
 }
 
 // Whether every object that the message occupies is among those it returns, as the sender made it.
 // So a corrupted link never makes the receiver read objects that are not freed.
-inline bool carries_itself(Message* message, unsigned first_word, unsigned end, const Slab* slab) {
-  const size_t bytes = sizeof(Message) + size_t{end - first_word} * sizeof(uint64_t);
+inline bool carries_itself(const Message* message, const uint64_t* words, unsigned first_word,
+                           unsigned end, const Slab* slab) {
+  const size_t bytes = messages::around() + size_t{end - first_word} * sizeof(uint64_t);
   const uint32_t first = slab->object_starting_at(message);
   if (first == kNoObject) return false;
   const unsigned word = first / 64;
@@ -132,15 +163,22 @@ inline bool carries_itself(Message* message, unsigned first_word, unsigned end, 
   // Memory behind the last object may be unmapped.
   if (first + carriers > slab->shape().objects) return false;
   const uint64_t mask = ~uint64_t{0} >> (64 - carriers) << bit;
-  return (message->words()[word - first_word] & mask) == mask;
+  return (words[word - first_word] & mask) == mask;
+}
+
+// Writes one record. `seal`: as far as the carrier's seal is, if messages are keyed.
+inline void write_record(const Record& record, Record* to, uint64_t* seal) {
+  *to = record;
+  if (messages::keyed()) *seal = add_record(*seal, record);
 }
 
 // Writes a batch as records, one for each used word, and clears its words. Returns the end of the
 // records.
-inline Record* write_records(uint32_t slab, uint64_t* words, uint64_t used, Record* to) {
+inline Record* write_records(uint32_t slab, uint64_t* words, uint64_t used, Record* to,
+                             uint64_t* seal) {
   for (; used != 0; used &= used - 1) {
     const unsigned word = lowest_bit(used);
-    *to++ = Record{slab, word, words[word]};
+    write_record(Record{slab, word, words[word]}, to++, seal);
     words[word] = 0;
   }
   return to;

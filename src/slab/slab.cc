@@ -9,8 +9,18 @@ namespace loft {
 
 namespace {
 
-size_t metadata_bytes(const Geometry& shape) {
-  return offsetof(Slab, bits) + shape.words * sizeof(uint64_t);
+size_t metadata_bytes(const Geometry& shape, uint8_t sealed) {
+  const size_t behind = LOFT_UNLIKELY(sealed == kSealedBehind) ? sizeof(Seals) : 0;
+  return offsetof(Slab, bits) + shape.words * sizeof(uint64_t) + behind;
+}
+
+size_t uses_bytes(const Geometry& shape) { return shape.objects * sizeof(uint16_t); }
+
+// No value comes again within the life of a process. Relaxed: only that they differ counts.
+constinit Atomic<uint64_t> salts{0};
+
+void make_seals(Seals* at) {
+  new (at) Seals{salts.fetch_add(1, memory_order_relaxed) + 1, nullptr};
 }
 
 constexpr uint64_t low_bits(unsigned count) {
@@ -128,6 +138,19 @@ void Slab::clear_free() const {
   }
 }
 
+void Slab::end_use(uint32_t object) {
+  if (sealed == 0) return;
+  // Relaxed: the lock orders the owners.
+  uint16_t* uses = seals().uses.load(memory_order_relaxed);
+  if (LOFT_UNLIKELY(uses == nullptr)) {
+    uses = static_cast<uint16_t*>(metadata::allocate(uses_bytes(shape())));
+    if (uses == nullptr) return;
+    // Release: pairs with the acquire in use_of.
+    seals().uses.store(uses, memory_order_release);
+  }
+  __atomic_store_n(&uses[object], static_cast<uint16_t>(uses[object] + 1), __ATOMIC_RELAXED);
+}
+
 void Slab::check_invariants() const {
   unsigned count = 0;
   for (unsigned word = 0; word < shape().words; ++word) {
@@ -149,10 +172,13 @@ void Slab::report_double_free(unsigned word, uint64_t twice) const {
 }
 
 constinit bool free_reads_as_zero = false;
+constinit Seals* early_seals = nullptr;
 
 namespace slab {
 
 namespace {
+
+constinit uint8_t sealed_from_now = 0;  // of slabs that are made
 
 void clear_pages(const Slab& slab) {
   const size_t page = os::page_size();
@@ -175,12 +201,21 @@ Slab* make(void* block, SizeClass size_class, uint16_t owner, uintptr_t base, Pa
                                 range_of(Fullness::kSpare, shape.objects),
                                 false,
                                 false,
+                                sealed_from_now,
                                 gone};
   for (unsigned word = 0; word < shape.words; ++word) slab->bits[word] = slab->places_in(word);
+  if (LOFT_UNLIKELY(slab->sealed != 0)) make_seals(&slab->seals());
   if (LOFT_UNLIKELY(free_reads_as_zero)) clear_pages(*slab);
   pagemap.fill(base, shape.granules,
                Entry(owner, bin_offset(size_class), metadata::index_of(slab)));
   return slab;
+}
+
+// Nobody has an object of the slab any more.
+void release_uses(Slab* slab) {
+  if (LOFT_LIKELY(slab->sealed == 0)) return;
+  uint16_t* const uses = slab->seals().uses.load(memory_order_relaxed);
+  if (uses != nullptr) metadata::release(uses, uses_bytes(slab->shape()));
 }
 
 bool is_dirty(const Slab& slab) { return slab.gone.count() != slab.pages(); }
@@ -196,7 +231,7 @@ bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned cou
                                          : span::acquire_together(granules, filled);
   if (range.base == 0) return false;
   void* blocks[kMostAtOnce];
-  if (!metadata::allocate_all(metadata_bytes(shape), blocks, count)) {
+  if (!metadata::allocate_all(metadata_bytes(shape, sealed_from_now), blocks, count)) {
     if (LOFT_UNLIKELY(free_reads_as_zero)) {
       apart::release(size_class, range.base, granules, !range.zero);
     } else {
@@ -213,6 +248,21 @@ bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned cou
   return true;
 }
 
+// Those that there are get a place in a table, which ends before 255.
+void seal_all() {
+  constexpr size_t kMost = kSealedBehind - 1u;
+  sealed_from_now = kSealedBehind;
+  early_seals = static_cast<Seals*>(metadata::allocate(kMost * sizeof(Seals)));
+  size_t count = early_seals == nullptr ? kMost : 0;
+  for (uintptr_t at = window.heap.base;
+       count != kMost && pagemap.contains(reinterpret_cast<void*>(at)); at += kGranule) {
+    const Entry entry = pagemap.of(reinterpret_cast<void*>(at));
+    if (!entry.is_slab() || slab::at(entry)->base != at) continue;
+    make_seals(&early_seals[count]);
+    slab::at(entry)->sealed = static_cast<uint8_t>(++count);
+  }
+}
+
 void set_owner(Slab* slab, uint16_t owner) {
   slab->owner = owner;
   slab->moved = true;
@@ -222,9 +272,10 @@ void set_owner(Slab* slab, uint16_t owner) {
 
 Slab* recut(Slab* slab, SizeClass size_class) {
   LOFT_CHECK(slab->empty() && slab->list == Fullness::kSpare);
+  release_uses(slab);
   const Slab was = *slab;
-  const size_t before = metadata_bytes(was.shape());
-  const size_t after = metadata_bytes(geometry(size_class));
+  const size_t before = metadata_bytes(was.shape(), was.sealed);
+  const size_t after = metadata_bytes(geometry(size_class), sealed_from_now);
   void* block = slab;
   if (round_up(before, kMetadataUnit) != round_up(after, kMetadataUnit)) {
     pagemap.fill(was.base, was.shape().granules, Entry{});
@@ -241,9 +292,10 @@ Slab* recut(Slab* slab, SizeClass size_class) {
 namespace {
 
 LOFT_NOINLINE void destroy_apart(Slab* slab) {
+  release_uses(slab);
   const Slab was = *slab;
   pagemap.fill(was.base, was.shape().granules, Entry{});
-  metadata::release(slab, metadata_bytes(was.shape()));
+  metadata::release(slab, metadata_bytes(was.shape(), was.sealed));
   apart::release(was.size_class, was.base, was.shape().granules, is_dirty(was));
 }
 
@@ -263,7 +315,8 @@ void destroy_all(Slab* const* slabs, unsigned count) {
     const size_t bytes = size_t{shape.granules} << kGranuleLog;
     pagemap.fill(slab.base, shape.granules, Entry{});
     spans[i] = {slab.base, shape.granules, is_dirty(slab), bytes};
-    blocks[i] = {slabs[i], metadata_bytes(shape)};
+    blocks[i] = {slabs[i], metadata_bytes(shape, slab.sealed)};
+    release_uses(slabs[i]);
   }
   metadata::release_all(blocks, count);
   span::release_all(spans, count);

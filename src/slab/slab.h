@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/atomic.h"
 #include "base/bits.h"
 #include "base/macros.h"
 #include "os/fault.h"
@@ -59,6 +60,16 @@ inline unsigned pages_in(const Geometry& shape) {
   return static_cast<unsigned>((size_t{shape.granules} << kGranuleLog) / os::page_size());
 }
 
+// What messages in a slab's objects are bound to, if they are keyed (remote/key.h).
+struct Seals {
+  uint64_t salt;           // 48 bits; no other slab has or had it
+  Atomic<uint16_t*> uses;  // of each object, the messages that arrived in it. nullptr: all 0
+};
+
+// Behind the bitmap, for slabs that are made from then on; in a table, for the few that there were.
+inline constexpr uint8_t kSealedBehind = 255;
+extern LOFT_HIDDEN Seals* early_seals;
+
 // Invariants:
 //   free == sum of count_bits(bits[w]), summary bit w set <=> bits[w] != 0
 //   no bit at or beyond geometry(size_class).objects is set
@@ -77,6 +88,7 @@ struct alignas(kMetadataUnit) Slab {
   FreeRange stays;                // it stays in the list while this has `free`
   bool holed;                     // holes were purged, and some may be left
   bool moved;                     // was taken over; never cleared
+  uint8_t sealed;                 // where its Seals are; 0: it has none
   PageSet gone;                   // pages without memory, which read as zero: purged, or never used
   __extension__ uint64_t bits[];  // bit set: object free
 
@@ -99,6 +111,28 @@ struct alignas(kMetadataUnit) Slab {
     const unsigned behind = shape().objects - word * 64u;
     return behind >= 64 ? ~uint64_t{0} : (uint64_t{1} << behind) - 1;
   }
+
+  // The slab has some.
+  Seals& seals() {
+    return LOFT_LIKELY(sealed == kSealedBehind) ? *reinterpret_cast<Seals*>(bits + shape().words)
+                                                : early_seals[sealed - 1];
+  }
+  const Seals& seals() const { return const_cast<Slab*>(this)->seals(); }
+
+  // What a message in this object is bound to, beside its address. Another value in another slab,
+  // and after end_use. Whoever has the object may ask.
+  uint64_t use_of(uint32_t object) const {
+    if (sealed == 0) return 0;
+    // Acquire: pairs with the release in end_use. The counts of the other objects read as zero.
+    const uint16_t* const uses = seals().uses.load(memory_order_acquire);
+    // Relaxed: who has the object has it from the owner, after that counted. Atomic for statistics,
+    // which read beside the owner.
+    const uint16_t count =
+        uses == nullptr ? uint16_t{0} : __atomic_load_n(&uses[object], __ATOMIC_RELAXED);
+    return seals().salt << 16 | count;
+  }
+  // A message arrived in this object. Under the lock. Without memory for counts, a slab has none.
+  void end_use(uint32_t object);
 
   bool empty() const { return free == shape().objects; }
 
@@ -155,6 +189,10 @@ namespace slab {
 // are. One that is alone may then lie in memory populated ahead.
 inline constexpr unsigned kMostAtOnce = metadata::kMostAtOnce;
 bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned count, size_t filled);
+
+// From now on, slabs have Seals. When the library is loaded, before the program has a second
+// thread.
+void seal_all();
 
 // Makes the slab another heap's. Under the locks of both heaps.
 void set_owner(Slab* slab, uint16_t owner);

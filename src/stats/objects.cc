@@ -140,8 +140,9 @@ class Cached {
     const Slab* const slab = slab::at(entry);
     auto* const at = const_cast<Message*>(message);
     const uintptr_t end = slab->base + (size_t{slab->shape().granules} << kGranuleLog);
-    if (end - reinterpret_cast<uintptr_t>(at) < sizeof(Message)) return;
-    const size_t room = end - reinterpret_cast<uintptr_t>(at) - sizeof(Message);
+    if (end - reinterpret_cast<uintptr_t>(at) < messages::head()) return;
+    const size_t room = end - reinterpret_cast<uintptr_t>(at) - messages::head();
+    if (tag == kAloneTag) live_.remove(reinterpret_cast<uintptr_t>(at));
     if (!has_records(tag)) {
       const unsigned words = word_count_in(tag);
       if (words * sizeof(uint64_t) > room) return;

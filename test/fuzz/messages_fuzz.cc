@@ -201,23 +201,25 @@ class Run {
   void send_records(size_t heap) {
     Message* message = nullptr;
     unsigned count = 0;
+    uint64_t seal = 0;
     const unsigned slabs = 1u + bytes_.byte() % 4;
     for (unsigned i = 0; i < slabs && !live_.empty(); ++i) {
       auto* carrier = reinterpret_cast<Message*>(live_.back());
       uint64_t words[loft::kMaxWords] = {};
       Slab* slab = collect(1, words);
-      if (slab == nullptr || slab->shape().size < sizeof(Message) + sizeof(loft::Record)) continue;
+      if (slab == nullptr || slab->shape().size < loft::messages::head() + sizeof(loft::Record)) continue;
       if (message == nullptr) message = carrier;
       const unsigned room = loft::record_capacity(Heaps::slab_at(number(message))->shape().size);
       if (count == room) break;
       loft::write_records(loft::metadata::index_of(slab), words,
-                          loft::used_words(slab->shape(), words), message->records() + count++);
+                          loft::used_words(slab->shape(), words), message->records() + count++,
+                          &seal);
       for (unsigned more = bytes_.byte() % 8; more != 0 && !live_.empty(); --more) {
         std::rotate(live_.begin(), live_.end() - 1, live_.end());
       }
     }
     if (message == nullptr) return;
-    message->link.store(loft::end_link(message, loft::records_tag(count)));
+    loft::write_end(message, loft::records_tag(count));
     send(message, heap);
   }
 

@@ -11,6 +11,7 @@
 
 #include "base/options.h"
 #include "engine.h"
+#include "files/random.h"
 #include "heap/registry.h"
 #include "os/fault.h"
 #include "remote/outbox.h"
@@ -29,6 +30,12 @@ void misuse(const Text&) {}
 void fault(const Text& what) { model::fail(std::string(what.data(), what.size())); }
 
 }  // namespace loft::os
+
+// A key is set before all tasks, or never.
+void loft::files::random_bytes(void* to, size_t bytes) {
+  auto* byte = static_cast<unsigned char*>(to);
+  for (size_t i = 0; i < bytes; ++i) byte[i] = static_cast<unsigned char>(37 * i + 11);
+}
 
 namespace {
 
@@ -85,13 +92,14 @@ void add_records(Outbox& outbox, unsigned first, unsigned count) {
   uint64_t words[kMaxWords] = {};
   collect(first, count, words);
   if (Record* room = outbox.space_for(slab->owner, 1); room != nullptr) {
-    write_records(entry_of(first).index(), words, 1, room);
+    write_records(entry_of(first).index(), words, 1, room, outbox.seal_of(slab->owner));
     return;
   }
   auto* carrier =
       reinterpret_cast<Message*>(slab->base + highest_bit(words[0]) * geometry(kClass).size);
-  write_records(entry_of(first).index(), words, 1, carrier->records());
-  outbox.add_open(slab->owner, carrier, 1, record_capacity(geometry(kClass).size));
+  uint64_t seal = begin_seal(carrier);
+  write_records(entry_of(first).index(), words, 1, carrier->records(), &seal);
+  outbox.add_open(slab->owner, carrier, 1, record_capacity(geometry(kClass).size), seal);
 }
 
 std::function<void()> sender(unsigned first, unsigned count) {

@@ -21,6 +21,7 @@
 namespace loft {
 
 constinit Pagemap pagemap;
+constinit Window window;
 
 void os::fault(const Text& what) { model::fail(std::string(what.data(), what.size())); }
 
@@ -79,7 +80,7 @@ Message* write_message(unsigned heap, unsigned number) {
   Message* message = message_at(heap, number);
   model::plain_write(message->words());
   message->words()[0] = serial_of(message);
-  message->link.store(end_link(message, tag_of(serial_of(message))), memory_order_relaxed);
+  write_end(message, tag_of(serial_of(message)));
   return message;
 }
 
@@ -128,7 +129,7 @@ bool drain(unsigned heap, size_t budget) {
         model::check(++taken <= (budget == 0 ? 1 : budget), "the budget was not kept");
         const HeapId owner = destination(message);
         if (owner != kIds[heap]) {
-          message->link.store(end_link(message, tag), memory_order_relaxed);
+          write_end(message, tag);
           forwarder.add(owner, message);
           return 1;
         }
