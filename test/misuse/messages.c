@@ -73,6 +73,37 @@ static void by_a_link(void) {
   }
 }
 
+// The upper 16 bits stay: the first of them is the last one, too, and leads nowhere, or to itself.
+static void by_an_end(void) {
+  for (size_t i = 0; i < freed.count; i++) {
+    const uint64_t kind = words(i)[0] & ~(((uint64_t)1 << 48) - 1);
+    words(i)[0] = kind | (uint64_t)(uintptr_t)freed.at[i] | 1;
+  }
+}
+
+static void by_a_loop(void) {
+  for (size_t i = 0; i < freed.count; i++) {
+    const uint64_t kind = words(i)[0] & ~(((uint64_t)1 << 48) - 1);
+    words(i)[0] = kind | (uint64_t)(uintptr_t)freed.at[i];
+  }
+}
+
+// What each carries alone is given to another one, whose link stays as it is.
+static void by_payloads(void) {
+  for (size_t i = 0, last = freed.count; i < freed.count; i++) {
+    if (!carries(i)) continue;
+    if (last == freed.count) {
+      last = i;
+      continue;
+    }
+    char held[40];
+    memcpy(held, freed.at[last] + 8, sizeof(held));
+    memcpy(freed.at[last] + 8, freed.at[i] + 8, sizeof(held));
+    memcpy(freed.at[i] + 8, held, sizeof(held));
+    last = freed.count;
+  }
+}
+
 static void by_one_another(void) {
   for (size_t i = 0, last = freed.count; i < freed.count; i++) {
     if (!carries(i)) continue;
@@ -112,15 +143,21 @@ static void more_bits(const Setting* s) { run(s, by_more_bits); }
 static void another_bit(const Setting* s) { run(s, by_another_bit); }
 static void a_link(const Setting* s) { run(s, by_a_link); }
 
+static void an_end(const Setting* s) { run(s, by_an_end); }
+static void a_loop(const Setting* s) { run(s, by_a_loop); }
+
 // Of two threads, so that there are two messages at least.
-static void one_another(const Setting* s) {
+static void exchange(const Setting* s, void (*forge)(void)) {
   take_both(s->size);
   free_afar((Some){0, 2, freed.count});
   free_afar((Some){1, 2, freed.count});
   about_to();
-  by_one_another();
+  forge();
   finish_sent(s->size);
 }
+
+static void one_another(const Setting* s) { exchange(s, by_one_another); }
+static void payloads(const Setting* s) { exchange(s, by_payloads); }
 
 // All are freed, and come home; then those are freed once more that have carried what brought the
 // others home, and carry again what they did then. Where all or none did, every fourth one.
@@ -165,7 +202,10 @@ const Family kMessages[] = {
     {SECTION, "sent-bit", "one bit more beside each", another_bit, kTiny | kPage, 0, NULL},
     {SECTION, "sent-bit-of-two", "the same, two were freed", another_bit, kTiny | kPage, 2, NULL},
     {SECTION, "sent-link", "a link to what was made up", a_link, kTiny | kPage, 0, NULL},
+    {SECTION, "sent-end", "a link that says that it is the last", an_end, kTiny | kPage, 0, NULL},
+    {SECTION, "sent-loop", "a link to the object itself", a_loop, kTiny | kPage, 0, NULL},
     {SECTION, "sent-swapped", "their contents are exchanged", one_another, kTiny | kPage, 0, NULL},
+    {SECTION, "sent-swapped-behind", "all but their first words", payloads, kTiny | kPage, 0, NULL},
     {SECTION, "sent-again", "what they held an earlier time", what_was, kTiny | kPage, 0, NULL},
     {0},
 };
