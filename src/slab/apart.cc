@@ -1,5 +1,6 @@
 #include "slab/apart.h"
 
+#include "base/bits.h"
 #include "files/random.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -28,11 +29,24 @@ constexpr unsigned kMostGuards = 8192;
 constinit unsigned guards = 0;
 constinit uint64_t random_state = 0;
 
-// Under the lock.
+// Addresses are taken for as many slabs at once as have so many granules, if it is more than one,
+// and used in an order that is drawn by lot.
+constexpr size_t kGranulesAtOnce = 4;
+
+// Under the lock: one of the numbers below `end`.
+unsigned draw_below(size_t end) {
+  if (random_state == 0) files::random_bytes(&random_state, sizeof random_state);
+  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+  return static_cast<unsigned>((random_state >> 32) % end);
+}
+
+// Under the lock. One of a few.
 uintptr_t pop(SizeClass c) {
   Block* const block = stacks[c];
   if (block == nullptr) return 0;
-  const uintptr_t base = block->bases[--block->count];
+  uintptr_t& drawn = block->bases[draw_below(block->count)];
+  const uintptr_t base = drawn;
+  drawn = block->bases[--block->count];
   if (block->count == 0) {
     stacks[c] = block->next;
     metadata::release(block, sizeof(Block));
@@ -53,17 +67,29 @@ bool push(SizeClass c, uintptr_t base) {
   return true;
 }
 
-// Under the lock: whether the next slab gets a guard.
-bool draw() {
-  if (random_state == 0) files::random_bytes(&random_state, sizeof random_state);
-  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-  return (random_state >> 32) % kGuardShare == 0 && guards < kMostGuards;
+// Under the lock: whether a guard lies behind the next slabs.
+bool draw_guard(size_t slabs) { return draw_below(kGuardShare) < slabs && guards < kMostGuards; }
+
+// Addresses for `slabs` slabs, of which one counts.
+span::Range acquire_several(size_t granules, size_t slabs, bool guarded) {
+  const size_t bytes = granules << kGranuleLog;
+  span::Range range = span::acquire(slabs * granules + (guarded ? 1 : 0), kGranule, bytes);
+  if (range.base == 0) return {};
+  if (guarded) os::renew(reinterpret_cast<void*>(range.base + slabs * bytes), kGranule, true);
+  if (slabs != 1 && !range.zero) {
+    // Those that do not count hold no memory.
+    void* const all = reinterpret_cast<void*>(range.base);
+    if (!os::discard(all, slabs * bytes)) __builtin_memset(all, 0, slabs * bytes);
+    range.zero = true;
+  }
+  return range;
 }
 
 }  // namespace
 
 span::Range acquire(SizeClass size_class, size_t granules) {
   const size_t bytes = granules << kGranuleLog;
+  size_t slabs = most<size_t>(kGranulesAtOnce / granules, 1);
   bool guarded = false;
   {
     const os::Guard guard(lock);
@@ -73,15 +99,21 @@ span::Range acquire(SizeClass size_class, size_t granules) {
       push(size_class, base);  // its block is there still, or another one is free
       return {};
     }
-    guarded = draw();
+    guarded = draw_guard(slabs);
     if (guarded) ++guards;
   }
-  const span::Range range =
-      guarded ? span::acquire(granules + 1, kGranule, bytes) : span::acquire(granules, kGranule);
-  if (guarded && range.base != 0) {
-    os::renew(reinterpret_cast<void*>(range.base + bytes), kGranule, true);
+  span::Range range = acquire_several(granules, slabs, guarded);
+  if (range.base == 0 && slabs != 1) {
+    slabs = 1;
+    range = acquire_several(granules, 1, false);
   }
-  return range;
+  if (range.base == 0) return {};
+  const os::Guard guard(lock);
+  const unsigned chosen = draw_below(slabs);
+  for (unsigned i = 0; i < slabs; ++i) {
+    if (i != chosen) push(size_class, range.base + i * bytes);  // or the addresses are lost
+  }
+  return {range.base + chosen * bytes, range.zero};
 }
 
 void release(SizeClass size_class, uintptr_t base, size_t granules, bool dirty) {

@@ -1,6 +1,7 @@
 // Address space of slabs that never passes from one size class to another (hardened=full). The
-// addresses of a released slab have no memory, and wait for the next slab of their class. Behind
-// one new slab in sixteen lies a granule that can be neither read nor written.
+// addresses of a released slab have no memory, and wait for the next slab of their class. Which of
+// those that wait comes next is drawn by lot; short slabs take addresses for several at once.
+// Behind one new slab in sixteen lies a granule that can be neither read nor written.
 //
 // So a stale pointer to a small object only ever meets objects of its own size, at the same places.
 #pragma once
