@@ -32,7 +32,7 @@
 namespace loft::os {
 struct Symbol;
 [[gnu::weak]] bool rename_in_libc(const Symbol* symbols, size_t count);  // in libloft.so alone
-}
+}  // namespace loft::os
 
 namespace loft {
 
@@ -128,7 +128,8 @@ int apply_option(std::string_view name, std::string_view value) {
   }
   if (get(options.hardened) == kHardenedFull && !harden()) {
     os::report(Text() << "hardened=full: the program has other threads already, more than 8000 "
-                         "objects, or no memory to note them; hardened=off instead");
+                         "objects, or the system refuses memory or its protection; hardened=off "
+                         "instead");
     options.hardened.store(kHardenedOff, memory_order_relaxed);
   }
   if (get(options.hardened) == kHardenedGuard && !front::begin_guard()) {

@@ -33,7 +33,10 @@ struct Parts {
 };
 
 extern LOFT_HIDDEN const Parts ordinary;
+// Read-only (base/sealed.h).
 extern LOFT_HIDDEN const Parts* in_use;
+// When the library is loaded. False if the system refuses.
+bool use(const Parts& parts);
 
 void check_bounds_ordinary(const char* call, const void* p, size_t bytes);
 void* reallocate_ordinary(void* p, size_t size);

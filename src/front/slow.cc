@@ -1,6 +1,7 @@
 // The slow paths of allocate.h.
 #include "arena/user_heap.h"
 #include "base/options.h"
+#include "base/sealed.h"
 #include "base/table_entry.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
@@ -309,7 +310,12 @@ constinit const Parts ordinary = {allocate_ordinary_long,
                                   check_bounds_ordinary,
                                   size_in_ordinary,
                                   false};
-constinit const Parts* in_use = &ordinary;
+LOFT_SEALED constinit const Parts* in_use = &ordinary;
+
+bool use(const Parts& parts) {
+  const Parts* const chosen = &parts;
+  return write_sealed(&in_use, &chosen, sizeof chosen);
+}
 
 }  // namespace front
 

@@ -1,6 +1,7 @@
 #include "hard/secrets.h"
 
 #include "base/bits.h"
+#include "base/sealed.h"
 #include "files/random.h"
 #include "hard/mark.h"
 #include "hard/tag.h"
@@ -8,11 +9,15 @@
 
 namespace loft::hard {
 
-constinit Secrets secrets{};
+LOFT_SEALED constinit Secrets secrets{};
 constinit uint64_t mark_secret = 0;
 constinit bool is_marking = false;
 
-void make_secrets() { files::random_bytes(&secrets, sizeof secrets); }
+bool make_secrets() {
+  Secrets made{};
+  files::random_bytes(&made, sizeof made);
+  return write_sealed(&secrets, &made, sizeof made);
+}
 
 uint64_t seed(const void* of) {
   uint64_t bytes = 0;

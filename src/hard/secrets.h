@@ -6,8 +6,8 @@
 
 namespace loft::hard {
 
-// Before the first tag is made.
-void make_secrets();
+// Before the first tag is made. False if the system refuses.
+bool make_secrets();
 
 // A seed for a generator of its own.
 uint64_t seed(const void* of);

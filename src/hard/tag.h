@@ -34,6 +34,7 @@ struct Marks {
 };
 
 // Set before the first tag is made, and never changed: the tags of a fork's child are its parent's.
+// Read-only (base/sealed.h).
 struct Secrets {
   uint64_t place;
   uint64_t value;

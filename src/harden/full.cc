@@ -1,6 +1,7 @@
 #include "harden/full.h"
 
 #include "base/bits.h"
+#include "base/sealed.h"
 #include "cache/arrays.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
@@ -197,7 +198,7 @@ void* reallocate_hardened(void* p, size_t size) {
   return p;
 }
 
-constinit Parts hardened_parts[kModes]{};
+LOFT_SEALED constinit Parts hardened_parts[kModes]{};
 
 // ---- Ranges ----
 
@@ -312,18 +313,18 @@ void* move(void* p, size_t asked, size_t size) {
 }
 
 bool begin(bool (*note)()) {
-  make_secrets();
-  if (!span::initialise() || !note()) return false;
+  Parts parts[kModes];
+  for (unsigned mode = 0; mode < kModes; ++mode) {
+    parts[mode] = ordinary_parts[mode];
+    parts[mode].refill = refill_hardened;
+  }
+  if (!span::initialise() || !make_secrets() || !note()) return false;
+  if (!write_sealed(hardened_parts, parts, sizeof parts) || !front::use(kHardened)) return false;
   close_gaps();
   registry::key_messages(kTagBytes);  // a place keeps its tag on its way
   free_reads_as_zero = true;
   clear_free_objects();
-  for (unsigned mode = 0; mode < kModes; ++mode) {
-    hardened_parts[mode] = ordinary_parts[mode];
-    hardened_parts[mode].refill = refill_hardened;
-  }
   parts_in_use.store(hardened_parts, memory_order_release);
-  front::in_use = &kHardened;
   span::serve_nobody();
   pagemap.medium_limit.set(0);
   meter::turn_for_good(false);

@@ -15,6 +15,7 @@
 #include "hard/samples.h"
 #include "hard/secrets.h"
 #include "harden/checks.h"
+#include "heap/registry.h"
 #include "large/guarded.h"
 #include "medium/medium_run.h"
 #include "meter/meter.h"
@@ -214,11 +215,11 @@ constexpr Parts kGuarded = {allocate_ordinary_long,
 }  // namespace
 
 bool begin_guard() {
-  if (!span::initialise() || !hard::begin_samples()) return false;
-  hard::make_secrets();
+  if (!span::initialise() || !hard::make_secrets() || !hard::begin_samples()) return false;
+  if (!use(kGuarded)) return false;
+  registry::key_messages(0);
   files::random_bytes(&hard::mark_secret, sizeof hard::mark_secret);
   hard::is_marking = true;
-  in_use = &kGuarded;
   span::serve_nobody();
   meter_for_good();
   hard::catch_faults();
