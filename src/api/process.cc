@@ -88,6 +88,12 @@ bool harden() {
   return hard::begin(note_all_before);
 }
 
+bool guard() {
+  if (has_other_threads()) return false;
+  lifecycle::give_up_block();
+  return front::begin_guard();
+}
+
 bool serve_processors() {
   if (has_other_threads() || !core::prepare()) return false;
   lifecycle::give_up_block();
@@ -132,8 +138,9 @@ int apply_option(std::string_view name, std::string_view value) {
                          "instead");
     options.hardened.store(kHardenedOff, memory_order_relaxed);
   }
-  if (get(options.hardened) == kHardenedGuard && !front::begin_guard()) {
-    os::report(Text() << "hardened=guard: no memory; hardened=off instead");
+  if (get(options.hardened) == kHardenedGuard && !guard()) {
+    os::report(Text() << "hardened=guard: the program has other threads already, or the system "
+                         "refuses memory or its protection; hardened=off instead");
     options.hardened.store(kHardenedOff, memory_order_relaxed);
   }
   // Objects allocated before belong to another heap than the common one: the thread starts over.
