@@ -78,13 +78,24 @@ def all_settings(settings: list[str] | None, owner: str) -> list[str]:
 
 
 @app.command(context_settings=COMMAND_LAST, epilog=OPTIONS_EPILOG)
-def run(command: Command, option: Settings = None, owner: Owner = "") -> None:
+def run(
+    command: Command,
+    option: Settings = None,
+    owner: Owner = "",
+    bounds: Annotated[
+        bool,
+        typer.Option(
+            "--bounds",
+            help="Stop the command where memcpy, strcpy and the like reach beyond an object.",
+        ),
+    ] = False,
+) -> None:
     """Run a command under loft.
 
     The command takes this process's place: its signals and its exit code are its own. What
     LD_PRELOAD names already stays, behind loft.
     """
-    run_command.run(command, all_settings(option, owner))
+    run_command.run(command, all_settings(option, owner), bounds)
 
 
 @app.command()

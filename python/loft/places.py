@@ -27,6 +27,11 @@ def library() -> Path:
     return find("libloft.so")
 
 
+def bounds() -> Path:
+    """What checks the ranges that libc's functions copy and fill."""
+    return find("libloft-bounds.so")
+
+
 def version() -> str:
     """That of the installed package; of a checkout where none was installed, the header's."""
     try:

@@ -4,7 +4,8 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from loft import allocators, elf, options, places, preload, program
@@ -13,19 +14,23 @@ from loft.errors import NOT_EXECUTABLE, UserError
 SHELL = "/bin/sh"
 
 
-def run(command: list[str], settings: list[str]) -> NoReturn:
-    become(command, prepared(command, options.environment(settings)))
+def run(command: list[str], settings: list[str], bounds: bool) -> NoReturn:
+    before = [places.bounds()] if bounds else []
+    become(command, prepared(command, options.environment(settings), before))
 
 
-def prepared(command: list[str], variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a command under loft, with these variables; raises what is wrong."""
+def prepared(
+    command: list[str], variables: Mapping[str, str], before: Sequence[Path] = ()
+) -> dict[str, str]:
+    """The environment of a command under loft, with these variables and with these libraries in
+    front of it; raises what is wrong."""
     program.check(command)
     for complaint in options.misspelt(os.environ):
         print(f"loft: {complaint}", file=sys.stderr, flush=True)
     there = preload.inherited()
     # A second one would be loaded and set up, and never called.
     others = [each for each in there if not elf.is_loft(allocators.preloaded(each, os.environ))]
-    library = preload.value([places.library()], others)
+    library = preload.value([*before, places.library()], others)
     return {**os.environ, **variables, "LD_PRELOAD": library}
 
 

@@ -43,6 +43,37 @@ def test_options_are_variables_of_the_command(loft: Loft, compiled: Compile) -> 
     assert '"heaps"' in ran.stderr
 
 
+COPIES = """
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char** argv) {
+  char* volatile p = malloc(48);
+  volatile size_t bytes = strtoul(argv[argc - 1], NULL, 0);
+  memset(p, 1, bytes);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "bytes_", "report"),
+    [
+        ((), 48, ""),
+        ((), 49, "loft: memset of 49 bytes at 0x"),
+        (("--option", "hardened=full"), 40, ""),
+        (("--option", "hardened=full"), 49, "loft: memset of 49 bytes at 0x"),
+    ],
+)
+def test_copies_end_with_their_object(
+    loft: Loft, compiled: Compile, settings: tuple[str, ...], bytes_: int, report: str
+) -> None:
+    program = compiled("copies", COPIES)
+    ran = loft("run", *settings, "--bounds", "--", program, str(bytes_))
+    assert ran.returncode == (-signal.SIGABRT if report else 0), ran.stderr
+    assert ran.stderr.startswith(report)
+    assert report or not ran.stderr
+
+
 def test_the_owner_is_an_option_of_its_own(loft: Loft) -> None:
     ran = loft("run", "--owner", "core", "--", "sh", "-c", "echo $LOFT_OWNER")
     assert ran.stdout == "core\n"
@@ -126,7 +157,7 @@ def test_a_signal_to_loft_reaches_the_command(build: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("nonsense=1", "no option is named 'nonsense'; there are owner, stats, foreign"),
+        ("nonsense=1", "no option is named 'nonsense'; there are owner, hardened, stats"),
         ("stats=2", "stats=2: accepted is 0, 1, json, prometheus"),
         ("cache_bytes=many", "cache_bytes=many: accepted is a number of bytes"),
         ("decay_ms=soon", "decay_ms=soon: accepted is a number of milliseconds"),

@@ -18,6 +18,7 @@ from support import ROOT
 
 PARTS = (
     "libloft.so",
+    "libloft-bounds.so",
     "loft-hold.so",
     "loft-launch",
     "loft-record.so",
