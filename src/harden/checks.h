@@ -22,6 +22,9 @@ bool has_own_operators();
 // Moves an object: a new one of `size` bytes, with the first `asked` at most of the old one.
 void* move(void* p, size_t asked, size_t size);
 
+// For a sampled object that stays where it is with another length: its sample says so.
+void resize_sample(const void* p, size_t size);
+
 // --- Objects above kSmallMax, or aligned to more: as front::Parts, with the pagemap's entry. ---
 
 void* allocate_long(size_t size, size_t alignment, bool zeroed, Maker maker);

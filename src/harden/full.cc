@@ -195,6 +195,7 @@ void* reallocate_hardened(void* p, size_t size) {
     // A shorter object stays where it is, if there is no memory.
   }
   hard::resize(p, bytes, size, marks);
+  if (LOFT_UNLIKELY(marks.sampled)) hard::resize_sample(p, size);
   return p;
 }
 

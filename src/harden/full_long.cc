@@ -157,6 +157,8 @@ bool resize_guarded(Large* object, size_t size) {
   }
   object->asked = size;
   raise_fence_of(*object);
+  if (LOFT_UNLIKELY(object->sampled))
+    resize_sample(reinterpret_cast<const void*>(object->base), size);
   return true;
 }
 
@@ -170,6 +172,13 @@ void free_guarded(Large* object, const front::Freed& freed) {
 }
 
 }  // namespace
+
+void resize_sample(const void* p, size_t size) {
+  profile::Sample* const sample = profile::lift(p);
+  const size_t charged = profile::charged_of(sample);
+  if (sample != nullptr) profile::tell_of_end(sample);
+  profile::put_down(sample, p, size, charged);
+}
 
 void* allocate_long(size_t size, size_t alignment, bool, Maker maker) {
   return fits_run(size, alignment) ? allocate_in_run(size, maker)
