@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "hard/tag.h"
 #include "loft/loft.h"
 #include "room/magazines.h"
 
@@ -228,12 +230,18 @@ inline bool owner_is(std::string_view name) {
 // Whether each thread has a cache of its own.
 inline bool threads_own() { return owner_is("thread"); }
 
-// Whether objects have tags, fences and guards (the option `hardened`). The usable size is then what
-// was asked for.
+// Whether objects have tags, fences and guards (the option `hardened`). The usable size is then
+// what was asked for.
 inline bool hardened() {
   char hardened[16];
   EXPECT_EQ(loft_option_get("hardened", hardened, sizeof(hardened)), 0);
   return hardened != std::string_view("off");
+}
+
+// The size of the place that an object of `size` bytes has with its tag, if it has one; or more
+// than kSmallMax.
+inline size_t with_tag(size_t size) {
+  return hardened() ? std::max(size + loft::hard::kTagBytes, loft::hard::kLeastPlace) : size;
 }
 
 // A storm starts and ends with one thread and no object.
