@@ -68,7 +68,7 @@ def test_a_loft_given_by_its_path_has_lofts_options(build: Path, there: list[All
     ("text", "said"),
     [
         ("loft:owner=nobody", "owner=nobody: accepted is thread, core"),
-        ("loft:nonsense=1", "no option is named 'nonsense'; there are owner, stats"),
+        ("loft:nonsense=1", "no option is named 'nonsense'; there are owner, hardened"),
         ("loft:owner", "--with loft: 'owner' sets nothing; write name:key=value;key=value"),
         ("loft:", "--with loft: what is to be set stands behind the colon"),
         ("jemalloc:a-b=1", "--with jemalloc: 'a-b' is no name of a variable"),
