@@ -11,17 +11,19 @@
 namespace loft::front {
 
 // What is known of a free: the call, and the size that the caller names.
+// Two registers.
 struct Freed {
-  bool by_delete;
-  Maker maker;  // that fits the form of delete
-  bool has_size;
   size_t size;
+  bool has_size;
+  bool by_delete;
+  Maker maker;  // that fits the call: kMalloc for free
 };
 
 struct Parts {
   // An object above kSmallMax, or aligned to more. nullptr and ENOMEM without memory.
   void* (*allocate_long)(size_t size, size_t alignment, bool zeroed, Maker maker);
-  void (*free)(void* p, const Freed& freed);  // keeps errno
+  void (*free)(void* p);  // by the call of this name; keeps errno
+  void (*free_as)(void* p, Freed freed);
   void* (*reallocate)(void* p, size_t size);
   size_t (*usable_size)(const void* p);
   // Stops the program if `bytes` bytes from p on begin in an object and do not end in it.

@@ -85,7 +85,7 @@ void check_bounds(const char* call, const void* p, size_t bytes) {
 
 bool free_as_asked(void* p, size_t size) {
   if (LOFT_LIKELY(front::in_use == &front::ordinary)) return false;
-  front::in_use->free(p, {false, Maker::kMalloc, true, size});
+  front::in_use->free_as(p, {size, true, false, Maker::kMalloc});
   return true;
 }
 

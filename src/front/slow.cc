@@ -280,7 +280,7 @@ bool free_small(void* p, Entry entry) {
 namespace {
 
 // Keeps errno, as every function of the system floor does.
-void free_ordinary(void* p, const front::Freed&) {
+void free_ordinary(void* p) {
   if (p == nullptr) return;
   const Entry entry = checked_entry("free", p);
   if (entry.bin() == kNothing) return;  // reported; foreign=ignore goes on
@@ -299,17 +299,15 @@ void free_ordinary(void* p, const front::Freed&) {
   if (LOFT_UNLIKELY(free_small(p, entry))) background::look_after();
 }
 
+void free_ordinary_as(void* p, front::Freed) { free_ordinary(p); }
+
 }  // namespace
 
 namespace front {
 
-constinit const Parts ordinary = {allocate_ordinary_long,
-                                  free_ordinary,
-                                  reallocate_ordinary,
-                                  usable_size_ordinary,
-                                  check_bounds_ordinary,
-                                  size_in_ordinary,
-                                  false};
+constinit const Parts ordinary = {
+    allocate_ordinary_long, free_ordinary,         free_ordinary_as, reallocate_ordinary,
+    usable_size_ordinary,   check_bounds_ordinary, size_in_ordinary, false};
 LOFT_SEALED constinit const Parts* in_use = &ordinary;
 
 bool use(const Parts& parts) {
@@ -319,13 +317,12 @@ bool use(const Parts& parts) {
 
 }  // namespace front
 
-void deallocate_slow(void* p) {
-  static constexpr front::Freed kByFree = {};
-  front::in_use->free(p, kByFree);
+void deallocate_slow(void* p) { front::in_use->free(p); }
+void deallocate_slow_as(void* p, Maker maker) {
+  front::in_use->free_as(p, {0, false, true, maker});
 }
-void deallocate_slow_as(void* p, Maker maker) { front::in_use->free(p, {true, maker, false, 0}); }
 void deallocate_slow_sized(void* p, Maker maker, size_t size) {
-  front::in_use->free(p, {true, maker, true, size});
+  front::in_use->free_as(p, {size, true, true, maker});
 }
 
 void send_full_batch(size_t place) {

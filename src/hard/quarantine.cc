@@ -20,6 +20,15 @@ Quarantine* make_quarantine(Thread* thread) {
   if (memory == nullptr) return nullptr;
   auto* const quarantine = new (memory) Quarantine{};
   quarantine->random = seed(quarantine);
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    Quarantine::Class& of = quarantine->of[c];
+    of.bytes = static_cast<uint32_t>(class_size(c));
+    of.length = quarantine_length(c);
+    of.lots = quarantine->places[c];
+    of.room = static_cast<uint32_t>(kGranule - class_size(c));
+    of.step = key_step(class_size(c));
+  }
+  compiler_fence();  // a signal handler that frees finds it made
   return thread->quarantine = quarantine;
 }
 
@@ -55,31 +64,13 @@ void* exchange_medium(Quarantine* quarantine, void* p) {
   return out;
 }
 
-// A fork between two stores loses an object for the child, or finds it in one place.
-void* exchange(Quarantine* quarantine, SizeClass c, void* p) {
-  const unsigned length = quarantine_length(c);
-  void*& lot = quarantine->lots[c][below(&quarantine->random, length)];
-  void* const drawn = lot;
-  lot = p;
-  if (drawn == nullptr) {
-    quarantine->held[c].add(1);
-    return nullptr;
-  }
-  const unsigned at = quarantine->next[c];
-  quarantine->next[c] = static_cast<uint8_t>(at + 1 == length ? 0 : at + 1);
-  void*& oldest = quarantine->row[c][at];
-  void* const out = oldest;
-  oldest = drawn;
-  if (out == nullptr) quarantine->held[c].add(1);
-  return out;
-}
-
 namespace {
 
 // Takes one object of the class out; nullptr if none is left.
 void* take_out(Quarantine* quarantine, SizeClass c) {
-  for (unsigned i = 0; i < quarantine_length(c); ++i) {
-    for (void** place : {&quarantine->row[c][i], &quarantine->lots[c][i]}) {
+  for (unsigned i = 0; i < quarantine->of[c].length; ++i) {
+    for (void** place :
+         {&quarantine->places[c][Quarantine::kMost + i], &quarantine->places[c][i]}) {
       void* const out = *place;
       if (out == nullptr) continue;
       *place = nullptr;

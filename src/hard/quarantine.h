@@ -10,6 +10,8 @@
 #include "base/peek.h"
 #include "base/size_class.h"
 #include "cache/thread.h"
+#include "hard/tag.h"
+#include "space/pagemap.h"
 
 namespace loft::hard {
 
@@ -19,15 +21,25 @@ struct Quarantine {
   static constexpr size_t kBytes = 8 * 1024;
   static constexpr unsigned kMost = 64;
 
-  uint64_t random;             // the state of its generator
+  // All that free reads of a class, in half a cache line.
+  struct Class {
+    uint32_t bytes;   // of a place
+    uint32_t room;    // an address at most so far into a granule has its place in it
+    uint32_t length;  // of both
+    uint32_t next;    // in the row
+    void** lots;      // the row is kMost further
+    uint64_t step;    // key_step(bytes)
+  };
+  static_assert(sizeof(Class) == 2 * kBinBytes);
+
+  Class of[kSizeClasses];
   Counter held[kSizeClasses];  // objects, for statistics
   Counter medium_bytes;        // the same of those in runs
-  uint8_t next[kSizeClasses];  // in the row
+  uint64_t random;             // the state of its generator
   static constexpr unsigned kMediums = 4;
   unsigned next_medium;
   void* mediums[kMediums];
-  void* lots[kSizeClasses][kMost];
-  void* row[kSizeClasses][kMost];
+  void* places[kSizeClasses][2 * kMost];
 };
 
 constexpr unsigned quarantine_length(SizeClass c) {
@@ -47,9 +59,41 @@ inline Quarantine* quarantine_of(Thread* thread) {
 // In the child of a fork.
 void renew_random(Thread* thread);
 
+inline void count(Quarantine* quarantine, const Quarantine::Class& of) {
+  quarantine->held[&of - quarantine->of].add(1);
+}
+
+// Of the class whose bins have this offset (space/pagemap.h).
+LOFT_ALWAYS_INLINE Quarantine::Class& class_at(Quarantine* quarantine, uint16_t bin) {
+  const size_t offset = size_t{bin} - kFirstBinOffset;
+  return *reinterpret_cast<Quarantine::Class*>(reinterpret_cast<char*>(quarantine->of) +
+                                               offset / kBinBytes * sizeof(Quarantine::Class));
+}
+
 // Takes an object in, which reads as zero. Returns one that may be handed out again; nullptr while
-// there is room.
-void* exchange(Quarantine* quarantine, SizeClass c, void* p);
+// there is room. A fork between two stores loses an object for the child, or finds it in one place.
+// `secret`: a number that nobody can guess, such as the key of the object's address.
+LOFT_ALWAYS_INLINE void* exchange(Quarantine* quarantine, Quarantine::Class& of, void* p,
+                                  uint64_t secret) {
+  const uint32_t length = of.length;
+  // A congruential generator, whose steps are secrets: the upper bits are the good ones.
+  const uint64_t random = quarantine->random * 0xD1342543DE82EF95u + secret;
+  quarantine->random = random;
+  void*& lot = of.lots[(random >> 32) * length >> 32];
+  void* const drawn = lot;
+  lot = p;
+  if (LOFT_UNLIKELY(drawn == nullptr)) {
+    count(quarantine, of);
+    return nullptr;
+  }
+  const uint32_t at = of.next;
+  of.next = at + 1 == length ? 0 : at + 1;
+  void*& oldest = of.lots[Quarantine::kMost + at];
+  void* const out = oldest;
+  oldest = drawn;
+  if (LOFT_UNLIKELY(out == nullptr)) count(quarantine, of);
+  return out;
+}
 
 // The same for an object in a run (medium/medium_run.h).
 void* exchange_medium(Quarantine* quarantine, void* p);
@@ -76,8 +120,8 @@ void for_each(const Thread* thread, Visit visit) {
   if (LOFT_LIKELY(quarantine == nullptr)) return;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     for (unsigned i = 0; i < quarantine_length(c); ++i) {
-      for (void* const* place : {&quarantine->lots[c][i], &quarantine->row[c][i]}) {
-        if (const void* const p = peek(*place); p != nullptr) visit(p);
+      for (const unsigned at : {i, Quarantine::kMost + i}) {
+        if (const void* const p = peek(quarantine->places[c][at]); p != nullptr) visit(p);
       }
     }
   }

@@ -16,6 +16,16 @@ constinit bool is_marking = false;
 bool make_secrets() {
   Secrets made{};
   files::random_bytes(&made, sizeof made);
+  made.place <<= kTagShift;
+  made.value = (made.value | 1) << kTagShift;
+  const uint64_t code = made.code | 1;
+  made.code = code << kTagShift;
+  // Newton's method: each step doubles the low bits that are right, of which an odd number's own
+  // has three.
+  uint64_t inverse = code;
+  for (int i = 0; i < 5; ++i) inverse *= 2 - code * inverse;
+  made.inverse = inverse;
+  made.free = kFree * made.code;
   return write_sealed(&secrets, &made, sizeof made);
 }
 

@@ -8,27 +8,39 @@
 namespace loft::hard {
 
 // The name of the call that frees.
-const char* name_of(const front::Freed& freed);
+const char* name_of(front::Freed freed);
 
 // Stops the program if that call does not fit the one that made the object at p, or names another
 // size than the one asked for.
-void check_fits(const front::Freed& freed, const void* p, Maker maker, size_t asked);
+void check_fits(front::Freed freed, const void* p, Maker maker, size_t asked);
 
 // Whether the program has an operator new or delete of its own, above malloc. Where it has not all
 // forms of them, the others are loft's: these get objects of the program's forms, which get loft's,
 // and a size may be another one than the one that malloc was asked for.
 bool has_own_operators();
 
+// The class whose places hold such an object and its tag. kSizeClasses: none.
+SizeClass class_for(Request request);
+
+// Whether the program's object at p is one with a tag; or else one from before. Stops the program
+// if there is none.
+bool read_marks(const char* call, const void* p, Entry entry, Marks* marks);
+
 // Moves an object: a new one of `size` bytes, with the first `asked` at most of the old one.
 void* move(void* p, size_t asked, size_t size);
 
 // For a sampled object that stays where it is with another length: its sample says so.
 void resize_sample(const void* p, size_t size);
+// As front::Parts, of any object.
+void* reallocate_short_or_long(void* p, size_t size);
+size_t usable_size_of(const void* p);
+void check_bounds_of(const char* call, const void* p, size_t bytes);
+size_t size_in_place(const void* p, size_t bytes);
 
 // --- Objects above kSmallMax, or aligned to more: as front::Parts, with the pagemap's entry. ---
 
 void* allocate_long(size_t size, size_t alignment, bool zeroed, Maker maker);
-void free_long(void* p, Entry entry, const front::Freed& freed);
+void free_long(void* p, Entry entry, front::Freed freed);
 void* reallocate_long(void* p, Entry entry, size_t size);
 size_t usable_size_long(const void* p, Entry entry);
 size_t size_in_long(const void* p, Entry entry, size_t bytes);

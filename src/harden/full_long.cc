@@ -90,7 +90,7 @@ void check_unwritten(const void* p) {
                    << uint64_t{used - kTagBytes} << " bytes");
 }
 
-void free_in_run(void* p, Entry entry, const front::Freed& freed) {
+void free_in_run(void* p, Entry entry, front::Freed freed) {
   const InRun object = look_at(name_of(freed), p, entry);
   if (LOFT_LIKELY(object.tagged)) {
     check_fits(freed, p, object.marks.maker, object.asked);
@@ -106,7 +106,7 @@ void free_in_run(void* p, Entry entry, const front::Freed& freed) {
   } else {
     forget_before(p);
   }
-  front::ordinary.free(p, freed);
+  front::ordinary.free(p);
 }
 
 // ---- Between guards ----
@@ -162,7 +162,7 @@ bool resize_guarded(Large* object, size_t size) {
   return true;
 }
 
-void free_guarded(Large* object, const front::Freed& freed) {
+void free_guarded(Large* object, front::Freed freed) {
   auto* const p = reinterpret_cast<void*>(object->base);
   check_fence(name_of(freed), *object);
   check_fits(freed, p, static_cast<Maker>(object->maker), object->asked);
@@ -185,18 +185,18 @@ void* allocate_long(size_t size, size_t alignment, bool, Maker maker) {
                                    : allocate_guarded(size, alignment, maker);
 }
 
-void free_long(void* p, Entry entry, const front::Freed& freed) {
+void free_long(void* p, Entry entry, front::Freed freed) {
   if (entry.bin() == kMedium) return free_in_run(p, entry, freed);
-  if (entry.bin() != kLarge) return front::ordinary.free(p, freed);
+  if (entry.bin() != kLarge) return front::ordinary.free(p);
   check_start(name_of(freed), p, entry);
   Large* const object = large::at(entry);
   if (LOFT_LIKELY(object->guarded)) return free_guarded(object, freed);
   forget_before(p);
-  front::ordinary.free(p, freed);
+  front::ordinary.free(p);
 }
 
 void* reallocate_long(void* p, Entry entry, size_t size) {
-  const front::Freed by_realloc = {false, {}, false, 0};
+  const front::Freed by_realloc = {};
   if (entry.bin() == kMedium) {
     const InRun object = look_at("realloc", p, entry);
     if (object.tagged) check_fits(by_realloc, p, object.marks.maker, object.asked);

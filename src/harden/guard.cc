@@ -117,7 +117,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
       if (LOFT_LIKELY(pushed == os::Pushed::kYes)) return;
       if (pushed != os::Pushed::kNo && os::push(p, core::kForeignStack)) return;
     }
-    return ordinary.free(p, freed);
+    return ordinary.free(p);
   }
   if (is_sample(entry)) {
     check_start(name_of(freed), p, entry);
@@ -125,7 +125,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
   }
   if (is_ours && is_nothing(entry)) hard::report_if_freed(name_of(freed), p);
   check_long(freed, p, entry);
-  ordinary.free(p, freed);
+  ordinary.free(p);
 }
 
 // Of an object of a known size, which a look at the place confirms.
@@ -138,7 +138,7 @@ LOFT_NOINLINE void free_sized(void* p, const Freed& freed) {
 }
 
 // The straight way: the thread's own object, and a bin with room.
-void free_guarded(void* p, const Freed& freed) {
+LOFT_ALWAYS_INLINE void free_by(void* p, const Freed& freed) {
   const uint64_t position = pagemap.position(p);
   if (LOFT_UNLIKELY(!pagemap.limit.contains(position))) return free_elsewhere(p, freed);
   const Entry entry = pagemap.at_position(position);
@@ -151,6 +151,9 @@ void free_guarded(void* p, const Freed& freed) {
   hard::mark(p);
   bin->push(p);
 }
+
+void free_guarded(void* p) { free_by(p, {}); }
+void free_guarded_as(void* p, Freed freed) { free_by(p, freed); }
 
 // What is not in a slab: of a sample the object, of a freed one the report. nullptr: anything else.
 const Large* sample_at(const char* call, const void* p) {
@@ -204,13 +207,9 @@ size_t size_in_guarded(const void* p, size_t bytes) {
   return peek(object->guarded) ? least(peek(object->asked), bytes) : bytes;
 }
 
-constexpr Parts kGuarded = {allocate_ordinary_long,
-                            free_guarded,
-                            reallocate_guarded,
-                            usable_size_guarded,
-                            check_bounds_ordinary,
-                            size_in_guarded,
-                            false};
+constexpr Parts kGuarded = {
+    allocate_ordinary_long, free_guarded,          free_guarded_as, reallocate_guarded,
+    usable_size_guarded,    check_bounds_ordinary, size_in_guarded, false};
 
 }  // namespace
 

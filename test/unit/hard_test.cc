@@ -124,8 +124,9 @@ TEST_F(Hard, TheQuarantineKeepsAsManyAndGivesThemBackOnce) {
   const unsigned length = quarantine_length(c);
   std::set<void*> out;
   for (uintptr_t i = 1; i <= 10'000; ++i) {
-    void* const p = exchange(quarantine, c, reinterpret_cast<void*>(i * 64));
-    EXPECT_NE(p, reinterpret_cast<void*>(i * 64));
+    void* const in = reinterpret_cast<void*>(i * 64);
+    void* const p = exchange(quarantine, quarantine->of[c], in, key_of(in));
+    EXPECT_NE(p, in);
     if (p != nullptr) {
       EXPECT_TRUE(out.insert(p).second);
     }

@@ -1,0 +1,169 @@
+// What full.cc and full_long.cc share, and what is done with objects of hardened=full but to make
+// and to free them.
+#include "base/bits.h"
+#include "cache/object.h"
+#include "front/allocate.h"
+#include "front/front.h"
+#include "hard/before.h"
+#include "hard/name.h"
+#include "hard/nothing.h"
+#include "hard/place.h"
+#include "harden/checks.h"
+#include "os/fault.h"
+#include "os/os.h"
+#include "unwind/code.h"
+
+namespace loft::hard {
+
+// The class whose places hold such an object and its tag. kSizeClasses: none.
+SizeClass class_for(Request request) {
+  size_t bytes = most(request.asked + hard::kTagBytes, hard::kLeastPlace);
+  if (LOFT_UNLIKELY(request.alignment_log != kAlignmentLog)) {
+    bytes = round_up(bytes, size_t{1} << request.alignment_log);
+  }
+  return bytes <= kSmallMax ? class_of(bytes) : kSizeClasses;
+}
+
+// Whether the program's object at p is one with a tag; or else one from before. Stops the program
+// if there is none.
+bool read_marks(const char* call, const void* p, Entry entry, Marks* marks) {
+  check_start(call, p, entry);
+  const size_t bytes = class_size(class_of_bin(entry.bin()));
+  if (LOFT_LIKELY(is_object(p, bytes, marks))) return true;
+  if (!is_from_before(p)) report_none(call, p, bytes);
+  return false;
+}
+
+const char* name_of(front::Freed freed) {
+  if (!freed.by_delete) return freed.has_size ? "free_sized" : "free";
+  switch (freed.maker) {
+    case Maker::kNewAligned:
+      return "delete with an alignment";
+    case Maker::kNewArray:
+      return "delete[]";
+    case Maker::kNewArrayAligned:
+      return "delete[] with an alignment";
+    default:
+      return "delete";
+  }
+}
+
+LOFT_COLD bool has_own_operators() {
+  for (const char* name : {"_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"}) {
+    if (unwind::is_of_another(name)) return true;
+  }
+  return false;
+}
+
+void check_fits(front::Freed freed, const void* p, Maker maker, size_t asked) {
+  const bool has_another_size = freed.has_size && freed.size != asked;
+  if (LOFT_LIKELY(maker == freed.maker && !has_another_size)) return;
+  // An object of no bytes may have been given one.
+  if (maker == freed.maker && freed.size == 0 && asked == 1) return;
+  if (has_own_operators()) return;
+  if (maker != freed.maker) {
+    os::fault(Text() << name_of(freed) << " of " << p << ", which " << name_of(maker) << " made");
+  }
+  os::fault(Text() << name_of(freed) << " of " << p << " as an object of " << uint64_t{freed.size}
+                   << " bytes: it has " << uint64_t{asked});
+}
+
+void* move(void* p, size_t asked, size_t size) {
+  void* const fresh = allocate(size);
+  if (fresh == nullptr) return nullptr;
+  __builtin_memcpy(fresh, p, least(asked, size));
+  deallocate(p);
+  return fresh;
+}
+
+// ---- realloc, malloc_usable_size ----
+
+size_t usable_size_of(const void* p) {
+  if (p == nullptr) return 0;
+  if (LOFT_UNLIKELY(is_nothing(p))) {
+    check_nothing("malloc_usable_size", p);
+    return 0;
+  }
+  const Entry entry = checked_entry("malloc_usable_size", p);
+  if (entry.bin() == kNothing) return 0;
+  Marks marks;
+  if (!entry.is_slab()) return usable_size_long(p, entry);
+  if (!read_marks("malloc_usable_size", p, entry, &marks)) return front::ordinary.usable_size(p);
+  return class_size(class_of_bin(entry.bin())) - kTagBytes - marks.slack;
+}
+
+void* reallocate_short_or_long(void* p, size_t size) {
+  if (LOFT_UNLIKELY(is_nothing(p))) {
+    check_nothing("realloc", p);
+    return move(p, 0, size);
+  }
+  const Entry entry = checked_entry("realloc", p);
+  if (entry.bin() == kNothing) return os::out_of_memory();
+  Marks marks;
+  if (!entry.is_slab()) return reallocate_long(p, entry, size);
+  if (!read_marks("realloc", p, entry, &marks)) {
+    return move(p, class_size(class_of_bin(entry.bin())), size);
+  }
+  const SizeClass c = class_of_bin(entry.bin());
+  const size_t bytes = class_size(c);
+  const size_t asked = bytes - kTagBytes - marks.slack;
+  check_fits({}, p, marks.maker, asked);
+  const Request request = {0, kAlignmentLog, Maker::kMalloc, static_cast<uint32_t>(size)};
+  if (size > kSmallMax || class_for(request) != c) {
+    void* const moved = move(p, asked, size);
+    if (moved != nullptr || size > asked) return moved;
+    // A shorter object stays where it is, if there is no memory.
+  }
+  resize(p, bytes, size, marks);
+  if (LOFT_UNLIKELY(marks.sampled)) resize_sample(p, size);
+  return p;
+}
+
+// ---- Ranges ----
+
+namespace {
+
+[[noreturn]] LOFT_COLD void report_range(const char* call, const void* p, size_t bytes,
+                                         size_t before, size_t asked) {
+  os::fault(Text() << call << " of " << uint64_t{bytes} << " bytes at " << p << ", "
+                   << uint64_t{before} << " bytes into an object of " << uint64_t{asked});
+}
+
+}  // namespace
+
+void check_bounds_of(const char* call, const void* p, size_t bytes) {
+  if (LOFT_UNLIKELY(!pagemap.contains(p))) {
+    if (is_nothing(p)) report_range(call, p, bytes, 0, 0);
+    return;
+  }
+  const ObjectRange place = object_of(p);
+  if (LOFT_UNLIKELY(place.start == nullptr)) return;
+  const size_t before = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(place.start);
+  const Entry entry = pagemap.of(p);
+  size_t asked = place.size;
+  Marks marks;
+  if (LOFT_LIKELY(entry.is_slab())) {
+    if (LOFT_LIKELY(is_object(place.start, place.size, &marks))) {
+      asked = place.size - kTagBytes - marks.slack;
+    } else if (!is_from_before(place.start)) {
+      const Text what = Text() << call << " to or from";
+      report_none(what.data(), place.start, place.size);
+    }
+  } else if (entry.bin() == kMedium || entry.bin() == kLarge) {
+    asked = usable_size_long(place.start, entry);
+  }
+  if (LOFT_UNLIKELY(before > asked || bytes > asked - before)) {
+    report_range(call, p, bytes, before, asked);
+  }
+}
+
+// Of objects above kSmallMax, what stands beside them tells: their memory may be gone meanwhile.
+size_t size_in_place(const void* p, size_t bytes) {
+  const Entry entry = pagemap.of(p);
+  if (!entry.is_slab()) return size_in_long(p, entry, bytes);
+  Marks marks;
+  if (is_object(p, bytes, &marks)) return bytes - kTagBytes - marks.slack;
+  return is_from_before(p) ? bytes : 0;
+}
+
+}  // namespace loft::hard
