@@ -40,13 +40,19 @@ void* shuffle(Thread* thread, SizeClass c, void* p) {
   hard::Quarantine* const quarantine = hard::quarantine_of(thread);
   void** const slots = thread->states[c].slots;
   if (slots == nullptr || LOFT_UNLIKELY(quarantine == nullptr)) return p;
-  for (auto left = static_cast<uint32_t>(thread->bins[c].top() - slots); left != 0; --left) {
+  // The bin is empty meanwhile, for the child of a fork: it is to lose objects, not to have one
+  // twice.
+  Bin& bin = thread->bins[c];
+  void** const top = bin.top();
+  bin.set_top(slots);
+  for (auto left = static_cast<uint32_t>(top - slots); left != 0; --left) {
     const uint32_t drawn = hard::below(&quarantine->random, left + 1);
     void*& place = drawn == 0 ? p : slots[drawn];
     void* const last = slots[left];
     slots[left] = place;
     place = last;
   }
+  bin.set_top(top);
   return p;
 }
 
