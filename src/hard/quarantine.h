@@ -59,7 +59,7 @@ inline Quarantine* quarantine_of(Thread* thread) {
 // In the child of a fork.
 void renew_random(Thread* thread);
 
-inline void count(Quarantine* quarantine, const Quarantine::Class& of) {
+inline void count_held(Quarantine* quarantine, const Quarantine::Class& of) {
   quarantine->held[&of - quarantine->of].add(1);
 }
 
@@ -83,7 +83,7 @@ LOFT_ALWAYS_INLINE void* exchange(Quarantine* quarantine, Quarantine::Class& of,
   void* const drawn = lot;
   lot = p;
   if (LOFT_UNLIKELY(drawn == nullptr)) {
-    count(quarantine, of);
+    count_held(quarantine, of);
     return nullptr;
   }
   const uint32_t at = of.next;
@@ -91,7 +91,7 @@ LOFT_ALWAYS_INLINE void* exchange(Quarantine* quarantine, Quarantine::Class& of,
   void*& oldest = of.lots[Quarantine::kMost + at];
   void* const out = oldest;
   oldest = drawn;
-  if (LOFT_UNLIKELY(out == nullptr)) count(quarantine, of);
+  if (LOFT_UNLIKELY(out == nullptr)) count_held(quarantine, of);
   return out;
 }
 
