@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS};
 constexpr unsigned kCount = sizeof kSignals / sizeof kSignals[0];
-constinit struct sigaction former[kCount];  // written once, before the handlers are there
+constinit struct sigaction former[kCount]{};  // written once, before the handlers are there
 
 unsigned place_of(int signal) { return signal == kSignals[0] ? 0 : 1; }
 
