@@ -22,6 +22,7 @@ namespace loft {
 
 constinit Pagemap pagemap;
 constinit Window window;
+constinit Seals* early_seals = nullptr;
 
 void os::fault(const Text& what) { model::fail(std::string(what.data(), what.size())); }
 
