@@ -12,6 +12,7 @@
 // Older libcs keep them in a library of their own, which a program need not have.
 #pragma weak dlopen
 #pragma weak dladdr
+#pragma weak dlclose
 #pragma weak dlsym
 
 namespace loft::os {
@@ -140,6 +141,27 @@ int note_frame(void* context, void* closure) {
 
 }  // namespace
 
+namespace {
+
+// The C++ library's own forms of operators give way to loft's.
+bool is_cxx_library(const char* name) {
+  return __builtin_strstr(name, "libstdc++.so") != nullptr ||
+         __builtin_strstr(name, "libc++.so") != nullptr;
+}
+
+// Where the object has the function itself; nullptr if it has none, or gets it from another one.
+const void* function_in(const link_map& object, const char* function) {
+  void* const handle = dlopen(object.l_name, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return nullptr;
+  const void* const found = dlsym(handle, function);
+  dlclose(handle);
+  Dl_info its;
+  if (found == nullptr || dladdr(found, &its) == 0) return nullptr;
+  return reinterpret_cast<uintptr_t>(its.dli_fbase) == object.l_addr ? its.dli_fbase : nullptr;
+}
+
+}  // namespace
+
 bool is_of_another(const char* function) {
   if (dlsym == nullptr || dladdr == nullptr) return false;
   const void* const found = dlsym(RTLD_DEFAULT, function);
@@ -147,7 +169,18 @@ bool is_of_another(const char* function) {
   Dl_info own;
   if (found == nullptr || dladdr(found, &its) == 0) return false;
   if (dladdr(reinterpret_cast<const void*>(&is_of_another), &own) == 0) return false;
-  return its.dli_fbase != own.dli_fbase;
+  if (its.dli_fbase != own.dli_fbase) return true;
+  // A library may bind its own calls to what it exports, such as libLLVM.
+  if (dlopen == nullptr || dlclose == nullptr) return false;
+  void* const all = dlopen(nullptr, RTLD_LAZY);
+  bool is = false;
+  for (const auto* at = static_cast<const link_map*>(all); at != nullptr && !is; at = at->l_next) {
+    if (at->l_name[0] == 0 || is_cxx_library(at->l_name)) continue;
+    const void* const base = function_in(*at, function);
+    is = base != nullptr && base != own.dli_fbase;
+  }
+  if (all != nullptr) dlclose(all);
+  return is;
 }
 
 void note_code() {

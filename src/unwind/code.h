@@ -37,8 +37,8 @@ struct CodeName {
 // `note_code`.
 bool name_code(uintptr_t pc, CodeName* name);
 
-// Whether the program finds a function of that name elsewhere than here. It takes the loader's
-// lock.
+// Whether the program finds a function of that name elsewhere than here, or one of its libraries
+// other than the C++ library has one of its own. It takes the loader's lock, and may allocate.
 bool is_of_another(const char* function);
 
 // The function of the compiler's library that walks a stack for exceptions. It takes the loader's
