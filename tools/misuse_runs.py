@@ -39,11 +39,16 @@ class Configuration:
     option: str | None = None
     # How often each case runs. What differs from one time to the next is told with its numbers.
     tries: int = 3
+    # Preloaded in front of the library.
+    before: Path | None = None
 
     def is_there(self) -> bool:
         if self.option is not None and self.option not in options_of_loft():
             return False
-        return self.library is None or self.library.is_file()
+        return all(each.is_file() for each in self.preloaded())
+
+    def preloaded(self) -> list[Path]:
+        return [each for each in (self.before, self.library) if each is not None]
 
 
 def options_of_loft() -> set[str]:
@@ -53,7 +58,10 @@ def options_of_loft() -> set[str]:
 def loft(mode: str, tries: int = 3) -> Configuration:
     library = Path(os.environ.get("LOFT_LIB", BUILD / "libloft.so"))
     variables = {} if mode == "off" else {"LOFT_HARDENED": mode}
-    return Configuration(mode, library, variables, "hardened" if variables else None, tries)
+    # As `loft run --bounds`: who wants all of it wants that as well.
+    before = library.parent / "libloft-bounds.so" if mode == "full" else None
+    option = "hardened" if variables else None
+    return Configuration(mode, library, variables, option, tries, before)
 
 
 def peer(name: str, file: str) -> Configuration:
@@ -127,8 +135,8 @@ def run_case(
 ) -> Ending:
     """One process, of which nothing runs on. It sees nothing of the caller's settings."""
     environment = {"PATH": os.environ["PATH"], **configuration.variables}
-    if configuration.library is not None:
-        environment["LD_PRELOAD"] = str(configuration.library)
+    if preloaded := configuration.preloaded():
+        environment["LD_PRELOAD"] = ":".join(map(str, preloaded))
     with subprocess.Popen(
         [program, case],
         env=environment,
