@@ -21,7 +21,7 @@ struct Block {
 static_assert(sizeof(Block) == kMetadataUnit);
 
 constinit os::Lock lock;  // taken before those of the spans and of the metadata
-constinit Block* stacks[kSizeClasses];
+constinit Block* stacks[kSizeClasses]{};
 
 // A guard splits a mapping in two. The system allows a process some 65 000 mappings.
 constexpr unsigned kGuardShare = 16;
