@@ -71,6 +71,12 @@ def library() -> Path:
     return Path(os.environ.get("LOFT_LIB", ROOT / "build" / "libloft.so")).resolve()
 
 
+def preloads(lib: Path) -> str:
+    """The library, behind the one that checks copies if the tests are to run with it."""
+    bounds = lib.parent / "libloft-bounds.so"
+    return f"{bounds}:{lib}" if "LOFT_TEST_BOUNDS" in os.environ else str(lib)
+
+
 def environment(home: Path) -> dict[str, str]:
     """What every program sees: nothing of the caller's settings but where programs are found."""
     env = {
@@ -89,9 +95,10 @@ def environment(home: Path) -> dict[str, str]:
         "GIT_COMMITTER_EMAIL": "writer@example.org",
         "GIT_COMMITTER_DATE": "1700000000 +0000",
     }
-    # The policy under which the tests are to run, other than the library's own choice.
-    if "LOFT_OWNER" in os.environ:
-        env["LOFT_OWNER"] = os.environ["LOFT_OWNER"]
+    # The policies under which the tests are to run, other than the library's own choice.
+    for name in ("LOFT_OWNER", "LOFT_HARDENED"):
+        if name in os.environ:
+            env[name] = os.environ[name]
     # A toolchain kept in the caller's home folder is looked for there, not in the program's.
     for name, folder in (("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")):
         place = Path(os.environ.get(name, Path.home() / folder))
@@ -183,7 +190,7 @@ def run(
     work = folder / "work"
     work.mkdir(parents=True)
     limited = ["prlimit", f"--as={address_space}"] if address_space else []
-    preloaded = [] if preload is None else ["env", f"LD_PRELOAD={preload}"]
+    preloaded = [] if preload is None else ["env", f"LD_PRELOAD={preloads(preload)}"]
     command = [*limited, *preloaded, "bash", "-c", script(program)]
     # Files, not pipes: a server that a failed script leaves behind would hold a pipe open.
     hung: str | None = None
