@@ -67,20 +67,20 @@ bool fits(const Freed& freed, SizeClass c) {
   return !is_exact || class_of(most<size_t>(freed.size, 1)) == c;
 }
 
-// Of a long object it is noted what was asked for.
+// Of an object in a run it is known how long its pages are; of a large one, what was asked for.
 void check_long(const Freed& freed, const void* p, Entry entry) {
   if (LOFT_LIKELY(!freed.has_size)) return;
-  size_t asked = freed.size;
   if (entry.bin() == kMedium) {
     check_start(name_of(freed), p, entry);
-    MediumRun* const run = medium::run_at(entry);
-    const MediumWord::Object object = run->word_at(p).object();
-    asked = (size_t{object.pages} << run->page_log) - object.slack;
+    const size_t bytes = medium::run_at(entry)->bytes_of(p);
+    if (LOFT_UNLIKELY(freed.size > bytes)) report_size(freed, p, bytes);
   } else if (entry.bin() == kLarge) {
     check_start(name_of(freed), p, entry);
-    asked = large::at(entry)->asked;
+    const size_t asked = large::at(entry)->asked;
+    // An object of no bytes may have been given one.
+    const bool fits = freed.size == asked || (freed.size == 0 && asked == 1);
+    if (LOFT_UNLIKELY(!fits)) report_size(freed, p, asked);
   }
-  if (LOFT_UNLIKELY(asked != freed.size)) report_size(freed, p, asked);
 }
 
 void free_sample(Large* sample, const Freed& freed) {
