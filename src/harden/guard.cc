@@ -131,6 +131,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
 // Of an object of a known size, which a look at the place confirms.
 LOFT_NOINLINE void free_sized(void* p, const Freed& freed) {
   const Entry entry = pagemap.of(p);
+  if (LOFT_UNLIKELY(!entry.is_slab())) return free_elsewhere(p, freed);  // one in a run
   const SizeClass c = class_of_bin(entry.bin());
   if (LOFT_UNLIKELY(!fits(freed, c))) report_size(freed, p, class_size(c));
   hard::mark(p);
