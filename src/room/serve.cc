@@ -84,8 +84,8 @@ bool fill_slots(Heap* heap, SizeClass c, ClassMagazines& its) {
       fill_slot(heap, request_of(c, its.asked), its.ready, its.wanted, its.prepared, care)) {
     return true;
   }
-  return is_rooms(its.zeros) && fill_slot(heap, request_of(c, its.zeros_asked), its.zeros, most_zeros(c),
-                                          its.zeros_prepared, Care::kClear);
+  return is_rooms(its.zeros) && fill_slot(heap, request_of(c, its.zeros_asked), its.zeros,
+                                          most_zeros(c), its.zeros_prepared, Care::kClear);
 }
 
 }  // namespace

@@ -104,8 +104,9 @@ struct alignas(64) Pagemap {
   uintptr_t entry_of_zero = 0;
 
   // The bounds of free's fast path for a thread and for a processor. By the option `owner`, one is
-  // `limit` and the other 0; with hardened=full, both are 0. table_max is the largest size on malloc's fast path for a thread; it
-  // is here because every call reads this line. front/allocate.h.
+  // `limit` and the other 0; with hardened=full, both are 0. table_max is the largest size on
+  // malloc's fast path for a thread; it is here because every call reads this line.
+  // front/allocate.h.
   Bound thread_limit;
   Bound core_limit;
   size_t table_max = kTableMax;

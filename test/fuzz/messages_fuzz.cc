@@ -207,7 +207,8 @@ class Run {
       auto* carrier = reinterpret_cast<Message*>(live_.back());
       uint64_t words[loft::kMaxWords] = {};
       Slab* slab = collect(1, words);
-      if (slab == nullptr || slab->shape().size < loft::messages::head() + sizeof(loft::Record)) continue;
+      if (slab == nullptr || slab->shape().size < loft::messages::head() + sizeof(loft::Record))
+        continue;
       if (message == nullptr) message = carrier;
       const unsigned room = loft::record_capacity(Heaps::slab_at(number(message))->shape().size);
       if (count == room) break;

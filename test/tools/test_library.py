@@ -255,8 +255,13 @@ def test_what_is_chosen_at_the_start_is_not_where_threads_run(
     (tmp_path / "library.c").write_text(EARLY_LIBRARY)
     (tmp_path / "program.c").write_text(EARLY_PROGRAM)
     output_of("gcc", "-shared", "-fPIC", "-pthread", "-o", library, tmp_path / "library.c")
-    loft = ["-Wl,--whole-archive", build / "libloft.a", "-Wl,--no-whole-archive", "-rdynamic"]
-    rest = [library, f"-Wl,-rpath,{tmp_path}", "-pthread"]
+    loft: list[str | Path] = [
+        "-Wl,--whole-archive",
+        build / "libloft.a",
+        "-Wl,--no-whole-archive",
+        "-rdynamic",
+    ]
+    rest: list[str | Path] = [library, f"-Wl,-rpath,{tmp_path}", "-pthread"]
     output_of("gcc", "-fno-builtin", "-o", program, tmp_path / "program.c", *loft, *rest)
     ran = subprocess.run(
         [program],
