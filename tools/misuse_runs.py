@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from loft.errors import UserError
@@ -55,13 +55,14 @@ def options_of_loft() -> set[str]:
     return set(json.loads((ROOT / "python" / "loft" / "options.json").read_text()))
 
 
-def loft(mode: str, tries: int = 3) -> Configuration:
+def loft(mode: str, **variables: str) -> Configuration:
     library = Path(os.environ.get("LOFT_LIB", BUILD / "libloft.so"))
-    variables = {} if mode == "off" else {"LOFT_HARDENED": mode}
+    if mode != "off":
+        variables["LOFT_HARDENED"] = mode
     # As `loft run --bounds`: who wants all of it wants that as well.
     before = library.parent / "libloft-bounds.so" if mode == "full" else None
     option = "hardened" if variables else None
-    return Configuration(mode, library, variables, option, tries, before)
+    return Configuration(mode, library, variables, option, before=before)
 
 
 def peer(name: str, file: str) -> Configuration:
@@ -69,9 +70,13 @@ def peer(name: str, file: str) -> Configuration:
 
 
 # loft's modes; and those that defend themselves best of what tools/peers.sh gets.
-MODES = (loft("off"), loft("guard", tries=20), loft("full"))
+# Of guard without a sample, what is found of any object; and what is found of a sample.
+MODES = (loft("off"), loft("guard", LOFT_GUARD_BYTES="1000G"), loft("full"))
+SAMPLED = replace(loft("guard", LOFT_GUARD_BYTES="1"), name="guard's samples")
 CONFIGURATIONS = (
-    *MODES,
+    *MODES[:2],
+    SAMPLED,
+    *MODES[2:],
     Configuration("glibc", None),
     peer("hardened_malloc", "hardened"),
     peer("hardened_malloc light", "hardened-light"),

@@ -110,7 +110,7 @@ def test_the_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_an_unknown_configuration_is_named() -> None:
-    with pytest.raises(UserError, match="no configuration nobody; there are: off, guard, full"):
+    with pytest.raises(UserError, match="nobody; there are: off, guard, guard's samples, full"):
         chosen("nobody", [])
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "misuse.py", "--with", "nobody"],
