@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/atomic.h"
+#include "base/peek.h"
 #include "hard/tag.h"
 #include "hard/words.h"
 
@@ -60,7 +61,7 @@ LOFT_ALWAYS_INLINE void* hand_out(void* p, size_t bytes, size_t asked, Maker mak
 // The place before the one at p, or the object in it, ends with its tag: of one in use, of a free
 // one, or none yet. `step`: from that place to p. False also for objects from before the start.
 LOFT_ALWAYS_INLINE bool is_tagged_before(const void* p, uint64_t key, uint64_t step) {
-  const uint64_t tag = load_tag(static_cast<const char*>(p) - kTagBytes);
+  const uint64_t tag = peek(static_cast<const uint64_t*>(p)[-1]);  // of another thread, it may be
   return LOFT_LIKELY(note_in(key - step, tag) <= kFree) || tag == 0;
 }
 
