@@ -10,21 +10,20 @@
 
 namespace {
 
-void* make(size_t size) {
-  void* p = engine::checked_allocate(size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry(size);
+using loft::Maker;
+
+void* allocate(size_t size, size_t alignment, Maker) {
+  return alignment == 0 ? engine::checked_allocate(size)
+                        : engine::checked_allocate(alignment, size);
 }
-void* make(size_t size, std::align_val_t alignment) {
-  void* p = engine::checked_allocate(static_cast<size_t>(alignment), size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry(size, alignment);
+
+void* make(size_t size, size_t alignment, Maker maker) {
+  void* p = allocate(size, alignment, maker);
+  return LOFT_LIKELY(p != nullptr) ? p : loft::retry_with(size, alignment, maker, allocate);
 }
-void* make_nothrow(size_t size) {
-  void* p = engine::checked_allocate(size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry_nothrow(size);
-}
-void* make_nothrow(size_t size, std::align_val_t alignment) {
-  void* p = engine::checked_allocate(static_cast<size_t>(alignment), size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry_nothrow(size, alignment);
+void* make_nothrow(size_t size, size_t alignment, Maker maker) {
+  void* p = allocate(size, alignment, maker);
+  return LOFT_LIKELY(p != nullptr) ? p : loft::retry_nothrow_with(size, alignment, maker, allocate);
 }
 
 }  // namespace
@@ -58,20 +57,29 @@ LOFT_EXPORT size_t malloc_usable_size(void* p) noexcept { return engine::usable(
 
 }  // extern "C"
 
+using loft::Maker;
 using std::align_val_t;
 using std::nothrow_t;
 
-LOFT_EXPORT void* operator new(size_t n) { return make(n); }
-LOFT_EXPORT void* operator new[](size_t n) { return make(n); }
-LOFT_EXPORT void* operator new(size_t n, align_val_t a) { return make(n, a); }
-LOFT_EXPORT void* operator new[](size_t n, align_val_t a) { return make(n, a); }
-LOFT_EXPORT void* operator new(size_t n, const nothrow_t&) noexcept { return make_nothrow(n); }
-LOFT_EXPORT void* operator new[](size_t n, const nothrow_t&) noexcept { return make_nothrow(n); }
+LOFT_EXPORT void* operator new(size_t n) { return make(n, 0, Maker::kNew); }
+LOFT_EXPORT void* operator new[](size_t n) { return make(n, 0, Maker::kNewArray); }
+LOFT_EXPORT void* operator new(size_t n, align_val_t a) {
+  return make(n, static_cast<size_t>(a), Maker::kNewAligned);
+}
+LOFT_EXPORT void* operator new[](size_t n, align_val_t a) {
+  return make(n, static_cast<size_t>(a), Maker::kNewArrayAligned);
+}
+LOFT_EXPORT void* operator new(size_t n, const nothrow_t&) noexcept {
+  return make_nothrow(n, 0, Maker::kNew);
+}
+LOFT_EXPORT void* operator new[](size_t n, const nothrow_t&) noexcept {
+  return make_nothrow(n, 0, Maker::kNewArray);
+}
 LOFT_EXPORT void* operator new(size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return make_nothrow(n, a);
+  return make_nothrow(n, static_cast<size_t>(a), Maker::kNewAligned);
 }
 LOFT_EXPORT void* operator new[](size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return make_nothrow(n, a);
+  return make_nothrow(n, static_cast<size_t>(a), Maker::kNewArrayAligned);
 }
 
 #define ENGINE_DELETE(...)                                                                  \

@@ -54,15 +54,12 @@ std::new_handler current_handler() {
                    << " bytes: out of memory, and no C++ library here to throw std::bad_alloc");
 }
 
-void* allocate_as(size_t size, Maker maker) {
+void* allocate_again(size_t size, size_t alignment, Maker maker) {
+  if (alignment != 0) return allocate_aligned(alignment, size, maker);
   return maker == Maker::kNew
              ? allocate<allocate_beyond_table<Maker::kNew>, allocate_from_empty<Maker::kNew>>(size)
              : allocate<allocate_beyond_table<Maker::kNewArray>,
                         allocate_from_empty<Maker::kNewArray>>(size);
-}
-
-void* allocate_aligned_as(std::align_val_t alignment, size_t size, Maker maker) {
-  return allocate_aligned(static_cast<size_t>(alignment), size, maker);
 }
 
 // `again` allocates. Returns nullptr if no handler is left to call.
@@ -76,16 +73,21 @@ void* call_handlers(Again again) {
   }
 }
 
-}  // namespace
-
-LOFT_COLD void* new_retry(size_t size, Maker maker) {
-  void* p = call_handlers([=] { return allocate_as(size, maker); });
-  if (p == nullptr) throw_bad_alloc(size);
-  return p;
+// The C++ library's own nothrow operator of that form; nullptr without.
+template <class New>
+New* catching_new(Maker maker) {
+  const bool is_array = maker == Maker::kNewArray || maker == Maker::kNewArrayAligned;
+  const bool is_aligned = maker == Maker::kNewAligned || maker == Maker::kNewArrayAligned;
+  return find_in_runtime<New>(
+      is_aligned
+          ? (is_array ? "_ZnamSt11align_val_tRKSt9nothrow_t" : "_ZnwmSt11align_val_tRKSt9nothrow_t")
+          : (is_array ? "_ZnamRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t"));
 }
 
-LOFT_COLD void* new_retry(size_t size, std::align_val_t alignment, Maker maker) {
-  void* p = call_handlers([=] { return allocate_aligned_as(alignment, size, maker); });
+}  // namespace
+
+LOFT_COLD void* retry_with(size_t size, size_t alignment, Maker maker, Again again) {
+  void* p = call_handlers([=] { return again(size, alignment, maker); });
   if (p == nullptr) throw_bad_alloc(size);
   return p;
 }
@@ -93,23 +95,29 @@ LOFT_COLD void* new_retry(size_t size, std::align_val_t alignment, Maker maker) 
 // A handler may give up by throwing; the nothrow forms then return nullptr. loft cannot catch. The
 // C++ library's own nothrow operators can: they call the plain operator new, which is loft's,
 // inside try and catch. Without them (a static link), a handler that throws ends the program.
-LOFT_COLD void* new_retry_nothrow(size_t size, Maker maker) {
+LOFT_COLD void* retry_nothrow_with(size_t size, size_t alignment, Maker maker, Again again) {
   if (current_handler() == nullptr) return nullptr;
   using New = void*(size_t, const std::nothrow_t&);
-  const char* const name = maker == Maker::kNew ? "_ZnwmRKSt9nothrow_t" : "_ZnamRKSt9nothrow_t";
-  if (auto* catching = find_in_runtime<New>(name)) return catching(size, std::nothrow_t());
-  return call_handlers([=] { return allocate_as(size, maker); });
+  using NewAligned = void*(size_t, std::align_val_t, const std::nothrow_t&);
+  if (alignment == 0) {
+    if (auto* catching = catching_new<New>(maker)) return catching(size, std::nothrow_t());
+  } else if (auto* catching = catching_new<NewAligned>(maker)) {
+    return catching(size, std::align_val_t{alignment}, std::nothrow_t());
+  }
+  return call_handlers([=] { return again(size, alignment, maker); });
 }
 
+LOFT_COLD void* new_retry(size_t size, Maker maker) {
+  return retry_with(size, 0, maker, allocate_again);
+}
+LOFT_COLD void* new_retry(size_t size, std::align_val_t alignment, Maker maker) {
+  return retry_with(size, static_cast<size_t>(alignment), maker, allocate_again);
+}
+LOFT_COLD void* new_retry_nothrow(size_t size, Maker maker) {
+  return retry_nothrow_with(size, 0, maker, allocate_again);
+}
 LOFT_COLD void* new_retry_nothrow(size_t size, std::align_val_t alignment, Maker maker) {
-  if (current_handler() == nullptr) return nullptr;
-  using New = void*(size_t, std::align_val_t, const std::nothrow_t&);
-  const char* const name = maker == Maker::kNewAligned ? "_ZnwmSt11align_val_tRKSt9nothrow_t"
-                                                       : "_ZnamSt11align_val_tRKSt9nothrow_t";
-  if (auto* catching = find_in_runtime<New>(name)) {
-    return catching(size, alignment, std::nothrow_t());
-  }
-  return call_handlers([=] { return allocate_aligned_as(alignment, size, maker); });
+  return retry_nothrow_with(size, static_cast<size_t>(alignment), maker, allocate_again);
 }
 
 }  // namespace loft

@@ -15,11 +15,16 @@ namespace loft {
 
 // `maker`: the form of new. Called after a first failure. Without a handler, throws std::bad_alloc
 // through the program's C++ library. Without such a library, stops the program with one line.
-void* new_retry(size_t size, Maker maker = Maker::kNew);
-void* new_retry(size_t size, std::align_val_t alignment, Maker maker = Maker::kNewAligned);
+void* new_retry(size_t size, Maker maker);
+void* new_retry(size_t size, std::align_val_t alignment, Maker maker);
 
 // For the nothrow forms: nullptr without a handler, or if the handler throws.
-void* new_retry_nothrow(size_t size, Maker maker = Maker::kNew);
-void* new_retry_nothrow(size_t size, std::align_val_t alignment, Maker maker = Maker::kNewAligned);
+void* new_retry_nothrow(size_t size, Maker maker);
+void* new_retry_nothrow(size_t size, std::align_val_t alignment, Maker maker);
+
+// The same for another allocator's operators, which `again` asks. `alignment`: 0 for none.
+using Again = void* (*)(size_t size, size_t alignment, Maker maker);
+void* retry_with(size_t size, size_t alignment, Maker maker, Again again);
+void* retry_nothrow_with(size_t size, size_t alignment, Maker maker, Again again);
 
 }  // namespace loft
