@@ -37,13 +37,16 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   const KeepErrno keep;
   const bool goes_on = get(options.guard_fault) == kGuardContinue;
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
-  const auto access = unwind::wrote(context) == 0   ? Access::kRead
+  // A page that is opened is not one of code: a call would come here again.
+  const bool calls = unwind::is_call(context, address);
+  const auto access = calls                         ? Access::kUnknown
+                      : unwind::wrote(context) == 0 ? Access::kRead
                       : unwind::wrote(context) == 1 ? Access::kWrite
                                                     : Access::kUnknown;
-  if (info->si_code <= 0 || !tell_of_fault(address, access, goes_on)) {
-    return pass_on(signal, info, context);
-  }
-  if (!goes_on) give_up(signal);
+  const Told told =
+      info->si_code <= 0 ? Told::kNothing : tell_of_fault(address, access, goes_on && !calls);
+  if (told == Told::kNothing) return pass_on(signal, info, context);
+  if (told != Told::kAndOpened) give_up(signal);
 }
 
 }  // namespace

@@ -175,30 +175,55 @@ void report_if_freed(const char* call, const void* p) {
                        << (frees ? "" : ", which was freed"));
 }
 
-bool tell_of_fault(uintptr_t address, Access access, bool opens) {
+namespace {
+
+// Whether nothing is closed there but by the program: a sample's own page, whose protection it has
+// changed, or what has come to lie there since.
+bool is_not_closed(const Record& record, bool was_freed, uintptr_t address) {
+  if (was_freed) {
+    const Entry entry = pagemap.of(reinterpret_cast<const void*>(address));
+    return entry.is_slab() || entry.bin() == kMedium || entry.bin() == kLarge ||
+           entry.bin() == kExtent;
+  }
+  const size_t page = os::page_size();
+  const uintptr_t base = round_down(record.start, page);
+  const uintptr_t end = round_up(record.start + most<size_t>(record.asked, 1), page);
+  return address - base < end - base;
+}
+
+// Written as part of a line: where an address lies.
+Text& tell_place(Text& line, const Record& record, uintptr_t address, bool was_freed) {
+  if (address < record.start) {
+    line << uint64_t{record.start - address} << " bytes in front of ";
+  } else if (was_freed && address - record.start < record.asked) {
+    line << uint64_t{address - record.start} << " bytes into ";
+  } else {
+    line << uint64_t{address - record.start - record.asked} << " bytes behind the end of ";
+  }
+  return line << record;
+}
+
+}  // namespace
+
+Told tell_of_fault(uintptr_t address, Access access, bool opens) {
   const Record* const record = find(address);
-  if (record == nullptr) return false;
+  if (record == nullptr) return Told::kNothing;
+  const bool was_freed = record->state.load(memory_order_acquire) == State::kFreed;
+  if (is_not_closed(*record, was_freed, address)) return Told::kNothing;
   const char* const verb = access == Access::kRead    ? "read"
                            : access == Access::kWrite ? "write"
                                                       : "use";
+  const char* const when = was_freed                 ? " after free"
+                           : address < record->start ? " before an object"
+                                                     : " beyond an object";
   Text line;
-  if (record->state.load(memory_order_acquire) == State::kFreed) {
-    line << verb << " after free: at " << reinterpret_cast<const void*>(address) << ", "
-         << uint64_t{address - record->start} << " bytes into " << *record;
-  } else if (address < record->start) {
-    line << verb << " before an object: at " << reinterpret_cast<const void*>(address) << ", "
-         << uint64_t{record->start - address} << " bytes in front of " << *record;
-  } else {
-    line << verb << " beyond an object: at " << reinterpret_cast<const void*>(address) << ", "
-         << uint64_t{address - record->start - record->asked} << " bytes behind the end of "
-         << *record;
-  }
-  tell(*record, line);
-  if (opens) {
-    const size_t page = os::page_size();
-    os::renew(reinterpret_cast<void*>(address & ~(page - 1)), page);
-  }
-  return true;
+  line << verb << when << ": at " << reinterpret_cast<const void*>(address) << ", ";
+  tell(*record, tell_place(line, *record, address, was_freed));
+  // Addresses that are no more kept for a freed sample are those of free memory.
+  if (!opens || (was_freed && !large::is_kept_closed(address))) return Told::kIt;
+  const size_t page = os::page_size();
+  const bool opened = os::renew(reinterpret_cast<void*>(round_down(address, page)), page);
+  return opened ? Told::kAndOpened : Told::kIt;
 }
 
 }  // namespace loft::hard

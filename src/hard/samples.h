@@ -31,9 +31,11 @@ void end_sample(const char* call, Maker maker, Large* sample);
 // Stops the program if there was a sample at p, which was freed.
 void report_if_freed(const char* call, const void* p);
 
-// For a fault at an address. What was there, in `line`; false if it belongs to no sample.
-// `opens`: makes the page accessible, so that the program can go on.
+// For a fault at an address: tells what was there, unless it has nothing to do with what is closed
+// around samples. `opens`: makes the page accessible, so that the program can go on, if that is
+// possible.
 enum class Access : uint8_t { kUnknown, kRead, kWrite };
-bool tell_of_fault(uintptr_t address, Access access, bool opens);
+enum class Told : uint8_t { kNothing, kIt, kAndOpened };
+Told tell_of_fault(uintptr_t address, Access access, bool opens);
 
 }  // namespace loft::hard

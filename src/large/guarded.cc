@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/bits.h"
+#include "base/peek.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -134,6 +135,13 @@ void release_guarded(Large* object) {
   }
   open(out[0]);
   open(out[1]);
+}
+
+bool is_kept_closed(uintptr_t address) {
+  for (const Addresses& closed : row) {
+    if (address - peek(closed.base) < peek(closed.granules) << kGranuleLog) return true;
+  }
+  return false;
 }
 
 void empty_guarded() {

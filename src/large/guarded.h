@@ -34,6 +34,10 @@ bool shrink_guarded(Large* object, size_t bytes);
 // An object of allocate_guarded.
 void release_guarded(Large* object);
 
+// Whether an address is one of a freed object that is kept inaccessible. Without a lock, for a
+// signal's handler: what changes meanwhile may be missed.
+bool is_kept_closed(uintptr_t address);
+
 // Gives up all addresses of freed objects.
 void empty_guarded();
 

@@ -15,4 +15,19 @@ int wrote(const void* context) {
 #endif
 }
 
+bool is_call(const void* context, uintptr_t address) {
+#if defined(__x86_64__) && defined(__linux__)
+  // Bit 4: the fetch of an instruction. Not all processors tell it.
+  const auto* const machine = &static_cast<const ucontext_t*>(context)->uc_mcontext;
+  return (machine->gregs[REG_ERR] & 16) != 0 ||
+         static_cast<uintptr_t>(machine->gregs[REG_RIP]) == address;
+#elif defined(__aarch64__) && defined(__linux__)
+  return static_cast<const ucontext_t*>(context)->uc_mcontext.pc == address;
+#else
+  static_cast<void>(context);
+  static_cast<void>(address);
+  return false;
+#endif
+}
+
 }  // namespace loft::unwind

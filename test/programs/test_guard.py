@@ -84,10 +84,30 @@ def test_any_object_has_a_mark(execute: Execute, build: Build, how: str, owner: 
 
 
 def test_a_fault_of_another_kind_is_the_programs(execute: Execute, build: Build) -> None:
-    for how in ("null", "sent"):
-        result = execute(build("guard.c"), how, LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH)
-        is_ended_by(result, signal.SIGSEGV)
-        assert result.stderr == ""
+    for how in ("null", "sent", "protected"):
+        for fault in ("stop", "continue"):
+            result = execute(
+                build("guard.c"),
+                how,
+                LOFT_HARDENED="guard",
+                LOFT_GUARD_BYTES=EACH,
+                LOFT_GUARD_FAULT=fault,
+            )
+            is_ended_by(result, signal.SIGSEGV)
+            assert result.stderr == ""
+
+
+def test_a_call_does_not_go_on(execute: Execute, build: Build) -> None:
+    result = execute(
+        build("guard.c"),
+        "call",
+        LOFT_HARDENED="guard",
+        LOFT_GUARD_BYTES=EACH,
+        LOFT_GUARD_FAULT="continue",
+    )
+    is_ended_by(result, signal.SIGSEGV)
+    line = rf"use after free: at 0x\w+, 0 bytes into {OBJECT}"
+    assert re.fullmatch(report_of(line, True), result.stderr), result.stderr
 
 
 def test_a_handler_of_the_program_may_pass_the_signal_on(execute: Execute, build: Build) -> None:

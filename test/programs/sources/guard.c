@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +59,12 @@ int main(int argc, char** argv) {
   }
   if (strcmp(how, "realloc") == 0) end(p), p = realloc(p, 50);
   if (strcmp(how, "usable") == 0) end(p), printf("%zu\n", malloc_usable_size(p));
+  if (strcmp(how, "call") == 0) end(p), ((void (*)(void))p)();
+  if (strcmp(how, "protected") == 0) {
+    char* const page = aligned_alloc(4096, 4096);
+    mprotect(page, 4096, PROT_READ);
+    put(page, 3);
+  }
   if (strcmp(how, "null") == 0) put(NULL, 0);
   if (strcmp(how, "sent") == 0) raise(SIGSEGV);
   if (strcmp(how, "handler") == 0) take_signal(), end(p), put(p, 3);
