@@ -161,6 +161,13 @@ void end_sample(const char* call, Maker maker, Large* sample) {
   if (LOFT_UNLIKELY(made_by != maker)) {
     stop(*record, Text() << call << " of " << *record << ", which " << name_of(made_by) << " made");
   }
+  // Acquire, as where a record is taken. Of two threads that free one object, one finds another
+  // state.
+  State state = State::kLive;
+  if (LOFT_UNLIKELY(!record->state.compare_exchange_strong(
+          state, State::kBusy, memory_order_acquire, memory_order_relaxed))) {
+    stop(*record, Text() << "double free of " << *record << ", by two threads at once");
+  }
   record->freed.capture();
   live.fetch_sub(1, memory_order_relaxed);
   record->state.store(State::kFreed, memory_order_release);
