@@ -44,7 +44,8 @@ void gather(Thread* thread, Request request) {
 
 meter::Filled fill(Thread* thread, Request request) {
   const SizeClass c = request.size_class;
-  if (thread->mode == Mode::kUnset) return meter::Filled::kNothing;
+  // A processor's bins are not the caller's until it has closed their stacks.
+  if (thread->mode == Mode::kUnset || thread->core != nullptr) return meter::Filled::kNothing;
   meter::settle(thread, c);
   if (meter::is_due(thread, c)) return meter::Filled::kDue;
   if (bins::held(thread, c, thread->bins[c].top()) < meter::short_of(c)) gather(thread, request);
