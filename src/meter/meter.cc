@@ -11,6 +11,8 @@
 
 namespace loft::meter {
 
+constinit Atomic<bool> turned{false};
+
 namespace {
 
 // Objects in a second bin: enough that the slow path costs a few instructions an allocation, and
@@ -45,7 +47,6 @@ size_t offset_of(const Thread* thread, SizeClass c, bool on) {
 
 constinit bool for_good = false;
 constinit bool clears_first_words = false;
-constinit Atomic<bool> turned{false};
 
 void turn(Thread* thread, bool on) {
   for (size_t size = 0; size <= kTableMax; ++size) {
@@ -86,8 +87,6 @@ void join(Thread* thread) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   settle(thread, 0);
 }
-
-bool is_turned() { return turned.load(memory_order_relaxed); }
 
 void turn_for_good(bool clears) {
   for_good = true;

@@ -25,7 +25,8 @@ void turn_all(bool on);
 void turn_for_good(bool clears);
 
 // Whether blocks are turned. Relaxed: a thread that sees a change late follows it a little later.
-bool is_turned();
+extern LOFT_HIDDEN Atomic<bool> turned;
+inline bool is_turned() { return turned.load(memory_order_relaxed); }
 
 // The same for one block, if its tables lag behind in this class: two threads may have turned them
 // at once, one on and one off.

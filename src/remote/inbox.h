@@ -109,7 +109,7 @@ class Inbox {
   }
 
   // When the key is set, before the program has a second thread. Nothing is queued.
-  void begin_anew() { stub_.link.store(stub_end(), memory_order_relaxed); }
+  void begin_anew() { end_stub(); }
 
   // Only in the child of a fork. A producer that died between its two steps cut the queue, and the
   // messages behind the cut are lost. The queue then ends (a) at the cut, or (b) at a link that
@@ -136,10 +136,12 @@ class Inbox {
     return (next_in(link) != &stub_ || tag_in(link) == 0) && !check(message, link);
   }
 
+  // Relaxed: no producer can reach the stub before the push that follows.
+  void end_stub() { stub_.link.store(stub_end(), memory_order_relaxed); }
+
   // Consumer only. No producer holds the stub: it was never queued, or its link is set.
   void queue_stub() {
-    // Relaxed: no producer can reach the stub before the push below.
-    stub_.link.store(stub_end(), memory_order_relaxed);
+    end_stub();
     stub_queued_ = true;
     push({&stub_, &stub_});
   }

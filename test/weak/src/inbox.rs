@@ -124,7 +124,7 @@ impl Inbox {
         let end = link(tag_of(STUB), STUB);
         self.messages[STUB]
             .link
-            .store(end, self.orders.at("queue_stub link"));
+            .store(end, self.orders.at("end_stub link"));
         consumer.stub_queued = true;
         self.push(STUB, STUB);
     }
