@@ -79,6 +79,9 @@ LOFT_NOINLINE void* refill_otherwise(Thread* thread, Request request) {
   }
   const SizeClass c = hard::class_for(request);
   if (LOFT_UNLIKELY(c == kSizeClasses)) {
+    // With a processor's block in hand, it is the second try, and takes no lock twice. The first
+    // one has reclaimed what there was.
+    if (thread->core != nullptr) return nullptr;
     return front::in_use->allocate_long(request.asked, size_t{1} << request.alignment_log, false,
                                         request.maker);
   }

@@ -46,6 +46,18 @@ def test_foreign_addresses_are_told_once(execute: Execute, build: Build) -> None
     assert calls == ["free", "malloc_usable_size", "realloc"]
 
 
+@pytest.mark.parametrize("owner", OWNERS)
+def test_objects_without_a_class_are_refused(execute: Execute, build: Build, owner: str) -> None:
+    result = execute(
+        build("hardened.c"),
+        "refused",
+        LOFT_HARDENED="full",
+        LOFT_OWNER=owner,
+        LOFT_HARD_LIMIT="40M",
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+
+
 def test_more_long_objects_than_there_are_mappings(execute: Execute, build: Build) -> None:
     result = execute(build("hardened.c"), "mappings", LOFT_HARDENED="full")
     assert (result.returncode, result.stdout) == (0, "done\n")

@@ -71,6 +71,14 @@ static void mappings(void) {
   }
 }
 
+// Objects that fit no class with their tags, until there is no memory (hard_limit).
+static void refused(void) {
+  int count = 0;
+  while (count < kObjects && (objects[count] = malloc(32765)) != NULL) ++count;
+  if (count == kObjects) exit(1);
+  while (count != 0) free(objects[--count]);
+}
+
 // Addresses that are not of the heap (foreign=ignore).
 static void foreign(void) {
   static char bytes[64];
@@ -94,6 +102,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "sizes") == 0) sizes();
   if (strcmp(what, "fortified") == 0) fortified();
   if (strcmp(what, "mappings") == 0) mappings();
+  if (strcmp(what, "refused") == 0) refused();
   if (strcmp(what, "foreign") == 0) foreign();
   puts("done");
   return 0;
