@@ -1,7 +1,8 @@
 // The mark of hardened=guard: the first word of a small object from its free to its next hand-out.
 // An object that has it when it is freed is freed twice, and one that is resized is none.
 //
-// What is handed out loses it: in front/metered.cc, and in meter/meter.cc, a few objects at a time.
+// What is handed out loses it: in front/metered.cc; and in meter/meter.cc, a few objects at a time,
+// which have another word then.
 // A message that travels in the object writes over it; the second free is then found by the bitmap
 // of the slab or of the batch. A program that has written the mark there itself, read from a freed
 // object at the same address, would be stopped wrongly.
@@ -21,6 +22,14 @@ inline uint64_t mark_of(const void* p) { return reinterpret_cast<uintptr_t>(p) ^
 
 inline bool is_marked(const void* p) { return *static_cast<const uint64_t*>(p) == mark_of(p); }
 inline void mark(void* p) { *static_cast<uint64_t*>(p) = mark_of(p); }
+
+// What lies in a second bin (meter/meter.h) is handed out as it is, so that it cannot have the
+// mark. It has this word, and so has an object that was not written to: a free of one that has it
+// looks into the bin.
+inline uint64_t word_ahead(const void* p) { return mark_of(p) ^ 1; }
+inline bool may_be_free(const void* p) {
+  return (*static_cast<const uint64_t*>(p) ^ mark_of(p)) <= 1;
+}
 
 // For an object that is handed out, or nullptr. Returns it.
 inline void* unmark(void* p) {

@@ -138,6 +138,17 @@ LOFT_NOINLINE void free_sized(void* p, const Freed& freed) {
   this_thread()->bins[c].push(p);
 }
 
+// Of an object that was not written to since it was handed out; or else it is free.
+LOFT_NOINLINE void free_unwritten(void* p, const Freed& freed) {
+  const Entry entry = pagemap.of(p);
+  if (!entry.is_slab() || freed.has_size || hard::is_marked(p)) return free_elsewhere(p, freed);
+  Thread* const thread = this_thread();
+  const SizeClass c = class_of_bin(entry.bin());
+  if (LOFT_UNLIKELY(meter::holds(thread, c, p))) return slab::report_bad_free(p);
+  hard::mark(p);
+  thread->bins[c].push(p);
+}
+
 // The straight way: the thread's own object, and a bin with room.
 LOFT_ALWAYS_INLINE void free_by(void* p, const Freed& freed) {
   const uint64_t position = pagemap.position(p);
@@ -147,7 +158,7 @@ LOFT_ALWAYS_INLINE void free_by(void* p, const Freed& freed) {
   if (LOFT_UNLIKELY(entry.owner() != thread->owner)) return free_elsewhere(p, freed);
   Bin* const bin = thread->bin_at(entry.bin());
   if (LOFT_UNLIKELY(bin->top() >= bin->limit())) return free_elsewhere(p, freed);
-  if (LOFT_UNLIKELY(hard::is_marked(p))) return free_elsewhere(p, freed);
+  if (LOFT_UNLIKELY(hard::may_be_free(p))) return free_unwritten(p, freed);
   if (LOFT_UNLIKELY(freed.has_size)) return free_sized(p, freed);
   hard::mark(p);
   bin->push(p);

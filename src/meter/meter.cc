@@ -6,6 +6,7 @@
 #include "cache/arrays.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "hard/mark.h"
 #include "profile/progress.h"
 #include "space/metadata.h"
 
@@ -60,7 +61,7 @@ void turn(Thread* thread, bool on) {
 void move_cleared(void** to, void* const* from, unsigned count) {
   for (void* const* const end = from + count; from != end; ++from, ++to) {
     void* const p = *from;
-    *static_cast<uint64_t*>(p) = 0;
+    *static_cast<uint64_t*>(p) = hard::word_ahead(p);
     *to = p;
     LOFT_FORGET(to);
   }
@@ -157,6 +158,7 @@ void empty(Thread* thread) {
   thread->samples_due = 0;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     while (void* const p = pop(thread, c)) {
+      if (LOFT_UNLIKELY(clears_first_words)) hard::mark(p);  // nobody has it
       put_back(thread, c, p);
     }
   }

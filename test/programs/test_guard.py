@@ -69,7 +69,7 @@ def test_a_sample_is_known_by_calls(execute: Execute, build: Build, how: str, ow
     assert re.fullmatch(report_of(*BY_A_CALL[how]), result.stderr), result.stderr
 
 
-@pytest.mark.parametrize("how", ["twice", "twice-later", "realloc", "usable"])
+@pytest.mark.parametrize("how", ["twice", "twice-later", "twice-ahead", "realloc", "usable"])
 def test_any_object_has_a_mark(execute: Execute, build: Build, how: str, owner: str) -> None:
     result = execute(
         build("guard.c"), how, LOFT_HARDENED="guard", LOFT_GUARD_BYTES=FEW, LOFT_OWNER=owner

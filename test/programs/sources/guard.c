@@ -57,6 +57,16 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 100; ++i) end(make());
     end(p);
   }
+  if (strcmp(how, "twice-ahead") == 0) {
+    // Two are free, and one is taken, which brings the other into a second bin.
+    char* const other = make();
+    memset(other, 1, 40);
+    end(p), end(other);
+    for (int i = 0; i < 100; ++i) {
+      char* const taken = make();
+      if (taken == other || taken == p) end(taken == p ? other : p), i = 100;
+    }
+  }
   if (strcmp(how, "realloc") == 0) end(p), p = realloc(p, 50);
   if (strcmp(how, "usable") == 0) end(p), printf("%zu\n", malloc_usable_size(p));
   if (strcmp(how, "call") == 0) end(p), ((void (*)(void))p)();
