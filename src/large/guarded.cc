@@ -37,7 +37,7 @@ void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
 LOFT_COLD void report_unguarded() {
   static constinit Atomic<bool> reported{false};
   if (reported.exchange(true, memory_order_relaxed)) return;
-  os::report(Text() << "hardened=full: there are too many mappings (vm.max_map_count): some large "
+  os::report(Text() << "hardened: there are too many mappings (vm.max_map_count): some large "
                        "objects lie between pages that can be written");
 }
 
