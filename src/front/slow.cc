@@ -312,7 +312,7 @@ LOFT_SEALED constinit const Parts* in_use = &ordinary;
 
 bool use(const Parts& parts) {
   const Parts* const chosen = &parts;
-  return write_sealed(&in_use, &chosen, sizeof chosen);
+  return write_sealed(&in_use, &chosen, sizeof(uintptr_t));
 }
 
 }  // namespace front
