@@ -9,7 +9,7 @@
 namespace loft::unwind {
 
 bool prepare();
-size_t capture(uintptr_t* frames, size_t most);
+size_t capture(uintptr_t* frames, size_t most, bool may_wait = true);
 
 }  // namespace loft::unwind
 
