@@ -25,10 +25,11 @@ inline void mark(void* p) { *static_cast<uint64_t*>(p) = mark_of(p); }
 
 // What lies in a second bin (meter/meter.h) is handed out as it is, so that it cannot have the
 // mark. It has this word, and so has an object that was not written to: a free of one that has it
-// looks into the bin.
-inline uint64_t word_ahead(const void* p) { return mark_of(p) ^ 1; }
+// looks into the bin. It differs from the mark in each byte: a program that writes a few of them,
+// as a short text, does not make one of the other.
+inline uint64_t word_ahead(const void* p) { return ~mark_of(p); }
 inline bool may_be_free(const void* p) {
-  return (*static_cast<const uint64_t*>(p) ^ mark_of(p)) <= 1;
+  return (*static_cast<const uint64_t*>(p) ^ mark_of(p)) + 1 <= 1;
 }
 
 // For an object that is handed out, or nullptr. Returns it.

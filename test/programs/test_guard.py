@@ -134,3 +134,9 @@ def test_a_program_may_go_on(execute: Execute, build: Build, how: str) -> None:
     )
     assert (result.returncode, result.stdout) == (0, "survived\n")
     assert re.fullmatch(report_of(*AT_ONCE[how]), result.stderr), result.stderr
+
+
+def test_what_a_short_text_leaves_is_no_mark(execute: Execute, build: Build, owner: str) -> None:
+    for _ in range(4):  # each process has a secret of its own
+        result = execute(build("guard.c"), "short", LOFT_HARDENED="guard", LOFT_OWNER=owner)
+        assert (result.returncode, result.stdout, result.stderr) == (0, "survived\n", "")

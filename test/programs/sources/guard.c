@@ -76,6 +76,13 @@ int main(int argc, char** argv) {
     put(page, 3);
   }
   if (strcmp(how, "null") == 0) put(NULL, 0);
+  // All values that a short text can leave in front of what was there.
+  for (int i = 0; strcmp(how, "short") == 0 && i < 200000; ++i) {
+    char* const text = malloc(16);
+    put(text, 0), text[0] = (char)i;
+    if (i % 3 == 0) text[1] = (char)(i >> 8);
+    end(text);
+  }
   if (strcmp(how, "sent") == 0) raise(SIGSEGV);
   if (strcmp(how, "handler") == 0) take_signal(), end(p), put(p, 3);
   if (strcmp(how, "child") == 0) {
