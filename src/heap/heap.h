@@ -289,7 +289,7 @@ class alignas(64) Heap {
   MediumRuns mediums_;
   HeapCounters counters_;
   Stall stall_;  // of another heap; placed away from the lock, on which others wait
-  Inbox inbox_;
+  Inbox inbox_{this};
 };
 
 }  // namespace loft

@@ -12,7 +12,6 @@ namespace loft::registry {
 namespace {
 
 constinit os::Lock lock;
-constinit Atomic<Heap*> heaps[kMaxHeaps];
 constinit Heap* parked = nullptr;
 constinit Atomic<Heap*> shared{nullptr};
 constinit Atomic<unsigned> heap_count{0};
@@ -25,7 +24,6 @@ Heap* create() {
   if (block == nullptr) return nullptr;
   Heap* heap = new (block) Heap(static_cast<HeapId>(id));
   // Release: pairs with the acquires in deliver, at and count. A reader sees the heap constructed.
-  heaps[id].store(heap, memory_order_release);
   directory[id].store(&heap->inbox(), memory_order_release);
   heap_count.store(id, memory_order_release);
   return heap;
@@ -88,7 +86,12 @@ bool purge_parked() {
 
 unsigned count() { return heap_count.load(memory_order_acquire); }
 unsigned adoptions() { return static_cast<unsigned>(adoption_count.get()); }
-Heap* at(unsigned id) { return heaps[id].load(memory_order_acquire); }
+// The directory of inboxes is the only table: it has half a megabyte, which counts whole for a
+// program that locks its memory.
+Heap* at(unsigned id) {
+  Inbox* const inbox = directory[id].load(memory_order_acquire);
+  return inbox == nullptr ? nullptr : static_cast<Heap*>(inbox->whole());
+}
 
 // What is under way is received first. A message that is forwarded comes home in a later round.
 void key_messages(size_t behind) {

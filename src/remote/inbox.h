@@ -25,9 +25,12 @@ namespace loft {
 
 class Inbox {
  public:
-  Inbox() : back_(&stub_), front_(&stub_) {}
+  // `whole`: what the inbox is a part of.
+  explicit Inbox(void* whole = nullptr) : back_(&stub_), front_(&stub_), whole_(whole) {}
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
+
+  void* whole() const { return whole_; }
 
   // Any thread. The chain is not empty, and the link of its last message is an end.
   void push(Chain chain) {
@@ -151,6 +154,7 @@ class Inbox {
   // because maybe_pending reads it without the lock. Relaxed: the lock orders the consumers.
   alignas(64) Atomic<Message*> back_;
   alignas(64) Atomic<Message*> front_;
+  void* const whole_;
   bool stub_queued_ = false;  // the stub is in the queue, behind front_
   Message stub_{stub_end()};
 };

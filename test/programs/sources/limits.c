@@ -121,14 +121,14 @@ static void lock(const char* which) {
   int refused = 0;
   for (int i = 0; i < kObjects; ++i) refused += (objects[i] = calloc(1, 1000)) == NULL;
   for (int i = 0; i < kObjects; ++i) free(objects[i]);
-  void* large = malloc(most / 8);
+  void* large = malloc(most / 4);
   printf("objects %s, a large one %s\n", answer(!refused), answer(large != NULL));
   // A malloc may have mapped some of it before.
   if (future) printf("too large a one %s\n", answer(malloc(2 * most) != NULL));
   free(large);
   pthread_attr_t small;
   pthread_attr_init(&small);
-  pthread_attr_setstacksize(&small, 64 << 10);  // 8 MiB are few: the code of libraries counts, too
+  pthread_attr_setstacksize(&small, 128 << 10);  // 8 MiB are few: the code of libraries counts, too
   pthread_t thread;
   const int failed = pthread_create(&thread, &small, nothing, NULL);
   printf("thread %s\n", answer(!failed));
