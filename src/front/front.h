@@ -42,6 +42,8 @@ bool use(const Parts& parts);
 
 void check_bounds_ordinary(const char* call, const void* p, size_t bytes);
 void* reallocate_ordinary(void* p, size_t size);
+// A new object of `size` bytes, with the first `held` at most of the one at p, which is freed.
+void* reallocate_by_copy(void* p, size_t held, size_t size);
 void* reallocate_small(void* p, Entry entry, size_t size);  // p: the start of an object in a slab
 size_t usable_size_ordinary(const void* p);
 size_t size_in_ordinary(const void* p, size_t bytes);

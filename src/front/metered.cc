@@ -106,10 +106,6 @@ struct PartsWith {
   Parts of[kModes];
 };
 
-}  // namespace
-
-namespace {
-
 bool guards() { return get(options.hardened) == kHardenedGuard; }
 
 uint64_t mean_wanted() {

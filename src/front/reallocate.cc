@@ -19,14 +19,6 @@ namespace {
 // An object stays in place if the new size fits and fills at least half of it.
 bool stays(size_t usable, size_t size) { return size <= usable && size >= usable / 2; }
 
-void* reallocate_by_copy(void* p, size_t usable, size_t size) {
-  void* fresh = allocate(size);
-  if (fresh == nullptr) return nullptr;
-  __builtin_memcpy(fresh, p, least(usable, size));
-  deallocate(p);
-  return fresh;
-}
-
 // In the run, if the thread's heap owns that. Another heap's object stays as it is if it fits: its
 // heap's lock may be held for long.
 bool stays_in_run(void* p, Entry entry, MediumRun* run, size_t size) {
@@ -69,7 +61,7 @@ void* reallocate_medium(void* p, Entry entry, size_t size) {
   if (stays_in_run(p, entry, run, size)) return p;
   const size_t usable = run->bytes_of(p);
   void* const fresh = size > usable ? allocate_with_room(size) : nullptr;
-  if (fresh == nullptr) return reallocate_by_copy(p, usable, size);
+  if (fresh == nullptr) return front::reallocate_by_copy(p, usable, size);
   __builtin_memcpy(fresh, p, usable);
   deallocate(p);
   return fresh;
@@ -116,6 +108,14 @@ size_t usable_size_ordinary(const void* p) {
   check_start("malloc_usable_size", p, entry);
   if (entry.bin() == kMedium) return medium::run_at(entry)->bytes_of(p);
   return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
+}
+
+void* reallocate_by_copy(void* p, size_t held, size_t size) {
+  void* const fresh = allocate(size);
+  if (fresh == nullptr) return nullptr;
+  __builtin_memcpy(fresh, p, least(held, size));
+  deallocate(p);
+  return fresh;
 }
 
 void* reallocate_small(void* p, Entry entry, size_t size) {

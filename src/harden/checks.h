@@ -1,4 +1,4 @@
-// What the parts of hardened=full for short and for long objects share.
+// What the parts of the hardened modes share.
 #pragma once
 
 #include "front/front.h"
@@ -26,11 +26,9 @@ SizeClass class_for(Request request);
 // if there is none.
 bool read_marks(const char* call, const void* p, Entry entry, Marks* marks);
 
-// Moves an object: a new one of `size` bytes, with the first `asked` at most of the old one.
-void* move(void* p, size_t asked, size_t size);
-
 // For a sampled object that stays where it is with another length: its sample says so.
 void resize_sample(const void* p, size_t size);
+
 // As front::Parts, of any object.
 void* reallocate_short_or_long(void* p, size_t size);
 size_t usable_size_of(const void* p);

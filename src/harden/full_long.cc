@@ -200,16 +200,16 @@ void* reallocate_long(void* p, Entry entry, size_t size) {
   if (entry.bin() == kMedium) {
     const InRun object = look_at("realloc", p, entry);
     if (object.tagged) check_fits(by_realloc, p, object.marks.maker, object.asked);
-    return move(p, object.asked, size);
+    return front::reallocate_by_copy(p, object.asked, size);
   }
   if (entry.bin() != kLarge) return front::ordinary.reallocate(p, size);
   check_start("realloc", p, entry);
   Large* const object = large::at(entry);
-  if (LOFT_UNLIKELY(!object->guarded)) return move(p, object->asked, size);
+  if (LOFT_UNLIKELY(!object->guarded)) return front::reallocate_by_copy(p, object->asked, size);
   check_fence("realloc", *object);
   check_fits(by_realloc, p, static_cast<Maker>(object->maker), object->asked);
   if (size > kMostMedium && resize_guarded(object, size)) return p;
-  void* const moved = move(p, object->asked, size);
+  void* const moved = front::reallocate_by_copy(p, object->asked, size);
   // A shorter object stays where it is, if there is no memory.
   return moved == nullptr && resize_guarded(object, size) ? p : moved;
 }

@@ -68,14 +68,6 @@ void check_fits(front::Freed freed, const void* p, Maker maker, size_t asked) {
                    << " bytes: it has " << uint64_t{asked});
 }
 
-void* move(void* p, size_t asked, size_t size) {
-  void* const fresh = allocate(size);
-  if (fresh == nullptr) return nullptr;
-  __builtin_memcpy(fresh, p, least(asked, size));
-  deallocate(p);
-  return fresh;
-}
-
 // ---- realloc, malloc_usable_size ----
 
 size_t usable_size_of(const void* p) {
@@ -95,14 +87,14 @@ size_t usable_size_of(const void* p) {
 void* reallocate_short_or_long(void* p, size_t size) {
   if (LOFT_UNLIKELY(is_nothing(p))) {
     check_nothing("realloc", p);
-    return move(p, 0, size);
+    return front::reallocate_by_copy(p, 0, size);
   }
   const Entry entry = checked_entry("realloc", p);
   if (entry.bin() == kNothing) return os::out_of_memory();
   Marks marks;
   if (!entry.is_slab()) return reallocate_long(p, entry, size);
   if (!read_marks("realloc", p, entry, &marks)) {
-    return move(p, class_size(class_of_bin(entry.bin())), size);
+    return front::reallocate_by_copy(p, class_size(class_of_bin(entry.bin())), size);
   }
   const SizeClass c = class_of_bin(entry.bin());
   const size_t bytes = class_size(c);
@@ -110,7 +102,7 @@ void* reallocate_short_or_long(void* p, size_t size) {
   check_fits({}, p, marks.maker, asked);
   const Request request = {0, kAlignmentLog, Maker::kMalloc, static_cast<uint32_t>(size)};
   if (size > kSmallMax || class_for(request) != c) {
-    void* const moved = move(p, asked, size);
+    void* const moved = front::reallocate_by_copy(p, asked, size);
     if (moved != nullptr || size > asked) return moved;
     // A shorter object stays where it is, if there is no memory.
   }

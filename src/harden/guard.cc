@@ -30,18 +30,18 @@ namespace loft::front {
 
 namespace {
 
+// That of an address outside of the heap leads to nothing.
+LOFT_ALWAYS_INLINE Entry entry_at(const void* p) {
+  const uint64_t position = pagemap.position(p);
+  return LOFT_LIKELY(pagemap.limit.contains(position)) ? pagemap.at_position(position) : Entry{};
+}
+
 bool is_nothing(Entry entry) {
   return !entry.is_slab() && entry.bin() != kMedium && entry.bin() != kLarge &&
          entry.bin() != kExtent;
 }
 
 bool is_sample(Entry entry) { return entry.bin() == kLarge && large::at(entry)->guarded; }
-
-const char* name_of(const Freed& freed) {
-  if (!freed.by_delete) return freed.has_size ? "free_sized" : "free";
-  const bool is_array = freed.maker == Maker::kNewArray || freed.maker == Maker::kNewArrayAligned;
-  return is_array ? "delete[]" : "delete";
-}
 
 [[noreturn]] LOFT_COLD void report_marked(const char* call, const void* p) {
   const bool frees = call[0] == 'f' || call[0] == 'd';
@@ -53,8 +53,8 @@ const char* name_of(const Freed& freed) {
 // Returns where a program's own operators may have said anything.
 LOFT_COLD void report_size(const Freed& freed, const void* p, size_t bytes) {
   if (freed.by_delete && hard::has_own_operators()) return;
-  os::fault(Text() << name_of(freed) << " of " << p << " as an object of " << uint64_t{freed.size}
-                   << " bytes: its place has " << uint64_t{bytes});
+  os::fault(Text() << hard::name_of(freed) << " of " << p << " as an object of "
+                   << uint64_t{freed.size} << " bytes: its place has " << uint64_t{bytes});
 }
 
 // Whether that many bytes lie in a place of the class. Aligned objects may lie in any larger one,
@@ -71,11 +71,11 @@ bool fits(const Freed& freed, SizeClass c) {
 void check_long(const Freed& freed, const void* p, Entry entry) {
   if (LOFT_LIKELY(!freed.has_size)) return;
   if (entry.bin() == kMedium) {
-    check_start(name_of(freed), p, entry);
+    check_start(hard::name_of(freed), p, entry);
     const size_t bytes = medium::run_at(entry)->bytes_of(p);
     if (LOFT_UNLIKELY(freed.size > bytes)) report_size(freed, p, bytes);
   } else if (entry.bin() == kLarge) {
-    check_start(name_of(freed), p, entry);
+    check_start(hard::name_of(freed), p, entry);
     const size_t asked = large::at(entry)->asked;
     // An object of no bytes may have been given one.
     const bool fits = freed.size == asked || (freed.size == 0 && asked == 1);
@@ -85,13 +85,13 @@ void check_long(const Freed& freed, const void* p, Entry entry) {
 
 void free_sample(Large* sample, const Freed& freed) {
   const auto made_by = static_cast<Maker>(sample->maker);
-  Maker maker = freed.by_delete ? freed.maker : Maker::kMalloc;
+  Maker maker = freed.maker;
   if (LOFT_UNLIKELY(maker != made_by) && hard::has_own_operators()) maker = made_by;
   auto* const p = reinterpret_cast<void*>(sample->start());
   if (LOFT_UNLIKELY(freed.has_size && freed.size != sample->asked)) {
     report_size(freed, p, sample->asked);
   }
-  hard::end_sample(name_of(freed), maker, sample);
+  hard::end_sample(hard::name_of(freed), maker, sample);
   if (LOFT_UNLIKELY(sample->sampled)) forget_large(sample);
   large::release_guarded(sample);
   background::look_after();
@@ -99,12 +99,11 @@ void free_sample(Large* sample, const Freed& freed) {
 
 LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
   if (p == nullptr) return;
-  const bool is_ours = pagemap.limit.contains(pagemap.position(p));
-  const Entry entry = is_ours ? pagemap.of(p) : Entry{};
+  const Entry entry = entry_at(p);
   if (LOFT_LIKELY(entry.is_slab())) {
     const SizeClass c = class_of_bin(entry.bin());
-    check_start(name_of(freed), p, entry);
-    if (LOFT_UNLIKELY(hard::is_marked(p))) report_marked(name_of(freed), p);
+    check_start(hard::name_of(freed), p, entry);
+    if (LOFT_UNLIKELY(hard::is_marked(p))) report_marked(hard::name_of(freed), p);
     if (LOFT_UNLIKELY(!fits(freed, c))) report_size(freed, p, class_size(c));
     Thread* const thread = this_thread();
     if (entry.owner() == thread->owner && LOFT_UNLIKELY(meter::holds(thread, c, p))) {
@@ -120,31 +119,25 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
     return ordinary.free(p);
   }
   if (is_sample(entry)) {
-    check_start(name_of(freed), p, entry);
+    check_start(hard::name_of(freed), p, entry);
     return free_sample(large::at(entry), freed);
   }
-  if (is_ours && is_nothing(entry)) hard::report_if_freed(name_of(freed), p);
+  if (is_nothing(entry)) hard::report_if_freed(hard::name_of(freed), p);
   check_long(freed, p, entry);
   ordinary.free(p);
 }
 
-// Of an object of a known size, which a look at the place confirms.
-LOFT_NOINLINE void free_sized(void* p, const Freed& freed) {
+// A look at the place: of an object whose size the caller names, or that was not written to since
+// it was handed out; or else it is free.
+LOFT_NOINLINE void free_with_a_look(void* p, const Freed& freed) {
   const Entry entry = pagemap.of(p);
-  if (LOFT_UNLIKELY(!entry.is_slab())) return free_elsewhere(p, freed);  // one in a run
-  const SizeClass c = class_of_bin(entry.bin());
-  if (LOFT_UNLIKELY(!fits(freed, c))) report_size(freed, p, class_size(c));
-  hard::mark(p);
-  this_thread()->bins[c].push(p);
-}
-
-// Of an object that was not written to since it was handed out; or else it is free.
-LOFT_NOINLINE void free_unwritten(void* p, const Freed& freed) {
-  const Entry entry = pagemap.of(p);
-  if (!entry.is_slab() || freed.has_size || hard::is_marked(p)) return free_elsewhere(p, freed);
+  if (!entry.is_slab() || hard::is_marked(p)) return free_elsewhere(p, freed);
   Thread* const thread = this_thread();
   const SizeClass c = class_of_bin(entry.bin());
-  if (LOFT_UNLIKELY(meter::holds(thread, c, p))) return slab::report_bad_free(p);
+  if (LOFT_UNLIKELY(!fits(freed, c))) report_size(freed, p, class_size(c));
+  if (hard::may_be_free(p) && LOFT_UNLIKELY(meter::holds(thread, c, p))) {
+    return slab::report_bad_free(p);
+  }
   hard::mark(p);
   thread->bins[c].push(p);
 }
@@ -158,8 +151,7 @@ LOFT_ALWAYS_INLINE void free_by(void* p, const Freed& freed) {
   if (LOFT_UNLIKELY(entry.owner() != thread->owner)) return free_elsewhere(p, freed);
   Bin* const bin = thread->bin_at(entry.bin());
   if (LOFT_UNLIKELY(bin->top() >= bin->limit())) return free_elsewhere(p, freed);
-  if (LOFT_UNLIKELY(hard::may_be_free(p))) return free_unwritten(p, freed);
-  if (LOFT_UNLIKELY(freed.has_size)) return free_sized(p, freed);
+  if (LOFT_UNLIKELY(hard::may_be_free(p) || freed.has_size)) return free_with_a_look(p, freed);
   hard::mark(p);
   bin->push(p);
 }
@@ -169,8 +161,7 @@ void free_guarded_as(void* p, Freed freed) { free_by(p, freed); }
 
 // What is not in a slab: of a sample the object, of a freed one the report. nullptr: anything else.
 const Large* sample_at(const char* call, const void* p) {
-  if (!pagemap.limit.contains(pagemap.position(p))) return nullptr;
-  const Entry entry = pagemap.of(p);
+  const Entry entry = entry_at(p);
   if (is_nothing(entry)) hard::report_if_freed(call, p);
   if (!is_sample(entry)) return nullptr;
   check_start(call, p, entry);
@@ -179,9 +170,7 @@ const Large* sample_at(const char* call, const void* p) {
 
 // The entry of an object in a slab that is not marked; or one that is not a slab's.
 LOFT_ALWAYS_INLINE Entry entry_unmarked(const char* call, const void* p) {
-  const uint64_t position = pagemap.position(p);
-  if (LOFT_UNLIKELY(!pagemap.limit.contains(position))) return {};
-  const Entry entry = pagemap.at_position(position);
+  const Entry entry = entry_at(p);
   if (LOFT_UNLIKELY(!entry.is_slab())) return {};
   check_start(call, p, entry);
   if (LOFT_UNLIKELY(hard::is_marked(p))) report_marked(call, p);
@@ -191,12 +180,7 @@ LOFT_ALWAYS_INLINE Entry entry_unmarked(const char* call, const void* p) {
 LOFT_NOINLINE void* reallocate_elsewhere(void* p, size_t size) {
   const Large* const sample = sample_at("realloc", p);
   if (LOFT_LIKELY(sample == nullptr)) return reallocate_ordinary(p, size);
-  const size_t asked = sample->asked;
-  void* const fresh = allocate(size);
-  if (fresh == nullptr) return nullptr;
-  __builtin_memcpy(fresh, p, least(asked, size));
-  deallocate(p);
-  return fresh;
+  return reallocate_by_copy(p, sample->asked, size);
 }
 
 void* reallocate_guarded(void* p, size_t size) {
