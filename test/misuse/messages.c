@@ -95,23 +95,8 @@ static void by_a_loop(void) {
   }
 }
 
-// What each carries alone is given to another one, whose link stays as it is.
-static void by_payloads(void) {
-  for (size_t i = 0, last = freed.count; i < freed.count; i++) {
-    if (!carries(i)) continue;
-    if (last == freed.count) {
-      last = i;
-      continue;
-    }
-    char held[40];
-    copy(held, freed.at[last] + 8, sizeof(held));
-    copy(freed.at[last] + 8, freed.at[i] + 8, sizeof(held));
-    copy(freed.at[i] + 8, held, sizeof(held));
-    last = freed.count;
-  }
-}
-
-static void by_one_another(void) {
+// Of every two that carry something, each is given what the other one held, from byte `first` on.
+static void exchange_contents(size_t first) {
   for (size_t i = 0, last = freed.count; i < freed.count; i++) {
     if (!carries(i)) continue;
     if (last == freed.count) {
@@ -119,12 +104,17 @@ static void by_one_another(void) {
       continue;
     }
     char held[48];
-    copy(held, freed.at[last], sizeof(held));
-    copy(freed.at[last], freed.at[i], sizeof(held));
-    copy(freed.at[i], held, sizeof(held));
+    const size_t bytes = sizeof(held) - first;
+    copy(held, freed.at[last] + first, bytes);
+    copy(freed.at[last] + first, freed.at[i] + first, bytes);
+    copy(freed.at[i] + first, held, bytes);
     last = freed.count;
   }
 }
+
+// The link of each stays as it is.
+static void by_payloads(void) { exchange_contents(8); }
+static void by_one_another(void) { exchange_contents(0); }
 
 __attribute__((noreturn)) static void finish_sent(size_t size) {
   bool through = overlaps(size, &alive);

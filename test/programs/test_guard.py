@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from programs import Build, Execute
@@ -51,22 +52,23 @@ def owner(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def is_told_of_a_sample(
+    execute: Execute, program: Path, how: str, owner: str, number: signal.Signals
+) -> None:
+    result = execute(program, how, LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH, LOFT_OWNER=owner)
+    is_ended_by(result, number)
+    expected = report_of(*(AT_ONCE | BY_A_CALL)[how])
+    assert re.fullmatch(expected, result.stderr), result.stderr
+
+
 @pytest.mark.parametrize("how", AT_ONCE)
 def test_a_sample_is_left_by_a_fault(execute: Execute, build: Build, how: str, owner: str) -> None:
-    result = execute(
-        build("guard.c"), how, LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH, LOFT_OWNER=owner
-    )
-    is_ended_by(result, signal.SIGSEGV)
-    assert re.fullmatch(report_of(*AT_ONCE[how]), result.stderr), result.stderr
+    is_told_of_a_sample(execute, build("guard.c"), how, owner, signal.SIGSEGV)
 
 
 @pytest.mark.parametrize("how", BY_A_CALL)
 def test_a_sample_is_known_by_calls(execute: Execute, build: Build, how: str, owner: str) -> None:
-    result = execute(
-        build("guard.c"), how, LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH, LOFT_OWNER=owner
-    )
-    is_ended_by(result, signal.SIGABRT)
-    assert re.fullmatch(report_of(*BY_A_CALL[how]), result.stderr), result.stderr
+    is_told_of_a_sample(execute, build("guard.c"), how, owner, signal.SIGABRT)
 
 
 @pytest.mark.parametrize("how", ["twice", "twice-later", "twice-ahead", "realloc", "usable"])
