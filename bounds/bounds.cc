@@ -130,10 +130,8 @@ char* checked_text(Call call, char* to, const char* from, size_t length) {
   return static_cast<char*>(copy(to, from, length + 1));
 }
 
-size_t length_within(const char* text, size_t most) { return strnlen(text, most); }
-
 char* checked_text_filled(Call call, char* to, const char* from, size_t bytes) {
-  const size_t length = length_within(from, bytes);
+  const size_t length = strnlen(from, bytes);
   check(call, to, bytes);
   copy(to, from, length);
   set(to + length, 0, bytes - length);
@@ -174,7 +172,7 @@ LOFT_EXPORT char* stpncpy(char* to, const char* from, size_t bytes) noexcept {
 }
 LOFT_EXPORT char* strncat(char* to, const char* from, size_t most) noexcept {
   char* const end = to + strlen(to);
-  const size_t length = length_within(from, most);
+  const size_t length = strnlen(from, most);
   check(CALL("strncat"), end, length + 1);
   copy(end, from, length);
   end[length] = 0;
@@ -221,8 +219,9 @@ LOFT_EXPORT void* __memset_chk(void* to, int value, size_t bytes, size_t room) n
   return checked_set(CALL("memset"), to, value, bytes);
 }
 LOFT_EXPORT char* __strcpy_chk(char* to, const char* from, size_t room) noexcept {
-  check_room(strlen(from) + 1, room);
-  return checked_text(CALL("strcpy"), to, from, strlen(from));
+  const size_t length = strlen(from);
+  check_room(length + 1, room);
+  return checked_text(CALL("strcpy"), to, from, length);
 }
 LOFT_EXPORT char* __stpcpy_chk(char* to, const char* from, size_t room) noexcept {
   const size_t length = strlen(from);
@@ -231,8 +230,9 @@ LOFT_EXPORT char* __stpcpy_chk(char* to, const char* from, size_t room) noexcept
 }
 LOFT_EXPORT char* __strcat_chk(char* to, const char* from, size_t room) noexcept {
   const size_t before = strlen(to);
-  check_room(before + strlen(from) + 1, room);
-  checked_text(CALL("strcat"), to + before, from, strlen(from));
+  const size_t length = strlen(from);
+  check_room(before + length + 1, room);
+  checked_text(CALL("strcat"), to + before, from, length);
   return to;
 }
 LOFT_EXPORT char* __strncpy_chk(char* to, const char* from, size_t bytes, size_t room) noexcept {
@@ -241,6 +241,6 @@ LOFT_EXPORT char* __strncpy_chk(char* to, const char* from, size_t bytes, size_t
   return to;
 }
 LOFT_EXPORT char* __strncat_chk(char* to, const char* from, size_t most, size_t room) noexcept {
-  check_room(strlen(to) + length_within(from, most) + 1, room);
+  check_room(strlen(to) + strnlen(from, most) + 1, room);
   return strncat(to, from, most);
 }

@@ -82,16 +82,11 @@ bool has_other_threads() {
   return census::has_other_threads();
 }
 
-bool harden() {
+// What the thread has is given back, so that it starts over in the mode. False beside others.
+bool start_over_alone() {
   if (has_other_threads()) return false;
   lifecycle::give_up_block();
-  return hard::begin(note_all_before);
-}
-
-bool guard() {
-  if (has_other_threads()) return false;
-  lifecycle::give_up_block();
-  return front::begin_guard();
+  return true;
 }
 
 bool serve_processors() {
@@ -132,13 +127,14 @@ int apply_option(std::string_view name, std::string_view value) {
                   "instead");
     options.owner.store(kOwnerThread, memory_order_relaxed);
   }
-  if (get(options.hardened) == kHardenedFull && !harden()) {
+  if (get(options.hardened) == kHardenedFull &&
+      !(start_over_alone() && hard::begin(note_all_before))) {
     os::report(Text() << "hardened=full: the program has other threads already, more than 8000 "
                          "objects, or the system refuses memory or its protection; hardened=off "
                          "instead");
     options.hardened.store(kHardenedOff, memory_order_relaxed);
   }
-  if (get(options.hardened) == kHardenedGuard && !guard()) {
+  if (get(options.hardened) == kHardenedGuard && !(start_over_alone() && front::begin_guard())) {
     os::report(Text() << "hardened=guard: the program has other threads already, or the system "
                          "refuses memory or its protection; hardened=off instead");
     options.hardened.store(kHardenedOff, memory_order_relaxed);

@@ -10,8 +10,7 @@
 
 namespace loft::front {
 
-// What is known of a free: the call, and the size that the caller names.
-// Two registers.
+// What is known of a free, in two registers: the call, and the size that the caller names.
 struct Freed {
   size_t size;
   bool has_size;

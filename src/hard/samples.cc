@@ -177,9 +177,9 @@ void report_if_freed(const char* call, const void* p) {
   const Record* const record = find(reinterpret_cast<uintptr_t>(p));
   if (record == nullptr || record->state.load(memory_order_acquire) != State::kFreed) return;
   if (record->start != reinterpret_cast<uintptr_t>(p)) return;
-  const bool frees = call[0] == 'f' || call[0] == 'd';
-  stop(*record, Text() << (frees ? "double free" : call) << " of " << *record
-                       << (frees ? "" : ", which was freed"));
+  const bool twice = frees(call);
+  stop(*record, Text() << (twice ? "double free" : call) << " of " << *record
+                       << (twice ? "" : ", which was freed"));
 }
 
 namespace {

@@ -122,12 +122,6 @@ LOFT_COLD void look_at_free(uintptr_t place, Entry entry) {
   lock->unlock();
 }
 
-Pages scan_pages(const Geometry& shape, uint32_t object) {
-  const size_t page = os::page_size();
-  return {static_cast<unsigned>(size_t{object} * shape.size / page),
-          static_cast<unsigned>(((size_t{object} + 1) * shape.size - 1) / page)};
-}
-
 void look_at_slab(uintptr_t base, Entry entry) {
   const SizeClass c = class_of_bin(entry.bin());
   const Geometry& shape = geometry(c);
@@ -141,7 +135,7 @@ void look_at_slab(uintptr_t base, Entry entry) {
       continue;
     }
     // A page without memory is not to get any by being read.
-    if (gone.meets(scan_pages(shape, object))) continue;
+    if (gone.meets(pages_of(shape, object, object))) continue;
     const size_t bytes = shape.size - kTagBytes;
     const uint64_t tag = peek(scan_word(place + bytes));
     if (LOFT_UNLIKELY(!seems_zero(place, bytes) || (tag != 0 && tag != free_tag_of(place)))) {

@@ -44,9 +44,9 @@ bool is_nothing(Entry entry) {
 bool is_sample(Entry entry) { return entry.bin() == kLarge && large::at(entry)->guarded; }
 
 [[noreturn]] LOFT_COLD void report_marked(const char* call, const void* p) {
-  const bool frees = call[0] == 'f' || call[0] == 'd';
-  const Text line = Text() << (frees ? "double free" : call)
-                           << (frees ? " of" : " of a freed object");
+  const bool twice = hard::frees(call);
+  const Text line = Text() << (twice ? "double free" : call)
+                           << (twice ? " of" : " of a freed object");
   slab::report_misuse(line.data(), p, slab::at(pagemap.of(p)));
 }
 

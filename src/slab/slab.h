@@ -70,6 +70,13 @@ struct Seals {
 inline constexpr uint8_t kSealedBehind = 255;
 extern LOFT_HIDDEN Seals* early_seals;
 
+// The pages on which the objects first .. last of a slab lie.
+inline Pages pages_of(const Geometry& shape, uint32_t first, uint32_t last) {
+  const size_t page = os::page_size();
+  return {static_cast<unsigned>(size_t{first} * shape.size / page),
+          static_cast<unsigned>(((size_t{last} + 1) * shape.size - 1) / page)};
+}
+
 // Invariants:
 //   free == sum of count_bits(bits[w]), summary bit w set <=> bits[w] != 0
 //   no bit at or beyond geometry(size_class).objects is set
@@ -100,11 +107,8 @@ struct alignas(kMetadataUnit) Slab {
 
   unsigned pages() const { return pages_in(shape()); }
   unsigned charged_pages() const { return pages() - gone.count(); }
-  // The pages on which the objects first .. last lie.
   Pages pages_of(uint32_t first, uint32_t last) const {
-    const size_t page = os::page_size();
-    return {static_cast<unsigned>(size_t{first} * shape().size / page),
-            static_cast<unsigned>(((size_t{last} + 1) * shape().size - 1) / page)};
+    return loft::pages_of(shape(), first, last);
   }
   // The bits of a bitmap word that stand for objects.
   uint64_t places_in(unsigned word) const {
