@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "plan.h"
+#include "stamps.h"
 
 // C23's, which not every allocator has.
 extern "C" {
@@ -35,8 +36,6 @@ __attribute__((weak)) void free_aligned_sized(void* p, size_t alignment, size_t 
 }
 
 namespace trace {
-
-enum class Touch { kEnds, kPages, kAll };
 
 struct Counts {
   uint64_t damaged;    // objects whose stamps were not what they had been
@@ -97,7 +96,7 @@ class Player {
 
   Played play(uint64_t window, Touch touch) {
     window_ = window;
-    stride_ = stride(touch);
+    stamps_ = Stamps(touch);
     alone_ = header_->threads <= 1;
     for (uint64_t i = 0; i < header_->threads; i++) {
       threads_[i].player = this;
@@ -316,8 +315,6 @@ class Player {
     }
   }
 
-  static uint64_t stamp_of(uint64_t place) { return (place + 1) * 0x9e3779b97f4a7c15; }
-
   // Puts the object where whoever frees it looks.
   void keep(const Step& step, void* p, uint64_t size, uint64_t stamp) {
     Place& place = places_[step.place];
@@ -336,8 +333,8 @@ class Player {
     if (__builtin_expect(p == nullptr || (step.flags & kFailed) != 0, 0)) {
       return given(thread, step, p);
     }
-    const uint64_t stamp = stamp_of(step.place);
-    write_stamps(p, 0, step.size, stamp);
+    const uint64_t stamp = Stamps::of(step.place);
+    stamps_.write(p, 0, step.size, stamp);
     keep(step, p, step.size, stamp);
   }
 
@@ -360,11 +357,11 @@ class Player {
     if (aligned && (step.count & (step.count - 1)) == 0 && (address & (step.count - 1)) != 0) {
       thread.counts.unaligned++;
     }
-    const uint64_t stamp = stamp_of(step.place);
+    const uint64_t stamp = Stamps::of(step.place);
     if (step.call == kCalloc) {
-      if (!stamp_zeros(p, size, stamp)) thread.counts.dirty++;
+      if (!stamps_.replace_zeros(p, size, stamp)) thread.counts.dirty++;
     } else {
-      write_stamps(p, 0, size, stamp);
+      stamps_.write(p, 0, size, stamp);
     }
     keep(step, p, size, stamp);
   }
@@ -374,7 +371,7 @@ class Player {
     void* p = (step.flags & kOldHanded) != 0 ? wait_for(old) : old.p;
     if (p == kNone) p = nullptr;
     const Place was = old;
-    if (p != nullptr && !are_ends(p, was.size, was.stamp)) thread.counts.damaged++;
+    if (p != nullptr && !Stamps::are_ends(p, was.size, was.stamp)) thread.counts.damaged++;
     void* q =
         step.call == kRealloc ? realloc(p, step.size) : reallocarray(p, step.count, step.size);
     if ((step.flags & kFailed) != 0) {
@@ -397,12 +394,13 @@ class Player {
     }
     // What grew has its last word still; of what shrank another word is the last one now.
     const bool grew = p != nullptr && size >= was.size;
-    const uint64_t stamp = p == nullptr ? stamp_of(step.place) : was.stamp;
-    if (grew && !are_ends(q, was.size, stamp)) thread.counts.damaged++;
-    if (p != nullptr && !grew && !are_ends(q, size < sizeof(stamp) ? size : sizeof(stamp), stamp)) {
+    const uint64_t stamp = p == nullptr ? Stamps::of(step.place) : was.stamp;
+    if (grew && !Stamps::are_ends(q, was.size, stamp)) thread.counts.damaged++;
+    if (p != nullptr && !grew &&
+        !Stamps::are_ends(q, size < sizeof(stamp) ? size : sizeof(stamp), stamp)) {
       thread.counts.damaged++;
     }
-    write_stamps(q, (grew ? was.size : size) / sizeof(stamp), size, stamp);
+    stamps_.write(q, (grew ? was.size : size) / sizeof(stamp), size, stamp);
     keep(step, q, size, stamp);
   }
 
@@ -411,7 +409,7 @@ class Player {
     Place& place = places_[step.place];
     void* p = (step.flags & kHanded) != 0 ? wait_for(place) : place.p;
     if (p == kNone) return free(nullptr);
-    if (!are_stamps(p, place.size, place.stamp)) {
+    if (!stamps_.are_whole(p, place.size, place.stamp)) {
       thread.counts.damaged++;
     }
     if (step.call == kFreeSized && free_sized != nullptr) return free_sized(p, place.size);
@@ -419,74 +417,6 @@ class Player {
       return free_aligned_sized(p, step.count, place.size);
     }
     free(p);
-  }
-
-  // ---- Stamps: on the first word and the last one, and of what is longer on one of each page, or
-  // on all. What is left behind the last whole word has none; what is shorter than a word is one.
-
-  static uint64_t stride(Touch touch) {
-    return touch == Touch::kAll     ? 1
-           : touch == Touch::kPages ? 4096 / sizeof(uint64_t)
-                                    : UINT64_MAX / 4;
-  }
-
-  // From `kept` words on: those before have theirs, since an object keeps its stamp when it moves.
-  void write_stamps(void* p, uint64_t kept, uint64_t size, uint64_t stamp) const {
-    const uint64_t words = size / sizeof(stamp);
-    if (words == 0) {
-      memcpy(p, &stamp, size);
-      return;
-    }
-    auto* word = static_cast<uint64_t*>(p);
-    word[0] = stamp;
-    word[words - 1] = stamp;
-    // Most are shorter.
-    if (__builtin_expect(words > stride_, 0)) write_between(word, kept, words, stamp);
-  }
-  [[gnu::noinline]] void write_between(uint64_t* word, uint64_t kept, uint64_t words,
-                                       uint64_t stamp) const {
-    uint64_t i = kept == 0 ? stride_ : (kept + stride_ - 1) / stride_ * stride_;
-    for (; i < words; i += stride_) word[i] = stamp;
-  }
-
-  static bool are_ends(const void* p, uint64_t size, uint64_t stamp) {
-    const uint64_t words = size / sizeof(stamp);
-    if (words == 0) return memcmp(p, &stamp, size) == 0;
-    const auto* word = static_cast<const uint64_t*>(p);
-    return word[0] == stamp && word[words - 1] == stamp;
-  }
-
-  bool are_stamps(const void* p, uint64_t size, uint64_t stamp) const {
-    if (!are_ends(p, size, stamp)) return false;
-    const uint64_t words = size / sizeof(stamp);
-    return __builtin_expect(words <= stride_, 1) ||
-           are_between(static_cast<const uint64_t*>(p), words, stamp);
-  }
-  [[gnu::noinline]] bool are_between(const uint64_t* word, uint64_t words, uint64_t stamp) const {
-    for (uint64_t i = stride_; i < words; i += stride_) {
-      if (word[i] != stamp) return false;
-    }
-    return true;
-  }
-
-  // Of an object that is to be zero. A page that nobody has written yet is written at once: looking
-  // first would cost two faults.
-  bool stamp_zeros(void* p, uint64_t size, uint64_t stamp) const {
-    const uint64_t words = size / sizeof(stamp);
-    auto* word = static_cast<uint64_t*>(p);
-    uint64_t seen = 0;
-    // Relaxed: the object is this thread's alone.
-    const auto swap = [&](uint64_t i) {
-      seen |= __atomic_exchange_n(word + i, stamp, __ATOMIC_RELAXED);
-    };
-    if (words == 0) {
-      memcpy(&seen, p, size);
-      memcpy(p, &stamp, size);
-      return seen == 0;
-    }
-    for (uint64_t i = 0; i + 1 < words; i += stride_) swap(i);
-    swap(words - 1);
-    return seen == 0;
   }
 
   const PlanHeader* header_ = nullptr;
@@ -499,7 +429,7 @@ class Player {
   uint64_t window_ = 0;
   uint64_t page_kib_ = 4;
   int statm_ = -1;
-  uint64_t stride_ = 1;
+  Stamps stamps_{Touch::kAll};
   bool alone_ = false;
 };
 

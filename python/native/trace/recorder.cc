@@ -3,15 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "pipe.h"
 
 namespace recorder {
 
@@ -54,16 +53,12 @@ bool have_key;
 int* begun_page;
 
 char folder[3000];
-int pipe_fd = -1;
-struct stat pipe_identity;
 
 // Of destructors at a thread's end: the system makes four.
 constexpr int kRounds = 3;
 constexpr size_t kPool = 64 << 10;
 // A process of one thread takes one; then as many more at a time.
 constexpr uint32_t kMoreChunks = 16;
-// High, where programs neither expect descriptors nor close them one by one.
-constexpr int kHighDescriptor = 900;
 
 // All signals blocked, errno kept, and nobody else here.
 class Alone {
@@ -105,58 +100,8 @@ void* map(size_t bytes) {
   return p == MAP_FAILED ? nullptr : p;
 }
 
-bool open_pipe() {
-  char path[sizeof(folder) + 8];
-  snprintf(path, sizeof(path), "%s/pipe", folder);
-  // Without a reader this fails, and does not wait for one.
-  const int low = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-  if (low < 0) return false;
-  rlimit most;
-  int number = kHighDescriptor;
-  if (getrlimit(RLIMIT_NOFILE, &most) == 0 && most.rlim_cur <= kHighDescriptor) {
-    number = static_cast<int>(most.rlim_cur) - 1;
-  }
-  const int high = fcntl(low, F_DUPFD_CLOEXEC, number);
-  if (high >= 0) close(low);
-  pipe_fd = high >= 0 ? high : low;
-  fcntl(pipe_fd, F_SETFL, 0);
-  return fstat(pipe_fd, &pipe_identity) == 0 && S_ISFIFO(pipe_identity.st_mode);
-}
-
-// The program may have closed the descriptor, and opened something of its own under its number.
-bool pipe_is_there() {
-  struct stat now;
-  return pipe_fd >= 0 && fstat(pipe_fd, &now) == 0 && now.st_ino == pipe_identity.st_ino &&
-         now.st_dev == pipe_identity.st_dev;
-}
-
-void take_signal_of_pipe() {
-  sigset_t broken;
-  sigemptyset(&broken);
-  sigaddset(&broken, SIGPIPE);
-  const timespec at_once = {0, 0};
-  while (sigtimedwait(&broken, nullptr, &at_once) < 0 && errno == EINTR) {
-  }
-}
-
-// At most a chunk, which arrives whole.
 void send(const void* bytes, size_t length) {
-  if (!pipe_is_there() && !open_pipe()) {
-    stop("the descriptor was closed, and the pipe cannot be opened again");
-    return;
-  }
-  for (;;) {
-    if (::write(pipe_fd, bytes, length) == static_cast<ssize_t>(length)) return;
-    if (errno == EAGAIN) {
-      pollfd ready = {pipe_fd, POLLOUT, 0};
-      poll(&ready, 1, -1);
-    } else if (errno != EINTR) {
-      break;
-    }
-  }
-  if (errno == EPIPE) take_signal_of_pipe();
-  // `loft record` has ended, and nobody wants to know more.
-  stop(errno == EPIPE ? nullptr : "the pipe cannot be written");
+  if (const pipe::Sent sent = pipe::send(bytes, length); !sent.whole) stop(sent.why);
 }
 
 size_t read_file(const char* path, void* into, size_t most) {
@@ -348,7 +293,7 @@ void begin() {
     const char* given = getenv("LOFT_RECORD_FOLDER");
     if (given != nullptr && strlen(given) < sizeof(folder)) {
       memcpy(folder, given, strlen(given) + 1);
-      recording = open_pipe();
+      recording = pipe::open(folder);
     }
     begun_page = static_cast<int*>(map(4096));
     if (begun_page != nullptr && madvise(begun_page, 4096, MADV_WIPEONFORK) != 0) {
