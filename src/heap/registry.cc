@@ -86,11 +86,11 @@ bool purge_parked() {
 
 unsigned count() { return heap_count.load(memory_order_acquire); }
 unsigned adoptions() { return static_cast<unsigned>(adoption_count.get()); }
+
 // The directory of inboxes is the only table: it has half a megabyte, which counts whole for a
 // program that locks its memory.
 Heap* at(unsigned id) {
-  Inbox* const inbox = directory[id].load(memory_order_acquire);
-  return inbox == nullptr ? nullptr : static_cast<Heap*>(inbox->whole());
+  return static_cast<Heap*>(directory[id].load(memory_order_acquire)->whole());
 }
 
 // What is under way is received first. A message that is forwarded comes home in a later round.

@@ -17,11 +17,12 @@ namespace {
 
 constexpr unsigned kLooks = 3;  // without a change, before a thread counts as idle
 
-// nullptr if it has none. The registry's pointer, not the thread's: the heap is constructed for
-// whoever reads that.
+// nullptr if it has none. The registry's pointer, not the thread's: whoever reads a count that has
+// the heap sees it constructed.
 Heap* heap_of(const Thread* thread) {
   const HeapId owner = peek(thread->owner);
-  return owner == kNeverOwner ? nullptr : registry::at(owner);
+  const bool is_there = owner != kNeverOwner && owner <= registry::count();
+  return is_there ? registry::at(owner) : nullptr;
 }
 
 // How often the thread met its heap. Calls that its caches serve do not count: they use nothing

@@ -12,7 +12,6 @@ const MADE: usize = 7;
 struct Heaps {
     orders: StdArc<Orders>,
     count: AtomicUsize,
-    heap: AtomicUsize,
     directory: AtomicUsize,
     /// The new heap's inbox, as its constructor left it.
     inbox: UnsafeCell<usize>,
@@ -24,7 +23,6 @@ struct Heaps {
 impl Heaps {
     fn create(&self) {
         self.inbox.with_mut(|inbox| unsafe { *inbox = MADE });
-        self.heap.store(1, self.orders.at("create heaps"));
         self.directory.store(1, self.orders.at("create directory"));
         self.count.store(2, self.orders.at("create heap_count"));
     }
@@ -42,7 +40,7 @@ impl Heaps {
 
     fn look_for_heaps(&self) {
         if self.count.load(self.orders.at("count heap_count")) == 2 {
-            self.expect_made(self.heap.load(self.orders.at("at heaps")));
+            self.expect_made(self.directory.load(self.orders.at("at directory")));
         }
     }
 
@@ -56,7 +54,6 @@ fn one_sends_one_looks(orders: &StdArc<Orders>) {
     let heaps = Arc::new(Heaps {
         orders: orders.clone(),
         count: AtomicUsize::new(1),
-        heap: AtomicUsize::new(0),
         directory: AtomicUsize::new(0),
         inbox: UnsafeCell::new(0),
         entry: AtomicUsize::new(1),
