@@ -20,13 +20,11 @@ namespace loft::core {
 
 namespace {
 
-constexpr unsigned kLooks = 3;           // without a change, before a processor counts as idle
 constexpr unsigned kMoves = 3;           // in a row, before another processor's block is accepted
 constexpr unsigned kForeignSlots = 128;  // in the last stack, the null slot included
 constexpr unsigned kWatchedFrees = 32;   // frees of other heaps' objects to check singly
 
 constinit os::Lock making;
-constinit Atomic<Core*> newest{nullptr};
 // By processor number; nullptr until the processor has a block. The sequences use a table of their
 // own, os::restartable.blocks, whose unused entries point to a common block on which they fail.
 constinit Atomic<Core*>* by_number = nullptr;
@@ -85,50 +83,6 @@ void** top_before(Core* core, SizeClass stack, void** found) {
   return left != nullptr && is_closed(found) ? left + (found - closed) : found;
 }
 
-// Closes the stacks of `wanted` from any processor, with one fence for all of them. Under the lock.
-// False if the system refuses the fence. The stacks then stay closed and unowned until a thread
-// holds them on the processor or a fence is granted. (A stack whose exchange was overwritten stays
-// open.)
-//
-// A sequence that read the old top before our exchange may still commit, once. Its last instruction
-// rereads the top and writes it, in two steps as seen from another processor:
-// (a) If both come after our exchange, they move `closed` by one entry. The next sequence fails.
-// (b) If our exchange falls between them, it is overwritten, as if it had not happened.
-//
-// After the fence, no such sequence is left. A stack that is still closed then stays closed until
-// we open it, and its top was the value that the exchange returned, shifted as `closed` was. Any
-// other stack is retried.
-//
-// Acquire pairs with the commits of pushes, which follow their stores to the array. The fence
-// orders what came after our exchange.
-bool close_from_afar(Core* core, uint64_t wanted) {
-  void** tops[kStacks];
-  while (wanted != 0) {
-    for (uint64_t left = wanted; left != 0; left &= left - 1) {
-      const SizeClass stack = lowest_bit(left);
-      void** const found =
-          __atomic_exchange_n(core->stacks[stack].top_word(), closed, __ATOMIC_ACQ_REL);
-      tops[stack] = top_before(core, stack, found);
-    }
-    const bool fenced = os::fence_processor(core->number);
-    core->fences.add(1);
-    for (uint64_t left = wanted; left != 0; left &= left - 1) {
-      const SizeClass stack = lowest_bit(left);
-      void*** place = core->stacks[stack].top_word();
-      if (LOFT_UNLIKELY(!fenced)) {
-        if (tops[stack] != closed) core->left_closed[stack] = tops[stack];
-      } else if (void** at = __atomic_load_n(place, __ATOMIC_ACQUIRE); LOFT_LIKELY(is_closed(at))) {
-        // Relaxed: no sequence can change the top any more, and sequences fail on both values.
-        __atomic_store_n(place, closed, __ATOMIC_RELAXED);
-        take_over(core, stack, tops[stack] + (at - closed));
-        wanted &= ~bit(stack);
-      }
-    }
-    if (LOFT_UNLIKELY(!fenced)) return false;
-  }
-  return true;
-}
-
 // A block with every stack closed. nullptr without memory.
 Core* new_block() {
   void* block = metadata::allocate_apart(sizeof(Core) + kBatchBytes);
@@ -174,60 +128,53 @@ Core* make(unsigned number) {
   return core;
 }
 
-template <class Visit>
-void for_each(Visit visit) {
-  for (Core* core = newest.load(memory_order_acquire); core != nullptr; core = core->earlier) {
-    visit(core);
-  }
-}
-
-// Returns all of the block's objects. The stacks stay closed until the next slow path on the
-// processor, which shows that it is in use. Returns the bytes of holes that were purged. Under the
-// lock.
-size_t empty(Core* core, Heap::Walk walk) {
-  Thread* thread = &core->thread;
-  close_from_afar(core, kAllStacks & ~core->held);
-  // If fences are refused, this and flush_all still reach the caller's own processor.
-  hold(core, kForeign);
-  hard::empty(thread);
-  flush_all(core);
-  medium_cache::release_all(thread);
-  batch_cache::send_all(thread);
-  core->emptied = core->held == kAllStacks;
-  const os::Guard guard(thread->heap->lock());
-  return thread->heap->purge(&core->lock, walk);
-}
-
-void unlock_emptied(Core* core) {
-  if (LOFT_LIKELY(core->emptied)) {
-    core->lock.unlock();
-  } else {
-    leave(core);
-  }
-}
-
-// As for a thread, this changes with every call, unless another call exactly reverses it.
-uint64_t activity_of(const Core* core) {
-  uint64_t sum = 0;
-  for (SizeClass stack = 0; stack < kStacks; ++stack) {
-    void** const at = stack == kForeign ? peek(core->stacks[stack].top()) : top(core, stack);
-    sum = (sum ^ reinterpret_cast<uint64_t>(at)) * 0x9E3779B97F4A7C15u;
-  }
-  const ThreadCounters& counters = core->thread.counters;
-  return sum + counters.flushes.get() + counters.batches_sent.get() +
-         medium_cache::hits(&core->thread) + core->thread.heap->counters().refills.get();
-}
-
-bool wants_emptying(Core* core) {
-  Heap* heap = core->thread.heap;
-  if (core->emptied) return heap->inbox().maybe_pending() || !heap->is_purged();
-  const uint64_t activity = activity_of(core);
-  core->looks = activity == core->activity ? core->looks + 1 : 0;
-  core->activity = activity;
-  return core->looks >= kLooks;
-}
-
 }  // namespace
+
+constinit Atomic<Core*> newest{nullptr};
+
+// Closes the stacks of `wanted` from any processor, with one fence for all of them. Under the lock.
+// False if the system refuses the fence. The stacks then stay closed and unowned until a thread
+// holds them on the processor or a fence is granted. (A stack whose exchange was overwritten stays
+// open.)
+//
+// A sequence that read the old top before our exchange may still commit, once. Its last instruction
+// rereads the top and writes it, in two steps as seen from another processor:
+// (a) If both come after our exchange, they move `closed` by one entry. The next sequence fails.
+// (b) If our exchange falls between them, it is overwritten, as if it had not happened.
+//
+// After the fence, no such sequence is left. A stack that is still closed then stays closed until
+// we open it, and its top was the value that the exchange returned, shifted as `closed` was. Any
+// other stack is retried.
+//
+// Acquire pairs with the commits of pushes, which follow their stores to the array. The fence
+// orders what came after our exchange.
+bool close_from_afar(Core* core, uint64_t wanted) {
+  void** tops[kStacks];
+  while (wanted != 0) {
+    for (uint64_t left = wanted; left != 0; left &= left - 1) {
+      const SizeClass stack = lowest_bit(left);
+      void** const found =
+          __atomic_exchange_n(core->stacks[stack].top_word(), closed, __ATOMIC_ACQ_REL);
+      tops[stack] = top_before(core, stack, found);
+    }
+    const bool fenced = os::fence_processor(core->number);
+    core->fences.add(1);
+    for (uint64_t left = wanted; left != 0; left &= left - 1) {
+      const SizeClass stack = lowest_bit(left);
+      void*** place = core->stacks[stack].top_word();
+      if (LOFT_UNLIKELY(!fenced)) {
+        if (tops[stack] != closed) core->left_closed[stack] = tops[stack];
+      } else if (void** at = __atomic_load_n(place, __ATOMIC_ACQUIRE); LOFT_LIKELY(is_closed(at))) {
+        // Relaxed: no sequence can change the top any more, and sequences fail on both values.
+        __atomic_store_n(place, closed, __ATOMIC_RELAXED);
+        take_over(core, stack, tops[stack] + (at - closed));
+        wanted &= ~bit(stack);
+      }
+    }
+    if (LOFT_UNLIKELY(!fenced)) return false;
+  }
+  return true;
+}
 
 bool prepare() {
   if (!span::initialise()) return false;
@@ -305,42 +252,6 @@ void free_foreign(Core* core, void* p, Entry entry) {
     core->foreign = static_cast<void**>(metadata::allocate(kForeignSlots * sizeof(void*)));
   }
   batch_cache::add(&core->thread, p, entry);
-}
-
-bool look() {
-  bool all_empty = true;
-  for_each([&](Core* core) {
-    if (!core->lock.try_lock()) {
-      all_empty = false;
-      return;
-    }
-    const bool wanted = wants_emptying(core);
-    // A block's messages may be for a block that was visited earlier.
-    if (wanted || !core->emptied) all_empty = false;
-    if (!wanted) return core->lock.unlock();
-    empty(core, Heap::Walk::kNowAndThen);
-    core->thread.counters.emptied.add(1);
-    unlock_emptied(core);
-  });
-  return all_empty;
-}
-
-size_t empty_all() {
-  size_t purged = 0;
-  for_each([&](Core* core) {
-    core->lock.lock();
-    purged += empty(core, Heap::Walk::kNow);
-    unlock_emptied(core);
-  });
-  return purged;
-}
-
-void empty_others() {
-  for_each([](Core* core) {
-    if (!core->lock.try_lock()) return;
-    empty(core, Heap::Walk::kNow);
-    unlock_emptied(core);
-  });
 }
 
 void** top(const Core* core, SizeClass size_class) {

@@ -97,14 +97,27 @@ inline bool own(Thread* thread, SizeClass size_class) {
   return LOFT_LIKELY(thread->core == nullptr) || hold(thread->core, size_class);
 }
 
+// As hold, for all stacks of `wanted` (a bit for each), from any processor, with one fence.
+bool close_from_afar(Core* core, uint64_t wanted);
+
+// The block made last. Each names the one made before it.
+extern LOFT_HIDDEN Atomic<Core*> newest;
+template <class Visit>
+void for_each(Visit visit) {
+  // Acquire pairs with the release in make: the block is set up.
+  for (Core* core = newest.load(memory_order_acquire); core != nullptr; core = core->earlier) {
+    visit(core);
+  }
+}
+
 // Returns all objects of all bins. The bins become the lock holder's.
 void flush_all(Core* core);
 
 // Adds an object of another heap to a batch, together with all objects of the last stack.
 void free_foreign(Core* core, void* p, Entry entry);
 
-// Looks at all blocks once and empties those without a change for several looks. True if all are
-// empty and need no further work.
+// Looks at all blocks once and empties those without a change for several looks. Purges the heaps
+// of those whose caches serve every call. True if all are empty and need no further work.
 bool look();
 
 // Empties all blocks. Returns the bytes of holes that were purged.
