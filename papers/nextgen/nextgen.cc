@@ -54,21 +54,19 @@ void* invalid_argument() {
   return nullptr;
 }
 
-void* make(size_t size) {
-  void* p = allocate_in_room(size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry(size);
+void* allocate_again(size_t size, size_t alignment, loft::Maker) {
+  return alignment == 0 ? allocate_in_room(size) : allocate_aligned_in_room(alignment, size);
 }
-void* make(size_t size, std::align_val_t alignment) {
-  void* p = allocate_aligned_in_room(static_cast<size_t>(alignment), size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry(size, alignment);
+
+// `maker`: the form of new. `alignment`: 0 for none.
+void* make(loft::Maker maker, size_t size, size_t alignment = 0) {
+  void* p = allocate_again(size, alignment, maker);
+  return LOFT_LIKELY(p != nullptr) ? p : loft::retry_with(size, alignment, maker, allocate_again);
 }
-void* make_nothrow(size_t size) {
-  void* p = allocate_in_room(size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry_nothrow(size);
-}
-void* make_nothrow(size_t size, std::align_val_t alignment) {
-  void* p = allocate_aligned_in_room(static_cast<size_t>(alignment), size);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::new_retry_nothrow(size, alignment);
+void* make_nothrow(loft::Maker maker, size_t size, size_t alignment = 0) {
+  void* p = allocate_again(size, alignment, maker);
+  if (LOFT_LIKELY(p != nullptr)) return p;
+  return loft::retry_nothrow_with(size, alignment, maker, allocate_again);
 }
 
 }  // namespace
@@ -137,20 +135,29 @@ LOFT_EXPORT size_t malloc_usable_size(void* p) noexcept { return loft::usable_si
 
 }  // extern "C"
 
+using loft::Maker;
 using std::align_val_t;
 using std::nothrow_t;
 
-LOFT_EXPORT void* operator new(size_t n) { return make(n); }
-LOFT_EXPORT void* operator new[](size_t n) { return make(n); }
-LOFT_EXPORT void* operator new(size_t n, align_val_t a) { return make(n, a); }
-LOFT_EXPORT void* operator new[](size_t n, align_val_t a) { return make(n, a); }
-LOFT_EXPORT void* operator new(size_t n, const nothrow_t&) noexcept { return make_nothrow(n); }
-LOFT_EXPORT void* operator new[](size_t n, const nothrow_t&) noexcept { return make_nothrow(n); }
+LOFT_EXPORT void* operator new(size_t n) { return make(Maker::kNew, n); }
+LOFT_EXPORT void* operator new[](size_t n) { return make(Maker::kNewArray, n); }
+LOFT_EXPORT void* operator new(size_t n, align_val_t a) {
+  return make(Maker::kNewAligned, n, static_cast<size_t>(a));
+}
+LOFT_EXPORT void* operator new[](size_t n, align_val_t a) {
+  return make(Maker::kNewArrayAligned, n, static_cast<size_t>(a));
+}
+LOFT_EXPORT void* operator new(size_t n, const nothrow_t&) noexcept {
+  return make_nothrow(Maker::kNew, n);
+}
+LOFT_EXPORT void* operator new[](size_t n, const nothrow_t&) noexcept {
+  return make_nothrow(Maker::kNewArray, n);
+}
 LOFT_EXPORT void* operator new(size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return make_nothrow(n, a);
+  return make_nothrow(Maker::kNewAligned, n, static_cast<size_t>(a));
 }
 LOFT_EXPORT void* operator new[](size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return make_nothrow(n, a);
+  return make_nothrow(Maker::kNewArrayAligned, n, static_cast<size_t>(a));
 }
 
 #define NEXTGEN_DELETE(...)                                                           \
