@@ -7,8 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <new>
-
 #include "api/new_failure.h"
 #include "api/surface.h"
 #include "base/bits.h"
@@ -54,22 +52,15 @@ void* invalid_argument() {
   return nullptr;
 }
 
-void* allocate_again(size_t size, size_t alignment, loft::Maker) {
+void* allocate(size_t size, size_t alignment, loft::Maker) {
   return alignment == 0 ? allocate_in_room(size) : allocate_aligned_in_room(alignment, size);
 }
 
-// `maker`: the form of new. `alignment`: 0 for none.
-void* make(loft::Maker maker, size_t size, size_t alignment = 0) {
-  void* p = allocate_again(size, alignment, maker);
-  return LOFT_LIKELY(p != nullptr) ? p : loft::retry_with(size, alignment, maker, allocate_again);
-}
-void* make_nothrow(loft::Maker maker, size_t size, size_t alignment = 0) {
-  void* p = allocate_again(size, alignment, maker);
-  if (LOFT_LIKELY(p != nullptr)) return p;
-  return loft::retry_nothrow_with(size, alignment, maker, allocate_again);
-}
+void deallocate(void* p) { free_in_room(p); }
 
 }  // namespace
+
+#include "engine/operators.h"
 
 extern "C" {
 
@@ -134,40 +125,3 @@ LOFT_EXPORT void* pvalloc(size_t size) noexcept {
 LOFT_EXPORT size_t malloc_usable_size(void* p) noexcept { return loft::usable_size(p); }
 
 }  // extern "C"
-
-using loft::Maker;
-using std::align_val_t;
-using std::nothrow_t;
-
-LOFT_EXPORT void* operator new(size_t n) { return make(Maker::kNew, n); }
-LOFT_EXPORT void* operator new[](size_t n) { return make(Maker::kNewArray, n); }
-LOFT_EXPORT void* operator new(size_t n, align_val_t a) {
-  return make(Maker::kNewAligned, n, static_cast<size_t>(a));
-}
-LOFT_EXPORT void* operator new[](size_t n, align_val_t a) {
-  return make(Maker::kNewArrayAligned, n, static_cast<size_t>(a));
-}
-LOFT_EXPORT void* operator new(size_t n, const nothrow_t&) noexcept {
-  return make_nothrow(Maker::kNew, n);
-}
-LOFT_EXPORT void* operator new[](size_t n, const nothrow_t&) noexcept {
-  return make_nothrow(Maker::kNewArray, n);
-}
-LOFT_EXPORT void* operator new(size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return make_nothrow(Maker::kNewAligned, n, static_cast<size_t>(a));
-}
-LOFT_EXPORT void* operator new[](size_t n, align_val_t a, const nothrow_t&) noexcept {
-  return make_nothrow(Maker::kNewArrayAligned, n, static_cast<size_t>(a));
-}
-
-#define NEXTGEN_DELETE(...)                                                           \
-  LOFT_EXPORT void operator delete(void* p __VA_ARGS__) noexcept { free_in_room(p); } \
-  LOFT_EXPORT void operator delete[](void* p __VA_ARGS__) noexcept { free_in_room(p); }
-
-NEXTGEN_DELETE()
-NEXTGEN_DELETE(, size_t)
-NEXTGEN_DELETE(, align_val_t)
-NEXTGEN_DELETE(, size_t, align_val_t)
-NEXTGEN_DELETE(, const nothrow_t&)
-NEXTGEN_DELETE(, align_val_t, const nothrow_t&)
-#undef NEXTGEN_DELETE
