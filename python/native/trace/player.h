@@ -28,6 +28,7 @@
 
 #include "plan.h"
 #include "stamps.h"
+#include "usage.h"
 
 // C23's, which not every allocator has.
 extern "C" {
@@ -84,8 +85,7 @@ class Player {
     if (places_ == nullptr || samples_ == nullptr || threads_ == nullptr) {
       return "there is not enough memory for the tables of this replay";
     }
-    statm_ = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    page_kib_ = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 1024;
+    memory_.open();
     return nullptr;
   }
 
@@ -104,11 +104,11 @@ class Player {
       threads_[i].next = plans_[i].first_ticket;
     }
     Played played = {};
-    played.start_kib = own_kib();
+    played.start_kib = memory_.kib();
     rusage before;
     rusage after;
     getrusage(RUSAGE_SELF, &before);
-    const uint64_t started = now();
+    const uint64_t started = now_ns();
     // Those that nobody starts are there from the first moment on. This thread is one of them.
     for (uint64_t i = 1; i < header_->threads; i++) {
       if (plans_[i].spawned == 0) launch(threads_[i]);
@@ -117,9 +117,9 @@ class Player {
     for (uint64_t i = 1; i < header_->threads; i++) {
       if (threads_[i].launched && !threads_[i].joined) pthread_join(threads_[i].handle, nullptr);
     }
-    played.seconds = static_cast<double>(now() - started) * 1e-9;
+    played.seconds = static_cast<double>(now_ns() - started) * 1e-9;
     getrusage(RUSAGE_SELF, &after);
-    played.end_kib = own_kib();
+    played.end_kib = memory_.kib();
     played.user = seconds(after.ru_utime) - seconds(before.ru_utime);
     played.system = seconds(after.ru_stime) - seconds(before.ru_stime);
     played.minor_faults = static_cast<uint64_t>(after.ru_minflt - before.ru_minflt);
@@ -168,27 +168,6 @@ class Player {
     void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     return p == MAP_FAILED ? nullptr : static_cast<T*>(p);
-  }
-
-  static uint64_t now() {
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return static_cast<uint64_t>(t.tv_sec) * 1000000000 + static_cast<uint64_t>(t.tv_nsec);
-  }
-  static double seconds(const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  }
-
-  [[gnu::noinline]] uint64_t own_kib() const {
-    char text[128];
-    const ssize_t length = pread(statm_, text, sizeof(text) - 1, 0);
-    if (length <= 0) return 0;
-    text[length] = '\0';
-    char* at = text;
-    strtoul(at, &at, 10);
-    const uint64_t resident = strtoul(at, &at, 10);
-    const uint64_t shared = strtoul(at, &at, 10);
-    return resident > shared ? (resident - shared) * page_kib_ : 0;
   }
 
   // Shorter and then longer pauses: there may be more threads than processors.
@@ -275,7 +254,7 @@ class Player {
   }
 
   [[gnu::noinline]] void look(const Step& step) {
-    samples_[step.place] = {step.count, step.size, own_kib()};
+    samples_[step.place] = {step.count, step.size, memory_.kib()};
   }
 
   // What is common is inlined here, as it is no part of what is measured.
@@ -427,8 +406,7 @@ class Player {
   Thread* threads_ = nullptr;
   uint64_t table_bytes_ = 0;
   uint64_t window_ = 0;
-  uint64_t page_kib_ = 4;
-  int statm_ = -1;
+  OwnMemory memory_;
   Stamps stamps_{Touch::kAll};
   bool alone_ = false;
 };
