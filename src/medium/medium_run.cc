@@ -21,13 +21,12 @@ struct Place {
 };
 
 // Memory that is there comes first, even if it makes a short run. If addresses are scarce, there
-// are some for the first object. So too where the program locks its memory: addresses cost memory
-// before they are touched, and what lies free beside an object cannot be discarded.
+// are some for the first object; so too if they cost memory before they are touched.
 Place acquire(size_t granules, size_t wanted) {
-  if (os::locks_mappings()) wanted = granules;
   for (const size_t n : {wanted, granules}) {
     if (const span::Range range = span::acquire_resident(n); range.base != 0) return {range, n};
   }
+  if (os::locks_mappings()) wanted = granules;
   const span::Range clean = span::acquire_as(wanted, kGranule, 0, span::Want::kCleanOnly);
   if (clean.base != 0) return {clean, wanted};
   const span::Range some = span::acquire(granules, kGranule);
