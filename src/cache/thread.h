@@ -172,10 +172,18 @@ struct MediumCache {
   uint8_t watched;  // frees that were checked at once
 };
 
-// Observations of a thread from outside (thread/idle.cc). Guarded by the lock in lifecycle.cc.
+// Observations from outside, of a thread, a processor or a heap. Guarded by a lock of who looks.
 struct Idle {
-  uint32_t looks;          // consecutive looks without a meeting
-  unsigned long meetings;  // with its heap, at the last look
+  uint32_t looks;      // consecutive ones without a change
+  unsigned long seen;  // at the last look
+
+  // One more look. True once nothing has changed for several.
+  bool look(unsigned long now) {
+    constexpr unsigned kLooks = 3;
+    looks = now == seen ? looks + 1 : 0;
+    seen = now;
+    return looks >= kLooks;
+  }
 };
 
 // A block starts as zeroed memory. set_up writes only the nonzero fields, so the pages of the

@@ -217,7 +217,7 @@ Thread* enter() {
     }
     if (LOFT_UNLIKELY(core->emptied)) {
       core->emptied = false;
-      core->looks = 0;
+      core->activity.looks = 0;
     }
     return &core->thread;
   }

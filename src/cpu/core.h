@@ -52,8 +52,7 @@ struct alignas(64) Core {
   void** left_closed[kStacks]{};
   void** foreign = nullptr;    // the array of the last stack; slot 0 is null
   unsigned foreign_frees = 0;  // before that stack had an array; each was checked
-  uint32_t looks = 0;          // consecutive looks without a change
-  uint64_t activity = 0;       // at the last look
+  Idle activity{};             // of all its stacks and caches; thread.idle is of its heap
   Core* earlier = nullptr;     // the block made before this one; never changes
   Counter fences;              // fences for closing stacks from another processor
 

@@ -10,7 +10,11 @@ namespace loft::core {
 
 namespace {
 
-constexpr unsigned kLooks = 3;  // without a change, before a processor counts as idle
+size_t purge(Core* core, Heap::Walk walk) {
+  Heap* const heap = core->thread.heap;
+  const os::Guard guard(heap->lock());
+  return heap->purge(&core->lock, walk);
+}
 
 // Returns all of the block's objects. The stacks stay closed until the next slow path on the
 // processor, which shows that it is in use. Returns the bytes of holes that were purged. Under the
@@ -25,8 +29,7 @@ size_t empty(Core* core, Heap::Walk walk) {
   medium_cache::release_all(thread);
   batch_cache::send_all(thread);
   core->emptied = core->held == kAllStacks;
-  const os::Guard guard(thread->heap->lock());
-  return thread->heap->purge(&core->lock, walk);
+  return purge(core, walk);
 }
 
 void unlock_emptied(Core* core) {
@@ -52,20 +55,13 @@ uint64_t activity_of(const Core* core) {
 bool wants_emptying(Core* core) {
   Heap* heap = core->thread.heap;
   if (core->emptied) return heap->inbox().maybe_pending() || !heap->is_purged();
-  const uint64_t activity = activity_of(core);
-  core->looks = activity == core->activity ? core->looks + 1 : 0;
-  core->activity = activity;
-  return core->looks >= kLooks;
+  return core->activity.look(activity_of(core));
 }
 
 // The caches serve all calls, as for a thread that is idle: what is free in the heap goes back.
 bool heap_rests(Core* core) {
   Thread& thread = core->thread;
-  const unsigned long meetings =
-      thread.heap->counters().refills.get() + thread.counters.flushes.get();
-  thread.idle.looks = meetings == thread.idle.meetings ? thread.idle.looks + 1 : 0;
-  thread.idle.meetings = meetings;
-  return thread.idle.looks >= kLooks;
+  return thread.idle.look(thread.heap->counters().refills.get() + thread.counters.flushes.get());
 }
 
 }  // namespace
@@ -81,11 +77,7 @@ bool look() {
     // A block's messages may be for a block that was visited earlier.
     if (wanted || !core->emptied) all_empty = false;
     if (!wanted) {
-      if (!core->emptied && heap_rests(core)) {
-        Heap* const heap = core->thread.heap;
-        const os::Guard guard(heap->lock());
-        heap->purge(&core->lock, Heap::Walk::kAtWork);
-      }
+      if (!core->emptied && heap_rests(core)) purge(core, Heap::Walk::kAtWork);
       return core->lock.unlock();
     }
     empty(core, Heap::Walk::kNowAndThen);

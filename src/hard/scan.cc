@@ -77,8 +77,9 @@ void suspect(uintptr_t place, SizeClass c) {
 // The lock of the heap whose slab has the place, if the pagemap says so then, too. nullptr: not
 // now, and the next look or round comes here again.
 os::Lock* try_lock_of(const void* p, Entry entry) {
-  if (entry.owner() == kNoHeap || entry.owner() > registry::count()) return nullptr;
-  os::Lock& lock = registry::at(entry.owner())->lock();
+  Heap* const heap = registry::find(entry.owner());
+  if (heap == nullptr) return nullptr;
+  os::Lock& lock = heap->lock();
   if (!lock.try_lock()) return nullptr;
   if (pagemap.of(p).word() == entry.word()) return &lock;
   lock.unlock();

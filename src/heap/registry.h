@@ -37,6 +37,8 @@ bool purge_parked();
 unsigned count();
 unsigned adoptions();
 Heap* at(unsigned id);
+// nullptr if no heap has this id.
+inline Heap* find(unsigned id) { return id == kNoHeap || id > count() ? nullptr : at(id); }
 
 // Keys all messages from now on (remote/key.h). When the library is loaded, before the program has
 // a second thread; no thread has a block. `behind`: bytes at the end of objects that stay as they

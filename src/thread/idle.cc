@@ -15,15 +15,9 @@ namespace loft::idle {
 
 namespace {
 
-constexpr unsigned kLooks = 3;  // without a change, before a thread counts as idle
-
 // nullptr if it has none. The registry's pointer, not the thread's: whoever reads a count that has
 // the heap sees it constructed.
-Heap* heap_of(const Thread* thread) {
-  const HeapId owner = peek(thread->owner);
-  const bool is_there = owner != kNeverOwner && owner <= registry::count();
-  return is_there ? registry::at(owner) : nullptr;
-}
+Heap* heap_of(const Thread* thread) { return registry::find(peek(thread->owner)); }
 
 // How often the thread met its heap. Calls that its caches serve do not count: they use nothing
 // that is free in the heap. A hint, read while the thread runs: if it misses a change, a heap rests
@@ -43,10 +37,7 @@ struct Found {
 // the time that it rests.
 bool choose(void* context, Thread* thread) {
   Found& found = *static_cast<Found*>(context);
-  const unsigned long meetings = meetings_of(thread);
-  thread->idle.looks = meetings == thread->idle.meetings ? thread->idle.looks + 1 : 0;
-  thread->idle.meetings = meetings;
-  if (thread->idle.looks < kLooks) {
+  if (!thread->idle.look(meetings_of(thread))) {
     found.all_idle = false;
     return true;
   }
@@ -86,14 +77,11 @@ bool purge_common() {
   if (common->is_purged() && !common->inbox().maybe_pending()) return true;
   if (!common->lock().try_lock()) return false;
   // Guarded by the heap's lock.
-  static constinit unsigned long refills_seen = 0;
-  static constinit unsigned looks = 0;
+  static constinit Idle idle{};
   // Medium objects do not count: programs that do little else come to the heap for these.
   const HeapCounters& counters = common->counters();
   const unsigned long refills = counters.refills.get() - counters.medium_taken.get();
-  looks = refills == refills_seen ? looks + 1 : 0;
-  refills_seen = refills;
-  if (looks >= kLooks) common->purge(nullptr, Heap::Walk::kNowAndThen);
+  if (idle.look(refills)) common->purge(nullptr, Heap::Walk::kNowAndThen);
   common->lock().unlock();
   return false;
 }
