@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes all of src/ as one file that can be dropped into a program.
+"""Writes all of src/ that one system needs as one file that can be dropped into a program.
 
 Every header appears once, where it is first needed; every source follows, lowest floor first. The
 included system headers stand at the top, so that no macro of ours reaches them.
@@ -14,13 +14,21 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from check_includes import FLOORS, INCLUDE, PUBLIC_HEADER, without_comments
+from check_includes import (
+    FLOORS,
+    INCLUDE,
+    PUBLIC_HEADER,
+    SYSTEMS,
+    build_system,
+    systems_of,
+    without_comments,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 
 BANNER = """\
-// loft {version}: a memory allocator, in one file. Written by tools/amalgamate.py from the sources
-// in src/, which is where to read and change it.
+// loft {version}: a memory allocator, in one file, for {system}. Written by tools/amalgamate.py
+// from the sources in src/, which is where to read and change it.
 //
 // Add this file to a program and it allocates with loft:
 //
@@ -33,7 +41,7 @@ BANNER = """\
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|endif)\b")
 
 # What a library has that is loaded, and a part of a program has not. CMakeLists.txt has them, too.
-LOADED = ("api/dlopen.cc", "os/linux_symbols.cc", "os/linux_vfork.cc")
+LOADED = ("api/linux_dlopen.cc", "os/linux_symbols.cc", "os/linux_vfork.cc")
 
 
 class AmalgamationError(Exception):
@@ -80,9 +88,9 @@ class Amalgamation:
             return self.include / PUBLIC_HEADER
         return self.source / include[1] if include[1] else None
 
-    def text(self, version: str) -> str:
+    def text(self, version: str, name: str) -> str:
         system = "".join(f"#include <{name}>\n" for name in sorted(self.system))
-        return "\n".join([BANNER.format(version=version), system, *self.parts])
+        return "\n".join([BANNER.format(version=version, system=name), system, *self.parts])
 
 
 def shown(path: Path) -> str:
@@ -99,15 +107,20 @@ def version_of(header: Path) -> str:
     return found[1] if found else "of no version"
 
 
-def amalgamate(source: Path, include: Path) -> str:
+def amalgamate(source: Path, include: Path, system: str = "linux") -> str:
     files = sorted(
-        (path for path in source.rglob("*.cc") if f"{path.parent.name}/{path.name}" not in LOADED),
+        (
+            path
+            for path in source.rglob("*.cc")
+            if system in systems_of(path.name) and f"{path.parent.name}/{path.name}" not in LOADED
+        ),
         key=lambda path: (FLOORS.index(path.parent.name), path.name),
     )
     result = Amalgamation(source, include)
     for path in files:
         result.add(path)
-    return result.text(version_of(include / PUBLIC_HEADER))
+    names = {"linux": "Linux", "freebsd": "FreeBSD", "darwin": "macOS", "windows": "Windows"}
+    return result.text(version_of(include / PUBLIC_HEADER), names[system])
 
 
 def write(path: Path, text: str) -> None:
@@ -118,9 +131,16 @@ def write(path: Path, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "loft.cc")
+    parser.add_argument(
+        "--system",
+        choices=SYSTEMS,
+        default=build_system(),
+        help="whose files; this one's if not said",
+    )
     arguments = parser.parse_args()
     try:
-        write(arguments.output, amalgamate(ROOT / "src", ROOT / "include"))
+        text = amalgamate(ROOT / "src", ROOT / "include", arguments.system)
+        write(arguments.output, text)
     except AmalgamationError as error:
         sys.exit(str(error))
 

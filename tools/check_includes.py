@@ -7,9 +7,12 @@
 - From outside it includes only what needs no C++ library to link: the freestanding headers, and of
   libc what the allocation functions speak of. System headers stay in os/ and unwind/.
 - Only os/, base/ and unwind/ name a system, an architecture, an intrinsic or assembler.
-- No file and no floor is too long, and every header has `#pragma once`.
+- A file of one system includes that system's headers, and no file of another system's.
+- No file and no floor is too long, and every header has `#pragma once`. A floor is as long as what
+  one system compiles of it.
 """
 
+import platform
 import re
 import sys
 import tomllib
@@ -26,6 +29,7 @@ FLOORS: list[str] = RULES["floors"]
 PUBLIC_HEADER: str = RULES["public_header"]
 MAX_LINES: int = RULES["max_lines"]
 MAX_FLOOR_LINES: int = RULES["max_floor_lines"]
+SYSTEMS: dict[str, list[str]] = RULES["systems"]
 NAMES = [
     (re.compile(rf"\b({rule['pattern']})\b", re.VERBOSE), rule["floors"]) for rule in RULES["names"]
 ]
@@ -48,8 +52,22 @@ def without_comments(text: str) -> str:
     return TOKEN.sub(blank, re.sub(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])", "_", text))
 
 
-def check_include(source: Path, floor: str, line: str) -> str | None:
+def systems_of(name: str) -> set[str]:
+    """The systems that a file is for: those that its name says, or all."""
+    first = re.split(r"[_.]", Path(name).name)[0]
+    return {system for system, words in SYSTEMS.items() if first in words} or set(SYSTEMS)
+
+
+def build_system() -> str:
+    """The system that this runs on."""
+    names = {"Linux": "linux", "FreeBSD": "freebsd", "Darwin": "darwin", "Windows": "windows"}
+    return names.get(platform.system(), "linux")
+
+
+def check_include(source: Path, path: Path, line: str) -> str | None:
     """What is wrong with one #include line, or nothing."""
+    floor = path.relative_to(source).parts[0]
+    systems = systems_of(path.name)
     match = INCLUDE.match(line)
     if match is None:
         return None
@@ -69,10 +87,16 @@ def check_include(source: Path, floor: str, line: str) -> str | None:
             return f"{floor}/ may not include from {target}/, which is above it"
         if not (source / quoted).is_file():
             return f'"{quoted}" does not exist'
+        if missing := systems - systems_of(quoted):
+            return f'"{quoted}" is not for {", ".join(sorted(missing))}, which this file is for'
         return None
     known = [rule for rule in RULES["headers"] if any(fnmatchcase(name, n) for n in rule["names"])]
-    if any(floor in rule.get("floors", FLOORS) for rule in known):
+    allowed = [rule for rule in known if floor in rule.get("floors", FLOORS)]
+    if any(systems <= set(rule.get("systems", SYSTEMS)) for rule in allowed):
         return None
+    if allowed:
+        own = sorted({system for rule in allowed for system in rule.get("systems", SYSTEMS)})
+        return f"<{name}> is for files of {', '.join(own)} alone, by their names"
     if known:
         return f"<{name}> is a system's header, which {floor}/ may not know"
     return f"<{name}> is not on the list of headers that need no C++ library"
@@ -96,7 +120,7 @@ def check_file(path: Path, source: Path) -> Iterator[str]:
     for number, (line, bare) in enumerate(zip(lines, code, strict=True), 1):
         # The included name is blanked in `bare`, which only tells that the line is no comment.
         if bare.lstrip().startswith("#"):
-            problem = check_include(source, floor, line)
+            problem = check_include(source, path, line)
             if problem is not None:
                 yield f"{shown}:{number}: {problem}"
         for pattern, floors in NAMES:
@@ -132,9 +156,14 @@ def lines_of(path: Path) -> int:
 
 
 def lines_by_floor(files: list[Path], source: Path) -> Counter[str]:
+    """Of each floor, the lines of the system that compiles most of it."""
     lines = Counter[str]()
-    for path in files:
-        lines[path.relative_to(source).parts[0]] += lines_of(path)
+    for system in SYSTEMS:
+        of_one = Counter[str]()
+        for path in files:
+            if system in systems_of(path.name):
+                of_one[path.relative_to(source).parts[0]] += lines_of(path)
+        lines |= of_one
     return lines
 
 

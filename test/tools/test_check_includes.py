@@ -25,6 +25,9 @@ def test_downwards_and_sideways_is_allowed(tmp_path: Path) -> None:
         "cache/fast.cc": '#include "base/bits.h"\n#include "cache/array.h"\n',
         "api/loft.cc": '#include <loft/loft.h>\n#include <stdio.h>\n#include "cache/array.h"\n',
         "os/linux.cc": "#include <sys/mman.h>\n#if defined(__x86_64__)\n#endif\n",
+        "os/linux_wait.cc": "#include <linux/futex.h>\n",
+        "os/darwin_pages.h": header + "#include <mach/mach.h>\n",
+        "os/darwin.cc": '#include "os/darwin_pages.h"\n',
     }
     assert problems(tmp_path, files) == []
 
@@ -46,6 +49,11 @@ def test_downwards_and_sideways_is_allowed(tmp_path: Path) -> None:
         ("heap/a.cc", "#include <sys/mman.h>\n", "system's header"),
         ("cache/a.cc", "#include <immintrin.h>\n", "system's header"),
         ("cache/a.cc", "#include <linux/futex.h>\n", "system's header"),
+        ("os/a.cc", "#include <linux/futex.h>\n", "for files of linux alone"),
+        ("os/posix_a.cc", "#include <linux/futex.h>\n", "for files of linux alone"),
+        ("os/freebsd_a.cc", "#include <mach/mach.h>\n", "for files of darwin alone"),
+        ("os/linux_a.cc", "#include <windows.h>\n", "for files of windows alone"),
+        ("os/a.cc", '#include "os/darwin_up.h"\n', "is not for freebsd, linux, windows"),
         ("cache/a.cc", "#ifdef __x86_64__\n#endif\n", "__x86_64__ belongs"),
         ("cache/a.cc", "#if defined(__aarch64__)\n#endif\n", "__aarch64__ belongs"),
         ("heap/a.cc", "#ifdef __linux__\n#endif\n", "__linux__ belongs"),
@@ -67,6 +75,7 @@ def test_a_violation_is_found(tmp_path: Path, name: str, text: str, expected: st
         "heap/up.h": header,
         "cache/up.h": header,
         "purge/up.h": header,
+        "os/darwin_up.h": header,
         name: text,
     }
     found = problems(tmp_path, files)
@@ -94,6 +103,16 @@ def test_a_floor_is_not_too_long(tmp_path: Path) -> None:
     files = {f"heap/{i}.cc": "\n" * MAX_LINES for i in range(count)}
     (found,) = problems(tmp_path, files)
     assert f"{MAX_FLOOR_LINES} is a floor's limit" in found
+
+
+def test_a_floor_is_as_long_as_one_system_has_it(tmp_path: Path) -> None:
+    count = MAX_FLOOR_LINES // MAX_LINES
+    files = {f"os/{i}.cc": "\n" * MAX_LINES for i in range(count - 1)}
+    files |= {f"os/{system}.cc": "\n" * MAX_LINES for system in ("linux", "freebsd", "darwin")}
+    assert problems(tmp_path, files) == []
+    files["os/posix_more.cc"] = "\n" * MAX_LINES
+    (found,) = problems(tmp_path / "longer", files)
+    assert "src/os:1: 2400 lines" in found
 
 
 def test_comments_strings_and_symbol_names_are_left_alone(tmp_path: Path) -> None:
