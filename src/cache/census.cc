@@ -2,7 +2,7 @@
 
 namespace loft::census {
 
-constinit __thread Stage stage LOFT_TLS_INITIAL_EXEC = kNone;
+LOFT_DEFINE_PER_THREAD(Stage, stage, kNone);
 constinit Counter started;
 constinit Counter exited;
 constinit Counter blockless;

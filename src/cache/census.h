@@ -5,6 +5,7 @@
 
 #include "base/atomic.h"
 #include "base/macros.h"
+#include "base/per_thread.h"
 
 namespace loft::census {
 
@@ -14,7 +15,7 @@ enum Stage : uint8_t {
   kBlockless,  // uses processors' blocks and is counted
   kExited,     // its destructors have run, or the thread is loft's own
 };
-extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread Stage stage;
+LOFT_DECLARE_PER_THREAD(Stage, stage, 1, kNone);
 
 // Written under the lock in lifecycle.cc.
 extern LOFT_HIDDEN Counter started;

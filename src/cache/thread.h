@@ -12,6 +12,7 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/macros.h"
+#include "base/per_thread.h"
 #include "base/size_class.h"
 #include "cache/bin.h"
 #include "cache/profile.h"
@@ -283,8 +284,8 @@ inline constexpr size_t kBatchBytes = kBatches * sizeof(Batch);  // after each b
 // The current thread's block. The static stand-in has only empty bins without arrays and an owner
 // that matches no heap, so each call takes its slow path. No fast path tests whether a thread is
 // set up or has ended.
-extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread Thread* self;
 extern LOFT_HIDDEN Thread stand_in;  // the block before a thread's first call and after its end
+LOFT_DECLARE_PER_THREAD(Thread*, self, 0, &stand_in);
 
 LOFT_ALWAYS_INLINE Thread* this_thread() { return self; }
 

@@ -12,19 +12,14 @@
 #include "base/keep_errno.h"
 #include "base/macros.h"
 #include "base/options.h"
+#include "base/per_thread.h"
 #include "base/raw_file.h"
 #include "files/output.h"
+#include "os/at_fault.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "unwind/code.h"
 #include "unwind/unwind.h"
-
-namespace loft::os {
-
-// While it is set, a wait of three seconds ends the process, and so does a second fault.
-extern LOFT_HIDDEN __thread bool at_fault LOFT_TLS_INITIAL_EXEC;
-
-}  // namespace loft::os
 
 namespace loft::files {
 
@@ -48,7 +43,8 @@ constinit Atomic<MisuseHandler> handler{nullptr};
 constinit Atomic<void*> closure{nullptr};
 
 // This thread is in the handler, whose own misuse is told on standard error alone.
-constinit __thread bool in_handler LOFT_TLS_INITIAL_EXEC = false;
+LOFT_DECLARE_PER_THREAD(bool, in_handler, 3, false);
+LOFT_DEFINE_PER_THREAD(bool, in_handler, false);
 
 struct Called {
   MisuseHandler function;

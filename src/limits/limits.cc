@@ -95,7 +95,7 @@ void set_attended(bool is) { attended.store(is, memory_order_relaxed); }
 
 void weigh(size_t committed) { set(kOwn, above(committed, soft(), has(kOwn))); }
 
-void set_group(const os::Group& group) {
+void set_group(const Group& group) {
   group_high.store(group.high, memory_order_relaxed);
   group_max.store(group.max, memory_order_relaxed);
   group_limit.store(group.limit, memory_order_relaxed);
@@ -106,8 +106,8 @@ void set_group(const os::Group& group) {
   options_changed();
 }
 
-os::Group group() {
-  os::Group group;
+Group group() {
+  Group group;
   group.high = group_high.load(memory_order_relaxed);
   group.max = group_max.load(memory_order_relaxed);
   group.limit = group_limit.load(memory_order_relaxed);

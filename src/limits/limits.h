@@ -18,6 +18,7 @@
 
 #include "base/atomic.h"
 #include "base/macros.h"
+#include "limits/group.h"
 #include "os/os.h"
 
 namespace loft::limits {
@@ -67,8 +68,8 @@ void weigh(size_t committed);
 
 // The state of the group, found when the library is loaded and by the thread that watches the
 // group. Any thread, one at a time.
-void set_group(const os::Group& group);
-os::Group group();  // as last set; without limits at first
+void set_group(const Group& group);
+Group group();  // as last set; without limits at first
 
 // Notes a refused request. It counts if `bytes` more would exceed the hard limit.
 void note_refusal(size_t committed, size_t bytes);

@@ -2,13 +2,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,21 +13,15 @@
 #include "base/bits.h"
 #include "base/keep_errno.h"
 #include "base/words.h"
+#include "os/at_fault.h"
 #include "os/os.h"
+#include "os/posix_calls.h"
 
 extern char** environ;
 
 namespace loft::os {
 
 namespace {
-
-pthread_key_t exit_key;
-// Release and acquire pair: a thread that sees the flag set also sees the value of exit_key.
-constinit Atomic<bool> exit_key_made{false};
-
-// Relaxed: these are sums for statistics and order nothing.
-constinit Atomic<unsigned long> map_calls{0};
-constinit Atomic<unsigned long> discard_calls{0};
 
 constinit Atomic<bool> knows_moves{true};  // relaxed: a thread that sees it late asks once more
 
@@ -50,7 +40,7 @@ constexpr int kFixedNoReplace = 0x100000, kDontUnmap = 4, kCold = 20, kPopulateW
 constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 void* map(void* at, size_t bytes, int protection, int flags) {
-  map_calls.fetch_add(1, memory_order_relaxed);
+  count_map();
   return mmap(at, bytes, protection, kPrivate | flags, -1, 0);
 }
 
@@ -68,10 +58,6 @@ Placed place_at(void* at, size_t bytes, int protection) {
 bool has_vdso() { return getauxval(AT_SYSINFO_EHDR) != 0; }
 
 }  // namespace
-
-// This thread is ending the process: never reset, because a handler of SIGABRT may delay the end.
-// Or it is in the program's handler of reports (files/misuse.cc).
-LOFT_HIDDEN constinit __thread bool at_fault LOFT_TLS_INITIAL_EXEC = false;
 
 size_t page_size() {
   // Cached: getauxval walks a vector. Relaxed: every thread finds the same number.
@@ -92,13 +78,13 @@ void* reserve(size_t bytes) {
 
 bool unmap(void* at, size_t bytes) {
   const KeepErrno keep;
-  map_calls.fetch_add(1, memory_order_relaxed);
+  count_map();
   return munmap(at, bytes) == 0;
 }
 
 bool commit(void* at, size_t bytes) {
   const KeepErrno keep;
-  map_calls.fetch_add(1, memory_order_relaxed);
+  count_map();
   return mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
@@ -126,7 +112,7 @@ bool advise(void* at, size_t bytes, Advice advice) {
 
 bool discard(void* at, size_t bytes, Proof proof) {
   const KeepErrno keep;
-  discard_calls.fetch_add(1, memory_order_relaxed);
+  count_discard();
   if (proof == Proof::kNone && has_vdso()) return madvise(at, bytes, MADV_DONTNEED) == 0;
   volatile char* const first = static_cast<char*>(at);
   // In one access: a page without memory is faulted in once. Relaxed: for that alone.
@@ -142,7 +128,7 @@ bool discard(void* at, size_t bytes, Proof proof) {
 
 bool move_pages(void* from, void* to, size_t bytes) {
   const KeepErrno keep;
-  map_calls.fetch_add(1, memory_order_relaxed);
+  count_map();
   // Without the last flag, the source would be a hole until it is mapped again. In the meantime a
   // mapping of another thread could land there. A kernel older than the flag refuses the call
   // before it changes anything.
@@ -166,13 +152,6 @@ bool locks_mappings() {
   return locked;
 }
 
-size_t address_space_limit() {
-  const KeepErrno keep;
-  struct rlimit limit;
-  const bool told = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  return told ? limit.rlim_cur : kNoLimit;
-}
-
 // QEMU's user mode, until version 8, keeps some 10 bytes for every page of a mapping.
 bool may_try_long_mappings() { return has_vdso(); }
 
@@ -193,18 +172,6 @@ const char* environment(const char* name) {
   return nullptr;
 }
 
-int write_all(int file, const char* text, size_t bytes) {
-  const KeepErrno keep;
-  while (bytes != 0) {
-    const ssize_t written = write(file, text, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return written < 0 ? errno : EIO;
-    text += written;
-    bytes -= static_cast<size_t>(written);
-  }
-  return 0;
-}
-
 void write_error(const char* text, size_t bytes) {
   if (write_all(STDERR_FILENO, text, bytes) != EBADF) return;
   // The caller has no descriptor 2, as after leave_files. /proc/self is the process, with the files
@@ -215,13 +182,6 @@ void write_error(const char* text, size_t bytes) {
   if (file < 0) return;
   write_all(static_cast<int>(file), text, bytes);
   syscall(SYS_close, file);
-}
-
-void abort_process() {
-  // A second fault, inside a handler of the first. The handler has had its chance.
-  if (at_fault) signal(SIGABRT, SIG_DFL);
-  at_fault = true;
-  abort();
 }
 
 unsigned processor() {
@@ -282,24 +242,6 @@ bool leave_files() {
   return syscall(SYS_close_range, 0u, ~0u, kUnshare) == 0;
 }
 
-bool on_thread_exit(void (*hook)(void*)) {
-  const bool made = pthread_key_create(&exit_key, hook) == 0;
-  exit_key_made.store(made, memory_order_release);
-  return made;
-}
-bool set_thread_exit_value(void* value) {
-  const KeepErrno keep;
-  // Without the check, exit_key could be the key of other code.
-  return exit_key_made.load(memory_order_acquire) && pthread_setspecific(exit_key, value) == 0;
-}
-void* thread_exit_value() {
-  return exit_key_made.load(memory_order_acquire) ? pthread_getspecific(exit_key) : nullptr;
-}
-
-void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {
-  pthread_atfork(prepare, parent, child);
-}
-
 // Such a handler's malloc may wait for a lock that the thread itself holds, and nobody would wake
 // it. Other threads hold no lock as long as kLong.
 void wait_on_word(const void* word, uint32_t expected) {
@@ -322,27 +264,14 @@ void wake_one(const void* word) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
-// A futex, because sched_yield lets no thread of lower priority run.
-void doze() {
-  static const uint32_t nobody_wakes = 0;
-  wait_on_word_for(&nobody_wakes, 0, 50'000);  // nanoseconds
-}
-
-Calls calls() {
-  return {map_calls.load(memory_order_relaxed), discard_calls.load(memory_order_relaxed)};
-}
-
-void* out_of_memory() {
-  errno = ENOMEM;
-  return nullptr;
+size_t processors() {
+  const KeepErrno keep;
+  unsigned long mask[128];
+  const long bytes = syscall(SYS_sched_getaffinity, getpid(), sizeof(mask), mask);
+  size_t count = 0;
+  for (long i = 0; i < bytes / static_cast<long>(sizeof(mask[0])); ++i)
+    count += count_bits(mask[i]);
+  return count;
 }
 
 }  // namespace loft::os

@@ -37,6 +37,8 @@ class Residency {
   void look();
   bool look_at_runs(uintptr_t end);  // if the system cannot, returns false and does nothing
   void look_at_pages(uintptr_t end);
+  // A byte for each page; bit 0 of it: resident. False, with ENOMEM, if the range has a gap.
+  static bool ask_for_pages(uintptr_t from, size_t bytes, unsigned char* pages);
   void add(uintptr_t begin, uintptr_t end, bool huge);
 
   static constexpr unsigned kMostRuns = 64;

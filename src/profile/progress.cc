@@ -8,7 +8,7 @@
 namespace loft::profile {
 
 constinit Atomic<bool> is_on{false};
-constinit __thread Progress progress{};
+LOFT_DEFINE_PER_THREAD_RECORD(Progress, progress);
 
 namespace {
 
@@ -21,17 +21,17 @@ uint64_t mean_for(uint64_t bytes) {
 
 // xorshift64*: the state is never 0, and each bit of the product is good enough for a gap.
 uint64_t next_random() {
-  uint64_t x = progress.random;
+  uint64_t x = mine().random;
   if (LOFT_UNLIKELY(x == 0)) {
     // Threads start apart: by the process's secret number, and by where their block of this lies.
-    x = os::entropy() ^ reinterpret_cast<uintptr_t>(&progress) * 0x9E3779B97F4A7C15u;
+    x = os::entropy() ^ reinterpret_cast<uintptr_t>(&mine()) * 0x9E3779B97F4A7C15u;
     x ^= os::now_ns() << 20;
     if (x == 0) x = 1;
   }
   x ^= x >> 12;
   x ^= x << 25;
   x ^= x >> 27;
-  progress.random = x;
+  mine().random = x;
   return x * 0x2545F4914F6CDD1Du;
 }
 
@@ -45,8 +45,8 @@ bool changes_mean(uint64_t bytes) { return mean_bytes() != mean_for(bytes); }
 
 void draw() {
   const KeepFloat keep;
-  progress.mean = mean_bytes();
-  progress.left = gap_of(next_random(), progress.mean);
+  mine().mean = mean_bytes();
+  mine().left = gap_of(next_random(), mine().mean);
 }
 
 }  // namespace loft::profile

@@ -8,6 +8,7 @@
 
 #include "base/atomic.h"
 #include "base/macros.h"
+#include "base/per_thread.h"
 
 namespace loft::profile {
 
@@ -24,18 +25,19 @@ struct Progress {
   uint64_t random;  // state of the generator; 0: none yet
   uint64_t mean;    // that `left` was drawn with
 };
-extern LOFT_HIDDEN LOFT_TLS_INITIAL_EXEC __thread Progress progress;
+LOFT_DECLARE_PER_THREAD_RECORD(Progress, progress, 4);
+inline Progress& mine() { return progress; }
 
 // Draws the distance to the next sample anew.
 LOFT_COLD void draw();
 
 // Bytes that the thread may be given before its next sample.
 inline uint64_t room() {
-  if (LOFT_UNLIKELY(progress.mean != mean_bytes())) draw();
-  return progress.left;
+  if (LOFT_UNLIKELY(mine().mean != mean_bytes())) draw();
+  return mine().left;
 }
-inline void charge(uint64_t bytes) { progress.left -= bytes; }  // bytes <= room()
-inline void give_back(uint64_t bytes) { progress.left += bytes; }
+inline void charge(uint64_t bytes) { mine().left -= bytes; }  // bytes <= room()
+inline void give_back(uint64_t bytes) { mine().left += bytes; }
 
 // Charges an object. False, with nothing charged, if the sample falls on it.
 inline bool passes(uint64_t bytes) {

@@ -179,7 +179,7 @@ bool holds_samples(const Extent* extent) {
 bool note(const void* p, size_t asked, size_t charged, void* place) {
   uintptr_t frames[kMostFrames];
   const auto depth = static_cast<unsigned>(unwind::capture(frames, kMostFrames));
-  const uint64_t weight = weight_for(charged, progress.mean);
+  const uint64_t weight = weight_for(charged, mine().mean);
   const uint64_t now = os::now_ns();
   draw();
   {

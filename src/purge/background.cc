@@ -50,8 +50,8 @@ uint64_t tick_ns() {
 
 // `again`: another read follows soon. Without one, the usage is left out, because the usage of one
 // moment would be taken as current for ever.
-void look_at_group(os::GroupReader& reader, bool again) {
-  os::Group group = reader.read(limits::group());
+void look_at_group(limits::GroupReader& reader, bool again) {
+  limits::Group group = reader.read(limits::group());
   if (!again) group.used = 0;
   limits::set_group(group);
 }
@@ -115,7 +115,7 @@ bool may_end() {
 
 void watch() {
   const bool sees_group = get(options.watch_group) != 0 && os::leave_files();
-  os::GroupReader group;
+  limits::GroupReader group;
   uint64_t watched = 0;
   uint64_t ticked = os::now_ns();
   for (;;) {
@@ -182,7 +182,7 @@ void on_thread_end() {
 // Opens files before the program runs. None are opened after that, unless the program asks for it.
 void look_at_group_now() {
   if (get(options.cgroup) == kGroupOff) return;
-  os::GroupReader reader;
+  limits::GroupReader reader;
   look_at_group(reader, false);
 }
 

@@ -15,7 +15,7 @@
 namespace {
 
 namespace fs = std::filesystem;
-using loft::os::Group;
+using loft::limits::Group;
 using loft::os::kNoLimit;
 
 // Where the texts of /proc may lead. An input that leads elsewhere finds no file.
@@ -117,7 +117,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     root().put(number, bytes.text(kNextFile));
   }
   errno = EDOM;
-  loft::os::GroupReader reader(root().path());
+  loft::limits::GroupReader reader(root().path());
   const Group group = reader.read();
   check(group);
   // The mount is known now, and only the rest is read again.
@@ -126,7 +126,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   last.high = last.max = last.limit = 4096;
   last.processors = 1;
   // What is known holds on at most: nothing is looser than what was read.
-  const Group after = loft::os::GroupReader(root().path()).read(last);
+  const Group after = loft::limits::GroupReader(root().path()).read(last);
   if (after.high > group.high || after.max > group.max || after.processors > group.processors) {
     fuzz::wrong("looser by what was known");
   }

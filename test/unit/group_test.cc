@@ -34,7 +34,7 @@ class GroupTest : public testing::Test {
     std::ofstream(path) << text;
   }
 
-  os::Group read() { return os::GroupReader(root_.c_str()).read(); }
+  limits::Group read() { return limits::GroupReader(root_.c_str()).read(); }
 
   std::string root_;
 };
@@ -42,7 +42,7 @@ class GroupTest : public testing::Test {
 constexpr size_t kMiB = 1 << 20;
 
 TEST_F(GroupTest, NothingThereIsNoLimit) {
-  const auto no_limit = [](const os::Group& group) {
+  const auto no_limit = [](const limits::Group& group) {
     return group.high == os::kNoLimit && group.max == os::kNoLimit && group.limit == os::kNoLimit &&
            group.used == 0 && group.processors == os::kNoLimit;
   };
@@ -70,7 +70,7 @@ TEST_F(GroupTest, TheTightestLimitOnTheWayUpCounts) {
   put("/sys/fs/cgroup/outer/middle/cpu.max", "400000 100000\n");
   put("/sys/fs/cgroup/outer/middle/inner/memory.max", "max\n");
   put("/sys/fs/cgroup/outer/middle/inner/memory.current", "5242880\n");
-  const os::Group group = read();
+  const limits::Group group = read();
   EXPECT_EQ(group.max, 100 * kMiB);
   EXPECT_EQ(group.high, 90 * kMiB);
   // Half of the outer one's is used, a ninth of the middle one's.
@@ -128,7 +128,7 @@ TEST_F(GroupTest, VersionOneLimitsMemory) {
   put("/sys/fs/cgroup/memory/outer/box/memory.stat",
       "cache 5\nactive_file 1\ninactive_file 1\ntotal_active_file 4194304\n"
       "total_inactive_file 6291456\n");
-  const os::Group group = read();
+  const limits::Group group = read();
   EXPECT_EQ(group.max, 64 * kMiB);
   EXPECT_EQ(group.high, os::kNoLimit);
   EXPECT_EQ(group.limit, 64 * kMiB);
@@ -240,7 +240,7 @@ TEST_F(GroupTest, WhatIsNoNumberIsNoLimit) {
 }
 
 TEST_F(GroupTest, IsReadAnew) {
-  os::GroupReader reader(root_.c_str());
+  limits::GroupReader reader(root_.c_str());
   put("/proc/self/cgroup", "0::/box\n");
   put("/sys/fs/cgroup/box/memory.max", "4096\n");
   EXPECT_EQ(reader.read().max, 4096u);
@@ -254,7 +254,7 @@ TEST_F(GroupTest, IsReadAnew) {
   EXPECT_EQ(reader.read().max, os::kNoLimit);
 }
 
-constexpr bool same(const os::Group& a, const os::Group& b) {
+constexpr bool same(const limits::Group& a, const limits::Group& b) {
   return a.high == b.high && a.max == b.max && a.limit == b.limit && a.processors == b.processors;
 }
 
@@ -265,12 +265,13 @@ TEST_F(GroupTest, LimitsHoldOnWhereTheyCannotBeRead) {
   put("/sys/fs/cgroup/box/memory.high", "52428800\n");
   put("/sys/fs/cgroup/box/memory.current", "52428000\n");
   put("/sys/fs/cgroup/box/cpu.max", "50000 100000\n");
-  os::GroupReader reader(root_.c_str());
-  const os::Group known = reader.read();
+  limits::GroupReader reader(root_.c_str());
+  const limits::Group known = reader.read();
   ASSERT_EQ(known.used, 52428000u);
   const auto hide = [&](const char* name, const char* what) {
     fs::rename(root_ + name, root_ + "/away");
-    for (const os::Group& now : {reader.read(known), os::GroupReader(root_.c_str()).read(known)}) {
+    for (const limits::Group& now :
+         {reader.read(known), limits::GroupReader(root_.c_str()).read(known)}) {
       EXPECT_TRUE(same(now, known)) << what;
       EXPECT_EQ(now.used, 0u) << what << ": that was once";
     }
@@ -295,10 +296,12 @@ TEST_F(GroupTest, LimitsHoldOnWhereTheyCannotBeRead) {
 }
 
 TEST_F(GroupTest, LimitsThatAreTakenAwayAreGone) {
-  os::Group known;
+  limits::Group known;
   known.high = known.max = known.limit = 4096;
   known.processors = 1;
-  const auto gone = [&] { return same(os::GroupReader(root_.c_str()).read(known), os::Group()); };
+  const auto gone = [&] {
+    return same(limits::GroupReader(root_.c_str()).read(known), limits::Group());
+  };
   put("/proc/self/cgroup", "0::/box\n");
   put("/sys/fs/cgroup/box/memory.current", "1\n");
   EXPECT_TRUE(gone()) << "no file for one";
@@ -319,8 +322,8 @@ TEST_F(GroupTest, KeepsErrno) {
 
 // Whatever this machine has: it must not fail, and says the same twice.
 TEST(Group, ThisMachines) {
-  os::GroupReader reader;
-  const os::Group group = reader.read();
+  limits::GroupReader reader;
+  const limits::Group group = reader.read();
   EXPECT_GE(group.processors, 1u);
   EXPECT_EQ(reader.read().max, group.max);
 }

@@ -21,13 +21,13 @@ class LimitsTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(span::initialise()); }
   void TearDown() override {
-    limits::set_group(os::Group{});
+    limits::set_group(limits::Group{});
     limits::weigh(0);
   }
 
   // As if the group had these limits.
   static void group(size_t high, size_t max, size_t limit = limits::kNone, size_t used = 0) {
-    os::Group group;
+    limits::Group group;
     group.high = high;
     group.max = max;
     group.limit = limit;

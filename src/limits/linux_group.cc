@@ -11,9 +11,9 @@
 #include "base/bits.h"
 #include "base/keep_errno.h"
 #include "base/words.h"
-#include "os/os.h"
+#include "limits/group.h"
 
-namespace loft::os {
+namespace loft::limits {
 
 namespace {
 
@@ -337,14 +337,4 @@ bool GroupReader::look_along(unsigned version, const char* usual_place, const ch
   return !unread;
 }
 
-size_t processors() {
-  const KeepErrno keep;
-  unsigned long mask[128];
-  const long bytes = syscall(SYS_sched_getaffinity, getpid(), sizeof(mask), mask);
-  size_t count = 0;
-  for (long i = 0; i < bytes / static_cast<long>(sizeof(mask[0])); ++i)
-    count += count_bits(mask[i]);
-  return count;
-}
-
-}  // namespace loft::os
+}  // namespace loft::limits
