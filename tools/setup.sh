@@ -49,6 +49,7 @@ qemu-user               qemu-aarch64                            plays that proce
 protobuf-compiler       protoc                                  writes and reads heap profiles
 chromium-headless-shell chromium-headless-shell                 opens the pages that loft writes
 libdevel-nytprof-perl   /usr/share/perl5/Devel/NYTProf/flamegraph.pl  draws stacks that loft writes
+pkg-config              pkg-config                              tells compilers where loft is
 '
 format_group='
 clang-format-19         clang-format-19                         formats the code

@@ -1,0 +1,46 @@
+"""Runs the commands that a user types, and says what went wrong; and the programs to be built."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from amalgamate import version_of
+from check_includes import PUBLIC_HEADER
+from limits import HANGS_S
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+# Its malloc is loft's, and it has loft's header. It prints RAN.
+PROGRAM = """\
+#include <loft/loft.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  char* p = malloc(100);
+  if (p == NULL || loft_object_start(p + 50) != p) return 1;
+  free(p);
+  puts("loft " LOFT_VERSION_STRING);
+  return 0;
+}
+"""
+VERSION = version_of(ROOT / "include" / PUBLIC_HEADER)
+RAN = f"loft {VERSION}\n"
+
+
+def said(*command: str | Path, at: Path | None = None, **variables: str) -> str:
+    """What the command prints; a test whose command fails ends with all that it has said."""
+    done = subprocess.run(
+        list(command),
+        cwd=at,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+    )
+    assert done.returncode == 0, (
+        f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}"
+    )
+    return done.stdout
