@@ -38,10 +38,34 @@ BANNER = """\
 // It takes the place of malloc, free, operator new and all their relatives; nothing else is needed.
 """
 
+CORE_BANNER = """\
+// loft {version}: a memory allocator, in one file, beside the malloc that a program has. Written by
+// tools/amalgamate.py from the sources in src/, which is where to read and change it.
+//
+// Add this file to a library, and it has loft_malloc, loft_free and all else of loft/loft.h for
+// itself:
+//
+//     f="-fvisibility=hidden -fno-exceptions -fno-rtti -fno-threadsafe-statics"
+//     g++ -std=c++20 -O2 -fPIC $f -c loft_core.cc
+//
+// It replaces none of libc's and C++'s functions, and needs libc alone. The library that has it
+// shows none of loft's names, and may be opened with dlopen.
+
+#define LOFT_CORE 1
+#if !defined(LOFT_API)
+#define LOFT_API __attribute__((visibility("hidden")))
+#endif
+#if !defined(LOFT_TLS_INITIAL_EXEC)
+#define LOFT_TLS_LOCAL_DYNAMIC 1
+#endif
+"""
+
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|endif)\b")
 
 # What a library has that is loaded, and a part of a program has not. CMakeLists.txt has them, too.
 LOADED = ("api/linux_dlopen.cc", "os/linux_symbols.cc", "os/linux_vfork.cc")
+# What defines libc's and C++'s own names. Likewise.
+OVERRIDES = re.compile(r"api/([a-z]+_)?(malloc|new|c23)\.cc")
 
 
 class AmalgamationError(Exception):
@@ -88,9 +112,9 @@ class Amalgamation:
             return self.include / PUBLIC_HEADER
         return self.source / include[1] if include[1] else None
 
-    def text(self, version: str, name: str) -> str:
+    def text(self, banner: str) -> str:
         system = "".join(f"#include <{name}>\n" for name in sorted(self.system))
-        return "\n".join([BANNER.format(version=version, system=name), system, *self.parts])
+        return "\n".join([banner, system, *self.parts])
 
 
 def shown(path: Path) -> str:
@@ -107,12 +131,18 @@ def version_of(header: Path) -> str:
     return found[1] if found else "of no version"
 
 
-def amalgamate(source: Path, include: Path, system: str = "linux") -> str:
+def amalgamate(source: Path, include: Path, system: str = "linux", core: bool = False) -> str:
+    """The text of the single file. Core: beside the malloc that a program has."""
+
+    def is_left_out(path: Path) -> bool:
+        name = f"{path.parent.name}/{path.name}"
+        return name in LOADED or (core and OVERRIDES.fullmatch(name) is not None)
+
     files = sorted(
         (
             path
             for path in source.rglob("*.cc")
-            if system in systems_of(path.name) and f"{path.parent.name}/{path.name}" not in LOADED
+            if system in systems_of(path.name) and not is_left_out(path)
         ),
         key=lambda path: (FLOORS.index(path.parent.name), path.name),
     )
@@ -120,7 +150,9 @@ def amalgamate(source: Path, include: Path, system: str = "linux") -> str:
     for path in files:
         result.add(path)
     names = {"linux": "Linux", "freebsd": "FreeBSD", "darwin": "macOS", "windows": "Windows"}
-    return result.text(version_of(include / PUBLIC_HEADER), names[system])
+    banner = CORE_BANNER if core else BANNER
+    version = version_of(include / PUBLIC_HEADER)
+    return result.text(banner.format(version=version, system=names[system]))
 
 
 def write(path: Path, text: str) -> None:
@@ -130,7 +162,8 @@ def write(path: Path, text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=ROOT / "build" / "loft.cc")
+    parser.add_argument("--core", action="store_true", help="leave libc's malloc in its place")
+    parser.add_argument("--output", type=Path, help="build/loft.cc, or build/loft_core.cc")
     parser.add_argument(
         "--system",
         choices=SYSTEMS,
@@ -138,9 +171,10 @@ def main() -> None:
         help="whose files; this one's if not said",
     )
     arguments = parser.parse_args()
+    core: bool = arguments.core
+    output: Path = arguments.output or ROOT / "build" / ("loft_core.cc" if core else "loft.cc")
     try:
-        text = amalgamate(ROOT / "src", ROOT / "include", arguments.system)
-        write(arguments.output, text)
+        write(output, amalgamate(ROOT / "src", ROOT / "include", arguments.system, core))
     except AmalgamationError as error:
         sys.exit(str(error))
 

@@ -44,7 +44,10 @@
 #else
 #define LOFT_NOEXCEPT LOFT_ATTRIBUTE(nothrow)
 #endif
+// A library that contains loft may define it, to show none of loft's names.
+#if !defined(LOFT_API)
 #define LOFT_API LOFT_ATTRIBUTE(visibility("default"))
+#endif
 // The result must not be dropped. A fresh one is also reached by no other pointer.
 #define LOFT_OBJECT(...) LOFT_API LOFT_ATTRIBUTE(warn_unused_result, __VA_ARGS__)
 #define LOFT_FRESH(...) LOFT_OBJECT(malloc, __VA_ARGS__)

@@ -26,6 +26,7 @@
 #include "stats/objects.h"
 #include "stats/waste.h"
 #include "thread/lifecycle.h"
+#include "unwind/code.h"
 
 #pragma weak dlsym
 
@@ -116,6 +117,9 @@ int apply_option(std::string_view name, std::string_view value) {
 }
 
 [[gnu::constructor(102)]] void process_starts() {
+#if defined(LOFT_CORE)
+  unwind::stay_loaded();
+#endif
   files::begin_reports(describe_address);
   set_options_from_file(LOFT_SETTINGS_FILE);
   load_options();

@@ -17,11 +17,19 @@
 // no instruction on their sum.
 #define LOFT_FORGET(variable) __asm__("" : "+r"(variable))
 
-// Thread-local storage in the block that the loader sets up with the thread. An access takes two
-// instructions and never allocates. loft needs 40 bytes: a pointer, two flags, and when the next
-// sample is due. They always fit the reserve that the loader keeps for libraries opened with
-// dlopen.
-#define LOFT_TLS_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+// Thread-local storage: 40 bytes, a pointer, two flags, and when the next sample is due. In the
+// initial-exec model it lies in the block that the loader sets up with the thread. An access takes
+// two instructions and never allocates. The bytes of one libloft.so fit the reserve that glibc
+// keeps for libraries opened with dlopen. Those of many plugins with loft inside need not, and musl
+// has no reserve. In the local-dynamic model a library can always be opened. An access asks the
+// loader, by a call, unless it is linked into a program: there the linker makes it two
+// instructions. A thread's first access may call the C library's malloc. loft holds no lock then:
+// each of its calls first asks for the thread's block.
+#if defined(LOFT_TLS_LOCAL_DYNAMIC)
+#define LOFT_TLS __attribute__((tls_model("local-dynamic")))
+#else
+#define LOFT_TLS __attribute__((tls_model("initial-exec")))
+#endif
 
 // Set in builds for the thread sanitizer, which gcc and clang announce differently.
 #if defined(__SANITIZE_THREAD__)

@@ -14,6 +14,9 @@
 #pragma weak dladdr
 #pragma weak dlclose
 #pragma weak dlsym
+#if defined(__GLIBC__)
+#pragma weak dladdr1
+#endif
 
 namespace loft::os {
 
@@ -181,6 +184,19 @@ bool is_of_another(const char* function) {
   }
   if (all != nullptr) dlclose(all);
   return is;
+}
+
+void stay_loaded() {
+#if defined(__GLIBC__)  // musl unloads nothing
+  if (dladdr1 == nullptr || dlopen == nullptr) return;
+  Dl_info info;
+  void* object = nullptr;
+  const auto* const here = reinterpret_cast<const void*>(&stay_loaded);
+  if (dladdr1(here, &info, &object, RTLD_DL_LINKMAP) == 0) return;
+  const char* const name = static_cast<const link_map*>(object)->l_name;
+  // The program itself has no name.
+  if (name[0] != 0) dlopen(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+#endif
 }
 
 void note_code() {

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from amalgamate import AmalgamationError, amalgamate
+from amalgamate import ROOT, AmalgamationError, amalgamate
 from limits import HANGS_S
 from trees import write_tree
 
@@ -98,6 +98,20 @@ int main() {
 """
 
 
+CORE_PROGRAM = """\
+#include <loft/loft.h>
+#include <stdlib.h>
+int main(void) {
+  char* ours = loft_malloc(100);
+  char* libcs = malloc(100);
+  if (loft_object_start(ours + 50) != ours || loft_object_start(libcs) != NULL) return 1;
+  loft_free(ours);
+  free(libcs);
+  return 0;
+}
+"""
+
+
 @pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
 def test_a_program_runs_with_the_single_file(single: Path, tmp_path: Path, compiler: str) -> None:
     main = tmp_path / "main.cc"
@@ -111,6 +125,27 @@ def test_a_program_runs_with_the_single_file(single: Path, tmp_path: Path, compi
     )
     result = subprocess.run([program], capture_output=True, text=True, timeout=HANGS_S)
     assert (result.returncode, result.stdout, result.stderr) == (0, "408890\n", "")
+
+
+def test_the_core_leaves_libcs_names_alone(tmp_path: Path) -> None:
+    """Compiled as its first lines say, it needs nothing of the C++ library."""
+    single = tmp_path / "loft_core.cc"
+    single.write_text(amalgamate(ROOT / "src", ROOT / "include", core=True))
+    (tmp_path / "main.c").write_text(CORE_PROGRAM)
+    f = "-fvisibility=hidden -fno-exceptions -fno-rtti -fno-threadsafe-statics"
+    strict = ["-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}"]
+    for command in (
+        ["g++", "-std=c++20", "-O2", "-fPIC", *f.split(), *strict, "-c", "loft_core.cc"],
+        ["gcc", "-O2", *strict, "main.c", "loft_core.o", "-o", "program", "-pthread"],
+    ):
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=HANGS_S)
+    defined = subprocess.run(
+        ["nm", "--defined-only", "-g", "loft_core.o"], cwd=tmp_path, capture_output=True, text=True
+    )
+    names = {line.split()[-1] for line in defined.stdout.splitlines()}
+    assert not names & {"malloc", "free", "calloc", "realloc", "memalign", "_Znwm", "dlopen"}
+    assert {"loft_malloc", "loft_free"} <= names
+    subprocess.run([tmp_path / "program"], check=True, timeout=HANGS_S)
 
 
 def test_the_single_file_names_no_path_of_this_machine(single: Path, root: Path) -> None:
