@@ -45,10 +45,10 @@ from bench_tables import tables
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from loft import allocators
-from loft.allocators import Allocator
-from loft.errors import UserError
-from loft.tables import for_terminal
+from loft_malloc import allocators
+from loft_malloc.allocators import Allocator
+from loft_malloc.errors import UserError
+from loft_malloc.tables import for_terminal
 
 # A run in which busy threads shared a CPU is done again this often before it is left out.
 RETRIES = 2

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench_report import begun, compared_times
 from bench_results import Entry, Kind, Results, Run
 
-from loft.tables import Cell, Table
+from loft_malloc.tables import Cell, Table
 
 WRITTEN = Path(__file__).resolve().parent.parent / "bench" / "beside.toml"
 # Patterns of rows, in their order.

@@ -12,8 +12,8 @@ from bench_results import Kind, Results, Run
 from bench_tables import QUANTILES, quantiles, speed
 from matplotlib import pyplot
 
-from loft.charts import as_svg
-from loft.tables import Cell
+from loft_malloc.charts import as_svg
+from loft_malloc.tables import Cell
 
 COLOURS = {
     "loft": "#c8102e",

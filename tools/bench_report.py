@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 from bench_results import Entry, Kind, Results, Run, believed
 
-from loft.noise import spread
-from loft.tables import Cell, Table
+from loft_malloc.noise import spread
+from loft_malloc.tables import Cell, Table
 
 ROOT = Path(__file__).resolve().parent.parent
 # Ratios nearer to 1 than this are called level: interleaved medians on a quiet machine move by

@@ -17,8 +17,8 @@ from bench_results import Header, Run
 from bench_rows import Row
 from pydantic import ValidationError
 
-from loft import launch
-from loft.allocators import Allocator
+from loft_malloc import launch
+from loft_malloc.allocators import Allocator
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"

@@ -14,7 +14,7 @@ from bench_beside import beside_table
 from bench_report import METRICS, begun, compared, compared_times, metric_table
 from bench_results import Entry, Kind, Results, Run
 
-from loft.tables import Cell, Table
+from loft_malloc.tables import Cell, Table
 
 
 def startup_table(data: Results) -> Table | None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Write what follows from the table LOFT_OPTIONS in src/base/options.h: the one in docs/options.md,
-and that which the `loft` command checks its --option against (python/loft/options.json).
+and that which the `loft` command checks its --option against (python/loft_malloc/options.json).
 
 tools/gen_options_doc.py            write the files
 tools/gen_options_doc.py --check    exit 1 if a file is not what would be written
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "src" / "base" / "options.h"
 DOCUMENT = ROOT / "docs" / "options.md"
-FOR_COMMAND = ROOT / "python" / "loft" / "options.json"
+FOR_COMMAND = ROOT / "python" / "loft_malloc" / "options.json"
 
 # Where the document's table begins; what stands above is edited there.
 TABLE_BEGINS = "|---|---|---|---|---|\n"

@@ -28,10 +28,10 @@ from misuse_runs import CONFIGURATIONS
 from rich.console import Console
 from rich.progress import Progress
 
-from loft import noise
-from loft.allocators import Allocator
-from loft.errors import UserError
-from loft.tables import Cell, Table, as_markdown, for_terminal
+from loft_malloc import noise
+from loft_malloc.allocators import Allocator
+from loft_malloc.errors import UserError
+from loft_malloc.tables import Cell, Table, as_markdown, for_terminal
 
 WRITTEN = ROOT / "bench" / "hardened.toml"
 PAGE = ROOT / "docs" / "hardened.md"

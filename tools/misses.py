@@ -24,10 +24,10 @@ from typing import Annotated
 
 import typer
 
-from loft import launch
-from loft.allocators import Allocator
-from loft.errors import UserError
-from loft.tables import Table, as_markdown
+from loft_malloc import launch
+from loft_malloc.allocators import Allocator
+from loft_malloc.errors import UserError
+from loft_malloc.tables import Table, as_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"

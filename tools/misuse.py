@@ -41,8 +41,8 @@ from misuse_runs import (
 from rich.console import Console
 from rich.progress import Progress
 
-from loft.errors import UserError
-from loft.tables import for_terminal
+from loft_malloc.errors import UserError
+from loft_malloc.tables import for_terminal
 
 
 def run_all(

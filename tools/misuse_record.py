@@ -12,7 +12,7 @@ from pathlib import Path
 import jinja2
 from misuse_runs import BUILD, CONFIGURATIONS, GOOD, MODES, ROOT, SOURCES, WORDS, Case
 
-from loft.tables import Cell, Table, as_markdown
+from loft_malloc.tables import Cell, Table, as_markdown
 
 OUTCOMES = SOURCES / "outcomes.json"
 PAGE = ROOT / "docs" / "misuse.md"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from loft.errors import UserError
+from loft_malloc.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -52,7 +52,7 @@ class Configuration:
 
 
 def options_of_loft() -> set[str]:
-    return set(json.loads((ROOT / "python" / "loft" / "options.json").read_text()))
+    return set(json.loads((ROOT / "python" / "loft_malloc" / "options.json").read_text()))
 
 
 def loft(mode: str, **variables: str) -> Configuration:

@@ -14,9 +14,9 @@ from matplotlib import pyplot
 from paper_figures import ROOT, Catalogue, Figure, Form, Item, Metric, Strict
 from pydantic import Field
 
-from loft.charts import as_svg
-from loft.noise import spread
-from loft.tables import Table, as_markdown
+from loft_malloc.charts import as_svg
+from loft_malloc.noise import spread
+from loft_malloc.tables import Table, as_markdown
 
 MANY = "†"
 # What NextGen-Malloc 4.1 takes a call and a miss to cost, in cycles.

@@ -30,9 +30,9 @@ from paper_figures import ONCE, ROOT, Catalogue, Figure, Kind, Point, catalogue,
 from paper_page import Measured, Papers, Sample, draw_all, page
 from rich.progress import Progress
 
-from loft import launch
-from loft.allocators import Allocator
-from loft.errors import UserError
+from loft_malloc import launch
+from loft_malloc.allocators import Allocator
+from loft_malloc.errors import UserError
 
 sys.path.append(str(ROOT / "test" / "programs"))
 import programs

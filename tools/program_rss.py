@@ -18,9 +18,9 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from loft import launch, linked
-from loft.allocators import PEERS, Allocator, built
-from loft.tables import Cell, Table, as_markdown
+from loft_malloc import launch, linked
+from loft_malloc.allocators import PEERS, Allocator, built
+from loft_malloc.tables import Cell, Table, as_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "test" / "programs"))

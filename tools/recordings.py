@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from loft import replay, trace_file
-from loft.errors import UserError
+from loft_malloc import replay, trace_file
+from loft_malloc.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -56,7 +56,7 @@ def make(recording: Recording, plan: Path) -> None:
         folder = Path(name)
         packed, chunks, made = folder / "trace", folder / "chunks", folder / "plan"
         ran = subprocess.run(
-            [sys.executable, "-m", "loft", "record", "-o", packed, "--", *command],
+            [sys.executable, "-m", "loft_malloc", "record", "-o", packed, "--", *command],
             env={**os.environ, **recording.environment},
             capture_output=True,
             text=True,

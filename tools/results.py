@@ -21,7 +21,7 @@ from bench_results import Results, believed
 from bench_rows import variant_path
 from bench_tables import Loss, losses, tables
 
-from loft.tables import Cell, Table, as_markdown
+from loft_malloc.tables import Cell, Table, as_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 # Tables of results, of rows, of what these are called on the short page.

@@ -11,10 +11,10 @@ import os
 import sys
 from pathlib import Path
 
-from loft import compare_command, launch, places
-from loft.allocators import Allocator
-from loft.comparison import Plan
-from loft.errors import UserError
+from loft_malloc import compare_command, launch, places
+from loft_malloc.allocators import Allocator
+from loft_malloc.comparison import Plan
+from loft_malloc.errors import UserError
 
 PROGRAM = Path(__file__).resolve().parent.parent / "bench" / "documents.py"
 ROUNDS = 6

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from loft.allocators import Allocator
-from loft.comparison import Comparison, Measured, Plan
-from loft.launch import Usage
-from loft.memory import MemoryWatch
-from loft.outcome import Outcome
+from loft_malloc.allocators import Allocator
+from loft_malloc.comparison import Comparison, Measured, Plan
+from loft_malloc.launch import Usage
+from loft_malloc.memory import MemoryWatch
+from loft_malloc.outcome import Outcome
 
 TEN = [1.00, 1.02, 0.99, 1.01, 1.00, 0.98, 1.03, 1.00, 1.01, 0.99]
 CRASH = Outcome("signal", 6)

@@ -8,7 +8,7 @@ from pathlib import Path
 from browser import Browser
 from heaps import Heap
 
-from loft.profile import files, page, tree
+from loft_malloc.profile import files, page, tree
 
 
 def drawn(folder: Path, heap: Heap, base: Heap | None = None) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from loft import places
+from loft_malloc import places
 
 SCHEMA = json.loads((places.PACKAGE / "compare.schema.json").read_text())
 

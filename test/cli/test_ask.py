@@ -13,9 +13,9 @@ from asked import Ask
 from limits import HANGS_S
 from support import Loft, one_line
 
-from loft.errors import UserError
-from loft.live import find
-from loft.live.client import MOST_PATH, Client, Gone, Refused
+from loft_malloc.errors import UserError
+from loft_malloc.live import find
+from loft_malloc.live.client import MOST_PATH, Client, Gone, Refused
 
 
 def test_the_environment_says_where_the_socket_is(ask: Ask) -> None:

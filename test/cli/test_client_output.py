@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loft import client_output
+from loft_malloc import client_output
 
 WRK = """\
 Running 1s test @ http://127.0.0.1:7392/

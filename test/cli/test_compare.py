@@ -18,8 +18,8 @@ import pytest
 from limits import HANGS_S
 from support import FORWARDING_MALLOC, LOFT, OWN_MALLOC, Compile, Loft, one_line
 
-from loft import allocators, comparison, contestants, launch, metrics
-from loft.errors import UserError
+from loft_malloc import allocators, comparison, contestants, launch, metrics
+from loft_malloc.errors import UserError
 
 HERE = "glibc,loft"
 

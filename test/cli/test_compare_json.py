@@ -14,8 +14,8 @@ from made_up import TEN, comparison, crashed, measured
 from schema import SCHEMA, check
 from support import Loft
 
-from loft import launch, metrics, report_data, verdict
-from loft.comparison import Comparison
+from loft_malloc import launch, metrics, report_data, verdict
+from loft_malloc.comparison import Comparison
 
 
 def written(compared: Comparison, folder: Path) -> Any:

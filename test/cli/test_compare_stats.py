@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support import Compile, Loft, one_line
 
-from loft import told_stats
+from loft_malloc import told_stats
 
 
 def test_each_process_of_each_row_of_loft(loft: Loft, compiled: Compile, tmp_path: Path) -> None:

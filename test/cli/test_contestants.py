@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support import Loft, one_line
 
-from loft import contestants
-from loft.allocators import Allocator
-from loft.errors import UserError
+from loft_malloc import contestants
+from loft_malloc.allocators import Allocator
+from loft_malloc.errors import UserError
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support import FORWARDING_MALLOC, OWN_MALLOC, Compile, Loft
 
-from loft import check_machine, check_program, doctor_command
-from loft.finding import Finding
-from loft.machine import Machine
+from loft_malloc import check_machine, check_program, doctor_command
+from loft_malloc.finding import Finding
+from loft_malloc.machine import Machine
 
 LIMITS = "Limit                     Soft Limit           Hard Limit           Units\n"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support import FORWARDING_MALLOC, Compile, Loft
 
-from loft import check_program, embedded
-from loft.machine import Machine
+from loft_malloc import check_program, embedded
+from loft_malloc.machine import Machine
 
 # One function of each, as these allocators name them.
 FUNCTIONS = [

@@ -11,7 +11,7 @@ import pytest
 from limits import HANGS_S
 from support import LOFT, Loft, one_line
 
-from loft import options
+from loft_malloc import options
 
 FULL = Path("/dev/full")
 
@@ -78,7 +78,7 @@ def test_a_terminal_without_our_characters(build: Path, tmp_path: Path) -> None:
 
 def test_an_error_of_lofts_own(build: Path) -> None:
     source = """
-from loft import main, places
+from loft_malloc import main, places
 def broken():
     raise KeyError("some\\nthing")
 main.places.library = broken

@@ -11,7 +11,7 @@ import pytest
 from limits import HANGS_S
 from support import LOFT, Loft, one_line
 
-from loft import places
+from loft_malloc import places
 
 # Each statement on a line of its own: the lines are looked for.
 WRONG = """\

@@ -11,9 +11,9 @@ import pytest
 from heaps import Heap, block, decoded, protoc, small
 from limits import HANGS_S
 
-from loft.errors import UserError
-from loft.profile import files, pprof_write, tree
-from loft.profile.model import Frame, Kind, Label, Profile
+from loft_malloc.errors import UserError
+from loft_malloc.profile import files, pprof_write, tree
+from loft_malloc.profile.model import Frame, Kind, Label, Profile
 
 
 def addresses() -> Heap:

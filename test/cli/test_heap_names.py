@@ -13,8 +13,8 @@ import pytest
 from heaps import Heap
 from limits import HANGS_S
 
-from loft.profile import debug_files, demangle, dwarf, files, stacks, symbolise
-from loft.profile.model import Frame, Location
+from loft_malloc.profile import debug_files, demangle, dwarf, files, stacks, symbolise
+from loft_malloc.profile.model import Frame, Location
 
 # It says which addresses its calls return to, and where its file lies in memory.
 SOURCE = """

@@ -19,10 +19,10 @@ from schema import check
 from support import LOFT, Loft, one_line
 from test_client_output import REDIS_QUIET, WRK
 
-from loft import launch, load, ports
-from loft.errors import UserError
-from loft.load import Load
-from loft.outcome import Outcome
+from loft_malloc import launch, load, ports
+from loft_malloc.errors import UserError
+from loft_malloc.load import Load
+from loft_malloc.outcome import Outcome
 
 # Listens wherever there is room, answers every connection, and notes how it was started and ended.
 SERVER = """

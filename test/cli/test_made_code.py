@@ -8,8 +8,8 @@ from pathlib import Path
 from heaps import MIB, Heap, small
 from support import Loft, one_line
 
-from loft.profile import files, made_code
-from loft.profile.model import Frame, Location, Mapping, Profile, Sample
+from loft_malloc.profile import files, made_code
+from loft_malloc.profile.model import Frame, Location, Mapping, Profile, Sample
 
 SOURCE = """
 def outer():

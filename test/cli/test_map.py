@@ -12,8 +12,8 @@ from asked import BASE, GRANULE, Ask, many, slab, slabs
 from limits import HANGS_S
 from support import LOFT, Loft, one_line
 
-from loft.map import model, page, picture
-from loft.map.model import Kind
+from loft_malloc.map import model, page, picture
+from loft_malloc.map.model import Kind
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -11,8 +11,8 @@ from asked import BASE, GRANULE, STATS, many, slabs
 from browser import Browser
 from test_heap_page_looks import contrast, luminance
 
-from loft.live.reading import parsed
-from loft.map import model, page
+from loft_malloc.live.reading import parsed
+from loft_malloc.map import model, page
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loft import noise
+from loft_malloc import noise
 
 TEN = [1.00, 1.02, 0.99, 1.01, 1.00, 0.98, 1.03, 1.00, 1.01, 0.99]
 

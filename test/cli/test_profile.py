@@ -19,8 +19,8 @@ from heaps import MIB, Heap, small
 from limits import HANGS_S
 from support import Compile, Loft, one_line
 
-from loft.profile import files, top, tree
-from loft.profile.top import Sort
+from loft_malloc.profile import files, top, tree
+from loft_malloc.profile.top import Sort
 
 Profile = Callable[..., subprocess.CompletedProcess[str]]
 # In the place of a profile that a test makes.
@@ -36,7 +36,7 @@ def driver(compiled: Compile, tmp_path_factory: pytest.TempPathFactory) -> list[
     script = tmp_path_factory.mktemp("driver") / "loft.py"
     script.write_text(
         "from pathlib import Path\n"
-        "from loft import main, places\n"
+        "from loft_malloc import main, places\n"
         f"places.library = lambda: Path({str(library)!r})\n"
         "main.main()\n"
     )

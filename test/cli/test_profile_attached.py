@@ -8,7 +8,7 @@ from asked import Ask, Asked
 from heaps import MIB, small
 from support import Loft, one_line
 
-from loft.profile import files
+from loft_malloc.profile import files
 
 
 def grow(process: Asked, name: str = "heap.pb.gz") -> None:

@@ -10,7 +10,7 @@ import pytest
 from limits import HANGS_S
 from support import LOFT, Compile, Loft
 
-from loft.profile import files, stacks
+from loft_malloc.profile import files, stacks
 
 MIB = 1 << 20
 # What it keeps, what it frees, and what it loses. The last call of each function is not its end,

@@ -12,9 +12,9 @@ import pytest
 from limits import HANGS_S
 from support import Compile, Loft, one_line
 
-from loft import elf, program
-from loft.errors import UserError
-from loft.program import User
+from loft_malloc import elf, program
+from loft_malloc.errors import UserError
+from loft_malloc.program import User
 
 MAIN = "int main(void) { return 0; }"
 NOBODY = 65534

@@ -21,8 +21,8 @@ from browser import Browser
 from limits import HANGS_S
 from support import LOFT, ROOT, Compile
 
-from loft.profile import files, top, tree
-from loft.profile.top import Sort
+from loft_malloc.profile import files, top, tree
+from loft_malloc.profile.top import Sort
 
 FLAMEGRAPH = Path("/usr/share/perl5/Devel/NYTProf/flamegraph.pl")
 FETCHED = ROOT / "build" / "readers"

@@ -15,7 +15,7 @@ from limits import HANGS_S
 from support import Compile, Loft, one_line
 from traces import EVERY, HANDING, MANY, MANY_CALLS, recorded
 
-from loft import places, trace_file
+from loft_malloc import places, trace_file
 
 HERE = "glibc,loft"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from made_up import TEN, comparison, crashed, measured
 
-from loft import metrics, report_html, report_text, verdict
-from loft.comparison import Comparison
+from loft_malloc import metrics, report_html, report_text, verdict
+from loft_malloc.comparison import Comparison
 
 SLOW = [value * 1.25 for value in TEN]
 OTHER = list(reversed(TEN))

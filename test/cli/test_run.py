@@ -12,8 +12,8 @@ import pytest
 from limits import HANGS_S
 from support import LOFT, Compile, Loft, one_line
 
-from loft import options, places, preload
-from loft.errors import UserError
+from loft_malloc import options, places, preload
+from loft_malloc.errors import UserError
 
 
 def test_the_command_runs_on_loft(loft: Loft, build: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 from asked import STATS, Ask
 from support import Loft, one_line
 
-from loft.live import chart, lines
-from loft.live.lines import Column
-from loft.live.parts import PARTS
-from loft.live.reading import Reading, Usage, cpu_share, parsed, rates
+from loft_malloc.live import chart, lines
+from loft_malloc.live.lines import Column
+from loft_malloc.live.parts import PARTS
+from loft_malloc.live.reading import Reading, Usage, cpu_share, parsed, rates
 
 MIB = 1 << 20
 # No terminal waits for so short a time, and nothing depends on it.

@@ -52,7 +52,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_library_and_little_else(wheel: Path) -> None:
     assert "-py3-none-linux_" in wheel.name
     names = zipfile.ZipFile(wheel).namelist()
-    package = ROOT / "python" / "loft"
+    package = ROOT / "python" / "loft_malloc"
     modules = {f"loft/{path.relative_to(package)}" for path in package.rglob("*.*")}
     modules = {name for name in modules if "__pycache__" not in name}
     parts = {f"loft/lib/{name}" for name in PARTS}

@@ -19,9 +19,9 @@ from limits import HANGS_S
 from release import build_release
 from rich.progress import Progress
 
-from loft import allocators, launch
-from loft.allocators import Allocator
-from loft.outcome import Outcome
+from loft_malloc import allocators, launch
+from loft_malloc.allocators import Allocator
+from loft_malloc.outcome import Outcome
 
 ROW = Row("a row", "one thread", 1, "program --count=1")
 OTHER = Row("another", "one thread", 1, "program --count=2")

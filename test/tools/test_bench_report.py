@@ -18,7 +18,7 @@ from bench_tables import TARGETS, losses, tables
 from results import BESIDE, CHOSEN, page, read_reasons, write_short
 from variants import VARIANTS
 
-from loft.tables import Table, as_markdown
+from loft_malloc.tables import Table, as_markdown
 
 Json = dict[str, Any]
 

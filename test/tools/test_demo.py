@@ -8,7 +8,7 @@ import pandas as pd
 import program_rss
 import run_demo
 
-from loft.tables import as_markdown
+from loft_malloc.tables import as_markdown
 
 
 def test_the_story_tells_what_statistics_there_are() -> None:

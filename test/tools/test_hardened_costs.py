@@ -6,7 +6,7 @@ import hardened_costs
 import pytest
 from hardened_costs import BEGIN, END, MEASURE, Program, programs, ratio, table, written
 
-from loft.tables import Table
+from loft_malloc.tables import Table
 
 ROWS = [Program("one", "programs", ("true",)), Program("two", "programs", ("bench/x",))]
 FIGURES = [

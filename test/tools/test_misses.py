@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from misses import allocator_of, pairs, rates, read_profile
 
-from loft.errors import UserError
+from loft_malloc.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HEAD = "# callgrind format\nthread: 1\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw\n"

@@ -20,7 +20,7 @@ from misuse_record import (
 )
 from misuse_runs import Case, Configuration, Ending, run_case
 
-from loft.errors import UserError
+from loft_malloc.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Configuration("glibc", None)

@@ -22,10 +22,10 @@ from paper_programs import PAPER_PROGRAMS
 from pydantic import ValidationError
 from rich.progress import Progress
 
-from loft import launch
-from loft.allocators import Allocator
-from loft.outcome import Outcome
-from loft.tables import as_markdown
+from loft_malloc import launch
+from loft_malloc.allocators import Allocator
+from loft_malloc.outcome import Outcome
+from loft_malloc.tables import as_markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = paper_figures.catalogue()

@@ -1,3 +1,0 @@
-from loft.main import main
-
-main()

@@ -1,0 +1,3 @@
+from loft_malloc.main import main
+
+main()

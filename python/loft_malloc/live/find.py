@@ -1,0 +1,168 @@
+"""Which processes have a socket to ask, and where it is.
+
+The environment says where a process was told to open it, and the kernel's table which sockets there
+are. Neither proves whose a socket is; whoever connects is told, and nothing need be asked for that.
+Descriptors are no help: the thread that serves has a table of its own.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from loft_malloc.errors import UserError
+from loft_malloc.live.client import Client
+
+PROC = Path("/proc")
+VARIABLE = "LOFT_SOCKET"
+# In /proc/net/unix: the flag of a socket that listens.
+LISTENS = 0x10000
+# In the name of a socket that the environment does not name.
+MARK = "loft"
+RUN = Path(f"/run/user/{os.getuid()}")
+PLACE = f"{RUN if RUN.is_dir() else '/tmp'}/loft.%p"
+HOW = f"start it with {VARIABLE}={PLACE}, or by loft run --option socket={PLACE} -- CMD"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A process that can be asked."""
+
+    pid: int
+    path: Path
+
+    def client(self) -> Client:
+        return Client(self.path, self.pid)
+
+
+def name_of(pid: int) -> str:
+    """Of its program, as the kernel has it; empty if there is no such process."""
+    try:
+        return (PROC / str(pid) / "comm").read_text(errors="replace").rstrip("\n")
+    except OSError:
+        return ""
+
+
+def started(pid: int) -> str:
+    """When, in the kernel's ticks: another process of the same number has another."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return ""
+    # Behind the name, which may have brackets and spaces: the state is the first of these.
+    words = text.rpartition(")")[2].split()
+    if words[0] in "ZX":
+        return ""
+    return words[19]
+
+
+def client_of(pid: int | None, given: Path | None) -> Client:
+    """The one that is meant, by its number or by its socket; raises how to come by one."""
+    if given is not None:
+        client = Client(given, pid)
+        peer = client.peer()
+        client.pid = pid or peer or None
+        return client
+    if pid is None:
+        raise UserError("name a process by its number, or a socket with --socket")
+    if not started(pid):
+        raise UserError(f"there is no process {pid}")
+    found = of(pid)
+    if found is None:
+        raise UserError(_why_none(pid))
+    return found.client()
+
+
+def of(pid: int) -> Found | None:
+    table = PROC / str(pid) / "net" / "unix"
+    marked = [path for path in _listening(table) if MARK in path.name]
+    for path in dict.fromkeys([*_named(pid), *marked]):
+        if (reached := _reached(pid, path)) is not None:
+            return Found(pid, reached)
+    return None
+
+
+def everywhere() -> list[Found]:
+    """Of all processes that this user may ask, by their numbers."""
+    found = {}
+    for path in _listening(PROC / "net" / "unix"):
+        if MARK in path.name and path.is_absolute() and (peer := _peer(path)):
+            found[peer] = Found(peer, path)
+    pids = [int(each.name) for each in PROC.iterdir() if each.name.isdigit()]
+    for pid in pids:
+        for path in [] if pid in found else _named(pid):
+            if (reached := _reached(pid, path)) is not None:
+                found[pid] = Found(pid, reached)
+                break
+    return [found[pid] for pid in sorted(found)]
+
+
+def _why_none(pid: int) -> str:
+    who = f"process {pid} ({name_of(pid)})"
+    if not os.access(PROC / str(pid) / "environ", os.R_OK):
+        return f"{who} is another user's: only that one and root may ask it"
+    if given := _environment(pid).get(VARIABLE):
+        return (
+            f"{who} has {VARIABLE}={given}, and does not listen there: it may run without loft; "
+            "loft doctor --pid says"
+        )
+    return f"{who} has no socket to ask; {HOW}; or name the socket with --socket"
+
+
+def _environment(pid: int) -> dict[str, str]:
+    try:
+        data = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(each).partition("=") for each in data.split(b"\0"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def _named(pid: int) -> list[Path]:
+    """By the environment; the child of a fork puts its number before a name that has none."""
+    text = _environment(pid).get(VARIABLE, "")
+    if not text:
+        return []
+    number = str(_own_number(pid))
+    path = Path(text.replace("%p", number))
+    return [path] if "%p" in text else [path, path.with_name(f"{number}-{path.name}")]
+
+
+def _own_number(pid: int) -> int:
+    """What the process itself takes for its number, in its container."""
+    try:
+        for line in (PROC / str(pid) / "status").read_text(errors="replace").splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    except OSError:
+        pass
+    return pid
+
+
+def _listening(table: Path) -> list[Path]:
+    """The paths of sockets on which somebody listens."""
+    try:
+        text = table.read_text(errors="surrogateescape")
+    except OSError:
+        return []
+    found = []
+    for line in text.split("\n")[1:]:
+        # Num RefCount Protocol Flags Type St Inode Path
+        words = line.split(maxsplit=7)
+        if len(words) == 8 and int(words[3], 16) & LISTENS and not words[7].startswith("@"):
+            found.append(Path(words[7]))
+    return found
+
+
+def _reached(pid: int, path: Path) -> Path | None:
+    """The way to it from here, if the process listens there; it may have another root or folder."""
+    root, folder = PROC / str(pid) / "root", PROC / str(pid) / "cwd"
+    ways = [path, root / str(path).lstrip("/")] if path.is_absolute() else [folder / path]
+    return next((way for way in ways if _peer(way) == pid), None)
+
+
+def _peer(path: Path) -> int:
+    """Who listens there; 0 if nobody does, or one who is out of sight."""
+    try:
+        return Client(path).peer()
+    except UserError:
+        return 0
