@@ -8,11 +8,9 @@
 // other malloc replacements that hold their locks across a fork. A program that cannot rule this
 // out should look up a user or a host once before it starts threads.
 #include <stdio.h>  // for __GLIBC__
-#if __has_include(<sys/single_threaded.h>)
-#include <sys/single_threaded.h>
-#endif
 
 #include "base/atomic.h"
+#include "base/single_thread.h"
 #include "os/stdio_lock.h"
 
 extern "C" {
@@ -33,21 +31,12 @@ namespace {
 // Set while a fork holds the lock. Relaxed: it changes only under that lock, which orders it.
 constinit Atomic<bool> streams_locked{false};
 
-// Whether the process has one thread. There is then no other thread to wait for, and a fork in a
-// signal handler may have interrupted the holder of the lock. glibc takes no lock in this case
-// either. False if glibc does not tell.
-bool one_thread() {
-#if __has_include(<sys/single_threaded.h>)
-  return __libc_single_threaded != 0;
-#else
-  return false;
-#endif
-}
-
 }  // namespace
 
 void lock_streams() {
-  if (one_thread() || _IO_list_lock == nullptr) return;
+  // Of one thread, there is no other to wait for, and a fork in a signal handler may have
+  // interrupted the holder of the lock. glibc takes no lock in this case either.
+  if (known_single_thread() || _IO_list_lock == nullptr) return;
   _IO_list_lock();
   streams_locked.store(true, memory_order_relaxed);
 }

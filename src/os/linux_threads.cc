@@ -3,11 +3,9 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <time.h>
-#if __has_include(<sys/single_threaded.h>)
-#include <sys/single_threaded.h>
-#endif
 #include <unistd.h>
 
+#include "base/single_thread.h"
 #include "os/os.h"
 #include "os/posix_threads.h"
 
@@ -20,12 +18,7 @@ bool is_thread_of_libc() {
   return syscall(SYS_futex, &word, FUTEX_UNLOCK_PI_PRIVATE, 0, nullptr, nullptr, 0) == 0;
 }
 
-bool is_first_thread() {
-#if __has_include(<sys/single_threaded.h>)
-  if (__libc_single_threaded != 0) return true;
-#endif
-  return thread_number() == getpid();
-}
+bool is_first_thread() { return known_single_thread() || thread_number() == getpid(); }
 
 int thread_number() {
   clockid_t clock;
