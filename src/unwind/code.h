@@ -42,8 +42,8 @@ bool name_code(uintptr_t pc, CodeName* name);
 bool is_of_another(const char* function);
 
 // Keeps the library or plugin that contains loft in memory when it is closed: its objects may be in
-// use then, and threads call loft when they end. libloft.so is linked so; a plugin's own link cannot
-// be counted on. It takes the loader's lock, and may allocate.
+// use then, and threads call loft when they end. libloft.so is linked so; a plugin's own link
+// cannot be counted on. It takes the loader's lock, and may allocate.
 void stay_loaded();
 
 // The function of the compiler's library that walks a stack for exceptions. It takes the loader's
