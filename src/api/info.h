@@ -2,8 +2,10 @@
 // here allocates.
 #pragma once
 
-#include <malloc.h>
 #include <stdio.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include "loft/loft.h"
 

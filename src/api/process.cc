@@ -18,6 +18,7 @@
 #include "heap/registry.h"
 #include "leaks/search.h"
 #include "os/fault.h"
+#include "os/symbols.h"
 #include "profile/samples.h"
 #include "profile/write.h"
 #include "purge/background.h"
@@ -29,11 +30,6 @@
 #include "unwind/code.h"
 
 #pragma weak dlsym
-
-namespace loft::os {
-struct Symbol;
-[[gnu::weak]] bool rename_in_libc(const Symbol* symbols, size_t count);  // in libloft.so alone
-}  // namespace loft::os
 
 namespace loft {
 
@@ -75,7 +71,7 @@ bool note_all_before() {
 // libraries are initialised first, and may have begun some. glibc tells; elsewhere those count that
 // have called loft. A library of its own is initialised before all others, or nobody has called it.
 bool has_other_threads() {
-  if (os::rename_in_libc != nullptr) return false;
+  if (os::is_own_library()) return false;
   if (dlsym != nullptr) {
     const void* const has_one = dlsym(RTLD_DEFAULT, "__libc_single_threaded");
     if (has_one != nullptr && *static_cast<const char*>(has_one) == 0) return true;

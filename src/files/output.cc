@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -100,11 +99,12 @@ WithoutSignals::~WithoutSignals() {
   sigpending(&pending);
   for (const int signal : {SIGPIPE, SIGXFSZ}) {
     if (sigismember(&ours_, signal) == 0 || sigismember(&pending, signal) == 0) continue;
-    const timespec none = {};
     sigset_t one;
     sigemptyset(&one);
     sigaddset(&one, signal);
-    sigtimedwait(&one, nullptr, &none);
+    // It is pending, so this does not wait.
+    int taken = 0;
+    sigwait(&one, &taken);
   }
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
@@ -113,14 +113,6 @@ uint64_t wall_clock_ns() {
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-size_t copy_if_there(void* to, uintptr_t from, size_t bytes) {
-  const KeepErrno keep;
-  const iovec here = {to, bytes};
-  const iovec there = {reinterpret_cast<void*>(from), bytes};
-  const ssize_t copied = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
-  return copied < 0 ? 0 : static_cast<size_t>(copied);
 }
 
 unsigned process_number() { return static_cast<unsigned>(getpid()); }

@@ -22,7 +22,7 @@ constexpr Named kNamed[] = {
 #endif
 };
 
-bool is_for_real_time(uint64_t number) {
+bool is_for_real_time([[maybe_unused]] uint64_t number) {
 #if defined(SIGRTMIN)
   return number >= static_cast<uint64_t>(SIGRTMIN) && number <= static_cast<uint64_t>(SIGRTMAX);
 #else

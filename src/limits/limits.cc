@@ -83,7 +83,7 @@ size_t scarce_dirty() {
   return scarce == kNone ? kNone : scarce / 16;
 }
 
-size_t most_dirty() { return least(get(options.dirty_bytes), scarce_dirty()); }
+size_t most_dirty() { return least<size_t>(get(options.dirty_bytes), scarce_dirty()); }
 
 size_t dirty_kept() {
   const size_t most = most_dirty();

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <pthread_np.h>
 #include <sys/thr.h>
+#include <sys/time.h>
 #include <time.h>
 
 #include "base/keep_errno.h"

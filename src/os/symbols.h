@@ -15,4 +15,8 @@ struct Symbol {
 // if the system does not permit writing to the table, this time.
 bool rename_in_libc(const Symbol* symbols, size_t count);
 
+// Whether this is the library that is loaded, and not a part of a program. False where that is not
+// known.
+bool is_own_library();
+
 }  // namespace loft::os

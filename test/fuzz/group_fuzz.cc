@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bytes.h"
+#include "limits/group.h"
 #include "os/os.h"
 
 namespace {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "limits/group.h"
 #include "os/os.h"
 
 namespace loft {

@@ -5,7 +5,7 @@
 namespace loft::unwind {
 
 int wrote(const void* context) {
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__)
   // The error code of a page fault; bit 1: a write.
   const auto* const machine = &static_cast<const ucontext_t*>(context)->uc_mcontext;
   return (machine->gregs[REG_ERR] & 2) != 0 ? 1 : 0;
@@ -16,12 +16,12 @@ int wrote(const void* context) {
 }
 
 bool is_call(const void* context, uintptr_t address) {
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__)
   // Bit 4: the fetch of an instruction. Not all processors tell it.
   const auto* const machine = &static_cast<const ucontext_t*>(context)->uc_mcontext;
   return (machine->gregs[REG_ERR] & 16) != 0 ||
          static_cast<uintptr_t>(machine->gregs[REG_RIP]) == address;
-#elif defined(__aarch64__) && defined(__linux__)
+#elif defined(__aarch64__)
   return static_cast<const ucontext_t*>(context)->uc_mcontext.pc == address;
 #else
   static_cast<void>(context);

@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "os/os.h"
+#include "os/symbols.h"
 #include "unwind/stack.h"
 
 // Older libcs keep them in a library of their own, which a program need not have.
@@ -17,14 +18,6 @@
 #if defined(__GLIBC__)
 #pragma weak dladdr1
 #endif
-
-namespace loft::os {
-
-// Only libloft.so has it.
-struct Symbol;
-[[gnu::weak]] bool rename_in_libc(const Symbol* symbols, size_t count);
-
-}  // namespace loft::os
 
 namespace loft::unwind {
 
@@ -105,8 +98,7 @@ int note_object(dl_phdr_info* info, size_t, void* closure) {
     noting->stays = false;
   }
   // And libloft.so is marked as never to be unloaded.
-  const bool own =
-      os::rename_in_libc != nullptr && image.covers(reinterpret_cast<uintptr_t>(&note_code));
+  const bool own = os::is_own_library() && image.covers(reinterpret_cast<uintptr_t>(&note_code));
   if (has_code && own) known.own = image;
   if (has_code && (noting->stays || own) && known.count < KnownCode::kMost) {
     size_t i = known.count++;
