@@ -15,8 +15,8 @@ namespace {
 constinit os::Lock user_heaps_lock;  // taken before any shard's
 constinit List<UserHeap> user_heaps;
 constinit UserHeap* next_to_purge = nullptr;  // null: start with the first
-constinit unsigned long past_locks = 0;       // of the shards of destroyed heaps
-constinit unsigned long past_waits = 0;       // (all of these under the lock)
+constinit size_t past_locks = 0;              // of the shards of destroyed heaps
+constinit size_t past_waits = 0;              // (all of these under the lock)
 
 // One thread at a time makes a round. Taken before the lock of the list, which a purge releases in
 // between.
@@ -241,8 +241,8 @@ UserHeap::Sums UserHeap::sums_of_all() {
   static constinit Atomic<size_t> heaps{0};
   static constinit Atomic<size_t> live_bytes{0};
   static constinit Atomic<size_t> window_bytes{0};
-  static constinit Atomic<unsigned long> locks{0};
-  static constinit Atomic<unsigned long> waits{0};
+  static constinit Atomic<size_t> locks{0};
+  static constinit Atomic<size_t> waits{0};
   // If no heap was ever made, readers do not take the lock either.
   if (user_heaps_lock.acquisitions() != 0 && user_heaps_lock.try_lock()) {
     Totals totals{};

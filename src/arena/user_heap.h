@@ -52,7 +52,7 @@ class alignas(64) UserHeap {
     size_t capacity_bytes;  // regions, and extents of the window
     size_t window_bytes;    // extents of the window alone
     size_t metadata_bytes;
-    unsigned long locks, waits;  // acquisitions of the shards' locks, and those that waited
+    size_t locks, waits;  // acquisitions of the shards' locks, and those that waited
   };
   Totals totals() const;
 
@@ -84,7 +84,7 @@ class alignas(64) UserHeap {
     size_t heaps;       // of the program's
     size_t live_bytes;  // in these
     size_t window_bytes;
-    unsigned long locks, waits;  // of shards, those of destroyed heaps included
+    size_t locks, waits;  // of shards, those of destroyed heaps included
   };
   static Sums sums_of_all();
 

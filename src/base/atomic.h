@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 
 namespace loft {
 
@@ -19,13 +20,11 @@ using std::memory_order_release;
 // would gain nothing over a load and a store.
 class Counter {
  public:
-  void add(unsigned long n) {
-    value_.store(value_.load(memory_order_relaxed) + n, memory_order_relaxed);
-  }
-  unsigned long get() const { return value_.load(memory_order_relaxed); }
+  void add(size_t n) { value_.store(value_.load(memory_order_relaxed) + n, memory_order_relaxed); }
+  size_t get() const { return value_.load(memory_order_relaxed); }
 
  private:
-  Atomic<unsigned long> value_{0};
+  Atomic<size_t> value_{0};
 };
 
 // Stops the compiler from moving memory accesses across this point. For what the thread itself may

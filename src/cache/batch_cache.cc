@@ -10,7 +10,7 @@ namespace loft::batch_cache {
 namespace {
 
 // Relaxed sums over many writers. They are statistics and order nothing.
-constinit Atomic<unsigned long> singles[kSizeClasses];
+constinit Atomic<size_t> singles[kSizeClasses];
 constinit Atomic<size_t> medium_singles{0};  // bytes
 
 constexpr uint64_t start_limit_for(const Geometry& shape) {
@@ -231,11 +231,9 @@ void send_single_medium(void* p) {
 
 size_t medium_sent_singly() { return medium_singles.load(memory_order_relaxed); }
 
-unsigned long sent_singly(SizeClass size_class) {
-  return singles[size_class].load(memory_order_relaxed);
-}
+size_t sent_singly(SizeClass size_class) { return singles[size_class].load(memory_order_relaxed); }
 
-void count_open(const Thread* thread, unsigned long* objects) {
+void count_open(const Thread* thread, size_t* objects) {
   for (unsigned open = peek(thread->open_batches); open != 0; open &= open - 1) {
     const size_t place = lowest_bit(open);
     const uint32_t capacity = peek(thread->batches()[place].capacity);

@@ -25,10 +25,10 @@ size_t medium_sent_singly();  // bytes so far
 
 // Sends one object without a block, for a thread that no longer has one.
 void send_single(void* p, Entry entry);
-unsigned long sent_singly(SizeClass size_class);  // objects so far
+size_t sent_singly(SizeClass size_class);  // objects so far
 
 // Adds the objects in open batches to objects[class]. Reads beside the running thread, so the
 // counts are approximate.
-void count_open(const Thread* thread, unsigned long* objects);
+void count_open(const Thread* thread, size_t* objects);
 
 }  // namespace loft::batch_cache

@@ -175,11 +175,11 @@ struct MediumCache {
 
 // Observations from outside, of a thread, a processor or a heap. Guarded by a lock of who looks.
 struct Idle {
-  uint32_t looks;      // consecutive ones without a change
-  unsigned long seen;  // at the last look
+  uint32_t looks;  // consecutive ones without a change
+  size_t seen;     // at the last look
 
   // One more look. True once nothing has changed for several.
-  bool look(unsigned long now) {
+  bool look(size_t now) {
     constexpr unsigned kLooks = 3;
     looks = now == seen ? looks + 1 : 0;
     seen = now;

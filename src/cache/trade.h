@@ -40,7 +40,7 @@ class Trade {
 
  private:
   void end_window(const HeapCounters& own) {
-    unsigned long received = 0;
+    size_t received = 0;
     for (SizeClass c = 0; c < kSizeClasses; ++c) {
       if (is_tradable(c)) received += own.classes[c].received.get();
     }
@@ -54,10 +54,10 @@ class Trade {
     begun_ = true;
   }
 
-  uint32_t seen_;           // in this window
-  uint16_t keeping_;        // windows left
-  bool begun_;              // a window has ended
-  unsigned long received_;  // at the start of the window
+  uint32_t seen_;     // in this window
+  uint16_t keeping_;  // windows left
+  bool begun_;        // a window has ended
+  size_t received_;   // at the start of the window
 };
 
 }  // namespace loft

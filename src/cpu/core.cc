@@ -273,7 +273,7 @@ Foreign foreign_of(const Core* core) {
   return {slots + 1, at + 1};
 }
 
-void count_foreign(const Core* core, unsigned long* objects) {
+void count_foreign(const Core* core, size_t* objects) {
   const Foreign foreign = foreign_of(core);
   for (void** slot = foreign.first; slot < foreign.end; ++slot) {
     void* const p = peek(*slot);

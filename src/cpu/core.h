@@ -131,7 +131,7 @@ inline void** top_of(const Thread* thread, SizeClass size_class) {
   return thread->core != nullptr ? top(thread->core, size_class)
                                  : peek(thread->bins[size_class].top());
 }
-void count_foreign(const Core* core, unsigned long* objects);
+void count_foreign(const Core* core, size_t* objects);
 // The objects of the last stack: [first, end).
 struct Foreign {
   void** first;
@@ -141,7 +141,7 @@ Foreign foreign_of(const Core* core);
 
 // Blocks made, fences, and lock acquisitions and waits so far.
 struct Totals {
-  unsigned long blocks, fences, locks, waits;
+  size_t blocks, fences, locks, waits;
 };
 Totals totals();
 

@@ -75,8 +75,8 @@ size_t HeapCounters::charged_pages() const {
   return sum;
 }
 
-unsigned long HeapCounters::objects_received() const {
-  unsigned long sum = 0;
+size_t HeapCounters::objects_received() const {
+  size_t sum = 0;
   for (const ClassCounters& counters : classes) sum += counters.received.get();
   return sum;
 }

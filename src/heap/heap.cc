@@ -171,7 +171,7 @@ unsigned Heap::most_spares() const {
 
 void Heap::destroy(Slab* const* slabs, unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
-    const unsigned long charged = slabs[i]->charged_pages();
+    const size_t charged = slabs[i]->charged_pages();
     counters_.classes[slabs[i]->size_class].charged.add(-charged);
   }
   slab::destroy_all(slabs, count);
@@ -195,7 +195,7 @@ Slab* Heap::take_spare(SizeClass size_class) {
   spares_unused_ = least(spares_unused_, spare_count_);
   counters_.spare_bytes.add(-kGranule);
   if (slab->size_class == size_class) return slab;
-  const unsigned long charged = slab->charged_pages();
+  const size_t charged = slab->charged_pages();
   counters_.classes[slab->size_class].charged.add(-charged);
   Slab* const recut = slab::recut(slab, size_class);
   if (recut != nullptr) counters_.classes[size_class].charged.add(charged);
@@ -331,7 +331,7 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
     slab->free += static_cast<uint32_t>(objects - first_of_slab);
     update_list(slab);
   }
-  counters_.classes[size_class].put.add(static_cast<unsigned long>(objects - first));
+  counters_.classes[size_class].put.add(static_cast<size_t>(objects - first));
   return objects;
 }
 

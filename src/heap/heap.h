@@ -55,7 +55,7 @@ struct HeapCounters {
   size_t slab_bytes() const;       // held now
   size_t allocated_bytes() const;  // of these, in objects that are not free in their slab
   size_t charged_pages() const;
-  unsigned long objects_received() const;
+  size_t objects_received() const;
 };
 
 class alignas(64) Heap {
@@ -76,7 +76,7 @@ class alignas(64) Heap {
   // since the last look. A hint: a wrong answer costs a drain or a misplaced slab. Acquire pairs
   // with the release below: a reader that sees the refill count sees a time at least as new.
   uint64_t idle_ns(uint64_t now) {
-    const unsigned long refills = counters_.refills.get();
+    const size_t refills = counters_.refills.get();
     if (seen_refills_.load(memory_order_acquire) == refills) {
       return now - least(seen_at_.load(memory_order_relaxed), now);
     }
@@ -206,7 +206,7 @@ class alignas(64) Heap {
 
  private:
   struct Received {
-    unsigned long messages = 0;
+    size_t messages = 0;
     size_t bytes = 0;
     size_t record_charge = 0;  // least charge for a record
   };
@@ -253,7 +253,7 @@ class alignas(64) Heap {
   os::Lock lock_;
   HeapId id_;
   Atomic<bool> parked_{false};
-  Atomic<unsigned long> seen_refills_{0};
+  Atomic<size_t> seen_refills_{0};
   Atomic<uint64_t> seen_at_{0};    // time of the last look that found a new number
   Atomic<bool> is_purged_{false};  // relaxed: a hint for threads that look for work
   bool is_idle_ = false;

@@ -52,7 +52,7 @@ class Stall {
 
   Atomic<HeapId> id_{kNoHeap};
   Atomic<const os::Lock*> lock_{nullptr};  // the watched lock
-  Atomic<unsigned long> hold_{0};          // its number of acquisitions at the first look
+  Atomic<size_t> hold_{0};                 // its number of acquisitions at the first look
   uint64_t since_ = 0;                     // time of the first look
 };
 

@@ -72,7 +72,7 @@ void move(HeapCounters::Adopted& from, HeapCounters::Adopted& to, const Slab& sl
 Heap::Surplus Heap::surplus(SizeClass size_class) const {
   constexpr unsigned kFewObjects = 64;
   const ClassCounters& counters = counters_.classes[size_class];
-  const unsigned long received = counters.received.get();
+  const size_t received = counters.received.get();
   const bool shared = received != 0 && received >= counters.put.get() / 2;
   if (!shared && geometry(size_class).objects > kFewObjects) return Surplus::kNone;
   const Available& available = available_[size_class];

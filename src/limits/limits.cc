@@ -26,8 +26,8 @@ constinit Atomic<size_t> group_limit{kNone};
 constinit Atomic<size_t> group_used{0};
 constinit Atomic<size_t> processors{kNone};
 constinit Atomic<size_t> address_space{kNone};
-constinit Atomic<unsigned long> soft_hits{0};
-constinit Atomic<unsigned long> hard_refusals{0};
+constinit Atomic<size_t> soft_hits{0};
+constinit Atomic<size_t> hard_refusals{0};
 
 size_t option_limit(const Atomic<uint64_t>& option) {
   const uint64_t bytes = get(option);

@@ -78,8 +78,8 @@ struct Totals {
   size_t group_limit;  // the limit of the group nearest to being met; kNone
   size_t group_used;   // counted against it, in all processes of the group
   size_t processors;   // how many the group may use at a time; kNone: any
-  unsigned long soft_hits;
-  unsigned long hard_refusals;
+  size_t soft_hits;
+  size_t hard_refusals;
 };
 Totals totals();
 

@@ -55,7 +55,7 @@ void MediumRuns::add(MediumRun* run) {
 void MediumRuns::remove(MediumRun* run) {
   runs_.remove(run);
   --run_count_;
-  pages_.add(-static_cast<unsigned long>(run->pages));
+  pages_.add(-static_cast<size_t>(run->pages));
 }
 
 bool MediumRuns::grow(unsigned pages, HeapId owner) {
@@ -90,7 +90,7 @@ MediumRuns::Place MediumRuns::claim(Gap* gap, unsigned count) {
     gap->pages -= count;
     list(gap);
   }
-  dirty_.add(-static_cast<unsigned long>(resident));
+  dirty_.add(-static_cast<size_t>(resident));
   if (resident != count) run->touched.add(row);
   run->idle.remove(row);
   run->waited = false;
@@ -176,7 +176,7 @@ void MediumRuns::release(Gap* whole) {
   unlist(whole);
   discard(whole);
   remove(run);
-  dirty_.add(-static_cast<unsigned long>(dirty));
+  dirty_.add(-static_cast<size_t>(dirty));
   medium::destroy(run, dirty);
 }
 
@@ -211,7 +211,7 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
       continue;
     }
     auto* const gap = metadata::at_index<Gap>(index);
-    const auto dirty = static_cast<unsigned long>(run->touched.count_in(gap->row()));
+    const auto dirty = static_cast<size_t>(run->touched.count_in(gap->row()));
     other.unlist(gap);
     other.dirty_.add(-dirty);
     list(gap);
@@ -264,7 +264,7 @@ size_t MediumRuns::purge_gap(Gap* gap, Round round) {
   });
   discard_found();
   run->idle.copy(run->touched, gap->row());
-  dirty_.add(-static_cast<unsigned long>(purged));
+  dirty_.add(-static_cast<size_t>(purged));
   const size_t bytes = size_t{purged} << run->page_log;
   if (bytes != 0) span::recount(bytes, 0);
   return bytes;

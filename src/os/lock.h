@@ -37,8 +37,8 @@ class Lock {
 
   bool is_held() const { return word_.load(memory_order_relaxed) != kFree; }  // a hint
 
-  unsigned long acquisitions() const { return acquisitions_.get(); }
-  unsigned long waits() const { return waits_.get(); }  // acquisitions that found the lock held
+  size_t acquisitions() const { return acquisitions_.get(); }
+  size_t waits() const { return waits_.get(); }  // acquisitions that found the lock held
 
   // Release publishes the holder's writes to the next holder. One exchange both frees the lock and
   // reads whether a thread sleeps, so no sleeper is missed.
@@ -51,7 +51,7 @@ class Lock {
   // The holder therefore waits at most kDozes dozes for another acquisition, then locks again.
   void let_others() {
     if (LOFT_LIKELY(!has_sleepers())) return;
-    const unsigned long before = acquisitions();
+    const size_t before = acquisitions();
     unlock();
     for (int i = 0; i < kDozes && acquisitions() == before; ++i) doze();
     lock();

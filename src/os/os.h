@@ -92,7 +92,7 @@ class ProcessorSet {
 
  private:
   size_t bytes_ = 0;
-  unsigned long words_[128] = {};
+  size_t words_[128] = {};
 };
 
 // A number that differs from process to process, for addresses that an attacker should not know.
@@ -144,8 +144,8 @@ void doze();           // sleeps for a moment, so that threads of any priority c
 
 // System calls made so far, for statistics.
 struct Calls {
-  unsigned long maps;      // calls that mapped, unmapped, protected or moved memory
-  unsigned long discards;  // calls that returned memory to the system
+  size_t maps;      // calls that mapped, unmapped, protected or moved memory
+  size_t discards;  // calls that returned memory to the system
 };
 Calls calls();
 

@@ -320,7 +320,7 @@ Held held(size_t row) {
   return {counters.objects.get(), least<size_t>(counters.asked.get(), bytes), bytes};
 }
 
-unsigned long mediums_taken() { return medium_count.get(); }
+size_t mediums_taken() { return medium_count.get(); }
 
 Totals totals() { return {live_samples.get(), in_use_bytes.get(), peak_bytes.get(), lost.get()}; }
 

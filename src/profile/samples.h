@@ -67,7 +67,7 @@ struct Held {
 };
 inline constexpr size_t kHeldRows = kSizeClasses + 1;
 Held held(size_t row);
-unsigned long mediums_taken();  // objects that were ever in the last row
+size_t mediums_taken();  // objects that were ever in the last row
 
 struct Totals {
   size_t live_samples;

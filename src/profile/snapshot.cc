@@ -35,7 +35,7 @@ Figures difference(const Figures& now, const Figures& before) {
 
 // Of a moment between the two counts, an object too many makes no difference.
 uint64_t mean_lifetime_us(const Site& site) {
-  const unsigned long samples = site.freed_samples.get();
+  const size_t samples = site.freed_samples.get();
   return samples == 0 ? 0 : most<uint64_t>(site.lifetime_us.get() / samples, 1);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 // Refills of the program before the room's thread starts. A program with fewer refills ends before
 // trials have found where the room pays.
-constexpr unsigned long kWorthwhileRefills = 1024;
+constexpr size_t kWorthwhileRefills = 1024;
 
 // How long the thread spins for the next call before it sleeps. Waking it costs a thread of the
 // program some microseconds. If refills are rarer than this, the spin keeps no processor busy.

@@ -61,7 +61,7 @@ bool fill_slot(Heap* heap, Request request, Slot& slot, unsigned wanted, uint16_
   if (slot.objects == 0) {
     LOFT_CHECK(wanted <= slot.capacity);
     const Counter& charged = heap->counters().classes[size_class].charged;
-    const unsigned long before = charged.get();
+    const size_t before = charged.get();
     const unsigned taken = bins::fill_array(heap, request, slot.slots, wanted);
     if (taken == 0) return false;
     slot.objects = static_cast<uint16_t>(taken);

@@ -46,8 +46,8 @@ class Place {
   // As long as an address of this kind may be, with its NUL.
   static constexpr size_t kLongestPath = 108;
   char path_[kLongestPath] = {};
-  unsigned long device_ = 0;
-  unsigned long number_ = 0;
+  size_t device_ = 0;
+  size_t number_ = 0;
   unsigned process_ = 0;  // that made it
   bool is_there_ = false;
 };

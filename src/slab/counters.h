@@ -23,8 +23,8 @@ struct alignas(64) ClassCounters {
 
   // Under the heap's lock, modulo 2^64. Below zero if objects that another heap counted as taken
   // came back here.
-  unsigned long out() const { return taken.get() - put.get() - received.get(); }
-  unsigned long slabs() const { return slabs_created.get() - slabs_released.get(); }
+  size_t out() const { return taken.get() - put.get() - received.get(); }
+  size_t slabs() const { return slabs_created.get() - slabs_released.get(); }
 };
 static_assert(sizeof(ClassCounters) == 64);
 

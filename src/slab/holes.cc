@@ -46,7 +46,7 @@ void Holes::purge_found() {
     const Hole& hole = holes_[i];
     hole.slab->gone.add({hole.first, hole.first + hole.count - 1});
     hole.slab->holed = true;
-    classes_[hole.slab->size_class].charged.add(-static_cast<unsigned long>(hole.count));
+    classes_[hole.slab->size_class].charged.add(-static_cast<size_t>(hole.count));
     purged_ += hole.count * page;
   }
   found_ = 0;

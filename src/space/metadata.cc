@@ -118,8 +118,8 @@ bool keep_room_for(size_t heap_bytes) {
 size_t used_bytes() { return used.get(); }
 uintptr_t end() { return frontier.load(memory_order_relaxed); }
 size_t touched_bytes() { return end() == 0 ? 0 : end() - window.metadata.base; }
-unsigned long locks() { return lock.acquisitions(); }
-unsigned long waits() { return lock.waits(); }
+size_t locks() { return lock.acquisitions(); }
+size_t waits() { return lock.waits(); }
 
 void prepare_fork() { lock.lock(); }
 void finish_fork(bool child) { lock.after_fork(child); }

@@ -44,8 +44,8 @@ bool keep_room_for(size_t heap_bytes);
 size_t used_bytes();
 uintptr_t end();         // of all blocks ever handed out; 0 if there were none
 size_t touched_bytes();  // up to end(): freed blocks keep their pages
-unsigned long locks();
-unsigned long waits();  // of these, how many found the lock held
+size_t locks();
+size_t waits();  // of these, how many found the lock held
 void prepare_fork();
 void finish_fork(bool child);
 

@@ -125,11 +125,11 @@ size_t committed();
 
 // Read without the lock.
 struct Totals {
-  size_t dirty;                      // bytes of free spans that may be resident
-  size_t refused;                    // of these, in spans that the system refused to take
-  size_t clean;                      // bytes of free spans without memory, mapped or not
-  unsigned long acquired, released;  // spans, so far
-  unsigned long locks, waits;
+  size_t dirty;               // bytes of free spans that may be resident
+  size_t refused;             // of these, in spans that the system refused to take
+  size_t clean;               // bytes of free spans without memory, mapped or not
+  size_t acquired, released;  // spans, so far
+  size_t locks, waits;
 };
 Totals totals();
 

@@ -70,12 +70,12 @@ void add_heap(Books& books, loft_stats_t& stats, Heap& heap) {
 // Returns the bytes of medium objects in the thread's cache, and of those that it has sent.
 size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   const ThreadCounters& counters = thread.counters;
-  unsigned long open[kSizeClasses] = {};
+  size_t open[kSizeClasses] = {};
   batch_cache::count_open(&thread, open);
   if (thread.core != nullptr) core::count_foreign(thread.core, open);
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     ClassBooks& sum = books.classes[c];
-    const unsigned long sent = counters.batch_objects[c].get();
+    const size_t sent = counters.batch_objects[c].get();
     sum.sent += sent;
     sum.flying += open[c];
     const magazines::Held magazines = magazines::held(&thread, c);
@@ -93,7 +93,7 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   stats.batch_messages += counters.batch_messages.get();
   stats.posts += counters.posts.get();
   stats.turnarounds += counters.turnarounds.get();
-  const unsigned long hits = medium_cache::hits(&thread);
+  const size_t hits = medium_cache::hits(&thread);
   stats.large_allocations += hits;
   stats.large_cache_hits += hits;
   stats.caches_emptied += counters.emptied.get();
@@ -109,7 +109,7 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
 
 // Called after all heaps and threads have been added.
 void finish_class(ClassBooks& sum, loft_stats_t& stats, SizeClass c) {
-  const unsigned long singly = batch_cache::sent_singly(c);
+  const size_t singly = batch_cache::sent_singly(c);
   sum.sent += singly;
   sum.out = sum.taken - sum.put - sum.received;
   // Pages may be counted up at one heap and down at another between the two reads.

@@ -9,13 +9,13 @@
 namespace loft {
 
 struct ClassBooks {
-  unsigned long out;     // objects not free in their slabs
-  unsigned long held;    // of these, in thread caches
-  unsigned long flying;  // of these, in batches and messages
-  size_t charged;        // bytes of slab pages that have memory, as far as loft knows
-  size_t asked;          // as in ClassCounters
-  unsigned long slabs_created, slabs_released;
-  unsigned long refills, taken, put, sent, received;
+  size_t out;      // objects not free in their slabs
+  size_t held;     // of these, in thread caches
+  size_t flying;   // of these, in batches and messages
+  size_t charged;  // bytes of slab pages that have memory, as far as loft knows
+  size_t asked;    // as in ClassCounters
+  size_t slabs_created, slabs_released;
+  size_t refills, taken, put, sent, received;
 };
 
 struct Books {

@@ -96,8 +96,8 @@ loft_class_stats_t Stats::row_of_class(SizeClass c) const {
   row.objects_sent = books.sent;
   row.objects_received = books.received;
 
-  const unsigned long held = least(books.held, books.out);
-  const unsigned long flying = least(books.flying, books.out - held);
+  const size_t held = least(books.held, books.out);
+  const size_t flying = least(books.flying, books.out - held);
   row.live_objects = books.out - held - flying;
   row.cached_bytes = held * size;
   row.in_flight_bytes = flying * size;

@@ -22,9 +22,9 @@ Heap* heap_of(const Thread* thread) { return registry::find(peek(thread->owner))
 // How often the thread met its heap. Calls that its caches serve do not count: they use nothing
 // that is free in the heap. A hint, read while the thread runs: if it misses a change, a heap rests
 // too early.
-unsigned long meetings_of(const Thread* thread) {
+size_t meetings_of(const Thread* thread) {
   const Heap* const heap = heap_of(thread);
-  const unsigned long refills = heap == nullptr ? 0 : heap->counters().refills.get();
+  const size_t refills = heap == nullptr ? 0 : heap->counters().refills.get();
   return refills + thread->counters.flushes.get() + thread->counters.room_cleared.get();
 }
 
@@ -80,7 +80,7 @@ bool purge_common() {
   static constinit Idle idle{};
   // Medium objects do not count: programs that do little else come to the heap for these.
   const HeapCounters& counters = common->counters();
-  const unsigned long refills = counters.refills.get() - counters.medium_taken.get();
+  const size_t refills = counters.refills.get() - counters.medium_taken.get();
   if (idle.look(refills)) common->purge(nullptr, Heap::Walk::kNowAndThen);
   common->lock().unlock();
   return false;

@@ -16,7 +16,7 @@ bool purge_common();
 
 // What all threads except the caller hold in their caches. Only the thread itself can reach it.
 struct Unreached {
-  unsigned long threads;
+  size_t threads;
   size_t bytes;  // about
 };
 Unreached unreached();

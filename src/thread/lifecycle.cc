@@ -245,8 +245,8 @@ void give_up_block() {
 }
 
 Totals totals() {
-  const unsigned long exited = census::exited.get();
-  const unsigned long started = census::started.get();
+  const size_t exited = census::exited.get();
+  const size_t started = census::started.get();
   return {started - exited, started, exited, lock.acquisitions(), lock.waits()};
 }
 

@@ -62,7 +62,7 @@ void lock_all();
 void unlock_all();
 
 struct Totals {
-  unsigned long attached, started, exited, locks, waits;
+  size_t attached, started, exited, locks, waits;
 };
 Totals totals();
 
