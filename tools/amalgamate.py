@@ -60,6 +60,21 @@ CORE_BANNER = """\
 #endif
 """
 
+LEAN = """\
+#if !defined(WIN32_LEAN_AND_MEAN)
+#define WIN32_LEAN_AND_MEAN
+#endif
+#if !defined(NOMINMAX)
+#define NOMINMAX
+#endif
+"""
+
+PLAIN = """\
+#undef near
+#undef far
+#undef small
+"""
+
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|endif)\b")
 
 # What a library has that is loaded, and a part of a program has not. CMakeLists.txt has them, too.
@@ -113,7 +128,12 @@ class Amalgamation:
         return self.source / include[1] if include[1] else None
 
     def text(self, banner: str) -> str:
-        system = "".join(f"#include <{name}>\n" for name in sorted(self.system))
+        # What other headers of Windows take for granted, and which of its macros are to be left out.
+        first = "windows.h" if "windows.h" in self.system else None
+        system = LEAN if first else ""
+        for header in sorted(self.system, key=lambda header: (header != first, header)):
+            system += f"#include <{header}>\n"
+        system += PLAIN if first else ""
         return "\n".join([banner, system, *self.parts])
 
 

@@ -1,12 +1,12 @@
 #include "api/process.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 
 #include "api/info.h"
 #include "api/options.h"
 #include "api/report.h"
 #include "api/settings.h"
+#include "api/threads_seen.h"
 #include "cache/census.h"
 #include "cpu/core.h"
 #include "files/last_signal.h"
@@ -28,8 +28,6 @@
 #include "stats/waste.h"
 #include "thread/lifecycle.h"
 #include "unwind/code.h"
-
-#pragma weak dlsym
 
 namespace loft {
 
@@ -72,11 +70,7 @@ bool note_all_before() {
 // have called loft. A library of its own is initialised before all others, or nobody has called it.
 bool has_other_threads() {
   if (os::is_own_library()) return false;
-  if (dlsym != nullptr) {
-    const void* const has_one = dlsym(RTLD_DEFAULT, "__libc_single_threaded");
-    if (has_one != nullptr && *static_cast<const char*>(has_one) == 0) return true;
-  }
-  return census::has_other_threads();
+  return libc_saw_threads() || census::has_other_threads();
 }
 
 // What the thread has is given back, so that it starts over in the mode. False beside others.

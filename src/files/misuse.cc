@@ -1,7 +1,6 @@
 #include "files/misuse.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 
 #include <new>
@@ -13,7 +12,6 @@
 #include "base/macros.h"
 #include "base/options.h"
 #include "base/per_thread.h"
-#include "base/raw_file.h"
 #include "files/output.h"
 #include "os/at_fault.h"
 #include "os/fault.h"
@@ -127,28 +125,24 @@ void Block::put_process() {
 
 // In one write: reports of several processes do not mix.
 void Block::append_to(const char* path) {
-  constexpr int kFlags =
-      O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
   const char* trouble = "its path is too long";
   int file = -1;
   if (expand_path(path, "", path_, sizeof(path_))) {
-    do {
-      file = raw::open_file(path_, kFlags, 0600);
-    } while (file < 0 && errno == EINTR);
+    int error = 0;
+    file = open_to_append(path_, &error);
     trouble = file >= 0         ? nullptr
-              : errno == ENOENT ? "its folder does not exist"
-              : errno == EACCES ? "permission denied"
-              : errno == ELOOP  ? "it is a symbolic link"
-              : errno == EISDIR ? "it is a folder"
-              : errno == ENXIO  ? "nobody reads from it"
+              : error == ENOENT ? "its folder does not exist"
+              : error == EACCES ? "permission denied"
+              : error == ELOOP  ? "it is a symbolic link"
+              : error == EISDIR ? "it is a folder"
+              : error == ENXIO  ? "nobody reads from it"
                                 : "it cannot be opened";
   }
   if (file >= 0) {
     // A file that may not grow does not end a program that goes on, nor keep a report from others.
     const WithoutSignals none;
-    const long written = raw::write_file(file, text_, size_);
-    if (written != static_cast<long>(size_)) trouble = "it could not be written";
-    raw::close_file(file);
+    if (!write_at_once(file, text_, size_)) trouble = "it could not be written";
+    close_output(file);
   }
   if (trouble != nullptr) {
     os::report(Text() << "the report is not appended to " << path << ": " << trouble);
@@ -216,8 +210,7 @@ void note_program_path() {
   constexpr size_t kBytes = 4096;
   auto* const path = static_cast<char*>(borrow(kBytes));
   if (path == nullptr) return;
-  const KeepErrno keep;
-  if (readlink("/proc/self/exe", path, kBytes - 1) <= 0) return give_back(path, kBytes);
+  if (!path_of_program(path, kBytes)) return give_back(path, kBytes);
   const char* none = nullptr;
   if (!program_path.compare_exchange_strong(none, path, memory_order_release,
                                             memory_order_relaxed)) {

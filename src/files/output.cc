@@ -1,14 +1,8 @@
 #include "files/output.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <string_view>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
 #include "base/text.h"
 #include "os/os.h"
 
@@ -63,59 +57,6 @@ bool add_word(char* path, size_t size, const char* word) {
   __builtin_memcpy(path + before + 1, word, added - 1);
   return true;
 }
-
-int open_output(const char* path, int* error) {
-  const KeepErrno keep;
-  int file = -1;
-  do {
-    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
-  } while (file < 0 && errno == EINTR);
-  if (file < 0) *error = errno;
-  return file;
-}
-
-void close_output(int file) {
-  const KeepErrno keep;
-  close(file);
-}
-
-WithoutSignals::WithoutSignals() {
-  sigset_t both;
-  sigemptyset(&both);
-  sigaddset(&both, SIGPIPE);
-  sigaddset(&both, SIGXFSZ);
-  pthread_sigmask(SIG_BLOCK, &both, &before_);
-  // A signal that the program keeps off may be pending already, and stays the program's.
-  sigemptyset(&ours_);
-  for (const int signal : {SIGPIPE, SIGXFSZ}) {
-    if (sigismember(&before_, signal) == 0) sigaddset(&ours_, signal);
-  }
-}
-
-WithoutSignals::~WithoutSignals() {
-  const KeepErrno keep;
-  sigset_t pending;
-  sigemptyset(&pending);
-  sigpending(&pending);
-  for (const int signal : {SIGPIPE, SIGXFSZ}) {
-    if (sigismember(&ours_, signal) == 0 || sigismember(&pending, signal) == 0) continue;
-    sigset_t one;
-    sigemptyset(&one);
-    sigaddset(&one, signal);
-    // It is pending, so this does not wait.
-    int taken = 0;
-    sigwait(&one, &taken);
-  }
-  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-}
-
-uint64_t wall_clock_ns() {
-  timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-unsigned process_number() { return static_cast<unsigned>(getpid()); }
 
 void* borrow(size_t bytes) {
   bytes = round_up(bytes, os::page_size());

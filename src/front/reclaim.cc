@@ -43,11 +43,11 @@ size_t purge_caches(Thread* thread) {
 enum class AtWork : uint8_t { kSpares, kHoles };
 
 // Visits all heaps once. *passed_on: messages that they forwarded meanwhile.
-size_t visit_others(AtWork at_work, unsigned long* passed_on) {
+size_t visit_others(AtWork at_work, size_t* passed_on) {
   size_t purged = 0;
   for (unsigned id = 1; id <= registry::count(); ++id) {
     Heap* heap = registry::at(id);
-    const unsigned long before = heap->counters().forwards.get();
+    const size_t before = heap->counters().forwards.get();
     const bool common = heap == registry::common_heap();
     if (heap->parked() || common) {
       // Blocks. The background thread may hold the lock; it releases it within a step once a thread
@@ -73,7 +73,7 @@ size_t purge_others(AtWork at_work) {
   // A heap may forward a message to one that was visited before it. If another heap takes the slab
   // over meanwhile, the message's route starts again: hence twice kMaxHops.
   for (unsigned round = 0; round < 2 * kMaxHops; ++round) {
-    unsigned long passed_on = 0;
+    size_t passed_on = 0;
     purged += visit_others(round == 0 ? at_work : AtWork::kSpares, &passed_on);
     if (passed_on == 0) break;
   }

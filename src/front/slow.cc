@@ -268,7 +268,7 @@ bool free_small(void* p, Entry entry) {
     parts_of(thread).free_remote(thread, p, entry);
     return false;
   }
-  const unsigned long flushes = thread->counters.flushes.get();
+  const size_t flushes = thread->counters.flushes.get();
   if (!parts_of(thread).push(thread, class_of_bin(entry.bin()), p)) {
     batch_cache::send_single(p, entry);
   }

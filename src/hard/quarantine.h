@@ -103,7 +103,7 @@ void* exchange_medium(Quarantine* quarantine, void* p);
 void empty(Thread* thread);
 
 // How many objects the block holds. Reads beside the thread.
-inline unsigned long held(const Thread* thread, SizeClass c) {
+inline size_t held(const Thread* thread, SizeClass c) {
   const Quarantine* const quarantine = peek(thread->quarantine);
   return quarantine == nullptr ? 0 : quarantine->held[c].get();
 }

@@ -51,7 +51,7 @@ class OwnThread {
   Atomic<uint32_t>& word_;
   const States states_;
   void (*const run_)();
-  unsigned long thread_ = 0;  // a pthread_t
+  [[maybe_unused]] size_t thread_ = 0;  // a pthread_t
   bool ended_ = false;
   Atomic<uint64_t> next_try_{0};      // relaxed, like the word
   Atomic<bool> runs_{false};          // the thread must be joined; changed under the lock
