@@ -9,6 +9,7 @@
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/windows_error.h"
+#include "os/windows_placed.h"
 #include "os/windows_ranges.h"
 
 namespace loft::os {
@@ -103,6 +104,15 @@ void release_if_empty(uintptr_t allocation, uintptr_t from, uintptr_t to) {
 }
 
 }  // namespace
+
+bool is_no_other_memory(const void* p) {
+  const KeepLastError keep;
+  const uintptr_t page = round_down(reinterpret_cast<uintptr_t>(p), page_size());
+  const Guard guard(ranges_lock);
+  Piece piece;
+  return ranges.contain(page, page + page_size()) ||
+         (look_at_piece(page, page + 1, &piece) && piece.state == MEM_FREE);
+}
 
 size_t page_size() {
   // Relaxed: every thread finds the same number.
