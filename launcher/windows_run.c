@@ -1,6 +1,7 @@
-// loft-run PROGRAM [ARGUMENT...]: starts a program of Windows with loft.dll in it, which lies beside
-// loft-run.exe. The program's first thread waits until the library is loaded and has put loft before
-// the program's C runtimes (src/api/windows_redirect.cc). Ends with the program's own code.
+// loft-run PROGRAM [ARGUMENT...]: starts a program of Windows with loft.dll in it, which lies
+// beside loft-run.exe. The program's first thread waits until the library is loaded and has put
+// loft before the program's C runtimes (src/api/windows_redirect.cc). Ends with the program's own
+// code.
 #include <stdio.h>
 #include <stdlib.h>
 #include <wchar.h>
@@ -56,7 +57,9 @@ static const char* load_into(HANDLE process) {
 }
 
 // An interruption is for the program, which ends, or not.
-static BOOL WINAPI ignore(DWORD event) { return event == CTRL_C_EVENT || event == CTRL_BREAK_EVENT; }
+static BOOL WINAPI ignore(DWORD event) {
+  return event == CTRL_C_EVENT || event == CTRL_BREAK_EVENT;
+}
 
 int main(void) {
   wchar_t* const line = arguments(GetCommandLineW());

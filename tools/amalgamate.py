@@ -78,8 +78,16 @@ PLAIN = """\
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|endif)\b")
 
 # What a library has that is loaded, and a part of a program has not. CMakeLists.txt has them, too.
-LOADED = ("api/linux_dlopen.cc", "os/linux_symbols.cc", "os/linux_vfork.cc")
-# What defines libc's and C++'s own names. Likewise.
+LOADED = (
+    "api/linux_dlopen.cc",
+    "api/windows_exports.cc",
+    "api/windows_redirect.cc",
+    "os/linux_symbols.cc",
+    "os/linux_vfork.cc",
+)
+# What a library has not that puts loft before the C runtime when it is loaded.
+LINKED = ("api/windows_malloc.cc",)
+# What defines libc's and C++'s own names. CMakeLists.txt has them, too.
 OVERRIDES = re.compile(r"api/([a-z]+_)?(malloc|new|c23)\.cc")
 
 
@@ -128,7 +136,7 @@ class Amalgamation:
         return self.source / include[1] if include[1] else None
 
     def text(self, banner: str) -> str:
-        # What other headers of Windows take for granted, and which of its macros are to be left out.
+        # Windows' other headers take this one for granted.
         first = "windows.h" if "windows.h" in self.system else None
         system = LEAN if first else ""
         for header in sorted(self.system, key=lambda header: (header != first, header)):
@@ -151,12 +159,21 @@ def version_of(header: Path) -> str:
     return found[1] if found else "of no version"
 
 
-def amalgamate(source: Path, include: Path, system: str = "linux", core: bool = False) -> str:
-    """The text of the single file. Core: beside the malloc that a program has."""
+def amalgamate(
+    source: Path,
+    include: Path,
+    system: str = "linux",
+    *,
+    core: bool = False,
+    loaded: bool = False,
+) -> str:
+    """The text of the single file. Core: beside the malloc that a program has. Loaded: for a
+    library that takes malloc's place when it is loaded."""
 
     def is_left_out(path: Path) -> bool:
         name = f"{path.parent.name}/{path.name}"
-        return name in LOADED or (core and OVERRIDES.fullmatch(name) is not None)
+        other = LINKED if loaded else LOADED
+        return name in other or (core and OVERRIDES.fullmatch(name) is not None)
 
     files = sorted(
         (
@@ -182,7 +199,6 @@ def write(path: Path, text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--core", action="store_true", help="leave libc's malloc in its place")
     parser.add_argument("--output", type=Path, help="build/loft.cc, or build/loft_core.cc")
     parser.add_argument(
         "--system",
@@ -190,11 +206,17 @@ def main() -> None:
         default=build_system(),
         help="whose files; this one's if not said",
     )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--core", action="store_true", help="leave libc's malloc in its place")
+    form.add_argument(
+        "--loaded", action="store_true", help="for a library that is loaded, as loft.dll"
+    )
     arguments = parser.parse_args()
     core: bool = arguments.core
     output: Path = arguments.output or ROOT / "build" / ("loft_core.cc" if core else "loft.cc")
     try:
-        write(output, amalgamate(ROOT / "src", ROOT / "include", arguments.system, core))
+        sources = (ROOT / "src", ROOT / "include", arguments.system)
+        write(output, amalgamate(*sources, core=core, loaded=arguments.loaded))
     except AmalgamationError as error:
         sys.exit(str(error))
 

@@ -50,6 +50,9 @@ protobuf-compiler       protoc                                  writes and reads
 chromium-headless-shell chromium-headless-shell                 opens the pages that loft writes
 libdevel-nytprof-perl   /usr/share/perl5/Devel/NYTProf/flamegraph.pl  draws stacks that loft writes
 pkg-config              pkg-config                              tells compilers where loft is
+g++-mingw-w64-x86-64-posix  x86_64-w64-mingw32-g++-posix        compiles and links for Windows
+wine64                  /usr/lib/wine/wine64                    plays Windows
+wine                    wine                                    plays Windows
 '
 format_group='
 clang-format-19         clang-format-19                         formats the code

@@ -1,5 +1,5 @@
-// windows_everyday WHAT: what programs do with an allocator, with nothing but Windows and a C runtime.
-// With LOFT_NAMES it calls loft's functions by their own names, else the runtime's.
+// windows_everyday WHAT: what programs do with an allocator, with nothing but Windows and a C
+// runtime. With LOFT_NAMES it calls loft's functions by their own names, else the runtime's.
 #include <errno.h>
 #include <malloc.h>
 #include <stdint.h>
@@ -173,7 +173,8 @@ static void aligned(void) {
         fail("_aligned_realloc");
       _aligned_free(object);
       object = _aligned_offset_malloc(size + 8, alignment, 8);
-      if (object == NULL || ((uintptr_t)object + 8) % alignment != 0) fail("_aligned_offset_malloc");
+      if (object == NULL || ((uintptr_t)object + 8) % alignment != 0)
+        fail("_aligned_offset_malloc");
       _aligned_free(object);
     }
   }
@@ -202,21 +203,59 @@ static void expand(void) {
   free(object);
   if (_heapchk() != _HEAPOK) fail("_heapchk");
 }
+
+// A runtime that is loaded now, and functions that are asked for by name.
+static void late(void) {
+  const HMODULE runtime = LoadLibraryA("ucrtbase.dll");
+  if (runtime == NULL) fail("no ucrtbase.dll");
+  void* (*const allocate)(size_t) = (void*)GetProcAddress(runtime, "malloc");
+  void (*const release)(void*) = (void*)GetProcAddress(runtime, "free");
+  char* (*const copy)(const char*) = (void*)GetProcAddress(runtime, "_strdup");
+  void* const object = allocate(100);
+  const HMODULE loft = GetModuleHandleA("loft.dll");
+  if (loft != NULL) {
+    void* (*const start)(const void*) = (void*)GetProcAddress(loft, "loft_object_start");
+    if (start(object) != object) fail("the late runtime's malloc is not loft's");
+  }
+  release(object);
+  release(copy("the runtime's own"));
+}
+
+static void walk(void) {
+  _HEAPINFO info = {0};
+  int count = 0;
+  errno = 0;
+  for (int i = 0; i < 10 && _heapwalk(&info) == _HEAPOK; ++i) ++count;
+  printf("%d %s\n", count, errno == ENOSYS ? "refused" : "walked");
+}
 #endif
 
 int main(int count, char** arguments) {
   const char* what = count > 1 ? arguments[1] : "";
-  if (strcmp(what, "exchange") == 0) exchange();
-  else if (strcmp(what, "threads") == 0) threads();
-  else if (strcmp(what, "corners") == 0) corners();
-  else if (strcmp(what, "home") == 0) home();
-  else if (strcmp(what, "double-free") == 0) double_free();
+  if (strcmp(what, "exchange") == 0)
+    exchange();
+  else if (strcmp(what, "threads") == 0)
+    threads();
+  else if (strcmp(what, "corners") == 0)
+    corners();
+  else if (strcmp(what, "home") == 0)
+    home();
+  else if (strcmp(what, "double-free") == 0)
+    double_free();
 #if !defined(LOFT_NAMES)
-  else if (strcmp(what, "aligned") == 0) aligned();
-  else if (strcmp(what, "foreign") == 0) foreign();
-  else if (strcmp(what, "expand") == 0) expand();
+  else if (strcmp(what, "aligned") == 0)
+    aligned();
+  else if (strcmp(what, "foreign") == 0)
+    foreign();
+  else if (strcmp(what, "expand") == 0)
+    expand();
+  else if (strcmp(what, "late") == 0)
+    late();
+  else if (strcmp(what, "walk") == 0)
+    walk();
 #endif
-  else return 2;
+  else
+    return 2;
   puts("ok");
   return 0;
 }
