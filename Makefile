@@ -8,11 +8,12 @@ SOAK_SECONDS ?= 3600
 VENV := build/venv
 PYTHON := $(VENV)/bin/python
 
-# build/libloft.so, build/libloft.a and build/loft.cc
+# build/libloft.so, build/libloft.a, the same without libc's names (libloft-core), and the single files.
 all:
 	@tools/setup.sh build
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX) --log-level=WARNING
-	@cmake --build --preset release --target loft_shared loft_static loft_single
+	@cmake --build --preset release --target loft_shared loft_static loft_bounds \
+	  loft_core_shared loft_core_static loft_single
 
 # A real program under libc's malloc and under loft, side by side.
 run: cli

@@ -49,6 +49,7 @@ qemu-user               qemu-aarch64                            plays that proce
 protobuf-compiler       protoc                                  writes and reads heap profiles
 chromium-headless-shell chromium-headless-shell                 opens the pages that loft writes
 libdevel-nytprof-perl   /usr/share/perl5/Devel/NYTProf/flamegraph.pl  draws stacks that loft writes
+python3-dev             /usr/include/python3*/Python.h          compiles a module of Python
 pkg-config              pkg-config                              tells compilers where loft is
 g++-mingw-w64-x86-64-posix  x86_64-w64-mingw32-g++-posix        compiles and links for Windows
 wine64                  /usr/lib/wine/wine64                    plays Windows

@@ -13,7 +13,9 @@ from release import build_release
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The prefix."""
     prefix = tmp_path_factory.mktemp("prefix")
-    build = build_release("loft_shared", "loft_static", "loft_bounds")
+    build = build_release(
+        "loft_shared", "loft_static", "loft_bounds", "loft_core_shared", "loft_core_static"
+    )
     said("cmake", "--install", build, "--prefix", prefix)
     return prefix
 

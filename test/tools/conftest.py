@@ -18,7 +18,9 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def build() -> Path:
     """The release build, with the libraries in it."""
-    return build_release("loft_shared", "loft_static")
+    return build_release(
+        "loft_shared", "loft_static", "loft_bounds", "loft_core_shared", "loft_core_static"
+    )
 
 
 @pytest.fixture(scope="session")
