@@ -44,7 +44,9 @@ class heap_resource final : public std::pmr::memory_resource {
     if (p == nullptr) throw std::bad_alloc();
     return p;
   }
-  void do_deallocate(void* p, std::size_t, std::size_t) override { loft_heap_free(heap_, p); }
+  void do_deallocate(void* p, std::size_t bytes, std::size_t) override {
+    loft_heap_free_sized(heap_, p, bytes);
+  }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
     return this == &other;
   }

@@ -124,10 +124,51 @@ LOFT_API void loft_idle_begin(void) LOFT_NOEXCEPT;
 /// After the wait. Need not be called.
 LOFT_API void loft_idle_end(void) LOFT_NOEXCEPT;
 
-/// C23: loft_free for a caller that knows the requested size. A wrong value is undefined behaviour.
+/// C23: loft_free for a caller that knows the size: the last one that was requested for the object,
+/// of loft_malloc, loft_calloc (the product), loft_realloc or loft_expand. A wrong value is
+/// undefined behaviour. It is no faster than loft_free. With hardened=full, another size stops the
+/// program; with hardened=guard, one that does not fit the object's place. NULL is allowed.
 LOFT_API void loft_free_sized(void* object, size_t size) LOFT_NOEXCEPT;
-/// C23: the same for a caller that knows the alignment as well.
+/// C23: the same for an object of loft_aligned_alloc, loft_aligned_calloc or loft_aligned_realloc,
+/// with the alignment that was requested. The hardened modes check that, too.
 LOFT_API void loft_free_aligned_sized(void* object, size_t alignment, size_t size) LOFT_NOEXCEPT;
+
+// ---- Sizes, resizing in place, alignment -------------------------------------------------------
+
+/// The usable size of an object for which `size` bytes are requested. To request that many costs no
+/// more memory: a container that grows may round its capacity up to it. Bytes; at least `size`, and
+/// `size` itself above PTRDIFF_MAX, where the allocation will fail. Size 0 counts as 1. Costs a few
+/// instructions, and depends on nothing but the option `hardened` and the size of a page.
+LOFT_API size_t loft_good_size(size_t size) LOFT_NOEXCEPT;
+/// The same for an object of loft_aligned_alloc. `size` itself if `alignment` is no power of two.
+LOFT_API size_t loft_aligned_good_size(size_t alignment, size_t size) LOFT_NOEXCEPT;
+
+/// Gives `object` another size, larger or smaller, where it is. It never moves, and nothing is
+/// copied. Returns 1, and the object's size is `size` from then on (for loft_free_sized, too); or
+/// 0, and nothing has changed. Keeps errno. NULL gives 0; size 0 counts as 1.
+///
+/// - Up to 32 KiB: 1 if `size` lies between half of the usable size and all of it. Takes no lock.
+/// - Above that: shrinks by whole pages, whose memory goes back in time, and grows into free pages
+///   behind the object, if there are any: above 4 MiB often, below that less so. Takes a lock, and
+///   for each granule of 64 KiB some nanoseconds. An object of up to 4 MiB that another thread
+///   allocated gets no pages and keeps its own.
+/// - For objects of heaps of the program's own: as loft_heap_expand.
+///
+/// loft_realloc does the same first, and moves the object otherwise. One thread at a time may
+/// resize an object, and none may use bytes beyond its new size.
+LOFT_API int loft_expand(void* object, size_t size) LOFT_NOEXCEPT;
+
+/// As loft_aligned_alloc, for `count` elements of `size` bytes each, all bytes zero. Memory that is
+/// known to be zero, fresh from the system or purged, is not cleared: mostly that of objects above
+/// 4 MiB, and some from 4 KiB on. ENOMEM also if the product overflows.
+LOFT_FRESH(alloc_size(2, 3))
+void* loft_aligned_calloc(size_t alignment, size_t count, size_t size) LOFT_NOEXCEPT;
+
+/// As loft_realloc, for a result at a multiple of `alignment`, any power of two, whatever `object`
+/// was aligned to. NULL `object`: as loft_aligned_alloc. Objects above 4 MiB are not copied up to
+/// an alignment of 64 KiB: their pages move. EINVAL if `alignment` is not a power of two.
+LOFT_OBJECT(alloc_size(3))
+void* loft_aligned_realloc(void* object, size_t alignment, size_t size) LOFT_NOEXCEPT;
 
 // ---- Objects from interior pointers ------------------------------------------------------------
 
@@ -208,8 +249,26 @@ void* loft_heap_aligned_alloc(loft_heap_t* heap, size_t alignment, size_t size) 
 /// shrinks moves.
 LOFT_OBJECT(alloc_size(3))
 void* loft_heap_realloc(loft_heap_t* heap, void* object, size_t size) LOFT_NOEXCEPT;
+/// As loft_aligned_calloc. In a region, the object is cleared.
+LOFT_FRESH(alloc_size(3, 4))
+void* loft_heap_aligned_calloc(loft_heap_t* heap, size_t alignment, size_t count,
+                               size_t size) LOFT_NOEXCEPT;
+/// As loft_aligned_realloc. An object stays in place where loft_heap_realloc would leave it, if it
+/// is aligned; no pages move.
+LOFT_OBJECT(alloc_size(4))
+void* loft_heap_aligned_realloc(loft_heap_t* heap, void* object, size_t alignment,
+                                size_t size) LOFT_NOEXCEPT;
+/// As loft_expand. An object of up to 1 KiB gets any size up to its usable size. A longer one gives
+/// up, or takes, 256 bytes at a time of the free memory behind it. Takes a lock.
+LOFT_API int loft_heap_expand(loft_heap_t* heap, void* object, size_t size) LOFT_NOEXCEPT;
+/// As loft_good_size, for this heap, which depends on its kind. Where its room is scarce, an object
+/// may have more.
+LOFT_API size_t loft_heap_good_size(const loft_heap_t* heap, size_t size) LOFT_NOEXCEPT;
 /// As loft_free, for an object of this heap. An object of another heap stops the program.
 LOFT_API void loft_heap_free(loft_heap_t* heap, void* object) LOFT_NOEXCEPT;
+/// As loft_free_sized, for any object of this heap, aligned or not. In both hardened modes, a size
+/// above the usable size stops the program.
+LOFT_API void loft_heap_free_sized(loft_heap_t* heap, void* object, size_t size) LOFT_NOEXCEPT;
 /// As loft_malloc_usable_size.
 LOFT_API size_t loft_heap_usable_size(const loft_heap_t* heap, const void* object) LOFT_NOEXCEPT;
 

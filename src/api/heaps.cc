@@ -4,6 +4,7 @@
 
 #include "api/surface.h"
 #include "arena/user_heap.h"
+#include "base/options.h"
 #include "front/allocate.h"
 #include "loft/loft.h"
 #include "os/fault.h"
@@ -40,11 +41,34 @@ void* allocate_in(const char* call, loft_heap_t* handle, size_t size, size_t ali
   return p != nullptr ? p : refuse(size);
 }
 
+void* reallocate_in(const char* call, loft_heap_t* handle, void* p, size_t size, size_t alignment) {
+  UserHeap& heap = checked_heap(call, handle);
+  void* fresh = heap.reallocate(call, p, size, alignment);
+  background::look_after();
+  if (LOFT_LIKELY(fresh != nullptr)) return fresh;
+  // A retry is of no use (a) over a region, which cannot grow; (b) for a foreign object, which was
+  // reported.
+  if (heap.over_region() || !heap.contains(p)) return os::out_of_memory();
+  reclaim();
+  fresh = heap.reallocate(call, p, size, alignment);
+  return fresh != nullptr ? fresh : refuse(size);
+}
+
 void free_in(const char* call, loft_heap_t* handle, void* p) {
   UserHeap& heap = checked_heap(call, handle);
   if (p == nullptr) return;
   heap.free(call, p);
   background::look_after();
+}
+
+[[noreturn]] LOFT_COLD void report_size(const void* p, size_t size, size_t usable) {
+  os::fault(Text() << "loft_heap_free_sized of " << p << " as an object of " << uint64_t{size}
+                   << " bytes: its place has " << uint64_t{usable});
+}
+
+void* invalid_alignment() {
+  errno = EINVAL;
+  return nullptr;
 }
 
 }  // namespace
@@ -82,12 +106,18 @@ void* loft_heap_calloc(loft_heap_t* heap, size_t count, size_t size) noexcept {
 }
 
 void* loft_heap_aligned_alloc(loft_heap_t* heap, size_t alignment, size_t size) noexcept {
-  if (!loft::is_power_of_two(alignment)) {
-    errno = EINVAL;
-    return nullptr;
-  }
+  if (!loft::is_power_of_two(alignment)) return loft::invalid_alignment();
   return loft::allocate_in("loft_heap_aligned_alloc", heap, size,
                            loft::most(alignment, loft::kAlignment), false);
+}
+
+void* loft_heap_aligned_calloc(loft_heap_t* heap, size_t alignment, size_t count,
+                               size_t size) noexcept {
+  size_t bytes = 0;
+  if (!loft::is_power_of_two(alignment)) return loft::invalid_alignment();
+  if (__builtin_mul_overflow(count, size, &bytes)) return loft::os::out_of_memory();
+  return loft::allocate_in("loft_heap_aligned_calloc", heap, bytes,
+                           loft::most(alignment, loft::kAlignment), true);
 }
 
 void* loft_heap_realloc(loft_heap_t* heap, void* object, size_t size) noexcept {
@@ -97,20 +127,46 @@ void* loft_heap_realloc(loft_heap_t* heap, void* object, size_t size) noexcept {
     loft::free_in(kCall, heap, object);
     return nullptr;
   }
+  return loft::reallocate_in(kCall, heap, object, size, loft::kAlignment);
+}
+
+void* loft_heap_aligned_realloc(loft_heap_t* heap, void* object, size_t alignment,
+                                size_t size) noexcept {
+  constexpr const char* kCall = "loft_heap_aligned_realloc";
+  if (!loft::is_power_of_two(alignment)) return loft::invalid_alignment();
+  alignment = loft::most(alignment, loft::kAlignment);
+  if (object == nullptr) return loft::allocate_in(kCall, heap, size, alignment, false);
+  if (size == 0) {
+    loft::free_in(kCall, heap, object);
+    return nullptr;
+  }
+  return loft::reallocate_in(kCall, heap, object, size, alignment);
+}
+
+int loft_heap_expand(loft_heap_t* heap, void* object, size_t size) noexcept {
+  constexpr const char* kCall = "loft_heap_expand";
   loft::UserHeap& checked = loft::checked_heap(kCall, heap);
-  void* p = checked.reallocate(kCall, object, size);
+  if (object == nullptr) return 0;
+  const bool resized = checked.expand(kCall, object, size + (size == 0));
   loft::background::look_after();
-  if (LOFT_LIKELY(p != nullptr)) return p;
-  // A retry is of no use (a) over a region, which cannot grow; (b) for a foreign object, which was
-  // reported.
-  if (checked.over_region() || !checked.contains(object)) return loft::os::out_of_memory();
-  loft::reclaim();
-  p = checked.reallocate(kCall, object, size);
-  return p != nullptr ? p : loft::refuse(size);
+  return resized ? 1 : 0;
+}
+
+size_t loft_heap_good_size(const loft_heap_t* heap, size_t size) noexcept {
+  return loft::checked_heap("loft_heap_good_size", heap).good_size(size + (size == 0));
 }
 
 void loft_heap_free(loft_heap_t* heap, void* object) noexcept {
   loft::free_in("loft_heap_free", heap, object);
+}
+
+void loft_heap_free_sized(loft_heap_t* heap, void* object, size_t size) noexcept {
+  constexpr const char* kCall = "loft_heap_free_sized";
+  if (loft::get(loft::options.hardened) != loft::kHardenedOff && object != nullptr) {
+    const size_t usable = loft::checked_heap(kCall, heap).usable_size(kCall, object);
+    if (size > usable) loft::report_size(object, size, usable);
+  }
+  loft::free_in(kCall, heap, object);
 }
 
 size_t loft_heap_usable_size(const loft_heap_t* heap, const void* object) noexcept {

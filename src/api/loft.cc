@@ -66,9 +66,32 @@ void loft_idle_begin() noexcept { loft::idle::begin_wait(); }
 
 void loft_idle_end() noexcept { loft::lifecycle::attach(); }
 
-void loft_free_sized(void* object, size_t) noexcept { loft::deallocate(object); }
+void loft_free_sized(void* object, size_t size) noexcept {
+  if (!loft::free_as_asked(object, size)) loft::deallocate(object);
+}
 
-void loft_free_aligned_sized(void* object, size_t, size_t) noexcept { loft::deallocate(object); }
+void loft_free_aligned_sized(void* object, size_t alignment, size_t size) noexcept {
+  if (!loft::free_as_asked(object, alignment, size)) loft::deallocate(object);
+}
+
+void* loft_aligned_calloc(size_t alignment, size_t count, size_t size) noexcept {
+  return loft::allocate_aligned_array(alignment, count, size);
+}
+
+void* loft_aligned_realloc(void* object, size_t alignment, size_t size) noexcept {
+  return loft::resize_aligned(object, alignment, size);
+}
+
+int loft_expand(void* object, size_t size) noexcept {
+  if (object == nullptr) return 0;
+  return loft::expand("loft_expand", object, size + (size == 0)) ? 1 : 0;
+}
+
+size_t loft_good_size(size_t size) noexcept { return loft::good_size(loft::kAlignment, size); }
+
+size_t loft_aligned_good_size(size_t alignment, size_t size) noexcept {
+  return loft::is_power_of_two(alignment) ? loft::good_size(alignment, size) : size;
+}
 
 void loft_check_bounds(const char* call, const void* at, size_t bytes) noexcept {
   loft::check_bounds(call, at, bytes);

@@ -14,8 +14,8 @@ LOFT_EXPORT void free_aligned_sized(void* object, size_t, size_t) noexcept;
 void free_sized(void* object, size_t size) noexcept {
   if (!loft::free_as_asked(object, size)) loft::replaceable(free)(object);
 }
-void free_aligned_sized(void* object, size_t, size_t size) noexcept {
-  if (!loft::free_as_asked(object, size)) loft::replaceable(free)(object);
+void free_aligned_sized(void* object, size_t alignment, size_t size) noexcept {
+  if (!loft::free_as_asked(object, alignment, size)) loft::replaceable(free)(object);
 }
 
 }  // extern "C"

@@ -27,6 +27,20 @@ void* allocate_aligned_strict(size_t alignment, size_t size) {
   return allocate_aligned(alignment, size);
 }
 
+void* allocate_aligned_array(size_t alignment, size_t count, size_t size) {
+  size_t bytes = 0;
+  if (!is_power_of_two(alignment)) return invalid_argument();
+  if (__builtin_mul_overflow(count, size, &bytes)) return os::out_of_memory();
+  return allocate_aligned_zeroed(alignment, bytes);
+}
+
+void* resize_aligned(void* object, size_t alignment, size_t size) {
+  if (!is_power_of_two(alignment)) return invalid_argument();
+  if (object == nullptr) return allocate_aligned(alignment, size);
+  if (size == 0) return resize_to_nothing(object);
+  return reallocate_aligned(object, alignment, size);
+}
+
 void* allocate_aligned_rounded(size_t alignment, size_t size) {
   if (alignment > SIZE_MAX / 2 + 1) return invalid_argument();
   return allocate_aligned(std::bit_ceil(alignment), size);

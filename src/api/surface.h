@@ -46,6 +46,10 @@ void* allocate_aligned_strict(size_t alignment, size_t size);
 // memalign: rounds such an alignment up; EINVAL only if no power of two is large enough.
 void* allocate_aligned_rounded(size_t alignment, size_t size);
 
+// calloc and realloc with an alignment, as aligned_alloc takes it.
+void* allocate_aligned_array(size_t alignment, size_t count, size_t size);
+void* resize_aligned(void* object, size_t alignment, size_t size);
+
 // posix_memalign: 0, EINVAL or ENOMEM. Keeps errno, and *object unless the result is 0.
 int allocate_aligned_posix(void** object, size_t alignment, size_t size);
 

@@ -158,14 +158,25 @@ void* Blocks::take_object(SizeClass size_class) {
   return reinterpret_cast<void*>(row->base + index * class_size(size_class));
 }
 
+namespace {
+
+// A row begins at a multiple of kUnit, so any class whose size is a multiple of the alignment
+// serves.
+SizeClass row_class(size_t size, size_t alignment) {
+  SizeClass c = class_of(most(size, alignment));
+  while (class_size(c) % alignment != 0 || !has_rows(c)) ++c;
+  return c;
+}
+
+}  // namespace
+
+size_t Blocks::good_size(size_t size) {
+  if (size <= kTableMax) return class_size(row_class(size, kMinObject));
+  return units_for(size) << kUnitLog;
+}
+
 void* Blocks::allocate(size_t size, size_t alignment) {
-  if (size <= kTableMax && alignment <= kUnit) {
-    // A row begins at a multiple of kUnit, so any class whose size is a multiple of the alignment
-    // serves.
-    SizeClass c = class_of(most(size, alignment));
-    while (class_size(c) % alignment != 0 || !has_rows(c)) ++c;
-    return take_object(c);
-  }
+  if (size <= kTableMax && alignment <= kUnit) return take_object(row_class(size, alignment));
   return hand_out(take_run(units_for(size), most(alignment, kUnit), false));
 }
 

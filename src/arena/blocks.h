@@ -114,6 +114,9 @@ class Blocks {
   // nullptr if no free block is found.
   void* allocate(size_t size, size_t alignment);
 
+  // The bytes that such an object has, with no alignment.
+  static size_t good_size(size_t size);
+
   // The last resort: searches every free block, and gives a small object units of its own where no
   // row fits.
   void* allocate_anywhere(size_t size, size_t alignment);

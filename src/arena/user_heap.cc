@@ -175,29 +175,49 @@ size_t UserHeap::usable_size(const char* call, const void* p) const {
   return extent == nullptr ? 0 : object_starting_at(call, extent, p).bytes;
 }
 
-void* UserHeap::reallocate(const char* call, void* p, size_t size) {
+void* UserHeap::reallocate(const char* call, void* p, size_t size, size_t alignment) {
   Extent* extent = checked_extent(call, p);
-  return extent == nullptr ? nullptr : reallocate(call, extent, p, size);
+  return extent == nullptr ? nullptr : reallocate(call, extent, p, size, alignment);
 }
 
-// (a) An object in a row stays if it fits. (b) An object with an extent to itself stays if it fills
-// half of it. (c) An object with a block of its own is cut, or grows into free memory behind it.
-void* UserHeap::reallocate(const char* call, Extent* extent, void* p, size_t size) {
+bool UserHeap::expand(const char* call, void* p, size_t size) {
+  Extent* extent = checked_extent(call, p);
+  return extent != nullptr && expand(call, extent, p, size);
+}
+
+// An object with a block of its own is cut, or grows into free memory behind it. Any other stays as
+// it is if it fits.
+bool UserHeap::expand(const char* call, Extent* extent, void* p, size_t size) {
+  const ObjectAt object = checked_object(call, extent, p);
+  if (size > PTRDIFF_MAX - kGranule) return false;
+  if (object.block == nullptr || object.block->use != Use::kObject) return size <= object.bytes;
+  Shard& shard = *Shard::of(extent);
+  const os::Guard guard(shard.lock());
+  return shard.resize(object.block, size);
+}
+
+// An object with an extent to itself stays if it fills half of it.
+void* UserHeap::reallocate(const char* call, Extent* extent, void* p, size_t size,
+                           size_t alignment) {
   const ObjectAt object = checked_object(call, extent, p);
   if (size > PTRDIFF_MAX - kGranule) return nullptr;
-  if (object.block != nullptr && object.block->use == Use::kObject) {
-    Shard& shard = *Shard::of(extent);
-    const os::Guard guard(shard.lock());
-    if (shard.resize(object.block, size)) return p;
-  } else if (size <= object.bytes && (object.block != nullptr || size >= object.bytes / 2)) {
-    return p;
-  }
+  const bool is_fitting = (object.block != nullptr || size >= object.bytes / 2) &&
+                          reinterpret_cast<uintptr_t>(p) % alignment == 0;
+  if (is_fitting && expand(call, extent, p, size)) return p;
   UserHeap* heap = of(extent);
-  void* fresh = heap->allocate(size, kAlignment, false);
+  void* fresh = heap->allocate(size, alignment, false);
   if (fresh == nullptr) return nullptr;
   __builtin_memcpy(fresh, p, least(size, object.bytes));
   free(call, extent, p);
   return fresh;
+}
+
+size_t UserHeap::good_size(size_t size) const {
+  if (size > PTRDIFF_MAX - kGranule) return size;
+  if (region_ == nullptr && Shard::stands_alone(size, kAlignment)) {
+    return round_up(size, os::page_size());
+  }
+  return Blocks::good_size(size);
 }
 
 bool UserHeap::in_a_region(const void* p) {

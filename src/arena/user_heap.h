@@ -33,7 +33,12 @@ class alignas(64) UserHeap {
   void* allocate(size_t size, size_t alignment, bool zeroed);
 
   // `call` is the name that reports of misuse give. Without memory: nullptr, and `p` is unchanged.
-  void* reallocate(const char* call, void* p, size_t size);
+  // The object stays only if it lies at a multiple of `alignment`.
+  void* reallocate(const char* call, void* p, size_t size, size_t alignment = kAlignment);
+  // False, and nothing has changed, if the object cannot have that length where it is.
+  bool expand(const char* call, void* p, size_t size);
+  // The usable size of an object of `size` bytes, at least 1, or more where room is scarce.
+  size_t good_size(size_t size) const;
   bool over_region() const { return region_ != nullptr; }
   const Extent* region() const { return region_; }
   void free(const char* call, void* p);
@@ -64,7 +69,9 @@ class alignas(64) UserHeap {
   static UserHeap* of(const Extent* extent) { return Shard::of(extent)->heap(); }
 
   // As the above, for an object in an extent of any heap.
-  static void* reallocate(const char* call, Extent* extent, void* p, size_t size);
+  static void* reallocate(const char* call, Extent* extent, void* p, size_t size,
+                          size_t alignment = kAlignment);
+  static bool expand(const char* call, Extent* extent, void* p, size_t size);
   static void free(const char* call, Extent* extent, void* p);
 
   // Stops the program if p is not the start of an object, or is that of one in a row that is free.

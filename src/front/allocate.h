@@ -122,12 +122,23 @@ void* allocate_aligned(size_t alignment, size_t size, Maker maker = Maker::kMall
 void* reallocate(void* p, size_t size);  // p != nullptr, size > 0; keeps p when it fails
 size_t usable_size(const void* p);       // 0 for nullptr
 
+// The same with an alignment (front/aligned.cc).
+void* allocate_aligned_zeroed(size_t alignment, size_t size);
+void* reallocate_aligned(void* p, size_t alignment, size_t size);  // as reallocate
+
+// False, and nothing has changed, where the object cannot have another length where it is. size > 0
+bool expand(const char* call, void* p, size_t size);
+// The usable size of an object that is asked for with that size.
+size_t good_size(size_t alignment, size_t size);
+
 // Stops the program if `bytes` bytes from p on begin in an object of loft's and do not end in it.
 void check_bounds(const char* call, const void* p, size_t bytes);
 
 // With hardened=guard or full: free, which stops the program if it is known that not `size` bytes
 // were asked for. Otherwise false, and nothing was done.
 bool free_as_asked(void* p, size_t size);
+// The same of an object of aligned_alloc.
+bool free_as_asked(void* p, size_t alignment, size_t size);
 
 // For an allocation that found no memory. reclaim frees unused memory that may be in its way. If
 // that does not help, refuse records that `bytes` bytes were refused, and returns nullptr and

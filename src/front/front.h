@@ -6,6 +6,7 @@
 
 #include "base/macros.h"
 #include "cache/bins.h"
+#include "large/large.h"
 #include "space/pagemap.h"
 
 namespace loft::front {
@@ -15,7 +16,8 @@ struct Freed {
   size_t size;
   bool has_size;
   bool by_delete;
-  Maker maker;  // that fits the call: kMalloc for free
+  Maker maker;            // that fits the call: kMalloc for free
+  uint8_t alignment_log;  // that the caller names; 0: none
 };
 
 struct Parts {
@@ -24,7 +26,13 @@ struct Parts {
   void (*free)(void* p);  // by the call of this name; keeps errno
   void (*free_as)(void* p, Freed freed);
   void* (*reallocate)(void* p, size_t size);
-  size_t (*usable_size)(const void* p);
+  size_t (*usable_size)(const char* call, const void* p);
+  // Another length for an object that stays where it is. False, and nothing has changed, if it
+  // cannot. size > 0. `call`, here as elsewhere, is the name that reports of misuse give.
+  bool (*expand)(const char* call, void* p, size_t size);
+  // The largest size of an object that takes no more memory than one of `size` bytes, which is at
+  // least 1. `alignment` is a power of two.
+  size_t (*good_size)(size_t alignment, size_t size);
   // Stops the program if `bytes` bytes from p on begin in an object and do not end in it.
   void (*check_bounds)(const char* call, const void* p, size_t bytes);
   // What usable_size returns of the object in the place of `bytes` bytes at p, without a report; 0
@@ -44,7 +52,16 @@ void* reallocate_ordinary(void* p, size_t size);
 // A new object of `size` bytes, with the first `held` at most of the one at p, which is freed.
 void* reallocate_by_copy(void* p, size_t held, size_t size);
 void* reallocate_small(void* p, Entry entry, size_t size);  // p: the start of an object in a slab
-size_t usable_size_ordinary(const void* p);
+size_t usable_size_ordinary(const char* call, const void* p);
+bool expand_ordinary(const char* call, void* p, size_t size);
+size_t good_size_ordinary(size_t alignment, size_t size);
+// Whether an object in a slab stays in its place of `usable` bytes. None is shorter than the first
+// class's, with a tag the second's.
+inline bool stays(size_t usable, size_t size) {
+  return size <= usable && (size >= usable / 2 || usable < 2 * kMinObject);
+}
+// An object that large::allocate made, in place or by moving its pages. nullptr: the caller copies.
+void* resize_large(Large* object, size_t size);
 size_t size_in_ordinary(const void* p, size_t bytes);
 
 }  // namespace loft::front

@@ -190,12 +190,26 @@ void forget_large(Large* object) {
   profile::forget(reinterpret_cast<const void*>(object->start()));
 }
 
-void* resize_metered(Large* object, size_t asked) {
+bool expand_sampled(const char* call, Extent* extent, void* p, size_t size) {
+  // What it is charged with stays the same, so that it may not grow beyond its block.
+  if (size > UserHeap::checked_object(call, extent, p).bytes) return false;
+  profile::Sample* const sample = profile::lift(p);
+  profile::tell_of_end(sample);
+  const bool resized = UserHeap::expand(call, extent, p, size);
+  if (resized) {
+    profile::put_down(sample, p, size, profile::charged_of(sample));
+  } else {
+    profile::put_back(sample, p, true);
+  }
+  return resized;
+}
+
+void* resize_metered(Large* object, size_t asked, void* (*how)(Large* object, size_t asked)) {
   const size_t before = object->bytes;
   profile::Sample* const sample =
       object->sampled ? profile::lift(reinterpret_cast<const void*>(object->base)) : nullptr;
   profile::tell_of_end(sample);
-  void* const resized = large::resize(object, asked);
+  void* const resized = how(object, asked);
   profile::put_down(sample, reinterpret_cast<const void*>(object->base), object->asked,
                     object->bytes);
   if (resized == nullptr || object->sampled || !profile::on()) return resized;

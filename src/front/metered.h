@@ -29,8 +29,11 @@ void* reallocate_sampled(Extent* extent, void* p, size_t size);
 // Before a sampled large object is released.
 void forget_large(Large* object);
 
-// As large::resize.
-void* resize_metered(Large* object, size_t asked);
+// As large::resize or large::expand, which is `how`.
+void* resize_metered(Large* object, size_t asked, void* (*how)(Large* object, size_t asked));
+
+// As UserHeap::expand, of a sampled object in the heap of these.
+bool expand_sampled(const char* call, Extent* extent, void* p, size_t size);
 
 // A charge for an object that a path takes by itself. Not passed: a sample falls on it, and the
 // ordinary path, which samples, is to be taken.

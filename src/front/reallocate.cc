@@ -1,4 +1,4 @@
-// realloc and malloc_usable_size.
+// realloc, malloc_usable_size, and what changes an object's length without moving it.
 #include "arena/user_heap.h"
 #include "cache/medium_cache.h"
 #include "cache/object.h"
@@ -16,32 +16,48 @@ namespace loft {
 
 namespace {
 
-// An object stays in place if the new size fits and fills at least half of it.
-bool stays(size_t usable, size_t size) { return size <= usable && size >= usable / 2; }
+using front::stays;
 
-// In the run, if the thread's heap owns that. Another heap's object stays as it is if it fits: its
-// heap's lock may be held for long.
+// To the pages of `size` bytes, if the thread's heap owns the run. Another heap's lock may be held
+// for long.
+bool resize_in_run(void* p, Entry entry, MediumRun* run, size_t size) {
+  const lifecycle::SlowPath slow;
+  Thread* const thread = slow.thread();
+  if (thread == nullptr || thread->owner != entry.owner()) return false;
+  // Where it grows, it may be due for a sample: only as a new object.
+  const size_t usable = run->bytes_of(p);
+  const size_t more = size > usable ? size - usable : 0;
+  const Charge charge(more);
+  if (!charge.passes()) return false;
+  const os::Guard guard(thread->heap->lock());
+  // Read again: another heap may have taken the run over.
+  const bool stays = pagemap.of(p).owner() == thread->owner && thread->heap->resize_medium(p, size);
+  return charge.for_what_is(stays ? p : nullptr) != nullptr;
+}
+
+// Another heap's object stays as it is if it fits.
 bool stays_in_run(void* p, Entry entry, MediumRun* run, size_t size) {
   MediumWord& word = run->word_at(p);
   const unsigned pages = word.object().pages;
   const size_t usable = size_t{pages} << run->page_log;
-  if (is_medium(size) && run->pages_for(size) != pages) {
-    const lifecycle::SlowPath slow;
-    Thread* const thread = slow.thread();
-    if (thread != nullptr && thread->owner == entry.owner()) {
-      // Where it grows, it may be due for a sample: only as a new object.
-      const size_t more = size > usable ? size - usable : 0;
-      const Charge charge(more);
-      if (!charge.passes()) return false;
-      const os::Guard guard(thread->heap->lock());
-      // Read again: another heap may have taken the run over.
-      const bool stays =
-          pagemap.of(p).owner() == thread->owner && thread->heap->resize_medium(p, size);
-      if (charge.for_what_is(stays ? p : nullptr) != nullptr) return true;
-    }
+  if (is_medium(size) && run->pages_for(size) != pages && resize_in_run(p, entry, run, size)) {
+    return true;
   }
   if (!stays(usable, size) || usable - size > MediumWord::kMostSlack) return false;
   word.set(pages, usable - size);
+  return true;
+}
+
+// A run has no object that would fit a slab: one that shrinks so far keeps a few pages.
+bool expand_in_run(void* p, Entry entry, size_t size) {
+  MediumRun* const run = medium::run_at(entry);
+  MediumWord& word = run->word_at(p);
+  const size_t least_size = most(size, kSmallMax + 1);
+  if (!is_medium(least_size)) return false;
+  if (run->pages_for(least_size) != word.object().pages) resize_in_run(p, entry, run, least_size);
+  const size_t usable = run->bytes_of(p);
+  if (least_size > usable) return false;
+  word.set(word.object().pages, least(usable - size, MediumWord::kMostSlack));
   return true;
 }
 
@@ -69,7 +85,7 @@ void* reallocate_medium(void* p, Entry entry, size_t size) {
 
 }  // namespace
 
-size_t usable_size(const void* p) { return front::in_use->usable_size(p); }
+size_t usable_size(const void* p) { return front::in_use->usable_size("malloc_usable_size", p); }
 
 void check_bounds(const char* call, const void* p, size_t bytes) {
   front::in_use->check_bounds(call, p, bytes);
@@ -77,7 +93,20 @@ void check_bounds(const char* call, const void* p, size_t bytes) {
 
 bool free_as_asked(void* p, size_t size) {
   if (LOFT_LIKELY(front::in_use == &front::ordinary)) return false;
-  front::in_use->free_as(p, {size, true, false, Maker::kMalloc});
+  front::in_use->free_as(p, {size, true, false, Maker::kMalloc, 0});
+  return true;
+}
+
+bool free_as_asked(void* p, size_t alignment, size_t size) {
+  if (LOFT_LIKELY(front::in_use == &front::ordinary)) return false;
+  if (LOFT_UNLIKELY(p == nullptr)) return true;
+  const bool fits = is_power_of_two(alignment) && reinterpret_cast<uintptr_t>(p) % alignment == 0;
+  if (LOFT_UNLIKELY(!fits)) {
+    os::fault(Text() << "free_aligned_sized of " << p << " as an object aligned to "
+                     << uint64_t{alignment} << " bytes");
+  }
+  const auto log = static_cast<uint8_t>(highest_bit(alignment));
+  front::in_use->free_as(p, {size, true, false, Maker::kMalloc, log});
   return true;
 }
 
@@ -98,14 +127,14 @@ void check_bounds_ordinary(const char* call, const void* p, size_t bytes) {
 
 size_t size_in_ordinary(const void*, size_t bytes) { return bytes; }
 
-size_t usable_size_ordinary(const void* p) {
+size_t usable_size_ordinary(const char* call, const void* p) {
   if (p == nullptr) return 0;
-  const Entry entry = checked_entry("malloc_usable_size", p);
+  const Entry entry = checked_entry(call, p);
   if (entry.bin() == kNothing) return 0;
   if (entry.bin() == kExtent) {
-    return UserHeap::object_starting_at("malloc_usable_size", Shard::extent_at(entry), p).bytes;
+    return UserHeap::object_starting_at(call, Shard::extent_at(entry), p).bytes;
   }
-  check_start("malloc_usable_size", p, entry);
+  check_start(call, p, entry);
   if (entry.bin() == kMedium) return medium::run_at(entry)->bytes_of(p);
   return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
 }
@@ -148,17 +177,50 @@ void* reallocate_ordinary(void* p, size_t size) {
   if (entry.bin() != kLarge) return reallocate_small(p, entry, size);
   Large* object = large::at(entry);
   if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
-  if (size > kSmallMax) {
-    const size_t bytes = object->bytes;
-    const bool metered = profile::on() || object->sampled;
-    void* resized =
-        LOFT_UNLIKELY(metered) ? resize_metered(object, size) : large::resize(object, size);
-    if (resized != nullptr) {
-      if (object->bytes != bytes) background::look_after();  // purges what it freed
-      return resized;
-    }
+  void* const resized = size > kSmallMax ? resize_large(object, size) : nullptr;
+  return resized != nullptr ? resized : reallocate_by_copy(p, object->bytes, size);
+}
+
+namespace {
+
+void* resize_large_by(void* (*how)(Large* object, size_t size), Large* object, size_t size) {
+  const size_t bytes = object->bytes;
+  const bool metered = profile::on() || object->sampled;
+  void* const resized =
+      LOFT_UNLIKELY(metered) ? resize_metered(object, size, how) : how(object, size);
+  // Purges what it freed.
+  if (resized != nullptr && object->bytes != bytes) background::look_after();
+  return resized;
+}
+
+}  // namespace
+
+void* resize_large(Large* object, size_t size) {
+  return resize_large_by(large::resize, object, size);
+}
+
+bool expand_ordinary(const char* call, void* p, size_t size) {
+  const Entry entry = checked_entry(call, p);
+  if (entry.bin() == kNothing || size > PTRDIFF_MAX - kGranule) return false;
+  if (entry.bin() == kExtent) {
+    Extent* const extent = Shard::extent_at(entry);
+    const bool resized = LOFT_UNLIKELY(profile::holds_samples(extent))
+                             ? expand_sampled(call, extent, p, size)
+                             : UserHeap::expand(call, extent, p, size);
+    background::look_after();
+    return resized;
   }
-  return reallocate_by_copy(p, object->bytes, size);
+  check_start(call, p, entry);
+  if (entry.bin() == kMedium) return expand_in_run(p, entry, size);
+  if (entry.bin() != kLarge) return stays(class_size(class_of_bin(entry.bin())), size);
+  return resize_large_by(large::expand, large::at(entry), size) != nullptr;
+}
+
+size_t good_size_ordinary(size_t alignment, size_t size) {
+  if (size <= kSmallMax && alignment <= kSmallMax) {
+    return class_size(class_of(round_up(size, most(alignment, kAlignment))));
+  }
+  return size > PTRDIFF_MAX - kGranule ? size : round_up(size, os::page_size());
 }
 
 }  // namespace front

@@ -209,19 +209,45 @@ void* allocate_zeroed(size_t size) {
   return object;
 }
 
+namespace {
+
+bool is_for_slab(size_t alignment, size_t size) {
+  return size <= kSmallMax && alignment <= kSmallMax;
+}
+
+// Objects lie at multiples of their size from an aligned base. So any class whose size is a
+// multiple of the alignment will do. The smallest class for a size that is such a multiple has that
+// property: above kLinearLog, class sizes are the multiples of a power of two, which divides the
+// alignment or is divided by it.
+Request aligned_request(size_t alignment, size_t size, Maker maker) {
+  alignment = most(alignment, kAlignment);
+  const SizeClass c = class_of(round_up(most<size_t>(size, 1), alignment));
+  return {static_cast<uint8_t>(c), static_cast<uint8_t>(highest_bit(alignment)), maker,
+          static_cast<uint32_t>(size)};
+}
+
+}  // namespace
+
 void* allocate_aligned(size_t alignment, size_t size, Maker maker) {
   if (alignment <= kAlignment && maker == Maker::kMalloc) return allocate(size);
-  if (size <= kSmallMax && alignment <= kSmallMax) {
-    // Objects lie at multiples of their size from an aligned base. So any class whose size is a
-    // multiple of the alignment will do. The smallest class for a size that is such a multiple has
-    // that property: above kLinearLog, class sizes are the multiples of a power of two, which
-    // divides the alignment or is divided by it.
-    alignment = most(alignment, kAlignment);
-    const SizeClass c = class_of(round_up(most<size_t>(size, 1), alignment));
-    return pop_or_refill({static_cast<uint8_t>(c), static_cast<uint8_t>(highest_bit(alignment)),
-                          maker, static_cast<uint32_t>(size)});
-  }
+  if (is_for_slab(alignment, size)) return pop_or_refill(aligned_request(alignment, size, maker));
   return front::in_use->allocate_long(most<size_t>(size, 1), alignment, false, maker);
+}
+
+void* allocate_aligned_zeroed(size_t alignment, size_t size) {
+  if (alignment <= kAlignment) return allocate_zeroed(size);
+  if (!is_for_slab(alignment, size)) {
+    return front::in_use->allocate_long(most<size_t>(size, 1), alignment, true, Maker::kMalloc);
+  }
+  const Request request = aligned_request(alignment, size, Maker::kMalloc);
+  if (size >= kZeroMin) {
+    void* const popped = pop_step(class_size(request.size_class));
+    if (popped != nullptr) return __builtin_memset(popped, 0, size);
+    if (void* const zero = take_zero(request); zero != nullptr) return zero;
+  }
+  void* const object = pop_or_refill(request);
+  if (LOFT_LIKELY(object != nullptr)) __builtin_memset(object, 0, size);
+  return object;
 }
 
 // p is not of the thread's heap, and the fast path found no open batch for it. Mostly it is another
@@ -305,9 +331,11 @@ void free_ordinary_as(void* p, front::Freed) { free_ordinary(p); }
 
 namespace front {
 
-constinit const Parts ordinary = {
-    allocate_ordinary_long, free_ordinary,         free_ordinary_as, reallocate_ordinary,
-    usable_size_ordinary,   check_bounds_ordinary, size_in_ordinary, false};
+constinit const Parts ordinary = {allocate_ordinary_long, free_ordinary,
+                                  free_ordinary_as,       reallocate_ordinary,
+                                  usable_size_ordinary,   expand_ordinary,
+                                  good_size_ordinary,     check_bounds_ordinary,
+                                  size_in_ordinary,       false};
 LOFT_SEALED constinit const Parts* in_use = &ordinary;
 
 bool use(const Parts& parts) {
@@ -319,10 +347,10 @@ bool use(const Parts& parts) {
 
 void deallocate_slow(void* p) { front::in_use->free(p); }
 void deallocate_slow_as(void* p, Maker maker) {
-  front::in_use->free_as(p, {0, false, true, maker});
+  front::in_use->free_as(p, {0, false, true, maker, 0});
 }
 void deallocate_slow_sized(void* p, Maker maker, size_t size) {
-  front::in_use->free_as(p, {size, true, true, maker});
+  front::in_use->free_as(p, {size, true, true, maker, 0});
 }
 
 void send_full_batch(size_t place) {

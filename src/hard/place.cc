@@ -85,12 +85,12 @@ void take_back(const char* call, void* p, size_t bytes, Marks marks, bool first)
   clear_place(p, bytes, key);
 }
 
-void resize(void* p, size_t bytes, size_t asked, Marks before) {
+void resize(const char* call, void* p, size_t bytes, size_t asked, Marks before) {
   const uint64_t key = key_of(p);
   const auto slack = static_cast<uint32_t>(bytes - kTagBytes - asked);
   unsigned char* const end = tag_at(p, bytes);
   if (LOFT_UNLIKELY(!is_fence_whole(end, before.slack, fence_for(key)))) {
-    report_damage("realloc", p);
+    report_damage(call, p);
   }
   store_tag(end, 0);
   compiler_fence();

@@ -93,7 +93,7 @@ inline bool is_object(const void* p, size_t bytes, Marks* marks) {
 // Stops the program over `call` of p, where none is.
 [[noreturn]] void report_none(const char* call, const void* p, size_t bytes);
 
-// Gives the object another length, for realloc. Stops the program if its fence is damaged.
-void resize(void* p, size_t bytes, size_t asked, Marks before);
+// Gives the object another length, for `call`. Stops the program if its fence is damaged.
+void resize(const char* call, void* p, size_t bytes, size_t asked, Marks before);
 
 }  // namespace loft::hard

@@ -154,6 +154,19 @@ void* make_sample(size_t asked, size_t alignment, Maker maker) {
   return p;
 }
 
+bool resize_in_pages(const char* call, Large* sample, size_t asked) {
+  const size_t room = sample->bytes - sample->shift;
+  if (asked > room) return false;
+  check_page(call, *sample);
+  Record& record = records[sample->record];
+  auto* const end = reinterpret_cast<unsigned char*>(sample->base + sample->bytes);
+  clear_fence(end, room - sample->asked);
+  sample->asked = asked;
+  record.asked = asked;
+  raise_fence(end, room - asked, fence_of(record.start));
+  return true;
+}
+
 void end_sample(const char* call, Maker maker, Large* sample) {
   check_page(call, *sample);
   const auto made_by = static_cast<Maker>(sample->maker);

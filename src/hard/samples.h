@@ -28,6 +28,10 @@ void* make_sample(size_t asked, size_t alignment, Maker maker);
 // written to, or `call`, which frees objects of `maker`, does not fit.
 void end_sample(const char* call, Maker maker, Large* sample);
 
+// Gives the object another length in its pages, where it is. False if it does not fit. Stops the
+// program as end_sample does.
+bool resize_in_pages(const char* call, Large* sample, size_t asked);
+
 // Stops the program if there was a sample at p, which was freed.
 void report_if_freed(const char* call, const void* p);
 

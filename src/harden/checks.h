@@ -31,7 +31,9 @@ void resize_sample(const void* p, size_t size);
 
 // As front::Parts, of any object.
 void* reallocate_short_or_long(void* p, size_t size);
-size_t usable_size_of(const void* p);
+size_t usable_size_of(const char* call, const void* p);
+bool expand_short_or_long(const char* call, void* p, size_t size);
+size_t good_size_of(size_t alignment, size_t size);
 void check_bounds_of(const char* call, const void* p, size_t bytes);
 size_t size_in_place(const void* p, size_t bytes);
 
@@ -40,7 +42,9 @@ size_t size_in_place(const void* p, size_t bytes);
 void* allocate_long(size_t size, size_t alignment, bool zeroed, Maker maker);
 void free_long(void* p, Entry entry, front::Freed freed);
 void* reallocate_long(void* p, Entry entry, size_t size);
-size_t usable_size_long(const void* p, Entry entry);
+size_t usable_size_long(const char* call, const void* p, Entry entry);
+bool expand_long(const char* call, void* p, Entry entry, size_t size);
+size_t good_size_long(size_t alignment, size_t size);
 size_t size_in_long(const void* p, Entry entry, size_t bytes);
 
 }  // namespace loft::hard

@@ -257,7 +257,8 @@ LOFT_SEALED constinit Parts hardened_parts[kModes]{};
 
 constexpr front::Parts kHardened = {hard::allocate_long,  free_hardened,
                                     free_hardened_as,     hard::reallocate_short_or_long,
-                                    hard::usable_size_of, hard::check_bounds_of,
+                                    hard::usable_size_of, hard::expand_short_or_long,
+                                    hard::good_size_of,   hard::check_bounds_of,
                                     hard::size_in_place,  true};
 
 }  // namespace

@@ -214,10 +214,49 @@ void* reallocate_long(void* p, Entry entry, size_t size) {
   return moved == nullptr && resize_guarded(object, size) ? p : moved;
 }
 
-size_t usable_size_long(const void* p, Entry entry) {
-  if (entry.bin() == kMedium) return look_at("malloc_usable_size", p, entry).asked;
-  if (entry.bin() != kLarge) return front::ordinary.usable_size(p);
-  check_start("malloc_usable_size", p, entry);
+namespace {
+
+// In its pages, as they are.
+bool expand_in_pages(const char* call, void* p, Entry entry, size_t size) {
+  const InRun object = look_at(call, p, entry);
+  if (!object.tagged) return size <= object.asked;
+  MediumRun* const run = medium::run_at(entry);
+  const size_t most_asked = run->bytes_of(p) - kTagBytes;
+  if (size > most_asked) return false;
+  // What it gains, and what it gives up, reads as zero.
+  auto* const bytes = static_cast<char*>(p);
+  __builtin_memset(bytes + object.asked, 0, kTagBytes);
+  if (size < object.asked) __builtin_memset(bytes + size, 0, object.asked - size);
+  MediumWord& word = run->word_at(p);
+  word.set(word.object().pages, most_asked - size);
+  tag_in_run(p, size, object.marks);
+  if (LOFT_UNLIKELY(object.marks.sampled)) resize_sample(p, size);
+  return true;
+}
+
+}  // namespace
+
+bool expand_long(const char* call, void* p, Entry entry, size_t size) {
+  if (entry.bin() == kMedium) return expand_in_pages(call, p, entry, size);
+  if (entry.bin() != kLarge) return front::ordinary.expand(call, p, size);
+  check_start(call, p, entry);
+  Large* const object = large::at(entry);
+  if (LOFT_UNLIKELY(!object->guarded)) return size <= object->bytes;
+  check_fence(call, *object);
+  return resize_guarded(object, size);
+}
+
+size_t good_size_long(size_t alignment, size_t size) {
+  if (size > PTRDIFF_MAX - 4 * kGranule) return size;
+  const size_t page = os::page_size();
+  return fits_run(size, alignment) ? round_up(size + kTagBytes, page) - kTagBytes
+                                   : round_up(size, page);
+}
+
+size_t usable_size_long(const char* call, const void* p, Entry entry) {
+  if (entry.bin() == kMedium) return look_at(call, p, entry).asked;
+  if (entry.bin() != kLarge) return front::ordinary.usable_size(call, p);
+  check_start(call, p, entry);
   const Large* const object = large::at(entry);
   return object->guarded ? object->asked : object->bytes;
 }

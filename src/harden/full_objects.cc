@@ -70,18 +70,42 @@ void check_fits(front::Freed freed, const void* p, Maker maker, size_t asked) {
 
 // ---- realloc, malloc_usable_size ----
 
-size_t usable_size_of(const void* p) {
+size_t usable_size_of(const char* call, const void* p) {
   if (p == nullptr) return 0;
   if (LOFT_UNLIKELY(is_nothing(p))) {
-    check_nothing("malloc_usable_size", p);
+    check_nothing(call, p);
     return 0;
   }
-  const Entry entry = checked_entry("malloc_usable_size", p);
+  const Entry entry = checked_entry(call, p);
   if (entry.bin() == kNothing) return 0;
   Marks marks;
-  if (!entry.is_slab()) return usable_size_long(p, entry);
-  if (!read_marks("malloc_usable_size", p, entry, &marks)) return front::ordinary.usable_size(p);
+  if (!entry.is_slab()) return usable_size_long(call, p, entry);
+  if (!read_marks(call, p, entry, &marks)) return front::ordinary.usable_size(call, p);
   return class_size(class_of_bin(entry.bin())) - kTagBytes - marks.slack;
+}
+
+bool expand_short_or_long(const char* call, void* p, size_t size) {
+  if (LOFT_UNLIKELY(is_nothing(p))) {
+    check_nothing(call, p);
+    return false;
+  }
+  const Entry entry = checked_entry(call, p);
+  if (entry.bin() == kNothing) return false;
+  if (!entry.is_slab()) return expand_long(call, p, entry, size);
+  Marks marks;
+  if (!read_marks(call, p, entry, &marks)) return front::ordinary.expand(call, p, size);
+  const size_t bytes = class_size(class_of_bin(entry.bin()));
+  if (!front::stays(bytes - kTagBytes, size)) return false;
+  resize(call, p, bytes, size, marks);
+  if (LOFT_UNLIKELY(marks.sampled)) resize_sample(p, size);
+  return true;
+}
+
+size_t good_size_of(size_t alignment, size_t size) {
+  if (size > kSmallMax || alignment > kSmallMax) return good_size_long(alignment, size);
+  const auto log = static_cast<uint8_t>(highest_bit(most(alignment, kAlignment)));
+  const SizeClass c = class_for({0, log, Maker::kMalloc, static_cast<uint32_t>(size)});
+  return c == kSizeClasses ? good_size_long(alignment, size) : class_size(c) - kTagBytes;
 }
 
 void* reallocate_short_or_long(void* p, size_t size) {
@@ -106,7 +130,7 @@ void* reallocate_short_or_long(void* p, size_t size) {
     if (moved != nullptr || size > asked) return moved;
     // A shorter object stays where it is, if there is no memory.
   }
-  resize(p, bytes, size, marks);
+  resize("realloc", p, bytes, size, marks);
   if (LOFT_UNLIKELY(marks.sampled)) resize_sample(p, size);
   return p;
 }
@@ -142,7 +166,7 @@ void check_bounds_of(const char* call, const void* p, size_t bytes) {
       report_none(what.data(), place.start, place.size);
     }
   } else if (entry.bin() == kMedium || entry.bin() == kLarge) {
-    asked = usable_size_long(place.start, entry);
+    asked = usable_size_long(call, place.start, entry);
   }
   if (LOFT_UNLIKELY(before > asked || bytes > asked - before)) {
     report_range(call, p, bytes, before, asked);

@@ -57,23 +57,32 @@ LOFT_COLD void report_size(const Freed& freed, const void* p, size_t bytes) {
                    << uint64_t{freed.size} << " bytes: its place has " << uint64_t{bytes});
 }
 
-// Whether that many bytes lie in a place of the class. Aligned objects may lie in any larger one,
-// and so may those that realloc has left where they were.
+// The class of an object whose size and alignment are known. kSizeClasses: it lies in no slab.
+SizeClass class_of_freed(const Freed& freed) {
+  const size_t alignment = size_t{1} << freed.alignment_log;
+  if (freed.size > kSmallMax || alignment > kSmallMax) return kSizeClasses;
+  return class_of(round_up(most<size_t>(freed.size, 1), alignment));
+}
+
+// Whether that many bytes lie in a place of the class. Objects of operator new with an alignment
+// may lie in any larger one, and those that realloc has left where they were in one twice as large.
 bool fits(const Freed& freed, SizeClass c) {
   if (LOFT_LIKELY(!freed.has_size)) return true;
   if (freed.size > class_size(c)) return false;
-  const bool is_exact =
-      freed.by_delete && (freed.maker == Maker::kNew || freed.maker == Maker::kNewArray);
-  return !is_exact || class_of(most<size_t>(freed.size, 1)) == c;
+  if (freed.by_delete && freed.maker != Maker::kNew && freed.maker != Maker::kNewArray) return true;
+  return class_of_freed(freed) == c || (!freed.by_delete && stays(class_size(c), freed.size));
 }
 
-// Of an object in a run it is known how long its pages are; of a large one, what was asked for.
+// Of a long object it is known what was asked for, unless it has very many bytes more.
 void check_long(const Freed& freed, const void* p, Entry entry) {
   if (LOFT_LIKELY(!freed.has_size)) return;
   if (entry.bin() == kMedium) {
     check_start(hard::name_of(freed), p, entry);
     const size_t bytes = medium::run_at(entry)->bytes_of(p);
-    if (LOFT_UNLIKELY(freed.size > bytes)) report_size(freed, p, bytes);
+    const size_t slack = medium::run_at(entry)->word_at(p).object().slack;
+    const bool is_known = slack != MediumWord::kMostSlack;
+    const bool fits = is_known ? freed.size == bytes - slack : freed.size <= bytes - slack;
+    if (LOFT_UNLIKELY(!fits)) report_size(freed, p, is_known ? bytes - slack : bytes);
   } else if (entry.bin() == kLarge) {
     check_start(hard::name_of(freed), p, entry);
     const size_t asked = large::at(entry)->asked;
@@ -160,7 +169,7 @@ void free_guarded(void* p) { free_by(p, {}); }
 void free_guarded_as(void* p, Freed freed) { free_by(p, freed); }
 
 // What is not in a slab: of a sample the object, of a freed one the report. nullptr: anything else.
-const Large* sample_at(const char* call, const void* p) {
+Large* sample_at(const char* call, const void* p) {
   const Entry entry = entry_at(p);
   if (is_nothing(entry)) hard::report_if_freed(call, p);
   if (!is_sample(entry)) return nullptr;
@@ -189,11 +198,21 @@ void* reallocate_guarded(void* p, size_t size) {
                                       : reallocate_elsewhere(p, size);
 }
 
-size_t usable_size_guarded(const void* p) {
-  const Entry entry = entry_unmarked("malloc_usable_size", p);
+size_t usable_size_guarded(const char* call, const void* p) {
+  const Entry entry = entry_unmarked(call, p);
   if (LOFT_LIKELY(entry.is_slab())) return class_size(class_of_bin(entry.bin()));
-  const Large* const sample = sample_at("malloc_usable_size", p);
-  return sample != nullptr ? sample->asked : usable_size_ordinary(p);
+  const Large* const sample = sample_at(call, p);
+  return sample != nullptr ? sample->asked : usable_size_ordinary(call, p);
+}
+
+bool expand_guarded(const char* call, void* p, size_t size) {
+  const Entry entry = entry_unmarked(call, p);
+  if (LOFT_LIKELY(entry.is_slab())) return stays(class_size(class_of_bin(entry.bin())), size);
+  Large* const sample = sample_at(call, p);
+  if (LOFT_LIKELY(sample == nullptr)) return expand_ordinary(call, p, size);
+  if (!hard::resize_in_pages(call, sample, size)) return false;
+  if (LOFT_UNLIKELY(sample->sampled)) hard::resize_sample(p, size);
+  return true;
 }
 
 size_t size_in_guarded(const void* p, size_t bytes) {
@@ -204,8 +223,9 @@ size_t size_in_guarded(const void* p, size_t bytes) {
 }
 
 constexpr Parts kGuarded = {
-    allocate_ordinary_long, free_guarded,          free_guarded_as, reallocate_guarded,
-    usable_size_guarded,    check_bounds_ordinary, size_in_guarded, false};
+    allocate_ordinary_long, free_guarded,   free_guarded_as,    reallocate_guarded,
+    usable_size_guarded,    expand_guarded, good_size_ordinary, check_bounds_ordinary,
+    size_in_guarded,        false};
 
 }  // namespace
 

@@ -260,6 +260,16 @@ void* resize(Large* object, size_t asked) {
   return reinterpret_cast<void*>(object->base);
 }
 
+void* expand(Large* object, size_t asked) {
+  const size_t bytes = round_up(asked, os::page_size());
+  if (bytes != object->bytes) {
+    if (!resize_in_place(object, bytes)) return nullptr;
+    resize_count.fetch_add(1, memory_order_relaxed);
+  }
+  object->asked = asked;
+  return reinterpret_cast<void*>(object->base);
+}
+
 Totals totals() {
   Totals totals = {0, 0, 0, resize_count.load(memory_order_relaxed),
                    move_count.load(memory_order_relaxed)};

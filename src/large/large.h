@@ -72,6 +72,9 @@ void account(size_t before, size_t after);
 // nullptr, with the object unchanged, if the caller has to copy.
 void* resize(Large* object, size_t asked);
 
+// The same in place alone: into free pages behind it, or without its last pages.
+void* expand(Large* object, size_t asked);
+
 struct Totals {
   size_t bytes;        // in use or kept
   size_t allocations;  // ever made
