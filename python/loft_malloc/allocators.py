@@ -1,5 +1,7 @@
 """The allocators that can be compared on this machine, installed or built here."""
 
+from __future__ import annotations
+
 import filecmp
 import os
 import re

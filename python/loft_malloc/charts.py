@@ -1,5 +1,7 @@
 """The charts of a comparison, each an SVG: bars for each metric, and memory over time."""
 
+from __future__ import annotations
+
 import io
 import math
 import re
@@ -71,7 +73,7 @@ def _bars(row: Row, colours: Colours, prefix: str) -> str:
     axes.invert_yaxis()
     axes.set_title(row.metric.title, loc="left", fontweight="bold")
     # Room for the number, which stands behind the mark of the spread.
-    axes.set_xlim(0, max(map(sum, zip(medians, errors, strict=True))) * 1.35)
+    axes.set_xlim(0, max(map(sum, zip(medians, errors))) * 1.35)
     axes.xaxis.set_visible(False)
     axes.spines["bottom"].set_visible(False)
     axes.tick_params(axis="y", length=0)

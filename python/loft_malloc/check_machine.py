@@ -1,5 +1,7 @@
 """What of this machine, and of the limits of a process on it, matters to loft."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,7 @@
 """What of a command, or of a running process, matters to loft: above all, whose malloc it has."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,6 +3,8 @@
 Known are wrk (with --latency), ab, hey and redis-benchmark (in full, with --csv and with -q).
 """
 
+from __future__ import annotations
+
 import csv
 import re
 from dataclasses import dataclass
@@ -74,12 +76,12 @@ def _redis_summaries(text: str) -> Reading:
     made: Reading = {}
     # What is drawn over on a terminal is a line of its own here.
     parts = re.split(r"^====== (.+) ======$", text.replace("\r", "\n"), flags=re.MULTILINE)
-    for test, said in zip(parts[1::2], parts[2::2], strict=True):
+    for test, said in zip(parts[1::2], parts[2::2]):
         rate = _found(r"throughput summary: ([\d.]+)", said)
         table = re.search(r"latency summary \(msec\):\n(.*)\n(.*)", said)
         if rate and table:
             heads = [head.removeprefix("p") for head in table[1].split()]
-            latencies = list(zip(heads, table[2].split(), strict=False))
+            latencies = list(zip(heads, table[2].split()))
             made |= _reading(test, latencies, 1e-3, rate)
     return made
 

@@ -1,5 +1,7 @@
 """`loft compare`: from what the user asked for to what is printed and written."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass

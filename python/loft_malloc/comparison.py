@@ -1,5 +1,7 @@
 """The comparison itself: which runs are made in which order, and what they gave."""
 
+from __future__ import annotations
+
 import errno
 import os
 from collections import Counter

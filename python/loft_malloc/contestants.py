@@ -6,6 +6,8 @@ the others a variable of the environment. A backslash takes the meaning of a com
 a backslash behind it.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """`loft doctor`: what it found, line by line."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import asdict
 from datetime import datetime

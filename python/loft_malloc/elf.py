@@ -1,5 +1,7 @@
 """What an executable or a library says about itself, as far as preloading is concerned."""
 
+from __future__ import annotations
+
 import re
 import struct
 from collections.abc import Iterator

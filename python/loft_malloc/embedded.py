@@ -4,9 +4,10 @@ Preloading replaces `malloc` and its kin. A program that takes memory from `_rje
 `mi_malloc` never asks for that, and nothing that is preloaded reaches those calls.
 """
 
+from __future__ import annotations
+
 import mmap
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +17,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from loft_malloc import elf, linked
+from loft_malloc.older import tomllib
 from loft_malloc.places import PACKAGE
 
 

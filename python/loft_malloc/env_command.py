@@ -4,6 +4,8 @@ Each form quotes as its reader unquotes. A file of plain lines has two readers, 
 where nothing is quoted: systemd takes quotes and backslashes out, Docker leaves them in.
 """
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Callable, Mapping

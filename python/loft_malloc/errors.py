@@ -1,5 +1,7 @@
 """What is wrong with what the user asked for, in one line."""
 
+from __future__ import annotations
+
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 

@@ -4,6 +4,8 @@ What a report looks like is said in docs/reports.md. All other lines are passed 
 so that the whole standard error of a program can be given.
 """
 
+from __future__ import annotations
+
 import re
 import sys
 from dataclasses import dataclass

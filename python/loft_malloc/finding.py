@@ -1,9 +1,11 @@
 """One line of `loft doctor`."""
 
-import tomllib
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Literal
 
+from loft_malloc.older import tomllib
 from loft_malloc.places import PACKAGE
 
 TEXTS = tomllib.loads((PACKAGE / "findings.toml").read_text(encoding="utf-8"))

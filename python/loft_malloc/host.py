@@ -1,5 +1,7 @@
 """The machine as a report names it: what numbers from elsewhere are not to be compared with."""
 
+from __future__ import annotations
+
 import os
 import platform
 from dataclasses import dataclass

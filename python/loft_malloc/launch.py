@@ -3,6 +3,8 @@
 All that is measured is started here: by `loft compare`, and by the scripts in tools/.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import select
@@ -13,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, Union
 
 import psutil
 
@@ -115,7 +117,7 @@ class Result:
 # Called again and again while the command runs, with the process above all of the command's;
 # returns after how many seconds it wants to be called again.
 Watcher = Callable[[psutil.Process], float]
-Output = IO[bytes] | int | None
+Output = Union[IO[bytes], int, None]
 
 
 def run(job: Job, watch: Watcher | None = None) -> Result:

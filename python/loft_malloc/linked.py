@@ -1,5 +1,7 @@
 """What the loader loads together with a program, and whose malloc is among it."""
 
+from __future__ import annotations
+
 import os
 import re
 import subprocess

@@ -5,6 +5,8 @@ allocator preloaded. All of it happens in the watcher of the server's run, betwe
 whether the server has ended.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys

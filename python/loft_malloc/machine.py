@@ -3,6 +3,8 @@
 Tests put a tree of their own in place of the two.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import re

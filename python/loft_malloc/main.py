@@ -8,7 +8,7 @@ from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, Optional
 
 import typer
 
@@ -19,13 +19,14 @@ from loft_malloc import (
     doctor_command,
     env_command,
     explain,
+    extras,
     options,
     places,
     program,
     trace_cli,
 )
 from loft_malloc import run as run_command
-from loft_malloc.arguments import COMMAND_LAST, Command, Settings, check_seconds
+from loft_malloc.arguments import COMMAND_LAST, Command, Settings, TyperException, check_seconds
 from loft_malloc.comparison import Plan
 from loft_malloc.errors import UserError
 from loft_malloc.live import cli as live_cli
@@ -73,7 +74,7 @@ def root(
     pass
 
 
-def all_settings(settings: list[str] | None, owner: str) -> list[str]:
+def all_settings(settings: Optional[list[str]], owner: str) -> list[str]:
     return [*(settings or []), *([f"owner={owner}"] if owner else [])]
 
 
@@ -139,7 +140,7 @@ def env(
 def compare(
     command: Command,
     with_: Annotated[
-        list[str] | None,
+        Optional[list[str]],
         typer.Option(
             "--with",
             metavar="NAME[:KEY=VALUE[;...]],...",
@@ -153,7 +154,7 @@ def compare(
         int, typer.Option(metavar="N", min=1, help="Timed runs under each allocator.")
     ] = 10,
     timeout: Annotated[
-        float | None,
+        Optional[float],
         typer.Option(
             metavar="SECONDS",
             help="End a run, and all that it started, after so long. Default: no limit.",
@@ -179,7 +180,7 @@ def compare(
         ),
     ] = "",
     port: Annotated[
-        int | None,
+        Optional[int],
         typer.Option(
             metavar="N",
             min=1,
@@ -189,18 +190,18 @@ def compare(
         ),
     ] = None,
     json_file: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option("--json", metavar="FILE", help="Write everything measured as JSON."),
     ] = None,
     csv_file: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write the tables as CSV.")
+        Optional[Path], typer.Option("--csv", metavar="FILE", help="Write the tables as CSV.")
     ] = None,
     html_file: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option("--html", metavar="FILE", help="Write a page with charts, one file."),
     ] = None,
     stats_file: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option(
             "--stats",
             metavar="FILE",
@@ -225,6 +226,8 @@ def compare(
     check_seconds("--timeout", timeout or 0)
     check_seconds("--tail", tail)
     files = compare_command.Files(json_file, csv_file, html_file, stats_file)
+    if html_file is not None:
+        extras.need_charts("--html")
     program.check(command)
     there = allocators.found(allocators.library_folders(), places.PEERS)
     picked = contestants.chosen(with_ or [], there)
@@ -241,7 +244,7 @@ def compare(
     raise typer.Exit(compare_command.compare(plan, files))
 
 
-def client_of(text: str, port: int | None) -> Load | None:
+def client_of(text: str, port: Optional[int]) -> Optional[Load]:
     if not text:
         if port is not None:
             raise UserError("--port is that of a server; give its client with --load")
@@ -262,9 +265,11 @@ app.command()(trace_cli.replay)
 
 @app.command(context_settings=COMMAND_LAST)
 def doctor(
-    command: Annotated[list[str] | None, typer.Argument(metavar="CMD", show_default=False)] = None,
+    command: Annotated[
+        Optional[list[str]], typer.Argument(metavar="CMD", show_default=False)
+    ] = None,
     pid: Annotated[
-        int | None,
+        Optional[int],
         typer.Option(metavar="PID", help="Look at this running process too.", show_default=False),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
@@ -300,7 +305,7 @@ app.command("map")(live_cli.map_)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def end_with_cleanup(number: int, frame: FrameType | None) -> None:
+def end_with_cleanup(number: int, frame: Optional[FrameType]) -> None:
     """As an exception, so that whoever has started processes ends them, undisturbed by a second."""
     for each in ENDING:
         signal.signal(each, signal.SIG_IGN)
@@ -326,7 +331,7 @@ def main() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
         sys.exit(code)
-    except typer.TyperException as error:
+    except TyperException as error:
         message = error.format_message().rstrip(".")
         complaint, code = f"{message}; see loft --help", error.exit_code
     except UserError as error:

@@ -1,5 +1,7 @@
 """The memory of a command and of all that it starts, sampled while it runs."""
 
+from __future__ import annotations
+
 import time
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """What is compared, and how its values read."""
 
+from __future__ import annotations
+
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -7,6 +7,8 @@ of the differences in order. A difference counts if that interval leaves 0 out, 
 enough to matter.
 """
 
+from __future__ import annotations
+
 import math
 import statistics
 from dataclasses import dataclass
@@ -57,7 +59,7 @@ def interval(values: list[float]) -> tuple[float, float] | None:
 def judge(values: list[float], best: list[float], *, more: bool = False) -> Verdict:
     """How these values stand to the best allocator's, round by round; less is better, or `more`."""
     sign = -1 if more else 1
-    bounds = interval([sign * (mine - other) for mine, other in zip(values, best, strict=True)])
+    bounds = interval([sign * (mine - other) for mine, other in zip(values, best)])
     if bounds is None:
         return "unknown"
     middle, least = statistics.median(values), statistics.median(best)

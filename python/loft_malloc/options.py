@@ -1,5 +1,7 @@
 """loft's options as the command line gives them, `name=value`, and as a program receives them."""
 
+from __future__ import annotations
+
 import difflib
 import json
 import re

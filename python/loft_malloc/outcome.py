@@ -1,10 +1,12 @@
 """How a command ended, and how that reads."""
 
+from __future__ import annotations
+
 import signal
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 TIMEOUT_CODE = 124
 DIFFERENT_CODE = 1
@@ -20,7 +22,7 @@ class Outcome:
     number: int = 0
 
     @classmethod
-    def of_status(cls, code: int) -> Self:
+    def of_status(cls, code: int) -> Outcome:
         """From what os.waitstatus_to_exitcode says."""
         return cls("exit", code) if code >= 0 else cls("signal", -code)
 

@@ -1,5 +1,7 @@
 """Files that a command is to write."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -3,6 +3,8 @@
 And of which version they are.
 """
 
+from __future__ import annotations
+
 import re
 from importlib import metadata
 from pathlib import Path

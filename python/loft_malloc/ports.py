@@ -3,6 +3,8 @@
 A server of one connection would be done after a look that makes one.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from contextlib import suppress

@@ -1,5 +1,7 @@
 """The value of LD_PRELOAD."""
 
+from __future__ import annotations
+
 import os
 import re
 from pathlib import Path

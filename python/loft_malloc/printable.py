@@ -1,5 +1,7 @@
 """Names and arguments are bytes to the system, and need not be text in any encoding."""
 
+from __future__ import annotations
+
 
 def printable(text: str) -> str:
     """What a terminal and a file take: a mark in place of each byte that is no UTF-8."""

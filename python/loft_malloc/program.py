@@ -1,12 +1,13 @@
 """A command before it is run: what it will execute, and whether anything can be preloaded there."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from loft_malloc import elf, places
 from loft_malloc.errors import NOT_EXECUTABLE, NOT_FOUND, UserError
@@ -25,7 +26,7 @@ class User:
     gid: int
 
     @classmethod
-    def current(cls) -> Self:
+    def current(cls) -> User:
         return cls(os.getuid(), os.getgid())
 
 

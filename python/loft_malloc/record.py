@@ -5,6 +5,8 @@ notes the calls and writes them to a pipe; what a process had not written when i
 file of its own, and is collected at the end.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 import platform
@@ -22,6 +24,7 @@ from types import FrameType
 from loft_malloc import allocators, elf, linked, metrics, places, program, trace_file
 from loft_malloc.allocators import Allocator
 from loft_malloc.errors import NOT_EXECUTABLE, UserError
+from loft_malloc.older import F_SETPIPE_SZ
 from loft_malloc.outcome import Outcome
 from loft_malloc.printable import printable
 from loft_malloc.profile.steps import Steps
@@ -82,7 +85,7 @@ def _run(command: list[str], folder: Path, writer: trace_file.Writer) -> Outcome
     os.mkfifo(folder / "pipe", 0o600)
     pipe = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with suppress(OSError):
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIECE)
+        fcntl.fcntl(pipe, F_SETPIPE_SZ, PIECE)
     # So that the pipe is never at its end, however many come and go at the other side.
     kept = os.open(folder / "pipe", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

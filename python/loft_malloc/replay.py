@@ -3,6 +3,8 @@
 loft-trace reads the trace and makes a plan of one of its processes, loft-replay carries that out.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -12,7 +14,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from loft_malloc import allocators, comparison, launch, places
 from loft_malloc.allocators import Allocator
@@ -49,7 +51,7 @@ class Process:
     seconds: float
 
     @classmethod
-    def of(cls, number: int, told: dict[str, Any], numbers: dict[int, int]) -> Self:
+    def of(cls, number: int, told: dict[str, Any], numbers: dict[int, int]) -> Process:
         text = told["words"].encode("latin-1").decode(errors="replace")
         return cls(
             number,
@@ -127,7 +129,7 @@ class Run:
     samples: list[Sample]
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Self:
+    def of(cls, told: dict[str, Any]) -> Run:
         start = told["start_kib"]
         samples = [Sample(t, live, max(0, own - start)) for t, live, own in told["samples"]]
         named = {name: told[name] for name in cls.__dataclass_fields__ if name != "samples"}

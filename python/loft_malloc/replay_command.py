@@ -1,5 +1,7 @@
 """`loft replay`: from what the user asked for to what is printed and written."""
 
+from __future__ import annotations
+
 import json
 import shlex
 import sys
@@ -283,7 +285,7 @@ def _conclusions(summaries: dict[str, dict[str, Summary]], runs: int) -> list[st
     # That there were too few rounds, or one allocator, is said of all alike.
     if len(set(said)) == 1 and runs < noise.FEWEST_ROUNDS:
         return said[:1]
-    return [f"{title}: {text}" for (_, title, _), text in zip(COLUMNS, said, strict=True)]
+    return [f"{title}: {text}" for (_, title, _), text in zip(COLUMNS, said)]
 
 
 def _costs(replayed: list[Replayed], summaries: dict[str, dict[str, Summary]]) -> Table:

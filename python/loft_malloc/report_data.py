@@ -3,6 +3,8 @@
 compare.schema.json describes the JSON.
 """
 
+from __future__ import annotations
+
 import csv
 import json
 from dataclasses import asdict

@@ -1,5 +1,7 @@
 """A comparison as a page: one file that loads nothing."""
 
+from __future__ import annotations
+
 import shlex
 from dataclasses import dataclass
 from pathlib import Path

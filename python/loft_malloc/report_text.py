@@ -1,5 +1,7 @@
 """A comparison on the terminal: the verdict, tables, and what they say in words."""
 
+from __future__ import annotations
+
 import shlex
 
 from rich.console import Console

@@ -1,5 +1,7 @@
 """`loft run`: a command under loft, in this process's place: signals and exit code are its own."""
 
+from __future__ import annotations
+
 import errno
 import os
 import signal

@@ -1,5 +1,7 @@
 """The file of settings for all processes of a system, read as the library reads it."""
 
+from __future__ import annotations
+
 import errno
 import os
 import stat

@@ -1,5 +1,7 @@
 """A table of figures, of which the same one is printed, written as Markdown and put into a page."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -35,7 +37,7 @@ class Table:
     def lines(self) -> dict[str, dict[str, Cell]]:
         """By label and column."""
         names = self.columns[1:]
-        return {label: dict(zip(names, cells, strict=True)) for label, cells in self.rows}
+        return {label: dict(zip(names, cells)) for label, cells in self.rows}
 
     def counts(self, column: str) -> bool:
         return self.judged in (None, column)
@@ -45,7 +47,7 @@ def for_terminal(table: Table) -> rich_table.Table:
     shown = rich_table.Table(*table.columns, box=None, pad_edge=False)
     for label, cells in table.rows:
         painted = []
-        for column, cell in zip(table.columns[1:], cells, strict=True):
+        for column, cell in zip(table.columns[1:], cells):
             style = STYLES.get(cell.verdict) if table.counts(column) else None
             text = escape(cell.text)
             painted.append(f"[{style}]{text}[/{style}]" if style else text)
@@ -61,7 +63,7 @@ def as_markdown(table: Table) -> list[str]:
     for label, cells in table.rows:
         texts = [
             f"**{cell.text}** ▼" if cell.verdict == "behind" and table.counts(column) else cell.text
-            for column, cell in zip(table.columns[1:], cells, strict=True)
+            for column, cell in zip(table.columns[1:], cells)
         ]
         lines.append(line([label, *texts]))
     return lines

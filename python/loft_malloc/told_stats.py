@@ -1,5 +1,7 @@
 """loft's own statistics, as loft-tell.so writes them at the end of each process of a run."""
 
+from __future__ import annotations
+
 import json
 import tempfile
 from collections.abc import Iterator

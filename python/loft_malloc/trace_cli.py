@@ -1,7 +1,7 @@
 """What `loft record` and `loft replay` take."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -39,7 +39,7 @@ def replay(
     ] = "",
     runs: Annotated[int, typer.Option(metavar="N", min=1, help="Rounds under each.")] = 6,
     process: Annotated[
-        int | None,
+        Optional[int],
         typer.Option(
             metavar="N",
             help="Which process of the trace. Default: the one with most calls.",
@@ -47,7 +47,7 @@ def replay(
         ),
     ] = None,
     window: Annotated[
-        int | None,
+        Optional[int],
         typer.Option(
             metavar="N",
             min=0,
@@ -67,7 +67,7 @@ def replay(
         int, typer.Option(metavar="N", min=1, help="How often memory is looked at.")
     ] = 200,
     timeout: Annotated[
-        float | None,
+        Optional[float],
         typer.Option(
             metavar="SECONDS",
             help="End a run after so long. Default: no limit.",
@@ -75,7 +75,7 @@ def replay(
         ),
     ] = None,
     json_file: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option("--json", metavar="FILE", help="Write everything measured as JSON."),
     ] = None,
     instructions: Annotated[

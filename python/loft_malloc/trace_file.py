@@ -1,11 +1,13 @@
 """The file that `loft record` writes and `loft replay` reads: docs/trace-format.md."""
 
+from __future__ import annotations
+
 import json
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import zstandard
 
@@ -54,7 +56,7 @@ class Trace:
         self.footer = footer
 
     @classmethod
-    def read(cls, path: Path, chunks: Path, progress: Callable[[int, int], None]) -> Self:
+    def read(cls, path: Path, chunks: Path, progress: Callable[[int, int], None]) -> Trace:
         """Uncompresses it into the file `chunks`; tells how much has been read, and of how much."""
         try:
             with path.open("rb") as packed, chunks.open("w+b") as plain:

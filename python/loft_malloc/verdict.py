@@ -1,5 +1,7 @@
 """What a comparison comes to, in one sentence: which allocator, by how much, and how sure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from loft_malloc import noise
@@ -51,7 +53,7 @@ def _told(comparison: Comparison, row: Row) -> str:
     best = next(name for name, summary in row.summaries.items() if summary.verdict == "best")
     second, summary = behind[0]
     values = {each.allocator.name: row.metric.values(each) for each in comparison.usable}
-    pairs = list(zip(values[best], values[second], strict=True))
+    pairs = list(zip(values[best], values[second]))
     more = row.metric.more
     ahead = sum(mine > other if more else mine < other for mine, other in pairs)
     part = abs(1 - row.summaries[best].median / summary.median) if summary.median else 0.0

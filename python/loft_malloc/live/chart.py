@@ -1,5 +1,7 @@
 """Resident memory over time, one column for each reading, its parts on top of each other."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from rich.text import Text

@@ -2,17 +2,18 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
+from loft_malloc import extras
 from loft_malloc.errors import UserError
 from loft_malloc.live import top_command
 from loft_malloc.map import command as map_command
 
-Pid = Annotated[int | None, typer.Argument(metavar="PID", min=1, show_default=False)]
+Pid = Annotated[Optional[int], typer.Argument(metavar="PID", min=1, show_default=False)]
 Socket = Annotated[
-    Path | None,
+    Optional[Path],
     typer.Option(
         metavar="PATH",
         help="Ask at this socket. Default: the process's own, which is looked for.",
@@ -53,7 +54,7 @@ def map_(
     pid: Pid = None,
     socket: Socket = None,
     read: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option(
             metavar="FILE",
             help="Draw this map, as --save has written it, in place of a process's.",
@@ -61,7 +62,7 @@ def map_(
         ),
     ] = None,
     output_file: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option(
             "--output",
             "-o",
@@ -71,10 +72,10 @@ def map_(
         ),
     ] = None,
     png: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a picture.", show_default=False)
+        Optional[Path], typer.Option(metavar="FILE", help="Write a picture.", show_default=False)
     ] = None,
     save: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option(metavar="FILE", help="Write what the process told.", show_default=False),
     ] = None,
 ) -> None:
@@ -86,5 +87,7 @@ def map_(
         raise UserError("give a process or --read, not both")
     if read is None and pid is None and socket is None:
         raise UserError("give a process's number, --socket, or --read and a map")
+    if png is not None:
+        extras.need_charts("--png")
     wanted = map_command.Wanted(output_file, png, save)
     raise typer.Exit(map_command.draw(pid, socket, read, wanted))

@@ -3,6 +3,8 @@
 Whoever answers is told by the system, so that no other process is taken for the one that is meant.
 """
 
+from __future__ import annotations
+
 import http.client
 import json
 import os

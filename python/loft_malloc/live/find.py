@@ -5,6 +5,8 @@ are. Neither proves whose a socket is; whoever connects is told, and nothing nee
 Descriptors are no help: the thread that serves has a table of its own.
 """
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
 from pathlib import Path

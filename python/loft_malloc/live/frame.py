@@ -1,5 +1,7 @@
 """What `loft top` shows: lines for a terminal of any size, or for a pipe."""
 
+from __future__ import annotations
+
 from rich.text import Text
 
 from loft_malloc.live import chart

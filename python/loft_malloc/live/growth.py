@@ -1,5 +1,7 @@
 """Which stacks have grown since the first look: the difference of two profiles."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from loft_malloc.live.client import Client

@@ -1,5 +1,7 @@
 """Keys as they are pressed, and the terminal as it was at the end."""
 
+from __future__ import annotations
+
 import os
 import select
 import signal
@@ -7,7 +9,6 @@ import termios
 import tty
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Self
 
 # What a key sends that has no letter; others of the kind are nothing.
 SPECIAL = {
@@ -28,7 +29,7 @@ class Keys:
         self.wake_out, self.wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.resized: object = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Keys:
         if self.active:
             self.before = termios.tcgetattr(self.descriptor)
             tty.setcbreak(self.descriptor)

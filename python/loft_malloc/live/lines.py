@@ -1,5 +1,7 @@
 """Lines of text for a place of a certain width: tables that give columns up, and flowing words."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

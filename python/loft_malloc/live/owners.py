@@ -1,5 +1,7 @@
 """Who owns the slabs of a process: the heaps of its threads, by what lies free in them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from loft_malloc.map.model import Kind, Map

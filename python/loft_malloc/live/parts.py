@@ -1,5 +1,7 @@
 """The parts of resident memory, as the accounting identity has them: docs/accounting.md."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 

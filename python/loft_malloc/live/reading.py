@@ -1,9 +1,11 @@
 """What a process told at one moment, and what follows from two such readings."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from loft_malloc.errors import UserError
 from loft_malloc.live.parts import PARTS, RATES, RESIDENT, UNTOUCHED
@@ -21,7 +23,7 @@ class Usage:
     cpu_s: float
 
     @classmethod
-    def of(cls, pid: int | None) -> Self | None:
+    def of(cls, pid: int | None) -> Usage | None:
         try:
             text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
         except OSError:

@@ -1,5 +1,7 @@
 """What `loft top` knows and what the user has chosen; what a key changes in it."""
 
+from __future__ import annotations
+
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,5 +1,7 @@
 """`loft top`: the loop of readings, keys and frames, or one frame for a pipe."""
 
+from __future__ import annotations
+
 import json
 import sys
 import time

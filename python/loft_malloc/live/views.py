@@ -1,5 +1,7 @@
 """The three tables of `loft top`: size classes, heaps, stacks; each can be sorted."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

@@ -1,5 +1,7 @@
 """Asks a process beside what is shown: an answer that is late keeps no key waiting."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """`loft map`: from a process or a file to a page, a picture and a summary."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,9 +117,7 @@ def summary(found: Map) -> list[str]:
         pieces = list(found.of(kind))
         if not pieces:
             continue
-        total, used = (
-            sum(values) for values in zip(*((p.bytes, p.used_bytes) for p in pieces), strict=True)
-        )
+        total, used = (sum(values) for values in zip(*((p.bytes, p.used_bytes) for p in pieces)))
         line = f"{len(pieces):,} {title}: {amount(total, 'bytes')}"
         if kind not in (Kind.FREE, Kind.HEAP):
             line += f", {percent(used, total)} used"

@@ -1,5 +1,7 @@
 """What lies where in a heap, as a process tells it: slabs, runs, large objects, free spans."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,17 +31,18 @@ NAMES = {"slab": Kind.SLAB, "medium": Kind.MEDIUM, "large": Kind.LARGE, "free": 
 
 
 # Not frozen: there are many, and that would make each of them three times as slow to make.
-@dataclass(slots=True)
+@dataclass
 class Piece:
     """One of them. `used` are a slab's objects that it has handed out, and bytes of any other."""
 
+    __slots__ = ("at", "bytes", "kind", "object_bytes", "objects", "owner", "used")
     kind: Kind
     at: int
     bytes: int
     used: int
-    object_bytes: int = 0
-    objects: int = 0
-    owner: int | None = None
+    object_bytes: int
+    objects: int
+    owner: int | None
 
     @property
     def used_bytes(self) -> int:
@@ -132,7 +135,7 @@ def _piece(kind: Kind, row: dict[str, Any]) -> Piece:
     if kind is not Kind.SLAB:
         used = _number(row, "used_bytes") if "used_bytes" in row else 0
         objects = _number(row, "objects") if "objects" in row else 0
-        return Piece(kind, at, size, min(used, size), objects=objects, owner=owner)
+        return Piece(kind, at, size, min(used, size), 0, objects, owner)
     each, objects, free = (_number(row, name) for name in ("object_bytes", "objects", "free"))
     if free > objects or not 0 < each * objects <= size:
         raise ValueError(f"{free} of {objects} objects of {each} bytes are free in {size} bytes")

@@ -1,5 +1,7 @@
 """A map of a heap as a page: one file that loads nothing."""
 
+from __future__ import annotations
+
 import os
 import platform
 from datetime import datetime

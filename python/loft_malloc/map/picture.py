@@ -1,5 +1,7 @@
 """A map of a heap as a picture: how full it is by address, and each class with its waste."""
 
+from __future__ import annotations
+
 import math
 from pathlib import Path
 

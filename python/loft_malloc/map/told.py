@@ -1,5 +1,7 @@
 """The map of a process's heap, asked for part by part."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from loft_malloc.errors import UserError

@@ -1,5 +1,7 @@
 """`loft profile PID`: the profile of a process that runs, by its socket."""
 
+from __future__ import annotations
+
 import time
 from contextlib import suppress
 from dataclasses import dataclass

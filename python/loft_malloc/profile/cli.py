@@ -2,13 +2,13 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
 import typer
 from typer.core import TyperCommand
 
 from loft_malloc import options
-from loft_malloc.arguments import Settings, check_seconds
+from loft_malloc.arguments import Settings, TyperException, check_seconds
 from loft_malloc.errors import UserError
 from loft_malloc.live.cli import Socket
 from loft_malloc.profile import attached
@@ -27,7 +27,7 @@ class ProfileCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" not in args:
-            with suppress(typer.TyperException):
+            with suppress(TyperException):
                 found, _, _ = self.make_parser(ctx).parse_args(args=list(args))
                 first: str = next(iter(found.get("command") or ()), "")
                 ctx.allow_interspersed_args = is_number(first)
@@ -35,9 +35,11 @@ class ProfileCommand(TyperCommand):
 
 
 def profile(
-    command: Annotated[list[str] | None, typer.Argument(metavar="CMD", show_default=False)] = None,
+    command: Annotated[
+        Optional[list[str]], typer.Argument(metavar="CMD", show_default=False)
+    ] = None,
     read: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option(
             metavar="FILE",
             help="Show this profile, in place of a command's: pprof's format, or .collapsed.",
@@ -45,11 +47,11 @@ def profile(
         ),
     ] = None,
     base: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option(metavar="FILE", help="Show what has changed since this profile."),
     ] = None,
     output_file: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option(
             "--output",
             "-o",
@@ -60,7 +62,7 @@ def profile(
         ),
     ] = None,
     html_file: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option("--html", metavar="FILE", help="Write a page with a flame graph, one file."),
     ] = None,
     top: Annotated[
@@ -71,7 +73,7 @@ def profile(
         typer.Option(help="List by what functions hold themselves or with calls, or allocated."),
     ] = Sort.FLAT,
     stacks: Annotated[
-        int | None,
+        Optional[int],
         typer.Option(
             metavar="N",
             min=0,

@@ -1,5 +1,7 @@
 """Collapsed stacks: a line for each, `outer;inner 4096`, as flame graphs are often drawn from."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from loft_malloc.profile.model import Frame, Kind, Location, Profile, Sample

@@ -1,5 +1,7 @@
 """`loft profile`: from what the user asked for to what is shown and written."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import shutil

@@ -4,6 +4,8 @@ A name in a profile says where a file was when the program ran. What lies there 
 its build id is the same; the build id also finds what distributions keep apart.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import subprocess

@@ -1,5 +1,7 @@
 """Names as they stand in sources, of those that C++ and Rust give to the linker."""
 
+from __future__ import annotations
+
 import re
 import shutil
 import subprocess
@@ -20,7 +22,7 @@ def demangle(names: set[str]) -> dict[str, str]:
     """What each name reads; itself where nothing can tell."""
     plain = {name: VERSION.sub("", name) for name in names}
     wanted = sorted(name for name in plain.values() if MANGLED.match(name) and "\n" not in name)
-    readable = dict(zip(wanted, _filtered(wanted), strict=True))
+    readable = dict(zip(wanted, _filtered(wanted)))
     return {name: RUST_HASH.sub("", readable.get(each, each)) for name, each in plain.items()}
 
 

@@ -5,6 +5,8 @@ among everything that such a unit describes, which is slow in Python; beyond MOS
 function's name is the symbol's.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,9 +1,10 @@
 """Names from an ELF file's tables of symbols: what is left without debug information."""
 
+from __future__ import annotations
+
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -46,7 +47,7 @@ def read(path: Path) -> Symbols:
                     found[value] = max(found.get(value, (0, "")), (size, name))
     starts = sorted(found)
     ends = []
-    for start, following in pairwise([*starts, starts[-1] + 1 if starts else 0]):
+    for start, following in zip(starts, [*starts[1:], starts[-1] + 1 if starts else 0]):
         size = found[start][0]
         # Those written in assembler may have no size.
         ends.append(start + size if size else following)

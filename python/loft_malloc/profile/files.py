@@ -1,5 +1,7 @@
 """Profiles as files: which format one is in, and what is said of one that cannot be read."""
 
+from __future__ import annotations
+
 import gzip
 import io
 import zlib

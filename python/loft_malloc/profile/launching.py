@@ -3,6 +3,8 @@
 The command has this terminal, its input and its signals; this process waits, to read the profile.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys

@@ -5,6 +5,8 @@ each piece, with its address, its length and its name. Python's names have a fil
 of the function's beginning is looked up there.
 """
 
+from __future__ import annotations
+
 import ast
 import os
 import re
@@ -90,7 +92,7 @@ def _beginnings(path: str) -> dict[str, int]:
 def _defined(node: ast.AST, within: str) -> Iterator[tuple[str, int]]:
     for child in ast.iter_child_nodes(node):
         inner = within
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             called = within + (getattr(child, "name", "") or "<lambda>")
             yield called, child.lineno
             inner = f"{called}.<locals>."

@@ -4,6 +4,8 @@ It is what `pprof` calls a profile, without its tables of numbers: whoever reads
 that point to each other. Frames are added to the locations when names are found for them.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 

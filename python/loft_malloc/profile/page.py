@@ -1,5 +1,7 @@
 """A profile as a page with a flame graph: one file that loads nothing."""
 
+from __future__ import annotations
+
 import json
 import os
 import platform

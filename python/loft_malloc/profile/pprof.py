@@ -4,15 +4,17 @@ The numbers of the fields are those of the public profile.proto. Strings are num
 functions, mappings and locations name each other by ids, which may stand in any order.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, Union
 
 from loft_malloc.profile import wire
 from loft_malloc.profile.model import Frame, Kind, Label, Location, Mapping, Profile, Sample
 from loft_malloc.profile.wire import WireError
 
-Value = int | memoryview
+Value = Union[int, memoryview]
 T = TypeVar("T")
 
 

@@ -1,5 +1,7 @@
 """A profile as a file of pprof, with the names that were found: what `-o heap.pb.gz` writes."""
 
+from __future__ import annotations
+
 import gzip
 from collections.abc import Hashable
 

@@ -1,5 +1,7 @@
 """The stacks that hold most, line by line: of a leak, how the program came to make it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from loft_malloc.printable import one_line
@@ -21,7 +23,7 @@ def lines(profile: Profile, most: int) -> Iterator[str]:
             # The innermost first, as in the list of functions.
             stack = tuple(shown_frames(sample))[::-1]
             sums = held.setdefault(stack, [0] * len(profile.kinds))
-            sums[:] = map(sum, zip(sums, sample.values, strict=True))
+            sums[:] = map(sum, zip(sums, sample.values))
     ordered = sorted(held, key=lambda stack: -held[stack][main])
     for stack in ordered[:most]:
         yield ""

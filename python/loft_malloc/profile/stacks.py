@@ -1,5 +1,7 @@
 """A sample's stack as it is shown: frames with names, the outermost first."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import PurePath
 

@@ -1,7 +1,8 @@
 """What is being done with a profile, where that takes time and somebody watches."""
 
+from __future__ import annotations
+
 from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -20,7 +21,7 @@ class Steps:
         )
         self.task = self.bar.add_task("", total=None)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Steps:
         self.bar.start()
         return self
 

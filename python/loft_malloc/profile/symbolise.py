@@ -4,6 +4,8 @@ Addresses are those that calls return to. The call is before, perhaps in another
 inlined function: what is looked up is one less.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 

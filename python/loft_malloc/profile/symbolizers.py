@@ -4,6 +4,8 @@ They know every form of debug information and are fast. Both are asked to answer
 a line with the address, then for each function there two lines, its name and its place.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import shutil

@@ -1,7 +1,9 @@
 """The functions that hold most, as a table."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from pathlib import PurePath
 
 from rich.cells import cell_len
@@ -24,7 +26,7 @@ SHORTEST_NAME = 12
 LONGER = ((1000, "ms"), (1000, "s"), (60, "min"), (60, "h"), (24, "days"))
 
 
-class Sort(StrEnum):
+class Sort(str, Enum):
     """What a table is sorted by."""
 
     FLAT = "flat"

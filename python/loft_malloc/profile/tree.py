@@ -3,6 +3,8 @@
 And what each function holds, by itself and with all that it calls: what the terminal shows.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 from loft_malloc.errors import UserError
@@ -15,9 +17,11 @@ Function = tuple[str, str]
 FAR = 1 << 30
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Node:
     """A function, called on one way. Values are its own, without what it calls."""
+
+    __slots__ = ("base", "function", "parent", "values")
 
     function: Function
     parent: int
@@ -144,11 +148,8 @@ class _Builder:
 
 def _count(nodes: list[Node], held: dict[Function, Held]) -> None:
     """A function that calls itself holds what is below it once: where it is outermost."""
-    sums = [
-        [value - before for value, before in zip(node.values, node.base, strict=True)]
-        for node in nodes
-    ]
-    for node, own in zip(nodes[1:], sums[1:], strict=True):
+    sums = [[value - before for value, before in zip(node.values, node.base)] for node in nodes]
+    for node, own in zip(nodes[1:], sums[1:]):
         flat = held[node.function].flat
         for column, value in enumerate(own):
             flat[column] += value
@@ -232,7 +233,7 @@ def without_crumbs(tree: Tree, share: float) -> tuple[list[Node], int]:
     places: dict[int, int] = {}
     kept: list[Node] = []
     for index, node in enumerate(tree.nodes):
-        big = any(value > limit for value, limit in zip(sums[index], limits, strict=True))
+        big = any(value > limit for value, limit in zip(sums[index], limits))
         if index == 0 or (big and node.parent in places):
             places[index] = len(kept)
             parent = places[node.parent] if index else -1

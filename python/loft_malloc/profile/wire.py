@@ -3,6 +3,8 @@
 A message is read field by field and never copied: the parts are views of what was read.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -122,5 +124,5 @@ class Writer:
                 inner._put(value)
             self.bytes(field, inner.data)
 
-    def message(self, field: int, inner: "Writer") -> None:
+    def message(self, field: int, inner: Writer) -> None:
         self.bytes(field, inner.data)
