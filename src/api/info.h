@@ -9,6 +9,13 @@
 
 #include "loft/loft.h"
 
+#if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 33)
+// As later ones declare it.
+struct mallinfo2 {
+  size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+#endif
+
 namespace loft {
 
 // To standard error, as tables.

@@ -238,8 +238,8 @@ uint64_t thread_time_ns(int number) {
 
 bool leave_files() {
   const KeepErrno keep;
-  constexpr unsigned kUnshare = 1u << 1;  // CLOSE_RANGE_UNSHARE
-  return syscall(SYS_close_range, 0u, ~0u, kUnshare) == 0;
+  constexpr long kCloseRange = 436, kUnshare = 2;  // older headers lack the names
+  return syscall(kCloseRange, 0u, ~0u, kUnshare) == 0;
 }
 
 // Such a handler's malloc may wait for a lock that the thread itself holds, and nobody would wake

@@ -1,5 +1,4 @@
 // Restartable sequences on Linux. glibc registers the threads; membarrier provides the fences.
-#include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,9 +20,11 @@ constinit Restartable restartable;
 
 namespace {
 
+constexpr int kOfOneProcessor = 1, kFence = 1 << 7, kAskForFences = 1 << 8;  // of membarrier
+
 bool ask_for_fences() {
   const KeepErrno keep;
-  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
+  return syscall(SYS_membarrier, kAskForFences, 0, 0) == 0;
 }
 
 }  // namespace
@@ -46,8 +47,7 @@ void keep_fences() { ask_for_fences(); }
 
 bool fence_processor(unsigned number) {
   const KeepErrno keep;
-  return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, MEMBARRIER_CMD_FLAG_CPU,
-                 number) == 0;
+  return syscall(SYS_membarrier, kFence, kOfOneProcessor, number) == 0;
 }
 
 }  // namespace loft::os
