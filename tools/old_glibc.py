@@ -3,8 +3,8 @@
 
 What is linked against them asks for symbol versions up to that glibc's alone, from the libraries
 that had them: `pthread_create` from libpthread.so.0, which later moved into libc. They hold names
-and no code, and are read off the libc of the compiler in use, which still serves every version. The
-objects are the same as ever, so a static library made of them is too.
+and no code, and are read off the libc of the compiler in use, which still serves every version.
+The objects are the same as ever, so a static library made of them is too.
 """
 
 import argparse
