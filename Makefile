@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli test soak bench papers papers-test results peers docs install format lint clean
+.PHONY: all run cli test soak bench papers papers-test results peers packages release docs install format lint clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -94,6 +94,18 @@ install: all
 	@DESTDIR=$(DESTDIR) cmake --install build
 	@PATH="$$PATH:/usr/sbin:/sbin"; \
 	if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig > /dev/null; then ldconfig; fi
+
+# Packages of every format, in build/packages; FORMATS="deb rpm" makes some: source tar deb rpm apk image.
+packages:
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(PYTHON) tools/packages.py $(FORMATS)
+
+# build/release: all packages, checksums, a bill of materials, the notes (docs/releases.md). REHEARSE=1 for practice.
+release:
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(PYTHON) tools/make_release.py $(if $(REHEARSE),--rehearse)
 
 format:
 	@tools/setup.sh format

@@ -54,6 +54,19 @@ pkg-config              pkg-config                              tells compilers 
 g++-mingw-w64-x86-64-posix  x86_64-w64-mingw32-g++-posix        compiles and links for Windows
 wine64                  /usr/lib/wine/wine64                    plays Windows
 wine                    wine                                    plays Windows
+debhelper               dh                                      makes packages of Debian
+dh-python               dh_python3                              makes the command's
+python3-typer           /usr/lib/python3/dist-packages/typer    writes its manual page
+python3-rich            /usr/lib/python3/dist-packages/rich     writes its manual page
+python3-psutil          /usr/lib/python3/dist-packages/psutil   writes its manual page
+python3-pyelftools      /usr/lib/python3/dist-packages/elftools  writes its manual page
+python3-zstandard       /usr/lib/python3/dist-packages/zstandard  writes its manual page
+python3-jinja2          /usr/lib/python3/dist-packages/jinja2   writes its manual page
+lintian                 lintian                                 looks into packages of Debian
+mmdebstrap              mmdebstrap                              a root to install them in
+rpm                     rpmbuild                                makes packages of rpm
+abigail-tools           abidw                                   describes the library's interface
+systemd                 systemd-analyze                         reads a drop-in
 '
 format_group='
 clang-format-19         clang-format-19                         formats the code
