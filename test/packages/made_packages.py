@@ -95,7 +95,7 @@ def debian_base() -> Path | str:
         options += [f'--aptopt={name} "{proxy}"'] if proxy else []
     done = run(
         *("mmdebstrap", "--mode=root", "--variant=apt", "--quiet", *options),
-        *(f"--include={DEPENDENCIES}", about["VERSION_CODENAME"], root, *sources()),
+        *(f"--include={DEPENDENCIES}", about["VERSION_CODENAME"], str(root), *sources()),
         check=False,
     )
     if done.returncode != 0:
