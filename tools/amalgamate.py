@@ -38,7 +38,7 @@ BANNER = """\
 // It takes the place of malloc, free, operator new and all their relatives; nothing else is needed.
 
 #if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ < 8
-#error "loft needs 64-bit pointers: compile loft.cc for a 64-bit machine (without -m32), or leave it out"
+#error "loft needs 64-bit pointers: compile it for a 64-bit machine (without -m32), or leave it out"
 #endif
 """
 

@@ -55,7 +55,7 @@ g++-mingw-w64-x86-64-posix  x86_64-w64-mingw32-g++-posix        compiles and lin
 wine64                  /usr/lib/wine/wine64                    plays Windows
 wine                    wine                                    plays Windows
 debhelper               dh                                      makes packages of Debian
-dh-python               dh_python3                              makes the command's
+dh-python               dh_python3                              makes the package of the command
 python3-typer           /usr/lib/python3/dist-packages/typer    writes its manual page
 python3-rich            /usr/lib/python3/dist-packages/rich     writes its manual page
 python3-psutil          /usr/lib/python3/dist-packages/psutil   writes its manual page
@@ -65,7 +65,7 @@ python3-jinja2          /usr/lib/python3/dist-packages/jinja2   writes its manua
 lintian                 lintian                                 looks into packages of Debian
 mmdebstrap              mmdebstrap                              a root to install them in
 rpm                     rpmbuild                                makes packages of rpm
-abigail-tools           abidw                                   describes the library's interface
+abigail-tools           abidw                                   describes the interface of a library
 systemd                 systemd-analyze                         reads a drop-in
 '
 format_group='

@@ -107,9 +107,7 @@ int apply_option(std::string_view name, std::string_view value) {
 }
 
 [[gnu::constructor(102)]] void process_starts() {
-#if defined(LOFT_CORE)
-  unwind::stay_loaded();
-#endif
+  if (kLoftCore) unwind::stay_loaded();
   files::begin_reports(describe_address);
   set_options_from_file(LOFT_SETTINGS_FILE);
   load_options();

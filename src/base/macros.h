@@ -17,6 +17,13 @@
 // no instruction on their sum.
 #define LOFT_FORGET(variable) __asm__("" : "+r"(variable))
 
+// Whether loft is inside a library of somebody else's, which leaves libc's malloc in its place.
+#if defined(LOFT_CORE)
+inline constexpr bool kLoftCore = true;
+#else
+inline constexpr bool kLoftCore = false;
+#endif
+
 // Thread-local storage: 40 bytes, a pointer, two flags, and when the next sample is due. In the
 // initial-exec model it lies in the block that the loader sets up with the thread. An access takes
 // two instructions and never allocates. The bytes of one libloft.so fit the reserve that glibc
