@@ -105,7 +105,7 @@ TEST_F(Hard, AResizedObjectHasZerosWhereItGrewAndAWholeFence) {
       std::memset(places.bytes, 0xaa, from);
       Marks marks{};
       ASSERT_TRUE(is_object(places.bytes, 64, &marks));
-      resize(places.bytes, 64, to, marks);
+      resize("realloc", places.bytes, 64, to, marks);
       ASSERT_TRUE(is_object(places.bytes, 64, &marks));
       EXPECT_EQ(marks.slack, 64 - kTagBytes - to);
       for (size_t i = 0; i < to; ++i) EXPECT_EQ(places.bytes[i], i < from ? 0xaa : 0) << from << to;
