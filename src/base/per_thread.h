@@ -58,10 +58,10 @@ class PerThreadRecord {
 
 #define LOFT_DECLARE_PER_THREAD(type, name, word, initial) \
   extern LOFT_HIDDEN LOFT_TLS __thread type name
-#define LOFT_DEFINE_PER_THREAD(type, name, initial) constinit __thread type name = initial
+#define LOFT_DEFINE_PER_THREAD(type, name, initial) constinit LOFT_TLS __thread type name = initial
 #define LOFT_DECLARE_PER_THREAD_RECORD(type, name, word) \
   extern LOFT_HIDDEN LOFT_TLS __thread type name
 #define LOFT_DEFINE_PER_THREAD_RECORD(type, name) \
-  constinit __thread type name {}
+  constinit LOFT_TLS __thread type name {}
 
 #endif

@@ -26,7 +26,23 @@ int main(void) {
 }
 """
 VERSION = version_of(ROOT / "include" / PUBLIC_HEADER)
+# Its malloc is libc's, and it has loft's beside it. It prints CORE_RAN.
+CORE_PROGRAM = """\
+#include <loft/loft.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  char* libcs = malloc(100);
+  char* ours = loft_malloc(100);
+  if (loft_object_start(ours + 50) != ours || loft_object_start(libcs) != NULL) return 1;
+  loft_free(ours);
+  free(libcs);
+  puts("loft " LOFT_VERSION_STRING " beside libc");
+  return 0;
+}
+"""
 RAN = f"loft {VERSION}\n"
+CORE_RAN = f"loft {VERSION} beside libc\n"
 
 
 def said(*command: str | Path, at: Path | None = None, **variables: str) -> str:

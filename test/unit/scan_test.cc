@@ -148,7 +148,7 @@ TEST_F(Scan, ObjectsComeAndGoBesideIt) {
       char* const p = make(i % 57);
       Marks marks;
       ASSERT_TRUE(is_object(p, 64, &marks));
-      resize(p, 64, 56 - i % 57, marks);
+      resize("realloc", p, 64, 56 - i % 57, marks);
       std::memset(p, 0xff, 56 - i % 57);
       drop(p);
     }
