@@ -16,6 +16,7 @@ bool find_present(uintptr_t, Image*) { return false; }
 bool has_finder() { return false; }
 bool name_code(uintptr_t, CodeName*) { return false; }
 bool is_of_another(const char*) { return false; }
+void stay_loaded() {}
 size_t walk_by_compiler(uintptr_t*, size_t) { return 0; }
 
 }  // namespace loft::unwind
