@@ -67,6 +67,8 @@ mmdebstrap              mmdebstrap                              a root to instal
 rpm                     rpmbuild                                makes packages of rpm
 abigail-tools           abidw                                   describes the interface of a library
 systemd                 systemd-analyze                         reads a drop-in
+rust-web-clippy         cargo-clippy                            checks the Rust crates
+rustfmt-web             cargo-fmt                               checks their formatting
 '
 format_group='
 clang-format-19         clang-format-19                         formats the code
