@@ -1,3 +1,5 @@
-from loft_malloc.main import main
+"""`python -m loft_malloc` does what `loft` does."""
+
+from loft_malloc.start import main
 
 main()

@@ -53,9 +53,9 @@ def test_the_wheel_holds_the_library_and_little_else(wheel: Path) -> None:
     assert "-py3-none-linux_" in wheel.name
     names = zipfile.ZipFile(wheel).namelist()
     package = ROOT / "python" / "loft_malloc"
-    modules = {f"loft/{path.relative_to(package)}" for path in package.rglob("*.*")}
+    modules = {f"loft_malloc/{path.relative_to(package)}" for path in package.rglob("*.*")}
     modules = {name for name in modules if "__pycache__" not in name}
-    parts = {f"loft/lib/{name}" for name in PARTS}
+    parts = {f"loft_malloc/lib/{name}" for name in PARTS}
     assert {name for name in names if ".dist-info/" not in name} == modules | parts
 
 
@@ -69,10 +69,10 @@ def test_the_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> No
     folder = next((tmp_path / "venv").glob("lib/python*/site-packages"))
     (folder / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     loft = tmp_path / "venv" / "bin" / "loft"
-    assert str(folder / "loft" / "lib" / "libloft.so") in run(loft, "--version").stdout
+    assert str(folder / "loft_malloc" / "lib" / "libloft.so") in run(loft, "--version").stdout
     run(loft, "run", "--", "true")
     maps = run(loft, "run", "--", "cat", "/proc/self/maps").stdout
-    assert str(folder / "loft" / "lib" / "libloft.so") in maps
+    assert str(folder / "loft_malloc" / "lib" / "libloft.so") in maps
     page = tmp_path / "page.html"
     run(loft, "compare", "--runs", "1", "--with", "glibc,loft", "--html", page, "--", "true")
     assert "<svg" in page.read_text()
@@ -85,3 +85,5 @@ def test_the_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> No
     trace = tmp_path / "trace.zst"
     run(loft, "record", "-o", trace, "--", "cat", "/dev/null")
     assert "calls of 1 thread" in run(loft, "replay", "--runs", "1", "--with", "loft", trace).stdout
+    module = run(python, "-m", "loft_malloc", "run", "--", "cat", "/proc/self/maps").stdout
+    assert str(folder / "loft_malloc" / "lib" / "libloft.so") in module
