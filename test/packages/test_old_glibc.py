@@ -33,7 +33,7 @@ def versions(data: bytes) -> set[tuple[int, ...]]:
 
 def libraries(data: bytes) -> set[str]:
     return {
-        tag.needed
+        tag.needed  # type: ignore[attr-defined]
         for section in sections(data)
         if isinstance(section, DynamicSection)
         for tag in section.iter_tags("DT_NEEDED")
