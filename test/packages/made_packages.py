@@ -69,13 +69,12 @@ def one(pattern: str) -> Path:
 
 def sources() -> list[str]:
     """The mirrors of this machine's own Debian."""
-    form = "deb [signed-by=$(SIGNED_BY)] $(REPO_URI) $(RELEASE) $(COMPONENT)"
+    form = "deb $(REPO_URI) $(RELEASE) $(COMPONENT)"
     listed = run(
         *("apt-get", "indextargets", "--format", form, "Created-By: Packages", "Origin: Debian"),
         check=False,
     ).stdout
-    lines = dict.fromkeys(line.replace("[signed-by=] ", "") for line in listed.splitlines())
-    return list(lines)
+    return list(dict.fromkeys(listed.splitlines()))
 
 
 @cache
