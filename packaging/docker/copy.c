@@ -1,5 +1,6 @@
-/* The one program in the image, which has no shell: copies the libraries to the folder that is named, such as a volume
-   that another container shares. loft-copy FOLDER [FROM]; FROM is /usr/local/lib. */
+/* The one program in the image, which has no shell: copies the libraries to the folder that is
+   named, such as a volume that another container shares. loft-copy FOLDER [FROM]; FROM is
+   /usr/local/lib. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,7 +35,8 @@ static int copy(const char* from, const char* folder, const char* name) {
   }
   if (bytes < 0) return fail("read", source);
   close(in);
-  if (fchmod(out, 0755) != 0 || close(out) != 0 || rename(part, target) != 0) return fail("written", target);
+  if (fchmod(out, 0755) != 0 || close(out) != 0 || rename(part, target) != 0)
+    return fail("written", target);
   return 0;
 }
 
