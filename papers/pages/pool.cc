@@ -7,7 +7,7 @@
 
 namespace engine::pages {
 
-__thread Mine mine LOFT_TLS_INITIAL_EXEC = {nullptr, false};
+__thread Mine mine LOFT_TLS = {nullptr, false};
 
 namespace {
 

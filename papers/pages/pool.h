@@ -10,7 +10,7 @@ struct Mine {
   Heap* heap;
   bool ended;  // the thread's end has run, or will not be seen
 };
-extern LOFT_HIDDEN __thread Mine mine LOFT_TLS_INITIAL_EXEC;
+extern LOFT_HIDDEN __thread Mine mine LOFT_TLS;
 
 // Gives the thread a heap. nullptr without memory, and after the thread's end.
 Heap* attach();

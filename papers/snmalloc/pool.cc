@@ -15,7 +15,7 @@ LOFT_HIDDEN __thread Allocator* mine = nullptr;
 namespace {
 
 // The hook has run.
-__thread bool ended LOFT_TLS_INITIAL_EXEC = false;
+__thread bool ended LOFT_TLS = false;
 
 constinit engine::SpinLock pool_lock;
 constinit Allocator* pooled = nullptr;

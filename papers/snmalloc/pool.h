@@ -10,7 +10,7 @@
 namespace snmalloc {
 
 // The calling thread's; nullptr before its first call and after its end.
-extern LOFT_HIDDEN __thread Allocator* mine LOFT_TLS_INITIAL_EXEC;
+extern LOFT_HIDDEN __thread Allocator* mine LOFT_TLS;
 
 // An allocator for a thread without one: the thread's own from now on or, in a thread that has
 // ended but still calls, one from the pool for the scope.
