@@ -93,7 +93,8 @@ def debian_base() -> Path | str:
         proxy = run("apt-config", "shell", "it", name).stdout.partition("=")[2].strip(" '\n")
         options += [f'--aptopt={name} "{proxy}"'] if proxy else []
     done = run(
-        *("mmdebstrap", "--mode=root", "--variant=apt", "--quiet", *options),
+        # It mounts /proc and /sys in there, which is nobody else's business, whenever it ends.
+        *("unshare", "--mount", "mmdebstrap", "--mode=root", "--variant=apt", "--quiet", *options),
         *(f"--include={DEPENDENCIES}", about["VERSION_CODENAME"], str(root), *sources()),
         check=False,
     )
