@@ -26,8 +26,8 @@ def install(objects: Path, output: Path, library: str, bounds: str) -> None:
     for part in PARTS:
         shutil.copy(objects / part, lib / part)
         (lib / part).chmod(0o644 if part.endswith(".so") else 0o755)
-    (lib / "libloft.so").symlink_to(f"../{library}")
-    (lib / "libloft-bounds.so").symlink_to(f"../{bounds}")
+    (lib / "libloft.so").symlink_to(library)
+    (lib / "libloft-bounds.so").symlink_to(bounds)
     # By which Python knows the version.
     about = output / f"loft_malloc-{loft_version()}.dist-info"
     about.mkdir()
@@ -43,7 +43,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--objects", type=Path, required=True, help="where its programs were built")
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--library", required=True, help="libloft.so.0, seen from the package")
+    parser.add_argument(
+        "--library", required=True, help="libloft.so.0, seen from OUTPUT/loft_malloc/lib"
+    )
     parser.add_argument("--bounds", required=True, help="libloft-bounds.so, as --library")
     asked = parser.parse_args()
     install(asked.objects, asked.output, asked.library, asked.bounds)

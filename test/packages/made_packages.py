@@ -21,6 +21,8 @@ VERSION = loft_version()
 DEPENDENCIES = (
     "python3-jinja2,python3-psutil,python3-pyelftools,python3-rich,python3-typer,python3-zstandard"
 )
+# A program that says which loft is in it.
+LOADED = ("grep", "libloft", "/proc/self/maps")
 SKIPPED = {"proc", "sys", "dev", "tmp", "run"}
 
 
@@ -116,7 +118,9 @@ def inside(root: Path, *command: str, check: bool = True) -> subprocess.Complete
     """With nothing of this machine's environment, and no way to its processes."""
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     clean = ("env", "-i", f"PATH={path}", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive")
-    return run("chroot", root, *clean, *command, check=check)
+    # In a space of mounts of its own: /proc is gone from the root with the command.
+    start = 'mount -t proc proc "$1/proc" && exec chroot "$@"'
+    return run("unshare", "--mount", "sh", "-c", start, "-", root, *clean, *command, check=check)
 
 
 def files(root: Path) -> Iterator[str]:
