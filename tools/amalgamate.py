@@ -26,6 +26,12 @@ from check_includes import (
 
 ROOT = Path(__file__).resolve().parent.parent
 
+REFUSAL = """\
+#if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ < 8
+#error "loft needs 64-bit pointers: compile it for a 64-bit machine (without -m32), or leave it out"
+#endif
+"""
+
 BANNER = """\
 // loft {version}: a memory allocator, in one file, for {system}. Written by tools/amalgamate.py
 // from the sources in src/, which is where to read and change it.
@@ -36,10 +42,6 @@ BANNER = """\
 //     g++ -o program program.o loft.o -lpthread
 //
 // It takes the place of malloc, free, operator new and all their relatives; nothing else is needed.
-
-#if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ < 8
-#error "loft needs 64-bit pointers: compile it for a 64-bit machine (without -m32), or leave it out"
-#endif
 """
 
 CORE_BANNER = """\
@@ -146,7 +148,7 @@ class Amalgamation:
         for header in sorted(self.system, key=lambda header: (header != first, header)):
             system += f"#include <{header}>\n"
         system += PLAIN if first else ""
-        return "\n".join([banner, system, *self.parts])
+        return "\n".join([banner, REFUSAL, system, *self.parts])
 
 
 def shown(path: Path) -> str:
