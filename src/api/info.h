@@ -9,13 +9,11 @@
 
 #include "loft/loft.h"
 
-#if defined(__GLIBC__)
-#if !__GLIBC_PREREQ(2, 33)  // a macro of glibc's alone
+#if defined(__GLIBC__) && __GLIBC_MINOR__ < 33
 // As later ones declare it.
 struct mallinfo2 {
   size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
-#endif
 #endif
 
 namespace loft {

@@ -165,9 +165,7 @@ fn work(requests: &Receiver<Request>) {
             order.push_back(request.key.clone());
             known.insert(request.key, request.body);
         }
-        if order.len() > 4_000
-            && let Some(oldest) = order.pop_front()
-        {
+        for oldest in order.drain(..order.len().saturating_sub(4_000)) {
             known.remove(&oldest);
         }
         // A client that has ended needs no answer.
