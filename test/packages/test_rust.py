@@ -14,6 +14,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import crates
 import pytest
 from commands import VERSION, said
 from limits import HANGS_S
@@ -22,7 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 RUST = ROOT / "bindings" / "rust"
 BUILD = ROOT / "build" / "rust"
 WRITER = ROOT / "tools" / "rust_bindings.py"
-CRATES = ("loft-malloc-sys", "loft-malloc")
 MUSL = "x86_64-unknown-linux-musl"
 FEATURES = ["--features", "allocator-api2"]
 # What a crate's tests print, one line for each of their programs.
@@ -87,7 +87,7 @@ def test_version_is_that_of_the_header() -> None:
     needs = (RUST / "loft-malloc" / "Cargo.toml").read_text()
     assert f'loft-malloc-sys = {{ version = "={VERSION}"' in needs
     named = re.findall(r'name = "loft-.*"\nversion = "(.*)"', (RUST / "Cargo.lock").read_text())
-    assert named == [VERSION] * len(CRATES)
+    assert named == [VERSION] * len(crates.CRATES)
 
 
 def test_crates_pass_their_tests(cargo: Cargo) -> None:
@@ -159,14 +159,8 @@ def test_crates_pass_their_tests_with_static_musl(cargo: Cargo) -> None:
 def packages(cargo: Cargo, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the unpacked packages, as crates.io would have them."""
     folder = tmp_path_factory.mktemp("packages")
-    checkout = folder / "checkout"
-    shutil.copytree(RUST, checkout, ignore=shutil.ignore_patterns("target", "src-c"))
-    said(sys.executable, WRITER, "--sources", checkout / "loft-malloc-sys" / "src-c")
-    made = Cargo(folder / "target")
-    printed = made("package", "--locked", "--workspace", "--no-verify", at=checkout)
-    assert "warning" not in printed
-    for crate in CRATES:
-        with tarfile.open(folder / "target" / "package" / f"{crate}-{VERSION}.crate") as archive:
+    for packed in crates.pack(folder):
+        with tarfile.open(packed) as archive:
             archive.extractall(folder, filter="data")
     return folder
 
