@@ -130,13 +130,13 @@ def write(folder: Path, newest: Version, compiler: str) -> None:
     # The part of libc that goes into each program, and the loader, which offers a few names.
     rest = said(compiler, "-print-file-name=libc_nonshared.a")
     loader = next(libc.parent.glob("ld-linux-*.so.*"))
-    (folder / "libc.so").write_text(
-        f"GROUP ( {folder}/libc.so.6 {folder}/libstat.a {rest}"
-        f" AS_NEEDED ( {loader} {folder}/libpthread.so.0 {folder}/libdl.so.2 ) )\n"
-    )
+    quoted = f'"{folder}/{{}}"'.format  # a folder's name may have spaces
+    own = f"{quoted('libc.so.6')} {quoted('libstat.a')}"
+    moved = f"{quoted('libpthread.so.0')} {quoted('libdl.so.2')}"
+    (folder / "libc.so").write_text(f'GROUP ( {own} "{rest}" AS_NEEDED ( "{loader}" {moved} ) )\n')
     for short in ("pthread", "dl"):
         soname = next(name for name in MOVED if name.startswith(f"lib{short}."))
-        (folder / f"lib{short}.so").write_text(f"GROUP ( AS_NEEDED ( {folder}/{soname} ) )\n")
+        (folder / f"lib{short}.so").write_text(f"GROUP ( AS_NEEDED ( {quoted(soname)} ) )\n")
 
 
 def main() -> None:

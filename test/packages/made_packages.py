@@ -59,7 +59,7 @@ def made() -> Path:
 @cache
 def made_elsewhere() -> Path:
     """Some of them once more, built in another place."""
-    out = folder() / "another place" / "of another length"
+    out = folder() / "another-place" / "of-another-length"
     packages.make(["source", "tar", "deb"], out)
     return out
 
