@@ -341,6 +341,26 @@ typedef void (*loft_report_t)(const char* text, size_t bytes, void* closure);
 /// makes meanwhile goes to the old handler, to the new one, or to none.
 LOFT_API void loft_set_report_handler(loft_report_t handler, void* closure) LOFT_NOEXCEPT;
 
+/// Called with what loft says: `bytes` bytes of text with a NUL behind them, which are gone when it
+/// returns. Mostly one line, which ends with a newline.
+typedef void (*loft_message_t)(const char* text, size_t bytes, void* closure);
+
+/// Has `handler` called with all that loft would write to standard error, and nothing is written
+/// there any more: warnings, reports of misuse, and the statistics of the option `stats` and of
+/// malloc_stats. NULL: as before. Statistics are one text of many lines. What loft says before the
+/// call, as of options that it does not accept, has gone to standard error.
+///
+/// Any thread calls it, and several may at once, inside of a call of malloc, free or another one:
+/// any lock of loft may be held. So the rules of loft_set_report_handler hold: it must not allocate
+/// or free, nor wait for a thread that does. It may write to a file, or to memory that is there.
+/// What loft says because of the handler itself goes to standard error. The handler must stay until
+/// the process ends, or until it was set back and no thread is in it. With both, this one gets a
+/// report first.
+///
+/// Two threads must not call it at the same time. What loft says meanwhile in another thread goes
+/// to the old handler, to the new one, or to standard error.
+LOFT_API void loft_set_message_handler(loft_message_t handler, void* closure) LOFT_NOEXCEPT;
+
 // ---- Profile ----------------------------------------------------------------------------------
 
 /// Writes the profile that the option `profile` has taken so far to the file `path`, in which %p

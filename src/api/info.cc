@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "base/keep_errno.h"
 #include "files/output.h"
+#include "os/fault.h"
 #include "os/os.h"
 #include "stats/report.h"
 #include "stats/stats.h"
@@ -13,8 +14,7 @@ namespace loft {
 
 void print_stats() {
   const KeepErrno keep;
-  Output output = Output::to_file(2);
-  write_stats(output, Stats(), LOFT_STATS_TEXT);
+  print_last_stats(LOFT_STATS_TEXT);
 }
 
 // In one piece, so that what other processes write there does not come between. Not a variable: it
@@ -26,7 +26,7 @@ void print_last_stats(loft_stats_format_t format) {
   Output output = text != nullptr ? Output::to_memory(text, kBytes) : Output::to_file(2);
   write_stats(output, stats, format);
   if (text == nullptr) return;
-  os::write_error(text, least(output.size(), kBytes - 1));
+  os::on_text.load(memory_order_acquire)(text, least(output.size(), kBytes - 1));
   files::give_back(text, kBytes);
 }
 

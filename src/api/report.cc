@@ -36,6 +36,10 @@ Text describe_address(const void* p) {
 
 }  // namespace loft
 
+void loft_set_message_handler(loft_message_t handler, void* closure) noexcept {
+  loft::files::set_message_handler(handler, closure);
+}
+
 void loft_set_report_handler(loft_report_t handler, void* closure) noexcept {
   loft::files::set_misuse_handler(handler, closure);
 }

@@ -11,9 +11,7 @@
 #include "base/keep_errno.h"
 #include "base/macros.h"
 #include "base/options.h"
-#include "base/per_thread.h"
 #include "files/output.h"
-#include "os/at_fault.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "unwind/code.h"
@@ -33,32 +31,7 @@ constinit Describe describe_object = nullptr;
 // The path of the program, which the loader has no name for. Release and acquire: it is complete.
 constinit Atomic<const char*> program_path{nullptr};
 
-// The handler and what it is called with belong together: `changes` is odd while they change, and
-// another number afterwards. All sequentially consistent: a report is no fast path, and the order
-// of the five is then the one that is written here.
-constinit Atomic<unsigned> changes{0};
-constinit Atomic<MisuseHandler> handler{nullptr};
-constinit Atomic<void*> closure{nullptr};
-
-// This thread is in the handler, whose own misuse is told on standard error alone.
-LOFT_DECLARE_PER_THREAD(bool, in_handler, 3, false);
-LOFT_DEFINE_PER_THREAD(bool, in_handler, false);
-
-struct Called {
-  MisuseHandler function;
-  void* with;
-};
-
-// A thread that is stopped in the middle of a change, or was when its process forked, is not waited
-// for: there is no handler then.
-Called present_handler() {
-  for (int i = 0; i < 1000; ++i) {
-    const unsigned before = changes.load();
-    const Called called = {handler.load(), closure.load()};
-    if (before % 2 == 0 && changes.load() == before) return called;
-  }
-  return {nullptr, nullptr};
-}
+constinit Handler handler;
 
 // What is worked with. Not on the stack, which may be a fiber's or a signal's.
 struct Block {
@@ -173,33 +146,23 @@ void compose(Block& block, const Text& what, bool for_a_file, Kept kept) {
   block.put("  end of report\n");
 }
 
-void call(const Called& called, const char* text, size_t bytes) {
-  if (called.function == nullptr || in_handler) return;
-  const bool at_fault = os::at_fault;
-  in_handler = true;
-  os::at_fault = true;
-  called.function(text, bytes, called.with);
-  os::at_fault = at_fault;
-  in_handler = false;
-}
-
 void tell(const Text& what, bool always_whole, Kept kept) {
   const KeepErrno keep;
   const char* const path = path_of(options.report_file);
-  const Called called = present_handler();
-  const bool whole = always_whole || path != nullptr || called.function != nullptr;
-  if (!whole || in_handler) return os::report(what);
+  const bool whole = always_whole || path != nullptr || handler.is_set();
+  if (!whole || in_a_handler()) return os::report(what);
   void* const memory = borrow(sizeof(Block));
   if (memory == nullptr) {
     // The line is what is left of it.
     os::report(what);
-    return call(called, what.data(), what.size());
+    handler.call(what.data(), what.size());
+    return;
   }
   Block& block = *new (memory) Block;
   compose(block, what, path != nullptr, kept);
-  os::write_error(block.text_, block.size_);
+  os::on_text.load(memory_order_acquire)(block.text_, block.size_);
   if (path != nullptr) block.append_to(path);
-  call(called, block.text_, block.size_);
+  handler.call(block.text_, block.size_);
   give_back(memory, sizeof(Block));
 }
 
@@ -227,7 +190,7 @@ void begin_reports(Text (*describe)(const void* p)) {
 
 void follow_reports() {
   const bool is_guarded = get(options.hardened) == kHardenedGuard;
-  if (!is_guarded && path_of(options.report_file) == nullptr && handler.load() == nullptr) return;
+  if (!is_guarded && path_of(options.report_file) == nullptr && !handler.is_set()) return;
   note_program_path();
   unwind::prepare();
 }
@@ -236,11 +199,8 @@ void tell_with_stacks(const Text& what, const Stack* stacks, size_t count) {
   tell(what, true, {stacks, count});
 }
 
-void set_misuse_handler(MisuseHandler function, void* with) {
-  changes.fetch_add(1);
-  handler.store(function);
-  closure.store(with);
-  changes.fetch_add(1);
+void set_misuse_handler(TextHandler function, void* with) {
+  handler.set(function, with);
   follow_reports();
 }
 

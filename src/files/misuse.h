@@ -10,11 +10,9 @@
 #include <cstdint>
 
 #include "base/text.h"
+#include "files/handler.h"
 
 namespace loft::files {
-
-// Called with a report that ends with a NUL, which `bytes` leaves out.
-using MisuseHandler = void (*)(const char* text, size_t bytes, void* closure);
 
 // Makes os::misuse report here. `describe` says what lies at an address, in one line.
 void begin_reports(Text (*describe)(const void* p));
@@ -34,6 +32,6 @@ struct Stack {
 void tell_with_stacks(const Text& what, const Stack* stacks, size_t count);
 
 // Two threads must not set it at the same time. nullptr: none.
-void set_misuse_handler(MisuseHandler handler, void* closure);
+void set_misuse_handler(TextHandler handler, void* closure);
 
 }  // namespace loft::files

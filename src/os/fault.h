@@ -7,11 +7,12 @@
 
 namespace loft::os {
 
-void report(const Text& what);              // "loft: WHAT\n"
+void report(const Text& what);              // "loft: WHAT\n", as `on_text` does
 void misuse(const Text& what);              // as `on_misuse` does
 [[noreturn]] void fault(const Text& what);  // the same, and stops the program
-// At first `report`. Release and acquire: who finds another function finds it ready.
+// At first `report`, write_error. Release and acquire: who finds another function finds it ready.
 extern constinit LOFT_HIDDEN Atomic<void (*)(const Text&)> on_misuse;
+extern constinit LOFT_HIDDEN Atomic<void (*)(const char* text, size_t bytes)> on_text;
 
 }  // namespace loft::os
 

@@ -25,6 +25,10 @@ pub type loft_visit_t = unsafe extern "C" fn(context: *mut c_void, object: *mut 
 /// when it returns. docs/reports.md says what they mean.
 pub type loft_report_t = unsafe extern "C" fn(text: *const c_char, bytes: usize, closure: *mut c_void);
 
+/// Called with what loft says: `bytes` bytes of text with a NUL behind them, which are gone when it
+/// returns. Mostly one line, which ends with a newline.
+pub type loft_message_t = unsafe extern "C" fn(text: *const c_char, bytes: usize, closure: *mut c_void);
+
 /// A heap of the program's own, which is destroyed whole. Over ordinary memory it grows on demand,
 /// and gives back unneeded memory. Over a region of the caller's (shared memory, memory of a
 /// device, or pinned for one) it hands out addresses in that region. Its metadata lies elsewhere:
@@ -684,6 +688,22 @@ unsafe extern "C" {
     /// of the program. Two threads must not call it at the same time; a report that another thread
     /// makes meanwhile goes to the old handler, to the new one, or to none.
     pub fn loft_set_report_handler(handler: Option<loft_report_t>, closure: *mut c_void);
+
+    /// Has `handler` called with all that loft would write to standard error, and nothing is written
+    /// there any more: warnings, reports of misuse, and the statistics of the option `stats` and of
+    /// malloc_stats. NULL: as before. Statistics are one text of many lines. What loft says before the
+    /// call, as of options that it does not accept, has gone to standard error.
+    ///
+    /// Any thread calls it, and several may at once, inside of a call of malloc, free or another one:
+    /// any lock of loft may be held. So the rules of loft_set_report_handler hold: it must not allocate
+    /// or free, nor wait for a thread that does. It may write to a file, or to memory that is there.
+    /// What loft says because of the handler itself goes to standard error. The handler must stay until
+    /// the process ends, or until it was set back and no thread is in it. With both, this one gets a
+    /// report first.
+    ///
+    /// Two threads must not call it at the same time. What loft says meanwhile in another thread goes
+    /// to the old handler, to the new one, or to standard error.
+    pub fn loft_set_message_handler(handler: Option<loft_message_t>, closure: *mut c_void);
 
     /// Writes the profile that the option `profile` has taken so far to the file `path`, in which %p
     /// stands for the number of the process: lines of text if the name ends with .collapsed, otherwise
