@@ -49,7 +49,8 @@ class allocator {
   /// otherwise std::bad_alloc without memory.
   T* allocate(std::size_t count) { return static_cast<T*>(allocate_bytes(bytes_of(count))); }
 
-  /// Gives back what allocate returned for that count, or allocate_at_least with that count.
+  /// Gives back what allocate returned for that count. Of allocate_at_least, the count is the one
+  /// that was asked for, the one that was returned, or any in between.
   void deallocate(T* p, std::size_t count) noexcept {
     if (is_over_aligned()) return loft_free_aligned_sized(p, alignof(T), count * sizeof(T));
     loft_free_sized(p, count * sizeof(T));
@@ -62,14 +63,15 @@ class allocator {
 #else
   struct at_least {
     T* ptr;             ///< as of allocate
-    std::size_t count;  ///< at least as many as were asked for; deallocate takes it
+    std::size_t count;  ///< at least as many as were asked for
   };
 #endif
   /// As allocate.
   at_least allocate_at_least(std::size_t count) {
+    // All of it is asked for, not just what elements fill: whatever number between the two
+    // deallocate is given, its good size is this one.
     const std::size_t good = loft_aligned_good_size(alignof(T), bytes_of(count));
-    const std::size_t most = good / sizeof(T);
-    return {allocate(most), most};
+    return {static_cast<T*>(allocate_bytes(good)), good / sizeof(T)};
   }
 
  private:

@@ -125,9 +125,10 @@ LOFT_API void loft_idle_begin(void) LOFT_NOEXCEPT;
 LOFT_API void loft_idle_end(void) LOFT_NOEXCEPT;
 
 /// C23: loft_free for a caller that knows the size: the last one that was requested for the object,
-/// of loft_malloc, loft_calloc (the product), loft_realloc or loft_expand. A wrong value is
-/// undefined behaviour. It is no faster than loft_free. With hardened=full, another size stops the
-/// program; with hardened=guard, one that does not fit the object's place. NULL is allowed.
+/// of loft_malloc, loft_calloc (the product), loft_realloc or loft_expand; or any size whose
+/// loft_good_size was requested. A wrong value is undefined behaviour. It is no faster than
+/// loft_free. With hardened=full, another size stops the program; with hardened=guard, one that
+/// does not fit the object's place. NULL is allowed.
 LOFT_API void loft_free_sized(void* object, size_t size) LOFT_NOEXCEPT;
 /// C23: the same for an object of loft_aligned_alloc, loft_aligned_calloc or loft_aligned_realloc,
 /// with the alignment that was requested. The hardened modes check that, too.
@@ -135,10 +136,11 @@ LOFT_API void loft_free_aligned_sized(void* object, size_t alignment, size_t siz
 
 // ---- Sizes, resizing in place, alignment -------------------------------------------------------
 
-/// The usable size of an object for which `size` bytes are requested. To request that many costs no
-/// more memory: a container that grows may round its capacity up to it. Bytes; at least `size`, and
-/// `size` itself above PTRDIFF_MAX, where the allocation will fail. Size 0 counts as 1. Costs a few
-/// instructions, and depends on nothing but the option `hardened` and the size of a page.
+/// The largest size that takes no more memory than `size` bytes: what loft_malloc_usable_size says
+/// of an object of `size` bytes, or, with hardened=full, of one for which this is requested. A
+/// container that grows may round its capacity up to it. Bytes; at least `size`, and `size` itself
+/// above PTRDIFF_MAX, where the allocation will fail. Size 0 counts as 1. Costs a few instructions,
+/// and depends on nothing but the option `hardened` and the size of a page.
 LOFT_API size_t loft_good_size(size_t size) LOFT_NOEXCEPT;
 /// The same for an object of loft_aligned_alloc. `size` itself if `alignment` is no power of two.
 LOFT_API size_t loft_aligned_good_size(size_t alignment, size_t size) LOFT_NOEXCEPT;

@@ -1,5 +1,6 @@
 // realloc with an alignment, and what is told of lengths.
 #include "arena/user_heap.h"
+#include "cache/object.h"
 #include "front/allocate.h"
 #include "front/front.h"
 #include "hard/nothing.h"
@@ -40,8 +41,10 @@ void* reallocate_aligned(void* p, size_t alignment, size_t size) {
   constexpr const char* kCall = "loft_aligned_realloc";
   if (alignment <= kAlignment) return reallocate(p, size);
   const size_t held = front::in_use->usable_size(kCall, p);
-  // Reported; foreign=ignore goes on.
-  if (held == 0 && !hard::is_nothing(p)) return os::out_of_memory();
+  // Reported; foreign=ignore goes on. An object of no bytes is one.
+  if (held == 0 && !hard::is_nothing(p) && object_of(p).start == nullptr) {
+    return os::out_of_memory();
+  }
   if (Extent* const extent = extent_of(p); extent != nullptr) {
     void* resized = UserHeap::reallocate(kCall, extent, p, size, alignment);
     if (LOFT_LIKELY(resized != nullptr)) return resized;

@@ -103,6 +103,7 @@ bool free_as_asked(void* p, size_t alignment, size_t size) {
   const bool fits = is_power_of_two(alignment) && reinterpret_cast<uintptr_t>(p) % alignment == 0;
   if (LOFT_UNLIKELY(!fits)) {
     os::fault(Text() << "free_aligned_sized of " << p << " as an object aligned to "
+    if (!pagemap.contains(p)) return false;  // free says whose it is, or that it is nobody's
                      << uint64_t{alignment} << " bytes");
   }
   const auto log = static_cast<uint8_t>(highest_bit(alignment));

@@ -14,6 +14,10 @@ const char* name_of(front::Freed freed);
 // size than the one asked for.
 void check_fits(front::Freed freed, const void* p, Maker maker, size_t asked);
 
+// Whether the call names a size whose good size is what was asked for (loft_good_size): who asks
+// for that need not remember it.
+bool has_good_size(front::Freed freed, size_t asked);
+
 // Whether the program has an operator new or delete of its own, above malloc. Where it has not all
 // forms of them, the others are loft's: these get objects of the program's forms, which get loft's,
 // and a size may be another one than the one that malloc was asked for.

@@ -55,11 +55,18 @@ LOFT_COLD bool has_own_operators() {
   return false;
 }
 
+LOFT_COLD bool has_good_size(front::Freed freed, size_t asked) {
+  if (!freed.has_size || freed.by_delete) return false;
+  const size_t alignment = size_t{1} << freed.alignment_log;
+  return front::in_use->good_size(alignment, most<size_t>(freed.size, 1)) == asked;
+}
+
 void check_fits(front::Freed freed, const void* p, Maker maker, size_t asked) {
   const bool has_another_size = freed.has_size && freed.size != asked;
   if (LOFT_LIKELY(maker == freed.maker && !has_another_size)) return;
   // An object of no bytes may have been given one.
   if (maker == freed.maker && freed.size == 0 && asked == 1) return;
+  if (maker == freed.maker && has_good_size(freed, asked)) return;
   if (has_own_operators()) return;
   if (maker != freed.maker) {
     os::fault(Text() << name_of(freed) << " of " << p << ", which " << name_of(maker) << " made");

@@ -82,13 +82,15 @@ void check_long(const Freed& freed, const void* p, Entry entry) {
     const size_t slack = medium::run_at(entry)->word_at(p).object().slack;
     const bool is_known = slack != MediumWord::kMostSlack;
     const bool fits = is_known ? freed.size == bytes - slack : freed.size <= bytes - slack;
-    if (LOFT_UNLIKELY(!fits)) report_size(freed, p, is_known ? bytes - slack : bytes);
+    if (LOFT_LIKELY(fits) || hard::has_good_size(freed, bytes - slack)) return;
+    report_size(freed, p, is_known ? bytes - slack : bytes);
   } else if (entry.bin() == kLarge) {
     check_start(hard::name_of(freed), p, entry);
     const size_t asked = large::at(entry)->asked;
     // An object of no bytes may have been given one.
     const bool fits = freed.size == asked || (freed.size == 0 && asked == 1);
-    if (LOFT_UNLIKELY(!fits)) report_size(freed, p, asked);
+    if (LOFT_LIKELY(fits) || hard::has_good_size(freed, asked)) return;
+    report_size(freed, p, asked);
   }
 }
 
@@ -97,7 +99,8 @@ void free_sample(Large* sample, const Freed& freed) {
   Maker maker = freed.maker;
   if (LOFT_UNLIKELY(maker != made_by) && hard::has_own_operators()) maker = made_by;
   auto* const p = reinterpret_cast<void*>(sample->start());
-  if (LOFT_UNLIKELY(freed.has_size && freed.size != sample->asked)) {
+  if (LOFT_UNLIKELY(freed.has_size && freed.size != sample->asked) &&
+      !hard::has_good_size(freed, sample->asked)) {
     report_size(freed, p, sample->asked);
   }
   hard::end_sample(hard::name_of(freed), maker, sample);

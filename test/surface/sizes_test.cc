@@ -373,6 +373,15 @@ TEST(Sizes, UnderALimit) {
   loft_free(q);
 }
 
+// Some of them are samples of hardened=guard, whose usable size is 0, as all are of hardened=full.
+TEST(AlignedRealloc, OfObjectsOfNoBytes) {
+  for (int i = 0; i < 100'000; ++i) {
+    void* const p = loft_aligned_realloc(loft_malloc(0), 64, 10);
+    ASSERT_TRUE(p != nullptr && aligned(p, 64));
+    loft_free(p);
+  }
+}
+
 // ---- Sized frees -------------------------------------------------------------------------------
 
 TEST(SizedFree, AfterARealloc) {
@@ -410,8 +419,34 @@ TEST_P(SizedFreeDeath, OfAWrongSize) {
 INSTANTIATE_TEST_SUITE_P(Sizes, SizedFreeDeath,
                          testing::Values(Wrong{1000, 100}, Wrong{1000, 5000}, Wrong{100, 0},
                                          Wrong{100'000, 50'000}, Wrong{100'000, 100'001},
-                                         Wrong{100'000, 99'999}, Wrong{8 * kMiB, 8 * kMiB - 1},
+                                         Wrong{100'000, 99'999}, Wrong{8 * kMiB - 5, 8 * kMiB - 6},
                                          Wrong{8 * kMiB, 10}, Wrong{100, 100'000}));
+
+// Who asks for a good size need not remember it.
+TEST(SizedFree, OfASizeWhoseGoodSizeWasRequested) {
+  for (const size_t size : some_sizes()) {
+    const size_t good = loft_good_size(size);
+    loft_free_sized(loft_malloc(good), size);
+    loft_free_sized(loft_malloc(good), size + (good - size) / 2);
+    const size_t wide = loft_aligned_good_size(256, size);
+    loft_free_aligned_sized(loft_aligned_alloc(256, wide), 256, size);
+  }
+  // Some of them are samples of hardened=guard.
+  for (int i = 0; i < 100'000; ++i) loft_free_sized(loft_malloc(loft_good_size(50)), 50);
+}
+
+// With foreign=ignore the program goes on, whatever else is wrong.
+TEST(SizedFree, OfAForeignObject) {
+  alignas(64) static char local[128];
+  ASSERT_EQ(loft_option_set("foreign", "ignore"), 0);
+  testing::internal::CaptureStderr();
+  loft_free_sized(opaque(local + 0), 10);
+  loft_free_aligned_sized(opaque(local + 16), 64, 10);
+  loft_free_aligned_sized(opaque(local + 16), opaque(size_t{0}), 10);
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 3) << told;
+  EXPECT_EQ(loft_option_set("foreign", "abort"), 0);
+}
 
 TEST(SizedFreeDeath, OfAWrongAlignment) {
   if (!surface::hardened() && !guarded()) GTEST_SKIP() << "of which loft takes no notice";

@@ -88,10 +88,17 @@ void as_an_allocator() {
     for (std::size_t i = 0; i < got.count; ++i) got.ptr[i] = 1;
     one.deallocate(got.ptr, got.count);
   }
+  // Any number between the two is the container's to pass.
+  for (const std::size_t count : {1, 5, 9, 1000, 9001, 50001, 2000001}) {
+    for (const std::size_t share : {0, 1, 2}) {
+      const auto got = one.allocate_at_least(count);
+      one.deallocate(got.ptr, count + (got.count - count) * share / 2);
+    }
+  }
   loft::allocator<Wide> wide;
   const auto got = wide.allocate_at_least(3);
   EXPECT(got.count >= 3 && aligned(got.ptr, 128));
-  wide.deallocate(got.ptr, got.count);
+  wide.deallocate(got.ptr, 3);
 #if defined(__cpp_lib_allocate_at_least)
   const auto same = std::allocator_traits<loft::allocator<int>>::allocate_at_least(one, 5);
   EXPECT(same.count * sizeof(int) == loft_good_size(5 * sizeof(int)));
