@@ -47,11 +47,17 @@ DWORD* export_of(void* module, const char* name) {
   return nullptr;
 }
 
-// Writes a word that is read-only.
+// Writes a word that is read-only. Where linkers put tables beside code, other threads may be in
+// it.
 template <class T>
 bool write(T* place, T value) {
+  constexpr DWORD kExecutes =
+      PAGE_EXECUTE | PAGE_EXECUTE_READ | PAGE_EXECUTE_READWRITE | PAGE_EXECUTE_WRITECOPY;
+  MEMORY_BASIC_INFORMATION found;
+  if (VirtualQuery(place, &found, sizeof(found)) == 0) return false;
+  const DWORD how = (found.Protect & kExecutes) != 0 ? PAGE_EXECUTE_READWRITE : PAGE_READWRITE;
   DWORD before = 0;
-  if (!VirtualProtect(place, sizeof(T), PAGE_READWRITE, &before)) return false;
+  if (!VirtualProtect(place, sizeof(T), how, &before)) return false;
   // Whole, for threads that read it: relaxed, they find one function or the other.
   __atomic_store_n(place, value, __ATOMIC_RELAXED);
   VirtualProtect(place, sizeof(T), before, &before);

@@ -8,6 +8,7 @@
 #include "arena/user_heap.h"
 #include "base/bits.h"
 #include "cache/object.h"
+#include "front/front.h"
 #include "hard/nothing.h"
 #include "os/fault.h"
 #include "os/windows_placed.h"
@@ -33,10 +34,13 @@ ObjectRange place_of(void* p) {
   const ObjectRange place = object_of(p);
   return place.start == nullptr ? ObjectRange{p, 0} : place;
 }
+// What the program may use of it from there.
 size_t bytes_from(void* p) {
-  const ObjectRange place = place_of(p);
+  const ObjectRange place = object_of(p);
+  if (place.start == nullptr) return 0;
+  const size_t size = front::in_use->size_in(place.start, place.size);
   const auto before = static_cast<size_t>(static_cast<char*>(p) - static_cast<char*>(place.start));
-  return place.size - least(before, place.size);
+  return size - least(before, size);
 }
 
 void zero_from(void* p, size_t from, size_t to) {
@@ -94,14 +98,16 @@ void* resize_zeroed(const Runtime& runtime, void* p, size_t count, size_t size) 
   if (!multiply(runtime, count, size, &bytes)) return nullptr;
   const size_t present = size_of(runtime, p);
   void* const moved = resize(runtime, p, bytes);
-  if (moved != nullptr) zero_from(moved, present, usable_size(moved));
+  // Also what it has given up: it may get it back.
+  if (moved != nullptr) zero_from(moved, least(present, bytes), usable_size(moved));
   return moved;
 }
 
 void* expand(const Runtime& runtime, void* p, size_t size) {
   if (p == nullptr) return invalid(runtime);
   if (!is_loft(p)) return runtime.expand(p, size);
-  return size <= usable_size(p) ? p : no_memory(runtime);
+  if (loft::expand("_expand", p, most<size_t>(size, 1)) || size <= usable_size(p)) return p;
+  return no_memory(runtime);
 }
 
 size_t size_of(const Runtime& runtime, void* p) {
@@ -142,7 +148,7 @@ void* resize_aligned_zeroed(const Runtime& runtime, void* p, size_t count, size_
   if (!multiply(runtime, count, size, &bytes)) return nullptr;
   const size_t present = p == nullptr ? 0 : size_of_aligned(runtime, p, alignment, offset);
   void* const moved = resize_aligned(runtime, p, bytes, alignment, offset);
-  if (moved != nullptr) zero_from(moved, present, bytes_from(moved));
+  if (moved != nullptr) zero_from(moved, least(present, bytes), bytes_from(moved));
   return moved;
 }
 

@@ -8,6 +8,7 @@
 #include "api/surface.h"
 #include "base/macros.h"
 #include "front/allocate.h"
+#include "space/pagemap.h"
 
 namespace loft::family {
 
@@ -25,6 +26,10 @@ struct Runtime {
 // Whether p is loft's to free: one of its objects, or an address where only loft can have had any,
 // whose misuse is loft's to report.
 bool is_loft(const void* p);
+
+// Whether p lies between what is loft's. The system may have put somebody else's memory there, and
+// free's fast path would take p for loft's.
+inline bool is_in_a_gap(const void* p) { return pagemap.contains(p) && pagemap.of(p).word() == 0; }
 
 // The runtime's errno is ENOMEM. Returns nullptr.
 void* no_memory(const Runtime& runtime);

@@ -63,6 +63,7 @@ extern "C" {
 
 void* malloc(size_t size) { return loft::allocate(size); }
 void free(void* p) {
+  if (LOFT_UNLIKELY(family::is_in_a_gap(p))) return family::free_slow(family::linked(), p);
   loft::deallocate(p, [](void* object) { family::free_slow(family::linked(), object); });
 }
 void* calloc(size_t count, size_t size) {
@@ -112,6 +113,8 @@ LOFT_IMPORTED(_aligned_malloc)
 LOFT_IMPORTED(_aligned_offset_malloc)
 LOFT_IMPORTED(_aligned_realloc)
 LOFT_IMPORTED(_aligned_offset_realloc)
+LOFT_IMPORTED(_aligned_recalloc)
+LOFT_IMPORTED(_aligned_offset_recalloc)
 LOFT_IMPORTED(_aligned_free)
 LOFT_IMPORTED(_aligned_msize)
 LOFT_IMPORTED(_heapwalk)

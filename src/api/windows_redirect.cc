@@ -29,6 +29,7 @@ struct Before {
   static const Runtime& runtime() { return runtimes[kIndex]; }
   static void* malloc(size_t size) { return family::allocate_or_tell(runtime(), size); }
   static void free(void* p) {
+    if (LOFT_UNLIKELY(family::is_in_a_gap(p))) return family::free_slow(runtime(), p);
     deallocate(p, [](void* object) { family::free_slow(runtime(), object); });
   }
   static void* calloc(size_t count, size_t size) {

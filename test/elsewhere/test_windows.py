@@ -166,9 +166,10 @@ def test_misuse_is_reported_and_ends_the_process(windows: Windows, how: str) -> 
     assert (result.stdout, result.returncode) == ("", ABORTED)
 
 
+@pytest.mark.parametrize("hardened", ["off", "full"])
 @pytest.mark.parametrize("how", ["importing", "launched"])
-def test_runtimes_and_names_that_come_later(windows: Windows, how: str) -> None:
-    result = windows.run(*STARTS[how], "late")
+def test_runtimes_and_names_that_come_later(windows: Windows, how: str, hardened: str) -> None:
+    result = windows.run(*STARTS[how], "late", LOFT_HARDENED=hardened)
     assert (result.stdout, result.stderr, result.returncode) == ("ok\n", "", 0)
 
 

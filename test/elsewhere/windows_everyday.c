@@ -201,7 +201,39 @@ static void expand(void) {
   if (_expand(object, 90) != object) fail("_expand to less");
   if (_expand(object, 1 << 20) != NULL) fail("_expand to more than there is");
   free(object);
+  object = malloc(20 << 20);
+  if (_expand(object, 5 << 20) != object) fail("_expand of a large object to less");
+  free(object);
   if (_heapchk() != _HEAPOK) fail("_heapchk");
+}
+
+// What an object gives up it gets back as zeros.
+static void check_zeros(unsigned char* object, unsigned char* (*again)(unsigned char*, size_t)) {
+  if (object == NULL || !is_filled(object, 0, 100)) fail("recalloc does not clear");
+  memset(object, 5, 100);
+  object = again(object, 60);
+  object = again(object, 100);
+  if (object == NULL || !is_filled(object, 5, 60)) fail("recalloc loses bytes");
+  if (!is_filled(object + 60, 0, 40)) fail("recalloc does not clear what comes back");
+  object = again(object, 5000);
+  if (object == NULL || !is_filled(object + 60, 0, 4940)) fail("recalloc does not clear all");
+  if (again(object, 0) != NULL) fail("recalloc to nothing");
+}
+
+static void* (*recalloc_of)(void*, size_t, size_t);
+static void* (*aligned_recalloc_of)(void*, size_t, size_t, size_t);
+static unsigned char* again(unsigned char* p, size_t n) { return recalloc_of(p, n, 1); }
+static unsigned char* again_at(unsigned char* p, size_t n) {
+  unsigned char* const object = aligned_recalloc_of(p, 1, n, 256);
+  if ((uintptr_t)object % 256 != 0) fail("_aligned_recalloc");
+  return object;
+}
+
+static void zeroed(HMODULE runtime) {
+  recalloc_of = (void*)GetProcAddress(runtime, "_recalloc");
+  aligned_recalloc_of = (void*)GetProcAddress(runtime, "_aligned_recalloc");
+  if (recalloc_of != NULL) check_zeros(again(NULL, 100), again);
+  if (aligned_recalloc_of != NULL) check_zeros(again_at(NULL, 100), again_at);
 }
 
 // A runtime that is loaded now, and functions that are asked for by name.
@@ -219,6 +251,7 @@ static void late(void) {
   }
   release(object);
   release(copy("the runtime's own"));
+  if (loft != NULL) zeroed(runtime);
 }
 
 static void walk(void) {
