@@ -32,15 +32,22 @@ bool is_ours(const void* p) {
 // 0 for what is no object's first byte.
 size_t size_here(const void* p) {
   if (p == nullptr || !is_ours(p)) return 0;
-  const bool is_start = object_of(p).start == p || pagemap.of(p).bin() == kExtent;
-  return is_start ? usable_size(p) : 0;
+  return object_of(p).start == p ? usable_size(p) : 0;
+}
+
+// The smallest object for size 0, as the C library there. Whose an object is the C library knows by
+// its size, so that none may have size 0: those of hardened=full and guard would.
+size_t not_none(size_t size) { return most<size_t>(size, 1); }
+
+void* array_of(size_t count, size_t size) {
+  return count == 0 || size == 0 ? allocate_array(1, 1) : allocate_array(count, size);
 }
 
 // ---- What other images call in place of the C library's functions ----
 
-void* inserted_malloc(size_t size) { return allocate(size); }
+void* inserted_malloc(size_t size) { return allocate(not_none(size)); }
 
-void* inserted_calloc(size_t count, size_t size) { return allocate_array(count, size); }
+void* inserted_calloc(size_t count, size_t size) { return array_of(count, size); }
 
 void inserted_free(void* object) {
   if (LOFT_LIKELY(is_ours(object))) return deallocate(object);
@@ -49,8 +56,7 @@ void inserted_free(void* object) {
 
 void* inserted_realloc(void* object, size_t size) {
   if (object != nullptr && !is_ours(object)) return realloc(object, size);
-  // The smallest object, and not none, is what the C library there returns for size 0.
-  return resize(object, most<size_t>(size, 1));
+  return resize(object, not_none(size));
 }
 
 void* inserted_reallocf(void* object, size_t size) {
@@ -59,14 +65,14 @@ void* inserted_reallocf(void* object, size_t size) {
   return moved;
 }
 
-void* inserted_valloc(size_t size) { return allocate_at_page(size); }
+void* inserted_valloc(size_t size) { return allocate_at_page(not_none(size)); }
 
 void* inserted_aligned_alloc(size_t alignment, size_t size) {
-  return allocate_aligned_strict(alignment, size);
+  return allocate_aligned_strict(alignment, not_none(size));
 }
 
 int inserted_posix_memalign(void** object, size_t alignment, size_t size) {
-  return allocate_aligned_posix(object, alignment, size);
+  return allocate_aligned_posix(object, alignment, not_none(size));
 }
 
 size_t inserted_malloc_size(const void* object) {
@@ -76,22 +82,22 @@ size_t inserted_malloc_size(const void* object) {
 // ---- The zone ----
 
 size_t zone_size(malloc_zone_t*, const void* p) { return size_here(p); }
-void* zone_malloc(malloc_zone_t*, size_t size) { return allocate(size); }
-void* zone_calloc(malloc_zone_t*, size_t count, size_t size) { return allocate_array(count, size); }
-void* zone_valloc(malloc_zone_t*, size_t size) { return allocate_at_page(size); }
+void* zone_malloc(malloc_zone_t*, size_t size) { return allocate(not_none(size)); }
+void* zone_calloc(malloc_zone_t*, size_t count, size_t size) { return array_of(count, size); }
+void* zone_valloc(malloc_zone_t*, size_t size) { return inserted_valloc(size); }
 void zone_free(malloc_zone_t*, void* object) { inserted_free(object); }
 void* zone_realloc(malloc_zone_t*, void* object, size_t size) {
   return inserted_realloc(object, size);
 }
 void* zone_memalign(malloc_zone_t*, size_t alignment, size_t size) {
-  return allocate_aligned_strict(alignment, size);
+  return inserted_aligned_alloc(alignment, size);
 }
 void zone_free_definite_size(malloc_zone_t*, void* object, size_t) { inserted_free(object); }
 void zone_destroy(malloc_zone_t*) {}  // others have its objects
 
 unsigned zone_batch_malloc(malloc_zone_t*, size_t size, void** objects, unsigned count) {
   unsigned made = 0;
-  while (made != count && (objects[made] = allocate(size)) != nullptr) ++made;
+  while (made != count && (objects[made] = allocate(not_none(size))) != nullptr) ++made;
   return made;
 }
 void zone_batch_free(malloc_zone_t*, void** objects, unsigned count) {
@@ -107,10 +113,7 @@ kern_return_t list_nothing(task_t, void*, unsigned, vm_address_t, memory_reader_
                            vm_range_recorder_t) {
   return KERN_SUCCESS;
 }
-size_t good_size(malloc_zone_t*, size_t size) {
-  return size <= kSmallMax ? class_size(class_of(most<size_t>(size, 1)))
-                           : round_up(size, os::page_size());
-}
+size_t zone_good_size(malloc_zone_t*, size_t size) { return good_size(kAlignment, size); }
 boolean_t is_consistent(malloc_zone_t*) { return 1; }
 void print_nothing(malloc_zone_t*, boolean_t) {}
 void log_nothing(malloc_zone_t*, void*) {}
@@ -134,7 +137,7 @@ constexpr unsigned kZoneVersion = 10;  // with all functions that are filled in 
 
 void fill_in_zone() {
   introspection.enumerator = list_nothing;
-  introspection.good_size = good_size;
+  introspection.good_size = zone_good_size;
   introspection.check = is_consistent;
   introspection.print = print_nothing;
   introspection.log = log_nothing;
