@@ -509,6 +509,28 @@ typedef struct loft_stats_t {
 /// for any field.
 LOFT_API int loft_stats(loft_stats_t* stats) LOFT_NOEXCEPT;
 
+/// What the calling thread has done so far.
+typedef struct loft_thread_stats_t {
+  uint64_t struct_size;  ///< in: sizeof(loft_thread_stats_t); out: how many bytes were filled
+
+  int64_t net_bytes;  ///< of the objects that the thread has allocated, less those of the objects
+                      ///< that it has freed; below zero where it frees what others have allocated
+} loft_thread_stats_t;
+
+/// Fills `*stats` up to `struct_size`, as loft_stats does. Exact, while malloc and free count
+/// nothing: the sum follows from what the thread's heap has handed out and what lies in its caches.
+/// Takes no lock. The difference of two calls in a thread is what the code in between has kept, or
+/// given up.
+///
+/// An object counts with its place: its usable size, with hardened=off and without a profile. It
+/// counts when it is resized, too. Objects of heaps of the program's own do not count. A thread
+/// begins at 0 with its first call of loft; with hardened=guard or full, the first thread does so
+/// when the library is loaded.
+///
+/// Returns 0; EINVAL if `struct_size` leaves no room for any field; or ENOTSUP where threads have
+/// no heaps of their own (owner=core, room or shared).
+LOFT_API int loft_thread_stats(loft_thread_stats_t* stats) LOFT_NOEXCEPT;
+
 /// The identity of one size class, and its events. A field of loft_stats_t of the same name is the
 /// sum of these over all classes. Exceptions: free_bytes is part of free_in_slabs_bytes, and large
 /// objects in caches are large_cached_bytes there.

@@ -14,6 +14,7 @@
 #include "profile/samples.h"
 #include "profile/write.h"
 #include "serve/server.h"
+#include "stats/net.h"
 #include "stats/objects.h"
 #include "stats/report.h"
 #include "stats/stats.h"
@@ -133,6 +134,17 @@ int loft_stats(loft_stats_t* stats) noexcept {
   loft_stats_t all = counters_alone ? loft::counted_stats() : loft::Stats().all();
   if (counters_alone) loft::limit_processors(all);
   all.struct_size = asked < sizeof(all) ? asked : sizeof(all);
+  memcpy(stats, &all, all.struct_size);
+  return 0;
+}
+
+int loft_thread_stats(loft_thread_stats_t* stats) noexcept {
+  const uint64_t asked = stats->struct_size;
+  if (asked < 2 * sizeof(uint64_t)) return EINVAL;
+  loft_thread_stats_t all = {loft::least<uint64_t>(asked, sizeof(all)), 0};
+  ptrdiff_t bytes = 0;
+  if (!loft::read_net_bytes(&bytes)) return ENOTSUP;
+  all.net_bytes = bytes;
   memcpy(stats, &all, all.struct_size);
   return 0;
 }

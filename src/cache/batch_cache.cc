@@ -118,9 +118,10 @@ unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geom
   return messages;
 }
 
-void count_batch(Thread* thread, SizeClass size_class, uint32_t objects) {
+void count_batch(Thread* thread, SizeClass size_class, size_t objects) {
   thread->counters.batches_sent.add(1);
   thread->counters.batch_objects[size_class].add(objects);
+  thread->counters.net_bytes.add(-objects * geometry(size_class).size);
 }
 
 void post_if_due(Thread* thread, size_t bytes) {
@@ -214,12 +215,18 @@ void send_single(void* p, Entry entry) {
        [](Message* message) { deliver({message, message}); });
 }
 
+void send_single(Thread* thread, void* p, Entry entry) {
+  thread->counters.net_bytes.add(-class_size(class_of_bin(entry.bin())));
+  send_single(p, entry);
+}
+
 // The owner may change before the message arrives, which is then forwarded.
 void send_medium(Thread* thread, void* p) {
   const Entry entry = pagemap.of(p);
   const size_t bytes = medium::run_at(entry)->bytes_of(p);
   thread->outbox.add(entry.owner(), write_alone(p));
   thread->counters.medium_sent.add(bytes);
+  thread->counters.net_bytes.add(-bytes);
   post_if_due(thread, bytes);
 }
 

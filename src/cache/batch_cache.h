@@ -25,6 +25,8 @@ size_t medium_sent_singly();  // bytes so far
 
 // Sends one object without a block, for a thread that no longer has one.
 void send_single(void* p, Entry entry);
+// The same for a thread that has no memory for a bin.
+void send_single(Thread* thread, void* p, Entry entry);
 size_t sent_singly(SizeClass size_class);  // objects so far
 
 // Adds the objects in open batches to objects[class]. Reads beside the running thread, so the

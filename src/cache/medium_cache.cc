@@ -22,7 +22,10 @@ constexpr uint8_t kWatched = 32;  // frees that a block checks at once, as a bin
 void give_back(Thread* thread, void* p) {
   if (Heap* const heap = thread->heap; LOFT_LIKELY(heap != nullptr)) {
     const os::Guard guard(heap->lock());
-    if (pagemap.of(p).owner() == heap->id()) return heap->put_medium(p);
+    if (pagemap.of(p).owner() == heap->id()) {
+      thread->counters.net_bytes.add(-medium::run_at(pagemap.of(p))->bytes_of(p));
+      return heap->put_medium(p);
+    }
   }
   batch_cache::send_medium(thread, p);
 }
@@ -135,7 +138,9 @@ void* take_from_heap(Thread* thread, size_t asked, bool room, bool* zero) {
     const os::Guard guard(thread->heap->lock());
     p = thread->heap->take_medium(asked, room, zero);
   }
-  if (p != nullptr) note(thread, p, medium::run_at(pagemap.of(p))->word_at(p));
+  if (p == nullptr) return nullptr;
+  note(thread, p, medium::run_at(pagemap.of(p))->word_at(p));
+  thread->counters.net_bytes.add(thread->medium.last_taken.bytes);
   return p;
 }
 

@@ -136,6 +136,7 @@ struct ThreadCounters {
   Counter medium_misses;
   Counter medium_kept_bytes;  // now
   Counter medium_sent;        // bytes
+  Counter net_bytes;          // of the thread that has the block; see stats/net.h
   Counter emptied;            // times that the idle caches were emptied
   Counter room_ready;         // refills that found a magazine ready
   Counter room_late;          // refills that found none

@@ -44,6 +44,9 @@ void* allocate_span(size_t size, size_t alignment, bool* zero) {
     reclaim(thread);
     object = large::allocate(size, alignment, zero, spare);
   }
+  if (object != nullptr && thread != nullptr) {
+    thread->counters.net_bytes.add(large::at(pagemap.of(object))->bytes);
+  }
   return object;
 }
 
@@ -88,6 +91,7 @@ void free_large(Large* object) {
     if (LOFT_UNLIKELY(object->sampled)) forget_large(object);
     const lifecycle::SlowPath slow;
     Thread* const thread = slow.thread();
+    if (LOFT_LIKELY(thread != nullptr)) thread->counters.net_bytes.add(-object->bytes);
     large::release(object, thread != nullptr ? &thread->spare_large : nullptr);
   }
   background::look_after();

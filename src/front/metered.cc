@@ -9,6 +9,7 @@
 #include "os/os.h"
 #include "os/restartable.h"
 #include "profile/samples.h"
+#include "thread/lifecycle.h"
 #include "unwind/unwind.h"
 
 namespace loft {
@@ -57,6 +58,7 @@ void* take_guarded(Request request) {
   void* const p =
       hard::make_sample(request.asked, size_t{1} << request.alignment_log, request.maker);
   if (p == nullptr) return nullptr;
+  lifecycle::count_net(large::at(pagemap.of(p))->bytes);
   if (LOFT_UNLIKELY(profile::on())) {
     large::at(pagemap.of(p))->sampled =
         profile::note(p, request.asked, class_size(request.size_class));
@@ -81,6 +83,7 @@ void* take_sampled(Thread* thread, Request request) {
       get(options.profile_at) == kAtWaste ? refill_lagging(thread, request) : nullptr;
   void* const sampled = profile::allocate(request.asked, size_t{1} << request.alignment_log,
                                           class_size(request.size_class), false, place);
+  if (LOFT_LIKELY(sampled != nullptr)) lifecycle::count_net(profile::charge_at(sampled));
   return LOFT_LIKELY(sampled != nullptr) ? sampled : place;
 }
 
@@ -155,7 +158,9 @@ void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due) {
   const size_t bytes = whole_pages(size);
   if (profile::passes(bytes)) return nullptr;
   if (is_medium(size)) {
-    return profile::allocate(size, most(alignment, kAlignment), bytes, zeroed);
+    void* const p = profile::allocate(size, most(alignment, kAlignment), bytes, zeroed);
+    if (LOFT_LIKELY(p != nullptr)) lifecycle::count_net(profile::charge_at(p));
+    return p;
   }
   *is_due = true;
   return nullptr;

@@ -32,6 +32,7 @@ bool resize_in_run(void* p, Entry entry, MediumRun* run, size_t size) {
   const os::Guard guard(thread->heap->lock());
   // Read again: another heap may have taken the run over.
   const bool stays = pagemap.of(p).owner() == thread->owner && thread->heap->resize_medium(p, size);
+  if (stays) thread->counters.net_bytes.add(run->bytes_of(p) - usable);
   return charge.for_what_is(stays ? p : nullptr) != nullptr;
 }
 
@@ -102,8 +103,8 @@ bool free_as_asked(void* p, size_t alignment, size_t size) {
   if (LOFT_UNLIKELY(p == nullptr)) return true;
   const bool fits = is_power_of_two(alignment) && reinterpret_cast<uintptr_t>(p) % alignment == 0;
   if (LOFT_UNLIKELY(!fits)) {
-    os::fault(Text() << "free_aligned_sized of " << p << " as an object aligned to "
     if (!pagemap.contains(p)) return false;  // free says whose it is, or that it is nobody's
+    os::fault(Text() << "free_aligned_sized of " << p << " as an object aligned to "
                      << uint64_t{alignment} << " bytes");
   }
   const auto log = static_cast<uint8_t>(highest_bit(alignment));
@@ -189,8 +190,9 @@ void* resize_large_by(void* (*how)(Large* object, size_t size), Large* object, s
   const bool metered = profile::on() || object->sampled;
   void* const resized =
       LOFT_UNLIKELY(metered) ? resize_metered(object, size, how) : how(object, size);
-  // Purges what it freed.
-  if (resized != nullptr && object->bytes != bytes) background::look_after();
+  if (resized == nullptr || object->bytes == bytes) return resized;
+  lifecycle::count_net(object->bytes - bytes);
+  background::look_after();  // purges what was freed
   return resized;
 }
 

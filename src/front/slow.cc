@@ -296,7 +296,7 @@ bool free_small(void* p, Entry entry) {
   }
   const size_t flushes = thread->counters.flushes.get();
   if (!parts_of(thread).push(thread, class_of_bin(entry.bin()), p)) {
-    batch_cache::send_single(p, entry);
+    batch_cache::send_single(thread, p, entry);
   }
   return thread->counters.flushes.get() != flushes && is_one_of_many(thread->counters.flushes);
 }
@@ -312,6 +312,7 @@ void free_ordinary(void* p) {
   if (entry.bin() == kNothing) return;  // reported; foreign=ignore goes on
   if (entry.bin() == kExtent) {
     const bool sampled = profile::holds_samples(Shard::extent_at(entry));
+    if (LOFT_UNLIKELY(sampled)) lifecycle::count_net(-profile::charge_at(p));
     void* const place = LOFT_UNLIKELY(sampled) ? profile::forget(p) : nullptr;
     UserHeap::free("free", Shard::extent_at(entry), p);
     if (LOFT_UNLIKELY(place != nullptr)) deallocate(place);

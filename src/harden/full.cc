@@ -133,7 +133,7 @@ LOFT_NOINLINE void give_back(Thread* thread, void* p) {
     return ordinary_parts_of(thread).free_remote(thread, p, entry);
   }
   const SizeClass c = class_of_bin(entry.bin());
-  if (!ordinary_parts_of(thread).push(thread, c, p)) batch_cache::send_single(p, entry);
+  if (!ordinary_parts_of(thread).push(thread, c, p)) batch_cache::send_single(thread, p, entry);
 }
 
 constexpr unsigned kFreesPerLook = 8;

@@ -142,6 +142,7 @@ void* allocate_guarded(size_t size, size_t alignment, Maker maker) {
   object->maker = static_cast<uint8_t>(maker);
   object->sampled = take_sample(p, size);
   raise_fence_of(*object);
+  lifecycle::count_net(object->bytes);
   return p;
 }
 
@@ -150,7 +151,9 @@ void* allocate_guarded(size_t size, size_t alignment, Maker maker) {
 bool resize_guarded(Large* object, size_t size) {
   if (size > object->bytes) return false;
   const size_t bytes = round_up(most<size_t>(size, 1), os::page_size());
-  if (bytes < object->bytes && !large::shrink_guarded(object, bytes)) return false;
+  const size_t before = object->bytes;
+  if (bytes < before && !large::shrink_guarded(object, bytes)) return false;
+  lifecycle::count_net(object->bytes - before);
   clear_fence(fence_end(*object), object->bytes - object->asked);
   if (size < object->asked) {
     __builtin_memset(reinterpret_cast<char*>(object->base) + size, 0, object->asked - size);
@@ -167,6 +170,7 @@ void free_guarded(Large* object, front::Freed freed) {
   check_fence(name_of(freed), *object);
   check_fits(freed, p, static_cast<Maker>(object->maker), object->asked);
   if (LOFT_UNLIKELY(object->sampled)) profile::forget(p);
+  lifecycle::count_net(-object->bytes);
   large::release_guarded(object);
   background::look_after();
 }

@@ -105,6 +105,7 @@ void free_sample(Large* sample, const Freed& freed) {
   }
   hard::end_sample(hard::name_of(freed), maker, sample);
   if (LOFT_UNLIKELY(sample->sampled)) forget_large(sample);
+  lifecycle::count_net(-sample->bytes);
   large::release_guarded(sample);
   background::look_after();
 }

@@ -45,8 +45,7 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
   ClassCounters& counters = counters_.classes[size_class];
   unsigned taken = 0;
   do {
-    // A slab stays in its list until it is full or objects return: neighbours are handed out
-    // together.
+    // A slab stays in its list until it is full or objects return: neighbours go together.
     Slab* const slab = next_slab(size_class);
     if (slab == nullptr) break;
     is_purged_.store(false, memory_order_relaxed);
@@ -57,6 +56,7 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
     slab->check();
   } while (taken != wanted);
   counters.taken.add(taken);
+  counters_.net_bytes.add(taken * size_t{geometry(size_class).size});
   is_idle_ = false;
   return taken;
 }
@@ -76,6 +76,7 @@ void* Heap::take_zero(SizeClass size_class) {
   counters.refills.add(1);
   counters.charged.add(gone.count_lost(slab->gone));
   counters.taken.add(1);
+  counters_.net_bytes.add(geometry(size_class).size);
   if (slab->free == 0) unlist(slab);
   slab->check();
   is_purged_.store(false, memory_order_relaxed);
@@ -283,10 +284,11 @@ void Heap::drop_spares(unsigned keep) {
 }
 
 void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
-  const unsigned objects = count_bits(freed);
+  const size_t objects = count_bits(freed);
   is_purged_.store(false, memory_order_relaxed);
-  slab->put_word(word, freed, objects);
+  slab->put_word(word, freed, static_cast<unsigned>(objects));
   counters_.classes[slab->size_class].put.add(objects);
+  counters_.net_bytes.add(-objects * slab->shape().size);
   update_list(slab);
 }
 
@@ -331,7 +333,9 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
     slab->free += static_cast<uint32_t>(objects - first_of_slab);
     update_list(slab);
   }
-  counters_.classes[size_class].put.add(static_cast<size_t>(objects - first));
+  const auto put = static_cast<size_t>(objects - first);
+  counters_.classes[size_class].put.add(put);
+  counters_.net_bytes.add(-put * shape.size);
   return objects;
 }
 

@@ -26,7 +26,8 @@ namespace loft {
 // Written under the heap's lock; any thread may read.
 struct HeapCounters {
   ClassCounters classes[kSizeClasses];
-  Counter refills;  // over all classes
+  Counter refills;    // over all classes
+  Counter net_bytes;  // of objects in slabs, since the heap has its owner: taken less put
   Counter drains;
   Counter helped;  // other heaps drained for a refill of this one
   Counter messages_received;
@@ -71,6 +72,9 @@ class alignas(64) Heap {
   // lock decides.
   void set_parked(bool parked) { parked_.store(parked, memory_order_relaxed); }
   bool parked() const { return parked_.load(memory_order_relaxed); }
+
+  // For the thread that is about to own the heap: nobody else takes from it or puts back.
+  void begin_net() { counters_.net_bytes.add(-counters_.net_bytes.get()); }
 
   // Nanoseconds without a refill, as observed by callers of this function: 0 if there was a refill
   // since the last look. A hint: a wrong answer costs a drain or a misplaced slab. Acquire pairs

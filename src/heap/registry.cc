@@ -37,6 +37,7 @@ Heap* parked_or_new() {
   adoption_count.add(1);
   heap->next_parked = nullptr;
   heap->set_parked(false);
+  heap->begin_net();
   return heap;
 }
 

@@ -251,6 +251,15 @@ void tell_of_end(const Sample* sample) {
 
 size_t charged_of(const Sample* sample) { return sample == nullptr ? 0 : sample->charged; }
 
+size_t charge_at(const void* p) {
+  const os::Guard guard(lock);
+  const Sample* sample = table == nullptr ? nullptr : bucket_of(p);
+  while (sample != nullptr && sample->address != reinterpret_cast<uintptr_t>(p)) {
+    sample = sample->next;
+  }
+  return sample == nullptr || sample->place != nullptr ? 0 : sample->charged;
+}
+
 void* forget(const void* p) {
   const uint64_t now = os::now_ns();
   const os::Guard guard(lock);

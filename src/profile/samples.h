@@ -34,6 +34,8 @@ struct Sample;
 Sample* lift(const void* p);  // nullptr if there is none; put_down then does nothing
 void put_down(Sample* sample, const void* p, size_t asked, size_t charged);
 size_t charged_of(const Sample* sample);  // 0 for nullptr
+// Of the sample at p. 0 if there is none, or if a place was kept: then that is what counts.
+size_t charge_at(const void* p);
 // Tells tracers that it is gone, while nobody else can have its place. put_down tells of the new.
 void tell_of_end(const Sample* sample);
 void put_back(Sample* sample, const void* p, bool told);  // unchanged; told: by tell_of_end

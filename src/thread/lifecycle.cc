@@ -160,6 +160,7 @@ Thread* unused_or_new() {
     add_block(thread);
     meter::join(thread);
   }
+  thread->counters.net_bytes.add(-thread->counters.net_bytes.get());
   threads.push_front(thread);
   census::started.add(1);
   return thread;
@@ -231,6 +232,10 @@ bool give_heap(Thread* thread) {
   thread->mode = shares ? Mode::kSharedHeap : Mode::kOwnHeap;
   thread->owner = thread->heap->id();
   return true;
+}
+
+void count_net(size_t bytes) {
+  if (Thread* const thread = attach(); thread != nullptr) thread->counters.net_bytes.add(bytes);
 }
 
 void give_up_block() {

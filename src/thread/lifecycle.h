@@ -53,6 +53,10 @@ void restart_visits();  // the next call begins with the first
 // nullptr, or without memory or heap ids.
 bool give_heap(Thread* thread);
 
+// The calling thread has that many bytes more, which neither a heap nor a cache has counted
+// (stats/net.h); modulo 2^64.
+void count_net(size_t bytes);
+
 // Removes the calling thread's block. All objects in it return to their heaps.
 void give_up_block();
 

@@ -378,6 +378,22 @@ const _: () = {
     assert!(core::mem::offset_of!(loft_stats_t, tail_bytes) == 656);
 };
 
+/// What the calling thread has done so far.
+#[repr(C)]
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct loft_thread_stats_t {
+    /// in: sizeof(loft_thread_stats_t); out: how many bytes were filled
+    /// of the objects that the thread has allocated, less those of the objects
+    /// that it has freed; below zero where it frees what others have allocated
+    pub struct_size: u64,
+}
+
+const _: () = {
+    assert!(core::mem::size_of::<loft_thread_stats_t>() == 8);
+    assert!(core::mem::offset_of!(loft_thread_stats_t, struct_size) == 0);
+};
+
 /// The identity of one size class, and its events. A field of loft_stats_t of the same name is the
 /// sum of these over all classes. Exceptions: free_bytes is part of free_in_slabs_bytes, and large
 /// objects in caches are large_cached_bytes there.
@@ -529,19 +545,21 @@ unsafe extern "C" {
     pub fn loft_idle_end();
 
     /// C23: loft_free for a caller that knows the size: the last one that was requested for the object,
-    /// of loft_malloc, loft_calloc (the product), loft_realloc or loft_expand. A wrong value is
-    /// undefined behaviour. It is no faster than loft_free. With hardened=full, another size stops the
-    /// program; with hardened=guard, one that does not fit the object's place. NULL is allowed.
+    /// of loft_malloc, loft_calloc (the product), loft_realloc or loft_expand; or any size whose
+    /// loft_good_size was requested. A wrong value is undefined behaviour. It is no faster than
+    /// loft_free. With hardened=full, another size stops the program; with hardened=guard, one that
+    /// does not fit the object's place. NULL is allowed.
     pub fn loft_free_sized(object: *mut c_void, size: usize);
 
     /// C23: the same for an object of loft_aligned_alloc, loft_aligned_calloc or loft_aligned_realloc,
     /// with the alignment that was requested. The hardened modes check that, too.
     pub fn loft_free_aligned_sized(object: *mut c_void, alignment: usize, size: usize);
 
-    /// The usable size of an object for which `size` bytes are requested. To request that many costs no
-    /// more memory: a container that grows may round its capacity up to it. Bytes; at least `size`, and
-    /// `size` itself above PTRDIFF_MAX, where the allocation will fail. Size 0 counts as 1. Costs a few
-    /// instructions, and depends on nothing but the option `hardened` and the size of a page.
+    /// The largest size that takes no more memory than `size` bytes: what loft_malloc_usable_size says
+    /// of an object of `size` bytes, or, with hardened=full, of one for which this is requested. A
+    /// container that grows may round its capacity up to it. Bytes; at least `size`, and `size` itself
+    /// above PTRDIFF_MAX, where the allocation will fail. Size 0 counts as 1. Costs a few instructions,
+    /// and depends on nothing but the option `hardened` and the size of a page.
     pub fn loft_good_size(size: usize) -> usize;
 
     /// The same for an object of loft_aligned_alloc. `size` itself if `alignment` is no power of two.
@@ -717,6 +735,20 @@ unsafe extern "C" {
     /// `struct_size` where the filled part ends. Returns 0; or EINVAL if `struct_size` leaves no room
     /// for any field.
     pub fn loft_stats(stats: *mut loft_stats_t) -> c_int;
+
+    /// Fills `*stats` up to `struct_size`, as loft_stats does. Exact, while malloc and free count
+    /// nothing: the sum follows from what the thread's heap has handed out and what lies in its caches.
+    /// Takes no lock. The difference of two calls in a thread is what the code in between has kept, or
+    /// given up.
+    ///
+    /// An object counts with its place: its usable size, with hardened=off and without a profile. It
+    /// counts when it is resized, too. Objects of heaps of the program's own do not count. A thread
+    /// begins at 0 with its first call of loft; with hardened=guard or full, the first thread does so
+    /// when the library is loaded.
+    ///
+    /// Returns 0; EINVAL if `struct_size` leaves no room for any field; or ENOTSUP where threads have
+    /// no heaps of their own (owner=core, room or shared).
+    pub fn loft_thread_stats(stats: *mut loft_thread_stats_t) -> c_int;
 
     /// Fills up to `count` elements of `classes`: the size classes, smallest first, then the large
     /// objects. `size` is the caller's sizeof(loft_class_stats_t). Fields of a larger struct beyond the

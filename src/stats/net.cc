@@ -1,0 +1,39 @@
+#include "stats/net.h"
+
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/medium_cache.h"
+#include "cpu/core.h"
+#include "hard/quarantine.h"
+#include "heap/registry.h"
+#include "meter/meter.h"
+
+namespace loft {
+
+namespace {
+
+size_t held_by(const Thread* thread) {
+  const void* recent = nullptr;
+  size_t bytes = medium_cache::held(thread, &recent) + hard::held_in_runs(thread);
+  size_t open[kSizeClasses] = {};
+  batch_cache::count_open(thread, open);
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    const size_t objects = open[c] + bins::held(thread, c, thread->bins[c].top()) +
+                           meter::held(thread, c) + hard::held(thread, c);
+    bytes += objects * class_size(c);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+bool read_net_bytes(ptrdiff_t* bytes) {
+  if (core::in_use() || registry::all_share()) return false;
+  const Thread* const thread = this_thread();
+  const size_t of_slabs = thread->heap == nullptr ? 0 : thread->heap->counters().net_bytes.get();
+  const size_t sum = of_slabs + thread->counters.net_bytes.get() - held_by(thread);
+  *bytes = thread == &stand_in ? 0 : static_cast<ptrdiff_t>(sum);
+  return true;
+}
+
+}  // namespace loft
