@@ -45,7 +45,8 @@ valgrind                valgrind                                a tool that puts
 gdb                     gcore                                   the core of a process under loft
 musl-tools              musl-gcc                                another C library
 g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for another processor
-qemu-user               qemu-aarch64                            plays that processor
+g++-riscv64-linux-gnu   riscv64-linux-gnu-g++                   compiles for a third processor
+qemu-user               qemu-aarch64                            plays those processors
 protobuf-compiler       protoc                                  writes and reads heap profiles
 chromium-headless-shell chromium-headless-shell                 opens the pages that loft writes
 libdevel-nytprof-perl   /usr/share/perl5/Devel/NYTProf/flamegraph.pl  draws stacks that loft writes

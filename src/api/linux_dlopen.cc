@@ -39,7 +39,7 @@ namespace loft {
 namespace {
 
 // The names are redirected, or cannot be.
-constinit Atomic<bool> is_bound{false};
+constinit Atomic<uint32_t> is_bound{0};
 
 template <class Function>
 os::Symbol here(const char* name, Function* meaning) {
@@ -95,7 +95,7 @@ bool bind_libc() {
       here("__libc_pvalloc", __libc_pvalloc),
   };
   if (!os::rename_in_libc(symbols, sizeof symbols / sizeof symbols[0]) &&
-      !is_bound.exchange(true, memory_order_relaxed)) {
+      is_bound.exchange(1, memory_order_relaxed) == 0) {
     os::report(
         Text() << "dlopen: the system does not let libc's table of names be written "
                   "(mprotect), so code that is loaded with RTLD_DEEPBIND calls libc's malloc");
@@ -108,8 +108,8 @@ bool bind_libc() {
 // Acquire pairs with the release below: lookups that follow see the redirected names. A thread that
 // arrives while another one redirects does the same again, which changes nothing.
 void bind_once() {
-  if (LOFT_UNLIKELY(!is_bound.load(memory_order_acquire)) && bind_libc()) {
-    is_bound.store(true, memory_order_release);
+  if (LOFT_UNLIKELY(is_bound.load(memory_order_acquire) == 0) && bind_libc()) {
+    is_bound.store(1, memory_order_release);
   }
 }
 

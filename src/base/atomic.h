@@ -1,5 +1,8 @@
 // The atomic type of every shared word in loft. The interleaving explorer in test/model supplies
 // its own header of this name. It therefore explores the code that ships.
+//
+// What is exchanged, compared or added to has four bytes at least. RISC-V has no such instruction
+// for less, and GCC 12 calls libatomic for it, which loft does not link.
 #pragma once
 
 #include <atomic>

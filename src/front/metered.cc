@@ -135,8 +135,8 @@ void follow_profile_options() {
   const bool asked = get(options.profile) != 0;
   if (asked == profile::on() && !profile::changes_mean(mean_wanted())) return;
   // Before the lock: it takes the loader's, whose holder may be forking.
-  static constinit Atomic<bool> has_begun{false};
-  if (asked && !has_begun.exchange(true, memory_order_relaxed)) unwind::prepare();
+  static constinit Atomic<uint32_t> has_begun{0};
+  if (asked && has_begun.exchange(1, memory_order_relaxed) == 0) unwind::prepare();
   const os::Guard guard(profile::changes());
   profile::set_mean(mean_wanted());
   const bool wanted = get(options.profile) != 0 && profile::prepare();

@@ -33,8 +33,8 @@ uintptr_t region() {
     os::unmap(memory, table + kBytes);
     return 0;
   }
-  static constinit Atomic<bool> made{false};
-  if (made.exchange(true, memory_order_acq_rel)) {
+  static constinit Atomic<uint32_t> made{0};
+  if (made.exchange(1, memory_order_acq_rel) != 0) {
     os::unmap(memory, table + kBytes);
     return base.load(memory_order_acquire);  // 0 for a moment: an object of one byte will do
   }

@@ -35,8 +35,8 @@ constinit Atomic<size_t> objects{0};
 void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
 LOFT_COLD void report_unguarded() {
-  static constinit Atomic<bool> reported{false};
-  if (reported.exchange(true, memory_order_relaxed)) return;
+  static constinit Atomic<uint32_t> reported{0};
+  if (reported.exchange(1, memory_order_relaxed) != 0) return;
   os::report(Text() << "hardened: there are too many mappings (vm.max_map_count): some large "
                        "objects lie between pages that can be written");
 }

@@ -27,12 +27,12 @@ namespace {
 // owner forgets leaves its granule in the list until then.
 // claimed: the tail is being purged.
 struct Tail {
-  Atomic<uint16_t> record;
+  Atomic<uint32_t> record;
   Atomic<uint32_t> next;
 };
 static_assert(sizeof(Tail) == kTailRecord);
 
-using Record = uint16_t;
+using Record = uint32_t;
 constexpr Record kListed = 1;
 constexpr Record kClaimed = 2;
 constexpr unsigned kTickShift = 2;

@@ -114,9 +114,9 @@ bool discard(void* at, size_t bytes, Proof proof) {
   const KeepErrno keep;
   count_discard();
   if (proof == Proof::kNone && has_vdso()) return madvise(at, bytes, MADV_DONTNEED) == 0;
-  volatile char* const first = static_cast<char*>(at);
+  volatile uint32_t* const first = static_cast<uint32_t*>(at);
   // In one access: a page without memory is faulted in once. Relaxed: for that alone.
-  const char before = __atomic_exchange_n(first, 1, __ATOMIC_RELAXED);
+  const uint32_t before = __atomic_exchange_n(first, 1u, __ATOMIC_RELAXED);
   if (madvise(at, bytes, MADV_DONTNEED) == 0 && *first == 0) {
     // The read has mapped the system's zero page there, which some tools count as resident.
     madvise(at, page_size(), MADV_DONTNEED);

@@ -218,9 +218,9 @@ class Walk {
 }  // namespace
 
 bool prepare() {
-  static constinit Atomic<bool> begun{false};  // relaxed: it only says who is first
+  static constinit Atomic<uint32_t> begun{0};  // relaxed: it only says who is first
   if (prepared.load(memory_order_acquire)) return true;
-  if (begun.exchange(true, memory_order_relaxed)) return false;
+  if (begun.exchange(1, memory_order_relaxed) != 0) return false;
   if (!can_tell_readable()) return false;
   void* const memory = os::reserve(sizeof(RuleCache));
   if (memory == nullptr || !os::commit(memory, sizeof(RuleCache))) return false;
