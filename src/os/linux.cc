@@ -236,12 +236,6 @@ uint64_t thread_time_ns(int number) {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-bool leave_files() {
-  const KeepErrno keep;
-  constexpr long kCloseRange = 436, kUnshare = 2;  // older headers lack the names
-  return syscall(kCloseRange, 0u, ~0u, kUnshare) == 0;
-}
-
 // Such a handler's malloc may wait for a lock that the thread itself holds, and nobody would wake
 // it. Other threads hold no lock as long as kLong.
 void wait_on_word(const void* word, uint32_t expected) {

@@ -94,7 +94,7 @@ int Answer::begin_file() {
   // A system may give no file that can be made executable. Older ones do not know the flag.
   constexpr unsigned kNeverExecuted = 8;  // MFD_NOEXEC_SEAL
   int file = memfd_create("loft", MFD_CLOEXEC | kNeverExecuted);
-  if (file < 0 && errno == EINVAL) file = memfd_create("loft", MFD_CLOEXEC);
+  if (file < 0) file = memfd_create("loft", MFD_CLOEXEC);
   file_ = above_standard(file);
   if (file_ < 0) {
     say(kUnavailable, Text() << "the system gives no file for the answer: error "

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -271,7 +273,19 @@ TEST(AlignedRealloc, OfObjectsWithoutAlignment) {
   }
 }
 
+// Whether the kernel can, and is no emulator, which loft does not let (os::can_move_pages).
+bool pages_move() {
+  constexpr int kDontUnmap = 4;
+  constexpr size_t kBytes = 64 << 10;
+  void* const from = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const to = mremap(from, kBytes, kBytes, MREMAP_MAYMOVE | kDontUnmap);
+  munmap(from, kBytes);
+  if (to != MAP_FAILED) munmap(to, kBytes);
+  return to != MAP_FAILED && getauxval(AT_SYSINFO_EHDR) != 0;
+}
+
 TEST(AlignedRealloc, LargeOnesMoveTheirPages) {
+  if (!pages_move()) GTEST_SKIP() << "the kernel cannot move pages";
   if (surface::hardened()) GTEST_SKIP() << "where large objects are copied";
   loft_stats_t before = {};
   before.struct_size = sizeof(before);

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "loft/loft.h"
+#include "os/os.h"
 #include "profile/snapshot.h"
 #include "serve/answer.h"
 #include "serve/connection.h"
@@ -605,7 +606,10 @@ TEST(Differences, OfAnObjectThatGrowsInItsPlace) {
     EXPECT_LE(change.allocated_objects, now.allocated_objects);
     EXPECT_LE(change.allocated_bytes, now.allocated_bytes);
   }
-  EXPECT_GT(fell, 0u);
+  // Where the kernel moves no pages, each has become a new object.
+  if (os::can_move_pages()) {
+    EXPECT_GT(fell, 0u);
+  }
   for (void* p : objects) loft_free(p);
   profile::forget(earlier);
   ASSERT_EQ(loft_option_set("profile", "off"), 0);
