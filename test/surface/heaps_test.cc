@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -207,8 +208,9 @@ TEST_F(Heaps, WhatIsFreeGoesBackByItself) {
   for (size_t i = 0; i < kObjects; ++i) {
     if (i % 20 != 0) loft_heap_free(heap_, objects[i]);
   }
-  // The objects that stay have three or four pages each.
-  const size_t wanted = before + kObjects / 20 * 5 * 4096 + (size_t{8} << 20);
+  // The objects that stay have three or four pages each, where pages are small.
+  const size_t page = getauxval(AT_PAGESZ);
+  const size_t wanted = before + kObjects / 20 * (kSize / page + 3) * page + (size_t{8} << 20);
   for (int waits = 0; waits < 600 && resident() > wanted; ++waits) usleep(50'000);
   EXPECT_LT(resident(), wanted);
   for (size_t i = 0; i < kObjects; i += 20) {
