@@ -95,7 +95,7 @@ install: all
 	@PATH="$$PATH:/usr/sbin:/sbin"; \
 	if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig > /dev/null; then ldconfig; fi
 
-# Packages of every format, in build/packages; FORMATS="deb rpm" makes some: source tar deb rpm apk image.
+# Packages of every format, in build/packages; FORMATS="deb rpm" makes some: source meson vcpkg tar deb rpm apk image.
 packages:
 	@tools/setup.sh test
 	@$(MAKE) --no-print-directory $(VENV)/ready

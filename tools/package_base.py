@@ -16,6 +16,8 @@ from limits import HANGS_S
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "loft-malloc"
+# What has to give an address gives this name: loft has no page yet.
+ADDRESS = f"urn:loft:{NAME}"
 SUMMARY = "A memory allocator that sends freed objects home by message"
 DESCRIPTION = (
     "loft is a drop-in malloc for programs in which one thread allocates and another frees."

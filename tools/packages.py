@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes packages: a source tarball, binary tarballs, deb, rpm, apk and an image.
+"""Makes packages: the source and recipes for it, tarballs, deb, rpm, apk and an image.
 
 All bear the moment of the commit and no name of a folder: of one commit, two runs in two places
 give equal bytes. The library is compiled once for each machine and C library.
@@ -21,6 +21,7 @@ import abi
 import package_apk
 import package_image
 import package_musl
+import package_recipes
 from package_base import (
     MACHINES,
     NAME,
@@ -31,7 +32,6 @@ from package_base import (
     entries_of,
     environment,
     epoch,
-    filled,
     fresh,
     loft_version,
     run,
@@ -151,8 +151,24 @@ def source_entries() -> list[Entry]:
 # ---- Formats -----------------------------------------------------------------------------------
 
 
+def recipe(plan: Plan, template: str) -> Path:
+    path = plan.out / Path(template).name
+    path.write_text(package_recipes.recipe(PACKAGING / template, plan.tarball, plan.version))
+    return path
+
+
 def source(plan: Plan) -> list[Path]:
     return [plan.tarball]
+
+
+def meson(plan: Plan) -> list[Path]:
+    return [plan.tarball, recipe(plan, "meson/loft.wrap")]
+
+
+def vcpkg(plan: Plan) -> list[Path]:
+    path = plan.out / f"{plan.full_name}-vcpkg.tar.gz"
+    path.write_bytes(package_recipes.port(plan.tarball, plan.version, plan.moment))
+    return [path]
 
 
 def tar(plan: Plan) -> list[Path]:
@@ -287,9 +303,7 @@ def apk(plan: Plan) -> list[Path]:
         path = plan.out / f"{name}-{plan.version}-r0.apk"
         path.write_bytes(package_apk.package(name, plan.version, entries, plan.moment, fields))
         made.append(path)
-    recipe = plan.out / "APKBUILD"
-    recipe.write_text(filled(PACKAGING / "alpine" / "APKBUILD", version=plan.version))
-    return [*made, recipe]
+    return [*made, recipe(plan, "alpine/APKBUILD")]
 
 
 def image(plan: Plan) -> list[Path]:
@@ -323,6 +337,8 @@ def image(plan: Plan) -> list[Path]:
 
 FORMATS: dict[str, Callable[[Plan], list[Path]]] = {
     "source": source,
+    "meson": meson,
+    "vcpkg": vcpkg,
     "tar": tar,
     "deb": deb,
     "rpm": rpm,
@@ -358,7 +374,7 @@ def main() -> None:
         if name not in FORMATS:
             sys.exit(f"packages: {name} is no format; there are {', '.join(FORMATS)}")
     try:
-        for path in make(asked.formats or list(FORMATS), asked.output.resolve()):
+        for path in dict.fromkeys(make(asked.formats or list(FORMATS), asked.output.resolve())):
             print(path)
     except PackageError as error:
         sys.exit(f"packages: {error}")

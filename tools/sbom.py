@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from package_base import NAME
+from package_base import ADDRESS, NAME
 
 # What is in a file beside loft's own code: nothing in the libraries, and in the image's one program
 # the C library that it was linked with.
@@ -65,7 +65,7 @@ def bill(files: Sequence[Path], version: str, moment: int) -> bytes:
         "dataLicense": "CC0-1.0",
         "SPDXID": "SPDXRef-DOCUMENT",
         "name": f"{NAME}-{version}",
-        "documentNamespace": f"urn:loft:{NAME}:{version}:{digest}",
+        "documentNamespace": f"{ADDRESS}:{version}:{digest}",
         "creationInfo": {"created": created, "creators": [f"Organization: {NAME}"]},
         "packages": packages,
         "files": told,

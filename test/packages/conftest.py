@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import packages
 import pytest
 from commands import said
 from release import build_release
@@ -18,6 +19,23 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     said("cmake", "--install", build, "--prefix", prefix)
     return prefix
+
+
+@pytest.fixture(scope="session")
+def recipes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source's tarball, and what is made of it for others' package managers."""
+    folder = tmp_path_factory.mktemp("recipes")
+    packages.make(["meson", "vcpkg"], folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What has a recipe compile without optimization, which takes a third of the time."""
+    compiler = tmp_path_factory.mktemp("quick") / "g++"
+    compiler.write_text('#!/bin/sh\nexec g++ "$@" -O0\n')
+    compiler.chmod(0o755)
+    return {"CXX": str(compiler)}
 
 
 @pytest.fixture(scope="session")

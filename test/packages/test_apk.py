@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from made_packages import VERSION, one, run
+from package_base import ADDRESS
 
 LIBC = Path("/usr/lib/x86_64-linux-musl/libc.so")
 PROGRAM = """
@@ -66,6 +67,13 @@ def test_the_parts_fit_together(name: str) -> None:
             content = file.read() if file else member.linkname.encode()
             checksum = member.pax_headers["APK-TOOLS.checksum.SHA1"]
             assert checksum == hashlib.sha1(content).hexdigest()
+
+
+def test_the_recipe_knows_its_source() -> None:
+    recipe = one("APKBUILD")
+    check = '. ./APKBUILD && echo "$url" && echo "$sha512sums" | sha512sum -c'
+    told = run("sh", "-c", f"cd '{recipe.parent}' && {check}").stdout
+    assert told == f"{ADDRESS}\nloft-malloc-{VERSION}.tar.gz: OK\n"
 
 
 def test_a_program_of_musl_runs_in_a_root(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def test_the_version_is_one_number() -> None:
     major = VERSION.split(".")[0]
     assert {path.name for path in library} == {f"libloft.so.{major}"}
     # Nobody else writes the number down.
-    for name in ("packaging/debian", "packaging/rpm", "packaging/alpine", "packaging/docker"):
-        for path in (ROOT / name).rglob("*"):
+    for name in ("debian", "rpm", "alpine", "docker", "conan", "meson", "vcpkg"):
+        for path in (ROOT / "packaging" / name).rglob("*"):
             if path.is_file() and "loft_version" not in (said := path.read_text()):
                 assert not re.search(rf"(?<![\d.]){re.escape(VERSION)}(?![\d.])", said), path
 
