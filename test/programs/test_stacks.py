@@ -10,11 +10,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from check_includes import systems_of
 from limits import HANGS_S
 from programs import PYTHON, ROOT, SOURCES, environment
 
+UNWIND = ROOT / "src" / "unwind"
 # What stacks.cc needs of loft, without its malloc.
-PARTS = [*sorted((ROOT / "src" / "unwind").glob("*.cc")), ROOT / "src" / "os" / "linux.cc"]
+PARTS = [
+    *(path for path in sorted(UNWIND.glob("*.cc")) if "linux" in systems_of(path.name)),
+    *(ROOT / "src" / "os" / name for name in ("linux.cc", "linux_library.cc", "posix.cc")),
+]
 
 COMMANDS = {
     "python": [
