@@ -30,8 +30,10 @@
 #include "stamps.h"
 #include "usage.h"
 
-// C23's, which not every allocator has.
+// C23's, and what musl has late or never: not every allocator has them.
 extern "C" {
+__attribute__((weak)) void* pvalloc(size_t size) noexcept;
+__attribute__((weak)) void* reallocarray(void* p, size_t count, size_t size) noexcept;
 __attribute__((weak)) void free_sized(void* p, size_t size);
 __attribute__((weak)) void free_aligned_sized(void* p, size_t alignment, size_t size);
 }
@@ -248,6 +250,18 @@ class Player {
     return posix_memalign(&p, step.count, step.size) == 0 ? p : nullptr;
   }
 
+  [[gnu::noinline]] static void* resized(void* p, size_t count, size_t size) {
+    if (reallocarray != nullptr) return reallocarray(p, count, size);
+    size_t bytes = 0;
+    return __builtin_mul_overflow(count, size, &bytes) ? nullptr : realloc(p, bytes);
+  }
+
+  [[gnu::noinline]] static void* whole_pages(size_t size) {
+    if (pvalloc != nullptr) return pvalloc(size);
+    const size_t page = static_cast<size_t>(getpagesize());
+    return valloc((size + page - 1) / page * page);
+  }
+
   [[gnu::noinline]] static void join(Thread& thread) {
     if (thread.launched && !thread.joined) pthread_join(thread.handle, nullptr);
     thread.joined = true;
@@ -275,7 +289,7 @@ class Player {
       case kValloc:
         return given(thread, step, valloc(step.size));
       case kPvalloc:
-        return given(thread, step, pvalloc(step.size));
+        return given(thread, step, whole_pages(step.size));
       case kRealloc:
       case kReallocArray:
         return move(thread, step);
@@ -351,8 +365,7 @@ class Player {
     if (p == kNone) p = nullptr;
     const Place was = old;
     if (p != nullptr && !Stamps::are_ends(p, was.size, was.stamp)) thread.counts.damaged++;
-    void* q =
-        step.call == kRealloc ? realloc(p, step.size) : reallocarray(p, step.count, step.size);
+    void* q = step.call == kRealloc ? realloc(p, step.size) : resized(p, step.count, step.size);
     if ((step.flags & kFailed) != 0) {
       if ((step.flags & kGone) != 0) {
         free(q);

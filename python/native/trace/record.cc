@@ -263,10 +263,14 @@ LOFT_TAKES int pthread_join(pthread_t handle, void** result) {
   return error;
 }
 
-// With RTLD_DEEPBIND a library would take the names above from the C library, past this one. The
-// last call has to be a jump: the C library searches where its caller says.
+// With RTLD_DEEPBIND, which musl has not got, a library would take the names above from the C
+// library, past this one. The last call has to be a jump: the C library searches where its caller
+// says.
 LOFT_TAKES void* dlopen(const char* file, int mode) noexcept {
-  return (*next_dlopen)(file, mode & ~RTLD_DEEPBIND);
+#ifdef RTLD_DEEPBIND
+  mode &= ~RTLD_DEEPBIND;
+#endif
+  return (*next_dlopen)(file, mode);
 }
 
 }  // extern "C"
