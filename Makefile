@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli test elsewhere soak bench papers papers-test results peers packages release docs install format lint clean
+.PHONY: all run cli test elsewhere soak bench papers papers-test results peers packages wheels release docs install format lint clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -110,6 +110,14 @@ packages:
 	@tools/setup.sh test
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	@$(PYTHON) tools/packages.py $(FORMATS)
+
+# The wheels of every machine and C library and the sdist, in build/wheels; the tests take them from there.
+wheels:
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@rm -rf build/wheels
+	@$(PYTHON) tools/wheels.py
+	@LOFT_WHEELS=build/wheels $(PYTHON) -m pytest -q test/packages/test_wheels.py
 
 # build/release: all packages, checksums, a bill of materials, the notes (docs/releases.md). REHEARSE=1 for practice.
 release:
