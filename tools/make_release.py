@@ -18,7 +18,7 @@ import sbom
 from package_base import ROOT, PackageError, epoch, fresh, loft_version, run
 
 CHANGELOG = ROOT / "CHANGELOG.md"
-# Scripts for what other languages install, where they are there: with the folder to write to.
+# Scripts for what other languages install, with the folder to write to.
 OTHERS = ("tools/wheels.py", "tools/crates.py")
 
 
@@ -57,8 +57,7 @@ def release(out: Path, rehearse: bool) -> list[Path]:
     if changed and not rehearse:
         raise PackageError("\n".join([*changed, "accept or undo this: docs/releases.md"]))
     for script in OTHERS:
-        if (ROOT / script).is_file():
-            run(sys.executable, ROOT / script, "--output", out, env=plan.env)
+        run(sys.executable, ROOT / script, "--output", out, env=plan.env)
     (out / "NOTES.md").write_text(notes)
     files = [path for path in out.iterdir() if path.is_file()]
     bill = out / f"{plan.full_name}.spdx.json"
