@@ -5,6 +5,7 @@ of them: the library that is linked with is made here, and holds names and no co
 C++ are the compiler's own; of those that differ by system, test/elsewhere/musl has musl's.
 """
 
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def defines(folder: Path, machine: str, compiler: str) -> dict[str, str]:
     compiled = ("-nostdinc", *maps, *system(cxx_headers(machine, compiler)))
     loader = f"-Wl,-dynamic-linker,/lib/ld-musl-{machine}.so.1"
     return {
-        "CMAKE_CXX_FLAGS": " ".join(compiled),
+        "CMAKE_CXX_FLAGS": shlex.join(compiled),
         "CMAKE_SHARED_LINKER_FLAGS": linked,
         "CMAKE_MODULE_LINKER_FLAGS": linked,
         "CMAKE_EXE_LINKER_FLAGS": f"{linked} -pie {folder}/Scrt1.o {loader}",
