@@ -40,7 +40,7 @@ TYPES = {
     "size_t": "usize",
     "unsigned": "c_uint",
 }
-TYPES |= {f"uint{bits}_t": f"u{bits}" for bits in (8, 16, 32, 64)}
+TYPES |= {f"uint{bits}_t": f"u{bits}" for bits in (8, 16, 32, 64)} | {"int64_t": "i64"}
 WORD = 8  # every field of every struct has so many bytes
 
 # The numbers of a version are constants; the other macros say what only a C compiler is to know.
@@ -54,7 +54,7 @@ STRUCT = re.compile(r"typedef struct (?P<name>loft_\w+) \{(?P<body>.*?)\n\} (?P=
 OPAQUE = re.compile(r"typedef struct (?P<name>loft_\w+) (?P=name);")
 ENUM = re.compile(r"typedef enum (?P<name>loft_\w+) \{(?P<body>.*?)\n\} (?P=name);", re.DOTALL)
 VARIABLE = re.compile(r"extern LOFT_API (?P<type>[\w ]+\*) (?P<name>loft_\w+);")
-FIELD = re.compile(r"^\s*(?P<type>uint64_t|size_t|[\w ]+\*)\s*(?P<name>\w+);")
+FIELD = re.compile(r"^\s*(?P<type>u?int64_t|size_t|[\w ]+\*)\s*(?P<name>\w+);")
 MEMBER = re.compile(r"^\s*(?P<name>LOFT_\w+),")
 
 
@@ -137,8 +137,8 @@ def fields_of(name: str, body: str, callbacks: set[str]) -> Iterator[tuple[str, 
             said = [beside[1]] if beside else above
             found.append((said, match["name"], rust_type(match["type"], callbacks, name)))
             above = []
-        elif beside and found:
-            found[-1][0].append(beside[1])
+        elif line.lstrip().startswith("///<") and found:
+            found[-1][0].append(line.lstrip()[4:])
         elif line.lstrip().startswith("///"):
             above.append(line.lstrip()[3:])
         elif line.strip() and not line.lstrip().startswith("//"):

@@ -384,14 +384,16 @@ const _: () = {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct loft_thread_stats_t {
     /// in: sizeof(loft_thread_stats_t); out: how many bytes were filled
+    pub struct_size: u64,
     /// of the objects that the thread has allocated, less those of the objects
     /// that it has freed; below zero where it frees what others have allocated
-    pub struct_size: u64,
+    pub net_bytes: i64,
 }
 
 const _: () = {
-    assert!(core::mem::size_of::<loft_thread_stats_t>() == 8);
+    assert!(core::mem::size_of::<loft_thread_stats_t>() == 16);
     assert!(core::mem::offset_of!(loft_thread_stats_t, struct_size) == 0);
+    assert!(core::mem::offset_of!(loft_thread_stats_t, net_bytes) == 8);
 };
 
 /// The identity of one size class, and its events. A field of loft_stats_t of the same name is the

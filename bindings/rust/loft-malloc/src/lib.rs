@@ -45,7 +45,7 @@ mod version;
 pub use global::Loft;
 pub use heap::{Heap, HeapError, HeapStats};
 pub use purging::{Purged, idle, idle_begin, idle_end, purge, trim};
-pub use statistics::{ClassStats, Stats, StatsFormat, class_stats_into, stats};
+pub use statistics::{ClassStats, Stats, StatsFormat, class_stats_into, stats, thread_net_bytes};
 #[cfg(feature = "std")]
 pub use statistics::{class_stats, stats_text};
 pub use version::{Version, version};

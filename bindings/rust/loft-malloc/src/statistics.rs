@@ -47,6 +47,23 @@ pub fn stats() -> Stats {
     stats
 }
 
+/// Bytes that the calling thread has allocated, less those that it has freed. `None` where threads have no
+/// heaps of their own: with `owner=core`, `room` or `shared`.
+///
+/// ```
+/// let before = loft::thread_net_bytes();
+/// // ... some work ...
+/// let kept = loft::thread_net_bytes().zip(before).map(|(now, before)| now - before);
+/// # assert!(kept.is_none_or(|bytes| bytes == 0));
+/// ```
+pub fn thread_net_bytes() -> Option<i64> {
+    let mut stats = sys::loft_thread_stats_t::default();
+    stats.struct_size = size_of::<sys::loft_thread_stats_t>() as u64;
+    // SAFETY: the struct has the size that it names.
+    let error = unsafe { sys::loft_thread_stats(&mut stats) };
+    (error == 0).then_some(stats.net_bytes)
+}
+
 /// Fills `classes` with the figures of size classes, smallest first, then of large objects. Returns how
 /// many there are in all.
 pub fn class_stats_into(classes: &mut [ClassStats]) -> usize {

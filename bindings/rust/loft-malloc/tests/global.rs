@@ -222,3 +222,19 @@ fn a_panic_unwinds_through_a_thread_that_allocates() {
     .join();
     assert_eq!(ended.unwrap_err().downcast_ref(), Some(&7));
 }
+
+#[test]
+fn a_thread_knows_what_it_has_allocated_and_not_freed() {
+    let Some(before) = loft::thread_net_bytes() else {
+        return;
+    };
+    let kept = vec![1u8; 100_000];
+    let more = loft::thread_net_bytes().expect("as before") - before;
+    assert!(more >= 100_000, "{more}");
+    let freed = std::thread::spawn(move || {
+        let begun = loft::thread_net_bytes().expect("as before");
+        drop(kept);
+        begun - loft::thread_net_bytes().expect("as before")
+    });
+    assert_eq!(freed.join().expect("ended"), more);
+}
