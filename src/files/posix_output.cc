@@ -17,6 +17,18 @@ namespace {
 
 sigset_t* as_set(unsigned char* bytes) { return reinterpret_cast<sigset_t*>(bytes); }
 
+// Takes one that is pending. Another thread may take it first, if it was sent to the process; where
+// the system can only wait for a signal, this then waits for the next one.
+void take_pending(const sigset_t& one) {
+#if defined(_POSIX_REALTIME_SIGNALS) && _POSIX_REALTIME_SIGNALS > 0
+  const timespec none = {};
+  sigtimedwait(&one, nullptr, &none);
+#else
+  int taken = 0;
+  sigwait(&one, &taken);
+#endif
+}
+
 }  // namespace
 
 int open_output(const char* path, int* error) {
@@ -75,9 +87,7 @@ WithoutSignals::~WithoutSignals() {
     sigset_t one;
     sigemptyset(&one);
     sigaddset(&one, signal);
-    // It is pending, so this does not wait.
-    int taken = 0;
-    sigwait(&one, &taken);
+    take_pending(one);
   }
   pthread_sigmask(SIG_SETMASK, as_set(before_), nullptr);
 }
