@@ -32,11 +32,14 @@ Handler::Called Handler::present() const {
   return {nullptr, nullptr};
 }
 
+// The child of a fork finds the number odd if another thread was setting a handler: it goes on from
+// there, and the number is even again after its own change.
 void Handler::set(TextHandler function, void* closure) {
-  changes_.fetch_add(1);
+  const unsigned odd = changes_.load() | 1;
+  changes_.store(odd);
   function_.store(function);
   closure_.store(closure);
-  changes_.fetch_add(1);
+  changes_.store(odd + 1);
 }
 
 bool Handler::call(const char* text, size_t bytes) const {

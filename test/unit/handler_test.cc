@@ -2,6 +2,8 @@
 #include "files/handler.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <string>
@@ -58,6 +60,28 @@ TEST(Handler, IsNotCalledFromItself) {
   EXPECT_TRUE(handler.call("", 0));
   EXPECT_FALSE(again);
   EXPECT_FALSE(files::in_a_handler());
+}
+
+// Many children, some of which are made while the other thread sets a handler.
+TEST(Handler, IsSetInTheChildOfAForkInTheMiddleOfAChange) {
+  files::Handler handler;
+  std::atomic<bool> ends{false};
+  std::thread setter([&] {
+    while (!ends) handler.set(to_first, &first);
+  });
+  int unset = 0;
+  for (int i = 0; i < 200; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      handler.set(to_second, &second);
+      _exit(handler.is_set() && handler.call("", 0) && second.own != 0 ? 0 : 1);
+    }
+    int status = 0;
+    unset += waitpid(child, &status, 0) == child && status == 0 ? 0 : 1;
+  }
+  ends = true;
+  setter.join();
+  EXPECT_EQ(unset, 0);
 }
 
 TEST(Handler, HasTheLineWithItsEnd) {
