@@ -73,6 +73,11 @@ bool fits(const Freed& freed, SizeClass c) {
   return class_of_freed(freed) == c || (!freed.by_delete && stays(class_size(c), freed.size));
 }
 
+// Whether the call names what was asked for. An object of no bytes may have been given one.
+bool is_size(const Freed& freed, size_t asked) {
+  return freed.size == asked || (freed.size == 0 && asked == 1);
+}
+
 // Of a long object it is known what was asked for, unless it has very many bytes more.
 void check_long(const Freed& freed, const void* p, Entry entry) {
   if (LOFT_LIKELY(!freed.has_size)) return;
@@ -81,15 +86,13 @@ void check_long(const Freed& freed, const void* p, Entry entry) {
     const size_t bytes = medium::run_at(entry)->bytes_of(p);
     const size_t slack = medium::run_at(entry)->word_at(p).object().slack;
     const bool is_known = slack != MediumWord::kMostSlack;
-    const bool fits = is_known ? freed.size == bytes - slack : freed.size <= bytes - slack;
+    const bool fits = is_known ? is_size(freed, bytes - slack) : freed.size <= bytes - slack;
     if (LOFT_LIKELY(fits) || hard::has_good_size(freed, bytes - slack)) return;
     report_size(freed, p, is_known ? bytes - slack : bytes);
   } else if (entry.bin() == kLarge) {
     check_start(hard::name_of(freed), p, entry);
     const size_t asked = large::at(entry)->asked;
-    // An object of no bytes may have been given one.
-    const bool fits = freed.size == asked || (freed.size == 0 && asked == 1);
-    if (LOFT_LIKELY(fits) || hard::has_good_size(freed, asked)) return;
+    if (LOFT_LIKELY(is_size(freed, asked)) || hard::has_good_size(freed, asked)) return;
     report_size(freed, p, asked);
   }
 }
@@ -99,7 +102,7 @@ void free_sample(Large* sample, const Freed& freed) {
   Maker maker = freed.maker;
   if (LOFT_UNLIKELY(maker != made_by) && hard::has_own_operators()) maker = made_by;
   auto* const p = reinterpret_cast<void*>(sample->start());
-  if (LOFT_UNLIKELY(freed.has_size && freed.size != sample->asked) &&
+  if (LOFT_UNLIKELY(freed.has_size && !is_size(freed, sample->asked)) &&
       !hard::has_good_size(freed, sample->asked)) {
     report_size(freed, p, sample->asked);
   }

@@ -220,6 +220,20 @@ TEST(Expand, Corners) {
   loft_free(none);
 }
 
+// With hardened=guard, some of the first ones lie between guards.
+TEST(Expand, ToNoBytes) {
+  for (int i = 0; i < 300'000; ++i) {
+    void* const p = loft_malloc(1);
+    ASSERT_EQ(loft_expand(p, 0), 1);
+    loft_free_sized(p, 0);
+  }
+  for (const size_t size : {size_t{100'000}, 8 * kMiB}) {
+    void* const p = loft_malloc(size);
+    ASSERT_EQ(loft_expand(p, 0), 1);
+    loft_free_sized(p, 0);
+  }
+}
+
 TEST(Expand, OfSampledObjects) {
   ASSERT_EQ(loft_option_set("profile_bytes", "4096"), 0);
   ASSERT_EQ(loft_option_set("profile", "on"), 0);
