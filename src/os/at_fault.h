@@ -1,5 +1,5 @@
 // This thread is ending the process: never reset, because a handler of SIGABRT may delay the end.
-// Or it is in the program's handler of reports (files/misuse.cc). While it is set, a wait of three
+// Or it is in a handler of the program's (files/handler.cc). While it is set, a wait of three
 // seconds ends the process, and so does a second fault.
 #pragma once
 
