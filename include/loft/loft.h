@@ -355,6 +355,8 @@ typedef void (*loft_message_t)(const char* text, size_t bytes, void* closure);
 /// Any thread calls it, and several may at once, inside of a call of malloc, free or another one:
 /// any lock of loft may be held. So the rules of loft_set_report_handler hold: it must not allocate
 /// or free, nor wait for a thread that does. It may write to a file, or to memory that is there.
+/// With the options `socket` or `watch_group`, threads of loft's own call it, too, which have none
+/// of the program's open files: a descriptor of the program's is none there, or loft's own.
 /// What loft says because of the handler itself goes to standard error. The handler must stay until
 /// the process ends, or until it was set back and no thread is in it. With both, this one gets a
 /// report first.
