@@ -261,7 +261,8 @@ LOFT_OBJECT(alloc_size(4))
 void* loft_heap_aligned_realloc(loft_heap_t* heap, void* object, size_t alignment,
                                 size_t size) LOFT_NOEXCEPT;
 /// As loft_expand. An object of up to 1 KiB gets any size up to its usable size. A longer one gives
-/// up, or takes, 256 bytes at a time of the free memory behind it. Takes a lock.
+/// up, or takes, 256 bytes at a time of the free memory behind it. One with pages to itself stays
+/// as it is: 1 if it fits. Takes a lock.
 LOFT_API int loft_heap_expand(loft_heap_t* heap, void* object, size_t size) LOFT_NOEXCEPT;
 /// As loft_good_size, for this heap, which depends on its kind. Where its room is scarce, an object
 /// may have more.
@@ -333,10 +334,11 @@ typedef void (*loft_report_t)(const char* text, size_t bytes, void* closure);
 /// the option report_file; NULL: nobody. Then the program stops as ever, or goes on if the option
 /// foreign=ignore says so.
 ///
-/// The thread that made the mistake calls it, inside of a call of malloc, free or another one: any
-/// lock of loft may be held. The handler must not allocate or free, nor wait for a thread that
-/// does: where it waits for itself, the process ends after three seconds. What a signal handler may
-/// call it may call, too. It has to return. A mistake within it ends the process, without it.
+/// The thread that made the mistake calls it, or with hardened=full a thread of loft's own that
+/// found its traces, inside of a call of malloc, free or another one: any lock of loft may be held.
+/// The handler must not allocate or free, nor wait for a thread that does: where it waits for
+/// itself, the process ends after three seconds. What a signal handler may call it may call, too.
+/// It has to return. A mistake within it ends the process, without it.
 ///
 /// Reports have a stack from this call on. It may allocate and load code, so call it at the start
 /// of the program. Two threads must not call it at the same time; a report that another thread

@@ -24,7 +24,7 @@ inline constexpr bool kLoftCore = true;
 inline constexpr bool kLoftCore = false;
 #endif
 
-// Thread-local storage: 40 bytes, a pointer, two flags, and when the next sample is due. In the
+// Thread-local storage: 40 bytes, a pointer, three flags, and when the next sample is due. In the
 // initial-exec model it lies in the block that the loader sets up with the thread. An access takes
 // two instructions and never allocates. The bytes of one libloft.so fit the reserve that glibc
 // keeps for libraries opened with dlopen. Those of many plugins with loft inside need not, and musl

@@ -100,7 +100,10 @@ uint64_t wall_clock_ns() {
 
 bool path_of_program(char* to, size_t bytes) {
   const KeepErrno keep;
-  return readlink("/proc/self/exe", to, bytes - 1) > 0;
+  const ssize_t length = readlink("/proc/self/exe", to, bytes);
+  if (length <= 0 || static_cast<size_t>(length) >= bytes) return false;
+  to[length] = 0;
+  return true;
 }
 
 unsigned process_number() { return static_cast<unsigned>(getpid()); }

@@ -23,7 +23,7 @@
 
 namespace loft {
 
-// Written under the heap's lock; any thread may read.
+// Written under the heap's lock, or before the heap has its owner; any thread may read.
 struct HeapCounters {
   ClassCounters classes[kSizeClasses];
   Counter refills;    // over all classes

@@ -652,7 +652,8 @@ unsafe extern "C" {
     pub fn loft_heap_aligned_realloc(heap: *mut loft_heap_t, object: *mut c_void, alignment: usize, size: usize) -> *mut c_void;
 
     /// As loft_expand. An object of up to 1 KiB gets any size up to its usable size. A longer one gives
-    /// up, or takes, 256 bytes at a time of the free memory behind it. Takes a lock.
+    /// up, or takes, 256 bytes at a time of the free memory behind it. One with pages to itself stays
+    /// as it is: 1 if it fits. Takes a lock.
     pub fn loft_heap_expand(heap: *mut loft_heap_t, object: *mut c_void, size: usize) -> c_int;
 
     /// As loft_good_size, for this heap, which depends on its kind. Where its room is scarce, an object
@@ -699,10 +700,11 @@ unsafe extern "C" {
     /// the option report_file; NULL: nobody. Then the program stops as ever, or goes on if the option
     /// foreign=ignore says so.
     ///
-    /// The thread that made the mistake calls it, inside of a call of malloc, free or another one: any
-    /// lock of loft may be held. The handler must not allocate or free, nor wait for a thread that
-    /// does: where it waits for itself, the process ends after three seconds. What a signal handler may
-    /// call it may call, too. It has to return. A mistake within it ends the process, without it.
+    /// The thread that made the mistake calls it, or with hardened=full a thread of loft's own that
+    /// found its traces, inside of a call of malloc, free or another one: any lock of loft may be held.
+    /// The handler must not allocate or free, nor wait for a thread that does: where it waits for
+    /// itself, the process ends after three seconds. What a signal handler may call it may call, too.
+    /// It has to return. A mistake within it ends the process, without it.
     ///
     /// Reports have a stack from this call on. It may allocate and load code, so call it at the start
     /// of the program. Two threads must not call it at the same time; a report that another thread
