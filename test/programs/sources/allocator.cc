@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <initializer_list>
 #include <list>
 #include <map>
 #include <memory>
@@ -89,8 +90,9 @@ void as_an_allocator() {
     one.deallocate(got.ptr, got.count);
   }
   // Any number between the two is the container's to pass.
-  for (const std::size_t count : {1, 5, 9, 1000, 9001, 50001, 2000001}) {
-    for (const std::size_t share : {0, 1, 2}) {
+  for (const std::size_t count :
+       std::initializer_list<std::size_t>{1, 5, 9, 1000, 9001, 50001, 2000001}) {
+    for (const std::size_t share : std::initializer_list<std::size_t>{0, 1, 2}) {
       const auto got = one.allocate_at_least(count);
       one.deallocate(got.ptr, count + (got.count - count) * share / 2);
     }
