@@ -1,7 +1,6 @@
 """Makes a copy of one source file with one seeded bug of mutants.txt in it.
 
-If the text to be replaced is not there, the copy is the original: the explorer then finds nothing,
-and the test that expects the bug to be caught says so.
+The build ends with an error if the text to be replaced is not there once: it has changed, and the bug has to follow it.
 """
 
 from __future__ import annotations
@@ -20,10 +19,9 @@ def mutate(mutants: str, name: str, sources: Path, target: Path) -> None:
         news = [line[2:].strip() for line in body if line.startswith("+ ")]
         text = (sources / file).read_text()
         for old, new in zip(olds, news, strict=True):
-            if text.count(old) == 1:
-                text = text.replace(old, new)
-            else:
-                print(f"{name}: {text.count(old)} places in {file} match its text", file=sys.stderr)
+            if text.count(old) != 1:
+                sys.exit(f"seeded bug {name}: {text.count(old)} places in src/{file} read {old!r}; mend mutants.txt")
+            text = text.replace(old, new)
         copy = target / file
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text)

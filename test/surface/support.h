@@ -39,6 +39,12 @@ inline bool hardened() {
   return hardened != nullptr && std::string_view(hardened) == "full";
 }
 
+// Any object may be a sample, whose place is as long as was asked for and which knows its maker.
+inline bool guarded() {
+  const char* hardened = std::getenv("LOFT_HARDENED");
+  return hardened != nullptr && std::string_view(hardened) == "guard";
+}
+
 // Different in every run unless LOFT_TEST_SEED says otherwise.
 inline uint64_t test_seed() {
   const char* fixed = std::getenv("LOFT_TEST_SEED");
