@@ -10,6 +10,20 @@
 
 namespace loft::os {
 
+// What the program does not see of a call that starts or ends such a thread: its error number
+// stays, and the caller is not cancelled while it waits with a lock held.
+class Unseen {
+ public:
+  Unseen();
+  ~Unseen();
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+
+ private:
+  unsigned long error_;
+  [[maybe_unused]] int cancellation_ = 0;
+};
+
 class OwnThread {
  public:
   // Values of the thread's word. A running thread may use more values.
@@ -42,8 +56,12 @@ class OwnThread {
   void forget();
 
  private:
+  // own_thread.cc; the functions of the system under it are in posix_threads.cc and
+  // windows_threads.cc.
   static void* begin(void* self);
   bool is_about_to_end() const;
+
+  static bool caller_may_create();  // false: the caller is not the thread that it seems to be
   bool create();
   void join();
 

@@ -1,12 +1,10 @@
-// Threads of loft's own, with POSIX threads.
+// Threads of loft's own, with POSIX threads: what own_thread.cc asks of the system.
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
-#include <time.h>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
 #include "os/os.h"
 #include "os/own_thread.h"
 #include "os/posix_threads.h"
@@ -16,19 +14,6 @@ namespace loft::os {
 namespace {
 
 constexpr size_t kStackBytes = 256 * 1024;  // includes the program's thread-local variables
-constexpr uint64_t kPauseNs = 1'000'000'000;
-
-// Disables cancellation of the caller in its scope: the functions below wait with a lock held.
-class NoCancellation {
- public:
-  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
-  NoCancellation(const NoCancellation&) = delete;
-  NoCancellation& operator=(const NoCancellation&) = delete;
-
- private:
-  int before_;
-};
 
 bool create_thread(pthread_t* thread, void* (*begin)(void*), void* argument) {
   pthread_attr_t attributes;
@@ -43,23 +28,22 @@ bool create_thread(pthread_t* thread, void* (*begin)(void*), void* argument) {
 
 }  // namespace
 
-void* OwnThread::begin(void* self) {
-  auto* const thread = static_cast<OwnThread*>(self);
-  thread->run_();
-  // Relaxed: a thread that sees it next waits for the end of this thread.
-  thread->has_returned_.store(true, memory_order_relaxed);
-  return nullptr;
+Unseen::Unseen() : error_(static_cast<unsigned>(errno)) {
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation_);
 }
+
+Unseen::~Unseen() {
+  pthread_setcancelstate(cancellation_, nullptr);
+  errno = static_cast<int>(error_);
+}
+
+bool OwnThread::caller_may_create() { return is_thread_of_libc(); }
 
 void OwnThread::join() {
   if (runs_.load(memory_order_relaxed)) {
     pthread_join(__builtin_bit_cast(pthread_t, thread_), nullptr);
   }
   runs_.store(false, memory_order_relaxed);
-}
-
-bool OwnThread::is_about_to_end() const {
-  return runs_.load(memory_order_relaxed) && !has_returned_.load(memory_order_relaxed);
 }
 
 // The thread gets no name and no scheduling of its own: both need further system calls, which
@@ -77,52 +61,6 @@ bool OwnThread::create() {
   if (created) thread_ = __builtin_bit_cast(unsigned long, thread);
   runs_.store(created, memory_order_relaxed);
   return created;
-}
-
-// Relaxed, here and below: the thread acts on the word alone. Its creation and its join order all
-// its other accesses.
-bool OwnThread::start(bool (*may)()) {
-  const KeepErrno keep;
-  const NoCancellation no_cancellation;
-  if (word_.load(memory_order_relaxed) != states_.nobody || is_about_to_end()) return false;
-  if (now_ns() < next_try_.load(memory_order_relaxed) || !is_thread_of_libc()) return false;
-  // The lock's holder starts the thread or waits for its end. Callers of start wait for neither.
-  if (!lock_.try_lock()) return false;
-  bool started = false;
-  if (!ended_ && !is_about_to_end()) {
-    join();
-    uint32_t expected = states_.nobody;
-    if (may() && word_.compare_exchange_strong(expected, states_.running, memory_order_relaxed)) {
-      started = create();
-      if (!started) {
-        next_try_.store(now_ns() + kPauseNs, memory_order_relaxed);
-        word_.store(states_.nobody, memory_order_relaxed);
-      }
-    }
-  }
-  lock_.unlock();
-  return started;
-}
-
-void OwnThread::stop() {
-  const KeepErrno keep;
-  const NoCancellation no_cancellation;
-  const Guard guard(lock_);
-  if (!runs_.load(memory_order_relaxed)) return;
-  word_.store(states_.leaving, memory_order_relaxed);
-  wake_one(&word_);
-  join();
-  word_.store(states_.nobody, memory_order_relaxed);
-}
-
-void OwnThread::end() {
-  const KeepErrno keep;
-  const NoCancellation no_cancellation;
-  const Guard guard(lock_);
-  ended_ = true;
-  word_.store(states_.refused, memory_order_relaxed);
-  wake_one(&word_);
-  join();
 }
 
 void OwnThread::forget() {

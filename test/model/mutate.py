@@ -1,6 +1,7 @@
 """Makes a copy of one source file with one seeded bug of mutants.txt in it.
 
-The build ends with an error if the text to be replaced is not there once: it has changed, and the bug has to follow it.
+The build ends with an error if the text to be replaced is not there once: it has changed, and the
+bug has to follow it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ def mutate(mutants: str, name: str, sources: Path, target: Path) -> None:
         text = (sources / file).read_text()
         for old, new in zip(olds, news, strict=True):
             if text.count(old) != 1:
-                sys.exit(f"seeded bug {name}: {text.count(old)} places in src/{file} read {old!r}; mend mutants.txt")
+                places = f"{text.count(old)} places in src/{file} read {old!r}"
+                sys.exit(f"seeded bug {name}: {places}; mend mutants.txt")
             text = text.replace(old, new)
         copy = target / file
         copy.parent.mkdir(parents=True, exist_ok=True)
