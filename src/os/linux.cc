@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -14,6 +13,7 @@
 #include "base/keep_errno.h"
 #include "base/words.h"
 #include "os/at_fault.h"
+#include "os/linux_auxiliary.h"
 #include "os/os.h"
 #include "os/posix_calls.h"
 
@@ -55,16 +55,16 @@ Placed place_at(void* at, size_t bytes, int protection) {
 }
 
 // Linux has a vDSO. Emulators of the time of QEMU 7 have none.
-bool has_vdso() { return getauxval(AT_SYSINFO_EHDR) != 0; }
+bool has_vdso() { return auxiliary(AT_SYSINFO_EHDR) != 0; }
 
 }  // namespace
 
 size_t page_size() {
-  // Cached: getauxval walks a vector. Relaxed: every thread finds the same number.
+  // Cached: auxiliary walks a vector. Relaxed: every thread finds the same number.
   static constinit Atomic<size_t> known{0};
   size_t size = known.load(memory_order_relaxed);
   if (size == 0) {
-    size = getauxval(AT_PAGESZ);
+    size = auxiliary(AT_PAGESZ);
     known.store(size, memory_order_relaxed);
   }
   return size;
@@ -157,7 +157,7 @@ bool may_try_long_mappings() { return has_vdso(); }
 
 uint64_t entropy() {
   uint64_t value = 0;
-  const void* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM));
+  const void* bytes = reinterpret_cast<const void*>(auxiliary(AT_RANDOM));
   if (bytes != nullptr) __builtin_memcpy(&value, bytes, sizeof(value));
   return value;
 }
@@ -167,7 +167,7 @@ const char* environment(const char* name) {
   if (entries == nullptr) return nullptr;
   for (char** entry = entries; *entry != nullptr; ++entry) {
     const char* const rest = after(name, *entry);
-    if (rest != nullptr && *rest == '=') return getauxval(AT_SECURE) == 0 ? rest + 1 : nullptr;
+    if (rest != nullptr && *rest == '=') return auxiliary(AT_SECURE) == 0 ? rest + 1 : nullptr;
   }
   return nullptr;
 }

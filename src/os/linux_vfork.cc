@@ -16,7 +16,6 @@
 #if defined(LOFT_RESTARTABLE)
 
 #include <errno.h>
-#include <sys/auxv.h>
 #include <sys/rseq.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "base/bits.h"
 #include "base/keep_errno.h"
 #include "base/macros.h"
+#include "os/linux_auxiliary.h"
 #include "os/os.h"
 
 namespace loft::os {
@@ -42,7 +42,7 @@ bool register_anew(rseq* area, unsigned bytes) {
 // many bytes as the kernel can fill.
 unsigned other_area_size() {
   constexpr unsigned long kFeatureSize = 27;  // AT_RSEQ_FEATURE_SIZE
-  return static_cast<unsigned>(round_up(getauxval(kFeatureSize), size_t{kSmallestArea}));
+  return static_cast<unsigned>(round_up(auxiliary(kFeatureSize), size_t{kSmallestArea}));
 }
 
 // Called when the parent continues. Linux (6.18, for one) writes the processor's number into the

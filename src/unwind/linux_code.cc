@@ -3,9 +3,9 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <sys/auxv.h>
 
 #include "base/bits.h"
+#include "os/linux_auxiliary.h"
 #include "os/os.h"
 #include "os/symbols.h"
 #include "unwind/stack.h"
@@ -81,7 +81,7 @@ bool read_headers(uintptr_t base, const ElfW(Phdr) * headers, size_t count, Imag
 }
 
 struct Noting {
-  uintptr_t loader = getauxval(AT_BASE);  // 0: the program has none
+  uintptr_t loader = os::auxiliary(AT_BASE);  // 0: the program has none
   bool stays = true;
   bool first = true;
 };
@@ -94,7 +94,7 @@ int note_object(dl_phdr_info* info, size_t, void* closure) {
   Image image;
   const bool has_code = read_headers(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &image);
   // Another namespace of the loader's begins with another object.
-  if (noting->first && info->dlpi_phdr != reinterpret_cast<const void*>(getauxval(AT_PHDR))) {
+  if (noting->first && info->dlpi_phdr != reinterpret_cast<const void*>(os::auxiliary(AT_PHDR))) {
     noting->stays = false;
   }
   // And libloft.so is marked as never to be unloaded.

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -234,6 +235,29 @@ TEST(Errno, KeptAcrossAScope) {
   EXPECT_EQ(os::out_of_memory(), nullptr);
   EXPECT_EQ(errno, ENOMEM);
 }
+
+#if defined(__GLIBC__)
+char** entries_at_start;
+__attribute__((constructor)) void remember_entries(int, char**, char** entries) {
+  entries_at_start = entries;
+}
+
+// As where the kernel has no vDSO or does not say so.
+TEST(Errno, KeptWhereTheKernelTellsNothing) {
+  char** end = entries_at_start;
+  while (*end != nullptr) ++end;
+  auto* told = reinterpret_cast<unsigned long*>(end + 1);
+  for (; told[0] != AT_NULL; told += 2) {
+    if (told[0] == AT_SYSINFO_EHDR || told[0] == AT_RANDOM) told[0] = AT_IGNORE;
+  }
+  ASSERT_EQ(getauxval(AT_SYSINFO_EHDR), 0u);
+  errno = 4711;
+  EXPECT_FALSE(os::may_try_long_mappings());
+  EXPECT_FALSE(os::can_move_pages());
+  EXPECT_EQ(os::entropy(), 0u);
+  EXPECT_EQ(errno, 4711);
+}
+#endif
 
 TEST(Environment, WholeNamesOnly) {
   setenv("LOFT_TEST_NAME", "value=1", 1);
