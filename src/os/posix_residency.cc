@@ -53,8 +53,10 @@ void Residency::look_at_pages(uintptr_t end) {
   unsigned char pages[kMostPages];
   while (!ask_for_pages(known_, end - known_, pages)) {
     const bool has_gaps = errno == ENOMEM;
-    if (has_gaps && end - known_ > kLeastMapped) {
-      end = known_ + kLeastMapped;
+    // Up to where the next mapping may begin: a part of the last one may be known already.
+    const uintptr_t next = round_down(known_, kLeastMapped) + kLeastMapped;
+    if (has_gaps && end > next) {
+      end = next;
       continue;
     }
     if (!has_gaps) add(known_, end, false);
