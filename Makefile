@@ -33,13 +33,13 @@ test:
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	@$(PYTHON) tools/check.py $(STAGES)
 
-# The unit, surface and storm tests on another processor, which QEMU plays: aarch64 or riscv64. It takes hours.
+# The unit, surface and storm tests on another processor, which QEMU plays: aarch64 or riscv64. A quarter of an hour.
 # cmake/machines/left_out*.txt say which tests are left out, and why.
 elsewhere:
 	@tools/setup.sh test
 	@cmake --preset $(MACHINE) --log-level=WARNING
 	@cmake --build --preset $(MACHINE) --target loft_tests_unit loft_tests_surface loft_tests_storm
-	@ctest --preset $(MACHINE) -L '^(unit|surface|storm)$$' \
+	@ctest --preset $(MACHINE) -j $$(nproc) -L '^(unit|surface|storm)$$' \
 	  -E "^($$(sed -n 's/^\([^# ]\+\).*/\1/p' $(wildcard cmake/machines/left_out.txt cmake/machines/left_out_$(MACHINE).txt) | paste -s -d '|'))"
 
 # An hour of forks, threads, limits and purges under all owners, half of it under the address sanitizer.
