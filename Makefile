@@ -33,7 +33,7 @@ test:
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	@$(PYTHON) tools/check.py $(STAGES)
 
-# The unit, surface and storm tests on another processor, which QEMU plays: aarch64 or riscv64. A quarter of an hour.
+# The unit, surface and storm tests on another processor, which QEMU plays: aarch64 or riscv64. It takes a quarter of an hour.
 # cmake/machines/left_out*.txt say which tests are left out, and why.
 elsewhere:
 	@tools/setup.sh test

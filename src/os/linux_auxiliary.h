@@ -9,8 +9,8 @@
 
 namespace loft::os {
 
-// The value of an AT_ name, or 0 if the kernel tells none: for that the C library sets errno, which
-// malloc must leave alone.
+// The value of an AT_ name; 0 if the kernel tells none. The C library then sets errno, which malloc
+// must not.
 inline uintptr_t auxiliary(unsigned long name) {
   const KeepErrno keep;
   return getauxval(name);

@@ -14,7 +14,7 @@ constexpr uint64_t kPauseNs = 1'000'000'000;
 void* OwnThread::begin(void* self) {
   auto* const thread = static_cast<OwnThread*>(self);
   thread->run_();
-  // Relaxed: a thread that sees it next waits for nothing else of this thread, or for its end.
+  // Relaxed: who sees it joins the thread next, or needs nothing else of it (Windows).
   thread->has_returned_.store(true, memory_order_relaxed);
   return nullptr;
 }
@@ -23,8 +23,8 @@ bool OwnThread::is_about_to_end() const {
   return runs_.load(memory_order_relaxed) && !has_returned_.load(memory_order_relaxed);
 }
 
-// Relaxed, here and below: the thread acts on the word alone. Its creation and its join order all
-// its other accesses.
+// Relaxed, here and below: the thread acts on the word alone. Its creation orders its other
+// accesses. So does its join, except on Windows, where join only sees that `run` has returned.
 bool OwnThread::start(bool (*may)()) {
   const Unseen unseen;
   if (word_.load(memory_order_relaxed) != states_.nobody || is_about_to_end()) return false;

@@ -56,11 +56,10 @@ class OwnThread {
   void forget();
 
  private:
-  // own_thread.cc; the functions of the system under it are in posix_threads.cc and
-  // windows_threads.cc.
   static void* begin(void* self);
   bool is_about_to_end() const;
 
+  // The system's part: posix_threads.cc, windows_threads.cc.
   static bool caller_may_create();  // false: the caller is not the thread that it seems to be
   bool create();
   void join();

@@ -53,7 +53,7 @@ void Residency::look_at_pages(uintptr_t end) {
   unsigned char pages[kMostPages];
   while (!ask_for_pages(known_, end - known_, pages)) {
     const bool has_gaps = errno == ENOMEM;
-    // Up to where the next mapping may begin: a part of the last one may be known already.
+    // `known_` may lie inside a mapping. The next one may begin at the next multiple.
     const uintptr_t next = round_down(known_, kLeastMapped) + kLeastMapped;
     if (has_gaps && end > next) {
       end = next;

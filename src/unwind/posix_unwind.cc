@@ -2,6 +2,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/keep_errno.h"
 #include "base/macros.h"
 #include "os/os.h"
 #include "unwind/cfi.h"
@@ -221,6 +222,7 @@ bool prepare() {
   static constinit Atomic<uint32_t> begun{0};  // relaxed: it only says who is first
   if (prepared.load(memory_order_acquire)) return true;
   if (begun.exchange(1, memory_order_relaxed) != 0) return false;
+  const KeepErrno keep;  // the loader looks for a library in several places
   if (!can_tell_readable()) return false;
   void* const memory = os::reserve(sizeof(RuleCache));
   if (memory == nullptr || !os::commit(memory, sizeof(RuleCache))) return false;

@@ -10,6 +10,7 @@
 
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/keep_errno.h"
@@ -237,25 +238,31 @@ TEST(Errno, KeptAcrossAScope) {
 }
 
 #if defined(__GLIBC__)
-char** entries_at_start;
-__attribute__((constructor)) void remember_entries(int, char**, char** entries) {
-  entries_at_start = entries;
+// The auxiliary vector, behind the environment as it is before anybody changes it.
+struct Auxiliary {
+  unsigned long name;
+  unsigned long value;
+};
+Auxiliary* told_at_start;
+__attribute__((constructor)) void find_what_is_told(int, char**, char** entries) {
+  while (*entries != nullptr) ++entries;
+  told_at_start = reinterpret_cast<Auxiliary*>(entries + 1);
 }
 
 // As where the kernel has no vDSO or does not say so.
 TEST(Errno, KeptWhereTheKernelTellsNothing) {
-  char** end = entries_at_start;
-  while (*end != nullptr) ++end;
-  auto* told = reinterpret_cast<unsigned long*>(end + 1);
-  for (; told[0] != AT_NULL; told += 2) {
-    if (told[0] == AT_SYSINFO_EHDR || told[0] == AT_RANDOM) told[0] = AT_IGNORE;
+  std::vector<std::pair<Auxiliary*, unsigned long>> hidden;
+  for (Auxiliary* told = told_at_start; told->name != AT_NULL; ++told) {
+    if (told->name != AT_SYSINFO_EHDR && told->name != AT_RANDOM) continue;
+    hidden.emplace_back(told, std::exchange(told->name, AT_IGNORE));
   }
-  ASSERT_EQ(getauxval(AT_SYSINFO_EHDR), 0u);
+  ASSERT_EQ(getauxval(AT_RANDOM), 0u);
   errno = 4711;
   EXPECT_FALSE(os::may_try_long_mappings());
   EXPECT_FALSE(os::can_move_pages());
   EXPECT_EQ(os::entropy(), 0u);
   EXPECT_EQ(errno, 4711);
+  for (const auto& [told, name] : hidden) told->name = name;
 }
 #endif
 

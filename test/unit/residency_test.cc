@@ -62,11 +62,21 @@ class ResidencyTest : public testing::Test {
     }
   }
 
-  // In a process that can open no file, as where the system does not tell runs.
-  void expect_it_page_by_page() {
+  void cut(size_t page) {
+    const size_t pages = kLeastMapped / page_;
+    EXPECT_EQ(munmap(base_ + page * page_, kLeastMapped), 0);
+    std::fill_n(written_.begin() + static_cast<ptrdiff_t>(page), pages, false);
+  }
+
+  // In a process that can open no file, as where the system does not tell runs. It has gaps of the
+  // least length that far apart, unless that is 0.
+  void expect_it_page_by_page(size_t pages_between_gaps = 0) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
+      for (size_t gap = pages_between_gaps; gap != 0 && gap < 5000; gap += pages_between_gaps) {
+        cut(gap);
+      }
       const rlimit none = {0, 0};
       setrlimit(RLIMIT_NOFILE, &none);
       expect_what_was_written();
@@ -89,14 +99,14 @@ TEST_F(ResidencyTest, FindsWhatWasWritten) { expect_what_was_written(); }
 
 TEST_F(ResidencyTest, FindsItPageByPage) { expect_it_page_by_page(); }
 
-// The system tells nothing of a piece with a gap, and pieces end at the last run that is kept.
+// The system tells nothing of a piece with a gap.
 TEST_F(ResidencyTest, FindsWhatIsBesideAGapPageByPage) {
-  const size_t pages = kLeastMapped / page_;
-  for (size_t gap = 3 * pages; gap < 5000; gap += 7 * pages) {
-    munmap(base_ + gap * page_, kLeastMapped);
-    for (size_t i = 0; i < pages; ++i) written_[gap + i] = false;
-  }
-  expect_it_page_by_page();
+  expect_it_page_by_page(7 * kLeastMapped / page_);
+}
+
+// Between gaps so far apart, an answer has more runs than are kept: the next piece begins anywhere.
+TEST_F(ResidencyTest, FindsWhatIsBesideAGapBehindManyRuns) {
+  expect_it_page_by_page(75 * kLeastMapped / page_);
 }
 
 TEST_F(ResidencyTest, WhatIsGivenBackIsNotThere) {
