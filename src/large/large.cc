@@ -150,10 +150,10 @@ bool resize_in_place(Large* object, size_t bytes) {
   return true;
 }
 
-// A moved object lies in two mappings. A kernel that does not move two at once refuses, and the
-// caller copies.
+// A moved object lies in two mappings. A kernel that does not move two at once refuses once, and
+// the caller copies.
 bool resize_by_moving(Large* object, size_t bytes) {
-  if (!os::can_move_pages()) return false;
+  if (!os::can_move_pages(object->moved)) return false;
   if (!object->moved && bytes < kAlwaysMoved &&
       moved_count.load(memory_order_relaxed) >= kMostMoved) {
     return false;
@@ -167,7 +167,7 @@ bool resize_by_moving(Large* object, size_t bytes) {
   // memory must go with them.
   if (!target.zero) os::discard(to, object->bytes);
   if (!os::move_pages(reinterpret_cast<void*>(object->base), to, object->bytes)) {
-    if (os::can_move_pages()) {
+    if (os::can_move_pages(false)) {
       const size_t rest = (granules_for(bytes) << kGranuleLog) - object->bytes;
       const bool clean = target.zero || os::discard(to + object->bytes, rest);
       span::release_target(target.base, granules_for(bytes), object->bytes, !clean, more);

@@ -62,7 +62,7 @@ bool discard(void* at, size_t bytes, Proof) {
 }
 
 bool move_pages(void*, void*, size_t) { return false; }
-bool can_move_pages() { return false; }
+bool can_move_pages(bool) { return false; }
 bool locks_mappings() { return false; }
 bool may_try_long_mappings() { return true; }
 

@@ -23,7 +23,9 @@ namespace loft::os {
 
 namespace {
 
-constinit Atomic<bool> knows_moves{true};  // relaxed: a thread that sees it late asks once more
+// Relaxed, both: a thread that sees one late asks once more.
+constinit Atomic<bool> knows_moves{true};
+constinit Atomic<bool> moves_several{true};
 
 // libloft.so is initialised before all other libraries, libc included. Its fork handlers therefore
 // surround those of all others. `environ` is not set at that time, but glibc passes the environment
@@ -136,12 +138,16 @@ bool move_pages(void* from, void* to, size_t bytes) {
   if (mremap(from, bytes, bytes, kFlags, to) == to) return true;
   const bool unknown = errno == EINVAL || errno == ENOSYS || errno == EPERM;
   if (unknown) knows_moves.store(false, memory_order_relaxed);
+  if (errno == EFAULT) moves_several.store(false, memory_order_relaxed);
   return false;
 }
 
 // QEMU 7 takes the source of such a move for unmapped: a system call that is given an address there
 // fails with EFAULT.
-bool can_move_pages() { return knows_moves.load(memory_order_relaxed) && has_vdso(); }
+bool can_move_pages(bool several) {
+  if (several && !moves_several.load(memory_order_relaxed)) return false;
+  return knows_moves.load(memory_order_relaxed) && has_vdso();
+}
 
 bool locks_mappings() {
   const KeepErrno keep;

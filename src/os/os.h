@@ -60,7 +60,9 @@ bool discard(void* at, size_t bytes, Proof proof = Proof::kByte);
 // source range stays mapped and reads as zero, so nothing else can be mapped there. If the system
 // refuses, returns false and moves nothing; [to, to + bytes) may then be a hole.
 bool move_pages(void* from, void* to, size_t bytes);
-bool can_move_pages();  // false once the system has reported that it cannot move; no hole then
+// False once the system has reported that it cannot move; then a refusal leaves no hole. `several`:
+// the pages lie in more than one mapping. Linux moves such pages from 6.17 on.
+bool can_move_pages(bool several);
 
 // Whether loft may map a long range of addresses to see where the system places it. Not under an
 // emulator that pays for every page of a mapping, resident or not.

@@ -289,11 +289,12 @@ TEST(AlignedRealloc, OfObjectsWithoutAlignment) {
 bool pages_move() {
   constexpr int kDontUnmap = 4;
   constexpr size_t kBytes = 64 << 10;
-  void* const from = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  void* const to = mremap(from, kBytes, kBytes, MREMAP_MAYMOVE | kDontUnmap);
-  munmap(from, kBytes);
-  if (to != MAP_FAILED) munmap(to, kBytes);
-  return to != MAP_FAILED && getauxval(AT_SYSINFO_EHDR) != 0;
+  char* const from =
+      static_cast<char*>(mmap(nullptr, 2 * kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED | kDontUnmap;  // as loft moves them
+  const bool moved = mremap(from, kBytes, kBytes, kFlags, from + kBytes) == from + kBytes;
+  munmap(from, 2 * kBytes);
+  return moved && getauxval(AT_SYSINFO_EHDR) != 0;
 }
 
 TEST(AlignedRealloc, LargeOnesMoveTheirPages) {

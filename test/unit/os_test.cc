@@ -259,7 +259,7 @@ TEST(Errno, KeptWhereTheKernelTellsNothing) {
   ASSERT_EQ(getauxval(AT_RANDOM), 0u);
   errno = 4711;
   EXPECT_FALSE(os::may_try_long_mappings());
-  EXPECT_FALSE(os::can_move_pages());
+  EXPECT_FALSE(os::can_move_pages(false));
   EXPECT_EQ(os::entropy(), 0u);
   EXPECT_EQ(errno, 4711);
   for (const auto& [told, name] : hidden) told->name = name;

@@ -179,7 +179,7 @@ TEST_F(TailsTest, AnObjectThatShrinks) {
 }
 
 TEST_F(TailsTest, AnObjectThatMoves) {
-  if (!os::can_move_pages()) GTEST_SKIP() << "pages do not move here";
+  if (!os::can_move_pages(false)) GTEST_SKIP() << "pages do not move here";
   const size_t bytes = 8 * kGranule + page();
   void* p = allocate_on_used(bytes);
   const uintptr_t end = of(p)->base + (of(p)->granules << kGranuleLog);
