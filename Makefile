@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli test elsewhere soak bench papers papers-test results peers packages wheels release docs install format lint clean
+.PHONY: all run cli test elsewhere booted soak bench papers papers-test results peers packages wheels release docs install format lint clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -41,6 +41,15 @@ elsewhere:
 	@cmake --build --preset $(MACHINE) --target loft_tests_unit loft_tests_surface loft_tests_storm
 	@ctest --preset $(MACHINE) -j $$(nproc) -L '^(unit|surface|storm)$$' \
 	  -E "^($$(sed -n 's/^\([^# ]\+\).*/\1/p' $(wildcard cmake/machines/left_out.txt cmake/machines/left_out_$(MACHINE).txt) | paste -s -d '|'))"
+
+# The same on a Linux of Debian's that QEMU boots, by MACHINE=x86_64 or aarch64: an older kernel, and one of its own.
+# BOOTED="space large" runs the programs with these words in their names. It takes an hour.
+booted:
+	@tools/setup.sh booted
+	@cmake --preset $(if $(filter x86_64,$(MACHINE)),release,$(MACHINE)) --log-level=WARNING
+	@cmake --build --preset $(if $(filter x86_64,$(MACHINE)),release,$(MACHINE)) \
+	  --target loft_tests_unit loft_tests_surface loft_tests_storm
+	@python3 tools/booted.py $(MACHINE) $(BOOTED)
 
 # An hour of forks, threads, limits and purges under all owners, half of it under the address sanitizer.
 soak:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|format|lint|bench|papers|docs
+# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|format|lint|bench|papers|booted|docs
 # Looks first and installs only what is missing, so every make target can call it.
 set -eu
 
@@ -105,6 +105,11 @@ redis-server    redis-server                            runs under each allocato
 redis-tools     redis-benchmark                         asks it
 '
 
+booted_group='
+qemu-system-x86         qemu-system-x86_64                      boots another kernel
+qemu-system-arm         qemu-system-aarch64                     boots a kernel of another processor
+cpio                    cpio                                    makes the root that it starts with
+'
 docs_group='
 doxygen                 doxygen                                 makes the reference from the headers
 graphviz                dot                                     draws the figures
@@ -118,7 +123,7 @@ present() {
   esac
 }
 
-group=${1:?usage: setup.sh build|cli|test|format|lint|bench|papers|docs}
+group=${1:?usage: setup.sh build|cli|test|format|lint|bench|papers|booted|docs}
 case $group in
   build) wanted=$build_group ;;
   cli) wanted=$build_group$cli_group ;;
@@ -127,6 +132,7 @@ case $group in
   lint) wanted=$build_group$lint_group ;;
   bench) wanted=$build_group$bench_group ;;
   papers) wanted=$build_group$bench_group$papers_group ;;
+  booted) wanted=$build_group$test_group$booted_group ;;
   docs) wanted=$docs_group ;;
   *) echo "setup.sh: no group named $group" >&2; exit 2 ;;
 esac
