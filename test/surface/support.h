@@ -32,18 +32,17 @@ inline bool threads_own() {
   return owner == nullptr || std::string_view(owner) == "thread";
 }
 
-// Whether objects have tags, fences and guards (the option `hardened`), and what follows from that:
-// a usable size is what was asked for, and freed memory is not there for the next object.
-inline bool hardened() {
+inline bool runs_under(std::string_view mode) {
   const char* hardened = std::getenv("LOFT_HARDENED");
-  return hardened != nullptr && std::string_view(hardened) == "full";
+  return hardened != nullptr && hardened == mode;
 }
 
+// Whether objects have tags, fences and guards (the option `hardened`), and what follows from that:
+// a usable size is what was asked for, and freed memory is not there for the next object.
+inline bool hardened() { return runs_under("full"); }
+
 // Any object may be a sample, whose place is as long as was asked for and which knows its maker.
-inline bool guarded() {
-  const char* hardened = std::getenv("LOFT_HARDENED");
-  return hardened != nullptr && std::string_view(hardened) == "guard";
-}
+inline bool guarded() { return runs_under("guard"); }
 
 // Different in every run unless LOFT_TEST_SEED says otherwise.
 inline uint64_t test_seed() {
