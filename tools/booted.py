@@ -113,7 +113,7 @@ def tests(machine: Machine, words: list[str]) -> list[Path]:
     programs = [
         path
         for kind in ("unit", "surface", "storm")
-        for path in sorted((machine.build() / "test" / kind).glob(f"{kind}_*_test"))
+        for path in sorted((machine.build() / "test" / kind).glob(f"{kind}*_tests"))
         if not words or any(word in path.name for word in words)
     ]
     if not programs:

@@ -12,6 +12,7 @@ g++             g++                                     compiles loft
 python3         python3                                 runs the tools
 '
 test_group='
+ccache                  ccache                                  compiles what did not change no second time
 git                     git                                     a program to run under loft
 python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
 libgtest-dev            /usr/include/gtest/gtest.h              the test framework

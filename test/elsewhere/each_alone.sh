@@ -1,7 +1,8 @@
 #!/bin/sh
-# each_alone.sh PROGRAM: its tests as ctest runs them, each in a process of its own. Tells of those that fail.
+# each_alone.sh PROGRAM [FILTER]: its tests, or those that the filter lets through, each in a process of its own, as ctest
+# runs them. Tells of those that fail.
 wrong=0 count=0 suite=
-list=$("$1" --gtest_list_tests) || exit 1
+list=$("$1" --gtest_list_tests --gtest_filter="${2:-*}") || exit 1
 for word in $(echo "$list" | sed '/^Running main/d; s/#.*//'); do
   case $word in
     *.) suite=$word && continue ;;

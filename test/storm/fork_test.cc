@@ -12,9 +12,9 @@
 namespace storm {
 namespace {
 
-constexpr size_t kSizes[] = {16, 48, 64, 320, 2'000, 9'000, 40'000, 300'000};
+constexpr size_t kForkSizes[] = {16, 48, 64, 320, 2'000, 9'000, 40'000, 300'000};
 
-size_t size_for(uint64_t id) { return kSizes[id % std::size(kSizes)]; }
+size_t fork_size(uint64_t id) { return kForkSizes[id % std::size(kForkSizes)]; }
 
 // Threads that allocate, free, exchange and end until they are told to stop.
 class Load {
@@ -32,7 +32,7 @@ class Load {
   bool is_intact() const {
     for (const auto& place : table_) {
       void* const p = place.load();
-      if (p != nullptr && !intact(p, id_of(p), size_for(id_of(p)), size_for(id_of(p))))
+      if (p != nullptr && !intact(p, id_of(p), fork_size(id_of(p)), fork_size(id_of(p))))
         return false;
     }
     return true;
@@ -46,13 +46,13 @@ class Load {
 
  private:
   void take_out(void* p) {
-    if (p != nullptr) bad_ += check_and_free(p, id_of(p), size_for(id_of(p)));
+    if (p != nullptr) bad_ += check_and_free(p, id_of(p), fork_size(id_of(p)));
   }
   void steps(uint64_t random, unsigned count) {
     for (unsigned i = 0; i < count; ++i) {
       advance(random);
       const uint64_t id = random >> 40;
-      void* mine = make(id, size_for(id));
+      void* mine = make(id, fork_size(id));
       take_out(table_[(random >> 33) % std::size(table_)].exchange(mine));
     }
   }
@@ -73,19 +73,19 @@ int child(const Load& load, const std::vector<void*>& inherited, bool threads) {
   alarm(120);  // a child that hangs is counted as one that failed
   unsigned faults = 0;
   for (size_t i = 0; i < inherited.size(); ++i) {
-    faults += check_and_free(inherited[i], i, size_for(i));
+    faults += check_and_free(inherited[i], i, fork_size(i));
   }
   const auto use = [](unsigned) {
     unsigned bad = 0;
     std::vector<void*> held;
-    for (unsigned i = 0; i < 200; ++i) held.push_back(make(i, size_for(i)));
+    for (unsigned i = 0; i < 200; ++i) held.push_back(make(i, fork_size(i)));
     for (unsigned i = 0; i < 200; i += 2) {
-      held[i] = loft_realloc(held[i], size_for(i + 1));
-      if (!intact(held[i], i, size_for(i), size_for(i + 1))) ++bad;
-      stamp(held[i], i, size_for(i + 1));
+      held[i] = loft_realloc(held[i], fork_size(i + 1));
+      if (!intact(held[i], i, fork_size(i), fork_size(i + 1))) ++bad;
+      stamp(held[i], i, fork_size(i + 1));
     }
     for (unsigned i = 0; i < 200; ++i) {
-      bad += check_and_free(held[i], i, size_for(i + (i % 2 == 0)));
+      bad += check_and_free(held[i], i, fork_size(i + (i % 2 == 0)));
     }
     return bad;
   };
@@ -97,9 +97,9 @@ int child(const Load& load, const std::vector<void*>& inherited, bool threads) {
   }
   // More than what dead threads had cached.
   std::vector<void*> held;
-  for (unsigned i = 0; i < 20'000; ++i) held.push_back(make(i, size_for(i % 6)));
+  for (unsigned i = 0; i < 20'000; ++i) held.push_back(make(i, fork_size(i % 6)));
   if (!load.is_intact()) ++faults;
-  for (unsigned i = 0; i < held.size(); ++i) faults += check_and_free(held[i], i, size_for(i % 6));
+  for (unsigned i = 0; i < held.size(); ++i) faults += check_and_free(held[i], i, fork_size(i % 6));
   loft_malloc_trim(0);
   return faults == 0 ? 0 : 1;
 }
@@ -108,14 +108,14 @@ int child(const Load& load, const std::vector<void*>& inherited, bool threads) {
 unsigned fork_children(const Load& load, unsigned children, bool threads) {
   unsigned failed = 0;
   std::vector<void*> mine;
-  for (unsigned i = 0; i < 100; ++i) mine.push_back(make(i, size_for(i)));
+  for (unsigned i = 0; i < 100; ++i) mine.push_back(make(i, fork_size(i)));
   for (unsigned i = 0; i < children; ++i) {
     const pid_t pid = fork();
     if (pid == 0) _exit(child(load, mine, threads));
     int status = -1;
     if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) ++failed;
   }
-  for (unsigned i = 0; i < 100; ++i) failed += check_and_free(mine[i], i, size_for(i));
+  for (unsigned i = 0; i < 100; ++i) failed += check_and_free(mine[i], i, fork_size(i));
   return failed;
 }
 

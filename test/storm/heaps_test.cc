@@ -13,12 +13,12 @@ namespace {
 
 using surface::stats_of;
 
-constexpr size_t kSizes[] = {16, 48, 100, 320, 1'000, 3'000, 20'000, 700'000};
-size_t size_for(uint64_t id) { return kSizes[id % std::size(kSizes)]; }
+constexpr size_t kHeapSizes[] = {16, 48, 100, 320, 1'000, 3'000, 20'000, 700'000};
+size_t heap_size(uint64_t id) { return kHeapSizes[id % std::size(kHeapSizes)]; }
 
 void* make_in(loft_heap_t* heap, uint64_t id) {
-  void* p = loft_heap_malloc(heap, size_for(id));
-  if (p != nullptr) stamp(p, id, size_for(id));
+  void* p = loft_heap_malloc(heap, heap_size(id));
+  if (p != nullptr) stamp(p, id, heap_size(id));
   return p;
 }
 
@@ -47,15 +47,15 @@ class Table {
 
  private:
   void* resized(void* p, uint64_t id) {
-    void* q = loft_heap_realloc(heap_, p, size_for(id + 1));
+    void* q = loft_heap_realloc(heap_, p, heap_size(id + 1));
     if (q == nullptr) return p;
-    if (!intact(q, id, size_for(id), size_for(id + 1))) ++bad_;
-    stamp(q, id + 1, size_for(id + 1));
+    if (!intact(q, id, heap_size(id), heap_size(id + 1))) ++bad_;
+    stamp(q, id + 1, heap_size(id + 1));
     return q;
   }
   void take_out(void* p, bool plainly) {
     if (p == nullptr) return;
-    if (!intact(p, id_of(p), size_for(id_of(p)))) ++bad_;
+    if (!intact(p, id_of(p), heap_size(id_of(p)))) ++bad_;
     if (plainly && plain_free_) {
       loft_free(p);
     } else {
@@ -111,7 +111,7 @@ TEST_F(Heaps, HeapsThatComeAndGo) {
       std::vector<void*> objects;
       for (unsigned i = 0; i < 50; ++i) objects.push_back(make_in(heap, self + i));
       for (unsigned i = 0; i < 50; ++i) {
-        if (!intact(objects[i], self + i, size_for(self + i))) ++bad;
+        if (!intact(objects[i], self + i, heap_size(self + i))) ++bad;
         if (i % 3 == 0) loft_free(objects[i]);
       }
       table.steps(self + round, 20);
@@ -129,14 +129,14 @@ int child(loft_heap_t* ordinary, loft_heap_t* over_region, const std::vector<voi
   alarm(120);
   unsigned faults = 0;
   for (size_t i = 0; i < inherited.size(); ++i) {
-    if (!intact(inherited[i], i, size_for(i))) ++faults;
+    if (!intact(inherited[i], i, heap_size(i))) ++faults;
     loft_free(inherited[i]);
   }
   for (loft_heap_t* heap : {ordinary, over_region}) {
     std::vector<void*> objects;
     for (unsigned i = 0; i < 200; ++i) objects.push_back(make_in(heap, i));
     for (unsigned i = 0; i < 200; ++i) {
-      if (objects[i] != nullptr && !intact(objects[i], i, size_for(i))) ++faults;
+      if (objects[i] != nullptr && !intact(objects[i], i, heap_size(i))) ++faults;
       loft_heap_free(heap, objects[i]);
     }
   }

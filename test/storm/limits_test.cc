@@ -31,7 +31,7 @@ class LimitsStorm : public Storm {
   }
 };
 
-constexpr size_t kSizes[] = {16, 48, 100, 700, 3000, 20'000, 36'000, 150'000, 1'000'000};
+constexpr size_t kLimitSizes[] = {16, 48, 100, 700, 3000, 20'000, 36'000, 150'000, 1'000'000};
 
 TEST_F(LimitsStorm, RefusalsAndReturns) {
   constexpr unsigned kThreads = 6;
@@ -55,7 +55,7 @@ TEST_F(LimitsStorm, RefusalsAndReturns) {
     std::vector<Item> mine;
     for (unsigned round = 0; round < scaled(400); ++round) {
       for (unsigned i = 0; i < 60; ++i) {
-        Item item{nullptr, uint64_t{me} << 32 | round << 8 | i, kSizes[random() % 9]};
+        Item item{nullptr, uint64_t{me} << 32 | round << 8 | i, kLimitSizes[random() % 9]};
         item.p = make(item.id, item.size);
         if (item.p == nullptr) {
           ++refused;
@@ -93,7 +93,7 @@ TEST_F(LimitsStorm, RefusalsAndReturns) {
   EXPECT_EQ(broken, 0u);
   EXPECT_GT(refused, 0u) << "the storm met no limit";
   TearDown();
-  expect_all_home(std::size(kSizes), size_t{512} << 10);
+  expect_all_home(std::size(kLimitSizes), size_t{512} << 10);
 }
 
 // A child starts with the limits and with what is committed, whatever others were at.
@@ -106,7 +106,7 @@ TEST_F(LimitsStorm, ForksAtTheLimit) {
     threads.emplace_back([&, me] {
       std::mt19937 random(me);
       for (uint64_t id = 0; !done.load(); ++id) {
-        const size_t size = kSizes[random() % 9];
+        const size_t size = kLimitSizes[random() % 9];
         if (void* p = make(id, size); p != nullptr) broken += check_and_free(p, id, size);
       }
     });
@@ -118,7 +118,7 @@ TEST_F(LimitsStorm, ForksAtTheLimit) {
       const size_t limit = stats().hard_limit_bytes;
       unsigned bad = loft_malloc(limit) != nullptr;
       for (uint64_t id = 0; id < 200; ++id) {
-        const size_t size = kSizes[id % 9];
+        const size_t size = kLimitSizes[id % 9];
         void* p = make(id, size);
         bad += p == nullptr || check_and_free(p, id, size) != 0;
       }

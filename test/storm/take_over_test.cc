@@ -9,31 +9,31 @@
 namespace storm {
 namespace {
 
-constexpr size_t kSizes[] = {64, 200, 1'000, 4'000};
-size_t size(uint64_t id) { return kSizes[id % std::size(kSizes)]; }
+constexpr size_t kLitterSizes[] = {64, 200, 1'000, 4'000};
+size_t size(uint64_t id) { return kLitterSizes[id % std::size(kLitterSizes)]; }
 
 class TakeOver : public Storm {
  protected:
   uint64_t taken_over() const { return stats().slabs_taken_over - before_.slabs_taken_over; }
 };
 
-struct Object {
+struct Litter {
   void* p;
   uint64_t id;
 };
 
 // A thread that leaves every eighth of its objects behind and ends.
-std::vector<Object> littered(uint64_t wave, unsigned objects) {
-  std::vector<Object> left;
+std::vector<Litter> littered(uint64_t wave, unsigned objects) {
+  std::vector<Litter> left;
   std::thread([&] {
-    std::vector<Object> all;
+    std::vector<Litter> all;
     for (uint64_t i = 0; i < objects; ++i) {
       const uint64_t id = wave << 32 | i;
       all.push_back({make(id, size(id)), id});
     }
     unsigned bad = 0;
-    for (const Object& object : all) {
-      if (object.id / std::size(kSizes) % 8 == 0) {
+    for (const Litter& object : all) {
+      if (object.id / std::size(kLitterSizes) % 8 == 0) {
         left.push_back(object);
       } else {
         bad += check_and_free(object.p, object.id, size(object.id));
@@ -50,23 +50,23 @@ TEST_F(TakeOver, FromThreadsThatEnded) {
   constexpr unsigned kObjects = 4'000;
   for (uint64_t wave = 1; wave <= scaled(20); ++wave) {
     // At the same time, so that most have a heap of their own.
-    std::vector<std::vector<Object>> of_thread(4);
+    std::vector<std::vector<Litter>> of_thread(4);
     on_threads(4, [&](unsigned i) { of_thread[i] = littered(wave * 4 + i, kObjects); });
     on_threads(4, [&](unsigned i) {
       unsigned bad = 0;
       if (i < 2) {
         for (const unsigned other : {i, i + 2}) {
-          for (const Object& object : of_thread[other]) {
+          for (const Litter& object : of_thread[other]) {
             bad += check_and_free(object.p, object.id, size(object.id));
           }
         }
       } else {
-        std::vector<Object> own;
+        std::vector<Litter> own;
         for (uint64_t n = 0; n < kObjects; ++n) {
           const uint64_t id = (wave * 8 + i) << 40 | n;
           own.push_back({make(id, size(id)), id});
         }
-        for (const Object& object : own) {
+        for (const Litter& object : own) {
           bad += check_and_free(object.p, object.id, size(object.id));
         }
       }
@@ -74,7 +74,7 @@ TEST_F(TakeOver, FromThreadsThatEnded) {
     });
   }
   EXPECT_GT(taken_over(), 0u);
-  expect_all_home(std::size(kSizes));
+  expect_all_home(std::size(kLitterSizes));
 }
 
 // One purge brings home what waits in a batch for a slab that is the thread's own by now.
@@ -168,14 +168,14 @@ void hand_each_other(uint64_t rounds, uint64_t sizes, std::chrono::milliseconds 
 TEST_F(TakeOver, FromThreadsThatSleep) {
   hand_each_other(scaled(40), 0, std::chrono::milliseconds(2));
   RecordProperty("slabs_taken_over", static_cast<int>(taken_over()));
-  expect_all_home(std::size(kSizes));
+  expect_all_home(std::size(kLitterSizes));
 }
 
 // The two larger sizes, of whose slabs threads at work have too many now and then.
 TEST_F(TakeOver, FromThreadsAtWork) {
   hand_each_other(scaled(80), 2, std::chrono::milliseconds(0));
   RecordProperty("slabs_taken_over", static_cast<int>(taken_over()));
-  expect_all_home(std::size(kSizes));
+  expect_all_home(std::size(kLitterSizes));
 }
 
 // Threads that replace each other's small objects, and are not equally far at any time.
@@ -195,7 +195,7 @@ TEST_F(TakeOver, SmallOnesThatOthersFree) {
   RecordProperty("slabs_taken_over", static_cast<int>(taken_over()));
   for (std::atomic<void*>& place : places) bad += check(place.exchange(nullptr));
   EXPECT_EQ(bad, 0u);
-  expect_all_home(std::size(kSizes));
+  expect_all_home(std::size(kLitterSizes));
 }
 
 }  // namespace

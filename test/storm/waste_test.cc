@@ -83,7 +83,7 @@ Waste exact_waste() {
 }
 
 constexpr size_t kSize = 100;
-constexpr uint64_t kMean = 256;
+constexpr uint64_t kWasteMean = 256;
 
 // One object in 64 stays.
 std::vector<void*> keep_few(size_t count) {
@@ -109,7 +109,7 @@ class WasteStorm : public Storm {
     ASSERT_EQ(loft_option_set(option, value), 0);
   }
   static void begin() {
-    set("profile_bytes", std::to_string(kMean).c_str());
+    set("profile_bytes", std::to_string(kWasteMean).c_str());
     set("profile_at", "waste");
     set("profile", "on");
   }
@@ -125,7 +125,7 @@ TEST_F(WasteStorm, IsThatOfTheSurvivors) {
     ASSERT_TRUE(loft::count_waste());
     const profile::Figures found = counted_at(__start_keeping_site, __stop_keeping_site);
     // Six standard deviations of the number of samples; shares differ by as much again.
-    const double chance = 65536 / static_cast<double>(profile::weight_of(112, kMean));
+    const double chance = 65536 / static_cast<double>(profile::weight_of(112, kWasteMean));
     const double n = static_cast<double>(kept.size());
     const double allowed = 12 * std::sqrt((1 - chance) / chance / n);
     EXPECT_NEAR(static_cast<double>(found.used_bytes) / exact.bytes, 1, allowed);

@@ -1,4 +1,4 @@
-// What loft says of a heap of the program's own.
+// What loft says of itself, and of a heap of the program's own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,6 +6,13 @@
 #include "loft/loft.h"
 
 namespace surface {
+
+inline loft_stats_t stats() {
+  loft_stats_t s = {};
+  s.struct_size = sizeof(s);
+  EXPECT_EQ(loft_stats(&s), 0);
+  return s;
+}
 
 inline loft_heap_stats_t stats_of(const loft_heap_t* heap) {
   loft_heap_stats_t stats = {};

@@ -17,21 +17,16 @@
 #include <vector>
 
 #include "loft/loft.h"
+#include "surface/heap_stats.h"
 #include "surface/support.h"
 
 namespace {
 
-constexpr size_t kMiB = 1 << 20;
+using surface::kMiB;
+using surface::stats;
 
 // By how much loft's own tables, which are never refused, may grow beyond the limit here.
 constexpr size_t kTables = 64 * 1024;
-
-loft_stats_t stats() {
-  loft_stats_t s = {};
-  s.struct_size = sizeof(s);
-  EXPECT_EQ(loft_stats(&s), 0);
-  return s;
-}
 
 // An option for one scope.
 class Option {

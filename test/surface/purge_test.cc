@@ -11,16 +11,12 @@
 #include <vector>
 
 #include "loft/loft.h"
+#include "surface/heap_stats.h"
 #include "surface/support.h"
 
 namespace {
 
-loft_stats_t stats() {
-  loft_stats_t s = {};
-  s.struct_size = sizeof(s);
-  EXPECT_EQ(loft_stats(&s), 0);
-  return s;
-}
+using surface::stats;
 
 constexpr size_t kObjects = 20'000;
 constexpr size_t kSize = 1000;

@@ -22,9 +22,8 @@
 namespace {
 
 using surface::aligned;
+using surface::kMiB;
 using surface::opaque;
-
-constexpr size_t kMiB = size_t{1} << 20;
 
 std::vector<size_t> some_sizes() {
   std::vector<size_t> sizes;

@@ -9,6 +9,8 @@
 
 namespace surface {
 
+inline constexpr size_t kMiB = size_t{1} << 20;
+
 // Hides a value from the compiler, which otherwise knows malloc too well: it folds sizes, drops
 // unused objects and warns about calls that must fail.
 template <class T>

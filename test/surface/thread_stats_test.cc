@@ -15,9 +15,8 @@
 
 namespace {
 
+using surface::kMiB;
 using surface::opaque;
-
-constexpr size_t kMiB = size_t{1} << 20;
 
 int64_t net() {
   loft_thread_stats_t stats;

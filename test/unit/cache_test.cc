@@ -1,5 +1,6 @@
 // A thread's cache: its bins, its open batches, its beginning and its end.
 #include <errno.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <string.h>
@@ -41,9 +42,9 @@ namespace {
 using test::address;
 using test::in_thread;
 using test::number;
+using test::slab_of;
 
 uint32_t slab_index(const void* p) { return pagemap.of(p).index(); }
-Slab* slab_of(const void* p) { return slab::at(pagemap.of(p)); }
 
 void* inside(void* p, size_t offset) { return static_cast<char*>(p) + offset; }
 

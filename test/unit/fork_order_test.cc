@@ -18,7 +18,7 @@ namespace {
 
 #if defined(__x86_64__)
 
-constexpr size_t kSize = 512;
+constexpr size_t kForkedSize = 512;
 constexpr greg_t kTrapFlag = 0x100;
 
 bool stepping = false;
@@ -64,7 +64,7 @@ unsigned wrong_arrays = 0;
 unsigned wrong_objects = 0;
 
 void look_at_bin() {
-  const SizeClass c = class_of(kSize);
+  const SizeClass c = class_of(kForkedSize);
   const BinState& state = self->states[c];
   void** slot = self->bins[c].top();
   for (; *slot != nullptr; --slot) {
@@ -81,9 +81,9 @@ class ForkOrder : public testing::Test {
   // A bin that holds some objects, and may grow.
   void SetUp() override {
     std::vector<void*> objects;
-    for (int i = 0; i < 100; ++i) objects.push_back(allocate(kSize));
+    for (int i = 0; i < 100; ++i) objects.push_back(allocate(kForkedSize));
     for (void* p : objects) deallocate(p);
-    const SizeClass c = class_of(kSize);
+    const SizeClass c = class_of(kForkedSize);
     const unsigned held = bins::count(self, c);
     ASSERT_GT(held, 2u);
     arrays[0] = {self->states[c].slots, self->states[c].capacity};
@@ -95,7 +95,7 @@ class ForkOrder : public testing::Test {
 };
 
 TEST_F(ForkOrder, AnExchangeForALongerArrayAndBack) {
-  const SizeClass c = class_of(kSize);
+  const SizeClass c = class_of(kForkedSize);
   const unsigned held = bins::count(self, c);
   constexpr unsigned kLonger = 1023;
   arrays[1] = {bins::make_array(kLonger), kLonger};
@@ -112,7 +112,7 @@ TEST_F(ForkOrder, AnExchangeForALongerArrayAndBack) {
 }
 
 TEST_F(ForkOrder, Growth) {
-  const SizeClass c = class_of(kSize);
+  const SizeClass c = class_of(kForkedSize);
   bool grown = false;
   const unsigned stepped =
       after_each_instruction(look_at_bin, [&] { grown = bins::grow(self, c); });
@@ -125,7 +125,7 @@ TEST_F(ForkOrder, Growth) {
 TEST_F(ForkOrder, PopsAndPushes) {
   void* objects[2] = {};
   const unsigned stepped = after_each_instruction(look_at_bin, [&] {
-    for (void*& p : objects) p = allocate(kSize);
+    for (void*& p : objects) p = allocate(kForkedSize);
     for (void* p : objects) deallocate(p);
   });
   EXPECT_GT(stepped, 20u);

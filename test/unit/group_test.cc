@@ -10,9 +10,12 @@
 
 #include "limits/group.h"
 #include "os/os.h"
+#include "unit/support.h"
 
 namespace loft {
 namespace {
+
+using test::kMiB;
 
 namespace fs = std::filesystem;
 
@@ -39,8 +42,6 @@ class GroupTest : public testing::Test {
 
   std::string root_;
 };
-
-constexpr size_t kMiB = 1 << 20;
 
 TEST_F(GroupTest, NothingThereIsNoLimit) {
   const auto no_limit = [](const limits::Group& group) {

@@ -28,12 +28,9 @@ namespace loft {
 namespace {
 
 using test::address;
+using test::index_of;
 using test::number;
-
-Slab* slab_of(const void* p) { return slab::at(pagemap.of(p)); }
-unsigned index_of(const void* p) {
-  return static_cast<unsigned>((number(p) - slab_of(p)->base) / slab_of(p)->shape().size);
-}
+using test::slab_of;
 
 Heap* adopted() {
   Heap* heap = nullptr;
@@ -702,9 +699,6 @@ TEST_F(HeapTest, RandomMixOfAllWaysHome) {
 using HeapDeathTest = HeapTest;
 
 // With a key, whatever is written is seen by the seal: unit/key_test.cc.
-#define LOFT_WITHOUT_A_KEY \
-  if (messages::keyed()) GTEST_SKIP() << "the report is another one with a key"
-
 TEST_F(HeapDeathTest, DamagedBitmaps) {
   LOFT_WITHOUT_A_KEY;
   const SizeClass c = class_of(48);

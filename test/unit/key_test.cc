@@ -24,11 +24,10 @@
 namespace loft {
 namespace {
 
+using test::index_of;
+using test::link_of;
 using test::number;
-
-Slab* slab_of(const void* p) { return slab::at(pagemap.of(p)); }
-unsigned index_of(const void* p) { return slab_of(p)->object_starting_at(p); }
-uint64_t link_of(const Message* message) { return meant(message, message->link.load()); }
+using test::slab_of;
 
 class Keyed : public testing::Test {
  protected:

@@ -15,7 +15,7 @@
 namespace loft {
 namespace {
 
-constexpr size_t kMiB = 1 << 20;
+using test::kMiB;
 
 class LimitsTest : public testing::Test {
  protected:

@@ -72,7 +72,7 @@ struct Load {
   uint64_t freed = 0;
 };
 
-Counts look(const Load& load) {
+Counts counts_now(const Load& load) {
   loft_stats_t stats{};
   stats.struct_size = sizeof(stats);
   EXPECT_EQ(loft_stats(&stats), 0);
@@ -89,9 +89,9 @@ Counts count(Load& load, unsigned warm, unsigned rounds) {
     team.emplace_back([&, self] {
       for (unsigned round = 0; round < warm + rounds; ++round) {
         turns.await(self);
-        if (self == 0 && round == warm) from = look(load);
+        if (self == 0 && round == warm) from = counts_now(load);
         load.turn(self, round);
-        if (self + 1 == load.threads && round + 1 == warm + rounds) to = look(load);
+        if (self + 1 == load.threads && round + 1 == warm + rounds) to = counts_now(load);
         turns.pass();
       }
       // Nobody ends while others still count.

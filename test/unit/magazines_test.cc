@@ -22,8 +22,8 @@ namespace {
 
 using test::in_thread;
 
-constexpr size_t kSize = 512;  // its bins never become long enough for a depot
-const SizeClass kClass = class_of(kSize);
+constexpr size_t kMagazineSize = 512;  // its bins never become long enough for a depot
+const SizeClass kClass = class_of(kMagazineSize);
 
 // The room's thread does its work once.
 void room_works() {
@@ -70,7 +70,7 @@ class MagazinesTest : public testing::Test {
 
   void allocate_until(bool (*enough)()) {
     while (!enough()) {
-      void* p = allocate(kSize);
+      void* p = allocate(kMagazineSize);
       EXPECT_TRUE(held_.insert(p).second) << "handed out twice";
     }
   }
@@ -88,7 +88,7 @@ class MagazinesTest : public testing::Test {
   // A magazine is ready, and another one flushed and not taken yet.
   void fly() {
     allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
-    while (held_.size() < 3000) held_.insert(allocate(kSize));
+    while (held_.size() < 3000) held_.insert(allocate(kMagazineSize));
     room_works();
     while (state_of(mine().returned) != Slot::kRooms) free_some(1);
     ASSERT_EQ(state_of(mine().ready), Slot::kThreads);
@@ -113,7 +113,7 @@ TEST_F(MagazinesTest, OneIsFilledAheadAndTakenWhole) {
     const unsigned long taken = registry::common_heap()->counters().classes[kClass].taken.get();
     empty_bin();
     const size_t before = held_.size();
-    held_.insert(allocate(kSize));
+    held_.insert(allocate(kMagazineSize));
     EXPECT_EQ(this_thread()->states[kClass].slots, full) << "array against array";
     empty_bin();
     EXPECT_EQ(held_.size() - before, objects);
@@ -128,7 +128,7 @@ TEST_F(MagazinesTest, OneIsFilledAheadAndTakenWhole) {
 TEST_F(MagazinesTest, AFlushIsTakenHomeAndTheYoungerHalfStays) {
   in_thread([this] {
     allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
-    while (held_.size() < 3000) held_.insert(allocate(kSize));
+    while (held_.size() < 3000) held_.insert(allocate(kMagazineSize));
     void* last = nullptr;
     while (state_of(mine().returned) != Slot::kRooms) {
       last = *held_.begin();
@@ -142,7 +142,7 @@ TEST_F(MagazinesTest, AFlushIsTakenHomeAndTheYoungerHalfStays) {
     EXPECT_EQ(state_of(mine().returned), Slot::kThreads);
     EXPECT_EQ(registry::common_heap()->counters().classes[kClass].put.get(), put + flown);
     // It stays what it was: the last one freed comes first.
-    EXPECT_EQ(allocate(kSize), last);
+    EXPECT_EQ(allocate(kMagazineSize), last);
     deallocate(last);
     free_all();
   });
@@ -153,7 +153,7 @@ TEST_F(MagazinesTest, AFlushIsTakenHomeAndTheYoungerHalfStays) {
 TEST_F(MagazinesTest, ByTrialTheRoomServesSomeOfTheEvents) {
   options.room_serves.store(kServesByTrial);
   in_thread([this] {
-    deallocate(allocate(kSize));
+    deallocate(allocate(kMagazineSize));
     const ThreadCounters& counters = this_thread()->counters;
     const auto asked = [&] { return counters.room_ready.get() + counters.room_late.get(); };
     const auto told = [&] { return counters.room_returns.get() + counters.room_behind.get(); };
@@ -169,7 +169,7 @@ TEST_F(MagazinesTest, ByTrialTheRoomServesSomeOfTheEvents) {
     };
     for (unsigned rounds = 0; !has_magazines() || !tried(); ++rounds) {
       ASSERT_LT(rounds, 1000u) << "nothing was tried";
-      while (held_.size() < 5'000) held_.insert(allocate(kSize));
+      while (held_.size() < 5'000) held_.insert(allocate(kMagazineSize));
       room_works();
       free_all();
       room_works();
@@ -195,13 +195,13 @@ TEST_F(MagazinesTest, WhereMemoryIsTightNothingIsReady) {
     allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
     room_works();
     ASSERT_NE(magazines::held(this_thread(), kClass).all(), 0u);
-    options.cache_bytes.store(kSize);  // of which little is left: the bin shrinks
+    options.cache_bytes.store(kMagazineSize);  // of which little is left: the bin shrinks
     options.soft_limit.store(1);
     limits::weigh(span::committed());
     ASSERT_TRUE(limits::tight());
     const unsigned long refills = registry::common_heap()->counters().refills.get();
     while (registry::common_heap()->counters().refills.get() < refills + 2) {
-      held_.insert(allocate(kSize));
+      held_.insert(allocate(kMagazineSize));
     }
     EXPECT_EQ(magazines::held(this_thread(), kClass).all(), 0u);
     options.soft_limit.store(0);
@@ -221,7 +221,7 @@ TEST_F(MagazinesTest, ThatTheRoomIsToServeAlwaysTakesEffectAtOnce) {
     const unsigned long before = asked();
     options.room_serves.store(kServesAlways);
     empty_bin();
-    held_.insert(allocate(kSize));
+    held_.insert(allocate(kMagazineSize));
     EXPECT_TRUE(asked() != before || state_of(mine().ready) == Slot::kRooms);
     free_all();
   });
@@ -229,10 +229,10 @@ TEST_F(MagazinesTest, ThatTheRoomIsToServeAlwaysTakesEffectAtOnce) {
 
 TEST_F(MagazinesTest, ARoomThatNeverWorksIsNotWaitedFor) {
   in_thread([this] {
-    deallocate(allocate(kSize));
+    deallocate(allocate(kMagazineSize));
     const unsigned long ready = this_thread()->counters.room_ready.get();  // for its last thread
     for (int round = 0; round < 5; ++round) {
-      while (held_.size() < 20'000) EXPECT_TRUE(held_.insert(allocate(kSize)).second);
+      while (held_.size() < 20'000) EXPECT_TRUE(held_.insert(allocate(kMagazineSize)).second);
       free_all();
     }
     EXPECT_GT(this_thread()->counters.room_late.get(), 0u);
@@ -247,18 +247,18 @@ TEST_F(MagazinesTest, CallocTakesWhatTheRoomHasCleared) {
   options.room_prepare.store(kPrepareZero);
   in_thread([this] {
     allocate_until([] { return has_magazines() && state_of(mine().ready) == Slot::kRooms; });
-    for (void* p : held_) memset(p, 1, kSize);
+    for (void* p : held_) memset(p, 1, kMagazineSize);
     free_all();
     trim(0);
     const unsigned long cleared = this_thread()->counters.room_cleared.get();
     size_t from_room = 0;
     for (int i = 0; i < 1000; ++i) {
       const unsigned before = magazines::held(this_thread(), kClass).zeros;
-      auto* p = static_cast<unsigned char*>(allocate_zeroed(kSize));
+      auto* p = static_cast<unsigned char*>(allocate_zeroed(kMagazineSize));
       from_room += before != 0 ? 1 : 0;
       ASSERT_TRUE(held_.insert(p).second) << "handed out twice";
-      EXPECT_EQ(std::count(p, p + kSize, 0), ptrdiff_t{kSize});
-      memset(p, 1, kSize);
+      EXPECT_EQ(std::count(p, p + kMagazineSize, 0), ptrdiff_t{kMagazineSize});
+      memset(p, 1, kMagazineSize);
       if (i % 64 == 63) free_some(32);
       room_works();
     }
@@ -296,7 +296,7 @@ TEST_F(MagazinesTest, AHalfPreparedOneIsTheHeaps) {
 // Streams that the room is late for get longer magazines.
 TEST_F(MagazinesTest, LatenessMakesThemLonger) {
   in_thread([this] {
-    while (held_.size() < 20'000) held_.insert(allocate(kSize));
+    while (held_.size() < 20'000) held_.insert(allocate(kMagazineSize));
     EXPECT_GT(this_thread()->states[kClass].capacity, 255u);
     EXPECT_LE(this_thread()->capacity_bytes, get(options.cache_bytes));
     free_all();
@@ -325,7 +325,7 @@ TEST_F(MagazinesTest, TheyComeBackWhileTheirThreadSleeps) {
     EXPECT_LE(out(), 1u) << "all but the one that the bin keeps";
     room_works();
     EXPECT_LE(out(), 1u);
-    held_.insert(allocate(kSize));
+    held_.insert(allocate(kMagazineSize));
     EXPECT_EQ(this_thread(), thread);
     fly();
     free_all();
@@ -351,7 +351,7 @@ TEST_F(MagazinesTest, AForkLosesNothing) {
     std::thread([this] {
       EXPECT_TRUE(test::child_passes([this] {
         const bool all = out() == held_.size() && !magazines::anybody_calls();
-        void* p = allocate(kSize);
+        void* p = allocate(kMagazineSize);
         deallocate(p);
         free_all();
         return all;

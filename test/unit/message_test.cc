@@ -18,11 +18,10 @@
 namespace loft {
 namespace {
 
+using test::link_of;
 using test::number;
 
 using Bitmap = std::vector<uint64_t>;
-
-uint64_t link_of(const Message* message) { return meant(message, message->link.load()); }
 
 // Memory as large as a slab, where carriers can be written.
 class Arena {
@@ -100,11 +99,6 @@ TEST(Pack, EveryDensityOfEveryClass) {
     if (HasFailure()) FAIL() << shape.size;
   }
 }
-
-// With a seal, fewer words fit, and what is written over a link is seen by other means:
-// unit/key_test.cc.
-#define LOFT_WITHOUT_A_KEY \
-  if (messages::keyed()) GTEST_SKIP() << "it has other bounds with a key"
 
 TEST(Pack, OneCarrierOf64BytesBringsHome448Objects) {
   LOFT_WITHOUT_A_KEY;

@@ -296,7 +296,7 @@ TEST_F(SpanTest, TwoPartsOfDifferentKinds) {
 }
 
 // One byte for each granule of the window that was ever handed out.
-class Shadow {
+class SpanShadow {
  public:
   enum class State : char { kFree, kDirty, kLive };
 
@@ -405,7 +405,7 @@ TEST_F(SpanTest, RandomAgainstAShadow) {
   span::purge(0);
   std::mt19937 random(3);
   const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
-  Shadow shadow;
+  SpanShadow shadow;
   std::map<uintptr_t, size_t> live;
   const auto write = [&](uintptr_t base, size_t granules) {
     for (size_t i = 0; i < granules; ++i) {
@@ -465,7 +465,7 @@ TEST_F(SpanTest, RandomAgainstAShadow) {
         const bool was_zero = zero;
         ASSERT_EQ(span::extend(end, granules, zero, granules << kGranuleLog), fits);
         if (!fits) break;
-        const bool dirty = !at_frontier && shadow.at(end) == Shadow::State::kDirty;
+        const bool dirty = !at_frontier && shadow.at(end) == SpanShadow::State::kDirty;
         ASSERT_EQ(zero, was_zero && !dirty);
         ASSERT_NO_FATAL_FAILURE(shadow.take(end, granules, !dirty));
         if (!dirty) {

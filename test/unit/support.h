@@ -13,10 +13,13 @@
 #include "large/clear.h"
 #include "large/large.h"
 #include "os/os.h"
+#include "remote/message.h"
 #include "slab/slab.h"
 #include "space/pagemap.h"
 
 namespace loft::test {
+
+inline constexpr size_t kMiB = 1 << 20;
 
 // Every option back to its default, before and after the scope.
 class DefaultOptions {
@@ -49,6 +52,17 @@ bool child_passes(Work work) {
   return waitpid(child, &status, 0) == child && status == 0;
 }
 
+inline Slab* slab_of(const void* p) { return slab::at(pagemap.of(p)); }
+
+// Of an object that lies in a slab.
+inline unsigned index_of(const void* p) {
+  const Slab* slab = slab_of(p);
+  return static_cast<unsigned>((reinterpret_cast<uintptr_t>(p) - slab->base) / slab->shape().size);
+}
+
+// As it was before a key.
+inline uint64_t link_of(const Message* message) { return meant(message, message->link.load()); }
+
 // nullptr without memory.
 inline Slab* new_slab(SizeClass size_class, HeapId owner) {
   Slab* slab = nullptr;
@@ -75,3 +89,7 @@ inline void* allocate_large(size_t size, size_t alignment, bool zeroed) {
 }
 
 }  // namespace loft::test
+
+// In tests of bounds and reports that are others where messages are keyed.
+#define LOFT_WITHOUT_A_KEY \
+  if (messages::keyed()) GTEST_SKIP() << "it is another one with a key"
