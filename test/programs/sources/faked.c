@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "../../../include/loft/loft.h"
 #include "confine.h"
+#include "virtual_time.h"
 
 enum { kMiB = 1 << 20, kMost = 2048, kSizes = 13, kThreads = 3, kKept = 16 };
 static const size_t sizes[kSizes] = {64,    1000,  4096,  5000,   8192,    16000,  24576,
@@ -82,16 +82,12 @@ static void look(struct Objects* o) {
   }
 }
 
-static void pause_for(long milliseconds) {
-  nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
-}
-
 static void nothing(void) {}
 static void trim(void) { malloc_trim(0); }
 static void purge(void) {
   if (loft_purge != NULL) loft_purge(NULL);
 }
-static void sleep_long(void) { pause_for(600); }
+static void later(void) { pass_time(600); }
 
 // Objects of malloc, and of a heap.
 static void one_round(struct Objects* o, void (*give_back)(void), int all) {
@@ -109,7 +105,7 @@ static void* rounds(void* objects) {
   one_round(objects, trim, 0);
   one_round(objects, purge, 1);
   one_round(objects, purge, 0);
-  one_round(objects, sleep_long, 0);
+  one_round(objects, later, 0);
   return NULL;
 }
 

@@ -7,6 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "first_thread.h"
+#include "virtual_time.h"
+
 static int threads(void) {
   DIR* tasks = opendir("/proc/self/task");
   int count = -2;
@@ -26,10 +29,10 @@ static void use_memory(void) {
 }
 
 static void* work(void* unused) {
-  // Long enough for the first thread's end.
+  while (!first_thread_has_ended()) use_memory();
   for (int i = 0; i < 20; ++i) {
     use_memory();
-    usleep(5000);
+    pass_time(100);
   }
   puts("worked");
   return unused;
@@ -49,11 +52,7 @@ int main(int argc, char** argv) {
   }
   atexit(say_goodbye);
   const int wanted = getenv("LOFT_OWNER") != NULL && getenv("LOFT_OWNER")[0] == 'k' ? 3 : 2;
-  for (int i = 0; i < 1000 && threads() < wanted; ++i) {
-    use_memory();
-    usleep(1000);
-  }
-  if (threads() < wanted) return 2;
+  while (threads() < wanted) use_memory();
   pthread_t worker;
   pthread_create(&worker, NULL, work, NULL);
   pthread_exit(NULL);

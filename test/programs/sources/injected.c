@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../../../include/loft/loft.h"
+#include "virtual_time.h"
 
 // Under loft alone.
 #pragma weak loft_heap_create
@@ -124,7 +124,7 @@ static void threads(void) {
     if (!started[i]) work((void*)i);
   }
   // Longer than memory stays that nobody needs.
-  nanosleep(&(struct timespec){0, 30000000}, NULL);
+  pass_time(30);
   for (int i = 0; i < kThreads; ++i) {
     if (started[i]) pthread_join(all[i], NULL);
   }

@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "virtual_time.h"
+
 static const size_t kMiB = 1 << 20;
 
 // From /proc/self/status, in KiB. No allocation on the way.
@@ -100,7 +102,7 @@ static void handed_on(const char* mib, const char* how) {
   memset(large, 1, bytes);
   free(large);
   if (strchr(how, 't') != NULL) malloc_trim(0);
-  if (strchr(how, 's') != NULL) sleep(2);
+  if (strchr(how, 's') != NULL) pass_time(2000), free(malloc(100000));
   printf("mmap %s\n", answer(mapped(bytes) != NULL));
 }
 
@@ -152,12 +154,11 @@ static void locked_memory(const char* how) {
   if (status_kib("VmRSS:") - before < 180 << 10) exit(118);
   for (int i = 0; i < kSmall + kLarge; ++i) free(objects[i]);
   if (strchr(how, 't') != NULL) malloc_trim(0);
-  // What comes back by itself comes back along with calls. Whoever started the program ends it if
-  // that never happens.
+  // What comes back by itself comes back along with calls.
   while (strchr(how, 't') == NULL && status_kib("VmRSS:") - before > 27 << 10) {
     for (int i = 0; i < 100; ++i) objects[i] = malloc(i % 8 == 0 ? 40000 : 64);
     for (int i = 0; i < 100; ++i) free(objects[i]);
-    usleep(10000);
+    pass_time(10);
   }
   printf("KiB left %ld\n", status_kib("VmRSS:") - before);
 }

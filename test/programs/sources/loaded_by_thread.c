@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "first_thread.h"
+#include "virtual_time.h"
+
 static void use_memory(void* (*take)(size_t), void (*give)(void*)) {
   enum { kObjects = 100000 };
   static char* objects[kObjects];
@@ -23,9 +26,10 @@ static void* work(void* path) {
   void (*give)(void*);
   *(void**)&take = dlsym(library, "loft_malloc");
   *(void**)&give = dlsym(library, "loft_free");
-  for (int i = 0; i < 100; ++i) {
+  while (!first_thread_has_ended()) use_memory(take, give);
+  for (int i = 0; i < 20; ++i) {
     use_memory(take, give);
-    usleep(2000);
+    pass_time(100);
   }
   puts("worked");
   return NULL;
