@@ -12,6 +12,7 @@ from limits import HANGS_S
 from programs import (
     SOURCES,
     Build,
+    Clock,
     Execute,
     Outcome,
     Program,
@@ -50,6 +51,21 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         return program
 
     return compiled
+
+
+@pytest.fixture(scope="session")
+def standing_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("clock") / "standing_clock.so"
+    source = SOURCES / "standing_clock.c"
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", source, "-o", library], check=True)
+    return library
+
+
+@pytest.fixture
+def clock(standing_clock: Path, tmp_path: Path) -> Clock:
+    made = Clock(standing_clock, tmp_path / "clock")
+    made.file.write_bytes(bytes(8))
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -60,6 +60,22 @@ class Outcome:
     files: Mapping[str, bytes]
 
 
+@dataclass(frozen=True)
+class Clock:
+    """One that stands still in programs until the test lets time pass."""
+
+    library: Path
+    file: Path
+
+    def settings(self, lib: Path) -> dict[str, str]:
+        return {"LD_PRELOAD": f"{self.library}:{lib}", "STANDING_CLOCK": str(self.file)}
+
+    def set(self, seconds: float) -> None:
+        """So long after the program's start."""
+        with self.file.open("r+b") as file:
+            file.write(int(seconds * 1e9).to_bytes(8, "little"))
+
+
 # For the tests: compiles a file of sources/; runs a program without the library, once, beside
 # whatever else goes on; and runs a command with the library, or without if preload=False.
 Build = Callable[[str], Path]

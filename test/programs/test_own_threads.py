@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
-from programs import PYTHON, Build, Execute
+from programs import PYTHON, Build, Clock, Execute
 
 OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "room"])
 
@@ -28,7 +29,7 @@ def test_none_where_the_program_has_none(
     plain = execute(build("own_threads.c"), what, preload=False)
     if (plain.returncode, plain.stdout) != (0, expected):
         pytest.skip(f"not here, without loft: {plain.returncode} {plain.stdout}")
-    result = execute(build("own_threads.c"), what, LOFT_OWNER=owner, timeout=300)
+    result = execute(build("own_threads.c"), what, LOFT_OWNER=owner)
     assert (result.returncode, result.stdout, result.stderr) == (0, expected, "")
 
 
@@ -60,29 +61,28 @@ def test_memory_goes_back_where_threads_are_refused(
 
 @pytest.mark.parametrize("owner", ["thread", "core"])
 def test_one_that_is_asked_for(execute: Execute, build: Build, owner: str) -> None:
-    result = execute(
-        build("own_threads.c"), "forced", LOFT_OWNER=owner, LOFT_BACKGROUND="on", timeout=120
-    )
+    result = execute(build("own_threads.c"), "forced", LOFT_OWNER=owner, LOFT_BACKGROUND="on")
     assert (result.returncode, result.stdout, result.stderr) == (0, "there\n", "")
 
 
 @pytest.mark.parametrize("owner", ["thread", "core"])
-def test_none_where_none_is_wanted(execute: Execute, build: Build, owner: str) -> None:
-    """Not beside the program's own threads either."""
+def test_none_where_none_is_wanted(execute: Execute, lib: Path, clock: Clock, owner: str) -> None:
+    """Not beside the program's own threads either, when memory was not needed for a minute."""
     script = """
-import os, threading, time
+import os, threading
 data = [bytearray(1 << 20) for _ in range(100)]
 ended = threading.Event()
 thread = threading.Thread(target=ended.wait)
 thread.start()
 del data
-time.sleep(0.5)
+open("clock", "r+b").write((60 * 10**9).to_bytes(8, "little"))
 data = [bytearray(5000) for _ in range(10000)]
 print(len(os.listdir("/proc/self/task")))
 ended.set()
 thread.join()
 """
-    result = execute(PYTHON, "-c", script, LOFT_OWNER=owner, LOFT_BACKGROUND="off")
+    settings = clock.settings(lib) | {"LOFT_OWNER": owner, "LOFT_BACKGROUND": "off"}
+    result = execute(PYTHON, "-c", script, preload=False, **settings)
     assert (result.returncode, result.stdout, result.stderr) == (0, "2\n", "")
 
 

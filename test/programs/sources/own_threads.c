@@ -31,7 +31,10 @@ static int threads(void) {
 
 // Waits for a number of threads.
 static void become(int wanted) {
-  while (threads() != wanted) free(malloc(2 * kMiB));
+  while (threads() != wanted) {
+    free(malloc(2 * kMiB));
+    pass_time(1);
+  }
 }
 
 static void use_memory(void) {
