@@ -6,6 +6,7 @@ Known are wrk (with --latency), ab, hey and redis-benchmark (in full, with --csv
 from __future__ import annotations
 
 import csv
+import math
 import re
 from dataclasses import dataclass
 
@@ -47,12 +48,22 @@ def read(text: str) -> Reading:
 def _reading(
     test: str, latencies: list[tuple[str, str]], scale: float, rate: str | None
 ) -> Reading:
-    made = {Quantity(test, p): float(t) * scale for p, t in latencies if p in PERCENTILES}
+    """Of what is said there, that which is a number."""
+    times = [(p, _number(time)) for p, time in latencies if p in PERCENTILES]
+    made = {Quantity(test, p): time * scale for p, time in times if time is not None}
     if Quantity(test, "95") in made:
         made.pop(Quantity(test, "90"), None)
-    if rate is not None:
-        made[Quantity(test, "")] = float(rate)
+    if rate is not None and (number := _number(rate)) is not None:
+        made[Quantity(test, "")] = number
     return made
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _found(pattern: str, text: str) -> str | None:
@@ -65,7 +76,12 @@ def _redis_csv(text: str) -> Reading:
     made: Reading = {}
     if not lines or not lines[0].startswith('"test","rps",'):
         return made
-    for row in csv.DictReader(lines):
+    try:
+        rows = list(csv.DictReader(lines))
+    except csv.Error:
+        # A field that is too long.
+        return made
+    for row in rows:
         columns = [(p, row.get(f"p{p}_latency_ms")) for p in PERCENTILES]
         latencies = [(p, value) for p, value in columns if value]
         made |= _reading(row["test"], latencies, 1e-3, row["rps"])

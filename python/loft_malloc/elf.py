@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from elftools.elf.segments import InterpSegment
@@ -48,7 +47,8 @@ def read(path: Path | None) -> Elf | None:
             found = (each.get_interp_name() for each in segments if isinstance(each, InterpSegment))
             exported, defined = (_defined_in(elf, name) for name in (".dynsym", ".symtab"))
             return Elf(machine, next(found, None), exported, defined)
-    except (ELFError, OSError):
+    except Exception:
+        # A damaged file raises whatever the place of the damage suggests.
         return None
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from loft_malloc import elf, linked
@@ -115,7 +114,8 @@ def _symbols(path: Path) -> tuple[dict[str, str], dict[str, str]]:
                         here.setdefault(name, symbol)
                     elif kind == "takes":
                         asked_for.setdefault(name, symbol)
-    except (ELFError, OSError):
+    except Exception:
+        # A damaged file raises whatever the place of the damage suggests.
         pass
     return here, asked_for
 
@@ -135,8 +135,8 @@ def _texts(path: Path) -> dict[str, str]:
                     for part, whole in signature.texts.items():
                         if string := _text(content, part.encode(), whole, start, end):
                             found.setdefault(signature.name, string)
-    # An empty file cannot be mapped.
-    except (ELFError, OSError, ValueError):
+    except Exception:
+        # It is empty and cannot be mapped, or damaged.
         pass
     return found
 

@@ -31,7 +31,7 @@ from loft_malloc.comparison import Plan
 from loft_malloc.errors import UserError
 from loft_malloc.live import cli as live_cli
 from loft_malloc.load import Load
-from loft_malloc.printable import printable
+from loft_malloc.printable import one_line
 from loft_malloc.profile import cli as profile_cli
 
 app = typer.Typer(
@@ -349,7 +349,8 @@ def main() -> None:
         complaint = f"an error of loft's own, {what}; with {TRACE}=1 it says where"
         code = INTERNAL_ERROR
     if complaint:
-        print(f"loft: {printable(complaint)}", file=sys.stderr)
+        # One line, whatever the user's own words are that it repeats.
+        print(f"loft: {one_line(complaint)}", file=sys.stderr)
     end_without_flushing(code)
 
 

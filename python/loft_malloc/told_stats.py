@@ -35,6 +35,6 @@ def read(folder: Path) -> list[tuple[int, Stats]]:
 def _parsed(line: str) -> Stats | None:
     try:
         stats = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return stats if isinstance(stats, dict) else None

@@ -120,7 +120,7 @@ def _pieces(path: Path, packed: IO[bytes], progress: Callable[[int], None]) -> I
 def _json(path: Path, text: bytes) -> dict[str, Any]:
     try:
         told = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _damaged(path) from None
     if not isinstance(told, dict):
         raise _damaged(path)

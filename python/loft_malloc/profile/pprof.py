@@ -28,7 +28,7 @@ class _Tables:
 
     def text(self, value: Value) -> str:
         index = wire.number(value)
-        if index >= len(self.strings):
+        if not 0 <= index < len(self.strings):
             raise WireError(f"it names string {index} of {len(self.strings)}")
         return self.strings[index]
 
