@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli test elsewhere booted soak bench papers papers-test results peers packages wheels release docs install format lint clean
+.PHONY: all run cli check test night weekly elsewhere booted soak bench papers papers-test results peers packages wheels release docs install format lint clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -27,16 +27,28 @@ cli: all
 	@cmake --build --preset release --target loft_command
 	@echo "loft: $(VENV)/bin/loft --help"
 
-# The whole gate; STAGES="release asan" runs some of it, and `tools/check.py --list` names the stages.
+# Before a commit: what is quick, and the unit and surface tests. At most three minutes on a warm cache.
+check:
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(PYTHON) tools/check.py check
+
+# The gate; STAGES="release asan" runs some stages, and `tools/check.py --list` names all.
 test:
 	@tools/setup.sh test
 	@$(MAKE) --no-print-directory $(VENV)/ready
-	@$(PYTHON) tools/check.py $(STAGES)
+	@$(PYTHON) tools/check.py $(or $(STAGES),test)
+
+# All else, in parts: PART=1. `make test` says which parts are old; what passes is noted in tools/passed.toml.
+night weekly:
+	@tools/setup.sh $@
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(PYTHON) tools/check.py $@ --part $(or $(PART),0)
 
 # The unit, surface and storm tests on another processor, which QEMU plays: aarch64 or riscv64. It takes a quarter of an hour.
 # cmake/machines/left_out*.txt say which tests are left out, and why.
 elsewhere:
-	@tools/setup.sh test
+	@tools/setup.sh night
 	@cmake --preset $(MACHINE) --log-level=WARNING
 	@cmake --build --preset $(MACHINE) --target loft_tests_unit loft_tests_surface loft_tests_storm
 	@ctest --preset $(MACHINE) -j $$(nproc) -L '^(unit|surface|storm)$$' \
@@ -116,13 +128,13 @@ install: all
 
 # Packages of every format, in build/packages; FORMATS="deb rpm" makes some: source meson vcpkg tar deb rpm apk image.
 packages:
-	@tools/setup.sh test
+	@tools/setup.sh night
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	@$(PYTHON) tools/packages.py $(FORMATS)
 
 # The wheels of every machine and C library and the sdist, in build/wheels; the tests take them from there.
 wheels:
-	@tools/setup.sh test
+	@tools/setup.sh night
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	@rm -rf build/wheels
 	@$(PYTHON) tools/wheels.py
@@ -130,7 +142,7 @@ wheels:
 
 # build/release: all packages, checksums, a bill of materials, the notes (docs/releases.md). REHEARSE=1 for practice.
 release:
-	@tools/setup.sh test
+	@tools/setup.sh night
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	@$(PYTHON) tools/make_release.py $(if $(REHEARSE),--rehearse)
 

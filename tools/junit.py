@@ -8,30 +8,30 @@ from pathlib import Path
 from typing import Self
 
 SLOWEST = 20
-CARGO_RESULT = re.compile(
-    r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE
-)
+# gtest tells the reason on the line after the place.
+GTEST_REASON = re.compile(r": Skipped\n(.*)")
 
 
 @dataclass
 class Count:
     passed: int = 0
     failed: int = 0
-    skipped: int = 0
     failures: list[str] = field(default_factory=list)
+    # The stage, name and reason of each test that was skipped.
+    skips: list[tuple[str, str, str]] = field(default_factory=list)
     # How long each test took, and its name.
     times: list[tuple[float, str]] = field(default_factory=list)
 
     def add(self, other: Self) -> None:
         self.passed += other.passed
         self.failed += other.failed
-        self.skipped += other.skipped
         self.failures += other.failures
+        self.skips += other.skips
         self.times += other.times
 
     def __str__(self) -> str:
         text = f"{self.passed} passed, {self.failed} failed"
-        return f"{text}, {self.skipped} skipped" if self.skipped else text
+        return f"{text}, {len(self.skips)} skipped" if self.skips else text
 
 
 def read_junit(report: Path, stage: str) -> Count:
@@ -47,19 +47,13 @@ def read_junit(report: Path, stage: str) -> Count:
             count.failed += 1
             told = wrong[0].get("message") or "see the stage's log"
             count.failures.append(f"{name}: {told.splitlines()[0]}")
-        elif case.find("skipped") is not None:
-            count.skipped += 1
+        elif (skipped := case.find("skipped")) is not None:
+            said = GTEST_REASON.search(case.findtext("system-out") or "")
+            reason = said[1] if said else skipped.get("message") or "no reason was told"
+            count.skips.append((stage, " ".join(name for name in names if name), reason))
         else:
             count.passed += 1
         count.times.append((float(case.get("time", 0)), name))
-    return count
-
-
-def read_cargo(text: str) -> Count:
-    """What `cargo test` printed: one such line for each program with tests."""
-    count = Count()
-    for passed, failed, ignored in CARGO_RESULT.findall(text):
-        count.add(Count(int(passed), int(failed), int(ignored)))
     return count
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|format|lint|bench|papers|booted|docs
+# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|night|weekly|format|lint|bench|papers|booted|docs
 # Looks first and installs only what is missing, so every make target can call it.
 set -eu
 
@@ -23,7 +23,6 @@ clang-format-19         clang-format-19                         checks the forma
 clang-tidy-19           clang-tidy-19                           checks the code
 binutils                readelf                                 looks into libloft.so
 python3                 /usr/bin/python3                        a program to run under loft
-libpython3.11-testsuite /usr/lib/python3.11/test/test_json      its own tests, to run under loft
 sqlite3                 sqlite3                                 a program to run under loft
 redis-server            redis-server                            a program to run under loft
 redis-tools             redis-benchmark                         a program to run under loft
@@ -36,23 +35,26 @@ default-jdk-headless    javac                                   a program to run
 findutils               find                                    a program to run under loft
 tar                     tar                                     a program to run under loft
 xz-utils                xz                                      a program to run under loft
-stress-ng               stress-ng                               its stressors, to run under loft
-dpkg-dev                dpkg-source                             unpacks the tests of other programs
-tcl-dev                 /usr/lib/tclConfig.sh                   runs the tests of redis, and is a part of those of SQLite
-zlib1g-dev              /usr/include/zlib.h                     compiles git, whose tests run under loft
 strace                  strace                                  counts system calls at start-up
 xalan                   xalan                                   a program to run under loft
 valgrind                valgrind                                a tool that puts its own malloc in the place of another
 gdb                     gcore                                   the core of a process under loft
-musl-tools              musl-gcc                                another C library
-g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for another processor
-g++-riscv64-linux-gnu   riscv64-linux-gnu-g++                   compiles for a third processor
-qemu-user               qemu-aarch64                            plays those processors
 protobuf-compiler       protoc                                  writes and reads heap profiles
 chromium-headless-shell chromium-headless-shell                 opens the pages that loft writes
 libdevel-nytprof-perl   /usr/share/perl5/Devel/NYTProf/flamegraph.pl  draws stacks that loft writes
 python3-dev             /usr/include/python3*/Python.h          compiles a module of Python
 pkg-config              pkg-config                              tells compilers where loft is
+'
+night_group='
+libpython3.11-testsuite /usr/lib/python3.11/test/test_json      its own tests, to run under loft
+stress-ng               stress-ng                               its stressors, to run under loft
+dpkg-dev                dpkg-source                             unpacks the tests of other programs
+tcl-dev                 /usr/lib/tclConfig.sh                   runs the tests of redis, and is a part of those of SQLite
+zlib1g-dev              /usr/include/zlib.h                     compiles git, whose tests run under loft
+musl-tools              musl-gcc                                another C library
+g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for another processor
+g++-riscv64-linux-gnu   riscv64-linux-gnu-g++                   compiles for a third processor
+qemu-user               qemu-aarch64                            plays those processors
 g++-mingw-w64-x86-64-posix  x86_64-w64-mingw32-g++-posix        compiles and links for Windows
 wine64                  /usr/lib/wine/wine64                    plays Windows
 wine                    wine                                    plays Windows
@@ -70,8 +72,7 @@ rpm                     rpmbuild                                makes packages o
 abigail-tools           abidw                                   describes the interface of a library
 systemd                 systemd-analyze                         reads a drop-in
 rust-web-clippy         cargo-clippy                            checks the Rust crates
-rustfmt-web             cargo-fmt                               checks their formatting
-'
+rustfmt-web             cargo-fmt                               checks their formatting'
 format_group='
 clang-format-19         clang-format-19                         formats the code
 python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
@@ -124,16 +125,18 @@ present() {
   esac
 }
 
-group=${1:?usage: setup.sh build|cli|test|format|lint|bench|papers|booted|docs}
+group=${1:?usage: setup.sh build|cli|test|night|weekly|format|lint|bench|papers|booted|docs}
 case $group in
   build) wanted=$build_group ;;
   cli) wanted=$build_group$cli_group ;;
   test) wanted=$build_group$test_group ;;
+  night) wanted=$build_group$test_group$night_group$booted_group ;;
+  weekly) wanted=$build_group$test_group$night_group$booted_group$bench_group$papers_group ;;
   format) wanted=$format_group ;;
   lint) wanted=$build_group$lint_group ;;
   bench) wanted=$build_group$bench_group ;;
   papers) wanted=$build_group$bench_group$papers_group ;;
-  booted) wanted=$build_group$test_group$booted_group ;;
+  booted) wanted=$build_group$test_group$night_group$booted_group ;;
   docs) wanted=$docs_group ;;
   *) echo "setup.sh: no group named $group" >&2; exit 2 ;;
 esac

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from junit import SLOWEST, Count, read_cargo, read_junit, slowest
+from junit import SLOWEST, Count, read_junit, slowest
 
 CTEST = """<testsuite>
   <testcase name="storm.Churn" classname="storm.Churn" time="2.5" status="run"/>
   <testcase name="storm.Late" classname="storm.Late" time="300" status="fail">
     <failure message="Timeout"/>
   </testcase>
-  <testcase name="storm.Core" classname="storm.Core" time="0" status="notrun"><skipped/></testcase>
+  <testcase name="storm.Core" classname="storm.Core" time="0" status="notrun">
+    <skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>
+    <system-out>core_test.cc:7: Skipped
+no such processor
+
+[  SKIPPED ] Storm.Core (0 ms)</system-out>
+  </testcase>
 </testsuite>"""
 PYTEST = """<testsuites><testsuite>
   <testcase classname="test.cli.test_run" name="test_help[run]" time="0.125"/>
@@ -30,6 +36,7 @@ def test_both_kinds_of_report_are_counted(tmp_path: Path) -> None:
         "debug: storm.Late: Timeout",
         "cli: test.cli.test_run test_options: see the stage's log",
     ]
+    assert total.skips == [("debug", "storm.Core", "no such processor")]
     assert [line.split() for line in slowest(total.times)] == [
         ["300.0", "s", "debug:", "storm.Late"],
         ["7.0", "s", "cli:", "test.cli.test_run", "test_options"],
@@ -37,17 +44,6 @@ def test_both_kinds_of_report_are_counted(tmp_path: Path) -> None:
         ["0.1", "s", "cli:", "test.cli.test_run", "test_help[run]"],
         ["0.0", "s", "debug:", "storm.Core"],
     ]
-
-
-def test_all_of_cargos_programs_are_counted() -> None:
-    printed = """
-test places_hold ... ok
-test result: ok. 8 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.2s
-     Running tests/other.rs
-test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s
-"""
-    assert str(read_cargo(printed)) == "10 passed, 3 failed, 1 skipped"
-    assert read_cargo("error: could not compile") == Count()
 
 
 def test_no_report_counts_nothing(tmp_path: Path) -> None:
