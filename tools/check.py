@@ -260,11 +260,19 @@ def main() -> int:
     parser.add_argument("stages", nargs="*", metavar="TIER|STAGE", default=["test"])
     parser.add_argument("--part", type=int, default=0, metavar="K", help="of the night or the week")
     parser.add_argument("--list", action="store_true", help="list the stages and stop")
+    parser.add_argument(
+        "--show",
+        action="store_true",
+        help="write the last table of `make test` into CONTRIBUTING.md",
+    )
     parser.add_argument("--fix", action="store_true", help="let `format` rewrite the files")
     arguments = parser.parse_args()
     if arguments.list:
         for stage in known_stages().values():
             print(f"{stage.name:16} {parts.when(stage):24} {stage.asks}")
+        return 0
+    if arguments.show:
+        parts.show(json.loads((LOGS / "test.json").read_text()))
         return 0
     chosen = choose(arguments.stages, arguments.part, parser)
     tier = arguments.stages[0] if arguments.stages[0] in TIERS else ""

@@ -98,6 +98,16 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def show(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes the table into CONTRIBUTING.md, between its marks."""
+    page = ROOT / "CONTRIBUTING.md"
+    begin, end = "<!-- make test -->\n", "<!-- /make test -->"
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    after = rest.partition(end)[2]
+    lines = [f"{line}\n" for line in table(rows)]
+    page.write_text(f"{before}{begin}{''.join(lines)}{end}{after}", encoding="utf-8")
+
+
 def record(tier: str, part: int, rows: Sequence[Mapping[str, Any]]) -> str:
     """Notes in passed.toml that the part passed; for somebody to commit."""
     changes = git("status", "--porcelain", "--", ".", f":!tools/{RECORD.name}")

@@ -114,6 +114,16 @@ def test_the_table_has_a_sum() -> None:
     assert lines[-1] == "| all | 12 | 1 | 90 | 140 |  |"
 
 
+def test_the_table_is_shown_between_its_marks(tree: Path) -> None:
+    page = tree / "CONTRIBUTING.md"
+    page.write_text("before\n<!-- make test -->\nold\n<!-- /make test -->\nafter\n")
+    parts.show(ROWS)
+    lines = page.read_text().splitlines()
+    assert lines[:2] == ["before", "<!-- make test -->"]
+    assert lines[2:-2] == parts.table(ROWS)
+    assert lines[-2:] == ["<!-- /make test -->", "after"]
+
+
 def test_every_stage_is_run_by_something() -> None:
     stages = known_stages()
     assert [name for name, stage in stages.items() if not parts.when(stage)] == []
