@@ -505,7 +505,7 @@ bool explore(const Scenario& s) {
   scenario = &s;
   task_count = static_cast<unsigned>(s.tasks.size());
   choices.clear();
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = std::chrono::steady_clock::now();  // time: is told, not judged
   unsigned long runs = 0, redundant = 0;
   bool all = false;
   while (runs + redundant < s.runs) {
@@ -521,7 +521,8 @@ bool explore(const Scenario& s) {
       break;
     }
   }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const std::chrono::duration<double> seconds =
+      std::chrono::steady_clock::now() - start;  // time: the same
   std::printf("%s: %lu runs, %lu cut short as redundant, %s, %.1f s\n", s.name, runs, redundant,
               !all                   ? "bounded by their number"
               : s.preemptions != ~0u ? "all within the bound on preemptions"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 from limits import HANGS_S
 from programs import (
+    OWNERS,
     SOURCES,
     Build,
     Clock,
@@ -22,8 +24,6 @@ from programs import (
     prepare,
     run,
 )
-
-OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 
 # Each compiled as it stands: the compiler must not think that it knows what malloc does.
 COMPILERS = {
@@ -53,6 +53,17 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return compiled
 
 
+@pytest.fixture(params=OWNERS)
+def owner(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def owned(execute: Execute, owner: str) -> Execute:
+    """Runs a command under each owner."""
+    return partial(execute, LOFT_OWNER=owner)
+
+
 @pytest.fixture(scope="session")
 def standing_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("clock") / "standing_clock.so"
@@ -76,7 +87,7 @@ def reference(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         def of(program: Program) -> Future[Outcome]:
             if program.name not in started:
                 folder = tmp_path_factory.mktemp("reference")
-                started[program.name] = pool.submit(run, program, folder, inputs, None)
+                started[program.name] = pool.submit(run, program, folder, inputs)
             return started[program.name]
 
         yield of
@@ -84,16 +95,12 @@ def reference(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def overcommit(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What the system promises more of than it has (vm.overcommit_memory), by parametrization."""
-    before = OVERCOMMIT.read_text()
-    try:
-        OVERCOMMIT.write_text(request.param)
-    except OSError as error:
-        pytest.skip(f"vm.overcommit_memory cannot be set to {request.param} here: {error}")
-    try:
-        yield
-    finally:
-        OVERCOMMIT.write_text(before)
+    """What the system promises more of than it has, by parametrization of tests of the machine."""
+    setting = Path("/proc/sys/vm/overcommit_memory")  # machine: its users carry the marker
+    before = setting.read_text()
+    setting.write_text(request.param)
+    yield
+    setting.write_text(before)
 
 
 @pytest.fixture

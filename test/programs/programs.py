@@ -32,6 +32,9 @@ SOURCES = ROOT / "test" / "programs" / "sources"
 PYTHON = "/usr/bin/python3"
 
 
+OWNERS = ("thread", "core", "room", "shared")
+
+
 def as_it_is(text: str) -> str:
     return text
 
@@ -87,12 +90,6 @@ def library() -> Path:
     return Path(os.environ.get("LOFT_LIB", ROOT / "build" / "libloft.so")).resolve()
 
 
-def preloads(lib: Path) -> str:
-    """The library, behind the one that checks copies if the tests are to run with it."""
-    bounds = lib.parent / "libloft-bounds.so"
-    return f"{bounds}:{lib}" if "LOFT_TEST_BOUNDS" in os.environ else str(lib)
-
-
 def environment(home: Path) -> dict[str, str]:
     """What every program sees: nothing of the caller's settings but where programs are found."""
     env = {
@@ -111,10 +108,6 @@ def environment(home: Path) -> dict[str, str]:
         "GIT_COMMITTER_EMAIL": "writer@example.org",
         "GIT_COMMITTER_DATE": "1700000000 +0000",
     }
-    # The policies under which the tests are to run, other than the library's own choice.
-    for name in ("LOFT_OWNER", "LOFT_HARDENED"):
-        if name in os.environ:
-            env[name] = os.environ[name]
     # A toolchain kept in the caller's home folder is looked for there, not in the program's.
     for name, folder in (("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")):
         place = Path(os.environ.get(name, Path.home() / folder))
@@ -144,7 +137,7 @@ def what_they_wait_for(group: int) -> str:
             lines += [line for line in maps if line.endswith(("libloft.so.0", "[heap]"))]
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGUSR1)
-        time.sleep(2)
+        time.sleep(2)  # time: while its runner writes; the test has failed already
     return "\n".join(lines)
 
 
@@ -199,14 +192,14 @@ def run(
     program: Program,
     folder: Path,
     inputs: Path,
-    preload: Path | None,
+    *preload: Path,
     address_space: int = 0,
 ) -> Outcome:
     """Runs a program in a new folder. `address_space` is a limit in bytes, as by `ulimit -v`."""
     work = folder / "work"
     work.mkdir(parents=True)
     limited = ["prlimit", f"--as={address_space}"] if address_space else []
-    preloaded = [] if preload is None else ["env", f"LD_PRELOAD={preloads(preload)}"]
+    preloaded = ["env", f"LD_PRELOAD={':'.join(map(str, preload))}"] if preload else []
     command = [*limited, *preloaded, "bash", "-c", script(program)]
     # Files, not pipes: a server that a failed script leaves behind would hold a pipe open.
     hung: str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 
@@ -12,9 +11,6 @@ from programs import SOURCES, Build, Execute
 ATTACKS = re.findall(
     r"\bATTACK\((\w+)\),", (SOURCES / "attacks.c").read_text().partition("kAttacks[] = {")[2]
 )
-# Processors hand fresh objects out in the order of their addresses.
-if os.environ.get("LOFT_OWNER") == "core":
-    ATTACKS.remove("sequential_layout")
 # What takes metadata in objects, or between them: loft has none, with or without an option.
 BY_DESIGN = {
     "tcache_poisoning",
@@ -50,7 +46,7 @@ NOTICED = {
 
 def test_the_attacks_are_known(execute: Execute, build: Build) -> None:
     listed = execute(build("attacks.c"), preload=False).stdout.split()
-    assert set(listed) - set(ATTACKS) <= {"sequential_layout"}
+    assert set(listed) == set(ATTACKS)
     assert set(ATTACKS) >= BY_DESIGN | set(NOTICED)
 
 

@@ -126,6 +126,7 @@ def inside(group: Path, *command: str | Path) -> list[str]:
     return ["sh", "-c", script, str(group), *map(str, command)]
 
 
+@pytest.mark.machine
 def test_refused_instead_of_killed(real_group: Path, build: Build, execute: Execute) -> None:
     (real_group / "memory.max").write_text(str(64 * MIB))
     if (real_group / "memory.swap.max").exists():
@@ -139,6 +140,7 @@ def test_refused_instead_of_killed(real_group: Path, build: Build, execute: Exec
     assert (limited.returncode, limited.stdout) == (0, "59 MiB\n59 MiB\n"), limited.stderr
 
 
+@pytest.mark.machine
 def test_a_real_group_is_near_its_limit(real_group: Path, build: Build, execute: Execute) -> None:
     (real_group / "memory.max").write_text(str(128 * MIB))
     script = """

@@ -2,55 +2,61 @@
 
 from __future__ import annotations
 
-import os
 import re
 import statistics
 from pathlib import Path
 
 import pytest
-from programs import PYTHON, Build, Execute
+from programs import OWNERS, PYTHON, Build, Execute
+
+# What takes seconds is run under the others at night.
+LONG_OWNERS = pytest.mark.parametrize(
+    "owner", [OWNERS[0], *(pytest.param(owner, marks=pytest.mark.night) for owner in OWNERS[1:])]
+)
 
 
 @pytest.mark.parametrize(
     "call", ["free", "usable", "malloc", "large", "calloc", "realloc", "aligned", "strdup", "trim"]
 )
-def test_very_first_call(execute: Execute, build: Build, call: str) -> None:
-    result = execute(build("first_call.c"), call)
+def test_very_first_call(owned: Execute, build: Build, call: str) -> None:
+    result = owned(build("first_call.c"), call)
     assert (result.returncode, result.stdout, result.stderr) == (0, "came back\n", "")
 
 
 @pytest.mark.parametrize("way", ["return", "quick_exit", "running", "outlived"])
-def test_every_point_of_a_life(execute: Execute, build: Build, way: str) -> None:
+def test_every_point_of_a_life(owned: Execute, build: Build, way: str) -> None:
     """Constructors, destructors, thread_local, keys, atexit, and objects handed across them."""
     program = build("lifetime.cc")
-    expected = execute(program, way, preload=False)
+    expected = owned(program, way, preload=False)
     assert expected.returncode == 0
     assert expected.stdout.count("\n") >= 20
-    under_loft = execute(program, way)
+    under_loft = owned(program, way)
     assert (under_loft.returncode, under_loft.stdout, under_loft.stderr) == (0, expected.stdout, "")
 
 
-def test_a_hundred_thousand_threads(execute: Execute, build: Build) -> None:
-    result = execute(build("many_threads.c"), "100000")
+@LONG_OWNERS
+def test_a_hundred_thousand_threads(execute: Execute, build: Build, owner: str) -> None:
+    result = execute(build("many_threads.c"), "100000", LOFT_OWNER=owner)
     assert result.returncode == 0, result.stderr
     (resident, address_space), (resident_after, address_space_after) = (
         map(int, line.split()) for line in result.stdout.splitlines()
     )
     # 95 000 threads later. 1 MiB is eleven bytes for each of them. (Where processors own the
     # caches, these are not full when a twentieth of the threads has run.)
-    most = 2048 if os.environ.get("LOFT_OWNER") == "core" else 1024
+    most = 2048 if owner == "core" else 1024
     assert resident_after - resident <= most
     # Room for the stacks that libc keeps, and for nothing that counts threads.
     assert address_space_after - address_space <= 128 * 1024
 
 
-def test_fork_storm(execute: Execute, build: Build) -> None:
-    result = execute(build("fork_storm.cc"), "400")
+@LONG_OWNERS
+def test_fork_storm(execute: Execute, build: Build, owner: str) -> None:
+    result = execute(build("fork_storm.cc"), "400", LOFT_OWNER=owner)
     assert (result.returncode, result.stdout, result.stderr) == (0, "400 forks, 0 failures\n", "")
 
 
-def test_opened_late_and_closed_under_threads(execute: Execute, build: Build, lib: Path) -> None:
-    result = execute(build("reloaded.c"), lib, preload=False)
+def test_opened_late_and_closed_under_threads(owned: Execute, build: Build, lib: Path) -> None:
+    result = owned(build("reloaded.c"), lib, preload=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "opened and closed\n", "")
 
 
@@ -63,7 +69,7 @@ def test_opened_by_a_thread_that_outlives_the_first(
     assert (result.returncode, result.stdout) == (0, "worked\n"), result.stderr
 
 
-def test_opened_late_by_python(execute: Execute, lib: Path) -> None:
+def test_opened_late_by_python(owned: Execute, lib: Path) -> None:
     script = f"""
 import _ctypes, ctypes, threading
 for _ in range(5):
@@ -83,7 +89,7 @@ for _ in range(5):
     _ctypes.dlclose(loft._handle)
 print("closed")
 """
-    result = execute(PYTHON, "-c", script, preload=False)
+    result = owned(PYTHON, "-c", script, preload=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "closed\n", "")
 
 
@@ -123,7 +129,7 @@ def test_no_standard_streams_at_all(execute: Execute, lib: Path) -> None:
 
 
 def test_system_calls_of_hello_world(
-    execute: Execute, build: Build, lib: Path, tmp_path: Path
+    execute: Execute, build: Build, lib: Path, tmp_path: Path, owner: str
 ) -> None:
     hello = build("hello.c")
 
@@ -134,12 +140,13 @@ def test_system_calls_of_hello_world(
         return [line for line in trace.read_text().splitlines() if re.search(r"^\d+ +\w+\(", line)]
 
     expected = calls()
-    without_group = calls("-E", f"LD_PRELOAD={lib}", "-E", "LOFT_CGROUP=off")
+    ours = ("-E", f"LD_PRELOAD={lib}", "-E", f"LOFT_OWNER={owner}")
+    without_group = calls(*ours, "-E", "LOFT_CGROUP=off")
     # Processors as owners: the heap from the start, how many there are, and a fence between them.
     # The window's place is found by six calls: two ranges are mapped and unmapped, and the shorter
     # once more, because there are systems that only claim to unmap.
     # One more asks for the file of the system's settings, which is not there.
-    most = 27 if os.environ.get("LOFT_OWNER") == "core" else 16
+    most = 27 if owner == "core" else 16
     assert len(without_group) - len(expected) <= most, "\n".join(without_group)
 
     asked = re.compile(r'openat\(AT_FDCWD, "/etc/loft\.conf", [A-Z_|]+\) = ')
@@ -147,18 +154,18 @@ def test_system_calls_of_hello_world(
 
     # The limits of the control group are read once, and nothing else is.
     files = re.compile(r'openat\(AT_FDCWD, "(/proc/self/(cgroup|mountinfo)|/sys/fs/cgroup)')
-    under_loft = calls("-E", f"LD_PRELOAD={lib}")
+    under_loft = calls(*ours)
     opened = [line for line in under_loft if files.search(line)]
     assert len(under_loft) - len(without_group) <= 3 * len(opened) + 4, "\n".join(under_loft)
 
 
-def test_memory_of_hello_world(execute: Execute, build: Build) -> None:
+def test_memory_of_hello_world(owned: Execute, build: Build) -> None:
     hello = build("hello.c")
 
     def peak_kib(preload: bool) -> float:
         # The kernel counts pages in batches, so that one reading may be off by some.
         return statistics.median(
-            int(execute(hello, "peak", preload=preload).stdout) for _ in range(7)
+            int(owned(hello, "peak", preload=preload).stdout) for _ in range(7)
         )
 
     assert peak_kib(preload=True) - peak_kib(preload=False) <= 1024

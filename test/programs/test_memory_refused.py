@@ -16,6 +16,7 @@ STRICT = [
 STRICTLY = pytest.mark.parametrize("overcommit", ["2"], indirect=True, ids=["none"])
 
 
+@pytest.mark.machine
 @STRICTLY
 @pytest.mark.parametrize("program", STRICT, ids=lambda program: program.name)
 def test_program_without_overcommit(
@@ -31,6 +32,7 @@ def test_program_without_overcommit(
     assert differences(program, under_loft, expected.result()) == []
 
 
+@pytest.mark.machine
 @STRICTLY
 def test_more_than_the_system_commits(execute: Execute, overcommit: None) -> None:
     """Free memory is no help when the commit limit is lower; NULL is the answer, not a kill."""
@@ -48,6 +50,7 @@ print(len(bytearray(100_000_000)))
     assert (result.returncode, result.stdout) == (0, "refused\nrefused\n100000000\n"), result.stderr
 
 
+@pytest.mark.machine
 @STRICTLY
 def test_threads_without_overcommit(execute: Execute, build: Build, overcommit: None) -> None:
     result = execute(build("lifetime.cc"), "running")

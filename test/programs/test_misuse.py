@@ -58,10 +58,10 @@ def stopped(result: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.parametrize("what", FOREIGN + OWN)
-def test_stops_with_one_line(execute: Execute, build: Build, what: str) -> None:
+def test_stops_with_one_line(owned: Execute, build: Build, what: str, owner: str) -> None:
     # By whom a mistake is found depends on where threads run, if processors own the heaps: below.
-    together = [str(min(os.sched_getaffinity(0)))] if os.environ.get("LOFT_OWNER") == "core" else []
-    result = execute(build("misuse.c"), what, *together)
+    together = [str(min(os.sched_getaffinity(0)))] if owner == "core" else []
+    result = owned(build("misuse.c"), what, *together)
     assert stopped(result) in result.stderr
 
 
@@ -87,8 +87,8 @@ SAMPLED = {
 
 
 @pytest.mark.parametrize("what", SAMPLED)
-def test_sampled_objects_are_like_any_other(execute: Execute, build: Build, what: str) -> None:
-    result = execute(build("misuse.c"), what, LOFT_PROFILE="on", LOFT_PROFILE_BYTES="1")
+def test_sampled_objects_are_like_any_other(owned: Execute, build: Build, what: str) -> None:
+    result = owned(build("misuse.c"), what, LOFT_PROFILE="on", LOFT_PROFILE_BYTES="1")
     address = result.stdout.splitlines()[0]
     assert (result.returncode, "survived" in result.stdout) == (-signal.SIGABRT, False)
     assert re.fullmatch(r"loft: [ -~]+\n", result.stderr)
@@ -121,31 +121,31 @@ def test_twice_between_processors(execute: Execute, build: Build, where: str) ->
         assert address in result.stderr
 
 
-def test_a_handler_may_allocate(execute: Execute, build: Build) -> None:
+def test_a_handler_may_allocate(owned: Execute, build: Build) -> None:
     """Unless that needs what the faulty call was holding: double-handled, above, must not hang."""
-    result = execute(build("misuse.c"), "misaligned-handled")
+    result = owned(build("misuse.c"), "misaligned-handled")
     assert result.returncode == -signal.SIGABRT, result.stderr
     assert result.stdout.splitlines()[1:] == ["handled"]
 
 
-def test_a_handler_may_jump_out(execute: Execute, build: Build) -> None:
+def test_a_handler_may_jump_out(owned: Execute, build: Build) -> None:
     """A thread that goes on after its mistake may wait for others' locks as often as it has to."""
-    result = execute(build("misuse.c"), "got-over")
+    result = owned(build("misuse.c"), "got-over")
     assert (result.returncode, result.stdout) == (0, "survived\n"), result.stderr
     assert re.fullmatch(r"loft: [ -~]+\n", result.stderr)
 
 
 @pytest.mark.parametrize("what", ["second-mistake-handled", "second-mistake-of-a-child-handled"])
-def test_each_thread_has_its_handler(execute: Execute, build: Build, what: str) -> None:
+def test_each_thread_has_its_handler(owned: Execute, build: Build, what: str) -> None:
     """The thread that made the second mistake is not the one that made the first."""
-    result = execute(build("misuse.c"), what)
+    result = owned(build("misuse.c"), what)
     assert result.returncode == -signal.SIGABRT, result.stderr
     assert re.fullmatch(r"(loft: [ -~]+\n){2}", result.stderr)
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-def test_foreign_pointers_may_be_ignored(execute: Execute, build: Build, what: str) -> None:
-    result = execute(build("misuse.c"), what, LOFT_FOREIGN="ignore")
+def test_foreign_pointers_may_be_ignored(owned: Execute, build: Build, what: str) -> None:
+    result = owned(build("misuse.c"), what, LOFT_FOREIGN="ignore")
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(r"loft: [ -~]+\n", result.stderr)
     address, survived = result.stdout.splitlines()
@@ -174,7 +174,7 @@ def test_objects_come_home_after_a_write(execute: Execute, build: Build, what: s
     assert re.fullmatch(rf"loft: write after free: .* in {address}: [ -~]+\n", result.stderr)
 
 
-def test_right_use_is_not_reported(execute: Execute, build: Build) -> None:
+def test_right_use_is_not_reported(owned: Execute, build: Build) -> None:
     """The same program without a mistake, so that the tests above know what they see."""
-    result = execute(build("misuse.c"), "nothing")
+    result = owned(build("misuse.c"), "nothing")
     assert (result.returncode, result.stdout, result.stderr) == (0, "survived\n", "")

@@ -8,6 +8,7 @@ import pytest
 from programs import Build, Execute
 
 
+@pytest.mark.night
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes threads run before all others")
 @pytest.mark.parametrize("owner", ["libc", "thread", "core", "room"])
 def test_inversion(execute: Execute, build: Build, owner: str) -> None:

@@ -122,6 +122,7 @@ def test_address_space_of_a_small_program(execute: Execute, build: Build) -> Non
     assert ours - plain <= 80 << 10
 
 
+@pytest.mark.machine
 @pytest.mark.usefixtures("overcommit")
 @pytest.mark.parametrize("overcommit", ["1"], indirect=True, ids=["all is promised"])
 @pytest.mark.parametrize("gib", [1024, 300, 20])

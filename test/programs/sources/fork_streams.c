@@ -32,7 +32,7 @@ static void until_fork_waits(void) {
   char path[64], text[256];
   snprintf(path, sizeof path, "/proc/self/task/%d/syscall", forker);
   for (int in_a_row = 0; in_a_row < 20;) {
-    usleep(1000);
+    usleep(1000);  // time: looks again, until it has slept for some looks
     const int file = open(path, O_RDONLY);
     const ssize_t n = read(file, text, sizeof text - 1);
     close(file);

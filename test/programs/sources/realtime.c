@@ -22,7 +22,7 @@ enum { kKiB = 1 << 10, kThreads = 3, kObjects = 64, kWakes = 1500 };
 static atomic_bool over;
 
 static void pause_for(long microseconds) {
-  nanosleep(&(struct timespec){0, microseconds * 1000}, NULL);
+  nanosleep(&(struct timespec){0, microseconds * 1000}, NULL);  // time: a test of the night
 }
 
 static void* resized(char* p, size_t bytes, size_t touched) {

@@ -36,7 +36,7 @@ static void fail(const char* what) {
 
 static void pause_for(long milliseconds) {
   const struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);  // time: threads of loft's own may run
 }
 
 static void* written(size_t bytes) {
@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
   if (strcmp(argv[1], "forbidden") == 0) syscall(SYS_getppid);
   if (strcmp(argv[1], "clock") == 0) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_MONOTONIC, &now);  // time: whether the call is allowed
     return 0;
   }
   zeros();

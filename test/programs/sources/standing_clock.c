@@ -18,8 +18,9 @@ __attribute__((constructor)) static void map(void) {
   passed_ns = mapped;
 }
 
-int clock_gettime(clockid_t clock, struct timespec* time) {
-  if (clock != CLOCK_MONOTONIC) return (int)syscall(SYS_clock_gettime, clock, time);
+int clock_gettime(clockid_t clock, struct timespec* time) {  // time: the clock in its place
+  const int monotonic = clock == CLOCK_MONOTONIC;            // time: the same
+  if (!monotonic) return (int)syscall(SYS_clock_gettime, clock, time);
   const long long passed = passed_ns == NULL ? 0 : *passed_ns;
   // Long ago: who sleeps until a time by this clock does not sleep.
   *time = (struct timespec){1 + passed / 1000000000, passed % 1000000000};

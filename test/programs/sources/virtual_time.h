@@ -10,7 +10,7 @@
 
 static atomic_llong passed_ns;
 
-int clock_gettime(clockid_t clock, struct timespec* time) {
+int clock_gettime(clockid_t clock, struct timespec* time) {  // time: the clock in its place
   const long result = syscall(SYS_clock_gettime, clock, time);
   const long long ns = time->tv_nsec + passed_ns;
   time->tv_sec += ns / 1000000000;
