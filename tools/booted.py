@@ -121,6 +121,20 @@ def tests(machine: Machine, words: list[str]) -> list[Path]:
     return programs
 
 
+def pack(root: Path, image: Path) -> Path:
+    """What a kernel unpacks at its start."""
+    listed = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
+    packed = subprocess.run(
+        ["cpio", "--quiet", "-o", "-H", "newc"],
+        cwd=root,
+        input=listed.encode(),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    image.write_bytes(gzip.compress(packed.stdout, 1))
+    return image
+
+
 def make_root(machine: Machine, debian: Path, programs: list[Path]) -> Path:
     """A root as a kernel unpacks it at its start. The programs have the paths they have here."""
     root = machine.folder() / "root"
@@ -142,17 +156,7 @@ def make_root(machine: Machine, debian: Path, programs: list[Path]) -> Path:
         to = root / there.relative_to("/")
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(here, to)
-    image = machine.folder() / "root.gz"
-    listed = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
-    packed = subprocess.run(
-        ["cpio", "--quiet", "-o", "-H", "newc"],
-        cwd=root,
-        input=listed.encode(),
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    image.write_bytes(gzip.compress(packed.stdout, 1))
-    return image
+    return pack(root, machine.folder() / "root.gz")
 
 
 def boot(machine: Machine, debian: Path, image: Path) -> Iterator[str]:
