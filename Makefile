@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli check test night weekly elsewhere booted soak bench papers papers-test results peers packages wheels release docs install format lint clean
+.PHONY: all run cli check test night weekly elsewhere booted soak bench papers papers-test results peers packages wheels release docs install format clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -150,11 +150,6 @@ format:
 	@tools/setup.sh format
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	@$(PYTHON) tools/check.py --fix format
-
-lint:
-	@tools/setup.sh lint
-	@$(MAKE) --no-print-directory $(VENV)/ready
-	@$(PYTHON) tools/check.py includes format python tidy
 
 clean:
 	rm -rf build

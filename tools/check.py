@@ -85,7 +85,6 @@ class Stage:
     around: str = ""
     pytest: str = ""
     settings: dict[str, str] = field(default_factory=dict)
-    of_changes: bool = False  # looks at what changed alone
     count: Count = field(default_factory=Count)
     seconds: float = 0
     processor_seconds: float = 0
@@ -105,8 +104,6 @@ class Stage:
         for word in shlex.split(command):
             if word == "{sources}":
                 yield from files(CXX_FILES)
-            elif word == "{changed}":
-                yield from parts.changed_sources(self.night if self.of_changes else 0, self.paths)
             elif "/*" in word:
                 yield from files([word])
             else:
@@ -277,8 +274,6 @@ def main() -> int:
     chosen = choose(arguments.stages, arguments.part, parser)
     tier = arguments.stages[0] if arguments.stages[0] in TIERS else ""
     if tier == "test":
-        for stage in chosen:
-            stage.of_changes = True
         for stage in [stage for stage in chosen if not stage.is_due()]:
             print(f"  {stage.name}: nothing that it looks at has changed since it passed")
             chosen.remove(stage)

@@ -51,22 +51,6 @@ def changed(night: int, patterns: Iterable[str]) -> list[str] | None:
     return [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
 
 
-def changed_sources(night: int, patterns: Iterable[str]) -> list[str]:
-    """The sources of src/ to be read again: those that changed since the part of the night passed,
-    and one for each header that did. All, if nobody knows, or if more than sources changed."""
-    everything = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("src/**/*.cc"))
-    names = changed(night, patterns)
-    if names is None or not all(name.startswith("src/") for name in names):
-        return everything
-    chosen = {name for name in names if name in everything}
-    for header in (name for name in names if name.endswith(".h")):
-        named = f'#include "{header.removeprefix("src/")}"'
-        beside = header.removesuffix("h") + "cc"
-        reads = [source for source in everything if named in (ROOT / source).read_text()]
-        chosen.update([beside] if beside in reads else reads[:1])
-    return sorted(chosen)
-
-
 def numbers(stages: Iterable[Planned], tier: str) -> list[int]:
     found = {stage.night if tier == "night" else stage.weekly for stage in stages}
     return sorted(found - {0})

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|night|weekly|format|lint|bench|papers|booted|docs
+# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|night|weekly|format|bench|papers|booted|docs
 # Looks first and installs only what is missing, so every make target can call it.
 set -eu
 
@@ -77,14 +77,6 @@ format_group='
 clang-format-19         clang-format-19                         formats the code
 python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
 '
-lint_group='
-clang-19                clang++-19                              compiles for clang-tidy
-clang-format-19         clang-format-19                         checks the formatting
-clang-tidy-19           clang-tidy-19                           checks the code
-libgtest-dev            /usr/include/gtest/gtest.h              the test framework
-libgmock-dev            /usr/include/gmock/gmock.h              the test framework
-python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
-'
 cli_group='
 python3-venv            import:ensurepip,venv                   keeps the Python tools out of the system
 '
@@ -125,7 +117,7 @@ present() {
   esac
 }
 
-group=${1:?usage: setup.sh build|cli|test|night|weekly|format|lint|bench|papers|booted|docs}
+group=${1:?usage: setup.sh build|cli|test|night|weekly|format|bench|papers|booted|docs}
 case $group in
   build) wanted=$build_group ;;
   cli) wanted=$build_group$cli_group ;;
@@ -133,7 +125,6 @@ case $group in
   night) wanted=$build_group$test_group$night_group$booted_group ;;
   weekly) wanted=$build_group$test_group$night_group$booted_group$bench_group$papers_group ;;
   format) wanted=$format_group ;;
-  lint) wanted=$build_group$lint_group ;;
   bench) wanted=$build_group$bench_group ;;
   papers) wanted=$build_group$bench_group$papers_group ;;
   booted) wanted=$build_group$test_group$night_group$booted_group ;;
