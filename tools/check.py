@@ -168,7 +168,11 @@ class Stage:
         if self.preset:
             self.need(f"cmake --preset {self.preset} --log-level=WARNING")
             chosen = f"--target {' '.join(self.targets)}" if self.targets else ""
-            self.need(f"cmake --build --preset {self.preset} {chosen}")
+            build = f"cmake --build --preset {self.preset} {chosen}"
+            if self.labels:
+                self.need(build)
+            else:
+                self.check(build)
         if self.labels:
             labels = " ".join(f"-L ^({label})$" for label in self.labels)
             without = f"-LE ^({self.without})$" if self.without else ""
