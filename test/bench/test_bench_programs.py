@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -226,7 +225,7 @@ static _Thread_local int count;
 void* malloc(size_t n) {
   static void* (*real)(size_t);
   if (real == NULL) real = (void* (*)(size_t))dlsym(RTLD_NEXT, "malloc");
-  if (++count % 2000 == 0) usleep(20000);
+  if (++count % 2000 == 0) usleep(20000);  // time: the defect that is to be noticed
   return real(n);
 }
 """
@@ -400,7 +399,6 @@ def test_notices_a_child_that_hangs(programs: Path, tmp_path: Path) -> None:
     assert "a child hung" in failure(programs / "fork_under_load", arguments, library)
 
 
-@pytest.mark.skipif(shutil.which("xalan") is None, reason="xalan is not installed")
 @pytest.mark.parametrize("preload", libraries(), ids=lambda path: path.stem if path else "glibc")
 def test_xalan_transforms_every_record(programs: Path, preload: Path | None) -> None:
     result = run(programs / "xalan", "--records=200", preload)
@@ -442,7 +440,6 @@ def test_counts_instructions(programs: Path) -> None:
     assert result["remote_free"]["mean"] > 10
 
 
-@pytest.mark.skipif(len(libraries()) < 2, reason="loft is not built")
 @pytest.mark.parametrize(
     ("owner", "most", "most_beyond_table"), [("thread", 34, 45), ("core", 48, 60)]
 )

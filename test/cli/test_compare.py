@@ -45,7 +45,7 @@ def busy(compiled: Compile) -> Path:
           memset(p, 1, 32 << 20);
           char ready = 1;
           if (write(out[1], &ready, 1) != 1 || read(in[0], &ready, 1) != 1) return 1;
-          usleep(1000000);
+          usleep(200000);  // time: memory is looked at meanwhile, on which the night alone relies
           printf("%d\\n", p[12345]);
           free(p);
           if (child != 0) wait(NULL);
@@ -98,6 +98,7 @@ def test_the_tables_hold_every_metric(compared: tuple[str, Path]) -> None:
     assert re.search(r"^wall time[:,]", printed, re.MULTILINE)
 
 
+@pytest.mark.night
 def test_peak_memory_is_of_one_process_and_of_all(compared: tuple[str, Path]) -> None:
     data = read(compared[1] / "out.json")
     for allocator in data["allocators"]:
@@ -105,6 +106,7 @@ def test_peak_memory_is_of_one_process_and_of_all(compared: tuple[str, Path]) ->
         together = allocator["summary"]["tree_peak_rss_kib"]["median"]
         assert 32 << 10 <= one < 60 << 10
         assert 64 << 10 <= together < 120 << 10
+        assert len(allocator["memory"]) > 1
 
 
 def test_json_holds_what_was_printed(compared: tuple[str, Path]) -> None:
@@ -116,7 +118,6 @@ def test_json_holds_what_was_printed(compared: tuple[str, Path]) -> None:
     for allocator in data["allocators"]:
         assert len(allocator["runs"]) == 6
         assert allocator["outcomes"][0]["text"] == "exit code 0"
-        assert len(allocator["memory"]) > 1
         for metric in metrics.METRICS:
             if metric.key in allocator["summary"]:
                 summary = allocator["summary"][metric.key]
@@ -213,6 +214,7 @@ def test_the_timed_runs_are_not_held(loft: Loft, tmp_path: Path) -> None:
     assert told.read_text().split()[-1] == "500"
 
 
+@pytest.mark.night
 def test_processes_of_a_held_command_are_not_held(loft: Loft, tmp_path: Path) -> None:
     # Were each held, the ten would take 30 seconds and the limit would end them.
     loop = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done"
@@ -300,8 +302,7 @@ def test_an_interrupt_leaves_nothing(build: Path, number: signal.Signals, code: 
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        limit = time.monotonic() + HANGS_S
-        while len(marked(mark)) < 4 and time.monotonic() < limit:
+        while len(marked(mark)) < 4:
             time.sleep(0.02)
         # An impatient user presses twice.
         process.send_signal(number)
@@ -315,14 +316,11 @@ def test_an_interrupt_leaves_nothing(build: Path, number: signal.Signals, code: 
 def test_a_killed_loft_takes_the_command_along(build: Path) -> None:
     mark = f"{6000 + os.getpid() / 1e7:.7f}"
     with subprocess.Popen([LOFT, "compare", "--with", "loft", "--", "sleep", mark]) as process:
-        limit = time.monotonic() + HANGS_S
-        while not marked(mark) and time.monotonic() < limit:
+        while not marked(mark):
             time.sleep(0.02)
-        assert marked(mark)
         process.kill()
-    while marked(mark) and time.monotonic() < limit:
+    while marked(mark):
         time.sleep(0.02)
-    assert marked(mark) == []
 
 
 def test_what_a_command_leaves_behind_is_ended_and_said(loft: Loft) -> None:

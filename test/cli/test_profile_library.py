@@ -98,7 +98,7 @@ __attribute__((noinline)) void keep(void) {
 __attribute__((noinline)) void wait(void) {
   static char* volatile waiting[1024];
   for (int i = 0; i < 1024; i++) { waiting[i] = malloc(4096); waiting[i][0] = 1; }
-  usleep(30000);
+  usleep(30000);  // time: no less than that is asserted
   for (int i = 0; i < 1024; i++) free(waiting[i]);
 }
 int main(void) { keep(); wait(); asm volatile("" ::: "memory"); return 0; }

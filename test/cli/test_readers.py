@@ -92,7 +92,7 @@ def profile(build: Path, compiled: Compile, tmp_path_factory: pytest.TempPathFac
 def fetched() -> Path:
     ran = subprocess.run([ROOT / "tools" / "readers.sh"], capture_output=True, text=True)
     if ran.returncode != 0:
-        pytest.skip(ran.stderr.strip())
+        pytest.fail(f"infrastructure: {ran.stderr.strip()}")
     return FETCHED
 
 
@@ -112,6 +112,7 @@ def rows(text: str) -> list[tuple[str, int, int]]:
     return [(name, int(flat), int(cumulative)) for flat, cumulative, name in found]
 
 
+@pytest.mark.night
 def test_pprof_says_the_same(fetched: Path, profile: Written) -> None:
     text = pprof(fetched, profile.named)
     assert "Type: inuse_space\n" in text
@@ -128,6 +129,7 @@ def test_pprof_says_the_same(fetched: Path, profile: Written) -> None:
     ]
 
 
+@pytest.mark.night
 def test_pprof_finds_lines(fetched: Path, profile: Written) -> None:
     theirs = [name for name, flat, _ in rows(pprof(fetched, "-lines", profile.named)) if flat]
     assert [re.sub(r" .*/", " ", name) for name in theirs] == [
@@ -135,6 +137,7 @@ def test_pprof_finds_lines(fetched: Path, profile: Written) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.night
 def test_pprof_finds_names_itself(fetched: Path, profile: Written) -> None:
     """In what the library wrote, where there are addresses alone."""
     ours = profile.functions()
@@ -143,6 +146,7 @@ def test_pprof_finds_names_itself(fetched: Path, profile: Written) -> None:
         assert theirs[name] == ours[name]
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("kind", ["named", "collapsed"])
 def test_speedscope_says_the_same(
     fetched: Path, profile: Written, browser: Browser, tmp_path: Path, kind: str
@@ -176,18 +180,15 @@ def seen_in_speedscope(fetched: Path, browser: Browser, path: Path, script: Path
     page = (fetched / "speedscope" / "index.html").as_uri()
     browser.ask("Page.navigate", url="about:blank")
     browser.ask("Page.navigate", url=f"{page}#localProfilePath={script}")
-    limit = time.monotonic() + HANGS_S
     text = ""
     while "Symbol Name" not in text:
-        assert time.monotonic() < limit, text
         text = str(browser.run("document.body ? document.body.innerText : ''"))
         if path.name in text and "Export" in text:
             browser.press("3", ord("3"), "3")
-        time.sleep(0.1)
+        time.sleep(0.1)  # time: looks again, until it is there
     return text
 
 
-@pytest.mark.skipif(not FLAMEGRAPH.is_file(), reason=f"there is no {FLAMEGRAPH}")
 def test_flamegraph_says_the_same(profile: Written) -> None:
     perl = shutil.which("perl")
     assert perl is not None

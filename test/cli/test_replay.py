@@ -259,7 +259,6 @@ def test_an_allocator_that_crashes_is_out(loft: Loft, aborting: Path, many: Path
     assert not re.search(r"^aborting ", ran.stdout, re.MULTILINE)
 
 
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_a_replay_takes_the_same_instructions_each_time(loft: Loft, many: Path) -> None:
     """Counted one by one: what a change of an allocator costs is no matter of noise here."""
     counted = []

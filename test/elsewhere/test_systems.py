@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import lief
 import pytest
 from limits import HANGS_S
-
-lief = pytest.importorskip("lief", reason="the package lief is missing: tools/requirements.txt")
-pytest.importorskip("ziglang", reason="the package ziglang is missing: tools/requirements.txt")
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -149,6 +147,7 @@ def test_a_library_for_freebsd_is_bound_at_once_and_sealed(freebsd: Built) -> No
     assert library.get(lief.ELF.Segment.TYPE.GNU_RELRO) is not None
     flags = library.get(lief.ELF.DynamicEntry.TAG.FLAGS_1)
     assert flags is not None
+    assert isinstance(flags, lief.ELF.DynamicEntryFlags)
     assert lief.ELF.DynamicEntryFlags.FLAG.NOW in flags.flags
     # Threads' variables: 40 bytes that the loader sets up with the thread.
     tls = library.get(lief.ELF.Segment.TYPE.TLS)

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from programs import PYTHON, Build, Execute
-
-valgrind = pytest.mark.skipif(
-    shutil.which("valgrind") is None, reason="valgrind is not installed: tools/setup.sh test"
-)
 
 LEAKS = ("--leak-check=full", "--error-exitcode=9")
 OPTIONS = {
@@ -25,7 +20,6 @@ OPTIONS = {
 }
 
 
-@valgrind
 @pytest.mark.parametrize("tool", OPTIONS)
 def test_every_name(execute: Execute, build: Build, tool: str) -> None:
     """No object is made by one of the two and freed by the other."""
@@ -36,14 +30,12 @@ def test_every_name(execute: Execute, build: Build, tool: str) -> None:
     assert "==" not in result.stderr or tool == "dhat", result.stderr
 
 
-@valgrind
 @pytest.mark.parametrize("command", ["ls -l /", "/usr/bin/python3 -c pass"])
 def test_programs_under_memcheck(execute: Execute, command: str) -> None:
     result = execute("valgrind", "-q", *LEAKS, *command.split())
     assert (result.returncode, result.stderr) == (0, "")
 
 
-@pytest.mark.skipif(shutil.which("gcore") is None, reason="gdb is not installed")
 @pytest.mark.parametrize("owner", ["thread", "core", "room"])
 def test_a_core_is_as_large_as_the_process(
     execute: Execute, lib: Path, tmp_path: Path, owner: str
@@ -65,7 +57,6 @@ def test_a_core_is_as_large_as_the_process(
     assert 1 << 20 < core.stat().st_size < 64 << 20
 
 
-@pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
 @pytest.mark.skipif(
     os.uname().machine not in ("x86_64", "aarch64"), reason="no probes for this architecture"
 )
