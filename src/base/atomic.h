@@ -17,6 +17,19 @@ using std::memory_order_acq_rel;
 using std::memory_order_acquire;
 using std::memory_order_relaxed;
 using std::memory_order_release;
+using std::memory_order_seq_cst;
+
+// A word that is shared, and plain where one thread alone has it.
+template <class T>
+inline T load_word(const T& word, std::memory_order order) {
+  return __atomic_load_n(&word, static_cast<int>(order));
+}
+template <class T>
+inline void store_word(T& word, T value, std::memory_order order) {
+  __atomic_store_n(&word, value, static_cast<int>(order));
+}
+
+inline void thread_fence(std::memory_order order) { std::atomic_thread_fence(order); }
 
 // A counter with one writer and any number of readers. Relaxed: a reader needs a recent value, and
 // the counter publishes nothing else. A single writer needs no fetch_add: a locked instruction

@@ -36,7 +36,7 @@ inline const Parts& parts_of(const Thread* thread) {
   // Acquire fence, pairs with the release fence in meter::turn_all: a thread that has found its
   // tables turned finds the parts that were set before. Acquire load, with the store in
   // follow_profile_options: it finds them made. Neither costs anything on x86-64.
-  std::atomic_thread_fence(std::memory_order_acquire);
+  thread_fence(memory_order_acquire);
   return parts_in_use.load(memory_order_acquire)[static_cast<unsigned>(thread->mode)];
 }
 

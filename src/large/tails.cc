@@ -173,7 +173,7 @@ void note(uintptr_t end, Since since) {
   // The fence pairs with the one in purge. A caller that reads the hard limit after this call sees
   // it, or the purge that its setter starts sees this tail. Only seq_cst fences order a store
   // before a later load.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  thread_fence(memory_order_seq_cst);
 }
 
 Since forget(uintptr_t limit) {
@@ -199,7 +199,7 @@ Since forget(uintptr_t limit) {
 size_t purge(uint32_t ticks) {
   size_t bytes = 0;
   const os::Guard guard(claiming);
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in note
+  thread_fence(memory_order_seq_cst);  // pairs with the one in note
   // What the purges before this one found too young, and what they have left.
   look_at_young();
   if (ticks == 0) ++wanting_all;

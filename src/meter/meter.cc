@@ -86,7 +86,7 @@ void settle(Thread* thread, SizeClass c) {
 void join(Thread* thread) {
   // Sequentially consistent, as in turn_all: the block was added before this, and there the mark is
   // set before the list is read. One of the two sees what the other did; with less, neither might.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  thread_fence(memory_order_seq_cst);
   settle(thread, 0);
 }
 
@@ -101,7 +101,7 @@ void turn_all(bool on) {
   on = on || for_good;
   turned.store(on, memory_order_relaxed);
   // Also the release that parts_of pairs with (front/modes.h).
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  thread_fence(memory_order_seq_cst);
   for (Thread* t = newest_block(); t != nullptr; t = t->older) turn(t, on);
 }
 

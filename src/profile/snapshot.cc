@@ -11,7 +11,7 @@ Figures figures_of(const Site& site, Moment moment) {
   // Freed first: what is freed between the two reads was allocated before.
   const uint64_t freed_objects = site.freed.objects.get();
   const uint64_t freed_bytes = site.freed.bytes.get();
-  std::atomic_thread_fence(std::memory_order_acquire);
+  thread_fence(memory_order_acquire);
   const uint64_t objects = site.allocated.objects.get();
   const uint64_t bytes = site.allocated.bytes.get();
   // Whole numbers: the program may have had its threads trap what a division of others rounds.

@@ -184,7 +184,7 @@ extern LOFT_HIDDEN Atomic<uint32_t> state;
 // store, and the room does not sleep through a call. The exchange lets one of many callers wake it.
 // Relaxed: nothing relies on an order by the futex.
 inline void wake() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  thread_fence(memory_order_seq_cst);
   if (LOFT_LIKELY(state.load(memory_order_relaxed) != kAsleep)) return;
   uint32_t expected = kAsleep;
   if (state.compare_exchange_strong(expected, kAwake, memory_order_relaxed)) {

@@ -49,7 +49,7 @@ bool sleep() {
   if (!state.compare_exchange_strong(expected, kAsleep, memory_order_relaxed)) return true;
   // Pairs with the fence in wake: if a thread did not see kAsleep, the look below sees its call.
   // seq_cst, because nothing weaker orders the store before the load.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  thread_fence(memory_order_seq_cst);
   if (magazines::anybody_calls()) wake();
   const uint64_t from = os::now_ns();
   while (state.load(memory_order_relaxed) == kAsleep) {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/atomic.h"
 #include "base/bound.h"
 #include "base/macros.h"
 #include "base/size_class.h"
@@ -68,17 +69,17 @@ class Entry {
   // span's, because those are written only under the lock that the reader holds.
   Entry shared_load() const {
     Entry entry;
-    entry.word_ = __atomic_load_n(&word_, __ATOMIC_RELAXED);
+    entry.word_ = load_word(word_, memory_order_relaxed);
     return entry;
   }
   // Acquire pairs with the release in shared_store. A thread that learns of an owner from the entry
   // of a slab that was taken over thereby sees the heap constructed; relaxed would not order that.
   Entry acquire_load() const {
     Entry entry;
-    entry.word_ = __atomic_load_n(&word_, __ATOMIC_ACQUIRE);
+    entry.word_ = load_word(word_, memory_order_acquire);
     return entry;
   }
-  void shared_store(Entry entry) { __atomic_store_n(&word_, entry.word_, __ATOMIC_RELEASE); }
+  void shared_store(Entry entry) { store_word(word_, entry.word_, memory_order_release); }
 
  private:
   uint64_t word_;

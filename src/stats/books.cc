@@ -157,7 +157,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   for (unsigned id = 1; id <= stats.heaps; ++id) add_what_came_back(books, *registry::at(id));
   // The second count includes heaps made meanwhile. Acquire fence: no figure read below is older
   // than those read above.
-  std::atomic_thread_fence(std::memory_order_acquire);
+  thread_fence(memory_order_acquire);
   stats.heaps = registry::count();
   for (unsigned id = 1; id <= stats.heaps; ++id) add_heap(books, stats, *registry::at(id));
   stats.adoptions = registry::adoptions();
