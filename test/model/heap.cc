@@ -139,7 +139,11 @@ void end_of_thread(Heap* heap) {
 constexpr size_t kOneObject = kSmallMax;
 constexpr size_t kNoLimit = size_t{1} << 30;
 
-void prepare(size_t drain_bytes) {
+void do_not_explore(const Region& table) {
+  model::declare_unexplored(reinterpret_cast<void*>(table.base), table.committed - table.base);
+}
+
+void prepare_slabs(size_t drain_bytes) {
   options.drain_bytes.store(drain_bytes, memory_order_relaxed);
   owner = start_of_thread();
   for (unsigned i = 0; i < 2; ++i) {
@@ -151,20 +155,48 @@ void prepare(size_t drain_bytes) {
   for (void* object : objects) hold(object);
 }
 
-// Entries of the pagemap are none of the explorer's atomics: each task sees the owner of the
-// moment.
-//
-// The owner's thread is gone, and three quarters of its second slab are free: whoever needs memory
-// takes that slab over.
+// Most scenarios have all heaps at their start, and each task sees the owner of the moment.
+void prepare(size_t drain_bytes) {
+  model::declare_unexplored(directory, sizeof(directory));
+  do_not_explore(window.pagemap);
+  prepare_slabs(drain_bytes);
+}
+
+// Three quarters of the owner's second slab are free.
 constexpr unsigned kLeft = 2 * kObjects - kObjects / 4;  // the first object that stays
-void prepare_for_a_taker() {
-  prepare(kNoLimit);
+void empty_second_slab() {
   for (unsigned i = kObjects; i < kLeft; ++i) {
     let_go(objects[i]);
     Slab* slab = slab::at(entry_of(i));
     owner->put_word(slab, 0, uint64_t{1} << slab->object_starting_at(objects[i]));
   }
+}
+
+// The owner's thread is gone: whoever needs memory takes that slab over.
+void prepare_for_a_taker() {
+  prepare(kNoLimit);
+  empty_second_slab();
   end_of_thread(owner);
+}
+
+// The owner's thread has not run for so long that nothing is left to it, and no heap is parked: a
+// thread that starts makes one, and takes that slab over.
+void prepare_for_a_new_heap() {
+  prepare_slabs(kNoLimit);
+  empty_second_slab();
+  for (unsigned id = 1; id <= registry::count(); ++id) {
+    if (registry::at(id)->parked()) start_of_thread();
+  }
+  owner->idle_ns(1);
+  while (os::now_ns() < 20'000'000'000) {
+  }
+}
+
+// Whoever knows of a heap finds it made.
+void look_at_all() {
+  for (unsigned id = 1; id <= registry::count(); ++id) {
+    model::check(registry::at(id)->id() == id, "a heap that is known is nowhere");
+  }
 }
 
 void taker() { refill(registry::at(4), 2); }
@@ -261,6 +293,31 @@ std::vector<model::Scenario> scenarios() {
     outbox.post();
   });
   taken_over("a slab is taken over while the old owner's cache has objects of it", flush_both);
+
+  all.push_back(Scenario{"a heap is made and takes a slab over while others send and look",
+                         prepare_for_a_new_heap,
+                         {sender(kLeft, 2), [] { refill(start_of_thread(), 2); }, look_at_all},
+                         finish,
+                         2,
+                         5000,
+                         true});
+
+  // It was idle from 1 on, and has served since: who asks again begins anew.
+  const auto ask = [](uint64_t now) {
+    return [=] { model::check(owner->idle_ns(now) <= 1, "a heap was idle while it served"); };
+  };
+  all.push_back(Scenario{"two ask for how long a heap has been idle",
+                         [] {
+                           prepare(kNoLimit);
+                           empty_second_slab();
+                           owner->idle_ns(1);
+                           refill(owner, 1);
+                         },
+                         {ask(1000), ask(1001)},
+                         finish,
+                         ~0u,
+                         5000,
+                         true});
 
   all.push_back(Scenario{"two senders empty a slab, the owner refills with a small budget",
                          with(kOneObject),
@@ -386,8 +443,7 @@ std::vector<model::Scenario> scenarios() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  model::declare_constant(&options, sizeof(options));
-  model::declare_constant(directory, sizeof(directory));
+  model::declare_unexplored(&options, sizeof(options));
   if (!span::initialise()) return 2;
   // Four heaps, of which a look for parked ones always sees all. The first will be the owner's, the
   // last one stays somebody else's.
@@ -395,5 +451,12 @@ int main(int argc, char** argv) {
   for (Heap*& heap : heaps) registry::adopt(heap);
   for (int i = 2; i >= 0; --i) registry::park(heaps[i]);
   owned[heaps[3]->id()] = true;
-  return model::explore_all(scenarios(), argc, argv);
+  // Whoever has a heap's number has it from the number of heaps or from a slab's entry.
+  constexpr const char* kOrderedAlready = "the number was acquired, from who made the heap";
+  return model::explore_all(
+      scenarios(), argc, argv,
+      {{"heap/registry.cc", "directory[id].store", "store release -> relaxed", kOrderedAlready},
+       {"heap/registry.cc", "directory[id].load", "load acquire -> relaxed", kOrderedAlready},
+       {"remote/directory.cc", "directory[destination", "load acquire -> relaxed",
+        kOrderedAlready}});
 }

@@ -433,7 +433,8 @@ std::vector<model::Scenario> scenarios() {
 int main(int argc, char** argv) {
   pagemap.set_table(reinterpret_cast<uintptr_t>(arena), entries);
   pagemap.raise_limit(reinterpret_cast<uintptr_t>(arena) + sizeof(arena));
-  model::declare_constant(directory, sizeof(directory));
+  model::declare_unexplored(directory, sizeof(directory));
+  model::declare_unexplored(entries, sizeof(entries));
   model::declare_memory(arena, sizeof(arena));
   model::declare_memory(world_memory, sizeof(world_memory));
   return model::explore_all(scenarios(), argc, argv);
