@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Other people's tests, whole builds of packages, emulated machines, and what runs for an hour.
-NIGHT = ("test/suites", "test/packages", "test/elsewhere", "test/soak", "test/weak")
+NIGHT = ("test/suites", "test/packages", "test/elsewhere", "test/soak")
 # It quotes what it looks for.
 OWN_TEST = "test/tools/test_check_determinism.py"
 NIGHT_NAMES = ("_night_test.cc", "_machine_test.cc")

@@ -28,7 +28,7 @@ redis-server            redis-server                            a program to run
 redis-tools             redis-benchmark                         a program to run under loft
 perl                    perl                                    a program to run under loft
 php-cli                 php                                     a program to run under loft
-cargo-web               cargo                                   a program to run under loft, and test/weak
+cargo-web               cargo                                   a program to run under loft
 rustc-web               rustc                                   compiles a program that leaks
 nodejs                  node                                    a program to run under loft
 default-jdk-headless    javac                                   a program to run under loft
