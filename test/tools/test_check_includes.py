@@ -13,10 +13,6 @@ def problems(tmp_path: Path, files: dict[str, str]) -> list[str]:
     return check_tree(write_tree(tmp_path / "src", files))
 
 
-def test_the_tree_itself_is_clean(root: Path) -> None:
-    assert check_tree(root / "src") == []
-
-
 def test_downwards_and_sideways_is_allowed(tmp_path: Path) -> None:
     header = "#pragma once\n"
     files = {

@@ -1,4 +1,4 @@
-"""The pages for readers: their length, their links, and that the README repeats the results."""
+"""The pages for readers: their links, and the first commands."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ PAGES = subprocess.run(
     capture_output=True,
     text=True,
 ).stdout.split()
-# Of lines: one screen, or one and a little.
-SHORT = {"README.md": 80, "docs/results.md": 72}
 
 
 def anchors(page: Path) -> set[str]:
@@ -35,18 +33,6 @@ def test_every_link_leads_somewhere(name: str) -> None:
         there = page.parent / path if path else page
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), target
-
-
-@pytest.mark.parametrize("name", SHORT)
-def test_the_first_pages_are_short(name: str) -> None:
-    assert len((ROOT / name).read_text().splitlines()) <= SHORT[name]
-
-
-def test_the_readme_repeats_rows_of_the_results() -> None:
-    results = (ROOT / "docs/results.md").read_text().splitlines()
-    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line[:1] == "|"]
-    assert len(rows) > 2
-    assert [row for row in rows if row not in results] == []
 
 
 def test_the_first_commands_of_the_readme() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -156,20 +155,6 @@ def test_probes_are_in_the_static_library(build: Path) -> None:
     assert set(found) == set(PROBES)
 
 
-PROGRAM = """\
-#include <loft/loft.h>
-#include <stdio.h>
-#include <stdlib.h>
-int main(void) {
-  char* p = malloc(100);
-  if (p == NULL || loft_object_start(p + 50) != p) return 1;
-  free(p);
-  puts("ran on loft");
-  return 0;
-}
-"""
-
-
 @pytest.fixture(scope="module")
 def installed(build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     prefix = tmp_path_factory.mktemp("prefix")
@@ -198,21 +183,6 @@ def test_the_header_for_cxx_alone(root: Path, tmp_path: Path, standard: str) -> 
     source.write_text("#include <loft/heap.hpp>\nloft::heap_resource heap;\n")
     flags = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
     output_of("g++", f"-std={standard}", *flags, f"-I{root / 'include'}", source)
-
-
-@pytest.mark.parametrize("how", ["shared", "static"])
-def test_a_c_program_links_with_what_was_installed(
-    installed: Path, tmp_path: Path, how: str
-) -> None:
-    source = tmp_path / "program.c"
-    source.write_text(PROGRAM)
-    program = tmp_path / "program"
-    folder = library_folder(installed)
-    link = (
-        [f"-L{folder}", "-lloft"] if how == "shared" else [str(folder / "libloft.a"), "-lpthread"]
-    )
-    output_of("gcc", "-o", program, source, "-I", installed / "include", *link)
-    assert output_of(program, LD_LIBRARY_PATH=str(folder)) == "ran on loft\n"
 
 
 EARLY_LIBRARY = """\
@@ -298,39 +268,6 @@ def test_a_cxx_program_uses_the_installed_heap_header(installed: Path, tmp_path:
     include = installed / "include"
     output_of("g++", "-o", program, source, "-std=c++17", "-I", include, f"-L{folder}", "-lloft")
     assert output_of(program, LD_LIBRARY_PATH=str(folder)) == "ran in a heap\n"
-
-
-def test_the_cmake_package_is_found(installed: Path, tmp_path: Path) -> None:
-    (tmp_path / "program.c").write_text(PROGRAM)
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.25)\n"
-        "project(user C)\n"
-        "find_package(loft 0.1 REQUIRED)\n"
-        "foreach(kind shared static)\n"
-        "  add_executable(with_${kind} program.c)\n"
-        "  target_link_libraries(with_${kind} loft::${kind})\n"
-        "endforeach()\n"
-        "add_executable(with_loft program.c)\n"
-        "target_link_libraries(with_loft loft::loft)\n"
-    )
-    build = tmp_path / "build"
-    output_of(
-        "cmake", "-G", "Ninja", "-S", tmp_path, "-B", build, f"-DCMAKE_PREFIX_PATH={installed}"
-    )
-    output_of("cmake", "--build", build)
-    for name in ("with_shared", "with_static", "with_loft"):
-        assert output_of(build / name) == "ran on loft\n"
-
-
-def test_the_pkg_config_file_names_the_folders(installed: Path) -> None:
-    text = (library_folder(installed) / "pkgconfig" / "loft.pc").read_text()
-    assert "-lloft" in text
-    if shutil.which("pkg-config") is None:
-        return
-    flags = output_of(
-        "pkg-config", "--cflags", "--libs", library_folder(installed) / "pkgconfig" / "loft.pc"
-    )
-    assert "-lloft" in flags
 
 
 def test_a_program_runs_with_loft_preloaded(library: Path) -> None:

@@ -62,8 +62,6 @@ def test_the_lists_are_whole() -> None:
 def test_each_row_says_something() -> None:
     for row in rows():
         assert all(row), row
-        if len(row) == 2:
-            assert code(row[1]) or row[1].startswith(("None", "as ", "16", "the ")), row
 
 
 def test_names_of_loft_exist() -> None:
