@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import parts
+import skips
 from junit import Count, read_junit, slowest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -158,6 +159,9 @@ class Stage:
             counted.failures.append(f"{self.name}: its runner ended with {status}")
         if status == 0 and counted.passed == 0:
             raise StageFailed("no test ran")
+        wrong = skips.unexpected(counted.skips)
+        counted.failed += len(wrong)
+        counted.failures += wrong
         self.count.add(counted)
 
     def steps(self, fix: bool) -> None:
