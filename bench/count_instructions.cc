@@ -1,227 +1,215 @@
-// Counts the instructions of malloc and free one by one, for machines without hardware counters.
+// Counts the instructions of malloc, free and their like one by one, for machines without hardware
+// counters.
 //
-// Source: the figures of CONTRIBUTING.md are counts of instructions, so that they hold on any
-// machine. A child process allocates and frees; this process single-steps it with ptrace. Only
-// instructions outside the program itself count, from the first of malloc to its return: the loop,
-// the call and the PLT stub are part of the program. Calls and locked instructions are told apart
-// by their opcodes. Of a malloc that refills its cache, the questions count, too: the conditional
-// jumps that it meets, each once, however often a loop comes by. For a remote free a second,
-// untraced thread allocates what the traced one frees.
+// Source: the figures of CONTRIBUTING.md and bench/ledger.toml are counts of instructions, so that
+// they hold on any machine. This program starts itself a second time, as the program that allocates
+// and frees, and single-steps that with ptrace (stepper.h). Only instructions outside the program
+// itself count, from the first of malloc to its return: the loop, the call and the PLT stub are
+// part of the program. --library=NAME counts those alone of the files whose names begin so: what
+// libc copies and clears with depends on the processor. Calls and locked instructions are told
+// apart by their opcodes. Of a malloc that refills its cache, the questions count, too: the
+// conditional jumps that it meets, each once, however often a loop comes by.
 //
-// A step interrupts, and an interruption makes the system abort a restartable sequence
-// (owner=core). So before each step the thread's note of the sequence that it is in is cleared:
-// then the system lets it go on. Both threads are on one processor, so no free is remote there.
+// The clock stands still for the stepped program, and random bytes are always the same.
 #include "common.h"
 
 #if !defined(__x86_64__)
 int main() { bench::fail("only x86-64 is supported"); }
 #else
 
-#include <sys/ptrace.h>
-#include <sys/user.h>
-#include <sys/wait.h>
+#include <malloc.h>
+#include <sys/random.h>
 
-#include <set>
-#include <unordered_map>
+#include <new>
+#include <utility>
+
+#include "stepper.h"
+
+// In libc's place, for all that the program has loaded.
+extern "C" int clock_gettime(clockid_t, timespec* now) noexcept {
+  *now = {1'000'000, 0};
+  return 0;
+}
+extern "C" ssize_t getrandom(void* to, size_t bytes, unsigned) {
+  static bench::Random random(1);
+  for (size_t i = 0; i < bytes; i++) static_cast<uint8_t*>(to)[i] = random.next() & 0xFF;
+  return static_cast<ssize_t>(bytes);
+}
 
 namespace {
 
+using bench::Call;
+using bench::Code;
+using bench::Stepper;
+using bench::stop_here;
+
 constexpr size_t kSizes[] = {16, 64, 128, 512, 4096, 32768};
-constexpr int kPairs = 32;
+constexpr uint64_t kPairs = 32;
+constexpr int kWarmUpPairs = 10'000;
+constexpr int kWarmUpLong = 1000;
 constexpr size_t kRefillSize = 64;
-constexpr int kRefillObjects = 3000;  // some of which need a refill
+constexpr size_t kRefillObjects = 1024;  // some of which need a refill
 constexpr size_t kRemoteSize = 64;
 constexpr int kWarmUpRounds = 20;
+constexpr int kThreadRounds = 8;
 
-void stop_here() { asm volatile("int3" : : : "memory"); }
+// Each part to be counted stands between two stops; what is before the first warms up.
 
-// The child: every part to be counted stands between two stops.
-[[noreturn]] void child(size_t remote_objects) {
-  ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-  for (size_t size : kSizes) {
-    for (int i = 0; i < 10'000; i++) bench::release(bench::allocate(size));
-    stop_here();
-    for (int i = 0; i < kPairs; i++) bench::release(bench::allocate(size));
-    stop_here();
-  }
+void counted(int warm_up, uint64_t count, void (*operation)()) {
+  for (int i = 0; i < warm_up; i++) operation();
+  stop_here();
+  for (uint64_t i = 0; i < count; i++) operation();
+  stop_here();
+}
 
-  // Freed before: the slabs have what is more than the cache holds.
+template <size_t size>
+void pair() {
+  bench::release(bench::allocate(size));
+}
+void zeroed() {
+  void* p = std::calloc(1, 64);
+  bench::escape(p);
+  bench::release(p);
+}
+void aligned() {
+  void* p = memalign(64, 192);
+  bench::escape(p);
+  bench::release(p);
+}
+void resized() {
+  static void* p = bench::allocate(100);
+  static size_t size = 100;
+  size = 204 - size;
+  void* q = std::realloc(p, size);
+  bench::escape(q);
+  if (q != p) bench::fail("realloc within a size class moved the object");
+}
+void sized() {
+  void* p = ::operator new(64);
+  bench::escape(p);
+  ::operator delete(p, size_t{64});
+}
+void ring() {
+  static void* alive[16];
+  static size_t next = 0;
+  void*& p = alive[next++ % std::size(alive)];
+  bench::release(p);
+  p = bench::allocate(48 << 10);
+}
+void random_lengths() {
+  static void* alive[8];
+  static bench::Random random(1);
+  void*& p = alive[random.below(std::size(alive))];
+  bench::release(p);
+  p = bench::allocate(random.between(33 << 10, 133 << 10));
+}
+
+struct Case {
+  const char* name;
+  void (*operation)();
+  bool is_long;
+  // Which of the calls of an operation counts.
+  size_t first, behind, of;
+};
+
+constexpr Case kCases[] = {
+    {"malloc of 64 B", pair<64>, false, 0, 1, 2},
+    {"free of 64 B", pair<64>, false, 1, 2, 2},
+    {"calloc of 64 B", zeroed, false, 0, 1, 2},
+    {"realloc in place", resized, false, 0, 1, 1},
+    {"memalign(64, 192)", aligned, false, 0, 1, 2},
+    {"sized delete of 64 B", sized, false, 1, 2, 2},
+    {"pair of 2 KiB", pair<(2 << 10)>, false, 0, 2, 2},
+    {"pair of 48 KiB, one alive", pair<(48 << 10)>, true, 0, 2, 2},
+    {"pair of 48 KiB, sixteen alive", ring, true, 0, 2, 2},
+    {"pair of 33 to 133 KiB, eight alive", random_lengths, true, 0, 2, 2},
+    {"pair of 900 KiB", pair<(900 << 10)>, true, 0, 2, 2},
+};
+
+// How many operations are stepped through.
+struct Counts {
+  uint64_t remote;
+  uint64_t long_pairs;
+  uint64_t of(const Case& each) const { return each.is_long ? long_pairs : kPairs; }
+};
+
+void many_objects() {
   bench::Table<void*> kept(kRefillObjects);
-  for (void*& p : kept) p = bench::allocate(kRefillSize);
-  for (void* p : kept) bench::release(p);
-  stop_here();
-  for (void*& p : kept) p = bench::allocate(kRefillSize);
-  stop_here();
-  for (void* p : kept) bench::release(p);
-
-  bench::Table<void*> objects(remote_objects);
-  std::atomic<int> turn{0};
-  std::thread owner([&] {
-    for (int round = 0; round <= kWarmUpRounds; round++) {
-      while (turn.load(std::memory_order_acquire) != 2 * round) usleep(100);
-      for (void*& p : objects) p = bench::allocate(kRemoteSize);
-      turn.store(2 * round + 1, std::memory_order_release);
-    }
-    // Asleep rather than spinning: the thread being stepped needs the CPU.
-    while (turn.load(std::memory_order_acquire) >= 0) usleep(1000);
-  });
-  for (int round = 0; round <= kWarmUpRounds; round++) {
-    while (turn.load(std::memory_order_acquire) != 2 * round + 1) std::this_thread::yield();
-    if (round == kWarmUpRounds) stop_here();
-    for (void* p : objects) bench::release(p);
-    if (round == kWarmUpRounds) stop_here();
-    turn.store(2 * round + 2, std::memory_order_release);
+  bench::Table<size_t> order(kRefillObjects);
+  for (size_t i = 0; i < order.size(); i++) order[i] = i;
+  bench::Random random(1);
+  for (size_t i = order.size(); i > 1; i--) {
+    std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
   }
-  turn.store(-1, std::memory_order_release);
-  owner.join();
+  // Freed before: the slabs have what is more than the cache holds.
+  for (void*& p : kept) p = bench::allocate(kRefillSize);
+  for (void* p : kept) bench::release(p);
+  stop_here();
+  for (void*& p : kept) p = bench::allocate(kRefillSize);
+  stop_here();
+  for (size_t i : order) bench::release(kept[i]);
+  stop_here();
+}
+
+struct Remote {
+  bench::Table<void*> objects;
+  int cpu;
+};
+
+// The owner of what the first thread frees. When it allocates anew, it has back what was freed.
+void* own(void* argument) {
+  auto& shared = *static_cast<Remote*>(argument);
+  bench::pin(shared.cpu);
+  for (;;) {
+    for (void*& p : shared.objects) p = bench::allocate(kRemoteSize);
+    stop_here();
+  }
+}
+
+void free_remotely(size_t count, int cpu) {
+  auto* shared = new Remote{bench::Table<void*>(count), cpu};
+  pthread_t owner;
+  if (pthread_create(&owner, nullptr, own, shared) != 0) bench::fail("no thread started");
+  for (;;) {
+    stop_here();
+    for (void* p : shared->objects) bench::release(p);
+  }
+}
+
+void* live_shortly(void*) {
+  stop_here();
+  bench::release(bench::allocate(64));
+  return nullptr;
+}
+
+void start_threads() {
+  for (int round = 0; round < kThreadRounds; round++) {
+    pthread_t thread;
+    stop_here();
+    if (pthread_create(&thread, nullptr, live_shortly, nullptr) != 0) {
+      bench::fail("no thread started");
+    }
+    stop_here();
+    pthread_join(thread, nullptr);
+  }
+  stop_here();
+}
+
+[[noreturn]] void be_stepped(const Counts& counts, int other_cpu) {
+  counted(kWarmUpPairs, kPairs, pair<16>);
+  counted(kWarmUpPairs, kPairs, pair<64>);
+  counted(kWarmUpPairs, kPairs, pair<128>);
+  counted(kWarmUpPairs, kPairs, pair<512>);
+  counted(kWarmUpPairs, kPairs, pair<4096>);
+  counted(kWarmUpPairs, kPairs, pair<32768>);
+  for (const Case& each : kCases) {
+    counted(each.is_long ? kWarmUpLong : kWarmUpPairs, counts.of(each), each.operation);
+  }
+  many_objects();
+  start_threads();
+  free_remotely(counts.remote, other_cpu);
   _exit(0);
 }
-
-struct Call {
-  uint64_t instructions = 0;
-  uint64_t calls = 0;
-  uint64_t locked = 0;
-  std::set<uint64_t> questions{};  // where they stand
-};
-
-// Where the program's own code lies in the child.
-struct Text {
-  uint64_t start = UINT64_MAX;
-  uint64_t end = 0;
-  bool holds(uint64_t address) const { return address >= start && address < end; }
-};
-
-Text program_text(pid_t pid) {
-  char path[64];
-  char self[4096];
-  std::snprintf(path, sizeof path, "/proc/%d/exe", pid);
-  ssize_t length = readlink(path, self, sizeof self - 1);
-  if (length <= 0) bench::fail("cannot read %s", path);
-  self[length] = '\0';
-  std::snprintf(path, sizeof path, "/proc/%d/maps", pid);
-  FILE* maps = std::fopen(path, "r");
-  if (maps == nullptr) bench::fail("cannot read %s", path);
-  Text text;
-  char line[4352];
-  while (std::fgets(line, sizeof line, maps) != nullptr) {
-    uint64_t start;
-    uint64_t end;
-    char mode[8];
-    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &start, &end, mode) == 3 &&
-        mode[2] == 'x' && std::strstr(line, self) != nullptr) {
-      text.start = std::min(text.start, start);
-      text.end = std::max(text.end, end);
-    }
-  }
-  std::fclose(maps);
-  return text;
-}
-
-struct Kind {
-  bool call;
-  bool locked;
-  bool asks;  // a conditional jump
-};
-
-// Rough decoding: prefixes, then the opcode.
-Kind classify(const unsigned char* code) {
-  bool locked = false;
-  size_t i = 0;
-  for (; i < 14; i++) {
-    unsigned char b = code[i];
-    bool prefix = b == 0x66 || b == 0x67 || b == 0xF2 || b == 0xF3 || b == 0x2E || b == 0x36 ||
-                  b == 0x3E || b == 0x26 || b == 0x64 || b == 0x65 || b == 0xF0;
-    if (!prefix) break;
-    locked |= b == 0xF0;
-  }
-  if ((code[i] & 0xF0) == 0x40) i++;
-  unsigned char operands = code[i + 1];
-  // xchg with memory locks without saying so.
-  locked |= (code[i] == 0x86 || code[i] == 0x87) && operands < 0xC0;
-  const bool asks = (code[i] & 0xF0) == 0x70 || (code[i] == 0x0F && (operands & 0xF0) == 0x80);
-  return {code[i] == 0xE8 || (code[i] == 0xFF && (operands >> 3 & 7) == 2), locked, asks};
-}
-
-class Stepper {
- public:
-  explicit Stepper(pid_t pid) : pid_(pid) {
-    struct {
-      uint64_t area;
-      uint32_t size, signature, flags, padding;
-    } registered = {};
-    constexpr auto kGetConfiguration = static_cast<__ptrace_request>(0x420f);
-    if (ptrace(kGetConfiguration, pid_, sizeof registered, &registered) > 0) {
-      sequence_ = registered.area + 8;  // rseq_cs
-    }
-  }
-
-  // Lets the child run to its next stop.
-  void run() {
-    if (ptrace(PTRACE_CONT, pid_, nullptr, nullptr) != 0) bench::fail("cannot continue the child");
-    await();
-  }
-
-  // Steps to the next stop; every stay outside the program is one call.
-  std::vector<Call> step_to_stop() {
-    Text text = program_text(pid_);
-    std::vector<Call> calls;
-    bool inside = false;
-    for (;;) {
-      user_regs_struct registers;
-      if (ptrace(PTRACE_GETREGS, pid_, nullptr, &registers) != 0)
-        bench::fail("cannot read registers");
-      uint64_t at = registers.rip;
-      if (text.holds(at)) {
-        inside = false;
-        if ((peek(at) & 0xFF) == 0xCC) {
-          run();
-          return calls;
-        }
-      } else {
-        if (!inside) calls.emplace_back();
-        inside = true;
-        Kind kind = kind_at(at);
-        calls.back().instructions++;
-        calls.back().calls += kind.call;
-        calls.back().locked += kind.locked;
-        if (kind.asks) calls.back().questions.insert(at);
-        forget_sequence();
-      }
-      if (ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr) != 0)
-        bench::fail("cannot step the child");
-      await();
-    }
-  }
-
- private:
-  void await() {
-    int status;
-    if (waitpid(pid_, &status, 0) != pid_ || !WIFSTOPPED(status))
-      bench::fail("the child ended early");
-    if (WSTOPSIG(status) != SIGTRAP) bench::fail("the child got signal %d", WSTOPSIG(status));
-  }
-  Kind kind_at(uint64_t address) {
-    auto [found, fresh] = kinds_.try_emplace(address);
-    if (fresh) {
-      uint64_t words[2] = {peek(address), peek(address + 8)};
-      unsigned char code[16];
-      std::memcpy(code, words, sizeof code);
-      found->second = classify(code);
-    }
-    return found->second;
-  }
-  // All ones where nothing is mapped: the second word of an instruction at the end of a mapping.
-  uint64_t peek(uint64_t address) {
-    return static_cast<uint64_t>(
-        ptrace(PTRACE_PEEKTEXT, pid_, reinterpret_cast<void*>(address), nullptr));
-  }
-  void forget_sequence() {
-    if (sequence_ != 0) ptrace(PTRACE_POKEDATA, pid_, reinterpret_cast<void*>(sequence_), nullptr);
-  }
-  pid_t pid_;
-  uint64_t sequence_ = 0;  // 0: the child has no registration
-  std::unordered_map<uint64_t, Kind> kinds_;
-};
 
 Call median(std::vector<Call> calls) {
   std::sort(calls.begin(), calls.end(),
@@ -229,29 +217,67 @@ Call median(std::vector<Call> calls) {
   return calls[calls.size() / 2];
 }
 
-}  // namespace
+Call sum(const std::vector<Call>& calls) {
+  Call all;
+  for (const Call& each : calls) {
+    all.instructions += each.instructions;
+    all.locked += each.locked;
+  }
+  return all;
+}
 
-int main(int argc, char** argv) {
-  bench::Arguments arguments(argc, argv);
-  uint64_t remote_objects = arguments.number("remote", 4096, 1, 1'000'000);
-  arguments.finish();
+double mean(uint64_t instructions, size_t of) {
+  return static_cast<double>(instructions) / static_cast<double>(of);
+}
 
-  // Both processes on one CPU: a step is then a switch, not a wake-up of another CPU.
-  bench::pin(bench::allowed_cpus().back());
-  pid_t pid = fork();
-  if (pid < 0) bench::fail("fork failed");
-  if (pid == 0) child(remote_objects);
-  int status;
-  if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status)) bench::fail("ptrace is not allowed");
-  Stepper stepper(pid);
-  std::string json = "{\"bench\": \"count_instructions\", \"pairs\": [";
-  char text[256];
-  for (size_t size : kSizes) {
-    std::vector<Call> both = stepper.step_to_stop();
-    if (both.size() != 2 * kPairs) {
-      bench::fail("%zu calls seen in %d pairs: malloc or free is part of the program", both.size(),
-                  kPairs);
+// The result, a line of JSON. Steps of the program follow in the order of be_stepped.
+class Counter {
+ public:
+  Counter(pid_t pid, const std::string& library, const Counts& counts)
+      : main_(pid), library_(library), counts_(counts) {}
+
+  void count(const std::vector<int>& cpus) {
+    json_ = "{\"bench\": \"count_instructions\", \"pairs\": [";
+    for (size_t size : kSizes) count_pairs(size);
+    json_ += "]";
+    for (const Case& each : kCases) count_case(each);
+    count_many();
+    count_threads();
+    count_remote(counts_.remote, cpus);
+    json_ += ", \"cases\": {" + cases_ + "}}";
+    std::puts(json_.c_str());
+  }
+
+ private:
+  // All libraries are there, once the program is at its first stop.
+  std::vector<Call> step(Stepper& thread) { return thread.step(Code(main_.thread(), library_)); }
+
+  std::vector<Call> step_to_stop(size_t expected) {
+    main_.run();
+    std::vector<Call> calls = step(main_);
+    if (expected != calls.size()) {
+      bench::fail("%zu calls seen, not %zu: malloc or free is part of the program", calls.size(),
+                  expected);
     }
+    return calls;
+  }
+
+  __attribute__((format(printf, 1, 2))) static std::string print(const char* format, ...) {
+    char text[512];
+    va_list values;
+    va_start(values, format);
+    std::vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    return text;
+  }
+
+  void add_case(const char* name, uint64_t instructions, size_t of) {
+    if (!cases_.empty()) cases_ += ", ";
+    cases_ += print("\"%s\": %.2f", name, mean(instructions, of));
+  }
+
+  void count_pairs(size_t size) {
+    std::vector<Call> both = step_to_stop(2 * kPairs);
     std::vector<Call> mallocs;
     std::vector<Call> frees;
     for (size_t i = 0; i < both.size(); i++) (i % 2 == 0 ? mallocs : frees).push_back(both[i]);
@@ -261,51 +287,112 @@ int main(int argc, char** argv) {
     size_t slow = 0;
     for (const Call& call : mallocs) slow += call.instructions > fast_malloc.instructions;
     for (const Call& call : frees) slow += call.instructions > fast_free.instructions;
-    std::snprintf(text, sizeof text,
-                  "%s{\"size\": %zu, \"malloc\": %" PRIu64 ", \"free\": %" PRIu64
-                  ", \"pair\": %" PRIu64 ", \"calls\": %" PRIu64 ", \"locked\": %" PRIu64
-                  ", \"slow\": %zu}",
-                  size == kSizes[0] ? "" : ", ", size, fast_malloc.instructions,
-                  fast_free.instructions, fast_malloc.instructions + fast_free.instructions,
-                  fast_malloc.calls + fast_free.calls, fast_malloc.locked + fast_free.locked, slow);
-    json += text;
-    stepper.run();
+    json_ +=
+        print("%s{\"size\": %zu, \"malloc\": %" PRIu64 ", \"free\": %" PRIu64 ", \"pair\": %" PRIu64
+              ", \"calls\": %" PRIu64 ", \"locked\": %" PRIu64 ", \"slow\": %zu}",
+              size == kSizes[0] ? "" : ", ", size, fast_malloc.instructions, fast_free.instructions,
+              fast_malloc.instructions + fast_free.instructions,
+              fast_malloc.calls + fast_free.calls, fast_malloc.locked + fast_free.locked, slow);
   }
 
-  std::vector<Call> refills = stepper.step_to_stop();
-  const uint64_t cached = median(refills).instructions;
-  std::erase_if(refills, [=](const Call& call) { return call.instructions <= cached; });
-  if (refills.empty()) bench::fail("no refill seen");
-  // The one that finds all that it needs in a slab, and has nothing else to look after.
-  const Call refill = *std::min_element(
-      refills.begin(), refills.end(),
-      [](const Call& a, const Call& b) { return a.questions.size() < b.questions.size(); });
-  std::snprintf(text, sizeof text,
-                "], \"refill\": {\"size\": %zu, \"seen\": %zu, \"instructions\": %" PRIu64
-                ", \"questions\": %zu}",
-                kRefillSize, refills.size(), refill.instructions, refill.questions.size());
-  json += text;
-  stepper.run();
+  void count_case(const Case& each) {
+    const size_t count = counts_.of(each);
+    std::vector<Call> calls = step_to_stop(count * each.of);
+    uint64_t instructions = 0;
+    for (size_t i = 0; i < calls.size(); i++) {
+      const size_t place = i % each.of;
+      if (place >= each.first && place < each.behind) instructions += calls[i].instructions;
+    }
+    add_case(each.name, instructions, count);
+  }
 
-  std::vector<Call> remote = stepper.step_to_stop();
-  if (remote.size() != remote_objects) bench::fail("%zu remote frees seen", remote.size());
-  Call sum;
-  for (const Call& call : remote) {
-    sum.instructions += call.instructions;
-    sum.locked += call.locked;
+  void count_many() {
+    std::vector<Call> refills = step_to_stop(kRefillObjects);
+    add_case("malloc of 64 B, with its refills", sum(refills).instructions, refills.size());
+    const uint64_t cached = median(refills).instructions;
+    std::erase_if(refills, [=](const Call& call) { return call.instructions <= cached; });
+    if (refills.empty()) bench::fail("no refill seen");
+    // The one that finds all that it needs in a slab, and has nothing else to look after.
+    const Call refill = *std::min_element(
+        refills.begin(), refills.end(),
+        [](const Call& a, const Call& b) { return a.questions.size() < b.questions.size(); });
+    json_ += print(", \"refill\": {\"size\": %zu, \"seen\": %zu, \"instructions\": %" PRIu64
+                   ", \"questions\": %zu}",
+                   kRefillSize, refills.size(), refill.instructions, refill.questions.size());
+    add_case("the shortest refill of 64 B", refill.instructions, 1);
+    add_case("free of 64 B, in random order", sum(step(main_)).instructions, kRefillObjects);
   }
-  std::snprintf(text, sizeof text,
-                ", \"remote_free\": {\"size\": %zu, \"objects\": %" PRIu64 ", \"median\": %" PRIu64
-                ", \"mean\": %.2f, \"locked_per_object\": %.5f}}",
-                kRemoteSize, remote_objects, median(remote).instructions,
-                static_cast<double>(sum.instructions) / static_cast<double>(remote_objects),
-                static_cast<double>(sum.locked) / static_cast<double>(remote_objects));
-  json += text;
-  std::puts(json.c_str());
-  ptrace(PTRACE_CONT, pid, nullptr, nullptr);
-  if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    bench::fail("the child did not end well");
+
+  // All that its start, a pair and its end take, in both threads.
+  void count_threads() {
+    for (int round = 1; round < kThreadRounds; round++) {
+      main_.run();
+      main_.run();
+      Stepper thread(main_.take_new_thread());
+      thread.run();
+      thread.run();
+    }
+    main_.run();
+    uint64_t instructions = sum(step(main_)).instructions;
+    Stepper thread(main_.take_new_thread());
+    thread.run();
+    instructions += sum(step(thread)).instructions;
+    instructions += sum(step(main_)).instructions;
+    add_case("start and end of a thread, and a pair of 64 B", instructions, 1);
   }
+
+  void count_remote(size_t objects, const std::vector<int>& cpus) {
+    main_.run();
+    Stepper owner(main_.take_new_thread());
+    const auto of_owner = [&] { bench::pin(cpus.back()); };
+    const auto of_main = [&] { bench::pin(cpus.front()); };
+    owner.run();
+    for (int round = 0; round < kWarmUpRounds; round++) {
+      main_.run();
+      owner.run();
+    }
+    std::vector<Call> frees = step(main_);
+    of_owner();
+    const uint64_t mallocs = sum(step(owner)).instructions;
+    of_main();
+    if (frees.size() != objects) bench::fail("%zu remote frees seen", frees.size());
+    const Call all = sum(frees);
+    json_ += print(", \"remote_free\": {\"size\": %zu, \"objects\": %zu, \"median\": %" PRIu64
+                   ", \"mean\": %.2f, \"locked_per_object\": %.5f}",
+                   kRemoteSize, objects, median(frees).instructions,
+                   mean(all.instructions, objects), mean(all.locked, objects));
+    add_case("remote free of 64 B", all.instructions, objects);
+    add_case("malloc of 64 B that drains these", mallocs, objects);
+  }
+
+  Stepper main_;
+  std::string library_;
+  Counts counts_;
+  std::string json_{};
+  std::string cases_{};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Arguments arguments(argc, argv);
+  const Counts counts = {arguments.number("remote", 4096, 1, 1'000'000),
+                         arguments.number("long", kPairs, 1, 1'000'000)};
+  const std::string library = arguments.word("library", "");
+  const uint64_t other_cpu = arguments.number("stepped", CPU_SETSIZE, 0, CPU_SETSIZE);
+  arguments.finish();
+  if (other_cpu != CPU_SETSIZE) be_stepped(counts, static_cast<int>(other_cpu));
+
+  // Both processes on one CPU: a step is then a switch, not a wake-up of another CPU. The thread
+  // whose objects are freed has another: with owner=core no free would be remote else.
+  const std::vector<int> cpus = bench::allowed_cpus();
+  bench::pin(cpus.front());
+  const pid_t pid = bench::start_traced(
+      {"/proc/self/exe", "--remote=" + std::to_string(counts.remote),
+       "--long=" + std::to_string(counts.long_pairs), "--stepped=" + std::to_string(cpus.back())},
+      nullptr);
+  Counter(pid, library, counts).count(cpus);
+  kill(pid, SIGKILL);
 }
 
 #endif

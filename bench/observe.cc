@@ -1,0 +1,215 @@
+// Runs a program and says what it has cost the system, without a clock: its system calls, the
+// faults that it took, and how much anonymous memory it had at most and at its end.
+//
+//   observe --preload=LIBRARY[:LIBRARY] [--library=NAME] -- PROGRAM [ARGUMENT ...]
+//
+// Source: bench/ledger.toml. What a process has of its own falls by few system calls alone (munmap,
+// madvise, mremap, brk, a mmap in the place of another mapping, and its end): before each of these
+// the page tables are asked, which is exact, unlike VmHWM, that the system reckons in batches. A
+// fault is the software event page-faults: a page that was populated ahead has none. Faults on
+// malloc's addresses are those that lie in no file's mapping, in no library's data and not on the
+// stack. --library=NAME says how much is resident of the files whose names begin so. The program's
+// children and the threads that it starts go their own way: it should have none.
+#include <linux/perf_event.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+
+#include <map>
+
+#include "traced.h"
+
+namespace {
+
+// Of the addresses of faults; it is emptied at each system call.
+constexpr size_t kRingPages = 64;
+// Data of a library that no file has follows its mapping. malloc's own mappings are longer.
+constexpr uint64_t kLongestData = 2 << 20;
+
+uint64_t field_of(const std::string& text, const char* name) {
+  const size_t at = text.find(name);
+  if (at == std::string::npos) bench::fail("no %s in smaps_rollup", name);
+  return std::strtoull(text.c_str() + at + std::strlen(name), nullptr, 10) << 10;
+}
+
+std::string read_all(const std::string& path) {
+  std::string text;
+  char buffer[4096];
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) bench::fail("cannot read %s", path.c_str());
+  for (ssize_t length; (length = read(file, buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<size_t>(length));
+  }
+  close(file);
+  return text;
+}
+
+// The addresses of the faults that a process takes.
+class Faults {
+ public:
+  explicit Faults(pid_t pid) {
+    perf_event_attr wanted{};
+    wanted.size = sizeof wanted;
+    wanted.type = PERF_TYPE_SOFTWARE;
+    wanted.config = PERF_COUNT_SW_PAGE_FAULTS;
+    wanted.sample_period = 1;
+    wanted.sample_type = PERF_SAMPLE_ADDR;
+    file_ =
+        static_cast<int>(syscall(SYS_perf_event_open, &wanted, pid, -1, -1, PERF_FLAG_FD_CLOEXEC));
+    if (file_ < 0) return;
+    void* p = mmap(nullptr, bench_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    if (p == MAP_FAILED) bench::fail("no room for the faults' addresses (perf_event_mlock_kb)");
+    head_ = static_cast<perf_event_mmap_page*>(p);
+    ring_ = static_cast<const char*>(p) + head_->data_offset;
+  }
+  bool allowed() const { return file_ >= 0; }
+
+  void collect() {
+    if (!allowed()) return;
+    const uint64_t end = __atomic_load_n(&head_->data_head, __ATOMIC_ACQUIRE);
+    while (head_->data_tail != end) {
+      perf_event_header header;
+      copy(&header, head_->data_tail, sizeof header);
+      if (header.type == PERF_RECORD_LOST) bench::fail("faults were lost");
+      uint64_t address;
+      copy(&address, head_->data_tail + sizeof header, sizeof address);
+      if (header.type == PERF_RECORD_SAMPLE) addresses.push_back(address);
+      __atomic_store_n(&head_->data_tail, head_->data_tail + header.size, __ATOMIC_RELEASE);
+    }
+  }
+  std::vector<uint64_t> addresses{};
+
+ private:
+  static size_t bench_bytes() {
+    return (kRingPages + 1) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  }
+  void copy(void* to, uint64_t from, size_t bytes) const {
+    for (size_t i = 0; i < bytes; i++) {
+      static_cast<char*>(to)[i] = ring_[(from + i) % head_->data_size];
+    }
+  }
+  int file_ = -1;
+  perf_event_mmap_page* head_ = nullptr;
+  const char* ring_ = nullptr;
+};
+
+class Observer {
+ public:
+  Observer(pid_t pid, std::string library) : pid_(pid), library_(std::move(library)), faults_(pid) {
+    constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL;
+    if (ptrace(PTRACE_SETOPTIONS, pid_, nullptr, kOptions) != 0) bench::fail("ptrace fails");
+  }
+
+  void run() {
+    bool entering = true;
+    int signal = 0;
+    for (;;) {
+      if (ptrace(PTRACE_SYSCALL, pid_, nullptr, signal) != 0) bench::fail("cannot resume");
+      int status;
+      if (waitpid(pid_, &status, 0) != pid_) bench::fail("cannot wait for the program");
+      if (!WIFSTOPPED(status)) return finish(status);
+      signal = WSTOPSIG(status);
+      if (signal != (SIGTRAP | 0x80)) continue;
+      signal = 0;
+      if (entering) enter();
+      entering = !entering;
+      faults_.collect();
+    }
+  }
+
+ private:
+  void enter() {
+    user_regs_struct registers;
+    if (ptrace(PTRACE_GETREGS, pid_, nullptr, &registers) != 0) bench::fail("no registers");
+    const uint64_t number = registers.orig_rax;
+    calls_[number]++;
+    const bool replaces = number == SYS_mmap && (registers.r10 & MAP_FIXED) != 0;
+    const bool ends = number == SYS_exit_group;
+    if (replaces || ends || number == SYS_munmap || number == SYS_madvise || number == SYS_mremap ||
+        number == SYS_brk) {
+      end_ = field_of(read_all(bench::proc_path(pid_, "smaps_rollup")), "Anonymous:");
+      peak_ = std::max(peak_, end_);
+    }
+    if (ends) look_at_mappings();
+  }
+
+  void look_at_mappings() {
+    uint64_t last_of_file = 0;
+    for (const bench::Mapping& each : bench::mappings_of(pid_)) {
+      const bool is_data =
+          each.name.empty() && each.start == last_of_file && each.end - each.start <= kLongestData;
+      if (each.is_file() || is_data || (each.name[0] == '[' && each.name != "[heap]")) {
+        others_.push_back(each);
+        last_of_file = each.end;
+      }
+    }
+    if (!library_.empty()) library_bytes_ = resident_of_library();
+  }
+
+  uint64_t resident_of_library() const {
+    std::string text = read_all(bench::proc_path(pid_, "smaps"));
+    uint64_t sum = 0;
+    for (size_t at = 0; (at = text.find("/" + library_, at)) != std::string::npos; at++) {
+      const std::string rest = text.substr(at, 2000);
+      sum += field_of(rest, "Rss:") - field_of(rest, "Anonymous:");
+    }
+    return sum;
+  }
+
+  uint64_t faults_of_malloc() const {
+    uint64_t sum = 0;
+    for (uint64_t address : faults_.addresses) {
+      sum += std::none_of(others_.begin(), others_.end(), [=](const bench::Mapping& each) {
+        return address >= each.start && address < each.end;
+      });
+    }
+    return sum;
+  }
+
+  void finish(int status) {
+    faults_.collect();
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) bench::fail("the program did not end well");
+    uint64_t calls = 0;
+    std::string by_number;
+    for (const auto& [number, count] : calls_) {
+      calls += count;
+      by_number += (by_number.empty() ? "\"" : ", \"") + std::to_string(number) +
+                   "\": " + std::to_string(count);
+    }
+    std::printf("{\"bench\": \"observe\", \"system_calls\": %" PRIu64
+                ", \"by_number\": {%s}, \"peak\": %" PRIu64 ", \"end\": %" PRIu64,
+                calls, by_number.c_str(), peak_, end_);
+    if (!library_.empty()) std::printf(", \"library_bytes\": %" PRIu64, library_bytes_);
+    if (faults_.allowed()) {
+      std::printf(", \"faults\": %zu, \"malloc_faults\": %" PRIu64, faults_.addresses.size(),
+                  faults_of_malloc());
+    }
+    std::puts("}");
+  }
+
+  pid_t pid_;
+  std::string library_;
+  Faults faults_;
+  std::map<uint64_t, uint64_t> calls_{};
+  uint64_t peak_ = 0;
+  uint64_t end_ = 0;
+  uint64_t library_bytes_ = 0;
+  std::vector<bench::Mapping> others_{};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  char** behind = std::find_if(argv, argv + argc,
+                               [](const char* word) { return std::strcmp(word, "--") == 0; });
+  if (argv + argc - behind < 2) bench::fail("no program is named");
+  bench::Arguments arguments(static_cast<int>(behind - argv), argv);
+  const std::string preload = arguments.word("preload", "");
+  const std::string library = arguments.word("library", "");
+  arguments.finish();
+  bench::pin(bench::allowed_cpus().front());
+  const std::vector<std::string> command(behind + 1, argv + argc);
+  Observer observer(bench::start_traced(command, preload.empty() ? nullptr : preload.c_str()),
+                    library);
+  // What the program prints is not this one's result.
+  observer.run();
+}

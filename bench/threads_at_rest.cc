@@ -1,0 +1,107 @@
+// Threads that allocate one after the other and then sleep: what does each keep?
+//
+// Source: bench/ledger.toml. Unlike many_threads, this repeats exactly: each thread waits for its
+// turn, and memory is asked for while all stand still. Each thread keeps one object of each of five
+// sizes, written in full, or frees them, or allocates and frees --bytes in objects of mixed sizes.
+// What the threads' stacks have without a call is left out.
+#include <semaphore.h>
+
+#include <utility>
+
+#include "crowd.h"
+#include "memory.h"
+
+namespace {
+
+constexpr size_t kFiveSizes[] = {16, 100, 500, 2000, 10000};
+
+struct Shared {
+  uint64_t bytes;
+  std::atomic<uint64_t> turn{0};
+  sem_t done;
+};
+
+struct Worker {
+  Shared* shared;
+  sem_t go;
+  pthread_t thread;
+  void* kept[std::size(kFiveSizes)];
+};
+
+void take_turn(Worker& worker) {
+  while (sem_wait(&worker.go) != 0) {
+  }
+}
+
+void work_mixed(uint64_t bytes) {
+  void* first = nullptr;
+  for (uint64_t held = 0, i = 0; held < bytes; i++) {
+    const size_t size = bench::kMixedSizes[i % std::size(bench::kMixedSizes)];
+    void* p = bench::allocate(size);
+    *static_cast<void**>(p) = first;
+    first = p;
+    held += size;
+  }
+  while (first != nullptr) {
+    void* next = *static_cast<void**>(first);
+    bench::release(first);
+    first = next;
+  }
+}
+
+void* thread_main(void* argument) {
+  Worker& worker = *static_cast<Worker*>(argument);
+  take_turn(worker);
+  if (worker.shared->bytes != 0) {
+    work_mixed(worker.shared->bytes);
+  } else {
+    for (size_t i = 0; i < std::size(kFiveSizes); i++) {
+      worker.kept[i] = bench::allocate(kFiveSizes[i]);
+      std::memset(worker.kept[i], 0x5A, kFiveSizes[i]);
+    }
+  }
+  sem_post(&worker.shared->done);
+  take_turn(worker);
+  for (void*& p : worker.kept) {
+    if (p != nullptr) bench::release(std::exchange(p, nullptr));
+  }
+  sem_post(&worker.shared->done);
+  take_turn(worker);
+  return nullptr;
+}
+
+uint64_t anonymous_kib() { return bench::ProcFile("/proc/self/smaps_rollup").field("\nAnonymous"); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Arguments arguments(argc, argv);
+  const uint64_t count = arguments.number("threads", 1000, 1, 100'000);
+  Shared shared;
+  shared.bytes = arguments.number("bytes", 0, 0, 1 << 30);
+  arguments.finish();
+  sem_init(&shared.done, 0, 0);
+  bench::pin(bench::allowed_cpus().front());
+  bench::Table<Worker> workers(count);
+  bench::start_crowd(count, [&](uint64_t i, const pthread_attr_t* attributes) {
+    workers[i].shared = &shared;
+    sem_init(&workers[i].go, 0, 0);
+    return pthread_create(&workers[i].thread, attributes, thread_main, &workers[i]);
+  });
+  const auto all_take_turns = [&] {
+    for (Worker& each : workers) {
+      sem_post(&each.go);
+      while (sem_wait(&shared.done) != 0) {
+      }
+    }
+    return anonymous_kib();
+  };
+  const uint64_t before = anonymous_kib();
+  const uint64_t kept = all_take_turns();
+  const uint64_t freed = all_take_turns();
+  std::printf("{\"bench\": \"threads_at_rest\", \"threads\": %" PRIu64 ", \"kept_kib\": %" PRIu64
+              ", \"freed_kib\": %" PRIu64 "}\n",
+              count, kept - before, freed - before);
+  std::fflush(stdout);
+  _exit(0);
+}
