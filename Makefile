@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli check test night weekly elsewhere booted soak bench papers papers-test results peers packages wheels release docs install format clean
+.PHONY: all run cli check test night weekly elsewhere booted soak ledger bench papers papers-test results peers packages wheels release docs install format clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -72,6 +72,16 @@ soak:
 	done
 	@build/test/loft_soak $$(($(SOAK_SECONDS) / 2))
 	@build/asan/test/loft_soak $$(($(SOAK_SECONDS) / 2))
+
+# What loft costs, counted, beside the last tag. UPDATE=1 writes bench/ledger.toml, with REASON="..." where
+# something rose; CONTEXT=1 counts the peers, which `make peers` builds; NIGHT=1 counts what takes long, too.
+ledger:
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release --target loft_ledger
+	@$(PYTHON) tools/ledger.py $(if $(UPDATE),--update --reason="$(REASON)") $(if $(CONTEXT),--context) \
+	  $(if $(NIGHT),--night)
 
 # The allocators that loft is measured against, as build/peers/NAME.so.
 peers:

@@ -45,10 +45,10 @@ using bench::stop_here;
 
 constexpr size_t kSizes[] = {16, 64, 128, 512, 4096, 32768};
 constexpr uint64_t kPairs = 32;
+constexpr uint64_t kRefillObjects = 1024;  // some of which need a refill
 constexpr int kWarmUpPairs = 10'000;
-constexpr int kWarmUpLong = 1000;
+constexpr int kWarmUpLong = 500;
 constexpr size_t kRefillSize = 64;
-constexpr size_t kRefillObjects = 1024;  // some of which need a refill
 constexpr size_t kRemoteSize = 64;
 constexpr int kWarmUpRounds = 20;
 constexpr int kThreadRounds = 8;
@@ -129,13 +129,22 @@ constexpr Case kCases[] = {
 // How many operations are stepped through.
 struct Counts {
   uint64_t remote;
+  uint64_t of_sizes;
   uint64_t long_pairs;
+  uint64_t many;
+  std::vector<std::string> arguments() const {
+    const auto argument = [](const char* name, uint64_t value) {
+      return "--" + std::string(name) + "=" + std::to_string(value);
+    };
+    return {argument("remote", remote), argument("pairs", of_sizes), argument("long", long_pairs),
+            argument("many", many)};
+  }
   uint64_t of(const Case& each) const { return each.is_long ? long_pairs : kPairs; }
 };
 
-void many_objects() {
-  bench::Table<void*> kept(kRefillObjects);
-  bench::Table<size_t> order(kRefillObjects);
+void many_objects(size_t count) {
+  bench::Table<void*> kept(count);
+  bench::Table<size_t> order(count);
   for (size_t i = 0; i < order.size(); i++) order[i] = i;
   bench::Random random(1);
   for (size_t i = order.size(); i > 1; i--) {
@@ -196,16 +205,16 @@ void start_threads() {
 }
 
 [[noreturn]] void be_stepped(const Counts& counts, int other_cpu) {
-  counted(kWarmUpPairs, kPairs, pair<16>);
-  counted(kWarmUpPairs, kPairs, pair<64>);
-  counted(kWarmUpPairs, kPairs, pair<128>);
-  counted(kWarmUpPairs, kPairs, pair<512>);
-  counted(kWarmUpPairs, kPairs, pair<4096>);
-  counted(kWarmUpPairs, kPairs, pair<32768>);
+  counted(kWarmUpPairs, counts.of_sizes, pair<16>);
+  counted(kWarmUpPairs, counts.of_sizes, pair<64>);
+  counted(kWarmUpPairs, counts.of_sizes, pair<128>);
+  counted(kWarmUpPairs, counts.of_sizes, pair<512>);
+  counted(kWarmUpPairs, counts.of_sizes, pair<4096>);
+  counted(kWarmUpPairs, counts.of_sizes, pair<32768>);
   for (const Case& each : kCases) {
     counted(each.is_long ? kWarmUpLong : kWarmUpPairs, counts.of(each), each.operation);
   }
-  many_objects();
+  many_objects(counts.many);
   start_threads();
   free_remotely(counts.remote, other_cpu);
   _exit(0);
@@ -277,7 +286,7 @@ class Counter {
   }
 
   void count_pairs(size_t size) {
-    std::vector<Call> both = step_to_stop(2 * kPairs);
+    std::vector<Call> both = step_to_stop(2 * counts_.of_sizes);
     std::vector<Call> mallocs;
     std::vector<Call> frees;
     for (size_t i = 0; i < both.size(); i++) (i % 2 == 0 ? mallocs : frees).push_back(both[i]);
@@ -307,7 +316,7 @@ class Counter {
   }
 
   void count_many() {
-    std::vector<Call> refills = step_to_stop(kRefillObjects);
+    std::vector<Call> refills = step_to_stop(counts_.many);
     add_case("malloc of 64 B, with its refills", sum(refills).instructions, refills.size());
     const uint64_t cached = median(refills).instructions;
     std::erase_if(refills, [=](const Call& call) { return call.instructions <= cached; });
@@ -320,7 +329,8 @@ class Counter {
                    ", \"questions\": %zu}",
                    kRefillSize, refills.size(), refill.instructions, refill.questions.size());
     add_case("the shortest refill of 64 B", refill.instructions, 1);
-    add_case("free of 64 B, in random order", sum(step(main_)).instructions, kRefillObjects);
+    add_case("its conditional jumps, each once", refill.questions.size(), 1);
+    add_case("free of 64 B, in random order", sum(step(main_)).instructions, counts_.many);
   }
 
   // All that its start, a pair and its end take, in both threads.
@@ -377,7 +387,9 @@ class Counter {
 int main(int argc, char** argv) {
   bench::Arguments arguments(argc, argv);
   const Counts counts = {arguments.number("remote", 4096, 1, 1'000'000),
-                         arguments.number("long", kPairs, 1, 1'000'000)};
+                         arguments.number("pairs", kPairs, 1, 1'000'000),
+                         arguments.number("long", kPairs, 1, 1'000'000),
+                         arguments.number("many", kRefillObjects, 1, 1'000'000)};
   const std::string library = arguments.word("library", "");
   const uint64_t other_cpu = arguments.number("stepped", CPU_SETSIZE, 0, CPU_SETSIZE);
   arguments.finish();
@@ -387,10 +399,12 @@ int main(int argc, char** argv) {
   // whose objects are freed has another: with owner=core no free would be remote else.
   const std::vector<int> cpus = bench::allowed_cpus();
   bench::pin(cpus.front());
-  const pid_t pid = bench::start_traced(
-      {"/proc/self/exe", "--remote=" + std::to_string(counts.remote),
-       "--long=" + std::to_string(counts.long_pairs), "--stepped=" + std::to_string(cpus.back())},
-      nullptr);
+  // Each step waits for two switches, and on a busy machine for others, unless root goes first.
+  setpriority(PRIO_PROCESS, 0, -20);
+  std::vector<std::string> command = counts.arguments();
+  command.insert(command.begin(), "/proc/self/exe");
+  command.push_back("--stepped=" + std::to_string(cpus.back()));
+  const pid_t pid = bench::start_traced(command, nullptr);
   Counter(pid, library, counts).count(cpus);
   kill(pid, SIGKILL);
 }

@@ -27,6 +27,8 @@ sqlite3                 sqlite3                                 a program to run
 redis-server            redis-server                            a program to run under loft
 redis-tools             redis-benchmark                         a program to run under loft
 perl                    perl                                    a program to run under loft
+lua5.4                  lua5.4                                  a program that the ledger counts
+jq                      jq                                      a program that the ledger counts
 php-cli                 php                                     a program to run under loft
 cargo-web               cargo                                   a program to run under loft
 rustc-web               rustc                                   compiles a program that leaks

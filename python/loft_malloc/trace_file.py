@@ -25,9 +25,9 @@ LONGEST_HEADER = 1 << 20
 class Writer:
     """Compresses what it is given as it comes, and keeps none of it."""
 
-    def __init__(self, file: IO[bytes], header: dict[str, Any]) -> None:
+    def __init__(self, file: IO[bytes], header: dict[str, Any], level: int = LEVEL) -> None:
         self._file = file
-        options = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        options = zstandard.ZstdCompressor(level=level, write_checksum=True)
         self._compressor = options.compressobj()
         # Of chunks.
         self.bytes_in = 0

@@ -427,7 +427,7 @@ def test_startup_measures_hello(programs: Path) -> None:
 
 
 def test_counts_instructions(programs: Path) -> None:
-    result = run(programs / "count_instructions", "")
+    result = run(programs / "count_instructions", "--remote=256 --long=1")
     for pair in result["pairs"]:
         assert pair["pair"] == pair["malloc"] + pair["free"]
         # glibc's own: its fast path is known not to be shorter than this.
@@ -436,29 +436,52 @@ def test_counts_instructions(programs: Path) -> None:
     assert result["refill"]["seen"] > 0
     assert result["refill"]["questions"] > 2
     assert result["refill"]["instructions"] > result["refill"]["questions"]
-    assert result["remote_free"]["objects"] == 4096
+    assert result["remote_free"]["objects"] == 256
     assert result["remote_free"]["mean"] > 10
 
 
-@pytest.mark.parametrize(
-    ("owner", "most", "most_beyond_table"), [("thread", 34, 45), ("core", 48, 60)]
-)
-def test_what_each_owner_costs(
-    programs: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    owner: str,
-    most: int,
-    most_beyond_table: int,
-) -> None:
-    monkeypatch.setenv("LOFT_OWNER", owner)
-    result = run(programs / "count_instructions", "--remote=64", libraries()[1])
-    if owner == "core" and result["pairs"][0]["locked"] > 0:
-        pytest.skip("no restartable sequences here")
-    for pair in result["pairs"]:
-        assert pair["pair"] <= (most if pair["size"] <= 1024 else most_beyond_table)
+def test_counts_of_a_library_alone_repeat(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOFT_BACKGROUND", "off")
+    arguments = "--remote=64 --long=1"
+    first, second = (
+        run(programs / "count_instructions", f"{arguments} --library=libloft", libraries()[1])
+        for _ in range(2)
+    )
+    assert first == second
+    assert first["cases"]["malloc of 64 B"] == first["pairs"][1]["malloc"]
+    for pair in first["pairs"]:
         assert pair["calls"] == pair["locked"] == 0
-    if owner == "thread":
-        assert result["refill"]["questions"] <= 25
+
+
+def test_observes_what_a_program_does(programs: Path) -> None:
+    grows = [str(programs / "grows"), "--count=1000", "--min=4096", "--max=4096", "--reads=1"]
+    few, many = (
+        json.loads(
+            subprocess.run(
+                [programs / "observe", "--", *grows, count],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.splitlines()[-1]
+        )
+        for count in ("--step=64", "--step=4096")
+    )
+    assert many["peak"] > 1000 * 4096
+    assert few["peak"] == many["peak"] >= many["end"] > 0
+    assert few["system_calls"] == sum(few["by_number"].values())
+    if "malloc_faults" in few:
+        assert few["faults"] > few["malloc_faults"] >= 1000
+
+
+def test_observe_fails_with_its_program(programs: Path) -> None:
+    done = ended(programs / "observe", "-- /bin/false", None)
+    assert done.returncode == 1 and "did not end well" in done.stderr
+
+
+def test_threads_at_rest(programs: Path) -> None:
+    result = run(programs / "threads_at_rest", "--threads=20")
+    assert 20 * 12 <= result["kept_kib"] < 20 * 200
+    assert result["freed_kib"] <= result["kept_kib"] + 20
 
 
 @pytest.mark.parametrize("preload", libraries(), ids=lambda path: path.stem if path else "glibc")

@@ -1,0 +1,170 @@
+"""The ledger's rules: what may rise, what must be written, and what the pages say."""
+
+from pathlib import Path
+
+import ledger
+import ledger_counts
+import ledger_docs
+import pytest
+from ledger_counts import GROUPS, ROOT, observed
+from ledger_rows import Findings, Group, Ledger, Row, compare, look_at_history, update
+
+from loft_malloc.errors import UserError
+
+TITLE = "instructions, owner=thread"
+
+
+def book(value: float, reason: str = "", within: str = "", **other: str) -> Ledger:
+    group = Group(
+        unit="instructions", within=within, rows={"pair": Row(value=value, reason=reason)}
+    )
+    return Ledger(compiler="g++ 12.2.0", groups={TITLE: group}, packages=other)
+
+
+def compared(written: Ledger, now: float) -> Findings:
+    findings = Findings()
+    compare(written, {TITLE: {"pair": now}}, findings)
+    return findings
+
+
+def looked_back(*versions: Ledger) -> list[str]:
+    findings = Findings()
+    look_at_history(list(versions), findings)
+    return findings.worse
+
+
+def test_the_same_is_nothing() -> None:
+    assert compared(book(409), 409) == Findings()
+
+
+def test_any_rise_of_an_exact_count_fails() -> None:
+    findings = compared(book(409), 409.01)
+    assert findings.worse == [f"{TITLE}: pair: 409 instructions are now 409.01"]
+    assert not findings.better
+
+
+def test_a_fall_is_told_and_does_not_fail() -> None:
+    findings = compared(book(409), 400)
+    assert findings.better and not findings.worse
+
+
+@pytest.mark.parametrize(
+    ("within", "value", "passes", "fails"),
+    [
+        ("bytes", 1 << 20, (1 << 20) + (64 << 10), (1 << 20) + (64 << 10) + 1),
+        ("bytes", 100 << 20, 102 << 20, (102 << 20) + 1),
+        ("pages", 100_000, 108_192, 108_193),
+    ],
+)
+def test_bytes_have_a_tolerance(within: str, value: int, passes: int, fails: int) -> None:
+    written = book(value, within=within)
+    assert compared(written, passes) == Findings()
+    assert compared(written, fails).worse
+    assert compared(written, value - (passes - value)) == Findings()
+    assert compared(written, value - (fails - value)).better
+
+
+def test_a_row_that_is_not_written_fails() -> None:
+    findings = Findings()
+    compare(book(1), {TITLE: {"pair": 1, "another": 2}}, findings)
+    assert findings.worse == [f"{TITLE}: another: a row that bench/ledger.toml lacks"]
+
+
+def test_what_was_not_counted_is_not_compared() -> None:
+    findings = Findings()
+    compare(book(1), {}, findings)
+    assert findings == Findings()
+
+
+def test_a_rise_that_is_written_takes_a_new_reason() -> None:
+    assert looked_back(book(1000), book(1001, "checks more"), book(1001, "checks more")) == []
+    without = looked_back(book(1000), book(1001))
+    assert without == [f"{TITLE}: pair: 1000 became 1001 without a new reason beside it"]
+    old = looked_back(book(1000), book(1001, "checks more"), book(1002, "checks more"))
+    assert old == [f"{TITLE}: pair: 1001 became 1002 without a new reason beside it"]
+
+
+def test_rises_since_the_tag_sum_up_to_two_hundredths() -> None:
+    first, second = book(1000), book(1010, "first")
+    assert looked_back(first, second, book(1020, "second")) == []
+    assert looked_back(first, second, book(1021, "second")) == [
+        f"{TITLE}: pair: all its rises since the last tag are 21, more than 20"
+    ]
+    # What falls in between does not make room.
+    assert looked_back(first, second, book(1000), book(1015, "second"))
+    # Of few instructions one more is allowed.
+    assert looked_back(book(13), book(14, "first")) == []
+    assert looked_back(book(13), book(14, "first"), book(15, "second"))
+
+
+def test_another_version_of_a_program_is_no_rise() -> None:
+    before, after = book(1000, jq="1.6"), book(1500, "another jq", jq="1.7")
+    assert looked_back(before, after) == []
+    assert looked_back(before, book(1500, "loft's", jq="1.6"))
+
+
+def test_update_writes_all_and_asks_for_a_reason() -> None:
+    written = book(409)
+    assert update(written, {TITLE: {"pair": 410, "new": 5}}, "because") == [
+        f"{TITLE}: pair: 409 became 410"
+    ]
+    rows = written.groups[TITLE].rows
+    assert rows["pair"] == Row(value=410, reason="because") and rows["new"].value == 5
+    assert update(written, {TITLE: {"pair": 300}}, "") == []
+    assert list(rows) == ["pair"] and rows["pair"].value == 300
+
+
+def test_update_leaves_what_is_within_its_tolerance() -> None:
+    written = book(1 << 20, within="bytes")
+    assert update(written, {TITLE: {"pair": (1 << 20) + 4096}}, "") == []
+    assert written.groups[TITLE].rows["pair"].value == 1 << 20
+
+
+def test_what_is_written_is_read_again() -> None:
+    written = book(43.54, 'with a "quote"', "bytes", **{"lua5.4": "5.4.4"})
+    written.groups[TITLE].rows["pair"].peers = {"glibc": 129, "mimalloc3": 39.5}
+    written.groups["at night"] = Group(unit="KiB", night=True)
+    assert Ledger.parse(written.text()) == written
+
+
+def test_another_compiler_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_counts, "compiler", lambda: "g++ 14.2.0")
+    with pytest.raises(UserError, match=r"the ledger is of g\+\+ 12.2.0.*built by g\+\+ 14.2.0"):
+        ledger.check(book(1), night=False)
+
+
+def test_another_version_of_a_program_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = dict.fromkeys((each.package for each in observed().values() if each.package), "1")
+    monkeypatch.setattr(ledger_counts, "packages", lambda: here | {"lua5.4": ""})
+    findings = Findings()
+    chosen = ledger.runnable(book(1, **dict.fromkeys(here, "1")), findings)
+    assert set(observed()) - set(chosen) == {"lua"}
+    assert len(findings.skipped) == 1 and "not installed here" in findings.skipped[0]
+
+
+def test_pages_are_checked_and_written(tmp_path: Path) -> None:
+    written = book(0)
+    written.groups[TITLE].rows = {
+        ledger_docs.MALLOC: Row(value=12, peers={"glibc": 60, "snmalloc": 17}),
+        ledger_docs.FREE: Row(value=20, peers={"glibc": 70, "snmalloc": 18}),
+    }
+    (tmp_path / "docs").mkdir()
+    for page in {place.page for place in ledger_docs.PLACES}:
+        (tmp_path / page).write_text((ROOT / page).read_text())
+    says = {now for _, _, now in ledger_docs.differences(written, tmp_path)}
+    assert says == {"32", "130", "35"}
+    ledger_docs.write(written, tmp_path)
+    assert not list(ledger_docs.differences(written, tmp_path))
+    assert "take 32 instructions together" in (tmp_path / "README.md").read_text()
+
+
+def test_the_ledger_holds_every_group_and_its_last_check_would_pass() -> None:
+    written = Ledger.parse(ledger.WRITTEN.read_text())
+    assert {title: group.unit for title, group in written.groups.items()} == {
+        title: group.unit for title, group in GROUPS.items()
+    }
+    assert all(group.rows for group in written.groups.values())
+    findings = Findings()
+    look_at_history([*ledger.history()[1], written], findings)
+    assert not findings.worse
+    assert not list(ledger_docs.differences(written))

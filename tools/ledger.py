@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""The ledger: what loft costs, counted, so that nothing gets worse unseen.
+
+    tools/ledger.py               counts, and shows it beside the last tag
+    tools/ledger.py --check       counts, and fails where bench/ledger.toml is exceeded
+    tools/ledger.py --update      writes what was counted; --reason=TEXT where something rose
+    tools/ledger.py --context     counts glibc and the peers in build/peers, and writes that
+
+The counts repeat exactly, on every x86-64 processor and however busy it is: no clock, no chance, no
+address that the system draws. --night adds what takes long.
+"""
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import ledger_counts
+import ledger_docs
+import typer
+from ledger_counts import BUILD, ROOT
+from ledger_rows import Counts, Findings, Ledger, Row, compare, look_at_history, plain, update
+from rich.console import Console
+from rich.table import Table
+
+from loft_malloc.errors import UserError
+
+WRITTEN = ROOT / "bench" / "ledger.toml"
+LIBRARY = BUILD / "libloft.so"
+PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
+# Of memory and faults the last mimalloc's are enough.
+BESIDE = ("glibc", "mimalloc3")
+
+
+def git(*words: str) -> str:
+    ran = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    return ran.stdout.strip() if ran.returncode == 0 else ""
+
+
+def at(commit: str) -> Ledger | None:
+    text = git("show", f"{commit}:bench/ledger.toml")
+    return Ledger.parse(text) if text else None
+
+
+def history() -> tuple[str, list[Ledger]]:
+    """Since when, and the ledger as it was then and after each commit since."""
+    commits = git("log", "--format=%H", "--reverse", "--", "bench/ledger.toml").split()
+    tag = git("describe", "--tags", "--abbrev=0")
+    if tag and at(tag) is not None:
+        commits = git("log", "--format=%H", "--reverse", f"{tag}..", "--", str(WRITTEN)).split()
+        return tag, [each for commit in (tag, *commits) if (each := at(commit)) is not None]
+    found = [each for commit in commits if (each := at(commit)) is not None]
+    return f"the ledger's first commit, {commits[0][:9]}" if commits else "never", found
+
+
+def runnable(ledger: Ledger, findings: Findings) -> dict[str, ledger_counts.Observed]:
+    """The programs that are those which the ledger's values are of."""
+    here = ledger_counts.packages()
+    chosen = {}
+    for name, each in ledger_counts.observed().items():
+        written = ledger.packages.get(each.package, "")
+        if each.package and here[each.package] != written:
+            version = here[each.package] or "not installed"
+            what = f"the ledger is of {each.package} {written}, which is {version} here"
+            findings.skipped.append(f"{ledger_counts.PEAK}, {ledger_counts.FAULTS}: {name}: {what}")
+        else:
+            chosen[name] = each
+    return chosen
+
+
+def count(
+    library: Path | None, programs: dict[str, ledger_counts.Observed], night: bool, said: Findings
+) -> Counts:
+    """All groups; those that this machine cannot count are skipped."""
+    counts: Counts = {}
+    with ledger_counts.place(library) as there:
+        for setting in ledger_counts.STEPPED:
+            if library != LIBRARY and setting != "owner=thread":
+                continue
+            title = ledger_counts.instructions_of(setting)
+            if setting == "owner=core" and ledger_counts.processors() < 2:
+                said.skipped.append(f"{title}: there is one processor")
+                continue
+            counts[title] = ledger_counts.count_instructions(there, setting)
+        counts |= ledger_counts.count_start(there)
+        counts[ledger_counts.OF_THREAD] = {
+            **ledger_counts.count_threads(there, 1),
+            **ledger_counts.count_threads(there, 1000),
+        }
+        if night:
+            counts[ledger_counts.OF_CROWD] = ledger_counts.count_threads(there, 10_000)
+        counts |= ledger_counts.count_programs(there, programs)
+        if not counts[ledger_counts.FAULTS]:
+            title = ledger_counts.FAULTS
+            said.skipped.append(f"{title}: perf_event_open is not allowed or not there")
+            del counts[title]
+        counts |= ledger_counts.count_replays(there)
+    return counts
+
+
+def check_compiler(ledger: Ledger) -> None:
+    here = ledger_counts.compiler()
+    if here != ledger.compiler:
+        raise UserError(f"the ledger is of {ledger.compiler}, and this was built by {here}", 1)
+
+
+def check(ledger: Ledger, night: bool) -> None:
+    check_compiler(ledger)
+    findings = Findings()
+    since, versions = history()
+    look_at_history([*versions, ledger], findings)
+    for place, says, now in ledger_docs.differences(ledger):
+        findings.worse.append(f"{place.page} says {says} where the ledger has {now}")
+    measured = count(LIBRARY, runnable(ledger, findings), night, findings)
+    compare(ledger, measured, findings)
+    for each in findings.skipped:
+        print(f"skipped: {each}")
+    for each in findings.better:
+        print(f"better: {each}; `make ledger UPDATE=1` writes it")
+    for each in findings.worse:
+        print(f"failed: {each}")
+    rows = sum(map(len, measured.values()))
+    print(f"ledger: {rows} counts, {len(findings.worse)} worse; rises since {since}")
+    if findings.worse:
+        raise UserError(
+            "what rises is written with its reason: tools/ledger.py --update --reason", 1
+        )
+
+
+def write(ledger: Ledger, reason: str, night: bool) -> None:
+    said = Findings()
+    if LIBRARY.exists():
+        ledger.compiler = ledger_counts.compiler()
+    ledger.packages = ledger_counts.packages()
+    if missing := [name for name, version in ledger.packages.items() if not version]:
+        raise UserError(f"not installed: {', '.join(missing)}; tools/setup.sh test", 1)
+    for title, group in ledger_counts.GROUPS.items():
+        ledger.groups.setdefault(title, group)
+    rose = update(ledger, count(LIBRARY, ledger_counts.observed(), night, said), reason)
+    for each in [*said.skipped, *rose]:
+        print(each)
+    if rose and not reason:
+        raise UserError("what rises needs a reason: --reason", 1)
+    WRITTEN.write_text(ledger.text(), encoding="utf-8")
+    ledger_docs.write(ledger)
+
+
+def write_context(ledger: Ledger) -> None:
+    for name in ("glibc", *PEERS):
+        library = None if name == "glibc" else BUILD / "peers" / f"{name}.so"
+        if library is not None and not library.exists():
+            print(f"{name} is not in build/peers; `make peers` builds it")
+            continue
+        programs = ledger_counts.observed() if name in BESIDE else {}
+        for title, rows in count_peer(library, programs, name in BESIDE).items():
+            for row, value in rows.items():
+                if (there := ledger.find(title, row)) is not None:
+                    there.peers[name] = value
+    WRITTEN.write_text(ledger.text(), encoding="utf-8")
+    ledger_docs.write(ledger)
+
+
+def count_peer(
+    library: Path | None, programs: dict[str, ledger_counts.Observed], whole: bool
+) -> Counts:
+    if whole:
+        return count(library, programs, False, Findings())
+    with ledger_counts.place(library) as there:
+        title = ledger_counts.instructions_of("owner=thread")
+        return {title: ledger_counts.count_instructions(there, "owner=thread")}
+
+
+def change(row: Row, before: Row | None) -> str:
+    if before is None:
+        return "new"
+    if row.value == before.value:
+        return ""
+    share = (row.value / before.value - 1) * 100 if before.value else 0
+    return f"{plain(row.value - before.value)} ({share:+.1f} %)".replace("-0 ", "0 ")
+
+
+def show(ledger: Ledger, measured: Counts) -> None:
+    since, versions = history()
+    before = versions[0] if versions else Ledger()
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    for title, group in ledger.groups.items():
+        table = Table(title=f"{title} ({group.unit})", title_justify="left", expand=False)
+        table.add_column("")
+        for column in ("now", "ledger", f"since {since}", "glibc", "mimalloc3"):
+            table.add_column(column, justify="right")
+        for name, row in group.rows.items():
+            now = measured.get(title, {}).get(name)
+            beside = [plain(row.peers[each]) if each in row.peers else "" for each in BESIDE]
+            shown = "" if now is None else plain(now)
+            table.add_row(
+                name, shown, plain(row.value), change(row, before.find(title, name)), *beside
+            )
+        console.print(table)
+
+
+def main(
+    checks: Annotated[bool, typer.Option("--check")] = False,
+    updates: Annotated[bool, typer.Option("--update")] = False,
+    reason: Annotated[str, typer.Option("--reason")] = "",
+    context: Annotated[bool, typer.Option("--context")] = False,
+    night: Annotated[bool, typer.Option("--night")] = False,
+) -> None:
+    """Counts what loft costs, and compares it with bench/ledger.toml."""
+    if platform.machine() != "x86_64":
+        print("skipped: the ledger: its counts are of x86-64")
+        return
+    ledger = Ledger.parse(WRITTEN.read_text(encoding="utf-8")) if WRITTEN.exists() else Ledger()
+    if checks:
+        check(ledger, night)
+    elif updates:
+        write(ledger, reason, night)
+    elif context:
+        write_context(ledger)
+    else:
+        check_compiler(ledger)
+        findings = Findings()
+        show(ledger, count(LIBRARY, runnable(ledger, findings), night, findings))
+        print("\n".join(f"skipped: {each}" for each in findings.skipped))
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except UserError as error:
+        sys.exit(f"ledger: {error}")

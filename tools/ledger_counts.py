@@ -1,0 +1,236 @@
+"""Counts what bench/ledger.toml holds, by the programs in bench that repeat exactly.
+
+Each runs with an environment of its own, in a folder whose name is always as long: what lies on a
+program's stack is the same then. Where the system does not let them count, they fail.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ledger_rows import Counts, Group
+from pydantic import BaseModel, ConfigDict
+
+from loft_malloc import replay, trace_file
+from loft_malloc.errors import UserError
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+KEPT = ROOT / "bench" / "kept"
+OBSERVED = ROOT / "bench" / "observed.toml"
+
+# What depends on the machine or on time is off.
+SETTINGS = {"LOFT_CGROUP": "off", "LOFT_BACKGROUND": "off"}
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C", **SETTINGS}
+# guard: no object is a sample. full looks through long objects, word by word, so few of them.
+STEPPED = {
+    "owner=thread": ({"LOFT_OWNER": "thread"}, ["--long=16"]),
+    "owner=core": ({"LOFT_OWNER": "core"}, ["--long=16"]),
+    "hardened=guard": (
+        {"LOFT_HARDENED": "guard", "LOFT_GUARD_BYTES": "1000G"},
+        ["--long=8", "--many=384"],
+    ),
+    "hardened=full": ({"LOFT_HARDENED": "full"}, ["--long=2", "--many=384"]),
+}
+# Those of each size are for `make bench`.
+STEPS = ["--pairs=1", "--remote=256"]
+TIMEOUT_S = 600
+
+AT_START = "anonymous memory of a process that does nothing"
+AT_START_FILE = "memory of such a process in the library's file"
+AT_START_CALLS = "system calls at start"
+OF_THREAD = "anonymous memory of a thread"
+OF_CROWD = "anonymous memory of 10 000 threads"
+PEAK = "anonymous memory of programs at their peak"
+FAULTS = "faults taken on malloc's addresses"
+REPLAYED_PEAK = "anonymous memory of replayed programs at their peak"
+REPLAYED_END = "committed memory of replayed programs at their end"
+
+
+def instructions_of(setting: str) -> str:
+    return f"instructions, {setting}"
+
+
+GROUPS = {
+    **{instructions_of(setting): Group(unit="instructions") for setting in STEPPED},
+    AT_START: Group(unit="bytes", within="pages"),
+    AT_START_FILE: Group(unit="bytes", within="bytes"),
+    AT_START_CALLS: Group(unit="calls"),
+    OF_THREAD: Group(unit="KiB"),
+    OF_CROWD: Group(unit="KiB", night=True),
+    PEAK: Group(unit="bytes", within="bytes"),
+    FAULTS: Group(unit="faults"),
+    REPLAYED_PEAK: Group(unit="bytes"),
+    REPLAYED_END: Group(unit="bytes"),
+}
+
+
+class Observed(BaseModel):
+    """As it is written in bench/observed.toml."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    command: list[str]
+    package: str = ""
+    environment: dict[str, str] = {}
+
+
+def observed() -> dict[str, Observed]:
+    told = tomllib.loads(OBSERVED.read_text(encoding="utf-8"))
+    return {name: Observed.model_validate(each) for name, each in told.items()}
+
+
+def compiler() -> str:
+    """What the programs and the library are built with."""
+    cache = (BUILD / "CMakeCache.txt").read_text(encoding="utf-8")
+    found = [line for line in cache.splitlines() if line.startswith("CMAKE_CXX_COMPILER:")]
+    path = found[0].partition("=")[2] if found else "c++"
+    version = subprocess.run([path, "-dumpfullversion"], capture_output=True, text=True)
+    return f"{Path(path).name} {version.stdout.strip()}".replace("c++ ", "g++ ")
+
+
+def packages() -> dict[str, str]:
+    """The versions of what runs; what is not there has none."""
+    names = {each.package for each in observed().values() if each.package}
+    found = {}
+    for name in sorted({"libc6", *names}):
+        asked = ["dpkg-query", "-W", "-f", "${Version}", name]
+        told = subprocess.run(asked, capture_output=True, text=True)
+        found[name] = told.stdout if told.returncode == 0 else ""
+    return found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where all that is executed lies."""
+
+    folder: Path
+    library: Path | None
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def preload(self) -> list[str]:
+        return [] if self.library is None else [str(self.library)]
+
+    def run(self, command: list[str], environment: dict[str, str]) -> tuple[str, str]:
+        """What it printed, and what it said on standard error."""
+        ran = subprocess.run(
+            command,
+            env={**ENVIRONMENT, **environment},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        if ran.returncode:
+            last = ran.stderr.strip().splitlines()[-1:] or ["no message"]
+            raise UserError(f"{Path(command[0]).name}: {last[0]}", 1)
+        return ran.stdout, ran.stderr
+
+    def observe(
+        self, command: list[str], environment: dict[str, str] | None = None, still: bool = True
+    ) -> dict[str, Any]:
+        preload = self.preload() + ([self.path("still.so")] if still else [])
+        options = [f"--preload={':'.join(preload)}"]
+        options += [f"--library={self.library.name}"] if self.library else []
+        printed, said = self.run(
+            [self.path("observe"), *options, "--", *command], environment or {}
+        )
+        told: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        return told | {"printed": printed, "said": said}
+
+
+@contextmanager
+def place(library: Path | None) -> Iterator[Place]:
+    """Copies of all that is executed. The name of the folder is always as long."""
+    with tempfile.TemporaryDirectory(prefix="loft-ledger-", dir="/tmp") as name:
+        folder = Path(name)
+        for each in ("count_instructions", "observe", "threads_at_rest", "grows", "still.so"):
+            shutil.copy(BUILD / "bench" / each, folder)
+        shutil.copy(BUILD / "loft-replay", folder)
+        copy = None
+        if library is not None:
+            copy = folder / "libmalloc.so"
+            shutil.copy(library, copy)
+        yield Place(folder, copy)
+
+
+def count_instructions(there: Place, setting: str) -> dict[str, float]:
+    settings, options = STEPPED[setting]
+    preload = {"LD_PRELOAD": ":".join(there.preload())} if there.library else {}
+    only = [f"--library={there.library.name}"] if there.library else []
+    command = [there.path("count_instructions"), *STEPS, *options, *only]
+    told = json.loads(there.run(command, settings | preload)[0])
+    cases: dict[str, float] = told["cases"]
+    return cases
+
+
+def count_start(there: Place) -> Counts:
+    """Beyond the process without the library."""
+    bare = Place(there.folder, None).observe(["/bin/true"], still=False)["system_calls"]
+    told = there.observe(["/bin/true"], still=False)
+    return {
+        AT_START: {"/bin/true": told["end"]},
+        AT_START_FILE: {"/bin/true": told.get("library_bytes", 0)},
+        AT_START_CALLS: {"/bin/true, beyond those without loft": told["system_calls"] - bare},
+    }
+
+
+def threads(there: Place, count: int, *options: str) -> dict[str, int]:
+    command = [there.path("threads_at_rest"), f"--threads={count}", *options]
+    told: dict[str, int] = json.loads(there.observe(command)["printed"].splitlines()[0])
+    return told
+
+
+def count_threads(there: Place, count: int) -> dict[str, float]:
+    five = threads(there, count)
+    mixed = threads(there, count, "--bytes=65536")
+    of = f"{count} threads" if count > 1 else "one thread"
+    return {
+        f"{of}, one object of each of five sizes": five["kept_kib"],
+        f"{of}, these freed": five["freed_kib"],
+        f"{of}, 64 KiB of mixed sizes freed": mixed["freed_kib"],
+    }
+
+
+def count_programs(there: Place, chosen: dict[str, Observed]) -> Counts:
+    counts: Counts = {PEAK: {}, FAULTS: {}}
+    for name, each in chosen.items():
+        command = [word.replace("{bench}", str(there.folder)) for word in each.command]
+        told = there.observe(command, each.environment)
+        counts[PEAK][name] = told["peak"]
+        if "malloc_faults" in told:
+            counts[FAULTS][name] = told["malloc_faults"]
+    return counts
+
+
+def plan_of(recording: Path, folder: Path) -> Path:
+    chunks, plan = folder / "chunks", folder / f"{recording.stem}.plan"
+    trace = trace_file.Trace.read(recording, chunks, lambda done, of: None)
+    replay.helper("loft-trace", trace, "plan", chunks, "0", "1", plan)
+    return plan
+
+
+def count_replays(there: Place) -> Counts:
+    counts: Counts = {REPLAYED_PEAK: {}, REPLAYED_END: {}}
+    for recording in sorted(KEPT.glob("*.zst")):
+        plan = plan_of(recording, there.folder)
+        command = [there.path("loft-replay"), str(plan), "0", "pages"]
+        counts[REPLAYED_PEAK][recording.stem] = there.observe(command)["peak"]
+        # The statistics take memory, so they have a run of their own.
+        said = there.observe(command, {"LOFT_STATS": "json"})["said"]
+        counts[REPLAYED_END][recording.stem] = json.loads(said)["committed_bytes"]
+    return counts
+
+
+def processors() -> int:
+    return len(os.sched_getaffinity(0))
