@@ -95,13 +95,12 @@ def test_it_loads_cheaply(library: Path) -> None:
     assert "TEXTREL" not in flags
 
 
-def test_it_holds_a_pointer_two_flags_and_when_a_sample_is_due_in_thread_local_storage(
-    library: Path,
-) -> None:
+def test_it_takes_little_of_each_threads_storage(library: Path) -> None:
+    """A library that is loaded late shares 512 bytes with all others."""
     sizes = re.findall(
         r"^\s+TLS\s+\S+ \S+ \S+ \S+ (\S+)", output_of("readelf", "-lW", library), re.MULTILINE
     )
-    assert [int(size, 16) for size in sizes] == [40]
+    assert [int(size, 16) <= 64 for size in sizes] == [True]
     assert "STATIC_TLS" in output_of("readelf", "-d", library)
 
 
