@@ -186,7 +186,7 @@ void expect_exact_at_rest() {
   std::vector<std::vector<Object>> kept(kThreads);
   std::vector<std::vector<Object>> passed(kThreads);
   on_threads(kThreads, [&](unsigned me) {
-    std::mt19937 random(me);
+    std::mt19937 random(static_cast<unsigned>(seed_for(me)));
     for (unsigned round = 0; round < 40; ++round) {
       for (loft::SizeClass c = 0; c < kSizeClasses; ++c) {
         const Object object = made_whole(class_size(c) - random() % 16);
@@ -350,7 +350,7 @@ TEST_F(Accounting, UnderLoadItIsWithinOnePerCent) {
   std::vector<std::thread> threads;
   for (unsigned me = 0; me < kThreads; ++me) {
     threads.emplace_back([&, me] {
-      std::mt19937 random(me);
+      std::mt19937 random(static_cast<unsigned>(seed_for(me)));
       const auto replace = [&](size_t i) {
         const unsigned kind = random() % 1000;
         const size_t size = kind == 0   ? 40'000 + random() % 200'000
@@ -618,7 +618,6 @@ TEST_F(Accounting, ReadingTakesNoLockAndNoMemory) {
     }
   };
   // With every lock held that there is: it would wait for ever.
-  alarm(60);
   loft::lifecycle::restart_visits();
   loft::lifecycle::visit_threads(
       [](void* context, loft::Thread*) {
@@ -651,14 +650,8 @@ TEST_F(Accounting, HoldsInAChild) {
   for (int i = 0; i < 3000; ++i) objects.push_back(made_whole(16 + i * 7 % 40'000));
   for (size_t i = 0; i < objects.size(); i += 2) loft_free(objects[i].p);
   go_home();
-  const auto in_time = [](auto&& check) {
-    in_child([&] {
-      alarm(60);
-      check();
-    });
-  };
   const loft_stats_t parent = stats();
-  in_time([&] {
+  in_child([&] {
     const loft_stats_t s = expect_exact();
     EXPECT_EQ(s.live_objects, parent.live_objects);
     EXPECT_EQ(s.untouched_bytes, 0u);
@@ -685,7 +678,7 @@ TEST_F(Accounting, HoldsInAChild) {
   if (threads_own()) {
     EXPECT_EQ(in_flight, 10 * size);
   }
-  in_time([&] {
+  in_child([&] {
     EXPECT_EQ(class_for(300).in_flight_bytes, in_flight);
     EXPECT_EQ(class_for(300).live_objects, live);
     expect_exact();
@@ -698,7 +691,7 @@ TEST_F(Accounting, HoldsInAChild) {
   std::vector<std::thread> threads;
   for (unsigned me = 0; me < 3; ++me) {
     threads.emplace_back([&, me] {
-      std::mt19937 random(me);
+      std::mt19937 random(static_cast<unsigned>(seed_for(me)));
       static std::atomic<char*> shared[1000];
       while (!stop) {
         loft_free(shared[random() % std::size(shared)].exchange(made(1 + random() % 20'000).p));
@@ -706,7 +699,7 @@ TEST_F(Accounting, HoldsInAChild) {
     });
   }
   for (unsigned i = 0; i < scaled(20); ++i) {
-    in_time([&] {
+    in_child([&] {
       expect_exact();
       go_home();
       expect_exact();

@@ -63,7 +63,7 @@ class Exchange {
   }
 
   void run(unsigned thread, unsigned rounds) {
-    uint64_t random = thread + 1;
+    uint64_t random = seed_for(thread);
     void* own[16] = {};
     unsigned bad = 0;
     for (uint64_t i = 0; i < rounds; ++i) {
@@ -259,7 +259,7 @@ TEST_F(CoreStorm, ForkAtAnyMoment) {
       const pid_t child = fork();
       ASSERT_GE(child, 0);
       if (child == 0) {
-        alarm(60);
+        loft::test::end_what_hangs();
         unsigned bad = 0;
         for (const int cpu : processors()) {
           move_to(0, cpu);
@@ -298,7 +298,7 @@ TEST_F(CoreStorm, FencesAreRefusedMeanwhile) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(100);
+    loft::test::end_what_hangs();
     {
       Workers workers(4, scaled(300'000));
       for (int purge = 0; purge < 3; ++purge) loft_purge(nullptr);
@@ -361,12 +361,8 @@ TEST_F(CoreStorm, IdleCachesAreEmptied) {
     EXPECT_EQ(check_and_free(objects[i], i, 300), 0u);
   }
   for (int round = 0; round < 3; ++round) {
-    uint64_t left = 1;
-    for (int wait = 0; left != 0 && wait < 3'000; ++wait) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      left = stats().cached_bytes + stats().dirty_bytes;
-    }
-    EXPECT_EQ(left, 0u);
+    loft::test::pass_ms(1000);
+    EXPECT_EQ(stats().cached_bytes + stats().dirty_bytes, 0u);
     // And it is woken by what happens next.
     for (size_t i = 0; i < 2'000; ++i) objects[i] = make(i, mixed(i));
     for (size_t i = 0; i < 2'000; ++i) {

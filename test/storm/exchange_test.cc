@@ -67,7 +67,7 @@ TEST_F(Exchange, ConsumersFreeInAnotherOrder) {
     }
     constexpr unsigned kHeld = 20'000;
     std::vector<void*> held;
-    uint64_t random = 1;
+    uint64_t random = seed_for(1);
     unsigned faults = 0;
     for (unsigned i = 0; i < objects; ++i) {
       held.push_back(street.take(i));
@@ -145,7 +145,7 @@ TEST_F(Exchange, EverybodyTakesFromEverybody) {
     return check_and_free(p, id, mixed_size(id));
   };
   on_threads(kThreads, [&](unsigned self) {
-    uint64_t random = self + 1;
+    uint64_t random = seed_for(self);
     unsigned faults = 0;
     for (unsigned i = 0; i < rounds; ++i) {
       const uint64_t id = uint64_t{self} * rounds + i;

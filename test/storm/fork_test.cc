@@ -23,7 +23,7 @@ class Load {
     for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
     threads_.emplace_back([this] {
       while (!stop_) {
-        std::thread([this] { steps(99, 60); }).join();
+        std::thread([this] { steps(seed_for(99), 60); }).join();
       }
     });
     while (working_ < threads) sched_yield();
@@ -58,7 +58,7 @@ class Load {
   }
   void work(unsigned self) {
     ++working_;
-    for (uint64_t round = 1; !stop_; ++round) steps(self + round * 64, 100);
+    for (uint64_t round = 1; !stop_; ++round) steps(seed_for(self + round * 64), 100);
   }
 
   std::atomic<bool> stop_{false};
@@ -70,7 +70,7 @@ class Load {
 
 // In the child. Returns its exit status: 0 if everything was as it should be.
 int child(const Load& load, const std::vector<void*>& inherited, bool threads) {
-  alarm(120);  // a child that hangs is counted as one that failed
+  loft::test::end_what_hangs();  // is counted as a child that failed
   unsigned faults = 0;
   for (size_t i = 0; i < inherited.size(); ++i) {
     faults += check_and_free(inherited[i], i, fork_size(i));
@@ -144,7 +144,7 @@ TEST(Fork, GrandchildrenUnderLoad) {
     void* p = make(i, 64);
     const pid_t pid = fork();
     if (pid == 0) {
-      alarm(120);
+      loft::test::end_what_hangs();
       unsigned failed = check_and_free(p, i, 64);
       const auto in_grandchild = [&] { failed += fork_children(load, 2, false); };
       if (kThreadsInChild) {

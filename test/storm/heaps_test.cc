@@ -95,8 +95,8 @@ TEST_F(Heaps, ManyThreadsAtOnce) {
   Table second(over_region_, false);
   on_threads(6, [&](unsigned self) {
     for (unsigned round = 0; round < scaled(60); ++round) {
-      first.steps(self + round * 64, 200);
-      second.steps(self + round * 64, 200);
+      first.steps(seed_for(self + round * 64), 200);
+      second.steps(seed_for(self + round * 64), 200);
       if (round % 16 == self) loft_malloc_trim(0);
     }
   });
@@ -114,7 +114,7 @@ TEST_F(Heaps, HeapsThatComeAndGo) {
         if (!intact(objects[i], self + i, heap_size(self + i))) ++bad;
         if (i % 3 == 0) loft_free(objects[i]);
       }
-      table.steps(self + round, 20);
+      table.steps(seed_for(self + round), 20);
       loft_heap_destroy(heap);
       if (round % 64 == self) stats();
       if (round % 16 == self) loft_malloc_trim(0);
@@ -126,7 +126,7 @@ TEST_F(Heaps, HeapsThatComeAndGo) {
 
 // In the child: what was inherited is whole, and both heaps go on.
 int child(loft_heap_t* ordinary, loft_heap_t* over_region, const std::vector<void*>& inherited) {
-  alarm(120);
+  loft::test::end_what_hangs();
   unsigned faults = 0;
   for (size_t i = 0; i < inherited.size(); ++i) {
     if (!intact(inherited[i], i, heap_size(i))) ++faults;
@@ -165,8 +165,8 @@ TEST_F(Heaps, ForksBesideThreadsThatUseThem) {
   });
   on_threads(3, [&](unsigned self) {
     for (unsigned round = 0; !stop; ++round) {
-      first.steps(self + round * 64, 50);
-      second.steps(self + round * 64, 50);
+      first.steps(seed_for(self + round * 64), 50);
+      second.steps(seed_for(self + round * 64), 50);
       loft_heap_destroy(loft_heap_create());
       if (round % 16 == self) loft_malloc_trim(0);
     }

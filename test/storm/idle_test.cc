@@ -2,7 +2,6 @@
 // heaps hold.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <mutex>
@@ -14,18 +13,6 @@
 
 namespace storm {
 namespace {
-
-void sleep_ms(unsigned milliseconds) {
-  const struct timespec time = {milliseconds / 1000, long{milliseconds % 1000} * 1'000'000};
-  nanosleep(&time, nullptr);
-}
-
-template <class Reached>
-bool wait_for(Reached reached) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!reached() && std::chrono::steady_clock::now() < deadline) sleep_ms(1);
-  return reached();
-}
 
 class IdleStorm : public testing::Test {
  protected:
@@ -64,7 +51,7 @@ TEST_F(IdleStorm, DepotsAreEmptied) {
   EXPECT_EQ(broken, 0u);
 }
 
-// Each thread works for a moment, empties its caches now and then, and sleeps for about as long as
+// Each thread works for a moment, empties its caches now and then, and rests for about as long as
 // it takes to be found idle. Objects are freed by their maker or by others.
 TEST_F(IdleStorm, NothingIsLostOrHandedOutTwice) {
   constexpr unsigned kThreads = 12;
@@ -77,8 +64,9 @@ TEST_F(IdleStorm, NothingIsLostOrHandedOutTwice) {
   std::mutex lock;
   std::vector<Item> passed;
   std::atomic<unsigned> broken{0};
+  Rests rests(kThreads, kThreads / 2);
   on_threads(kThreads, [&](unsigned me) {
-    std::mt19937 random(me);
+    std::mt19937 random(static_cast<unsigned>(seed_for(me)));
     std::vector<Item> mine;
     for (unsigned round = 0; round < scaled(40); ++round) {
       for (unsigned i = 0; i < 400; ++i) {
@@ -107,8 +95,9 @@ TEST_F(IdleStorm, NothingIsLostOrHandedOutTwice) {
       }
       for (const Item& item : theirs) broken += check_and_free(item.p, item.id, item.size) != 0;
       if (random() % 4 == 0) loft_idle_begin();
-      sleep_ms(random() % 90);
+      rests.rest(random() % 10);
     }
+    rests.leave();
     for (const Item& item : mine) broken += check_and_free(item.p, item.id, item.size) != 0;
   });
   for (const Item& item : passed) broken += check_and_free(item.p, item.id, item.size) != 0;
@@ -139,7 +128,7 @@ TEST_F(IdleStorm, ForksBesideThreadsThatSleepAndWake) {
       for (unsigned round = 0; !stop; ++round) {
         broken += work_a_little(me * 1000 + round % 500);
         if (round % 2 == 0) loft_idle_begin();
-        if (round % 16 == 0) sleep_ms(30);
+        if (round % 16 == 0) loft::test::advance_ms(30);
       }
     });
   }
@@ -175,7 +164,7 @@ TEST_F(IdleStorm, PurgesBesideThreadsThatBeginAndEnd) {
       for (unsigned round = 0; !stop; ++round) {
         std::thread([&] {
           broken += work_a_little(me * 1000 + round % 500);
-          sleep_ms(round % 2);
+          if (round % 2 != 0) sched_yield();
           broken += work_a_little(round % 500);
         }).join();
         ++ended;
@@ -216,13 +205,14 @@ TEST_F(IdleStorm, NothingIsKeptByThreadsThatWait) {
       broken += use_all_sizes();
     });
   }
-  while (asleep != threads.size()) sleep_ms(1);
+  while (asleep != threads.size()) sched_yield();
   loft_idle_begin();  // this one holds nothing either
   const auto kept = [&] {
     const loft_stats_t s = stats();
     return s.cached_bytes + s.free_in_slabs_bytes;
   };
-  EXPECT_TRUE(wait_for([&] { return kept() == 0; })) << kept();
+  loft::test::pass_ms(1000);
+  EXPECT_EQ(kept(), 0u);
   stop = true;
   stop.notify_all();
   for (std::thread& thread : threads) thread.join();
@@ -235,6 +225,7 @@ TEST_F(IdleStorm, HolesOfAThreadThatComputesGoBack) {
   constexpr size_t kObjects = 20'000;
   constexpr size_t kSize = 1000;
   std::atomic<bool> stop{false};
+  std::atomic<bool> computes{false};
   const uint64_t before = stats().hole_bytes;
   std::thread busy([&] {
     std::vector<void*> objects(kObjects);
@@ -242,12 +233,15 @@ TEST_F(IdleStorm, HolesOfAThreadThatComputesGoBack) {
     for (size_t i = 0; i < kObjects; ++i) {
       if (i % 50 != 0) loft_free(objects[i]);
     }
+    computes = true;
     while (!stop) {
     }
     for (size_t i = 0; i < kObjects; i += 50)
       EXPECT_EQ(check_and_free(objects[i], kSize, kSize), 0);
   });
-  EXPECT_TRUE(wait_for([&] { return stats().hole_bytes - before > kObjects * kSize / 4; }));
+  while (!computes) sched_yield();
+  loft::test::pass_ms(1000);
+  EXPECT_GT(stats().hole_bytes - before, kObjects * kSize / 4);
   stop = true;
   busy.join();
 }

@@ -39,22 +39,22 @@ TEST_F(LimitsStorm, RefusalsAndReturns) {
   std::vector<Item> passed;
   std::atomic<unsigned> broken{0};
   std::atomic<unsigned> refused{0};
-  std::atomic<bool> done{false};
   // Between nothing to spare and no limit at all, all the time.
-  std::thread weather([&] {
-    std::mt19937 random(1);
-    while (!done.load()) {
-      const size_t now = stats().committed_bytes;
-      set("hard_limit", random() % 3 == 0 ? 0 : now + random() % (4 << 20));
-      set("soft_limit", random() % 3 == 0 ? 0 : 1 + random() % (now + (4 << 20)));
-      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 4));
+  const auto change_weather = [&](std::mt19937& random) {
+    const size_t now = stats().committed_bytes;
+    set("hard_limit", random() % 3 == 0 ? 0 : now + random() % (4 << 20));
+    set("soft_limit", random() % 3 == 0 ? 0 : 1 + random() % (now + (4 << 20)));
+    if (const size_t limit = stats().hard_limit_bytes; limit != 0) {
+      EXPECT_EQ(loft_malloc(limit), nullptr);
+      ++refused;
     }
-  });
+  };
   on_threads(kThreads, [&](unsigned me) {
-    std::mt19937 random(me);
+    std::mt19937 random(static_cast<unsigned>(seed_for(me)));
     std::vector<Item> mine;
     for (unsigned round = 0; round < scaled(400); ++round) {
       for (unsigned i = 0; i < 60; ++i) {
+        if (me == 0 && i % 8 == 0) change_weather(random);
         Item item{nullptr, uint64_t{me} << 32 | round << 8 | i, kLimitSizes[random() % 9]};
         item.p = make(item.id, item.size);
         if (item.p == nullptr) {
@@ -87,8 +87,6 @@ TEST_F(LimitsStorm, RefusalsAndReturns) {
     }
     for (const Item& item : mine) broken += check_and_free(item.p, item.id, item.size);
   });
-  done.store(true);
-  weather.join();
   for (const Item& item : passed) broken += check_and_free(item.p, item.id, item.size);
   EXPECT_EQ(broken, 0u);
   EXPECT_GT(refused, 0u) << "the storm met no limit";
@@ -104,7 +102,7 @@ TEST_F(LimitsStorm, ForksAtTheLimit) {
   std::vector<std::thread> threads;
   for (unsigned me = 0; me < 3; ++me) {
     threads.emplace_back([&, me] {
-      std::mt19937 random(me);
+      std::mt19937 random(static_cast<unsigned>(seed_for(me)));
       for (uint64_t id = 0; !done.load(); ++id) {
         const size_t size = kLimitSizes[random() % 9];
         if (void* p = make(id, size); p != nullptr) broken += check_and_free(p, id, size);
@@ -114,7 +112,7 @@ TEST_F(LimitsStorm, ForksAtTheLimit) {
   for (unsigned round = 0; round < scaled(60); ++round) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(60);
+      loft::test::end_what_hangs();
       const size_t limit = stats().hard_limit_bytes;
       unsigned bad = loft_malloc(limit) != nullptr;
       for (uint64_t id = 0; id < 200; ++id) {

@@ -272,6 +272,12 @@ TEST_F(Profile, BeginsAndEndsBesideThreadsAndForks) {
     set("profile_bytes", "2K");
     constexpr unsigned kThreads = 3;
     std::atomic<bool> done{false};
+    std::atomic<uint64_t> made[kThreads] = {};
+    const auto wait_for_more = [&] {
+      for (const std::atomic<uint64_t>& each : made) {
+        for (const uint64_t before = each; each < before + 100;) sched_yield();
+      }
+    };
     on_threads(kThreads + 1, [&](unsigned t) {
       if (t == kThreads) {
         for (unsigned round = 0; round < scaled(120); ++round) {
@@ -283,12 +289,12 @@ TEST_F(Profile, BeginsAndEndsBesideThreadsAndForks) {
               EXPECT_EQ(check_and_free(p, 1, 100), 0u);
             });
           }
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          wait_for_more();
         }
         done = true;
         return;
       }
-      come_and_go(t, done);
+      come_and_go(t, done, &made[t]);
     });
     set("profile", "off");
     EXPECT_EQ(profile::totals().live_samples, 0u);

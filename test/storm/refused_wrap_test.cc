@@ -292,7 +292,7 @@ Result in_child(rlim_t limit, SetUp set_up) {
   EXPECT_EQ(pipe(ends), 0);
   const pid_t pid = fork();
   if (pid == 0) {
-    alarm(120);
+    loft::test::end_what_hangs();
     const struct rlimit allowed = {limit, limit};
     STORM_EXPECT(limit == RLIM_INFINITY || setrlimit(RLIMIT_AS, &allowed) == 0);
     set_up();
@@ -339,7 +339,7 @@ void every_call_in_turn(Failure failure, rlim_t limit = RLIM_INFINITY) {
 void at_random(rlim_t limit) {
   for (long n = 1; n <= 20 / kStep; ++n) {
     SCOPED_TRACE(n);
-    ASSERT_TRUE(in_child(limit, [n] { seed = static_cast<uint64_t>(n); }).good);
+    ASSERT_TRUE(in_child(limit, [n] { seed = seed_for(static_cast<uint64_t>(n)); }).good);
   }
 }
 

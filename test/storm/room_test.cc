@@ -145,7 +145,7 @@ TEST_F(Room, ForksBesideTheRoom) {
   for (unsigned fork_number = 0; fork_number < scaled(100); ++fork_number) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(120);
+      loft::test::end_what_hangs();
       unsigned faults = 0;
       std::vector<void*> held;
       for (unsigned i = 0; i < 5'000; ++i) held.push_back(make(i, kSizes[i % 4]));

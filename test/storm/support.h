@@ -9,16 +9,19 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "background.h"
+#include "control.h"
 #include "hard/tag.h"
 #include "loft/loft.h"
 #include "room/magazines.h"
@@ -45,6 +48,13 @@ inline constexpr unsigned kSlowdown = 2;
 #else
 inline constexpr unsigned kSlowdown = 1;
 #endif
+
+inline const bool kWorkTakesTime = loft::test::let_work_take_time();
+
+// What a thread of a storm begins its numbers with.
+inline uint64_t seed_for(uint64_t thread) {
+  return loft::test::seed() + (thread + 1) * 0x9E3779B97F4A7C15u;
+}
 
 // Rounds of a storm: as many as an optimised build does within seconds.
 constexpr unsigned scaled(unsigned rounds) {
@@ -100,8 +110,10 @@ inline unsigned check_and_free(void* p, uint64_t id, size_t size) {
 }
 
 // Objects come and go until `done`, each checked: of up to 700 bytes, of thread 2 up to 60,000.
-inline void come_and_go(unsigned thread, const std::atomic<bool>& done) {
-  uint64_t random = thread + 1;
+// `made` tells how many have come.
+inline void come_and_go(unsigned thread, const std::atomic<bool>& done,
+                        std::atomic<uint64_t>* made = nullptr) {
+  uint64_t random = seed_for(thread);
   uint64_t id = uint64_t{thread} << 32;
   uint64_t first = id;
   unsigned faults = 0;
@@ -109,6 +121,7 @@ inline void come_and_go(unsigned thread, const std::atomic<bool>& done) {
   while (!done) {
     const size_t size = 16 + (advance(random) >> 33) % (thread == 2 ? 60'000 : 700);
     mine.emplace_back(make(id++, size), size);
+    if (made != nullptr) made->store(id & 0xFFFFFFFF, std::memory_order_relaxed);
     if (mine.size() < 200) continue;
     faults += check_and_free(mine.front().first, first++, mine.front().second);
     mine.pop_front();
@@ -145,6 +158,35 @@ void on_threads(unsigned count, Body body) {
   for (unsigned i = 0; i < count; ++i) threads.emplace_back(body, i);
   for (std::thread& thread : threads) thread.join();
 }
+
+// Where threads rest: each until `sleepers` others have come after it, and longer than a heap is
+// looked at without a refill before it counts as idle. The rest of `threads` work meanwhile.
+class Rests {
+ public:
+  Rests(unsigned threads, unsigned sleepers) : working_(threads), sleepers_(sleepers) {}
+
+  void rest(uint64_t milliseconds) {
+    loft::test::advance_ms(milliseconds);
+    std::unique_lock lock(lock_);
+    const unsigned last = ++arrivals_ + sleepers_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return arrivals_ >= last || working_ <= sleepers_; });
+  }
+
+  // The calling thread does not come again.
+  void leave() {
+    const std::lock_guard guard(lock_);
+    --working_;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex lock_;
+  std::condition_variable changed_;
+  unsigned arrivals_ = 0;
+  unsigned working_;
+  const unsigned sleepers_;
+};
 
 // The processors that the test may use.
 inline std::vector<int> processors() {
@@ -192,6 +234,7 @@ void in_child(Work&& work) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
+    loft::test::end_what_hangs();
     work();
     _exit(testing::Test::HasFailure() ? 1 : 0);
   }
@@ -203,20 +246,15 @@ void in_child(Work&& work) {
 // The room of the option owner=room, if there is one, has nothing more to do: objects that it is
 // moving are counted on one side or the other.
 inline void wait_for_room() {
-  for (int wait = 0; loft::room::state.load() == loft::room::kAwake && wait < 60'000; ++wait) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  while (loft::room::state.load() == loft::room::kAwake) sched_yield();
 }
 
 // With this thread alone left: every message has arrived. A message takes three hops at most, and
 // one trim may pass a heap before another one has forwarded to it.
 // The background thread may have pages in its hands, which nobody else can give back meanwhile.
 inline loft_stats_t stats_at_rest() {
+  loft::test::wait_for_background_thread();
   for (int hop = 0; hop < 4; ++hop) loft_malloc_trim(0);
-  for (int wait = 0; stats().dirty_bytes != 0 && wait < 1000; ++wait) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    loft_malloc_trim(0);
-  }
   wait_for_room();
   return stats();
 }

@@ -119,12 +119,13 @@ unsigned check(void* p) { return p == nullptr ? 0u : check_and_free(p, id_of(p),
 // Threads hand each other objects, of the sizes whose number has the bits of `sizes`, and let every
 // other one of their own go after each round: which of them needs memory, and who has too much of
 // what, changes all the time.
-void hand_each_other(uint64_t rounds, uint64_t sizes, std::chrono::milliseconds nap) {
+void hand_each_other(uint64_t rounds, uint64_t sizes, unsigned sleepers) {
   constexpr unsigned kThreads = 8;
   constexpr unsigned kPlaces = 512;
   static std::atomic<void*> places[kPlaces] = {};
   std::atomic<unsigned> bad{0};
   std::atomic<bool> done{false};
+  Rests rests(kThreads, sleepers);
   std::thread reader([&] {
     // What a slab took along is counted at one heap up and at another one down.
     constexpr uint64_t kMuch = uint64_t{1} << 40;
@@ -134,11 +135,11 @@ void hand_each_other(uint64_t rounds, uint64_t sizes, std::chrono::milliseconds 
       EXPECT_LT(s.live_objects, kMuch);
       EXPECT_LT(s.slab_bytes, kMuch);
       EXPECT_LT(s.free_in_slabs_bytes, kMuch);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      sched_yield();
     }
   });
   on_threads(kThreads, [&](unsigned thread) {
-    uint64_t random = thread + 1;
+    uint64_t random = seed_for(thread);
     unsigned mine_bad = 0;
     std::vector<void*> own(600, nullptr);
     for (uint64_t round = 0; round < rounds; ++round) {
@@ -154,8 +155,9 @@ void hand_each_other(uint64_t rounds, uint64_t sizes, std::chrono::milliseconds 
       }
       for (size_t i = round % 2; i < own.size(); i += 2)
         mine_bad += check(std::exchange(own[i], nullptr));
-      std::this_thread::sleep_for(nap);
+      rests.rest(sleepers == 0 ? 0 : 2);
     }
+    rests.leave();
     for (void* p : own) mine_bad += check(p);
     bad += mine_bad;
   });
@@ -166,14 +168,14 @@ void hand_each_other(uint64_t rounds, uint64_t sizes, std::chrono::milliseconds 
 }
 
 TEST_F(TakeOver, FromThreadsThatSleep) {
-  hand_each_other(scaled(40), 0, std::chrono::milliseconds(2));
+  hand_each_other(scaled(40), 0, 4);
   RecordProperty("slabs_taken_over", static_cast<int>(taken_over()));
   expect_all_home(std::size(kLitterSizes));
 }
 
 // The two larger sizes, of whose slabs threads at work have too many now and then.
 TEST_F(TakeOver, FromThreadsAtWork) {
-  hand_each_other(scaled(80), 2, std::chrono::milliseconds(0));
+  hand_each_other(scaled(80), 2, 0);
   RecordProperty("slabs_taken_over", static_cast<int>(taken_over()));
   expect_all_home(std::size(kLitterSizes));
 }
@@ -184,7 +186,7 @@ TEST_F(TakeOver, SmallOnesThatOthersFree) {
   static std::atomic<void*> places[kPlaces] = {};
   std::atomic<unsigned> bad{0};
   on_threads(4, [&](unsigned thread) {
-    uint64_t random = thread + 1;
+    uint64_t random = seed_for(thread);
     for (uint64_t n = 0; n < scaled(200'000); ++n) {
       advance(random);
       // The first two sizes.

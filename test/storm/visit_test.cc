@@ -92,7 +92,7 @@ void storm_and_visit(unsigned rounds) {
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
-      uint64_t random = t + 1;
+      uint64_t random = seed_for(t);
       std::vector<void*> mine;
       for (unsigned i = 0; i < rounds; ++i) {
         mine.push_back(allocate(random));
@@ -162,7 +162,7 @@ TEST_F(Visit, IsExactWhileAProfileIsTaken) {
 // to the system meanwhile.
 void visit_beside_threads() {
   std::vector<std::vector<void*>> kept(1);
-  uint64_t random = 3;
+  uint64_t random = seed_for(3);
   for (int i = 0; i < 1000; ++i) kept[0].push_back(allocate(random));
   const Objects wanted = known(kept);
   std::atomic<bool> done{false};
@@ -219,7 +219,7 @@ TEST_F(Visit, BesideThreadsWhoseObjectsAreSampled) {
 }
 
 TEST_F(Visit, FindsWhatTheChildOfAForkHas) {
-  uint64_t random = 5;
+  uint64_t random = seed_for(5);
   std::vector<std::vector<void*>> kept(1);
   const Objects before = visited();
   for (const auto& [p, usable] : before) kept[0].push_back(p);
@@ -261,7 +261,7 @@ TEST_F(Visit, OfHeapsOfTheProgramsOwn) {
   in_child([] {
     constexpr size_t kRegion = 4 << 20;
     alignas(256) static char region[kRegion];
-    uint64_t random = 9;
+    uint64_t random = seed_for(9);
     for (loft_heap_t* heap : {loft_heap_create(), loft_heap_create_over(region, kRegion)}) {
       ASSERT_NE(heap, nullptr);
       const Objects before = visited();

@@ -165,7 +165,7 @@ TEST_F(WasteStorm, NothingStaysOfThePlaces) {
     begin();
     std::atomic<uint64_t> numbers{0};
     on_threads(4, [&](unsigned t) {
-      uint64_t random = t;
+      uint64_t random = seed_for(t);
       std::vector<void*> mine;
       for (unsigned i = 0; i < scaled(20'000); ++i) {
         const size_t size = 16 + (advance(random) >> 33) % 3000;

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "control.h"
 #include "surface/shadow.h"
 
 namespace {
@@ -20,7 +21,7 @@ constexpr int kThreads = 4;
 constexpr int kStepsPerThread = 80'000;
 
 TEST(Shadow, OneThread) {
-  const uint64_t seed = surface::test_seed();
+  const uint64_t seed = loft::test::seed();
   SCOPED_TRACE("LOFT_TEST_SEED=" + std::to_string(seed));
   Shadow shadow(seed, Shadow::Limits{});
   for (int i = 0; i < kSteps; ++i)
@@ -29,7 +30,7 @@ TEST(Shadow, OneThread) {
 
 // Few live objects: caches run empty and full, slabs come and go.
 TEST(Shadow, SmallWorkingSet) {
-  const uint64_t seed = surface::test_seed();
+  const uint64_t seed = loft::test::seed();
   SCOPED_TRACE("LOFT_TEST_SEED=" + std::to_string(seed));
   Shadow shadow(seed,
                 Shadow::Limits{.live_objects = 20, .live_bytes = 4 << 20, .largest = 1 << 20});
@@ -82,7 +83,7 @@ std::string run_thread(uint64_t seed, int steps, Shared& shared) {
 }
 
 TEST(Shadow, ThreadsThatExchange) {
-  const uint64_t seed = surface::test_seed();
+  const uint64_t seed = loft::test::seed();
   SCOPED_TRACE("LOFT_TEST_SEED=" + std::to_string(seed));
   Shared shared;
   std::vector<std::string> errors(kThreads);
@@ -102,7 +103,7 @@ TEST(Shadow, ThreadsThatExchange) {
 
 // Threads that live for a moment: heaps are parked and taken over while their objects live on.
 TEST(Shadow, ThreadsThatComeAndGo) {
-  const uint64_t seed = surface::test_seed();
+  const uint64_t seed = loft::test::seed();
   SCOPED_TRACE("LOFT_TEST_SEED=" + std::to_string(seed));
   Shared shared;
   for (uint64_t round = 0; round < 150; ++round) {

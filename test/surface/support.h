@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <random>
 #include <string_view>
 
 namespace surface {
@@ -45,13 +44,5 @@ inline bool hardened() { return runs_under("full"); }
 
 // Any object may be a sample, whose place is as long as was asked for and which knows its maker.
 inline bool guarded() { return runs_under("guard"); }
-
-// Different in every run unless LOFT_TEST_SEED says otherwise.
-inline uint64_t test_seed() {
-  const char* fixed = std::getenv("LOFT_TEST_SEED");
-  if (fixed != nullptr) return std::strtoull(fixed, nullptr, 0);
-  std::random_device entropy;
-  return uint64_t{entropy()} << 32 | entropy();
-}
 
 }  // namespace surface

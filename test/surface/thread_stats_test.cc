@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "control.h"
 #include "loft/loft.h"
 #include "surface/support.h"
 
@@ -129,7 +130,7 @@ TEST_F(ThreadStats, OneObject) {
 }
 
 TEST_F(ThreadStats, ManyObjects) {
-  std::mt19937_64 random(surface::test_seed());
+  std::mt19937_64 random(loft::test::seed());
   Objects objects;
   objects.all.reserve(10'000);
   const int64_t start = net();
@@ -164,7 +165,7 @@ TEST_F(ThreadStats, ManyObjects) {
 
 // A profile takes some objects to another place, where they count as what they would have been.
 TEST_F(ThreadStats, BesideAProfile) {
-  std::mt19937_64 random(surface::test_seed());
+  std::mt19937_64 random(loft::test::seed());
   char before[64];
   ASSERT_EQ(loft_option_get("profile_bytes", before, sizeof(before)), 0);
   std::vector<void*> objects;
@@ -238,7 +239,7 @@ TEST_F(ThreadStats, SumsOfThreadsThatTrade) {
     }
     sum += net() - start;
   };
-  const uint64_t seed = surface::test_seed();
+  const uint64_t seed = loft::test::seed();
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < kThreads; ++i)
     threads.emplace_back(trade, static_cast<unsigned>(seed) + i);

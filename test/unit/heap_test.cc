@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "control.h"
 #include "heap/registry.h"
 #include "remote/outbox.h"
 #include "remote/pack.h"
@@ -906,9 +907,10 @@ TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
   Heap* mine = adopted();
   Heap* place = heap_;
   registry::park(place);
-  // Each looks at a few heaps; the cursor comes round.
+  // Each looks at a few heaps, those that have rested; the cursor comes round.
   for (unsigned i = 0; i <= registry::count() && parked->inbox().maybe_pending(); ++i) {
     const os::Guard guard(mine->lock());
+    test::advance_ns(1);
     mine->take_from_others(c);
   }
   EXPECT_FALSE(parked->inbox().maybe_pending());
@@ -930,11 +932,15 @@ TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
     const os::Guard guard(other->lock());
     for (unsigned i = 0; i <= registry::count(); ++i) other->take_from_others(0);
   };
+  test::advance_ns(1);
   {
     const os::Guard guard(heap_->lock());
     look();
     EXPECT_EQ(received(), before) << "this heap is locked";
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    test::advance_ns(99'999);
+    look();
+    EXPECT_FALSE(other->stall().is_at(heap_->id()));
+    test::advance_ns(1);
     look();
     EXPECT_TRUE(other->stall().is_at(heap_->id()));
   }

@@ -1,5 +1,5 @@
 // Keyed messages: what a write after free can do to them, and that they arrive otherwise. All other
-// tests of messages run once more with a key, too (test/keyed.cc).
+// tests of messages run once more with a key, too (test/settings.cc).
 #include "remote/key.h"
 
 #include <gmock/gmock.h>

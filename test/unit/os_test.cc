@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/keep_errno.h"
+#include "control.h"
 #include "large/clear.h"
 #include "os/fault.h"
 #include "os/lock.h"
@@ -258,9 +259,9 @@ TEST(Errno, KeptWhereTheKernelTellsNothing) {
   }
   ASSERT_EQ(getauxval(AT_RANDOM), 0u);
   errno = 4711;
-  EXPECT_FALSE(os::may_try_long_mappings());
+  EXPECT_FALSE(test::system::may_try_long_mappings());
   EXPECT_FALSE(os::can_move_pages(false));
-  EXPECT_EQ(os::entropy(), 0u);
+  EXPECT_EQ(test::system::entropy(), 0u);
   EXPECT_EQ(errno, 4711);
   for (const auto& [told, name] : hidden) told->name = name;
 }

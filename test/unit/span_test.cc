@@ -11,10 +11,12 @@
 #include <random>
 #include <vector>
 
+#include "control.h"
 #include "limits/limits.h"
 #include "os/os.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
+#include "space/pause.h"
 #include "space/span_bins.h"
 #include "space/window.h"
 #include "unit/support.h"
@@ -31,6 +33,7 @@ class SpanTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(span::initialise());
+    test::advance_ms(1000);  // past every pause between purges
     // Spans are given back when the test says so.
     options.dirty_bytes.store(SIZE_MAX);
     limits::set_attended(true);
@@ -229,6 +232,25 @@ TEST_F(SpanTest, LockedSpansAreUnmapped) {
   EXPECT_TRUE(reads_zero(address(again.base), kGranule));
   pagemap.fill(base, kCount - 2, kMark);
   span::release(base, kCount - 2, true);
+}
+
+// Sixty-four times as long as the last one took.
+TEST(PurgePause, FollowsFromWhatAPurgeTakes) {
+  PurgePause pause;
+  unsigned purges = 0;
+  const auto purge = [&] {
+    ++purges;
+    test::advance_ns(1000);
+  };
+  pause.purge_or_wait(false, purge);
+  test::advance_ns(63'999);
+  pause.purge_or_wait(false, purge);
+  EXPECT_EQ(purges, 1u);
+  test::advance_ns(1);
+  pause.purge_or_wait(false, purge);
+  EXPECT_EQ(purges, 2u);
+  pause.purge_or_wait(true, purge);
+  EXPECT_EQ(purges, 3u) << "what is scarce does not wait";
 }
 
 TEST_F(SpanTest, HugeRequestsAreRefused) {

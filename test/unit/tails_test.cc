@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "control.h"
 #include "front/allocate.h"
 #include "large/large.h"
 #include "limits/limits.h"
@@ -342,7 +343,7 @@ TEST_F(TailsTest, AForkFindsNothingHalfDone) {
     resize(p, page());
     const pid_t child = fork();
     if (child == 0) {
-      alarm(60);
+      test::end_what_hangs();
       for (int tick = 0; tick < 6; ++tick) span::idle_bytes();
       tails::purge(5);
       if (tail_of(p) != 0) _exit(1);
