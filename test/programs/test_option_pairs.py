@@ -121,6 +121,7 @@ def test_each_pair_of_values_is_in_it() -> None:
 
 
 @pytest.mark.night
+@pytest.mark.night
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['program']}-{row['owner']}")
 def test_pairs(row: Row, lib: Path, inputs: Path, reference: Reference, folder: Path) -> None:
     program = CHOSEN[row["program"]]
