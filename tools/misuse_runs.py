@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from compilers import cached
+
 from loft_malloc.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -114,7 +116,14 @@ def compiled(folder: Path) -> Path:
         compiler = ["g++", "-std=c++20"] if source.suffix == ".cc" else ["gcc", "-std=gnu17"]
         objects.append(str(folder / f"{source.stem}.o"))
         # Absurd sizes are meant to be.
-        command = [*compiler, *flags, "-Wno-alloc-size-larger-than", "-c", str(source)]
+        command = [
+            *cached(compiler[0]),
+            *compiler[1:],
+            *flags,
+            "-Wno-alloc-size-larger-than",
+            "-c",
+            str(source),
+        ]
         call([*command, "-o", objects[-1]])
     program = folder / "misuse_cases"
     call(["g++", *objects, "-pthread", "-ldl", "-o", str(program)])

@@ -19,6 +19,15 @@ from release import build_release
 from support import FORWARDING_MALLOC, LOFT, Compile, Loft
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long to begin with is begun by one worker."""
+    for item in items:
+        for name in ("browser", "compared"):
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(name))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _hangups_end() -> Iterator[None]:
     """A signal that was ignored where the tests were started (nohup) stays so in all they start."""

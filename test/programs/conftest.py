@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from compilers import link
 from limits import HANGS_S
 from programs import (
     OWNERS,
@@ -27,8 +28,8 @@ from programs import (
 
 # Each compiled as it stands: the compiler must not think that it knows what malloc does.
 COMPILERS = {
-    ".c": ("gcc", "-O1", "-fno-builtin", "-pthread"),
-    ".cc": ("g++", "-std=c++20", "-O1", "-fno-builtin", "-pthread"),
+    ".c": ("gcc", ["-O1", "-fno-builtin", "-pthread"]),
+    ".cc": ("g++", ["-std=c++20", "-O1", "-fno-builtin", "-pthread"]),
 }
 
 
@@ -47,7 +48,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         path = SOURCES / source
         program = folder / path.stem
         if not program.exists():
-            subprocess.run([*COMPILERS[path.suffix], str(path), "-o", str(program)], check=True)
+            compiler, flags = COMPILERS[path.suffix]
+            link(compiler, [path], program, flags)
         return program
 
     return compiled

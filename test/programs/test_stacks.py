@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from check_includes import systems_of
+from compilers import link
 from limits import HANGS_S
 from programs import PYTHON, ROOT, SOURCES, environment
 
@@ -42,10 +43,7 @@ COMMANDS = {
 def stacks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("stacks") / "stacks.so"
     flags = ["-std=c++20", "-O2", "-fPIC", "-shared", "-fno-exceptions", f"-I{ROOT / 'src'}"]
-    subprocess.run(
-        ["g++", *flags, SOURCES / "stacks.cc", *PARTS, "-o", path, "-ldl", "-lpthread"], check=True
-    )
-    return path
+    return link("g++", [SOURCES / "stacks.cc", *PARTS], path, flags, ["-ldl", "-lpthread"])
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +62,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.xdist_group("stacks")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_frame_is_as_glibc_has_it(
     name: str, stacks: Path, history: Path, tmp_path: Path

@@ -1,0 +1,31 @@
+"""The compilers that tests call: by ccache, where there is one, so that the same is made once."""
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike
+from pathlib import Path
+
+Words = Sequence[str | PathLike[str]]
+
+
+def cached(compiler: str) -> list[str]:
+    """How a command begins that compiles, and does not link: ccache keeps no programs."""
+    return ["ccache", compiler] if shutil.which("ccache") else [compiler]
+
+
+def link(
+    compiler: str, sources: Iterable[Path], program: Path, flags: Words = (), libraries: Words = ()
+) -> Path:
+    """Compiles the sources, each by itself and beside the program, and links them."""
+    every = list(sources)
+    objects = [program.with_name(f"{program.name}.{at}.o") for at in range(len(every))]
+
+    def compile_one(source: Path, to: Path) -> None:
+        subprocess.run([*cached(compiler), *flags, "-c", source, "-o", to], check=True)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(compile_one, every, objects))
+    subprocess.run([compiler, *flags, *objects, "-o", program, *libraries], check=True)
+    return program
