@@ -187,7 +187,8 @@ class Stage:
             self.junit(f"{self.around} {limit} {run} {labels} {without} {again}")
         if self.pytest:
             workers = f"-n {PROCESSORS} --dist loadgroup"
-            self.junit(f"{{python}} -m pytest -q {workers} --junitxml={{report}} {self.pytest}")
+            run = f"{{python}} -m pytest -q {workers} --junitxml={{report}}"
+            self.junit(f"{self.around} {run} {self.pytest}")
 
     def go(self, fix: bool) -> Count:
         self.log().write_text("")

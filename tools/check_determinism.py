@@ -192,6 +192,10 @@ class Reader(ast.NodeVisitor):
             self.add(node, "time", "time.sleep")
         elif of == "time" and name in CLOCKS:
             self.add(node, "time", f"time.{name}")
+        elif (of, name) == ("gzip", "compress") and "mtime" not in {
+            each.arg for each in node.keywords
+        }:
+            self.add(node, "time", "gzip.compress, which writes the time down, without mtime")
         elif (of, name) in (("os", "urandom"), ("os", "getrandom")) or of == "secrets":
             self.add(node, "seed", f"{of}.{name}")
         elif of == "random" and (name in DRAWS or (name in ("Random", "seed") and not node.args)):

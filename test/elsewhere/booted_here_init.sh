@@ -17,8 +17,7 @@ mount -t tmpfs shm /root/dev/shm
 mount -t devpts pts /root/dev/pts
 ln -sf /proc/self/fd /root/dev/fd
 mount -t cgroup2 group /root/sys/fs/cgroup
-mkdir -p "/root$OUT"
-mount -t 9p -o "$options" out "/root$OUT"
+mount -t 9p -o "$options" logs "/root$LOGS"
 # The topmost group may not hold processes if those below are to be limited.
 mkdir /root/sys/fs/cgroup/tests
 echo $$ > /root/sys/fs/cgroup/tests/cgroup.procs
