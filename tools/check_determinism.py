@@ -42,6 +42,7 @@ WRITES = re.compile(
 C_WORDS = {
     "time": re.compile(
         r"\b(sleep_for|sleep_until|u?sleep(?=\(\w)|(clock_)?nanosleep|gettimeofday"
+        r"|time(?=\((NULL|nullptr|0)\))"
         r"|(?<=\.)wait_(for|until)|(steady|system|high_resolution)_clock|clock_gettime|CLOCK_\w+)"
     ),
     "seed": re.compile(r"\b(random_device|getrandom|getentropy|arc4random\w*)\b|/dev/u?random"),

@@ -74,6 +74,7 @@ def test_a_bounded_wait_is_none_for_an_event(tmp_path: Path) -> None:
         ("for (int i = 0; i < 9 && wrong(); ++i) usleep(1000);", "time"),
         ("const auto end = std::chrono::steady_clock::now();", "time"),
         ("done.wait_for(lock, limit);", "time"),
+        ("while (time(NULL) < end) work();", "time"),
         ("std::random_device entropy;", "seed"),
         ('std::ofstream("/sys/kernel/mm/transparent_hugepage/enabled") << "never";', "machine"),
     ],

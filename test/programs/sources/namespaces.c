@@ -11,10 +11,9 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { kMiB = 1 << 20, kThreads = 16, kStack = 64 << 10, kSeconds = 4, kObjects = 3000 };
+enum { kMiB = 1 << 20, kThreads = 16, kStack = 64 << 10, kRounds = 60, kObjects = 3000 };
 
 static volatile int stop;
 
@@ -28,8 +27,7 @@ static void* sleeper(void* unused) {
 static void* busy(void* number) {
   long bad = 0;
   const long mine = (long)number;
-  const time_t end = time(NULL) + kSeconds;
-  for (int round = 0; time(NULL) < end; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
     for (int i = 0; i < 100000; ++i) {
       volatile long* p = malloc(48);
       p[0] = mine;
