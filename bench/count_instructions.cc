@@ -399,8 +399,6 @@ int main(int argc, char** argv) {
   // whose objects are freed has another: with owner=core no free would be remote else.
   const std::vector<int> cpus = bench::allowed_cpus();
   bench::pin(cpus.front());
-  // Each step waits for two switches, and on a busy machine for others, unless root goes first.
-  setpriority(PRIO_PROCESS, 0, -20);
   std::vector<std::string> command = counts.arguments();
   command.insert(command.begin(), "/proc/self/exe");
   command.push_back("--stepped=" + std::to_string(cpus.back()));

@@ -3,13 +3,13 @@
 //
 //   observe --preload=LIBRARY[:LIBRARY] [--library=NAME] -- PROGRAM [ARGUMENT ...]
 //
-// Source: bench/ledger.toml. What a process has of its own falls by few system calls alone (munmap,
-// madvise, mremap, brk, a mmap in the place of another mapping, and its end): before each of these
-// the page tables are asked, which is exact, unlike VmHWM, that the system reckons in batches. A
-// fault is the software event page-faults: a page that was populated ahead has none. Faults on
-// malloc's addresses are those that lie in no file's mapping, in no library's data and not on the
-// stack. --library=NAME says how much is resident of the files whose names begin so. The program's
-// children and the threads that it starts go their own way: it should have none.
+// Source: bench/ledger.toml. What malloc has falls by few system calls alone (munmap, madvise,
+// mremap, brk, a mmap in the place of another mapping, and the end): before each of these the page
+// tables are asked, which is exact, unlike VmHWM, that the system reckons in batches. malloc's are
+// the anonymous mappings but for the stack and for data that libraries have behind their files. A
+// fault is the software event page-faults: a page that was populated ahead has none. --library=NAME
+// also says how much is resident of the files whose names begin so. The program's children and the
+// threads that it starts go their own way: it should have none.
 #include <linux/perf_event.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
@@ -25,22 +25,53 @@ constexpr size_t kRingPages = 64;
 // Data of a library that no file has follows its mapping. malloc's own mappings are longer.
 constexpr uint64_t kLongestData = 2 << 20;
 
-uint64_t field_of(const std::string& text, const char* name) {
-  const size_t at = text.find(name);
-  if (at == std::string::npos) bench::fail("no %s in smaps_rollup", name);
-  return std::strtoull(text.c_str() + at + std::strlen(name), nullptr, 10) << 10;
-}
+// What is resident of a process.
+struct Resident {
+  uint64_t anonymous = 0;
+  uint64_t of_malloc = 0;
+  uint64_t of_library = 0;  // pages of its file
+};
 
-std::string read_all(const std::string& path) {
-  std::string text;
-  char buffer[4096];
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) bench::fail("cannot read %s", path.c_str());
-  for (ssize_t length; (length = read(file, buffer, sizeof buffer)) > 0;) {
-    text.append(buffer, static_cast<size_t>(length));
+// Whether a mapping is one of malloc's, of one after the other.
+class Sorter {
+ public:
+  bool is_of_malloc(const bench::Mapping& mapping) {
+    const bool named = !mapping.name.empty() && mapping.name != "[heap]";
+    const bool is_data =
+        !named && mapping.start == end_of_other_ && mapping.end - mapping.start <= kLongestData;
+    if (named || is_data) end_of_other_ = mapping.end;
+    return !named && !is_data;
   }
-  close(file);
-  return text;
+
+ private:
+  uint64_t end_of_other_ = 0;
+};
+
+Resident resident_of(pid_t pid, const std::string& library) {
+  FILE* smaps = std::fopen(bench::proc_path(pid, "smaps").c_str(), "re");
+  if (smaps == nullptr) bench::fail("cannot read what is resident");
+  Resident sum;
+  Sorter sorter;
+  bool of_malloc = false;
+  bool of_library = false;
+  char line[4352];
+  while (std::fgets(line, sizeof line, smaps) != nullptr) {
+    bench::Mapping mapping;
+    uint64_t kib;
+    if (bench::read_mapping(line, mapping)) {
+      of_malloc = sorter.is_of_malloc(mapping);
+      const std::string file = mapping.name.substr(mapping.name.rfind('/') + 1);
+      of_library = !library.empty() && file.compare(0, library.size(), library) == 0;
+    } else if (std::sscanf(line, "Rss: %" SCNu64, &kib) == 1) {
+      sum.of_library += of_library ? kib << 10 : 0;
+    } else if (std::sscanf(line, "Anonymous: %" SCNu64, &kib) == 1) {
+      sum.anonymous += kib << 10;
+      sum.of_malloc += of_malloc ? kib << 10 : 0;
+      sum.of_library -= of_library ? kib << 10 : 0;
+    }
+  }
+  std::fclose(smaps);
+  return sum;
 }
 
 // The addresses of the faults that a process takes.
@@ -56,7 +87,7 @@ class Faults {
     file_ =
         static_cast<int>(syscall(SYS_perf_event_open, &wanted, pid, -1, -1, PERF_FLAG_FD_CLOEXEC));
     if (file_ < 0) return;
-    void* p = mmap(nullptr, bench_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    void* p = mmap(nullptr, ring_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
     if (p == MAP_FAILED) bench::fail("no room for the faults' addresses (perf_event_mlock_kb)");
     head_ = static_cast<perf_event_mmap_page*>(p);
     ring_ = static_cast<const char*>(p) + head_->data_offset;
@@ -79,7 +110,7 @@ class Faults {
   std::vector<uint64_t> addresses{};
 
  private:
-  static size_t bench_bytes() {
+  static size_t ring_bytes() {
     return (kRingPages + 1) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
   }
   void copy(void* to, uint64_t from, size_t bytes) const {
@@ -126,33 +157,15 @@ class Observer {
     const bool ends = number == SYS_exit_group;
     if (replaces || ends || number == SYS_munmap || number == SYS_madvise || number == SYS_mremap ||
         number == SYS_brk) {
-      end_ = field_of(read_all(bench::proc_path(pid_, "smaps_rollup")), "Anonymous:");
-      peak_ = std::max(peak_, end_);
+      last_ = resident_of(pid_, library_);
+      peak_ = std::max(peak_, last_.of_malloc);
     }
-    if (ends) look_at_mappings();
-  }
-
-  void look_at_mappings() {
-    uint64_t last_of_file = 0;
-    for (const bench::Mapping& each : bench::mappings_of(pid_)) {
-      const bool is_data =
-          each.name.empty() && each.start == last_of_file && each.end - each.start <= kLongestData;
-      if (each.is_file() || is_data || (each.name[0] == '[' && each.name != "[heap]")) {
-        others_.push_back(each);
-        last_of_file = each.end;
+    if (ends) {
+      Sorter sorter;
+      for (const bench::Mapping& each : bench::mappings_of(pid_)) {
+        if (!sorter.is_of_malloc(each)) others_.push_back(each);
       }
     }
-    if (!library_.empty()) library_bytes_ = resident_of_library();
-  }
-
-  uint64_t resident_of_library() const {
-    std::string text = read_all(bench::proc_path(pid_, "smaps"));
-    uint64_t sum = 0;
-    for (size_t at = 0; (at = text.find("/" + library_, at)) != std::string::npos; at++) {
-      const std::string rest = text.substr(at, 2000);
-      sum += field_of(rest, "Rss:") - field_of(rest, "Anonymous:");
-    }
-    return sum;
   }
 
   uint64_t faults_of_malloc() const {
@@ -176,9 +189,9 @@ class Observer {
                    "\": " + std::to_string(count);
     }
     std::printf("{\"bench\": \"observe\", \"system_calls\": %" PRIu64
-                ", \"by_number\": {%s}, \"peak\": %" PRIu64 ", \"end\": %" PRIu64,
-                calls, by_number.c_str(), peak_, end_);
-    if (!library_.empty()) std::printf(", \"library_bytes\": %" PRIu64, library_bytes_);
+                ", \"by_number\": {%s}, \"peak\": %" PRIu64 ", \"anonymous\": %" PRIu64,
+                calls, by_number.c_str(), peak_, last_.anonymous);
+    if (!library_.empty()) std::printf(", \"library_bytes\": %" PRIu64, last_.of_library);
     if (faults_.allowed()) {
       std::printf(", \"faults\": %zu, \"malloc_faults\": %" PRIu64, faults_.addresses.size(),
                   faults_of_malloc());
@@ -191,8 +204,7 @@ class Observer {
   Faults faults_;
   std::map<uint64_t, uint64_t> calls_{};
   uint64_t peak_ = 0;
-  uint64_t end_ = 0;
-  uint64_t library_bytes_ = 0;
+  Resident last_{};
   std::vector<bench::Mapping> others_{};
 };
 

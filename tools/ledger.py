@@ -27,7 +27,7 @@ from rich.table import Table
 from loft_malloc.errors import UserError
 
 WRITTEN = ROOT / "bench" / "ledger.toml"
-LIBRARY = BUILD / "libloft.so"
+LIBRARY = BUILD / ledger_counts.LIBRARY
 PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
 # Of memory and faults the last mimalloc's are enough.
 BESIDE = ("glibc", "mimalloc3")
@@ -54,48 +54,21 @@ def history() -> tuple[str, list[Ledger]]:
     return f"the ledger's first commit, {commits[0][:9]}" if commits else "never", found
 
 
-def runnable(ledger: Ledger, findings: Findings) -> dict[str, ledger_counts.Observed]:
-    """The programs that are those which the ledger's values are of."""
-    here = ledger_counts.packages()
-    chosen = {}
-    for name, each in ledger_counts.observed().items():
-        written = ledger.packages.get(each.package, "")
-        if each.package and here[each.package] != written:
-            version = here[each.package] or "not installed"
-            what = f"the ledger is of {each.package} {written}, which is {version} here"
-            findings.skipped.append(f"{ledger_counts.PEAK}, {ledger_counts.FAULTS}: {name}: {what}")
-        else:
-            chosen[name] = each
-    return chosen
-
-
-def count(
-    library: Path | None, programs: dict[str, ledger_counts.Observed], night: bool, said: Findings
-) -> Counts:
-    """All groups; those that this machine cannot count are skipped."""
+def count(library: Path | None, ledger: Ledger, night: bool, said: Findings) -> Counts:
+    """All that this machine can count, of an allocator, or of glibc's."""
     counts: Counts = {}
-    with ledger_counts.place(library) as there:
-        for setting in ledger_counts.STEPPED:
-            if library != LIBRARY and setting != "owner=thread":
-                continue
-            title = ledger_counts.instructions_of(setting)
-            if setting == "owner=core" and ledger_counts.processors() < 2:
-                said.skipped.append(f"{title}: there is one processor")
-                continue
-            counts[title] = ledger_counts.count_instructions(there, setting)
-        counts |= ledger_counts.count_start(there)
-        counts[ledger_counts.OF_THREAD] = {
-            **ledger_counts.count_threads(there, 1),
-            **ledger_counts.count_threads(there, 1000),
-        }
-        if night:
-            counts[ledger_counts.OF_CROWD] = ledger_counts.count_threads(there, 10_000)
-        counts |= ledger_counts.count_programs(there, programs)
-        if not counts[ledger_counts.FAULTS]:
-            title = ledger_counts.FAULTS
-            said.skipped.append(f"{title}: perf_event_open is not allowed or not there")
-            del counts[title]
-        counts |= ledger_counts.count_replays(there)
+    for name, part in ledger_counts.parts().items():
+        if (part.night and not night) or (part.own and library != LIBRARY):
+            continue
+        if why := part.why_not(ledger):
+            said.skipped.append(f"{name}: {why}")
+            continue
+        with ledger_counts.place(library) as there:
+            counted = part.count(there)
+        for title, rows in counted.items():
+            counts.setdefault(title, {}).update(rows)
+    if ledger_counts.FAULTS not in counts:
+        said.skipped.append(f"{ledger_counts.FAULTS}: {ledger_counts.NO_FAULTS}")
     return counts
 
 
@@ -112,7 +85,7 @@ def check(ledger: Ledger, night: bool) -> None:
     look_at_history([*versions, ledger], findings)
     for place, says, now in ledger_docs.differences(ledger):
         findings.worse.append(f"{place.page} says {says} where the ledger has {now}")
-    measured = count(LIBRARY, runnable(ledger, findings), night, findings)
+    measured = count(LIBRARY, ledger, night, findings)
     compare(ledger, measured, findings)
     for each in findings.skipped:
         print(f"skipped: {each}")
@@ -137,7 +110,7 @@ def write(ledger: Ledger, reason: str, night: bool) -> None:
         raise UserError(f"not installed: {', '.join(missing)}; tools/setup.sh test", 1)
     for title, group in ledger_counts.GROUPS.items():
         ledger.groups.setdefault(title, group)
-    rose = update(ledger, count(LIBRARY, ledger_counts.observed(), night, said), reason)
+    rose = update(ledger, count(LIBRARY, ledger, night, said), reason)
     for each in [*said.skipped, *rose]:
         print(each)
     if rose and not reason:
@@ -146,14 +119,13 @@ def write(ledger: Ledger, reason: str, night: bool) -> None:
     ledger_docs.write(ledger)
 
 
-def write_context(ledger: Ledger) -> None:
+def write_context(ledger: Ledger, night: bool) -> None:
     for name in ("glibc", *PEERS):
         library = None if name == "glibc" else BUILD / "peers" / f"{name}.so"
         if library is not None and not library.exists():
             print(f"{name} is not in build/peers; `make peers` builds it")
             continue
-        programs = ledger_counts.observed() if name in BESIDE else {}
-        for title, rows in count_peer(library, programs, name in BESIDE).items():
+        for title, rows in count_peer(name, library, ledger, night).items():
             for row, value in rows.items():
                 if (there := ledger.find(title, row)) is not None:
                     there.peers[name] = value
@@ -161,14 +133,12 @@ def write_context(ledger: Ledger) -> None:
     ledger_docs.write(ledger)
 
 
-def count_peer(
-    library: Path | None, programs: dict[str, ledger_counts.Observed], whole: bool
-) -> Counts:
-    if whole:
-        return count(library, programs, False, Findings())
+def count_peer(name: str, library: Path | None, ledger: Ledger, night: bool) -> Counts:
+    if name in BESIDE:
+        return count(library, ledger, night, Findings())
+    title = ledger_counts.instructions_of("owner=thread")
     with ledger_counts.place(library) as there:
-        title = ledger_counts.instructions_of("owner=thread")
-        return {title: ledger_counts.count_instructions(there, "owner=thread")}
+        return ledger_counts.parts()[title].count(there)
 
 
 def change(row: Row, before: Row | None) -> str:
@@ -182,7 +152,7 @@ def change(row: Row, before: Row | None) -> str:
 
 def show(ledger: Ledger, measured: Counts) -> None:
     since, versions = history()
-    before = versions[0] if versions else Ledger()
+    before = next((each for each in versions if each.method == ledger.method), Ledger())
     console = Console(width=None if sys.stdout.isatty() else 160)
     for title, group in ledger.groups.items():
         table = Table(title=f"{title} ({group.unit})", title_justify="left", expand=False)
@@ -216,11 +186,11 @@ def main(
     elif updates:
         write(ledger, reason, night)
     elif context:
-        write_context(ledger)
+        write_context(ledger, night)
     else:
         check_compiler(ledger)
         findings = Findings()
-        show(ledger, count(LIBRARY, runnable(ledger, findings), night, findings))
+        show(ledger, count(LIBRARY, ledger, night, findings))
         print("\n".join(f"skipped: {each}" for each in findings.skipped))
 
 

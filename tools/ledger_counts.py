@@ -10,13 +10,14 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ledger_rows import Counts, Group
+from ledger_rows import Counts, Group, Ledger
 from pydantic import BaseModel, ConfigDict
 
 from loft_malloc import replay, trace_file
@@ -43,16 +44,22 @@ STEPPED = {
 # Those of each size are for `make bench`.
 STEPS = ["--pairs=1", "--remote=256"]
 TIMEOUT_S = 600
+LIBRARY = "libloft.so"
 
 AT_START = "anonymous memory of a process that does nothing"
 AT_START_FILE = "memory of such a process in the library's file"
 AT_START_CALLS = "system calls at start"
 OF_THREAD = "anonymous memory of a thread"
 OF_CROWD = "anonymous memory of 10 000 threads"
-PEAK = "anonymous memory of programs at their peak"
+PEAK = "malloc's memory at its peak"
 FAULTS = "faults taken on malloc's addresses"
-REPLAYED_PEAK = "anonymous memory of replayed programs at their peak"
+NO_FAULTS = "the system lets nobody count faults here (perf_event_open)"
+REPLAYED_PEAK = "malloc's memory of replayed programs at their peak"
 REPLAYED_END = "committed memory of replayed programs at their end"
+
+
+def of_growing(title: str) -> str:
+    return f"{title}, growing"
 
 
 def instructions_of(setting: str) -> str:
@@ -60,14 +67,23 @@ def instructions_of(setting: str) -> str:
 
 
 GROUPS = {
-    **{instructions_of(setting): Group(unit="instructions") for setting in STEPPED},
+    # Hardened, some of what is drawn by lot depends on addresses, which systems choose otherwise.
+    **{
+        instructions_of(setting): Group(
+            unit="instructions", within="chance" if "hardened" in setting else ""
+        )
+        for setting in STEPPED
+    },
     AT_START: Group(unit="bytes", within="pages"),
     AT_START_FILE: Group(unit="bytes", within="bytes"),
     AT_START_CALLS: Group(unit="calls"),
     OF_THREAD: Group(unit="KiB"),
     OF_CROWD: Group(unit="KiB", night=True),
-    PEAK: Group(unit="bytes", within="bytes"),
-    FAULTS: Group(unit="faults"),
+    of_growing(PEAK): Group(unit="bytes"),
+    of_growing(FAULTS): Group(unit="faults"),
+    # Python for one holds the names of what is installed.
+    PEAK: Group(unit="bytes", within="chance"),
+    FAULTS: Group(unit="faults", within="chance"),
     REPLAYED_PEAK: Group(unit="bytes"),
     REPLAYED_END: Group(unit="bytes"),
 }
@@ -97,15 +113,18 @@ def compiler() -> str:
     return f"{Path(path).name} {version.stdout.strip()}".replace("c++ ", "g++ ")
 
 
+@cache
+def version(package: str) -> str:
+    """Empty where it is not installed."""
+    asked = ["dpkg-query", "-W", "-f", "${Version}", package]
+    told = subprocess.run(asked, capture_output=True, text=True)
+    return told.stdout if told.returncode == 0 else ""
+
+
 def packages() -> dict[str, str]:
-    """The versions of what runs; what is not there has none."""
+    """The versions of what runs."""
     names = {each.package for each in observed().values() if each.package}
-    found = {}
-    for name in sorted({"libc6", *names}):
-        asked = ["dpkg-query", "-W", "-f", "${Version}", name]
-        told = subprocess.run(asked, capture_output=True, text=True)
-        found[name] = told.stdout if told.returncode == 0 else ""
-    return found
+    return {name: version(name) for name in sorted({"libc6", *names})}
 
 
 @dataclass(frozen=True)
@@ -117,6 +136,10 @@ class Place:
 
     def path(self, name: str) -> str:
         return str(self.folder / name)
+
+    @property
+    def is_loft(self) -> bool:
+        return self.library is not None and self.library.name == LIBRARY
 
     def preload(self) -> list[str]:
         return [] if self.library is None else [str(self.library)]
@@ -159,7 +182,8 @@ def place(library: Path | None) -> Iterator[Place]:
         shutil.copy(BUILD / "loft-replay", folder)
         copy = None
         if library is not None:
-            copy = folder / "libmalloc.so"
+            # All names are equally long.
+            copy = folder / (LIBRARY if library == BUILD / LIBRARY else "another.so")
             shutil.copy(library, copy)
         yield Place(folder, copy)
 
@@ -167,7 +191,8 @@ def place(library: Path | None) -> Iterator[Place]:
 def count_instructions(there: Place, setting: str) -> dict[str, float]:
     settings, options = STEPPED[setting]
     preload = {"LD_PRELOAD": ":".join(there.preload())} if there.library else {}
-    only = [f"--library={there.library.name}"] if there.library else []
+    # Of others all that is beyond the program counts: their malloc may be libc's.
+    only = [f"--library={LIBRARY}"] if there.is_loft else []
     command = [there.path("count_instructions"), *STEPS, *options, *only]
     told = json.loads(there.run(command, settings | preload)[0])
     cases: dict[str, float] = told["cases"]
@@ -179,7 +204,7 @@ def count_start(there: Place) -> Counts:
     bare = Place(there.folder, None).observe(["/bin/true"], still=False)["system_calls"]
     told = there.observe(["/bin/true"], still=False)
     return {
-        AT_START: {"/bin/true": told["end"]},
+        AT_START: {"/bin/true": told["anonymous"]},
         AT_START_FILE: {"/bin/true": told.get("library_bytes", 0)},
         AT_START_CALLS: {"/bin/true, beyond those without loft": told["system_calls"] - bare},
     }
@@ -191,26 +216,26 @@ def threads(there: Place, count: int, *options: str) -> dict[str, int]:
     return told
 
 
-def count_threads(there: Place, count: int) -> dict[str, float]:
-    five = threads(there, count)
-    mixed = threads(there, count, "--bytes=65536")
-    of = f"{count} threads" if count > 1 else "one thread"
-    return {
-        f"{of}, one object of each of five sizes": five["kept_kib"],
-        f"{of}, these freed": five["freed_kib"],
-        f"{of}, 64 KiB of mixed sizes freed": mixed["freed_kib"],
-    }
-
-
-def count_programs(there: Place, chosen: dict[str, Observed]) -> Counts:
-    counts: Counts = {PEAK: {}, FAULTS: {}}
-    for name, each in chosen.items():
-        command = [word.replace("{bench}", str(there.folder)) for word in each.command]
-        told = there.observe(command, each.environment)
-        counts[PEAK][name] = told["peak"]
-        if "malloc_faults" in told:
-            counts[FAULTS][name] = told["malloc_faults"]
+def count_threads(there: Place, *how_many: int) -> dict[str, float]:
+    counts: dict[str, float] = {}
+    for count in how_many:
+        five = threads(there, count)
+        mixed = threads(there, count, "--bytes=65536")
+        of = f"{count} threads" if count > 1 else "one thread"
+        counts[f"{of}, one object of each of five sizes"] = five["kept_kib"]
+        counts[f"{of}, these freed"] = five["freed_kib"]
+        counts[f"{of}, 64 KiB of mixed sizes freed"] = mixed["freed_kib"]
     return counts
+
+
+def count_program(there: Place, each: Observed, name: str) -> Counts:
+    command = [word.replace("{bench}", str(there.folder)) for word in each.command]
+    told = there.observe(command, each.environment)
+    counts: Counts = {PEAK: {name: told["peak"]}}
+    # Where the system lets nobody count them, they are not told.
+    if "malloc_faults" in told:
+        counts[FAULTS] = {name: told["malloc_faults"]}
+    return counts if each.package else {of_growing(title): of for title, of in counts.items()}
 
 
 def plan_of(recording: Path, folder: Path) -> Path:
@@ -220,17 +245,65 @@ def plan_of(recording: Path, folder: Path) -> Path:
     return plan
 
 
-def count_replays(there: Place) -> Counts:
-    counts: Counts = {REPLAYED_PEAK: {}, REPLAYED_END: {}}
-    for recording in sorted(KEPT.glob("*.zst")):
-        plan = plan_of(recording, there.folder)
-        command = [there.path("loft-replay"), str(plan), "0", "pages"]
-        counts[REPLAYED_PEAK][recording.stem] = there.observe(command)["peak"]
+def count_replay(there: Place, recording: Path) -> Counts:
+    plan = plan_of(recording, there.folder)
+    command = [there.path("loft-replay"), str(plan), "0", "pages"]
+    counts: Counts = {REPLAYED_PEAK: {recording.stem: there.observe(command)["peak"]}}
+    if there.is_loft:
         # The statistics take memory, so they have a run of their own.
         said = there.observe(command, {"LOFT_STATS": "json"})["said"]
-        counts[REPLAYED_END][recording.stem] = json.loads(said)["committed_bytes"]
+        counts[REPLAYED_END] = {recording.stem: json.loads(said)["committed_bytes"]}
     return counts
 
 
-def processors() -> int:
-    return len(os.sched_getaffinity(0))
+@dataclass(frozen=True)
+class Part:
+    """What is counted by itself."""
+
+    count: Callable[[Place], Counts]
+    # Whether it is a program whose faults are counted, and Debian's package of it.
+    runs: bool = False
+    package: str = ""
+    processors: int = 1
+    # Of loft alone: other allocators have no such settings.
+    own: bool = False
+    night: bool = False
+
+    def why_not(self, ledger: Ledger) -> str:
+        """Why this machine cannot count what the ledger has; empty if it can."""
+        if len(os.sched_getaffinity(0)) < self.processors:
+            return f"takes {self.processors} processors"
+        if not self.package:
+            return ""
+        written, here = ledger.packages.get(self.package, ""), version(self.package)
+        if written == here:
+            return ""
+        return f"the ledger is of {self.package} {written}; here is {here or 'none'}"
+
+
+def parts() -> dict[str, Part]:
+    """In the order of the ledger."""
+    made = {}
+    for setting in STEPPED:
+        title = instructions_of(setting)
+        made[title] = Part(
+            lambda there, title=title, setting=setting: {  # type: ignore[misc]
+                title: count_instructions(there, setting)
+            },
+            processors=2 if setting == "owner=core" else 1,
+            own=setting != "owner=thread",
+        )
+    made["start"] = Part(count_start)
+    made["threads"] = Part(lambda there: {OF_THREAD: count_threads(there, 1, 1000)})
+    made["many threads"] = Part(lambda there: {OF_CROWD: count_threads(there, 10_000)}, night=True)
+    for name, each in observed().items():
+        made[f"program: {name}"] = Part(
+            lambda there, each=each, name=name: count_program(there, each, name),  # type: ignore[misc]
+            runs=True,
+            package=each.package,
+        )
+    for recording in sorted(KEPT.glob("*.zst")):
+        made[f"replay: {recording.stem}"] = Part(
+            lambda there, recording=recording: count_replay(there, recording)  # type: ignore[misc]
+        )
+    return made

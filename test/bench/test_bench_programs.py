@@ -467,7 +467,7 @@ def test_observes_what_a_program_does(programs: Path) -> None:
         for count in ("--step=64", "--step=4096")
     )
     assert many["peak"] > 1000 * 4096
-    assert few["peak"] == many["peak"] >= many["end"] > 0
+    assert few["peak"] == many["peak"] < many["anonymous"]
     assert few["system_calls"] == sum(few["by_number"].values())
     if "malloc_faults" in few:
         assert few["faults"] > few["malloc_faults"] >= 1000

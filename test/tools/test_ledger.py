@@ -6,7 +6,7 @@ import ledger
 import ledger_counts
 import ledger_docs
 import pytest
-from ledger_counts import GROUPS, ROOT, observed
+from ledger_counts import GROUPS, ROOT, Part
 from ledger_rows import Findings, Group, Ledger, Row, compare, look_at_history, update
 
 from loft_malloc.errors import UserError
@@ -54,6 +54,7 @@ def test_a_fall_is_told_and_does_not_fail() -> None:
         ("bytes", 1 << 20, (1 << 20) + (64 << 10), (1 << 20) + (64 << 10) + 1),
         ("bytes", 100 << 20, 102 << 20, (102 << 20) + 1),
         ("pages", 100_000, 108_192, 108_193),
+        ("chance", 4000, 4020, 4021),
     ],
 )
 def test_bytes_have_a_tolerance(within: str, value: int, passes: int, fails: int) -> None:
@@ -103,6 +104,15 @@ def test_another_version_of_a_program_is_no_rise() -> None:
     assert looked_back(before, book(1500, "loft's", jq="1.6"))
 
 
+def test_what_was_counted_otherwise_is_not_compared() -> None:
+    before, after = book(1000), book(1500)
+    after.method = 2
+    assert looked_back(before, after) == []
+    worse = book(1501)
+    worse.method = 2
+    assert looked_back(before, after, worse)
+
+
 def test_update_writes_all_and_asks_for_a_reason() -> None:
     written = book(409)
     assert update(written, {TITLE: {"pair": 410, "new": 5}}, "because") == [
@@ -133,13 +143,21 @@ def test_another_compiler_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         ledger.check(book(1), night=False)
 
 
-def test_another_version_of_a_program_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = dict.fromkeys((each.package for each in observed().values() if each.package), "1")
-    monkeypatch.setattr(ledger_counts, "packages", lambda: here | {"lua5.4": ""})
-    findings = Findings()
-    chosen = ledger.runnable(book(1, **dict.fromkeys(here, "1")), findings)
-    assert set(observed()) - set(chosen) == {"lua"}
-    assert len(findings.skipped) == 1 and "not installed here" in findings.skipped[0]
+@pytest.mark.parametrize(
+    ("here", "says"), [("1.7", "here is 1.7"), ("", "here is none"), ("1.6", "")]
+)
+def test_another_version_of_a_program_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch, here: str, says: str
+) -> None:
+    monkeypatch.setattr(ledger_counts, "version", lambda package: here)
+    part = Part(lambda there: {}, package="jq")
+    assert part.why_not(book(1, jq="1.6")).endswith(says)
+
+
+def test_what_takes_two_processors_is_not_counted_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda of: {3})
+    assert Part(lambda there: {}, processors=2).why_not(book(1)) == "takes 2 processors"
+    assert Part(lambda there: {}).why_not(book(1)) == ""
 
 
 def test_pages_are_checked_and_written(tmp_path: Path) -> None:
