@@ -641,24 +641,30 @@ std::vector<std::memory_order> weaker_than(std::memory_order order) {
   }
 }
 
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 // "operation order -> weaker order", as scenarios write it, too.
 std::string change_of(const Site& site, std::memory_order to) {
   return std::string(site.operation) + " " + name_of(site.order) + " -> " + name_of(to);
 }
 
+// Its name in src/. Compilers tell names that are relative to one folder or another.
+std::string file_of(const Place& place) {
+  std::string name = place.file_name();
+  while (name.find('/') != std::string::npos &&
+         (name.rfind("../", 0) == 0 || !std::ifstream(LOFT_SOURCES + name))) {
+    name.erase(0, name.find('/') + 1);
+  }
+  return name;
+}
+
 std::string line_of(const Place& place) {
-  std::ifstream source(place.file_name());
+  std::ifstream source(LOFT_SOURCES + file_of(place));
   std::string line;
   for (unsigned i = 0; i < place.line(); ++i) std::getline(source, line);
   return line.substr(std::min(line.find_first_not_of(' '), line.size()));
 }
 
 bool is_of(const Unnoticed& entry, const Site& site, std::memory_order to) {
-  return ends_with(site.place.file_name(), entry.file) && entry.change == change_of(site, to) &&
+  return file_of(site.place) == entry.file && entry.change == change_of(site, to) &&
          line_of(site.place).find(entry.text) != std::string::npos;
 }
 
@@ -678,7 +684,7 @@ bool is_noticed(const std::vector<Scenario>& scenarios, const Site& site, std::m
     }
   }
   weakened = nullptr;
-  std::printf("%s:%u: %s\n    %s\n    %s\n", site.place.file_name(), site.place.line(),
+  std::printf("%s:%u: %s\n    %s\n    %s\n", file_of(site.place).c_str(), site.place.line(),
               line_of(site.place).c_str(), change_of(site, to).c_str(), report.c_str());
   std::fflush(stdout);
   return noticed;
@@ -692,16 +698,17 @@ bool weaken_each(const std::vector<Scenario>& scenarios, const std::vector<Unnot
   for (size_t i = 0; i < shared->site_count; ++i) {
     const Site& site = shared->sites[i];
     for (const std::memory_order to : weaker_than(site.order)) {
-      bool expected = true;
+      const char* why = nullptr;  // nothing notices it
       for (size_t e = 0; e < unnoticed.size(); ++e) {
         if (!is_of(unnoticed[e], site, to)) continue;
         met[e] = true;
-        expected = false;
+        why = unnoticed[e].why;
       }
       const bool noticed = is_noticed(scenarios, site, to);
       ++count;
       noticed_count += noticed ? 1 : 0;
-      if (noticed == expected) continue;
+      if (why != nullptr) std::printf("    the table: %s\n", why);
+      if (noticed == (why == nullptr)) continue;
       ++wrong;
       std::printf(noticed ? "    WRONG: the table says that nothing notices it\n"
                           : "    WRONG: no scenario needs this order\n");

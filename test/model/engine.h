@@ -90,7 +90,7 @@ struct Scenario {
 
 // A weaker order that no scenario notices.
 struct Unnoticed {
-  const char* file;    // the end of its name
+  const char* file;    // in src/
   const char* text;    // in the line of the operation
   const char* change;  // as the explorer prints it: "load acquire -> relaxed"
   const char* why;

@@ -2,7 +2,8 @@
 // others. The real heap, registry, slab and space floors run; only locks are one step each.
 //
 // Checked: no object is handed out while somebody holds it, and once all is drained every object
-// that was freed is free in its slab, none twice.
+// that was freed is free in its slab, none twice; and nobody reads or writes what a heap or a slab
+// says of itself while another may be writing it.
 #include "heap/heap.h"
 
 #include <algorithm>
@@ -88,18 +89,18 @@ void add_bitmap(Outbox& outbox, unsigned first, unsigned count) {
 
 // As records, in an open carrier if the outbox has one.
 void add_records(Outbox& outbox, unsigned first, unsigned count) {
-  const Slab* slab = slab::at(entry_of(first));
+  const Entry entry = entry_of(first);
   uint64_t words[kMaxWords] = {};
   collect(first, count, words);
-  if (Record* room = outbox.space_for(slab->owner, 1); room != nullptr) {
-    write_records(entry_of(first).index(), words, 1, room, outbox.seal_of(slab->owner));
+  if (Record* room = outbox.space_for(entry.owner(), 1); room != nullptr) {
+    write_records(entry.index(), words, 1, room, outbox.seal_of(entry.owner()));
     return;
   }
-  auto* carrier =
-      reinterpret_cast<Message*>(slab->base + highest_bit(words[0]) * geometry(kClass).size);
+  auto* carrier = reinterpret_cast<Message*>(slab::at(entry)->base +
+                                             highest_bit(words[0]) * geometry(kClass).size);
   uint64_t seal = begin_seal(carrier);
-  write_records(entry_of(first).index(), words, 1, carrier->records(), &seal);
-  outbox.add_open(slab->owner, carrier, 1, record_capacity(geometry(kClass).size), seal);
+  write_records(entry.index(), words, 1, carrier->records(), &seal);
+  outbox.add_open(entry.owner(), carrier, 1, record_capacity(geometry(kClass).size), seal);
 }
 
 std::function<void()> sender(unsigned first, unsigned count) {
@@ -179,14 +180,18 @@ void prepare_for_a_taker() {
   end_of_thread(owner);
 }
 
+void own_all() {
+  for (unsigned id = 1; id <= registry::count(); ++id) {
+    if (registry::at(id)->parked()) start_of_thread();
+  }
+}
+
 // The owner's thread has not run for so long that nothing is left to it, and no heap is parked: a
 // thread that starts makes one, and takes that slab over.
 void prepare_for_a_new_heap() {
   prepare_slabs(kNoLimit);
   empty_second_slab();
-  for (unsigned id = 1; id <= registry::count(); ++id) {
-    if (registry::at(id)->parked()) start_of_thread();
-  }
+  own_all();
   owner->idle_ns(1);
   while (os::now_ns() < 20'000'000'000) {
   }
@@ -299,6 +304,18 @@ std::vector<model::Scenario> scenarios() {
                          {sender(kLeft, 2), [] { refill(start_of_thread(), 2); }, look_at_all},
                          finish,
                          2,
+                         5000,
+                         true});
+
+  const auto ask_for_the_shared_one = [] { owned[registry::shared_heap()->id()] = true; };
+  all.push_back(Scenario{"two ask for the heap that all share, which is made",
+                         [] {
+                           prepare(kNoLimit);
+                           own_all();
+                         },
+                         {ask_for_the_shared_one, ask_for_the_shared_one},
+                         finish,
+                         ~0u,
                          5000,
                          true});
 
@@ -445,6 +462,9 @@ std::vector<model::Scenario> scenarios() {
 int main(int argc, char** argv) {
   model::declare_unexplored(&options, sizeof(options));
   if (!span::initialise()) return 2;
+  const Region& heaps_and_slabs = window.metadata;
+  model::declare_instrumented(reinterpret_cast<void*>(heaps_and_slabs.base),
+                              heaps_and_slabs.end - heaps_and_slabs.base);
   // Four heaps, of which a look for parked ones always sees all. The first will be the owner's, the
   // last one stays somebody else's.
   Heap* heaps[4] = {};
@@ -457,6 +477,7 @@ int main(int argc, char** argv) {
       scenarios(), argc, argv,
       {{"heap/registry.cc", "directory[id].store", "store release -> relaxed", kOrderedAlready},
        {"heap/registry.cc", "directory[id].load", "load acquire -> relaxed", kOrderedAlready},
-       {"remote/directory.cc", "directory[destination", "load acquire -> relaxed",
-        kOrderedAlready}});
+       {"remote/directory.cc", "directory[destination", "load acquire -> relaxed", kOrderedAlready},
+       {"space/span.cc", "initialised.load", "load acquire -> relaxed",
+        "the space is there before any task"}});
 }

@@ -33,6 +33,11 @@ void __tsan_write_range(const char* from, unsigned long bytes) {
 LOFT_ATOMIC(16)
 LOFT_ATOMIC(32)
 LOFT_ATOMIC(64)
+uint32_t __tsan_atomic32_exchange(uint32_t* at, uint32_t value, int) {
+  const uint32_t before = *at;
+  *at = value;
+  return before;
+}
 void __tsan_atomic_signal_fence(int) {}
 
 }  // extern "C"

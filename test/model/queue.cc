@@ -41,7 +41,7 @@ alignas(kGranule) char arena[kHeaps * kGranule];
 Entry entries[kHeaps];
 
 struct World {
-  Inbox inboxes[kHeaps];
+  Inbox inboxes[kHeaps];  // first: the explorer is told of their plain accesses
   os::Lock locks[kHeaps];
   unsigned received[kHeaps * kMessages] = {};
   unsigned hops[kHeaps * kMessages] = {};
@@ -244,6 +244,16 @@ std::vector<model::Scenario> scenarios() {
       work();
     };
   };
+  all.push_back(Scenario{"one looks at what is queued, and leaves it there",
+                         set_up,
+                         {producer(0, 0, 2), producer(0, 2, 1), under_lock([] {
+                            world().inboxes[0].for_each(
+                                check_link, [](const Message* message, Tag) {
+                                  model::plain_read(const_cast<Message*>(message)->words());
+                                });
+                          })},
+                         finish(3)});
+
   all.push_back(Scenario{"a heap changes hands: two consumers under the lock",
                          set_up,
                          {producer(0, 0, 2), producer(0, 2, 1), under_lock([] {
@@ -436,6 +446,8 @@ int main(int argc, char** argv) {
   model::declare_unexplored(directory, sizeof(directory));
   model::declare_unexplored(entries, sizeof(entries));
   model::declare_memory(arena, sizeof(arena));
+  model::declare_instrumented(arena, sizeof(arena));
+  model::declare_instrumented(world_memory, sizeof(World::inboxes));
   model::declare_memory(world_memory, sizeof(world_memory));
   return model::explore_all(scenarios(), argc, argv);
 }

@@ -3,7 +3,7 @@
 //
 // Checked: the room sleeps through no call that is to wake it; each object is in one place; and
 // nobody reads or writes an array, or what a slot and a list say of it, while it is the other
-// side's. The last is why this program is compiled with accesses instrumented.
+// side's.
 #include "room/room.cc"
 
 #include <algorithm>
