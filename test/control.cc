@@ -28,7 +28,8 @@ namespace {
 // Read in a relaxed order: the tests must not order what the library does not.
 constinit std::atomic<uint64_t> now{uint64_t{1} << 40};
 constinit std::atomic<bool> work_takes_time{false};
-constinit std::atomic<int> runs{0};  // scopes in which the system's clock runs
+constinit std::atomic<bool> runs{false};  // by the system's clock, so far ahead of it
+constinit std::atomic<uint64_t> ahead{0};
 
 // Who naps, and until when. Sequentially consistent: naps are few, and only of loft's own threads.
 struct Nap {
@@ -111,8 +112,14 @@ uint64_t entropy() { return __real__ZN4loft2os7entropyEv(); }
 bool may_try_long_mappings() { return __real__ZN4loft2os21may_try_long_mappingsEv(); }
 }  // namespace system
 
-RealTime::RealTime() { runs.fetch_add(1, std::memory_order_relaxed); }
-RealTime::~RealTime() { runs.fetch_sub(1, std::memory_order_relaxed); }
+RealTime::RealTime() {
+  ahead = now - system::now_ns();
+  runs = true;
+}
+RealTime::~RealTime() {
+  now = system::now_ns() + ahead;
+  runs = false;
+}
 
 }  // namespace loft::test
 
@@ -123,7 +130,9 @@ using namespace loft::test;
 extern "C" {
 
 uint64_t __wrap__ZN4loft2os6now_nsEv() {
-  if (runs.load(std::memory_order_relaxed) != 0) return system::now_ns();
+  if (runs.load(std::memory_order_relaxed)) {
+    return system::now_ns() + ahead.load(std::memory_order_relaxed);
+  }
   if (work_takes_time.load(std::memory_order_relaxed)) work();
   return now.load(std::memory_order_relaxed);
 }
@@ -136,14 +145,14 @@ void __wrap__ZN4loft2os13pause_brieflyEv() {
 void __wrap__ZN4loft2os16wait_on_word_forEPKvjm(const void* word, uint32_t expected,
                                                 uint64_t nanoseconds) {
   // Whoever dozes does so for real: it is no nap.
-  if (nanoseconds < kMillisecond || runs.load(std::memory_order_relaxed) != 0) {
+  if (nanoseconds < kMillisecond || runs.load(std::memory_order_relaxed)) {
     return __real__ZN4loft2os16wait_on_word_forEPKvjm(word, expected, nanoseconds);
   }
   const uint64_t until = now.load(std::memory_order_relaxed) + nanoseconds;
   Nap& nap = lie_down(word, until);
   // In pieces, because a wake-up may come before the sleep.
   while (__atomic_load_n(static_cast<const uint32_t*>(word), __ATOMIC_RELAXED) == expected &&
-         now.load(std::memory_order_relaxed) < until && runs.load(std::memory_order_relaxed) == 0) {
+         now.load(std::memory_order_relaxed) < until && !runs.load(std::memory_order_relaxed)) {
     __real__ZN4loft2os16wait_on_word_forEPKvjm(word, expected, kMillisecond);
   }
   nap.until.store(0);

@@ -1,9 +1,9 @@
-// Memory ahead of its use, under each of the system's settings for huge pages: what grows densely
-// gets it, nothing else does, and it costs no more than one huge page.
+// Memory ahead of its use, under whichever setting the system has for huge pages: what grows
+// densely gets it, nothing else does, and it costs no more than one huge page.
+// grows_machine_test.cc sets each of the settings.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/perf_event.h>
-#include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,7 +17,6 @@
 namespace storm {
 namespace {
 
-constexpr char kSetting[] = "/sys/kernel/mm/transparent_hugepage/enabled";
 constexpr size_t kHuge = size_t{2} << 20;
 constexpr size_t kPage = 4096;
 
@@ -74,43 +73,24 @@ std::vector<void*> grow(size_t bytes, size_t size, size_t step) {
   return objects;
 }
 
-// Each test works in a process of its own, with a young heap. The setting is restored whatever
-// happens there.
-class Grows : public testing::TestWithParam<const char*> {
+// The system's setting for huge pages; empty if it has none.
+std::string setting() {
+  std::string text;
+  std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"), text);
+  const size_t begin = text.find('[') + 1;
+  return text.substr(begin, text.find(']') - begin);
+}
+
+// Each test works in a process of its own, with a young heap.
+class Grows : public testing::Test {
  protected:
   void SetUp() override {
     if (sysconf(_SC_PAGESIZE) != static_cast<long>(kPage)) GTEST_SKIP() << "for pages of 4 KiB";
-    // Tests that run at a time would restore each other's settings.
-    lock_ = open(kSetting, O_RDONLY | O_CLOEXEC);
-    if (lock_ < 0 || flock(lock_, LOCK_EX) != 0) GTEST_SKIP() << "the system has no huge pages";
-    std::string text;
-    std::getline(std::ifstream(kSetting), text);
-    const size_t begin = text.find('[') + 1;
-    before_ = text.substr(begin, text.find(']') - begin);
-    if (before_ == GetParam()) return;
-    if (!set(GetParam())) GTEST_SKIP() << "the system's setting cannot be changed from " << before_;
-    changed_ = true;
+    if (setting().empty()) GTEST_SKIP() << "the system has no huge pages";
   }
-  void TearDown() override {
-    if (changed_) {
-      EXPECT_TRUE(set(before_));
-    }
-    if (lock_ >= 0) close(lock_);
-  }
-
-  static bool set(const std::string& value) {
-    std::ofstream file(kSetting);
-    file << value << std::flush;
-    return file.good();
-  }
-
- private:
-  std::string before_;
-  bool changed_ = false;
-  int lock_ = -1;
 };
 
-TEST_P(Grows, DenselyWithFewFaults) {
+TEST_F(Grows, DenselyWithFewFaults) {
   in_child([] {
     constexpr size_t kBytes = size_t{64} << 20;
     std::vector<void*> objects(kBytes / 256);  // touched, as it is not loft's
@@ -129,13 +109,13 @@ TEST_P(Grows, DenselyWithFewFaults) {
     EXPECT_LT(s.resident_bytes, kBytes + 2 * kHuge) << "one huge page, and loft's tables";
     EXPECT_LT(mappings_of_heap(s), kBytes / kHuge / 4) << "the advice is taken back";
     EXPECT_FALSE(is_any_advised()) << "the system's thread would merge what was given back";
-    if (std::string_view(GetParam()) == "never") {
+    if (setting() == "never") {
       EXPECT_EQ(s.huge_page_bytes, 0u);
     }
   });
 }
 
-TEST_P(Grows, SparselyByNoMoreThanIsTouched) {
+TEST_F(Grows, SparselyByNoMoreThanIsTouched) {
   in_child([] {
     constexpr size_t kBytes = size_t{256} << 20;
     constexpr size_t kSize = 20480;
@@ -146,7 +126,7 @@ TEST_P(Grows, SparselyByNoMoreThanIsTouched) {
   });
 }
 
-TEST_P(Grows, LongObjectsLieOnPagesOfTheirOwn) {
+TEST_F(Grows, LongObjectsLieOnPagesOfTheirOwn) {
   in_child([] {
     const auto objects = grow(32 << 20, 256, 64);
     const size_t before = stats().resident_bytes;
@@ -156,7 +136,7 @@ TEST_P(Grows, LongObjectsLieOnPagesOfTheirOwn) {
 }
 
 // Of several to a page, too: a program may never come to write them.
-TEST_P(Grows, WhatIsNotWrittenHasNoMemory) {
+TEST_F(Grows, WhatIsNotWrittenHasNoMemory) {
   in_child([] {
     const auto objects = grow(32 << 20, 256, 64);
     for (const size_t size : {2000, 4096, 5000, 32000}) {
@@ -174,7 +154,7 @@ TEST_P(Grows, WhatIsNotWrittenHasNoMemory) {
 }
 
 // Each thread's heap has a last slab, which may stay empty.
-TEST_P(Grows, InManyHeapsByLittleMoreThanIsTouched) {
+TEST_F(Grows, InManyHeapsByLittleMoreThanIsTouched) {
   in_child([] {
     constexpr unsigned kThreads = 48;
     constexpr size_t kEach = size_t{1} << 20;
@@ -195,7 +175,7 @@ TEST_P(Grows, InManyHeapsByLittleMoreThanIsTouched) {
   });
 }
 
-TEST_P(Grows, NothingIsAheadNearALimit) {
+TEST_F(Grows, NothingIsAheadNearALimit) {
   in_child([] {
     ASSERT_EQ(loft_option_set("soft_limit", "4M"), 0);
     const auto objects = grow(32 << 20, 256, 64);
@@ -210,7 +190,7 @@ TEST_P(Grows, NothingIsAheadNearALimit) {
   });
 }
 
-TEST_P(Grows, NeverMeansAsTouched) {
+TEST_F(Grows, NeverMeansAsTouched) {
   in_child([] {
     ASSERT_EQ(loft_option_set("thp", "never"), 0);
     const auto objects = grow(32 << 20, 256, 64);
@@ -220,7 +200,7 @@ TEST_P(Grows, NeverMeansAsTouched) {
   });
 }
 
-TEST_P(Grows, HalfFreeHugePagesAreGivenBack) {
+TEST_F(Grows, HalfFreeHugePagesAreGivenBack) {
   in_child([] {
     constexpr size_t kBytes = size_t{64} << 20;
     std::vector<void*> objects = grow(kBytes, 256, 64);
@@ -238,7 +218,7 @@ TEST_P(Grows, HalfFreeHugePagesAreGivenBack) {
   });
 }
 
-TEST_P(Grows, WhatIsAheadIsGivenBack) {
+TEST_F(Grows, WhatIsAheadIsGivenBack) {
   in_child([] {
     const auto objects = grow(32 << 20, 256, 64);
     loft_purge(nullptr);
@@ -248,7 +228,7 @@ TEST_P(Grows, WhatIsAheadIsGivenBack) {
   });
 }
 
-TEST_P(Grows, InTheChildOfAFork) {
+TEST_F(Grows, InTheChildOfAFork) {
   in_child([] {
     const auto objects = grow(32 << 20, 256, 64);
     in_child([&] {
@@ -261,9 +241,6 @@ TEST_P(Grows, InTheChildOfAFork) {
     });
   });
 }
-
-INSTANTIATE_TEST_SUITE_P(Settings, Grows, testing::Values("always", "madvise", "never"),
-                         [](const auto& setting) { return std::string(setting.param); });
 
 }  // namespace
 }  // namespace storm

@@ -268,13 +268,18 @@ inline bool owner_is(std::string_view name) {
 // Whether each thread has a cache of its own.
 inline bool threads_own() { return owner_is("thread"); }
 
-// Whether objects have tags, fences and guards (the option `hardened`). The usable size is then
-// what was asked for.
-inline bool hardened() {
+inline bool hardened_is(std::string_view mode) {
   char hardened[16];
   EXPECT_EQ(loft_option_get("hardened", hardened, sizeof(hardened)), 0);
-  return hardened != std::string_view("off");
+  return hardened == mode;
 }
+
+// Any object may be a sample, which lies in no slab.
+inline bool guarded() { return hardened_is("guard"); }
+
+// Whether objects have tags, fences and guards (the option `hardened`). The usable size is then
+// what was asked for.
+inline bool hardened() { return !hardened_is("off"); }
 
 // The size of the place that an object of `size` bytes has with its tag, if it has one; or more
 // than kSmallMax.
