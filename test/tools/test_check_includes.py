@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from check_includes import MAX_FLOOR_LINES, MAX_LINES, check_tree
+from check_includes import check_tree
 from trees import write_tree
 
 
@@ -59,7 +59,6 @@ def test_downwards_and_sideways_is_allowed(tmp_path: Path) -> None:
         ("slab/a.cc", 'void f() { __asm__ volatile("pause"); }\n', "__asm__ belongs"),
         ("slab/a.cc", "int f() { return __builtin_ia32_rdtsc(); }\n", "rdtsc belongs"),
         ("slab/a.h", "int x;\n", "#pragma once"),
-        ("slab/a.cc", "\n" * (MAX_LINES + 1), f"{MAX_LINES} is the limit"),
         ("cellar/a.cc", "\n", "belongs to no floor"),
         ("a.cc", "\n", "belongs to no floor"),
     ],
@@ -92,23 +91,6 @@ def test_a_cycle_is_found(tmp_path: Path) -> None:
     assert all(f"heap/{name}" in found for name in "abc")
     del files["heap/b.cc"]
     assert problems(tmp_path / "without", files) == []
-
-
-def test_a_floor_is_not_too_long(tmp_path: Path) -> None:
-    count = MAX_FLOOR_LINES // MAX_LINES + 1
-    files = {f"heap/{i}.cc": "\n" * MAX_LINES for i in range(count)}
-    (found,) = problems(tmp_path, files)
-    assert f"{MAX_FLOOR_LINES} is a floor's limit" in found
-
-
-def test_a_floor_is_as_long_as_one_system_has_it(tmp_path: Path) -> None:
-    count = MAX_FLOOR_LINES // MAX_LINES
-    files = {f"os/{i}.cc": "\n" * MAX_LINES for i in range(count - 1)}
-    files |= {f"os/{system}.cc": "\n" * MAX_LINES for system in ("linux", "freebsd", "darwin")}
-    assert problems(tmp_path, files) == []
-    files["os/posix_more.cc"] = "\n" * MAX_LINES
-    (found,) = problems(tmp_path / "longer", files)
-    assert "src/os:1: 2400 lines" in found
 
 
 def test_comments_strings_and_symbol_names_are_left_alone(tmp_path: Path) -> None:
