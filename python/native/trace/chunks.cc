@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace trace {
 
@@ -10,21 +11,15 @@ namespace {
 // More threads than a process can have had between two chunks of one of them.
 constexpr uint32_t kMostThreads = 1 << 24;
 
-struct File {
-  const uint8_t* bytes;
-  size_t length;
-};
-
-File map_file(const char* path) {
+Mapping map_file(const char* path) {
   const int file = open(path, O_RDONLY | O_CLOEXEC);
   struct stat about;
   if (file < 0 || fstat(file, &about) != 0) fail("cannot be read");
   const auto length = static_cast<size_t>(about.st_size);
-  if (length == 0) return {nullptr, 0};
-  void* p = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file, 0);
-  if (p == MAP_FAILED) fail("cannot be mapped");
+  void* p = length == 0 ? nullptr : mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file, 0);
   close(file);
-  return {static_cast<const uint8_t*>(p), length};
+  if (p == MAP_FAILED) fail("cannot be mapped");
+  return {p, length};
 }
 
 }  // namespace
@@ -40,23 +35,22 @@ size_t Chunks::image_of(const ChunkHeader& header) {
   return images_.size() - 1;
 }
 
-Chunks::Chunks(const char* path) {
-  const File file = map_file(path);
+Chunks::Chunks(const char* path) : file_(map_file(path)) {
   // By image and thread, the number of the next chunk.
   Map next;
   size_t at = 0;
-  while (at < file.length) {
+  while (at < file_.size()) {
     // They follow one another without gaps, whatever their length.
     ChunkHeader copy;
-    if (file.length - at < sizeof(ChunkHeader)) fail("damaged: it ends within a chunk");
-    memcpy(&copy, file.bytes + at, sizeof(copy));
+    if (file_.size() - at < sizeof(ChunkHeader)) fail("damaged: it ends within a chunk");
+    memcpy(&copy, file_.begin() + at, sizeof(copy));
     const bool known = copy.magic == kCallsChunk || copy.magic == kProcessChunk;
     if (!known || copy.bytes < sizeof(ChunkHeader) || copy.bytes > kChunkBytes || copy.image == 0 ||
         copy.thread >= kMostThreads) {
       fail("damaged: there is a chunk that is none");
     }
-    if (copy.bytes > file.length - at) fail("damaged: it ends within a chunk");
-    const uint8_t* bytes = file.bytes + at;
+    if (copy.bytes > file_.size() - at) fail("damaged: it ends within a chunk");
+    const uint8_t* bytes = file_.begin() + at;
     at += copy.bytes;
     const size_t index = image_of(copy);
     Image& image = images_[index];

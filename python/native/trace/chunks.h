@@ -28,7 +28,7 @@ struct Image {
 
 class Chunks {
  public:
-  // Reads the whole file once, and ends the program with one line if it is damaged.
+  // Reads the whole file once; fails if it is damaged.
   explicit Chunks(const char* path);
 
   Table<Image>& images() { return images_; }
@@ -63,6 +63,7 @@ class Chunks {
   }
   size_t image_of(const ChunkHeader& header);
 
+  Mapping file_;
   Table<Chunk> chunks_;
   Table<Image> images_;
   Map by_number_;

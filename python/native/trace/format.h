@@ -183,10 +183,12 @@ class Reader {
     if (has_size(event.call)) event.size = number();
     if (moves(event.call)) {
       event.end = base_.ticket = event.ticket + 1 + number();
+      if (event.end <= event.ticket) return false;
       event.old = base_.address = address_of(number(), base_.address);
     }
     if (has_address(event.call) && !event.nothing) {
       event.address = base_.address = address_of(number(), base_.address);
+      if (event.address == 0) return false;
     }
     return good_;
   }

@@ -68,6 +68,17 @@ struct Played {
 
 class Player {
  public:
+  Player() = default;
+  Player(const Player&) = delete;
+  Player& operator=(const Player&) = delete;
+  ~Player() {
+    if (header_ == nullptr) return;
+    unmap(threads_, header_->threads);
+    unmap(samples_, header_->samples);
+    unmap(places_, header_->places);
+    munmap(const_cast<PlanHeader*>(header_), header_->file_bytes);
+  }
+
   // Null, or why the plan cannot be played.
   const char* open_plan(const char* path) {
     const int file = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -77,8 +88,9 @@ class Player {
     void* p = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
     close(file);
     if (bytes < sizeof(PlanHeader) || p == MAP_FAILED) return "the plan cannot be mapped";
-    header_ = static_cast<const PlanHeader*>(p);
-    if (header_->magic != kPlanMagic || header_->file_bytes != bytes) return "this is no plan";
+    const auto* header = static_cast<const PlanHeader*>(p);
+    if (header->magic != kPlanMagic || header->file_bytes != bytes) return "this is no plan";
+    header_ = header;
     plans_ = reinterpret_cast<const PlanThread*>(header_ + 1);
     steps_ = reinterpret_cast<const Step*>(plans_ + header_->threads);
     places_ = table<Place>(header_->places);
@@ -116,9 +128,7 @@ class Player {
       if (plans_[i].spawned == 0) launch(threads_[i]);
     }
     if (header_->threads != 0) run(threads_[0]);
-    for (uint64_t i = 1; i < header_->threads; i++) {
-      if (threads_[i].launched && !threads_[i].joined) pthread_join(threads_[i].handle, nullptr);
-    }
+    for (uint64_t i = 1; i < header_->threads; i++) join(threads_[i]);
     played.seconds = static_cast<double>(now_ns() - started) * 1e-9;
     getrusage(RUSAGE_SELF, &after);
     played.end_kib = memory_.kib();
@@ -170,6 +180,11 @@ class Player {
     void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     return p == MAP_FAILED ? nullptr : static_cast<T*>(p);
+  }
+
+  template <typename T>
+  static void unmap(T* table, uint64_t count) {
+    if (table != nullptr) munmap(table, (count + 1) * sizeof(T));
   }
 
   // Shorter and then longer pauses: there may be more threads than processors.
@@ -225,7 +240,8 @@ class Player {
     // Where the system has no more threads, one that ends makes room.
     unsigned times = 256;
     while (pthread_create(&thread.handle, &attributes, body, &thread) != 0) pause(times);
-    thread.launched = true;
+    // Release: with it comes the handle.
+    __atomic_store_n(&thread.launched, true, __ATOMIC_RELEASE);
     pthread_attr_destroy(&attributes);
   }
 
@@ -262,9 +278,18 @@ class Player {
     return valloc((size + page - 1) / page * page);
   }
 
-  [[gnu::noinline]] static void join(Thread& thread) {
-    if (thread.launched && !thread.joined) pthread_join(thread.handle, nullptr);
-    thread.joined = true;
+  // By a step, and at the end: whoever comes first joins it, and the other waits for its last step.
+  [[gnu::noinline]] void join(Thread& thread) const {
+    if (&thread == threads_) return;  // the one that nobody has launched
+    unsigned times = 0;
+    // Acquire: the handle is there.
+    while (!__atomic_load_n(&thread.launched, __ATOMIC_ACQUIRE)) pause(times);
+    if (!__atomic_exchange_n(&thread.joined, true, __ATOMIC_RELAXED)) {
+      pthread_join(thread.handle, nullptr);
+      return;
+    }
+    // Acquire: all that it did is done for us, too.
+    while (__atomic_load_n(&thread.next, __ATOMIC_ACQUIRE) != UINT64_MAX) pause(times);
   }
 
   [[gnu::noinline]] void look(const Step& step) {
@@ -373,6 +398,11 @@ class Player {
         // It has moved all the same.
         thread.counts.succeeded++;
         old.p = q;
+        const uint64_t now = step.call == kRealloc ? step.size : step.count * step.size;
+        if (now < was.size) {
+          old.size = now;
+          stamps_.write(q, 0, now, was.stamp);
+        }
       }
       return;
     }
@@ -392,7 +422,9 @@ class Player {
         !Stamps::are_ends(q, size < sizeof(stamp) ? size : sizeof(stamp), stamp)) {
       thread.counts.damaged++;
     }
-    stamps_.write(q, (grew ? was.size : size) / sizeof(stamp), size, stamp);
+    // Of what there was, if there was anything, all words that are left have theirs.
+    const uint64_t kept = p == nullptr ? 0 : grew ? was.size : size;
+    stamps_.write(q, kept / sizeof(stamp), size, stamp);
     keep(step, q, size, stamp);
   }
 

@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     dprintf(2, "loft-replay: a part of `loft replay`, not to be started by hand\n");
     return 2;
   }
-  static trace::Player player;
+  trace::Player player;
   if (const char* why = player.open_plan(argv[1])) {
     dprintf(2, "%s\n", why);
     return 1;

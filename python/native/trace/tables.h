@@ -1,21 +1,16 @@
 // Tables that grow, for loft-trace: mapped, as an interpreter's heap is not to be theirs. Whatever
-// cannot be mapped ends the program.
+// cannot be mapped ends in fail().
 #ifndef LOFT_TRACE_TABLES_H_
 #define LOFT_TRACE_TABLES_H_
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 namespace trace {
 
-[[noreturn]] inline void fail(const char* why) {
-  fprintf(stderr, "%s\n", why);
-  exit(1);
-}
+// The trace cannot be read, and why. Never returns; where it throws, all tables are unmapped.
+[[noreturn]] void fail(const char* why);
 
 inline void* map_zeros(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -24,15 +19,41 @@ inline void* map_zeros(size_t bytes) {
   return p;
 }
 
-// Of plain structs, all zero where nothing was written.
+// Unmapped at its end.
+class Mapping {
+ public:
+  Mapping(void* address, size_t bytes) : address_(address), bytes_(bytes) {}
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (address_ != nullptr) munmap(address_, bytes_);
+  }
+  uint8_t* begin() const { return static_cast<uint8_t*>(address_); }
+  size_t size() const { return bytes_; }
+
+ private:
+  void* address_;
+  size_t bytes_;
+};
+
+// Of plain structs, or tables, all zero where nothing was written.
 template <typename T>
 class Table {
  public:
   Table() = default;
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
+  ~Table() {
+    for (T& one : *this) one.~T();
+    if (data_ != nullptr) munmap(data_, room_ * sizeof(T));
+  }
   size_t size() const { return size_; }
-  T& operator[](size_t i) { return data_[i]; }
+  T& operator[](size_t i) {
+#ifdef LOFT_DEBUG
+    if (i >= size_) __builtin_trap();
+#endif
+    return data_[i];
+  }
   T& back() { return data_[size_ - 1]; }
   T* begin() { return data_; }
   T* end() { return data_ + size_; }
@@ -67,6 +88,7 @@ class Map {
   Map() { resize(1024); }
   Map(const Map&) = delete;
   Map& operator=(const Map&) = delete;
+  ~Map() { munmap(slots_, (mask_ + 1) * sizeof(Slot)); }
   size_t size() const { return used_; }
   uint64_t* find(uint64_t key) {
     for (size_t i = home(key); slots_[i].key != 0; i = (i + 1) & mask_) {

@@ -24,6 +24,12 @@ inline double seconds(const timeval& t) {
 // What is resident and not shared. Reading it allocates nothing.
 class OwnMemory {
  public:
+  OwnMemory() = default;
+  OwnMemory(const OwnMemory&) = delete;
+  OwnMemory& operator=(const OwnMemory&) = delete;
+  ~OwnMemory() {
+    if (statm_ >= 0) close(statm_);
+  }
   void open() {
     statm_ = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     page_kib_ = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 1024;
