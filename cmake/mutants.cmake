@@ -7,8 +7,13 @@ macro(loft_mutants lines mutants)
   file(STRINGS ${mutants} ${lines} REGEX "^== ")
 endmacro()
 
-# What a line says, into `change`, `program` and `file`; and how its copy is made, into `copy`.
+# What a line says, into `change`, `program` and `file`; and how its copy is made, into `copy`. Its files are in src/, or
+# in a folder that is named behind the others.
 macro(loft_mutant line mutants)
+  set(sources ${PROJECT_SOURCE_DIR}/src)
+  if(${ARGC} GREATER 2)
+    set(sources ${ARGV2})
+  endif()
   string(REGEX MATCH "^== ([a-z_]+) \\| ([a-z]+) \\| (.*)$" found "${line}")
   set(change ${CMAKE_MATCH_1})
   set(program ${CMAKE_MATCH_2})
@@ -18,7 +23,7 @@ macro(loft_mutant line mutants)
   add_custom_command(
     OUTPUT ${copy}
     COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/test/model/mutate.py ${mutants} ${change}
-            ${PROJECT_SOURCE_DIR}/src ${copies}
-    DEPENDS ${PROJECT_SOURCE_DIR}/test/model/mutate.py ${mutants} ${PROJECT_SOURCE_DIR}/src/${file}
+            ${sources} ${copies}
+    DEPENDS ${PROJECT_SOURCE_DIR}/test/model/mutate.py ${mutants} ${sources}/${file}
     VERBATIM)
 endmacro()

@@ -1,5 +1,6 @@
 """Writes the first seeds of each fuzzer: seeds/TARGET/NAME. What the fuzzers found since and was
-worth keeping lies beside them, named by its hash.
+worth keeping lies beside them, named by its hash. In seeds/trace are recordings, too: `every`,
+`handing` and `forking` are what `loft record` made of programs such as those of test/cli/traces.py.
 
     python3 test/fuzz/seeds.py        # after the format of an input has changed
 """
@@ -433,8 +434,101 @@ def request() -> dict[str, bytes]:
     }
 
 
+# ---- trace_fuzz.cc ----
+
+MALLOC, CALLOC, REALLOC, REALLOC_NEW, REALLOC_ARRAY, FREE, FREE_SIZED = range(1, 8)
+FREE_ALIGNED, ALIGNED_ALLOC, MEMALIGN, POSIX_MEMALIGN, VALLOC, PVALLOC, SPAWN, JOIN, END = range(
+    8, 17
+)
+NEXT, NOW, NOTHING = 0x20, 0x40, 0x80
+HEAP = 0x7F00_0000_0000
+
+
+def zigzag(value: int) -> int:
+    return value * 2 if value >= 0 else -value * 2 - 1
+
+
+class Thread:
+    """The chunk of one thread: its calls, each at its ticket."""
+
+    def __init__(self, number: int, image: int = 1) -> None:
+        self.head = image, 4711, number
+        self.ticket = self.address = 0
+        self.calls = b""
+
+    def call(self, ticket: int, kind: int, *numbers: int, then: bytes = b"") -> Thread:
+        """With the numbers that follow its ticket, and the addresses behind them."""
+        self.calls += bytes([kind | NOW]) + uleb(zigzag(ticket - self.ticket))
+        self.calls += b"".join(map(uleb, numbers)) + then
+        self.ticket = ticket
+        return self
+
+    def at(self, address: int) -> bytes:
+        difference, self.address = address - self.address, address
+        even = difference % 16 == 0
+        return uleb(zigzag(difference >> 4) << 1 if even else zigzag(difference) << 1 | 1)
+
+    def takes(self, ticket: int, place: int, size: int = 100) -> Thread:
+        return self.call(ticket, MALLOC, size, then=self.at(HEAP + place * 64))
+
+    def frees(self, ticket: int, place: int) -> Thread:
+        return self.call(ticket, FREE, then=self.at(HEAP + place * 64))
+
+    def moves(self, ticket: int, end: int, old: int, place: int | None, size: int = 300) -> Thread:
+        kind = REALLOC | (NOTHING if place is None else 0)
+        then = uleb(end - ticket - 1) + self.at(HEAP + old * 64)
+        if place is not None:
+            then += self.at(HEAP + place * 64)
+        self.call(ticket, kind, size, then=then)
+        self.ticket = end
+        return self
+
+    def chunk(self) -> bytes:
+        image, pid, number = self.head
+        head = b"TLC1" + struct.pack("<I", 48 + len(self.calls)) + struct.pack("<Q", image)
+        return head + struct.pack("<IIIIQQ", pid, number, 0, 0, 0, 0) + self.calls
+
+
+def process(image: int, parent: int = 0, forked: int = 0, forker: int = 0) -> bytes:
+    words = b"a\0b\0"
+    head = b"TLP1" + struct.pack("<I", 48 + 24 + len(words)) + struct.pack("<Q", image)
+    more = struct.pack("<QQQ", parent, forked, forker)
+    return head + struct.pack("<IIIIQQ", 4711, 0, 0, 0, 0, 0) + more + words
+
+
+def trace() -> dict[str, bytes]:
+    first, second = Thread(0), Thread(1)
+    first.takes(1, 0).takes(2, 1).call(3, SPAWN, 1).takes(4, 2).call(9, JOIN, 1).frees(10, 3)
+    second.frees(5, 1).takes(6, 3).moves(7, 8, 2, 4).call(11, END)
+    threads = process(1) + first.chunk() + second.chunk()
+    moved = Thread(0).takes(1, 0).moves(2, 4, 0, 1).takes(3, 0).moves(5, 6, 1, None, 0)
+    moved.moves(7, 8, 0, None, 1 << 62).frees(9, 0)
+    alone, before, after = Thread(0), Thread(0, 1), Thread(0, 2)
+    alone.call(1, CALLOC, 3, 50, then=alone.at(HEAP)).call(2, FREE_SIZED, 150, then=alone.at(HEAP))
+    alone.call(3, ALIGNED_ALLOC, 64, 128, then=alone.at(HEAP + 64))
+    alone.call(4, FREE_ALIGNED, 64, 128, then=alone.at(HEAP + 64)).frees(5, 9).takes(6, 5)
+    alone.takes(7, 5).call(8, MALLOC | NOTHING, 1 << 63).call(9, FREE | NOTHING)
+    # The parent goes on while the child does.
+    before.takes(1, 0).takes(2, 1).takes(3, 2).frees(9, 0)
+    # What is of no use in a replay: a start of what runs, a wait for what runs on, an object that
+    # another thread tries to move.
+    one, other = Thread(0), Thread(1)
+    one.takes(1, 0).takes(3, 1).call(4, SPAWN, 1).call(5, JOIN, 1).frees(8, 1)
+    other.takes(2, 2).moves(6, 7, 0, None, 1 << 62).frees(9, 2)
+    after.frees(1, 0).moves(2, 3, 1, 5).frees(4, 2)
+    return {
+        "threads": threads,
+        "moved": process(1) + moved.chunk(),
+        "alone": process(1) + alone.chunk(),
+        "forked": process(1) + before.chunk() + process(2, 1, 2) + after.chunk(),
+        "twice": threads + first.chunk(),
+        "odd": process(1) + one.chunk() + other.chunk(),
+        "cut": threads[:-1],
+    }
+
+
 def main() -> None:
-    for target in (calls, options, group, messages, unwind, request):
+    for target in (calls, options, group, messages, unwind, request, trace):
         folder = SEEDS / target.__name__
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in target().items():

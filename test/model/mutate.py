@@ -21,7 +21,7 @@ def mutate(mutants: str, name: str, sources: Path, target: Path) -> None:
         text = (sources / file).read_text()
         for old, new in zip(olds, news, strict=True):
             if text.count(old) != 1:
-                places = f"{text.count(old)} places in src/{file} read {old!r}"
+                places = f"{text.count(old)} places in {sources / file} read {old!r}"
                 sys.exit(f"seeded bug {name}: {places}; mend mutants.txt")
             text = text.replace(old, new)
         copy = target / file
