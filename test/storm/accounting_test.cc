@@ -392,8 +392,6 @@ loft_class_stats_t class_for(size_t asked) {
 }
 
 TEST_F(Accounting, ObjectsAreCountedWhereTheyAre) {
-  if (!threads_own()) GTEST_SKIP() << "is about the caches of threads";
-  if (hardened()) GTEST_SKIP() << "what is freed goes into a quarantine first";
   constexpr size_t kSize = 200;
   const size_t bytes = class_size(loft::class_of(kSize));
   std::vector<Object> objects;
@@ -439,7 +437,6 @@ TEST_F(Accounting, ObjectsAreCountedWhereTheyAre) {
 
 // One object of each class may stay with a thread that sleeps; what is below it has gone home.
 TEST_F(Accounting, AThreadThatSleepsHoldsWhatItHolds) {
-  if (!threads_own()) GTEST_SKIP() << "is about the caches of threads";
   std::vector<Object> kept;
   for (int i = 0; i < 500; ++i) kept.push_back(made(i % 2 == 0 ? 64 : 4000));
   go_home();
@@ -483,8 +480,6 @@ TEST_F(Accounting, LargeObjectsAreExact) {
   constexpr size_t kSize = 100'001;
   constexpr size_t kPages = (kSize + 4095) / 4096 * 4096;
   if (loft::os::page_size() != 4096) GTEST_SKIP() << "counts pages of 4 KiB";
-  if (hardened())
-    GTEST_SKIP() << "long objects have tags or guards, and are not used again at once";
   const Object object = made(kSize);
   loft_class_stats_t row = class_for(kSize);
   EXPECT_EQ(row.live_bytes, kSize);
@@ -545,7 +540,6 @@ TEST_F(Accounting, HeapsOfTheProgramsOwnAreAPart) {
 // The system does not discard locked pages, but unmaps them.
 TEST_F(Accounting, LockedMemoryGoesBack) {
   constexpr size_t kSize = 5 << 20;
-  if (hardened()) GTEST_SKIP() << "what was freed between guards goes back at once";
   const Object object = made(kSize);
   // The sanitizers' own mlock does nothing.
   if (syscall(SYS_mlock, object.p, kSize) != 0) GTEST_SKIP() << "may not lock";

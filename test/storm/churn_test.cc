@@ -114,7 +114,6 @@ TEST_F(Churn, OwnersEndWhileOthersFree) {
 }
 
 TEST_F(Churn, AThreadThatOnlyFreesHasNoHeap) {
-  if (!threads_own()) GTEST_SKIP() << "is about the caches of threads";
   constexpr unsigned kThreads = 8;
   const unsigned objects = scaled(20'000);
   std::vector<void*> mine(size_t{kThreads} * objects);

@@ -231,10 +231,7 @@ void fill_and_drain(unsigned pairs, unsigned objects, bool call_home) {
   EXPECT_EQ(bad, 0u);
 }
 
-constexpr const char* kIsMapped = "each buffer is mapped between guards, which takes minutes here";
-
 TEST_F(Exchange, BuffersThatSomeFillAndOthersDrain) {
-  if (hardened()) GTEST_SKIP() << kIsMapped;
   const uint64_t spans = stats().spans_acquired;
   const unsigned objects = scaled(20'000);
   fill_and_drain(1, objects, false);
@@ -245,7 +242,6 @@ TEST_F(Exchange, BuffersThatSomeFillAndOthersDrain) {
 }
 
 TEST_F(Exchange, BuffersThatAreCalledHomeMeanwhile) {
-  if (hardened()) GTEST_SKIP() << kIsMapped;
   fill_and_drain(2, scaled(10'000), true);
   expect_all_home(1, 1 << 20);
 }

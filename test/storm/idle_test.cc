@@ -183,7 +183,6 @@ TEST_F(IdleStorm, PurgesBesideThreadsThatBeginAndEnd) {
 
 // A thread that says that it waits keeps no object, of whatever size, nor a slab for it.
 TEST_F(IdleStorm, NothingIsKeptByThreadsThatWait) {
-  if (owner_is("core")) GTEST_SKIP() << "processors have the caches";
   const auto use_all_sizes = [] {
     unsigned broken = 0;
     for (size_t size = 16; size <= 32 << 10; size = size * 5 / 4 + 1) {
@@ -221,7 +220,6 @@ TEST_F(IdleStorm, NothingIsKeptByThreadsThatWait) {
 
 // Of one that computes and calls nothing, its caches cannot be reached, but its slabs.
 TEST_F(IdleStorm, HolesOfAThreadThatComputesGoBack) {
-  if (owner_is("room")) GTEST_SKIP() << "the room's heap rests by its own measure";
   constexpr size_t kObjects = 20'000;
   constexpr size_t kSize = 1000;
   std::atomic<bool> stop{false};

@@ -52,7 +52,6 @@ TEST_F(Routing, SixtyHeapsNeedNoForwarding) {
 }
 
 TEST_F(Routing, AHundredAndFiftyHeaps) {
-  if (!threads_own()) GTEST_SKIP() << "is about the heaps of many threads";
   exchange(150, scaled(12));
   const loft_stats_t s = stats_at_rest();
   EXPECT_GE(s.heaps, 150u);
@@ -66,7 +65,6 @@ TEST_F(Routing, AHundredAndFiftyHeaps) {
 
 // The same with the smallest batches: every object on its own way.
 TEST_F(Routing, AHundredAndFiftyHeapsObjectByObject) {
-  if (!threads_own()) GTEST_SKIP() << "is about the heaps of many threads";
   ASSERT_EQ(loft_option_set("batch_bytes", "1"), 0);
   ASSERT_EQ(loft_option_set("outbox_bytes", "16K"), 0);  // of more heaps than buckets
   exchange(150, scaled(6));
@@ -79,7 +77,6 @@ TEST_F(Routing, AHundredAndFiftyHeapsObjectByObject) {
 
 // Rounds over 100 heaps that change hands between them.
 TEST_F(Routing, HeapsThatAreAdoptedAndDrained) {
-  if (!threads_own()) GTEST_SKIP() << "is about the heaps of many threads";
   ASSERT_EQ(loft_option_set("drain_bytes", "4K"), 0);
   for (unsigned round = 0; round < scaled(6); ++round) exchange(100, 2);
   EXPECT_EQ(loft_option_set("drain_bytes", "1M"), 0);

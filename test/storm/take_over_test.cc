@@ -46,7 +46,6 @@ std::vector<Litter> littered(uint64_t wave, unsigned objects) {
 
 // Two threads allocate on what others left, while two more free what these still have there.
 TEST_F(TakeOver, FromThreadsThatEnded) {
-  if (!threads_own()) GTEST_SKIP() << "is about the heaps of threads";
   constexpr unsigned kObjects = 4'000;
   for (uint64_t wave = 1; wave <= scaled(20); ++wave) {
     // At the same time, so that most have a heap of their own.
@@ -79,7 +78,6 @@ TEST_F(TakeOver, FromThreadsThatEnded) {
 
 // One purge brings home what waits in a batch for a slab that is the thread's own by now.
 TEST_F(TakeOver, OnePurgeIsEnough) {
-  if (!threads_own()) GTEST_SKIP() << "is about the heaps of threads";
   constexpr size_t kSize = 1'000;
   std::vector<void*> left;
   void* mine = make(0, kSize);  // so that this thread has a heap, and the other one has another

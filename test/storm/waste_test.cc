@@ -102,9 +102,6 @@ std::vector<void*> keep_few(size_t count) {
 
 class WasteStorm : public Storm {
  protected:
-  void SetUp() override {
-    if (hardened()) GTEST_SKIP() << "a sample has no place of its own, and tells no waste";
-  }
   static void set(const char* option, const char* value) {
     ASSERT_EQ(loft_option_set(option, value), 0);
   }

@@ -97,7 +97,6 @@ class SizesTest : public testing::TestWithParam<size_t> {};
 
 TEST_P(SizesTest, AreRefusedAtTheLimitAndServedBelow) {
   const size_t size = GetParam();
-  if (surface::hardened() && size < 24) GTEST_SKIP() << "objects and their tags have 32 bytes";
   constexpr size_t kRoom = 32 * kMiB;
   const HardLimit limit(kRoom);
   Chain chain;
@@ -465,10 +464,7 @@ TEST_F(SoftLimitTest, AboveItFreeMemoryGoesAtOnce) {
 // What was freed and is resident still: as free spans, or as objects in caches.
 uint64_t free_bytes() { return stats().dirty_bytes + stats().large_cached_bytes; }
 
-constexpr const char* kGoesBackAtOnce = "what was freed between guards goes back at once";
-
 TEST_F(SoftLimitTest, BelowItFreeMemoryStays) {
-  if (surface::hardened()) GTEST_SKIP() << kGoesBackAtOnce;
   const Option limit("soft_limit", 256 * kMiB);
   Chain chain;
   for (int i = 0; i < 64; ++i) chain.add(malloc(kMiB));
@@ -478,7 +474,6 @@ TEST_F(SoftLimitTest, BelowItFreeMemoryStays) {
 }
 
 TEST_F(SoftLimitTest, CrossingItSendsAwayWhatWasFreeBefore) {
-  if (surface::hardened()) GTEST_SKIP() << kGoesBackAtOnce;
   Chain chain;
   for (int i = 0; i < 32; ++i) chain.add(malloc(kMiB));
   chain.free_all();
@@ -506,7 +501,6 @@ size_t cached_by_use() {
 }
 
 TEST_F(SoftLimitTest, CachesShrinkAndStaySmall) {
-  if (!surface::threads_own()) GTEST_SKIP() << "is about the caches of threads";
   size_t plenty = 0;
   size_t shrunk = 0;
   size_t little = 0;
@@ -527,7 +521,6 @@ TEST_F(SoftLimitTest, CachesShrinkAndStaySmall) {
 }
 
 TEST_F(SoftLimitTest, LargeObjectsAreNotKeptByThreads) {
-  if (surface::hardened()) GTEST_SKIP() << kGoesBackAtOnce;
   const auto kept = [] {
     const size_t before = stats().allocated_bytes;
     free(malloc(surface::opaque(500'000)));
@@ -555,7 +548,6 @@ TEST_F(SoftLimitTest, ReturnsAreRare) {
   // Fits into what may stay.
   purges(100'000, 10);
   EXPECT_EQ(purges(100'000, 1000), 0u);
-  if (surface::hardened()) return;  // what was freed between guards goes back at once
   // Does not. The time between two purges follows from what they take, and none passes here.
   loft::test::advance_ms(1000);
   const unsigned long once = purges(5 * kMiB, 200);

@@ -49,8 +49,7 @@ TEST(Purge, ReachesThreadsThatSayThatTheyWaitAndThreadsThatEnded) {
   const uint64_t purged = loft_purge(&unreached);
   EXPECT_EQ(unreached.threads, 0u);
   EXPECT_EQ(unreached.bytes, 0u);
-  // Of slabs that no other class may use (hardened), memory goes back when they become empty.
-  EXPECT_GT(purged, surface::hardened() ? 0 : kObjects * kSize);
+  EXPECT_GT(purged, kObjects * kSize);
   const loft_stats_t s = stats();
   EXPECT_EQ(s.dirty_bytes, 0u);
   EXPECT_LT(s.slab_bytes, 8u << 20);
@@ -146,7 +145,6 @@ TEST(Purge, CountsWhatItGivesBackOfOthersSlabs) {
 }
 
 TEST(Purge, TellsOfThreadsThatRun) {
-  if (!surface::threads_own()) GTEST_SKIP() << "is about the caches of threads";
   std::atomic<bool> stop{false};
   std::atomic<bool> running{false};
   std::thread busy([&] {
@@ -230,8 +228,6 @@ class Tails : public testing::Test {
  protected:
   void SetUp() override {
     if (sysconf(_SC_PAGESIZE) != 4096) GTEST_SKIP() << "of pages of 4 KiB";
-    if (!surface::threads_own()) GTEST_SKIP() << "takes what a thread has kept";
-    if (surface::hardened()) GTEST_SKIP() << "long objects lie between guards, on fresh pages";
   }
 };
 
@@ -274,7 +270,6 @@ TEST_F(Tails, AndTicksInTime) {
 }
 
 TEST(Calloc, OfPagesWithoutMemoryTouchesNone) {
-  if (surface::hardened()) GTEST_SKIP() << "each place is looked through when it is handed out";
   constexpr size_t kBytes = 20'000;
   constexpr size_t kMany = 400;
   // On pages that were never used, or that the system has taken back, whoever had them before.

@@ -159,7 +159,6 @@ TEST(Expand, LongOnesShrinkByPages) {
 }
 
 TEST(Expand, LargeOnesGrowIntoFreeMemory) {
-  if (surface::hardened()) GTEST_SKIP() << "where guards lie behind large objects";
   constexpr size_t kSize = 24 * kMiB;
   bool grown = false;
   // What it gave up lies behind it, unless something else has taken some of that.
@@ -177,7 +176,6 @@ TEST(Expand, LargeOnesGrowIntoFreeMemory) {
 }
 
 TEST(Expand, MediumOnesGrowIntoGaps) {
-  if (surface::hardened()) GTEST_SKIP() << "where they keep their pages";
   // Of 16 in a row, those between are freed; whoever lies before a gap can grow.
   std::vector<void*> objects;
   for (int i = 0; i < 64; ++i) objects.push_back(loft_malloc(100'000));
@@ -298,7 +296,6 @@ bool pages_move() {
 
 TEST(AlignedRealloc, LargeOnesMoveTheirPages) {
   if (!pages_move()) GTEST_SKIP() << "the kernel cannot move pages";
-  if (surface::hardened()) GTEST_SKIP() << "where large objects are copied";
   loft_stats_t before = {};
   before.struct_size = sizeof(before);
   ASSERT_EQ(loft_stats(&before), 0);
@@ -475,7 +472,6 @@ TEST(SizedFree, OfAForeignObject) {
 }
 
 TEST(SizedFreeDeath, OfAWrongAlignment) {
-  if (!surface::hardened() && !surface::guarded()) GTEST_SKIP() << "of which loft takes no notice";
   void* const p = loft_malloc(1000);
   const size_t too_much = size_t{2} << (__builtin_ctzll(reinterpret_cast<uintptr_t>(p)));
   EXPECT_DEATH(loft_free_aligned_sized(p, too_much, 1000), "as an object aligned to");
@@ -547,14 +543,16 @@ TEST_P(HeapSizes, Expand) {
   }
 }
 
-TEST_P(HeapSizes, ExpandByTheOrdinaryName) {
-  if (GetParam()) GTEST_SKIP() << "of regions, loft_heap_ functions alone accept objects";
-  void* const p = loft_heap_malloc(heap_, 100'000);
+// Of regions, loft_heap_ functions alone accept objects.
+TEST(HeapSizesOfMemory, ExpandByTheOrdinaryName) {
+  loft_heap_t* const heap = loft_heap_create();
+  void* const p = loft_heap_malloc(heap, 100'000);
   EXPECT_EQ(loft_expand(p, 50'000), 1);
   void* const q = loft_aligned_realloc(p, 4096, 200'000);
   EXPECT_TRUE(aligned(q, 4096));
-  EXPECT_TRUE(loft_heap_contains(heap_, q));
-  loft_heap_free(heap_, q);
+  EXPECT_TRUE(loft_heap_contains(heap, q));
+  loft_heap_free(heap, q);
+  loft_heap_destroy(heap);
 }
 
 TEST_P(HeapSizes, AlignedReallocAndCalloc) {

@@ -27,12 +27,6 @@ inline bool aligned(const void* p, size_t alignment) {
   return reinterpret_cast<uintptr_t>(p) % alignment == 0;
 }
 
-// Whether each thread has a cache of its own (the option `owner`).
-inline bool threads_own() {
-  const char* owner = std::getenv("LOFT_OWNER");
-  return owner == nullptr || std::string_view(owner) == "thread";
-}
-
 inline bool runs_under(std::string_view mode) {
   const char* hardened = std::getenv("LOFT_HARDENED");
   return hardened != nullptr && hardened == mode;
