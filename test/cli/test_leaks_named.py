@@ -12,7 +12,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from limits import HANGS_S
 from support import Compile, Loft
 
 C = """
@@ -164,7 +163,7 @@ def test_in_c(loft: Loft, compiled: Compile, tmp_path: Path) -> None:
 def test_in_cpp(loft: Loft, tmp_path: Path) -> None:
     source, program = tmp_path / "leak.cc", tmp_path / "leak"
     source.write_text(CPP)
-    subprocess.run(["g++", "-g", "-O1", "-o", program, source], check=True, timeout=HANGS_S)
+    subprocess.run(["g++", "-g", "-O1", "-o", program, source], check=True)
     rows = listed(loft, tmp_path, program)
     assert f"  shop::Cart<shop::Item>::lose()  leak.cc:{line_of(CPP)}" in rows
 
@@ -173,7 +172,7 @@ def test_in_rust(loft: Loft, tmp_path: Path) -> None:
     source, program = tmp_path / "leak.rs", tmp_path / "leak"
     source.write_text(RUST)
     how = ["rustc", "-g", "-O", "--edition", "2021"]
-    subprocess.run([*how, "-o", program, source], check=True, timeout=HANGS_S)
+    subprocess.run([*how, "-o", program, source], check=True)
     rows = listed(loft, tmp_path, program)
     assert f"  leak::lose  leak.rs:{line_of(RUST)}" in rows
 
@@ -201,7 +200,7 @@ def python_that_shows_its_functions() -> str:
     ask = "import sys; sys.activate_stack_trampoline('perf')"
     for minor in range(12, 20):
         if found := shutil.which(f"python3.{minor}"):
-            ran = subprocess.run([found, "-c", ask], capture_output=True, timeout=HANGS_S)
+            ran = subprocess.run([found, "-c", ask], capture_output=True)
             if ran.returncode == 0:
                 return found
     pytest.skip("no Python here has -X perf: 3.12 or later")

@@ -302,6 +302,6 @@ def test_an_interrupt_leaves_neither(build: Path, server: list[str]) -> None:
         while len(there()) < 5:
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=HANGS_S)
+        process.communicate()
     assert process.returncode == 143
     assert there() == []

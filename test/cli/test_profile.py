@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from heaps import MIB, Heap, small
-from limits import HANGS_S
 from support import Compile, Loft, one_line
 
 from loft_malloc.profile import files, top, tree
@@ -57,7 +56,6 @@ def profile(driver: list[str], tmp_path: Path) -> Profile:
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=HANGS_S,
         )
 
     return run
@@ -103,7 +101,6 @@ def test_the_library_is_asked_for_what_was_asked(profile: Profile) -> None:
 def test_the_command_has_the_terminals_input(profile: Profile, driver: list[str]) -> None:
     ran = subprocess.run(
         [*driver, "profile", "--", "cat"], input="text", capture_output=True, text=True,
-        timeout=HANGS_S,
     )  # fmt: skip
     assert ran.stdout == "text"
 
@@ -189,7 +186,7 @@ def test_a_signal_to_loft_ends_the_command_and_shows_its_profile(
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-        _, said = process.communicate(timeout=HANGS_S)
+        _, said = process.communicate()
     assert process.returncode == 9
     assert "in use: 8.00 MiB" in said
 
@@ -211,7 +208,7 @@ def test_a_terminals_interrupt_is_the_commands(
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=HANGS_S)
+        _, said = process.communicate()
     assert process.returncode == 6
     assert "in use: 8.00 MiB" in said
 
@@ -222,7 +219,7 @@ def test_a_script_without_a_first_line(driver: list[str], heap: Path, tmp_path: 
     script.chmod(0o755)
     ran = subprocess.run(
         [*driver, "profile", "--", str(script)], env={**os.environ, "HEAP": str(heap)},
-        cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S,
+        cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert (ran.returncode, ran.stdout) == (0, "ran\n")
     assert "in use: 8.00 MiB" in ran.stderr
@@ -431,7 +428,7 @@ def test_a_terminal_sees_lines_of_its_width(loft: Loft, tmp_path: Path) -> None:
         except OSError:
             # How Linux says that the other end is closed.
             pass
-        assert process.wait(timeout=HANGS_S) == 0
+        assert process.wait() == 0
     os.close(main)
     lines = shown.decode().splitlines()
     named = [line for line in lines if "very_long" in line]

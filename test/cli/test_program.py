@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from limits import HANGS_S
 from support import Compile, Loft, one_line
 
 from loft_malloc import elf, program
@@ -167,4 +166,4 @@ def test_whose_malloc_it_is(build: Path, dynamic: Path, compiled: Compile) -> No
 
 def test_what_a_user_compiles_runs(loft: Loft, dynamic: Path) -> None:
     assert loft("run", "--", dynamic).returncode == 0
-    assert subprocess.run([dynamic], timeout=HANGS_S).returncode == 0
+    assert subprocess.run([dynamic]).returncode == 0

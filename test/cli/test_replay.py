@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from limits import HANGS_S
 from support import Compile, Loft, one_line
 from traces import EVERY, HANDING, MANY, MANY_CALLS, recorded
 
@@ -317,7 +316,6 @@ def test_chunks_that_are_none_are_one_line(loft: Loft, many: Path, tmp_path: Pat
                 [trace, "plan", chunks, "0", "9", tmp_path / "plan"],
                 capture_output=True,
                 text=True,
-                timeout=HANGS_S,
             )
             # It may still be a trace, of other calls.
             assert ran.returncode in (0, 1), (at, value, ran.returncode)

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from limits import HANGS_S
-
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -18,7 +16,6 @@ def test_cmake_refuses(tmp_path: Path) -> None:
         ["cmake", "-S", ROOT, "-B", tmp_path, *flags],
         capture_output=True,
         text=True,
-        timeout=HANGS_S,
         check=False,
     )
     assert result.returncode != 0
@@ -33,7 +30,6 @@ def test_the_single_file_refuses(tmp_path: Path) -> None:
         ["g++", "-m32", "-std=c++20", "-fsyntax-only", single],
         capture_output=True,
         text=True,
-        timeout=HANGS_S,
         check=False,
     )
     first = result.stderr.splitlines()[0]

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from limits import HANGS_S
 
 HERE = Path(__file__).parent
 
@@ -47,7 +46,7 @@ def run(built: Path, lib: Path) -> Run:
         variables = [f"{name}={value}" for name, value in setting.items()]
         preload = f"LD_PRELOAD={built / f'{page}.so'}:{lib}"
         words = ["env", preload, *variables, *map(str, command)]
-        return subprocess.run(words, capture_output=True, text=True, timeout=HANGS_S, check=False)
+        return subprocess.run(words, capture_output=True, text=True, check=False)
 
     return run_with
 

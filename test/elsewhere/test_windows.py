@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from limits import HANGS_S
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -48,16 +47,13 @@ class Windows:
     folder: Path
     environment: dict[str, str]
 
-    def run(
-        self, *command: str, timeout_s: float = HANGS_S, **variables: str
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         result = subprocess.run(
             ["wine", *command],
             cwd=self.folder,
             env=self.environment | variables,
             capture_output=True,
             text=True,
-            timeout=timeout_s,
             check=False,
         )
         # On a busy machine Wine tells of its own server, when that lets a process go.
@@ -123,7 +119,6 @@ def windows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Windows]:
             ["wine", "wineboot", "--init"],
             env=environment,
             capture_output=True,
-            timeout=HANGS_S,
             check=True,
         )
         build(folder)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from compilers import link
-from limits import HANGS_S
 from programs import (
     OWNERS,
     SOURCES,
@@ -108,11 +107,11 @@ def overcommit(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def execute(lib: Path, tmp_path: Path) -> Execute:
     def result(
-        *command: str | Path, preload: bool = True, timeout: int = HANGS_S, **more: str
+        *command: str | Path, preload: bool = True, **more: str
     ) -> subprocess.CompletedProcess[str]:
         env = environment(tmp_path) | more
         if preload:
             env["LD_PRELOAD"] = str(lib)
-        return captured(command, tmp_path, env, timeout)
+        return captured(command, tmp_path, env)
 
     return result

@@ -44,7 +44,7 @@ def test_what_python_may_not_do(tmp_path: Path, line: str, kind: str) -> None:
     [
         'run("sleep 1000 & wait")',
         'run("time.sleep(100000)")',
-        "subprocess.run(command, timeout=HANGS_S)",
+        "subprocess.run(command)",
         "gzip.compress(data, mtime=0)",
         "random.Random(7).shuffle(list)",
         'Path("/proc/sys/vm/overcommit_memory").read_text()',
