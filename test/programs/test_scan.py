@@ -25,7 +25,7 @@ def test_what_is_whole_is_left_alone(execute: Execute, build: Build) -> None:
     ],
 )
 def test_damage_that_no_call_meets(execute: Execute, build: Build, what: str, says: str) -> None:
-    result = execute(build("scanned.c"), what, **FULL)
+    result = execute(build("scanned.c"), what, "again", **FULL)
     assert result.returncode == -signal.SIGABRT, result.stdout + result.stderr
     line = rf"loft: {says} (0x\w+): slab 0x\w+, size class 112 bytes\n"
     found = re.fullmatch(line, result.stderr)
