@@ -28,6 +28,7 @@ namespace {
 // Read in a relaxed order: the tests must not order what the library does not.
 constinit std::atomic<uint64_t> now{uint64_t{1} << 40};
 constinit std::atomic<bool> work_takes_time{false};
+constinit std::atomic<bool> system_places{false};
 constinit std::atomic<bool> runs{false};  // by the system's clock, so far ahead of it
 constinit std::atomic<uint64_t> ahead{0};
 
@@ -88,6 +89,8 @@ bool let_work_take_time() {
   work_takes_time.store(true, std::memory_order_relaxed);
   return true;
 }
+
+void let_the_system_place() { system_places = true; }
 
 bool naps_on(const void* word) {
   for (const Nap& nap : naps) {
@@ -173,7 +176,9 @@ uint64_t __wrap__ZN4loft2os7entropyEv() { return mix(seed()); }
 
 // The system would place the heap where it has placed nothing yet, which it draws by lot. At one of
 // the places that the library plans for, it lies where the number above says.
-bool __wrap__ZN4loft2os21may_try_long_mappingsEv() { return false; }
+bool __wrap__ZN4loft2os21may_try_long_mappingsEv() {
+  return system_places && system::may_try_long_mappings();
+}
 
 void __wrap__ZN4loft5files12random_bytesEPvm(void* to, size_t bytes) {
   static constinit std::atomic<uint64_t> drawn{0};

@@ -33,6 +33,9 @@ uint64_t seed();
 // Ends a process that hangs, as the child of a test, when its test would have been ended, too.
 void end_what_hangs();
 
+// From now on the heap's place is where the system says, as without the tests.
+void let_the_system_place();
+
 // As the library has it without the tests.
 namespace system {
 uint64_t now_ns();

@@ -200,16 +200,10 @@ void visit_beside_threads() {
 }
 
 TEST_F(Visit, BesideThreads) {
-#if defined(STORM_THREAD_SANITIZER)
-  GTEST_SKIP() << "what other threads' caches hold is read as it is";
-#endif
   in_child([] { visit_beside_threads(); });
 }
 
 TEST_F(Visit, BesideThreadsWhoseObjectsAreSampled) {
-#if defined(STORM_THREAD_SANITIZER)
-  GTEST_SKIP() << "what other threads' caches hold is read as it is";
-#endif
   in_child([] {
     set("profile_at", "waste");
     set("profile_bytes", "4K");

@@ -9,12 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "control.h"
 #include "large/large.h"
 #include "os/os.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 #include "space/span.h"
 #include "space/span_bins.h"
+#include "space/window.h"
 #include "unit/support.h"
 
 namespace loft {
@@ -31,6 +33,22 @@ class SpaceTest : public testing::Test {
  private:
   test::DefaultOptions defaults_;
 };
+
+// At the place that the tests choose, and where the system says, as in programs.
+TEST_F(SpaceTest, TheWindowOpensWhereTheSystemSays) {
+  const auto is_planned = [](uintptr_t base) { return base >> 44 == 1 || base >> 38 == 0; };
+  const Window before = window;
+  EXPECT_TRUE(is_planned(before.heap.base)) << address(before.heap.base);
+  EXPECT_TRUE(test::child_passes([&] {
+    if (!test::system::may_try_long_mappings()) return true;
+    test::let_the_system_place();
+    if (!open_window()) return false;
+    const HeapStep step = grow_heap(window.heap.base, size_t{4} << 20);
+    memset(address(step.base), 1, size_t{4} << 20);
+    return step.base == window.heap.base && !is_planned(step.base) &&
+           (step.base < before.pagemap.base || step.base >= before.heap.end);
+  }));
+}
 
 using MetadataTest = SpaceTest;
 
