@@ -12,6 +12,7 @@
 #include "front/allocate.h"
 #include "heap/registry.h"
 #include "space/span.h"
+#include "stats/net.h"
 #include "unit/support.h"
 
 namespace loft {
@@ -291,6 +292,25 @@ TEST_F(MediumCacheTest, TrimAndTheThreadsEndGiveBack) {
     EXPECT_NE(kept(), 0u);
   });
   EXPECT_FALSE(object_of(in_other).start != nullptr);
+}
+
+// Kept, put out by another, too long to be kept, or given back at last.
+TEST_F(MediumCacheTest, TheThreadsBytesKnowEachWayBack) {
+  const auto net = [] {
+    ptrdiff_t bytes = 0;
+    EXPECT_TRUE(read_net_bytes(&bytes));
+    return bytes;
+  };
+  const ptrdiff_t before = net();
+  std::vector<void*> objects;
+  for (unsigned i = 0; i <= kMediumPlaces; ++i) objects.push_back(allocate(kSize));
+  objects.push_back(allocate(3'900'000));
+  EXPECT_GE(net() - before, static_cast<ptrdiff_t>(kSize * objects.size()));
+  for (void* p : objects) deallocate(p);
+  EXPECT_EQ(net(), before);
+  medium_cache::release_all(self);
+  EXPECT_EQ(kept(), 0u);
+  EXPECT_EQ(net(), before);
 }
 
 // It may have died between keeping an object and counting it.
