@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli check test night weekly elsewhere booted soak ledger bench papers papers-test results peers packages wheels release docs install format clean
+.PHONY: all run cli check test night weekly elsewhere booted soak mutants ledger bench papers papers-test results peers packages wheels release docs install format clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -72,6 +72,12 @@ soak:
 	done
 	@build/test/loft_soak $$(($(SOAK_SECONDS) / 2))
 	@build/asan/test/loft_soak $$(($(SOAK_SECONDS) / 2))
+
+# Whether tests notice small mistakes: COUNT of each FOLDER ("remote heap cache space"), as SEED draws them.
+mutants:
+	@tools/setup.sh depth
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(PYTHON) tools/mutants.py $(FOLDER) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 
 # What loft costs, counted, beside the last tag. UPDATE=1 writes bench/ledger.toml, with REASON="..." where
 # something rose; CONTEXT=1 counts the peers, which `make peers` builds; NIGHT=1 counts what takes long, too.

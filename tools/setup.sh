@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|night|weekly|format|bench|papers|booted|docs
+# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|night|weekly|format|bench|papers|booted|depth|docs
 # Looks first and installs only what is missing, so every make target can call it.
 set -eu
 
@@ -106,6 +106,9 @@ qemu-system-x86         qemu-system-x86_64                      boots another ke
 qemu-system-arm         qemu-system-aarch64                     boots a kernel of another processor
 cpio                    cpio                                    makes the root that it starts with
 '
+depth_group='
+llvm-19                 llvm-cov-19                             reads what coverage counts
+'
 docs_group='
 doxygen                 doxygen                                 makes the reference from the headers
 graphviz                dot                                     draws the figures
@@ -119,17 +122,18 @@ present() {
   esac
 }
 
-group=${1:?usage: setup.sh build|cli|test|night|weekly|format|bench|papers|booted|docs}
+group=${1:?usage: setup.sh build|cli|test|night|weekly|format|bench|papers|booted|depth|docs}
 case $group in
   build) wanted=$build_group ;;
   cli) wanted=$build_group$cli_group ;;
   test) wanted=$build_group$test_group ;;
   night) wanted=$build_group$test_group$night_group$booted_group ;;
-  weekly) wanted=$build_group$test_group$night_group$booted_group$bench_group$papers_group ;;
+  weekly) wanted=$build_group$test_group$night_group$booted_group$bench_group$papers_group$depth_group ;;
   format) wanted=$format_group ;;
   bench) wanted=$build_group$bench_group ;;
   papers) wanted=$build_group$bench_group$papers_group ;;
   booted) wanted=$build_group$test_group$night_group$booted_group ;;
+  depth) wanted=$build_group$test_group$depth_group ;;
   docs) wanted=$docs_group ;;
   *) echo "setup.sh: no group named $group" >&2; exit 2 ;;
 esac
