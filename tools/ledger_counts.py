@@ -6,6 +6,7 @@ program's stack is the same then. Where the system does not let them count, they
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -37,12 +38,11 @@ STEPPED = {
     "owner=core": ({"LOFT_OWNER": "core"}, ["--long=16"]),
     "hardened=guard": (
         {"LOFT_HARDENED": "guard", "LOFT_GUARD_BYTES": "1000G"},
-        ["--long=8", "--many=384"],
+        ["--pairs=1", "--long=8", "--many=384"],
     ),
-    "hardened=full": ({"LOFT_HARDENED": "full"}, ["--long=2", "--many=384"]),
+    "hardened=full": ({"LOFT_HARDENED": "full"}, ["--pairs=1", "--long=2", "--many=384"]),
 }
-# Those of each size are for `make bench`.
-STEPS = ["--pairs=1", "--remote=256"]
+STEPS = ["--remote=256"]
 TIMEOUT_S = 600
 LIBRARY = "libloft.so"
 
@@ -56,6 +56,7 @@ FAULTS = "faults taken on malloc's addresses"
 NO_FAULTS = "the system lets nobody count faults here (perf_event_open)"
 REPLAYED_PEAK = "malloc's memory of replayed programs at their peak"
 REPLAYED_END = "committed memory of replayed programs at their end"
+REPLAYED_STEPS = "instructions of replayed programs, the replay's own among them"
 
 
 def of_growing(title: str) -> str:
@@ -86,6 +87,7 @@ GROUPS = {
     FAULTS: Group(unit="faults", within="chance"),
     REPLAYED_PEAK: Group(unit="bytes"),
     REPLAYED_END: Group(unit="bytes"),
+    REPLAYED_STEPS: Group(unit="instructions", within="chance"),
 }
 
 
@@ -180,17 +182,15 @@ def place(library: Path | None) -> Iterator[Place]:
         for each in ("count_instructions", "observe", "threads_at_rest", "grows", "still.so"):
             shutil.copy(BUILD / "bench" / each, folder)
         shutil.copy(BUILD / "loft-replay", folder)
-        copy = None
-        if library is not None:
-            # All names are equally long.
-            copy = folder / (LIBRARY if library == BUILD / LIBRARY else "another.so")
-            shutil.copy(library, copy)
-        yield Place(folder, copy)
+        # Another allocator may need what lies beside it.
+        if library == BUILD / LIBRARY:
+            library = Path(shutil.copy(library, folder))
+        yield Place(folder, library)
 
 
 def count_instructions(there: Place, setting: str) -> dict[str, float]:
     settings, options = STEPPED[setting]
-    preload = {"LD_PRELOAD": ":".join(there.preload())} if there.library else {}
+    preload = {"LD_PRELOAD": ":".join([*there.preload(), there.path("still.so")])}
     # Of others all that is beyond the program counts: their malloc may be libc's.
     only = [f"--library={LIBRARY}"] if there.is_loft else []
     command = [there.path("count_instructions"), *STEPS, *options, *only]
@@ -256,6 +256,17 @@ def count_replay(there: Place, recording: Path) -> Counts:
     return counts
 
 
+def count_replayed_steps(there: Place, recording: Path) -> Counts:
+    """By valgrind, which has no restartable sequences, and copies and clears as it likes."""
+    plan = plan_of(recording, there.folder)
+    preload = {"LD_PRELOAD": ":".join([*there.preload(), there.path("still.so")])}
+    command = [*replay.COUNTER, there.path("loft-replay"), str(plan), "0", "ends"]
+    found = re.search(r"Collected : (\d+)", there.run(command, preload)[1])
+    if found is None:
+        raise UserError("valgrind has counted nothing", 1)
+    return {REPLAYED_STEPS: {recording.stem: int(found[1])}}
+
+
 @dataclass(frozen=True)
 class Part:
     """What is counted by itself."""
@@ -305,5 +316,11 @@ def parts() -> dict[str, Part]:
     for recording in sorted(KEPT.glob("*.zst")):
         made[f"replay: {recording.stem}"] = Part(
             lambda there, recording=recording: count_replay(there, recording)  # type: ignore[misc]
+        )
+    for recording in sorted(KEPT.glob("*.zst")):
+        made[f"steps: {recording.stem}"] = Part(
+            lambda there, recording=recording: count_replayed_steps(  # type: ignore[misc]
+                there, recording
+            )
         )
     return made

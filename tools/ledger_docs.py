@@ -6,27 +6,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_counts import ROOT, instructions_of
-from ledger_rows import Ledger, plain
+from ledger_rows import Ledger, Row
 
-MALLOC, FREE = "malloc of 64 B", "free of 64 B"
+PAIR = "malloc and free of 64 B, at the median"
 # The columns of the row in docs/results.md, after loft's.
 COLUMNS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc", "glibc")
 
 
-def pair(ledger: Ledger, setting: str = "owner=thread") -> float:
-    rows = ledger.groups[instructions_of(setting)].rows
-    return rows[MALLOC].value + rows[FREE].value
+def row(ledger: Ledger) -> Row:
+    return ledger.groups[instructions_of("owner=thread")].rows[PAIR]
+
+
+def pair(ledger: Ledger) -> float:
+    return row(ledger).value
 
 
 def pair_of(ledger: Ledger, peer: str) -> float | None:
-    rows = ledger.groups[instructions_of("owner=thread")].rows
-    both = [rows[each].peers.get(peer) for each in (MALLOC, FREE)]
-    return None if None in both else sum(each for each in both if each is not None)
+    return row(ledger).peers.get(peer)
 
 
 def best_peer(ledger: Ledger) -> float | None:
+    """None where one of them has not been counted: it may be the best."""
     found = [pair_of(ledger, each) for each in COLUMNS if each != "glibc"]
-    return min((each for each in found if each is not None), default=None)
+    counted = [each for each in found if each is not None]
+    return min(counted) if len(counted) == len(found) else None
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def differences(ledger: Ledger, root: Path = ROOT) -> Iterator[tuple[Place, str,
         if len(found) != 1:
             raise ValueError(f"{place.page}: {place.pattern} is there {len(found)} times")
         if value is not None and found[0] != f"{value:.0f}":
-            yield place, found[0], plain(value)
+            yield place, found[0], f"{value:.0f}"
 
 
 def write(ledger: Ledger, root: Path = ROOT) -> None:

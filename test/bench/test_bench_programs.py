@@ -438,11 +438,9 @@ def test_counts_instructions(programs: Path) -> None:
 
 def test_counts_of_a_library_alone_repeat(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOFT_BACKGROUND", "off")
-    arguments = "--remote=64 --long=1"
-    first, second = (
-        run(programs / "count_instructions", f"{arguments} --library=libloft", libraries()[1])
-        for _ in range(2)
-    )
+    arguments = "--remote=64 --long=1 --library=libloft"
+    both = Path(f"{libraries()[1]}:{programs / 'still.so'}")
+    first, second = (run(programs / "count_instructions", arguments, both) for _ in range(2))
     assert first == second
     assert first["cases"]["malloc of 64 B"] == first["pairs"][1]["malloc"]
     for pair in first["pairs"]:
