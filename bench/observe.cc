@@ -22,8 +22,10 @@ namespace {
 
 // Of the addresses of faults; it is emptied at each system call.
 constexpr size_t kRingPages = 64;
-// Data of a library that no file has follows its mapping. malloc's own mappings are longer.
+// Data of a library that no file has follows its mapping. malloc's own mappings are longer. Those
+// of the loader, such as the first thread's block, lie anywhere; malloc has none as short.
 constexpr uint64_t kLongestData = 2 << 20;
+constexpr uint64_t kLeastOfMalloc = 64 << 10;
 
 // What is resident of a process.
 struct Resident {
@@ -36,11 +38,12 @@ struct Resident {
 class Sorter {
  public:
   bool is_of_malloc(const bench::Mapping& mapping) {
-    const bool named = !mapping.name.empty() && mapping.name != "[heap]";
-    const bool is_data =
-        !named && mapping.start == end_of_other_ && mapping.end - mapping.start <= kLongestData;
-    if (named || is_data) end_of_other_ = mapping.end;
-    return !named && !is_data;
+    if (mapping.name == "[heap]") return true;
+    const uint64_t length = mapping.end - mapping.start;
+    const bool is_data = mapping.start == end_of_other_ && length <= kLongestData;
+    if (mapping.name.empty() && !is_data && length >= kLeastOfMalloc) return true;
+    if (!mapping.shared) end_of_other_ = mapping.end;
+    return false;
   }
 
  private:

@@ -26,6 +26,7 @@ struct Mapping {
   uint64_t start = 0;
   uint64_t end = 0;
   bool executable = false;
+  bool shared = false;
   std::string name{};  // a file's path, [stack] and such, or nothing
 };
 
@@ -41,6 +42,7 @@ inline bool read_mapping(const char* line, Mapping& mapping) {
                                  &mapping.start, &mapping.end, mode, name);
   if (fields < 3) return false;
   mapping.executable = mode[2] == 'x';
+  mapping.shared = mode[3] == 's';
   mapping.name = name;
   return true;
 }

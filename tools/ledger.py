@@ -109,7 +109,8 @@ def write(ledger: Ledger, reason: str, night: bool) -> None:
     if missing := [name for name, version in ledger.packages.items() if not version]:
         raise UserError(f"not installed: {', '.join(missing)}; tools/setup.sh test", 1)
     for title, group in ledger_counts.GROUPS.items():
-        ledger.groups.setdefault(title, group)
+        written = ledger.groups.setdefault(title, group)
+        written.unit, written.within, written.night = group.unit, group.within, group.night
     rose = update(ledger, count(LIBRARY, ledger, night, said), reason)
     for each in [*said.skipped, *rose]:
         print(each)

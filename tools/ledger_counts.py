@@ -80,7 +80,7 @@ GROUPS = {
     AT_START_CALLS: Group(unit="calls"),
     OF_THREAD: Group(unit="KiB"),
     OF_CROWD: Group(unit="KiB", night=True),
-    of_growing(PEAK): Group(unit="bytes"),
+    of_growing(PEAK): Group(unit="bytes", within="chance"),
     of_growing(FAULTS): Group(unit="faults"),
     # Python for one holds the names of what is installed.
     PEAK: Group(unit="bytes", within="chance"),
