@@ -162,9 +162,6 @@ void put_back(uintptr_t base, size_t granules, SpanState state) {
 
 namespace {
 
-// Ranges of this size or more are purged by unmapping, so that they no longer count against
-// limits on address space.
-constexpr size_t kUnmapMin = size_t{1} << 20;
 // Each unmapped span may add a mapping; the system allows a process some 65 000.
 constexpr size_t kMostUnmapped = 8192;
 
@@ -176,8 +173,8 @@ bool unmap(uintptr_t base, size_t length) {
 
 }  // namespace
 
-void unmap_clean() {
-  for (Span* s = longest(kClean); s != nullptr && bytes_of(s) >= kUnmapMin; s = longest(kClean)) {
+void unmap_clean(size_t shortest) {
+  for (Span* s = longest(kClean); s != nullptr && bytes_of(s) >= shortest; s = longest(kClean)) {
     const Span was = *s;
     if (!unmap(was.base, bytes_of(&was))) return;
     remove(s);

@@ -57,9 +57,13 @@ void purge_pages(Span* const* spans, unsigned count, SpanState* states);
 // bytes purged.
 size_t purge(size_t keep);
 
-// Unmaps the long clean spans. A purge discards short spans; these become long as their neighbours
-// join.
-void unmap_clean();
+// Ranges of this many bytes or more are purged by unmapping, so that they no longer count against
+// limits on address space.
+inline constexpr size_t kUnmapMin = size_t{1} << 20;
+
+// Unmaps the clean spans of `shortest` bytes or more. A purge discards short spans; these become long
+// as their neighbours join.
+void unmap_clean(size_t shortest);
 
 // Takes the part of a listed span that a purge of up to `most_granules` gives back, with a
 // descriptor. It is the end of the span, because beginnings are used first, and consists of whole

@@ -79,9 +79,11 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
   if (base != 0) return {base, true};
   if (want == Want::kCleanOnly) return {};
   if (want == Want::kClean) return acquire_locked(granules, bytes, Want::kMixed);
-  // After a full purge, the free memory is in its largest pieces.
+  // The system refuses more addresses. With all that is free unmapped, none of it counts against a
+  // limit, and free neighbours are one span, whatever purges have made of them before.
   ahead::give_up();
   free_spans::purge(0);
+  free_spans::unmap_clean(0);
   for (const SpanState state : {kClean, kUnmapped}) {
     Span* s = free_spans::find_any(state, granules);
     if (const Range range = search::take_from(s, granules); range.base != 0) return range;
@@ -315,7 +317,7 @@ size_t purge(size_t keep) {
   }
   if (keep == 0 || limits::scarce_dirty() != limits::kNone) {
     const os::Guard guard(lock);
-    free_spans::unmap_clean();
+    free_spans::unmap_clean(free_spans::kUnmapMin);
   }
   return purged;
 }

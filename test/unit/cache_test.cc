@@ -24,18 +24,6 @@
 #include "thread/lifecycle.h"
 #include "unit/support.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define LOFT_TEST_ADDRESS_SANITIZER 1
-#elif defined(__SANITIZE_THREAD__)
-#define LOFT_TEST_THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define LOFT_TEST_ADDRESS_SANITIZER 1
-#elif __has_feature(thread_sanitizer)
-#define LOFT_TEST_THREAD_SANITIZER 1
-#endif
-#endif
-
 namespace loft {
 namespace {
 

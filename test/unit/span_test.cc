@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <random>
 #include <vector>
@@ -71,6 +73,35 @@ TEST_F(SpanTest, FreedNeighboursJoinInEveryOrder) {
     span::release(again.base, 9, true);
   } while (std::next_permutation(order.begin(), order.end()));
 }
+
+#if !defined(LOFT_TEST_ADDRESS_SANITIZER) && \
+    !defined(LOFT_TEST_THREAD_SANITIZER)  // they have terabytes of addresses
+// Free memory of which some is unmapped and some only discarded, in turn, as purges at different
+// times leave it. None of it is long enough by itself, and the limit has no room for more beside
+// it.
+TEST_F(SpanTest, WhatIsFreeServesALongSpanWhereAddressesAreLimited) {
+  constexpr size_t kPairs = 32;
+  constexpr size_t kLong = (2 << 20) / kGranule;
+  constexpr size_t kShort = (256 << 10) / kGranule;
+  constexpr size_t kAll = kPairs * (kLong + kShort);
+  EXPECT_TRUE(test::child_passes([] {
+    const uintptr_t base = acquire(kAll);
+    for (const bool short_ones : {false, true}) {
+      for (uintptr_t at = base; at < base + kAll * kGranule; at += (kLong + kShort) * kGranule) {
+        short_ones ? span::release(at + kLong * kGranule, kShort, true)
+                   : span::release(at, kLong, true);
+      }
+      while (span::purge_step(SIZE_MAX) != 0) {
+      }
+    }
+    size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t room = kPairs * kLong * kGranule + (4 << 20);
+    const rlimit limit = {pages * os::page_size() + room, RLIM_INFINITY};
+    return setrlimit(RLIMIT_AS, &limit) == 0 && span::acquire(kAll, kGranule).base != 0;
+  }));
+}
+#endif
 
 TEST_F(SpanTest, ResidentAndCleanNeighboursStayApart) {
   const uintptr_t base = acquire(1000);

@@ -17,6 +17,18 @@
 #include "slab/slab.h"
 #include "space/pagemap.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define LOFT_TEST_ADDRESS_SANITIZER 1
+#elif defined(__SANITIZE_THREAD__)
+#define LOFT_TEST_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LOFT_TEST_ADDRESS_SANITIZER 1
+#elif __has_feature(thread_sanitizer)
+#define LOFT_TEST_THREAD_SANITIZER 1
+#endif
+#endif
+
 namespace loft::test {
 
 inline constexpr size_t kMiB = 1 << 20;
