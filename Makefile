@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli check test night weekly elsewhere booted soak mutants ledger bench papers papers-test results peers packages wheels release docs install format clean
+.PHONY: all run cli check test night weekly elsewhere booted soak coverage mutants ledger bench papers papers-test results peers packages wheels release docs install format clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -72,6 +72,14 @@ soak:
 	done
 	@build/test/loft_soak $$(($(SOAK_SECONDS) / 2))
 	@build/asan/test/loft_soak $$(($(SOAK_SECONDS) / 2))
+
+# Which lines and branches of src/ the tests come to; what nothing comes to is in build/coverage/unreached.txt.
+coverage:
+	@tools/setup.sh depth
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@cmake --preset coverage --log-level=WARNING
+	@cmake --build --preset coverage --target loft_shared loft_tests_unit loft_tests_surface loft_tests_storm
+	@$(PYTHON) tools/cover.py
 
 # Whether tests notice small mistakes: COUNT of each FOLDER ("remote heap cache space"), as SEED draws them.
 mutants:
