@@ -57,9 +57,7 @@ def test_threads_without_overcommit(execute: Execute, build: Build, overcommit: 
     assert result.returncode == 0, result.stderr
 
 
-# With 120, realloc is refused 16 MiB once in some 20 runs on a busy machine, without a thread of
-# loft's own, too: a defect whose cause is not found yet.
-@pytest.mark.parametrize("mib", [pytest.param(120, marks=pytest.mark.night), 250])
+@pytest.mark.parametrize("mib", [120, 250])
 def test_address_space_runs_out(execute: Execute, build: Build, mib: int) -> None:
     result = execute(
         "bash", "-c", 'ulimit -v "$1" && exec "$0"', build("exhaustion.cc"), str(mib * 1024)
