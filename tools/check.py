@@ -47,6 +47,7 @@ CXX_FILES = [
     for end in (".cc", ".h", ".hpp")
 ]
 LOG_TAIL_LINES = 120
+LOG_LINE = 300  # characters; a command may name hundreds of files
 # Far above what any step takes on a machine that is slow and busy: it only ends one that hangs.
 STEP_TIMEOUT_S = 3 * 3600
 # Of processor time: what no test takes, unless it goes round for ever. As in test/conftest.py.
@@ -228,7 +229,7 @@ def print_log(path: Path) -> None:
     if len(lines) > LOG_TAIL_LINES:
         print(f"  ... {len(lines) - LOG_TAIL_LINES} lines before these are in {path}")
     for line in lines[-LOG_TAIL_LINES:]:
-        print(f"  | {line}")
+        print(f"  | {line[:LOG_LINE]}")
 
 
 def run_all(stages: list[Stage], fix: bool) -> Count:

@@ -61,8 +61,8 @@ size_t purge(size_t keep);
 // limits on address space.
 inline constexpr size_t kUnmapMin = size_t{1} << 20;
 
-// Unmaps the clean spans of `shortest` bytes or more. A purge discards short spans; these become long
-// as their neighbours join.
+// Unmaps the clean spans of `shortest` bytes or more. A purge discards short spans; these become
+// long as their neighbours join.
 void unmap_clean(size_t shortest);
 
 // Takes the part of a listed span that a purge of up to `most_granules` gives back, with a
