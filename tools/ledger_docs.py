@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger_counts import ROOT, instructions_of
+from ledger_counts import PAIR, ROOT, instructions_of
 from ledger_rows import Ledger, Row
 
-PAIR = "malloc and free of 64 B, at the median"
 # The columns of the row in docs/results.md, after loft's.
 COLUMNS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc", "glibc")
 

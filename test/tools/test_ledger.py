@@ -163,7 +163,7 @@ def test_what_takes_two_processors_is_not_counted_on_one(monkeypatch: pytest.Mon
 def test_pages_are_checked_and_written(tmp_path: Path) -> None:
     written = book(0)
     row = Row(value=32, peers=dict.fromkeys(ledger_docs.COLUMNS, 200.0) | {"snmalloc": 34.0})
-    written.groups[TITLE].rows[ledger_docs.PAIR] = row
+    written.groups[TITLE].rows[ledger_counts.PAIR] = row
     (tmp_path / "docs").mkdir()
     for page in {place.page for place in ledger_docs.PLACES}:
         (tmp_path / page).write_text((ROOT / page).read_text())
