@@ -293,6 +293,8 @@ Result in_child(rlim_t limit, SetUp set_up) {
   const pid_t pid = fork();
   if (pid == 0) {
     loft::test::end_what_hangs();
+    // What the system refused to unmap stays where a fixed place would be asked for again.
+    loft::test::let_the_system_place();
     const struct rlimit allowed = {limit, limit};
     STORM_EXPECT(limit == RLIM_INFINITY || setrlimit(RLIMIT_AS, &allowed) == 0);
     set_up();
