@@ -9,6 +9,10 @@ from collections.abc import Iterator
 import pytest
 from programs import Build, Execute
 
+two_processors = pytest.mark.skipif(
+    not {0, 1} <= os.sched_getaffinity(0), reason="takes two processors"
+)
+
 
 @pytest.fixture
 def one_processor() -> Iterator[None]:
@@ -37,12 +41,23 @@ def test_with_one_processor_it_declines_with_one_line(execute: Execute, build: B
     assert counted["room_ready"] == counted["room_late"] == 0
 
 
+@two_processors
 @pytest.mark.parametrize("owner", ["thread", "core", "room", "shared"])
-@pytest.mark.parametrize("background", ["auto", "on", "off"])
-def test_what_a_thread_left_goes_back(
+def test_what_a_thread_left_goes_back(execute: Execute, build: Build, owner: str) -> None:
+    result = execute(build("left_behind.c"), LOFT_OWNER=owner, LOFT_BACKGROUND="off")
+    assert (result.returncode, result.stdout) == (0, "gone\n"), result.stderr
+
+
+@pytest.mark.night
+@two_processors
+@pytest.mark.parametrize("owner", ["thread", "core", "room", "shared"])
+@pytest.mark.parametrize("background", ["auto", "on"])
+def test_what_a_thread_left_goes_back_beside_lofts_thread(
     execute: Execute, build: Build, owner: str, background: str
 ) -> None:
-    result = execute(build("left_behind.c"), LOFT_OWNER=owner, LOFT_BACKGROUND=background)
+    """That thread runs when the program rests."""
+    settings = {"LOFT_OWNER": owner, "LOFT_BACKGROUND": background}
+    result = execute(build("left_behind.c"), "rests", **settings)
     assert (result.returncode, result.stdout) == (0, "gone\n"), result.stderr
 
 
