@@ -8,7 +8,6 @@ import pty
 import signal
 import struct
 import termios
-from collections.abc import Callable
 
 import pyte
 
@@ -44,13 +43,17 @@ class Terminal:
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
-    def until(self, holds: str | Callable[[str], bool]) -> str:
-        """The screen, once it shows this."""
+    def until(self, *parts: str, without: str = "") -> str:
+        """The screen, once it shows all of these parts. A picture may come in pieces, so a test
+        names here whatever it expects of the same picture."""
         while True:
             text = self.text()
-            if holds in text if isinstance(holds, str) else holds(text):
+            missing = [part for part in parts if part not in text]
+            if not missing and not (without and without in text):
                 return text
-            assert self._read() or self.status is None, f"ended without {holds}\n{text}"
+            assert self._read() or self.status is None, (
+                f"ended without {missing or without}\n{text}"
+            )
 
     def end(self) -> int:
         """Its exit code, once it has ended by itself."""

@@ -32,15 +32,15 @@ def watch(build: Path) -> Iterator[Watch]:
 def test_memory_is_drawn_by_its_parts(ask: Ask, watch: Watch) -> None:
     process = ask()
     terminal = watch(process)
-    text = terminal.until("classes")
-    assert f"loft top  {process.title}" in text
-    assert "resident 315 MiB" in text
-    assert "■ free in slabs 98.9 MiB  31.4%" in text
-    assert "3072  34.3 MiB" in text
-    terminal.until("██")
+    terminal.until(
+        f"loft top  {process.title}",
+        "resident 315 MiB",
+        "■ free in slabs 98.9 MiB  31.4%",
+        "3072  34.3 MiB",
+        "██",
+    )
     process.stats(resident_bytes=640 * MIB, live_bytes=500 * MIB)
-    terminal.until("640 MiB┤")
-    assert "q quit" in terminal.text()
+    terminal.until("640 MiB┤", "q quit")
 
 
 def test_rates_are_shown_once_counters_grow(ask: Ask, watch: Watch) -> None:
@@ -74,7 +74,7 @@ def test_keys_change_the_order(ask: Ask, watch: Watch) -> None:
     terminal.until("by live")
     # Down a row, and up again by the other form of the key.
     terminal.press("\x1b[B")
-    terminal.until(lambda text: " 3072  34.3 MiB" not in text)
+    terminal.until(without=" 3072  34.3 MiB")
     terminal.press("\x1bOA")
     terminal.until(" 3072  34.3 MiB")
 
@@ -89,11 +89,9 @@ def test_a_pause_holds_what_is_shown(ask: Ask, watch: Watch) -> None:
     terminal.press("?")
     terminal.until("give unused memory back")
     terminal.press("?")
-    text = terminal.until("q quit")
-    assert "resident 315 MiB" in terminal.until(lambda text: "give unused" not in text) or text
+    terminal.until("q quit", "resident 315 MiB", without="give unused")
     terminal.press("p")
-    terminal.until("resident 1.00 MiB")
-    assert "paused" not in terminal.text()
+    terminal.until("resident 1.00 MiB", without="paused")
 
 
 def test_a_purge_asks_first(ask: Ask, watch: Watch) -> None:
@@ -116,13 +114,11 @@ def test_heaps_by_what_is_free_in_their_slabs(ask: Ask, watch: Watch) -> None:
     terminal = watch(ask())
     terminal.until("classes")
     terminal.press("2")
-    text = terminal.until("heap 2")
-    assert "by free inside" in text
-    rows = [line.split() for line in text.splitlines() if line.startswith("heap ")]
-    assert rows == [
-        ["heap", "2", "128", "KiB", "320", "KiB", "2", "64"],
-        ["heap", "1", "16.0", "KiB", "128", "KiB", "2", "64"],
-    ]
+    terminal.until(
+        "by free inside",
+        "heap 2      128 KiB  320 KiB      2             64\n"
+        "heap 1     16.0 KiB  128 KiB      2             64\n",
+    )
 
 
 def test_stacks_by_their_growth(ask: Ask, watch: Watch) -> None:
@@ -136,11 +132,11 @@ def test_stacks_by_their_growth(ask: Ask, watch: Watch) -> None:
     grown.write(process.folder / "new.pb.gz").replace(process.folder / "heap.pb.gz")
     # Looked at again at once; else it is looked at each five seconds.
     terminal.press("3")
-    text = terminal.until("leak < main")
+    text = terminal.until("leak < main", "+3.00 MiB")
     row = next(line for line in text.splitlines() if "leak < main" in line)
     assert row.split()[:2] == ["+3.00", "MiB"]
     terminal.press("r")
-    terminal.until(lambda text: "+3.00 MiB" not in text and "leak < main" in text)
+    terminal.until("leak < main", without="+3.00 MiB")
 
 
 def test_without_a_profile_it_is_said_how_to_get_one(ask: Ask, watch: Watch) -> None:
@@ -157,9 +153,7 @@ def test_the_processs_end_is_said_and_the_last_reading_stays(ask: Ask, watch: Wa
     terminal = watch(process)
     terminal.until("classes")
     process.end()
-    text = terminal.until("has ended")
-    assert f"process {process.pid} has ended; this is the last reading" in text
-    assert "resident 315 MiB" in text
+    terminal.until(f"process {process.pid} has ended; this is the last reading", "resident 315 MiB")
     terminal.press("s")
     terminal.until("by resident")
     terminal.press("q")
@@ -193,7 +187,6 @@ def test_any_size_of_a_terminal(ask: Ask, watch: Watch, columns: int, rows: int)
 
 def test_without_colours_parts_have_letters(ask: Ask, watch: Watch) -> None:
     terminal = watch(ask(), NO_COLOR="1")
-    terminal.until("f free in slabs")
-    terminal.until("L")
+    terminal.until("f free in slabs", "L")
     assert "█" not in terminal.text()
     assert b"\x1b[38" not in terminal.raw
