@@ -105,9 +105,8 @@ def top(folder: Path, picture: Path) -> None:
     with running(folder) as process:
         watch = [str(LOFT), "top", str(process.pid), "--interval", str(INTERVAL_S)]
         terminal = Terminal(watch, COLUMNS, ROWS, COLORTERM="truecolor")
-        terminal.until(
-            lambda text: text.split("\n")[LAST_LINE][FIRST_COLUMN : FIRST_COLUMN + 1].strip() != ""
-        )
+        while not terminal.text().split("\n")[LAST_LINE][FIRST_COLUMN : FIRST_COLUMN + 1].strip():
+            assert terminal.read(), "top has ended"
         terminal.close()
     # The last frame that is whole.
     *_, frame, _ = terminal.raw.split(HOME)

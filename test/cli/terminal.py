@@ -51,17 +51,15 @@ class Terminal:
             missing = [part for part in parts if part not in text]
             if not missing and not (without and without in text):
                 return text
-            assert self._read() or self.status is None, (
-                f"ended without {missing or without}\n{text}"
-            )
+            assert self.read() or self.status is None, f"ended without {missing or without}\n{text}"
 
     def end(self) -> int:
         """Its exit code, once it has ended by itself."""
-        while self._read():
+        while self.read():
             pass
         return os.waitstatus_to_exitcode(self.status or 0)
 
-    def _read(self) -> bool:
+    def read(self) -> bool:
         """False once there is nothing more to come."""
         if self.status is not None:
             return False
