@@ -304,8 +304,8 @@ LOFT_API int loft_version(void) LOFT_NOEXCEPT;
 // Options, by falling precedence: loft_option_set; the environment, LOFT_NAME=value; the symbol
 // below; the default. docs/options.md lists them. Byte counts take a suffix K, M or G. The
 // library's constructor reads the environment and the symbol. It ignores the environment of a
-// program with more rights than its user (setuid and the like). A value that is not accepted is
-// reported on standard error, and the option keeps its old value.
+// program with more rights than its user (setuid and the like), and paths in the symbol. A value
+// that is not accepted is reported on standard error, and the option keeps its old value.
 
 /// Options of a program, fixed when it is linked: "name=value,name=value". The library's own
 /// definition is weak and NULL. A program overrides it by its own definition. (A program that has

@@ -251,6 +251,9 @@ size_t option_text(std::string_view name, char* text, size_t size) {
 }
 
 Text set_option_from(std::string_view source, std::string_view name, std::string_view value) {
+  // Its user chooses the folder that a relative path begins at, and may have put a link where the
+  // path leads. Nothing is told: what the program writes is read by others who did not ask.
+  if (is_path(name) && os::has_more_rights()) return {};
   switch (set_option(name, value)) {
     case OptionError::kNone:
       return {};

@@ -52,7 +52,8 @@ bool is_path(std::string_view name);
 
 // As set_option, for text that nobody gets an answer to. Returns what is to be reported: nothing,
 // or a line that begins with `source` and says what is not accepted. A value that is not understood
-// is then taken for the option's strictest choice, if it has one.
+// is then taken for the option's strictest choice, if it has one. A program with more rights than
+// its user takes no path from there.
 Text set_option_from(std::string_view source, std::string_view name, std::string_view value);
 
 // Writes the option's value as text, truncated to `size` bytes including the closing NUL. Returns

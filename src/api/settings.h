@@ -1,6 +1,6 @@
 // The settings for all processes of a system: a file of lines NAME=VALUE. They come first, so that
 // the program, its environment and its calls may differ; of a process with more rights than its
-// user, the environment has no say, and the file has.
+// user, the environment has no say, and the file has, except for paths.
 #pragma once
 
 // Where the file is. A build may say another place; an empty one is never read, for programs that

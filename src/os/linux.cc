@@ -168,12 +168,14 @@ uint64_t entropy() {
   return value;
 }
 
+bool has_more_rights() { return auxiliary(AT_SECURE) != 0; }
+
 const char* environment(const char* name) {
   char** const entries = environ != nullptr ? environ : first_environ;
   if (entries == nullptr) return nullptr;
   for (char** entry = entries; *entry != nullptr; ++entry) {
     const char* const rest = after(name, *entry);
-    if (rest != nullptr && *rest == '=') return auxiliary(AT_SECURE) == 0 ? rest + 1 : nullptr;
+    if (rest != nullptr && *rest == '=') return has_more_rights() ? nullptr : rest + 1;
   }
   return nullptr;
 }

@@ -100,9 +100,12 @@ class ProcessorSet {
 // A number that differs from process to process, for addresses that an attacker should not know.
 uint64_t entropy();
 
+// Whether the program has more rights than the user who started it (setuid, setgid, file
+// capabilities): neither its environment nor its folder is to be trusted.
+bool has_more_rights();
+
 // nullptr if (a) the variable is unset; (b) the C library is not initialised yet; or (c) the
-// program has more rights than the user who started it (setuid, setgid, file capabilities): its
-// environment is not trusted.
+// program has more rights than its user.
 const char* environment(const char* name);
 void write_error(const char* text, size_t bytes);
 int write_all(int file, const char* text, size_t bytes);  // returns 0 or the error

@@ -79,6 +79,8 @@ uint64_t entropy() {
   return known.compare_exchange_strong(value, fresh, memory_order_relaxed) ? fresh : value;
 }
 
+bool has_more_rights() { return false; }  // there is no such thing
+
 // The environment as it was at the first call, which the system keeps in a heap of its own.
 const char* environment(const char* name) {
   const KeepLastError keep;

@@ -27,8 +27,15 @@ SOURCE = r"""
 #include <stdlib.h>
 #include <sys/auxv.h>
 
-int main(void) {
+#ifdef PATHS
+const char* loft_options = PATHS;
+#endif
+
+int main(int argc, char** argv) {
+  static _Alignas(16) char other[32];
+  char* volatile foreign = other;
   free(malloc(100));
+  if (argc > 1) free(foreign);
   puts(getauxval(AT_SECURE) ? "more rights" : "its user's rights");
 }
 """
@@ -53,6 +60,17 @@ class Root:
             for path in re.findall(r"(/\S+) \(0x", listed.stdout):
                 if Path(path).name != "libloft.so.0":
                     self.put(path, Path(path))
+
+    def compile(self, name: str, *flags: str) -> None:
+        source, program = self.folder / f"{name}.c", self.folder / f"{name}.built"
+        source.write_text(SOURCE)
+        library = self.folder / "libloft.so.0"
+        words = ["gcc", str(source), str(library), "-Wl,-rpath,/", "-fno-builtin"]
+        subprocess.run([*words, *flags, "-o", program], check=True)
+        self.put(name, program)
+        for path in re.findall(r"(/\S+) \(0x", subprocess.getoutput(f"ldd {program}")):
+            if "libloft" not in path:
+                self.put(path, Path(path))
 
     def say(self, text: str, mode: int = 0o644) -> None:
         self.settings.write_text(text)
@@ -81,20 +99,7 @@ def root(lib: Path) -> Iterator[Root]:
         folder = Path(name)
         folder.chmod(0o755)
         made = Root(folder, lib)
-        source, program = folder / "main.c", folder / "main"
-        source.write_text(SOURCE)
-        words: list[str | Path] = [
-            "gcc",
-            source,
-            made.folder / "libloft.so.0",
-            "-Wl,-rpath,/",
-            "-fno-builtin",
-        ]
-        subprocess.run([*words, "-o", program], check=True)
-        made.put("main", program)
-        for path in re.findall(r"(/\S+) \(0x", subprocess.getoutput(f"ldd {program}")):
-            if "libloft" not in path:
-                made.put(path, Path(path))
+        made.compile("main")
         refused = made.run("/main").stderr
         if refused.startswith(("chroot:", "unshare:", f"{CHROOT}:")):
             pytest.skip(f"no program may have a root folder of its own here: {refused}")
@@ -149,6 +154,35 @@ def test_a_program_that_may_more_follows_it_alone(root: Root) -> None:
         pytest.skip("setuid has no effect here")
     assert (result.returncode, result.stdout) == (0, "more rights\n")
     assert result.stderr.startswith("# HELP")
+
+
+PATHS = {"report_file": "reports", "profile_file": "/home/profile", "socket": "/home/socket"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that may more")
+@pytest.mark.parametrize("by", ["the file", "the symbol"])
+def test_a_program_that_may_more_takes_no_path(root: Root, by: str) -> None:
+    """Its user would choose where root's files go: by the folder it starts in, and by links."""
+    lines = [f"{name}={path}" for name, path in PATHS.items()]
+    root.say("\n".join(["foreign=ignore", "profile=on", *(lines if by == "the file" else [])]))
+    root.compile("other", *([f'-DPATHS="{",".join(lines)}"'] if by == "the symbol" else []))
+    root.put("env", Path("/usr/bin/env"))
+    home = root.folder / "home"
+    home.mkdir()
+    os.chown(home, NOBODY, NOBODY)
+    command = ("/env", "-C", "/home", "/other", "misuse")
+    result = root.run(*command, user=NOBODY)
+    assert (result.returncode, result.stdout) == (0, "its user's rights\n")
+    assert {path.name for path in home.iterdir()} == {"reports", "profile"}
+    for path in home.iterdir():
+        path.unlink()
+    (root.folder / "other").chmod(0o4755)
+    result = root.run(*command, user=NOBODY)
+    if result.stdout == "its user's rights\n":
+        pytest.skip("setuid has no effect here")
+    assert (result.returncode, result.stdout) == (0, "more rights\n")
+    assert re.fullmatch("loft: free of a foreign pointer [^\n]*\n", result.stderr)
+    assert list(home.iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
