@@ -192,7 +192,7 @@ def amalgamate(
     result = Amalgamation(source, include)
     for path in files:
         result.add(path)
-    names = {"linux": "Linux", "freebsd": "FreeBSD", "darwin": "macOS", "windows": "Windows"}
+    names = {"linux": "Linux", "windows": "Windows"}
     banner = CORE_BANNER if core else BANNER
     version = version_of(include / PUBLIC_HEADER)
     return result.text(banner.format(version=version, system=names[system]))

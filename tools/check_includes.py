@@ -57,8 +57,7 @@ def systems_of(name: str) -> set[str]:
 
 def build_system() -> str:
     """The system that this runs on."""
-    names = {"Linux": "linux", "FreeBSD": "freebsd", "Darwin": "darwin", "Windows": "windows"}
-    return names.get(platform.system(), "linux")
+    return "windows" if platform.system() == "Windows" else "linux"
 
 
 def check_include(source: Path, path: Path, line: str) -> str | None:

@@ -13,7 +13,7 @@ namespace loft {
 #if defined(__ELF__)
 #define LOFT_SEALED [[gnu::section(".data.rel.ro.loft_sealed")]]
 #else
-#define LOFT_SEALED  // plain data, until somebody finds such a place there, too
+#define LOFT_SEALED  // Windows: its linker has no such place
 #endif
 
 // Writes to such data, while nobody reads it and no other data there is written. Afterwards it is

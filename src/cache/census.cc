@@ -2,7 +2,7 @@
 
 namespace loft::census {
 
-LOFT_DEFINE_PER_THREAD(Stage, stage, kNone);
+constinit LOFT_TLS __thread Stage stage = kNone;
 constinit Counter started;
 constinit Counter exited;
 constinit Counter blockless;

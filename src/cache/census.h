@@ -5,7 +5,6 @@
 
 #include "base/atomic.h"
 #include "base/macros.h"
-#include "base/per_thread.h"
 
 namespace loft::census {
 
@@ -15,7 +14,7 @@ enum Stage : uint8_t {
   kBlockless,  // uses processors' blocks and is counted
   kExited,     // its destructors have run, or the thread is loft's own
 };
-LOFT_DECLARE_PER_THREAD(Stage, stage, 1, kNone);
+extern LOFT_HIDDEN LOFT_TLS __thread Stage stage;
 
 // Written under the lock in lifecycle.cc.
 extern LOFT_HIDDEN Counter started;

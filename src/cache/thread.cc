@@ -4,7 +4,7 @@ namespace loft {
 
 constinit void* no_objects[1] = {nullptr};
 constinit Thread stand_in;
-LOFT_DEFINE_PER_THREAD(Thread*, self, &stand_in);
+constinit LOFT_TLS __thread Thread* self = &stand_in;
 
 namespace {
 constinit Atomic<Thread*> newest{nullptr};

@@ -12,7 +12,6 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/macros.h"
-#include "base/per_thread.h"
 #include "base/size_class.h"
 #include "cache/bin.h"
 #include "cache/profile.h"
@@ -286,7 +285,7 @@ inline constexpr size_t kBatchBytes = kBatches * sizeof(Batch);  // after each b
 // that matches no heap, so each call takes its slow path. No fast path tests whether a thread is
 // set up or has ended.
 extern LOFT_HIDDEN Thread stand_in;  // the block before a thread's first call and after its end
-LOFT_DECLARE_PER_THREAD(Thread*, self, 0, &stand_in);
+extern LOFT_HIDDEN LOFT_TLS __thread Thread* self;
 
 LOFT_ALWAYS_INLINE Thread* this_thread() { return self; }
 

@@ -1,6 +1,6 @@
 #include "files/handler.h"
 
-#include "base/per_thread.h"
+#include "base/macros.h"
 #include "os/at_fault.h"
 #include "os/fault.h"
 #include "os/os.h"
@@ -10,8 +10,7 @@ namespace loft::files {
 namespace {
 
 // This thread is in a handler, whose own text is told on standard error alone.
-LOFT_DECLARE_PER_THREAD(bool, in_handler, 3, false);
-LOFT_DEFINE_PER_THREAD(bool, in_handler, false);
+constinit LOFT_TLS __thread bool in_handler = false;
 
 constinit Handler messages;
 

@@ -17,16 +17,10 @@ namespace {
 
 sigset_t* as_set(unsigned char* bytes) { return reinterpret_cast<sigset_t*>(bytes); }
 
-// Takes one that is pending. Another thread may take it first, if it was sent to the process; where
-// the system can only wait for a signal, this then waits for the next one.
+// Takes one that is pending. Another thread may take it first, if it was sent to the process.
 void take_pending(const sigset_t& one) {
-#if defined(_POSIX_REALTIME_SIGNALS) && _POSIX_REALTIME_SIGNALS > 0
   const timespec none = {};
   sigtimedwait(&one, nullptr, &none);
-#else
-  int taken = 0;
-  sigwait(&one, &taken);
-#endif
 }
 
 }  // namespace

@@ -16,18 +16,11 @@ struct Named {
 constexpr Named kNamed[] = {
     {"SIGHUP", SIGHUP},   {"SIGINT", SIGINT},     {"SIGQUIT", SIGQUIT}, {"SIGUSR1", SIGUSR1},
     {"SIGUSR2", SIGUSR2}, {"SIGALRM", SIGALRM},   {"SIGURG", SIGURG},   {"SIGVTALRM", SIGVTALRM},
-    {"SIGPROF", SIGPROF}, {"SIGWINCH", SIGWINCH}, {"SIGIO", SIGIO},
-#if defined(SIGPWR)
-    {"SIGPWR", SIGPWR},
-#endif
+    {"SIGPROF", SIGPROF}, {"SIGWINCH", SIGWINCH}, {"SIGIO", SIGIO},     {"SIGPWR", SIGPWR},
 };
 
-bool is_for_real_time([[maybe_unused]] uint64_t number) {
-#if defined(SIGRTMIN)
+bool is_for_real_time(uint64_t number) {
   return number >= static_cast<uint64_t>(SIGRTMIN) && number <= static_cast<uint64_t>(SIGRTMAX);
-#else
-  return false;
-#endif
 }
 
 bool is_name(const Named& named, std::string_view text) {

@@ -3,10 +3,10 @@
 // seconds ends the process, and so does a second fault.
 #pragma once
 
-#include "base/per_thread.h"
+#include "base/macros.h"
 
 namespace loft::os {
 
-LOFT_DECLARE_PER_THREAD(bool, at_fault, 2, false);
+extern LOFT_HIDDEN LOFT_TLS __thread bool at_fault;
 
 }  // namespace loft::os

@@ -26,7 +26,7 @@ constinit Atomic<unsigned long> discard_calls{0};
 
 }  // namespace
 
-LOFT_DEFINE_PER_THREAD(bool, at_fault, false);
+constinit LOFT_TLS __thread bool at_fault = false;
 
 void count_map() { map_calls.fetch_add(1, memory_order_relaxed); }
 void count_discard() { discard_calls.fetch_add(1, memory_order_relaxed); }

@@ -66,7 +66,7 @@ size_t processors_of(HANDLE process) {
 
 }  // namespace
 
-LOFT_DEFINE_PER_THREAD(bool, at_fault, false);
+constinit LOFT_TLS __thread bool at_fault = false;
 
 uint64_t entropy() {
   // Relaxed: whichever thread is first, all find its number.

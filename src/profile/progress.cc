@@ -8,7 +8,7 @@
 namespace loft::profile {
 
 constinit Atomic<bool> is_on{false};
-LOFT_DEFINE_PER_THREAD_RECORD(Progress, progress);
+constinit LOFT_TLS __thread Progress progress{};
 
 namespace {
 

@@ -8,7 +8,6 @@
 
 #include "base/atomic.h"
 #include "base/macros.h"
-#include "base/per_thread.h"
 
 namespace loft::profile {
 
@@ -25,7 +24,7 @@ struct Progress {
   uint64_t random;  // state of the generator; 0: none yet
   uint64_t mean;    // that `left` was drawn with
 };
-LOFT_DECLARE_PER_THREAD_RECORD(Progress, progress, 4);
+extern LOFT_HIDDEN LOFT_TLS __thread Progress progress;
 inline Progress& mine() { return progress; }
 
 // Draws the distance to the next sample anew.

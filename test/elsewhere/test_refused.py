@@ -1,4 +1,4 @@
-"""A machine with pointers of 32 bits is refused, in one line that says what to do."""
+"""A machine that loft is not for is refused, in one line that says what to do."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_cmake_refuses(tmp_path: Path) -> None:
-    # The compiler has no C library for such a machine here: nothing is linked.
-    flags = ["-DCMAKE_CXX_FLAGS=-m32", "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY"]
+# The compiler has no C library for such machines here: nothing is linked.
+UNLINKED = "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY"
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        ("-DCMAKE_CXX_FLAGS=-m32", "loft needs 64-bit pointers"),
+        ("-DCMAKE_SYSTEM_NAME=FreeBSD", "loft is for Linux and Windows, not for FreeBSD"),
+    ],
+)
+def test_cmake_refuses(tmp_path: Path, machine: str, said: str) -> None:
     result = subprocess.run(
-        ["cmake", "-S", ROOT, "-B", tmp_path, *flags],
+        ["cmake", "-S", ROOT, "-B", tmp_path, machine, UNLINKED],
         capture_output=True,
         text=True,
         check=False,
     )
     assert result.returncode != 0
-    assert "loft needs 64-bit pointers" in " ".join(result.stderr.split())
+    assert said in " ".join(result.stderr.split())
 
 
 def test_the_single_file_refuses(tmp_path: Path) -> None:
