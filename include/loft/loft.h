@@ -504,7 +504,6 @@ typedef struct loft_stats_t {
 
   uint64_t slabs_taken_over;  ///< slabs that a heap took from another: an unused heap, or one with
                               ///< too many
-  uint64_t tail_bytes;        ///< purged behind large objects that were shorter than their space
 } loft_stats_t;
 
 /// Fills `*stats` up to `struct_size`, which the caller has set. A program built against a smaller

@@ -17,6 +17,7 @@
 #include "harden/guard.h"
 #include "heap/registry.h"
 #include "leaks/search.h"
+#include "limits/limits.h"
 #include "os/fault.h"
 #include "os/symbols.h"
 #include "profile/samples.h"
@@ -92,7 +93,7 @@ bool serve_processors() {
 int apply_option(std::string_view name, std::string_view value) {
   switch (change_option(name, value)) {
     case OptionError::kNone:
-      background::options_changed();
+      limits::options_changed();
       files::follow_reports();
       follow_profile();
       return 0;

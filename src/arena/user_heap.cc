@@ -236,11 +236,9 @@ void UserHeap::add_to(Totals& totals) const {
   for (unsigned i = 0; i < shard_count(); ++i) {
     Shard& shard = *shards_[i];
     const Shard::Counters& counters = shard.counters();
-    const size_t bytes = counters.extent_bytes.get();
     totals.live_objects += shard.blocks().live_objects() + counters.alone.get();
     totals.live_bytes += shard.blocks().live_bytes() + counters.alone_bytes.get();
-    totals.capacity_bytes += bytes;
-    totals.window_bytes += region_ == nullptr ? bytes : 0;
+    totals.capacity_bytes += counters.extent_bytes.get();
     totals.metadata_bytes +=
         sizeof(Shard) + counters.metadata_bytes.get() + shard.blocks().metadata_bytes();
     totals.locks += shard.lock().acquisitions();
@@ -260,7 +258,6 @@ UserHeap::Sums UserHeap::sums_of_all() {
   // Relaxed: each number stands alone.
   static constinit Atomic<size_t> heaps{0};
   static constinit Atomic<size_t> live_bytes{0};
-  static constinit Atomic<size_t> window_bytes{0};
   static constinit Atomic<size_t> locks{0};
   static constinit Atomic<size_t> waits{0};
   // If no heap was ever made, readers do not take the lock either.
@@ -272,14 +269,12 @@ UserHeap::Sums UserHeap::sums_of_all() {
     }
     heaps.store(totals.heaps, memory_order_relaxed);
     live_bytes.store(totals.live_bytes, memory_order_relaxed);
-    window_bytes.store(totals.window_bytes + samples.window_bytes, memory_order_relaxed);
     locks.store(totals.locks + samples.locks + past_locks, memory_order_relaxed);
     waits.store(totals.waits + samples.waits + past_waits, memory_order_relaxed);
     user_heaps_lock.unlock();
   }
   return {heaps.load(memory_order_relaxed), live_bytes.load(memory_order_relaxed),
-          window_bytes.load(memory_order_relaxed), locks.load(memory_order_relaxed),
-          waits.load(memory_order_relaxed)};
+          locks.load(memory_order_relaxed), waits.load(memory_order_relaxed)};
 }
 
 // Under the lock of the list, which others may take between two steps. They may destroy this heap;

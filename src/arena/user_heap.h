@@ -55,7 +55,6 @@ class alignas(64) UserHeap {
     size_t live_objects;
     size_t live_bytes;
     size_t capacity_bytes;  // regions, and extents of the window
-    size_t window_bytes;    // extents of the window alone
     size_t metadata_bytes;
     size_t locks, waits;  // acquisitions of the shards' locks, and those that waited
   };
@@ -88,9 +87,8 @@ class alignas(64) UserHeap {
 
   // Never waits: while the list is in use, returns earlier sums.
   struct Sums {
-    size_t heaps;       // of the program's
-    size_t live_bytes;  // in these
-    size_t window_bytes;
+    size_t heaps;         // of the program's
+    size_t live_bytes;    // in these
     size_t locks, waits;  // of shards, those of destroyed heaps included
   };
   static Sums sums_of_all();

@@ -10,7 +10,6 @@
 #include "hard/quarantine.h"
 #include "heap/registry.h"
 #include "large/guarded.h"
-#include "large/tails.h"
 #include "meter/meter.h"
 #include "os/lock.h"
 #include "room/magazines.h"
@@ -125,7 +124,7 @@ size_t trim(size_t pad) {
   purged += purge_others(AtWork::kHoles);
   purged += purge_own_heap(thread);
   large::empty_guarded();
-  return purged + tails::purge(0) + span::purge(pad);
+  return purged + span::purge(pad);
 }
 
 }  // namespace loft

@@ -4,11 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
-#include "base/options.h"
-#include "large/tails.h"
-#include "limits/limits.h"
 #include "os/os.h"
-#include "space/discards.h"
 #include "space/span.h"
 
 namespace loft::large {
@@ -72,36 +68,6 @@ void discard_descriptor(Large* object, Descriptors* spare) {
 
 uintptr_t limit_of(const Large& object) { return object.base + (object.granules << kGranuleLog); }
 
-// Pages between an object's end and the end of its granules do not count. They may be resident if
-// the object, or an earlier one in the span, was longer. Under a hard limit they must go at once;
-// otherwise they go in time. (With huge pages the system does as it likes; the limit then holds
-// except for that.)
-void leave_tail(Large& object, tails::Since since = tails::now()) {
-  const uintptr_t end = object.base + object.bytes;
-  const size_t tail = round_up(end, kGranule) - end;
-  if (tail == 0 || get(options.thp) == kHugePrefer) return;
-  if (LOFT_LIKELY(limits::hard() == limits::kNone)) {
-    object.tailed = true;  // first: the child of a fork believes it of a thread that is gone
-    tails::note(end, since);
-    // The fence in note pairs with the one in tails::purge. Either this thread sees the limit here,
-    // or the thread that has set it, and then gives all tails back, sees this tail.
-    if (LOFT_LIKELY(limits::hard() == limits::kNone)) return;
-    const tails::Since noted = tails::forget(end + tail);
-    object.tailed = false;
-    if (noted == tails::kNoTail) return;
-  }
-  split_at_ends(end, tail);
-  os::discard(reinterpret_cast<void*>(end), tail);
-}
-
-// The records are far from the object, and most objects have never had a tail.
-tails::Since forget_tail(Large& object) {
-  if (!object.tailed) return tails::kNoTail;
-  const tails::Since since = tails::forget(limit_of(object));
-  object.tailed = false;
-  return since;
-}
-
 }  // namespace
 
 void enter(Large* object) {
@@ -118,35 +84,22 @@ namespace {
 
 bool resize_in_place(Large* object, size_t bytes) {
   const size_t granules = granules_for(bytes);
-  if (granules == object->granules) {
-    if (!span::recount(object->bytes, bytes)) return false;
-    set_length(object, bytes);
-    return true;
-  }
-  const uintptr_t limit = limit_of(*object);
-  const tails::Since since = forget_tail(*object);
-  bool zero = true;
   if (granules > object->granules) {
-    if (!span::extend(limit, granules - object->granules, zero, bytes - object->bytes)) {
-      if (since != tails::kNoTail) leave_tail(*object, since);
-      return false;
-    }
+    if (!span::extend(limit_of(*object), granules - object->granules)) return false;
     object->granules = granules;
     enter(object);
-  } else {
+  } else if (granules < object->granules) {
     const uintptr_t rest = object->base + (granules << kGranuleLog);
     const size_t freed = object->granules - granules;
     object->granules = granules;
     if (object->moved) {
-      span::release_moved(rest, freed, object->bytes - bytes);
+      span::release_moved(rest, freed, freed << kGranuleLog);
     } else {
-      span::release(rest, freed, true, object->bytes - bytes);
+      span::release(rest, freed, true);
     }
-    zero = false;
   }
   account(object->bytes, bytes);
   object->bytes = bytes;
-  if (!zero) leave_tail(*object);
   return true;
 }
 
@@ -158,8 +111,8 @@ bool resize_by_moving(Large* object, size_t bytes) {
       moved_count.load(memory_order_relaxed) >= kMostMoved) {
     return false;
   }
-  // The pages of the object count once: only the growth is added.
-  const size_t more = bytes - object->bytes;
+  // The object counts once: only the growth is added.
+  const size_t more = (granules_for(bytes) - object->granules) << kGranuleLog;
   const span::Range target = span::acquire_clean(granules_for(bytes), more);
   if (target.base == 0) return false;
   auto* const to = reinterpret_cast<char*>(target.base);
@@ -176,13 +129,11 @@ bool resize_by_moving(Large* object, size_t bytes) {
     }
     return false;
   }
-  forget_tail(*object);
   const Large old = *object;
-  *object = Large{target.base, bytes, granules_for(bytes), 0, old.asked, 0, 0, true, false, false,
+  *object = Large{target.base, bytes, granules_for(bytes), 0, old.asked, 0, 0, true, false,
                   false,       0,     old.sampled};
   enter(object);
   account(old.bytes, bytes);
-  if (!target.zero) leave_tail(*object);
   if (old.moved) {
     span::release_moved(old.base, old.granules, 0);
   } else {
@@ -201,50 +152,35 @@ void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare) {
   void* block = new_descriptor(spare);
   if (block == nullptr) return nullptr;
   const size_t granules = granules_for(bytes);
-  const span::Range range = span::acquire(granules, alignment, bytes);
+  const span::Range range = span::acquire(granules, alignment);
   if (range.base == 0) {
     metadata::release(block, sizeof(Large));
     return nullptr;
   }
-  auto* object = new (block)
-      Large{range.base, bytes, granules, 0, asked, 0, 0, false, false, false, false, 0, false};
+  auto* object =
+      new (block) Large{range.base, bytes, granules, 0, asked, 0, 0, false, false, false, 0, false};
   enter(object);
   account(0, bytes);
   if (!range.zero) part().cache_hits.fetch_add(1, memory_order_relaxed);
-  if (!range.zero) leave_tail(*object);
   *zero = range.zero;
   return reinterpret_cast<void*>(range.base);
 }
 
 void release(Large* object, Descriptors* spare) {
-  forget_tail(*object);
   const Large old = *object;
   account(old.bytes, 0);
   discard_descriptor(object, spare);
   if (old.moved) {
     moved_count.fetch_sub(1, memory_order_relaxed);
-    span::release_moved(old.base, old.granules, old.bytes);
+    span::release_moved(old.base, old.granules, old.granules << kGranuleLog);
   } else {
-    span::release(old.base, old.granules, true, old.bytes);
+    span::release(old.base, old.granules, true);
   }
 }
 
 void release_descriptors(Descriptors* spare) {
   while (spare->first != nullptr) metadata::release(pop(spare), sizeof(Large));
   spare->count = 0;
-}
-
-void set_length(Large* object, size_t bytes) {
-  if (bytes == object->bytes) return;
-  const bool shorter = bytes < object->bytes;
-  const tails::Since since = forget_tail(*object);
-  account(object->bytes, bytes);
-  object->bytes = bytes;
-  if (shorter) {
-    leave_tail(*object);
-  } else if (since != tails::kNoTail) {
-    leave_tail(*object, since);
-  }
 }
 
 void* resize(Large* object, size_t asked) {

@@ -1,6 +1,7 @@
 // Large objects: each has a span of its own and is rounded to pages, not to a power of two. A freed
-// object stays resident in the span lists, so that the next of its size needs no system call. Any
-// thread may call any function, but no two calls may use one object at once.
+// object stays resident in the span lists, so that the next of its size needs no system call. Pages
+// behind its end, up to the end of its last granule, may be resident, too: the limits therefore
+// count granules. Any thread may call any function, but no two calls may use one object at once.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,7 @@ struct Large {
   uint16_t shift;   // bytes of a guarded object's pages that lie in front of it
   uint16_t record;  // of a guarded sample (hard/samples.h)
   bool moved;       // its pages came by os::move_pages: a mapping of their own
-  bool kept;        // free, in a cache
-  bool tailed;      // a tail may be noted (large/tails.h)
+  bool kept;        // free: the descriptor is among a thread's unused ones
   bool guarded;     // by large/guarded.h
   uint8_t maker;    // for a guarded object: what its caller notes there
   bool sampled;  // there is a sample of it (profile/samples.h); set and cleared by the floors above
@@ -53,16 +53,6 @@ void release_descriptors(Descriptors* spare);
 // How many granules an object of `bytes` takes.
 inline size_t granules_for(size_t bytes) { return round_up(bytes, kGranule) >> kGranuleLog; }
 
-// Sets another length of an object, for which its granules suffice.
-void set_length(Large* object, size_t bytes);
-
-// Hands a kept object to the program again, with `bytes` bytes of its granules.
-inline void use_again(Large* object, size_t bytes, size_t asked) {
-  if (LOFT_UNLIKELY(bytes != object->bytes)) set_length(object, bytes);
-  object->asked = asked;
-  object->kept = false;
-}
-
 // For large/guarded.cc: an object's entries; and its bytes in the statistics, 0 before it is made
 // and when it is gone.
 void enter(Large* object);
@@ -76,7 +66,7 @@ void* resize(Large* object, size_t asked);
 void* expand(Large* object, size_t asked);
 
 struct Totals {
-  size_t bytes;        // in use or kept
+  size_t bytes;        // in use
   size_t allocations;  // ever made
   size_t cache_hits;   // of these, on pages still resident
   size_t resizes;      // to another length in pages, without a copy

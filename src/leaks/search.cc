@@ -85,7 +85,6 @@ class Search {
     const Range own[] = {
         {window.heap.base, window.heap.committed},
         {window.pagemap.base, window.pagemap.committed},
-        {window.tails.base, window.tails.committed},
         {window.metadata.base, window.metadata.committed},
         range_of(marks_, mark_bytes()),
         range_of(found_, kMostFound * sizeof(ObjectRange)),

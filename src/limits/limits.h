@@ -3,8 +3,7 @@
 // resident, including resident free spans and loft's own tables.
 //
 //   hard   No span may exceed it: the request is refused. The tables count, but are never refused,
-//          because giving memory back needs them. A large object counts by its pages; pages behind
-//          them in its granules are given back (large/tails.h).
+//          because giving memory back needs them.
 //   soft   It may be exceeded. loft is then `tight`: it keeps little free memory and small caches.
 //          loft is also tight (a) near the hard limit; (b) with option `watch_group`, while the
 //          group as a whole is near a limit, whichever process has the memory.
@@ -41,7 +40,8 @@ enum Reason : uint32_t {
 extern LOFT_HIDDEN Atomic<uint32_t> reasons;
 inline bool tight() { return reasons.load(memory_order_relaxed) != 0; }
 
-// The option `cgroup` has changed.
+// An option has changed. Does not read the group's limits again: that would open files while the
+// program runs.
 void options_changed();
 
 // The most bytes of free spans that may stay resident, however soon they may be used again: a

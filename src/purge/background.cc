@@ -7,7 +7,6 @@
 #include "cpu/core.h"
 #include "hard/scan.h"
 #include "heap/registry.h"
-#include "large/tails.h"
 #include "limits/limits.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -75,7 +74,6 @@ bool look_around() {
   const bool cores_are_idle = core::look();
   const bool parked_are_purged = registry::purge_parked();
   const bool users_are_purged = UserHeap::purge_idle_of_all();
-  tails::purge(limits::hard() == limits::kNone ? span::kDecayTicks : 1);
   const size_t dirty = span::totals().dirty;
   // Spans that idle heaps have just freed were unused for long enough.
   const size_t just_freed = dirty > dirty_before ? dirty - dirty_before : 0;
@@ -83,7 +81,7 @@ bool look_around() {
   const bool purged = purge(least(idle + just_freed, dirty));
   // Spans that the system refuses to take back are no reason to go on.
   return all_idle && common_is_purged && cores_are_idle && parked_are_purged && users_are_purged &&
-         tails::none() && !purged && idle == span::totals().dirty;
+         !purged && idle == span::totals().dirty;
 }
 
 // Whether a background thread may run. By default, only in a program that has started threads. In a
@@ -226,12 +224,6 @@ void enable() {
   lifecycle::at_thread_end.store(on_thread_end, memory_order_relaxed);
   look_at_group_now();
   limits::set_address_space(os::address_space_limit());
-}
-
-void options_changed() {
-  limits::options_changed();
-  // Tails do not count against the hard limit, so those from before it must not stay resident.
-  if (limits::hard() != limits::kNone) tails::purge(0);
 }
 
 }  // namespace loft::background

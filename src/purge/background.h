@@ -44,8 +44,4 @@ extern LOFT_HIDDEN Atomic<void (*)()> at_end_of_first_thread;
 // group. From now on, a slow path may start a background thread once the program is large enough.
 void enable();
 
-// The program has changed an option. Purges tails if there is a hard limit now. Does not read the
-// group's limits again: that would open files while the program runs.
-void options_changed();
-
 }  // namespace loft::background

@@ -149,14 +149,10 @@ Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want) {
 
 namespace {
 
-bool extend_locked(uintptr_t end, size_t granules, bool& zero) {
+bool extend_locked(uintptr_t end, size_t granules) {
   if (end == frontier::end()) return frontier::advance(granules << kGranuleLog, true) != 0;
-  Span* next = free_spans::at(end);
-  if (next == nullptr || next->granules < granules) return false;
-  const bool clean = next->state != kDirty;
-  if (!free_spans::claim(next, granules)) return false;
-  zero = zero && clean;
-  return true;
+  Span* const next = free_spans::at(end);
+  return next != nullptr && next->granules >= granules && free_spans::claim(next, granules);
 }
 
 void lose(uintptr_t base, size_t granules, size_t bytes) {
@@ -232,11 +228,12 @@ void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
   release_all(&one, 1);
 }
 
-bool extend(uintptr_t end, size_t granules, bool& zero, size_t bytes) {
+bool extend(uintptr_t end, size_t granules) {
+  const size_t bytes = granules << kGranuleLog;
   bool done = false;
   {
     const os::Guard guard(lock);
-    done = admit(bytes) && extend_locked(end, granules, zero);
+    done = admit(bytes) && extend_locked(end, granules);
     least_dirty.see(dirty_bytes());
     if (done) in_use.add(bytes);
     limits::weigh(committed_locked());

@@ -82,10 +82,9 @@ inline void release(uintptr_t base, size_t granules, bool dirty) {
   release(base, granules, dirty, granules << kGranuleLog);
 }
 
-// Adds the `granules` right after `end` to the span that ends there; `bytes` more count. False if
-// the granules are in use or a limit forbids them. Clears `zero` if they are not known to read as
-// zero.
-bool extend(uintptr_t end, size_t granules, bool& zero, size_t bytes);
+// Adds the `granules` right after `end` to the span that ends there; they count in full. False if
+// they are in use or a limit forbids them.
+bool extend(uintptr_t end, size_t granules);
 
 // Counts `to` bytes instead of `from` for granules in use. False, with nothing changed, if the hard
 // limit forbids it.

@@ -32,9 +32,6 @@ constexpr size_t kPlannedSpread = size_t{1} << 35;
 constexpr size_t pagemap_bytes(size_t heap) {
   return round_up(heap / kGranule * kPagemapEntry, kGranule);
 }
-constexpr size_t tails_bytes(size_t heap) {
-  return round_up(heap / kGranule * kTailRecord, kGranule);
-}
 // An eighth of the heap. Heaps of the program's own need a twelfth for 16-byte objects. Where
 // address space is limited, they may fill most of the window.
 constexpr size_t kMostMetadata = (size_t{1} << 32) * kMetadataUnit;  // 2^32 units, by index
@@ -52,8 +49,7 @@ size_t gap(unsigned which, size_t heap) {
 }
 
 size_t total_bytes(size_t heap) {
-  return pagemap_bytes(heap) + tails_bytes(heap) + metadata_bytes(heap) + kGranule + heap +
-         2 * most_gap(heap);
+  return pagemap_bytes(heap) + metadata_bytes(heap) + kGranule + heap + 2 * most_gap(heap);
 }
 
 void lay_out(uintptr_t base, size_t heap) {
@@ -62,7 +58,6 @@ void lay_out(uintptr_t base, size_t heap) {
     base += bytes;
   };
   carve(window.pagemap, pagemap_bytes(heap), kGranule);
-  carve(window.tails, tails_bytes(heap), kGranule);
   base += gap(1, heap);
   carve(window.metadata, metadata_bytes(heap), kGranule);
   window.nulls = base;
@@ -70,18 +65,17 @@ void lay_out(uintptr_t base, size_t heap) {
   carve(window.heap, heap, 16 * kGranule);
 }
 
-bool grow_tables(uintptr_t heap_end) {
+bool grow_pagemap(uintptr_t heap_end) {
   const size_t granules = (heap_end - window.heap.base) >> kGranuleLog;
-  return window.pagemap.grow(window.pagemap.base + granules * kPagemapEntry) &&
-         window.tails.grow(window.tails.base + granules * kTailRecord);
+  return window.pagemap.grow(window.pagemap.base + granules * kPagemapEntry);
 }
 
-// Grows the heap only together with its tables: it cannot be used without them.
-bool grow_with_tables(uintptr_t target) {
+// Grows the heap only together with its pagemap: it cannot be used without.
+bool grow_with_pagemap(uintptr_t target) {
   Region& heap = window.heap;
   const uintptr_t before = heap.committed;
   if (!heap.grow(target)) return false;
-  if (grow_tables(heap.committed)) return true;
+  if (grow_pagemap(heap.committed)) return true;
   os::unmap(reinterpret_cast<void*>(before), heap.committed - before);
   heap.committed = before;
   return false;
@@ -98,10 +92,10 @@ void give_up(Region& region) {
 // place for a later attempt, when there is memory again.
 bool open_at(uintptr_t base, size_t heap) {
   lay_out(base, heap);
-  if (grow_with_tables(window.heap.base + 1) && window.metadata.grow(window.metadata.base + 1)) {
+  if (grow_with_pagemap(window.heap.base + 1) && window.metadata.grow(window.metadata.base + 1)) {
     return true;
   }
-  for (Region* region : {&window.heap, &window.pagemap, &window.tails, &window.metadata}) {
+  for (Region* region : {&window.heap, &window.pagemap, &window.metadata}) {
     give_up(*region);
   }
   return false;
@@ -210,13 +204,13 @@ bool Region::grow(uintptr_t target) {
 HeapStep grow_heap(uintptr_t from, size_t bytes) {
   Region& heap = window.heap;
   if (bytes > heap.end - from) return {};
-  if (grow_with_tables(from + bytes)) return {from, false};
+  if (grow_with_pagemap(from + bytes)) return {from, false};
   const uintptr_t before = heap.committed;
   if (!in_the_way(before, from + bytes - before)) return {};
   const uintptr_t behind = find_way_past(round_up(bytes, kGranule));
   if (behind == 0) return {};
   heap.committed = behind;
-  if (grow_with_tables(behind + bytes)) return {behind, true};
+  if (grow_with_pagemap(behind + bytes)) return {behind, true};
   heap.committed = before;
   return {};
 }

@@ -1,7 +1,6 @@
 // The address space of the heap: one window, and beside it the tables that describe it.
 //
 //   pagemap    8 bytes for each granule of the window
-//   tails      8 bytes for each granule (large/tails.h)
 //   gap        of a random length
 //   metadata   slabs, spans, heaps, caches; never in the window (HotOS'23: segregated metadata)
 //   gap        of another
@@ -25,7 +24,6 @@ inline constexpr unsigned kGranuleLog = 16;
 inline constexpr size_t kGranule = size_t{1} << kGranuleLog;  // also the largest page size served
 // Sizes of the window's tables, in bytes. Each defining file checks its own.
 inline constexpr size_t kPagemapEntry = 8;   // space/pagemap.h
-inline constexpr size_t kTailRecord = 8;     // large/tails.h
 inline constexpr size_t kMetadataUnit = 64;  // space/metadata.h
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
@@ -49,7 +47,6 @@ struct Region {
 
 struct Window {
   Region pagemap;
-  Region tails;
   Region metadata;
   uintptr_t nulls = 0;  // a granule of addresses above metadata, for open_nulls
   Region heap;

@@ -8,7 +8,6 @@
 #include "hard/quarantine.h"
 #include "heap/registry.h"
 #include "large/large.h"
-#include "large/tails.h"
 #include "limits/limits.h"
 #include "meter/meter.h"
 #include "os/os.h"
@@ -186,7 +185,6 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.large_cache_hits += larges.cache_hits;
   stats.large_resizes += larges.resizes;
   stats.large_moves = larges.moves;
-  stats.tail_bytes = tails::purged_bytes();
   stats.allocated_bytes += large_bytes;
   add_sampled(books, stats);
 
@@ -200,8 +198,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   const UserHeap::Sums users = UserHeap::sums_of_all();
   stats.user_heaps = users.heaps;
   stats.user_heap_bytes = users.live_bytes;
-  stats.committed_bytes = stats.slab_bytes + large_bytes + users.window_bytes + stats.dirty_bytes +
-                          metadata::touched_bytes();
+  stats.committed_bytes = span::counted() + metadata::touched_bytes();
   stats.locks_taken += threads.locks + cores.locks + spans.locks + metadata::locks() + users.locks;
   stats.locks_waited_for +=
       threads.waits + cores.waits + spans.waits + metadata::waits() + users.waits;

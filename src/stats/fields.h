@@ -93,7 +93,6 @@ inline constexpr Field kFields[] = {
                "Spans taken, by slabs and large objects"),
     LOFT_NEXT(spans_released, kEvents, "Spans released"),
     LOFT_NEXT(hole_bytes, kEvents, "Bytes purged from partly used slabs"),
-    LOFT_NEXT(tail_bytes, kEvents, "Bytes purged behind the ends of large objects"),
     LOFT_NEXT(large_allocations, kEvents, "Large objects handed out so far"),
     LOFT_NEXT(large_cache_hits, kEvents, "Of these, on pages that were still resident"),
     LOFT_NEXT(large_resizes, kEvents,

@@ -95,15 +95,11 @@ class Walk {
         asked > bytes) {
       return 0;
     }
-    if (peek(object->kept)) {
-      found_.kept += bytes;
-    } else {
-      ++found_.live_objects;
-      found_.live += bytes;
-      found_.asked += asked;
-    }
+    ++found_.live_objects;
+    found_.live += bytes;
+    found_.asked += asked;
     found_.touched += resident_until(at + bytes);
-    found_.tails += resident_until(at + (granules << kGranuleLog));
+    found_.behind += resident_until(at + (granules << kGranuleLog));
     return granules;
   }
 
@@ -164,7 +160,6 @@ Residents look_at_residents() {
   walk.go();
   for (const Thread* t = newest_block(); t != nullptr; t = t->older) walk.move_recent(t);
   walk.go_along(window.pagemap.base, window.pagemap.base + (used >> kGranuleLog) * sizeof(Entry));
-  walk.go_along(window.tails.base, window.tails.base + (used >> kGranuleLog) * kTailRecord);
   if (metadata::end() != 0) walk.go_along(window.metadata.base, metadata::end());
   return found;
 }

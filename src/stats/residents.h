@@ -16,7 +16,7 @@ struct Residents {
   size_t long_samples;           // of objects in it that have an extent to themselves
   size_t long_sample_bytes;      // these objects, resident or not
   size_t free;                   // of everything else, except large objects
-  size_t metadata;               // of the metadata region, the pagemap and the table of tails
+  size_t metadata;               // of the metadata region and the pagemap
   size_t huge;                   // of all resident bytes, large objects included, in huge pages
 
   size_t free_in_runs;  // resident bytes of medium runs behind and between their objects
@@ -27,7 +27,7 @@ struct Residents {
   size_t live;     // bytes of those in use: whole pages
   size_t kept;     // bytes of those in caches
   size_t touched;  // resident bytes of live and kept ones
-  size_t tails;    // resident bytes behind their ends, up to the next granule
+  size_t behind;   // resident bytes behind their ends, up to the next granule
 };
 
 // All zero before the first allocation.

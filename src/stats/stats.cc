@@ -126,11 +126,11 @@ loft_class_stats_t Stats::row_of_large() const {
   loft_class_stats_t row = {};
   row.live_objects = residents_.live_objects;
   row.live_bytes = residents_.asked;
-  row.rounding_bytes = residents_.live - residents_.asked + residents_.tails;
+  row.rounding_bytes = residents_.live - residents_.asked + residents_.behind;
   row.cached_bytes = residents_.kept;
   row.untouched_bytes = residents_.live + residents_.kept - residents_.touched;
   row.free_bytes = residents_.free_in_runs;
-  row.resident_bytes = residents_.touched + residents_.tails + residents_.free_in_runs;
+  row.resident_bytes = residents_.touched + residents_.behind + residents_.free_in_runs;
   return row;
 }
 

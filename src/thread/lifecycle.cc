@@ -12,7 +12,6 @@
 #include "hard/quarantine.h"
 #include "heap/registry.h"
 #include "large/guarded.h"
-#include "large/tails.h"
 #include "meter/meter.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -308,7 +307,6 @@ void lock_all() {
   registry::prepare_fork();
   UserHeap::prepare_fork();
   profile::prepare_fork();
-  tails::prepare_fork();
   large::prepare_fork_of_guarded();
   slab::apart::prepare_fork();
   span::prepare_fork();
@@ -320,7 +318,6 @@ void finish_fork(bool child) {
   span::finish_fork(child);
   slab::apart::finish_fork(child);
   large::finish_fork_of_guarded(child);
-  tails::finish_fork(child);
   profile::finish_fork(child);
   UserHeap::finish_fork(child);
   registry::finish_fork(child);

@@ -4,13 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
 
 #include "background.h"
-#include "control.h"
 #include "loft/loft.h"
 #include "surface/heap_stats.h"
 #include "surface/support.h"
@@ -201,72 +199,6 @@ size_t resident_pages(char* p, size_t bytes) {
   size_t count = 0;
   for (const unsigned char each : pages) count += each & 1u;
   return count;
-}
-
-// Longer ones than those of medium runs: they have whole granules.
-constexpr size_t kLonger = (4 << 20) + (64 << 10);
-constexpr size_t kShorter = kLonger - (28 << 10);
-
-// An object in a place where one was that was 28 KiB longer; the caller frees it.
-char* short_object_in_a_used_place() {
-  auto* longer = static_cast<char*>(malloc(kLonger));
-  memset(longer, 1, kLonger);
-  free(longer);
-  auto* object = static_cast<char*>(malloc(kShorter));
-  EXPECT_EQ(object, longer) << "the free span of that length";
-  memset(object, 2, kShorter);
-  return object;
-}
-
-bool has_no_tail(char* object) { return resident_pages(object + kShorter, 28 << 10) == 0; }
-
-bool is_whole(const char* object) {
-  return std::all_of(object, object + kShorter, [](char c) { return c == 2; });
-}
-
-class Tails : public testing::Test {
- protected:
-  void SetUp() override {
-    if (sysconf(_SC_PAGESIZE) != 4096) GTEST_SKIP() << "of pages of 4 KiB";
-  }
-};
-
-TEST_F(Tails, APurgeGivesThemBack) {
-  const uint64_t before = stats().tail_bytes;
-  char* object = short_object_in_a_used_place();
-  loft_purge(nullptr);
-  EXPECT_TRUE(has_no_tail(object));
-  EXPECT_GE(stats().tail_bytes, before + (28u << 10));
-  EXPECT_TRUE(is_whole(object));
-  free(object);
-}
-
-TEST_F(Tails, SoDoesAHardLimitThatIsSet) {
-  char* object = short_object_in_a_used_place();
-  char none[32] = "";
-  EXPECT_EQ(loft_option_get("hard_limit", none, sizeof(none)), 0);
-  EXPECT_EQ(loft_option_set("hard_limit", "1G"), 0);
-  EXPECT_TRUE(has_no_tail(object));
-  EXPECT_TRUE(is_whole(object));
-  EXPECT_EQ(loft_option_set("hard_limit", none), 0);
-  free(object);
-}
-
-TEST_F(Tails, AndTicksInTime) {
-  // Large enough for ticks.
-  std::vector<char*> many;
-  for (int i = 0; i < 256; ++i) {
-    many.push_back(static_cast<char*>(malloc(64 << 10)));
-    memset(many.back(), 1, 64 << 10);
-  }
-  char* object = short_object_in_a_used_place();
-  loft::test::pass_ms(400);
-  EXPECT_FALSE(has_no_tail(object)) << "it may grow again, for as long as decay_ms";
-  loft::test::pass_ms(200);
-  EXPECT_TRUE(has_no_tail(object));
-  EXPECT_TRUE(is_whole(object));
-  free(object);
-  for (char* p : many) free(p);
 }
 
 TEST(Calloc, OfPagesWithoutMemoryTouchesNone) {

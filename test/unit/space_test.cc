@@ -132,7 +132,7 @@ std::set<uintptr_t> closed_ends() {
 }
 
 TEST_F(MetadataTest, GapsLieInFrontOfMetadataAndOfTheHeap) {
-  EXPECT_GE(window.metadata.base, window.tails.end + kGranule);
+  EXPECT_GE(window.metadata.base, window.pagemap.end + kGranule);
   EXPECT_GE(window.heap.base, window.nulls + 2 * kGranule);
   close_gaps();
   const std::set<uintptr_t> ends = closed_ends();
@@ -226,19 +226,18 @@ class LargeTest : public SpaceTest {
    public:
     explicit Wall(void* p) {
       const uintptr_t end = of(p)->base + (of(p)->granules << kGranuleLog);
-      if (!span::extend(end, 1, zero_, kGranule)) return;  // it is in use
+      if (!span::extend(end, 1)) return;  // it is in use
       pagemap.fill(end, 1, Entry(kNoHeap, kLarge, 1));
       at_ = end;
     }
     ~Wall() {
-      if (at_ != 0) span::release(at_, 1, !zero_);
+      if (at_ != 0) span::release(at_, 1, true);
     }
     Wall(const Wall&) = delete;
     Wall& operator=(const Wall&) = delete;
 
    private:
     uintptr_t at_ = 0;
-    bool zero_ = true;
   };
 
   // As reallocate does: by moving pages, or else by a copy. Something stands behind the object.

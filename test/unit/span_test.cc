@@ -293,8 +293,7 @@ TEST_F(SpanTest, HugeRequestsAreRefused) {
     EXPECT_EQ(span::acquire(whole / 2, alignment).base, 0u) << alignment;
   }
   const uintptr_t base = acquire(1);
-  bool zero = true;
-  EXPECT_FALSE(span::extend(base + kGranule, whole, zero, whole << kGranuleLog));
+  EXPECT_FALSE(span::extend(base + kGranule, whole));
   span::release(base, 1, true);
 }
 
@@ -514,12 +513,9 @@ TEST_F(SpanTest, RandomAgainstAShadow) {
         const bool at_frontier = end == shadow.frontier();
         const Span* behind = shadow.span_at(end);
         const bool fits = at_frontier || (behind != nullptr && behind->granules >= granules);
-        bool zero = below(2) == 0;
-        const bool was_zero = zero;
-        ASSERT_EQ(span::extend(end, granules, zero, granules << kGranuleLog), fits);
+        ASSERT_EQ(span::extend(end, granules), fits);
         if (!fits) break;
         const bool dirty = !at_frontier && shadow.at(end) == SpanShadow::State::kDirty;
-        ASSERT_EQ(zero, was_zero && !dirty);
         ASSERT_NO_FATAL_FAILURE(shadow.take(end, granules, !dirty));
         if (!dirty) {
           ASSERT_TRUE(reads_zero(address(end), granules * kGranule));

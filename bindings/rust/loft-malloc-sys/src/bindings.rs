@@ -287,12 +287,10 @@ pub struct loft_stats_t {
     /// slabs that a heap took from another: an unused heap, or one with
     /// too many
     pub slabs_taken_over: u64,
-    /// purged behind large objects that were shorter than their space
-    pub tail_bytes: u64,
 }
 
 const _: () = {
-    assert!(core::mem::size_of::<loft_stats_t>() == 664);
+    assert!(core::mem::size_of::<loft_stats_t>() == 656);
     assert!(core::mem::offset_of!(loft_stats_t, struct_size) == 0);
     assert!(core::mem::offset_of!(loft_stats_t, heaps) == 8);
     assert!(core::mem::offset_of!(loft_stats_t, heaps_parked) == 16);
@@ -375,7 +373,6 @@ const _: () = {
     assert!(core::mem::offset_of!(loft_stats_t, room_cpu_ns) == 632);
     assert!(core::mem::offset_of!(loft_stats_t, room_cleared) == 640);
     assert!(core::mem::offset_of!(loft_stats_t, slabs_taken_over) == 648);
-    assert!(core::mem::offset_of!(loft_stats_t, tail_bytes) == 656);
 };
 
 /// What the calling thread has done so far.
