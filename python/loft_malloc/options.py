@@ -30,8 +30,6 @@ OPTIONS = {
     name: Option(**given)
     for name, given in json.loads((PACKAGE / "options.json").read_text(encoding="utf-8")).items()
 }
-# Former names, and what they are called now.
-RENAMED = {f"keeper_{name}": f"room_{name}" for name in ("cpu", "serves", "prepare")}
 SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 # The values of each unit, and what is said of others.
 ACCEPTED = {
@@ -66,8 +64,6 @@ def _meant(name: str) -> str | None:
     if not name.upper().startswith(PREFIX) or name in map(variable, OPTIONS):
         return None
     asked = name[len(PREFIX) :].lower()
-    if asked in RENAMED:
-        return RENAMED[asked]
     begun = [option for option in OPTIONS if asked and option.startswith(f"{asked}_")]
     return next(iter(begun or difflib.get_close_matches(asked, OPTIONS, 1, CLOSE)), None)
 
@@ -77,8 +73,6 @@ def checked(setting: str) -> tuple[str, str]:
     name, equals, value = setting.partition("=")
     if not equals:
         raise UserError(f"option {setting}: write name=value, such as stats=1")
-    if name in RENAMED:
-        raise UserError(f"the option {name} is called {RENAMED[name]} now")
     if name not in OPTIONS:
         raise UserError(f"no option is named {name!r}; there are {', '.join(OPTIONS)}")
     option = OPTIONS[name]

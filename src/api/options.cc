@@ -27,17 +27,6 @@ std::string_view tail(std::string_view text, size_t from) {
   return {text.data() + from, text.size() - from};
 }
 
-struct Renamed {
-  std::string_view former;
-  std::string_view name;
-};
-
-constexpr Renamed kRenamed[] = {
-#define LOFT_RENAMED_ROW(former, name) {#former, #name},
-    LOFT_RENAMED_OPTIONS(LOFT_RENAMED_ROW)
-#undef LOFT_RENAMED_ROW
-};
-
 bool parse_bytes(std::string_view text, uint64_t& bytes) {
   unsigned shift = 0;
   if (!text.empty()) {
@@ -143,7 +132,6 @@ Text refuse_value(std::string_view source, const Option& option, std::string_vie
     line << "a signal's name such as USR2, its number, or none";
   } else {
     line << option.choices;
-    if (option.value == &options.owner && value == "keeper") line << "; keeper is called room now";
   }
   return line;
 }
@@ -152,10 +140,6 @@ Text refuse_name(std::string_view source, std::string_view name) {
   Text line;
   line << source << ": ";
   append_quoted(line, name);
-  for (const Renamed& renamed : kRenamed) {
-    if (renamed.former != name) continue;
-    return line << " is ignored: the option is called " << renamed.name << " now";
-  }
   return line << " is no option of loft; see docs/options.md";
 }
 
@@ -292,14 +276,6 @@ void load_options() {
     if (set_option(option.name, value) == OptionError::kBadValue) {
       os::report(refuse_value(variable.get(), option, value));
     }
-  }
-  for (const Renamed& renamed : kRenamed) {
-    const VariableName variable(renamed.former);
-    const char* value = os::environment(variable.get());
-    if (value == nullptr || *value == 0) continue;
-    const VariableName now(renamed.name);
-    os::report(Text() << variable.get() << " is ignored: the variable is called " << now.get()
-                      << " now");
   }
 }
 

@@ -118,13 +118,6 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
     "root: statistics, profiles, a map of the heap, purges, options; %p becomes the number of "  \
     "the process")
 
-// X(former name, name). A setting by a former name is refused with one line that tells the new
-// one.
-#define LOFT_RENAMED_OPTIONS(X) \
-  X(keeper_cpu, room_cpu)       \
-  X(keeper_serves, room_serves) \
-  X(keeper_prepare, room_prepare)
-
 // X(name, choice). Of these options one choice is stricter than the others: it is taken where
 // the file, the symbol or the environment have a value that is not understood, and where the
 // file contradicts itself.

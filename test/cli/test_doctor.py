@@ -81,7 +81,6 @@ def test_settings_for_all_processes(made: Made) -> None:
         ("\nstats=loud", "line 2: stats=loud: accepted is 0, 1, json, prometheus"),
         ("stats", "line 1: option stats: write name=value"),
         ("stats=1\nstats=json", "line 2: stats contradicts line 1"),
-        ("keeper_cpu=1", "line 1: the option keeper_cpu is called room_cpu now"),
     ],
 )
 def test_mistakes_in_the_settings(made: Made, text: str, mistake: str) -> None:

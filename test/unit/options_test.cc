@@ -134,24 +134,6 @@ TEST_F(OptionsTest, BadListItemsAreReportedAndSkipped) {
   EXPECT_EQ(get(options.batch_bytes), 4u << 10);
 }
 
-TEST_F(OptionsTest, FormerNamesAreRefusedWithTheNewOnes) {
-  ASSERT_EQ(setenv("LOFT_KEEPER_PREPARE", "zero", 1), 0);
-  ASSERT_EQ(setenv("LOFT_KEEPER_SERVES", "", 1), 0);
-  const char* symbol = std::exchange(loft_options, "keeper_cpu=1,owner=keeper");
-  const std::string said = load();
-  loft_options = symbol;
-  unsetenv("LOFT_KEEPER_PREPARE");
-  unsetenv("LOFT_KEEPER_SERVES");
-  EXPECT_EQ(said,
-            "loft: loft_options: 'keeper_cpu' is ignored: the option is called room_cpu now\n"
-            "loft: loft_options: owner='keeper' is ignored: accepted is thread|core|room|shared; "
-            "keeper is "
-            "called room now\n"
-            "loft: LOFT_KEEPER_PREPARE is ignored: the variable is called LOFT_ROOM_PREPARE now\n");
-  EXPECT_EQ(get(options.room_cpu), kAnyProcessor);
-  EXPECT_EQ(get(options.room_prepare), uint64_t{kPrepareOff});
-}
-
 TEST_F(OptionsTest, SymbolOfTheProgram) {
   const std::string said = load();
   EXPECT_EQ(get(options.dirty_bytes), 5u << 20);

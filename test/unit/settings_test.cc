@@ -189,7 +189,6 @@ TEST_F(SettingsTest, WhatIsNotAcceptedIsToldWithItsLine) {
                   "colour=red\n"
                   "stats=loud\n"
                   "=1\n"
-                  "keeper_cpu=1\n"
                   "LOFT_STATS=1\n"
                   "batch_bytes=4K\n"
                   "stats=1") +
@@ -199,9 +198,8 @@ TEST_F(SettingsTest, WhatIsNotAcceptedIsToldWithItsLine) {
             "loft: FILE:2: 'colour' is no option of loft; see docs/options.md\n"
             "loft: FILE:3: stats='loud' is ignored: accepted is 0|1|json|prometheus\n"
             "loft: FILE:4: '' is no option of loft; see docs/options.md\n"
-            "loft: FILE:5: 'keeper_cpu' is ignored: the option is called room_cpu now\n"
-            "loft: FILE:6: 'LOFT_STATS' is no option of loft; see docs/options.md\n"
-            "loft: FILE:8: stats='1" +
+            "loft: FILE:5: 'LOFT_STATS' is no option of loft; see docs/options.md\n"
+            "loft: FILE:7: stats='1" +
                 std::string(1, '\0') + "' is ignored: accepted is 0|1|json|prometheus\n");
   EXPECT_EQ(get(options.batch_bytes), 4u << 10);
   EXPECT_EQ(get(options.stats), 0u);
