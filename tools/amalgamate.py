@@ -94,7 +94,7 @@ LOADED = (
 # What a library has not that puts loft before the C runtime when it is loaded.
 LINKED = ("api/windows_malloc.cc",)
 # What defines libc's and C++'s own names. CMakeLists.txt has them, too.
-OVERRIDES = re.compile(r"api/([a-z]+_)?(malloc|new|c23)\.cc")
+OVERRIDES = re.compile(r"api/([a-z]+_)?(malloc|libc|new|c23)\.cc")
 
 
 class AmalgamationError(Exception):

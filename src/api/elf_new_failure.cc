@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <new>
+
+#include "base/atomic.h"
 #include "base/macros.h"
 #include "front/allocate.h"
 #include "os/fault.h"
@@ -27,11 +30,12 @@ namespace {
 constexpr const char* kRuntimes[] = {"libstdc++.so.6", "libc++.so.1"};
 
 // A function of a C++ library that a plugin has brought. The references above do not see it.
+// `more`: RTLD_NODELETE for who keeps its address.
 template <class Function>
-Function* find_in_runtime(const char* name) {
+Function* find_in_runtime(const char* name, int more = 0) {
   if (dlopen == nullptr || dlsym == nullptr || dlclose == nullptr) return nullptr;
   for (const char* library : kRuntimes) {
-    void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD | more);
     if (handle == nullptr) continue;
     void* found = dlsym(handle, name);
     dlclose(handle);
@@ -73,18 +77,47 @@ void* call_handlers(Again again) {
   }
 }
 
-// The C++ library's own nothrow operator of that form; nullptr without.
+constexpr bool is_aligned(Maker maker) {
+  return maker == Maker::kNewAligned || maker == Maker::kNewArrayAligned;
+}
+constexpr bool is_array(Maker maker) {
+  return maker == Maker::kNewArray || maker == Maker::kNewArrayAligned;
+}
+
+// The C++ library's own nothrow operator of that form; nullptr without. It stays loaded.
+using CatchingNew = void*(size_t, const std::nothrow_t&);
+using CatchingNewAligned = void*(size_t, std::align_val_t, const std::nothrow_t&);
 template <class New>
 New* catching_new(Maker maker) {
-  const bool is_array = maker == Maker::kNewArray || maker == Maker::kNewArrayAligned;
-  const bool is_aligned = maker == Maker::kNewAligned || maker == Maker::kNewArrayAligned;
-  return find_in_runtime<New>(
-      is_aligned
-          ? (is_array ? "_ZnamSt11align_val_tRKSt9nothrow_t" : "_ZnwmSt11align_val_tRKSt9nothrow_t")
-          : (is_array ? "_ZnamRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t"));
+  // Relaxed: each thread finds the same one.
+  static constinit Atomic<New*> known[2];
+  Atomic<New*>& its = known[is_array(maker) ? 1 : 0];
+  New* found = its.load(memory_order_relaxed);
+  if (LOFT_UNLIKELY(found == nullptr)) {
+    const char* const names[] = {"_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t",
+                                 "_ZnwmSt11align_val_tRKSt9nothrow_t",
+                                 "_ZnamSt11align_val_tRKSt9nothrow_t"};
+    const unsigned name = (is_aligned(maker) ? 2u : 0u) + (is_array(maker) ? 1u : 0u);
+    found = find_in_runtime<New>(names[name], RTLD_NODELETE);
+    its.store(found, memory_order_relaxed);
+  }
+  return found;
 }
 
 }  // namespace
+
+LOFT_COLD bool catch_from_new(size_t size, size_t alignment, Maker maker, void** object) {
+  if (alignment == 0) {
+    auto* const catching = catching_new<CatchingNew>(maker);
+    if (catching == nullptr) return false;
+    *object = catching(size, std::nothrow_t());
+  } else {
+    auto* const catching = catching_new<CatchingNewAligned>(maker);
+    if (catching == nullptr) return false;
+    *object = catching(size, std::align_val_t{alignment}, std::nothrow_t());
+  }
+  return true;
+}
 
 LOFT_COLD void* retry_with(size_t size, size_t alignment, Maker maker, Again again) {
   void* p = call_handlers([=] { return again(size, alignment, maker); });
@@ -97,27 +130,16 @@ LOFT_COLD void* retry_with(size_t size, size_t alignment, Maker maker, Again aga
 // inside try and catch. Without them (a static link), a handler that throws ends the program.
 LOFT_COLD void* retry_nothrow_with(size_t size, size_t alignment, Maker maker, Again again) {
   if (current_handler() == nullptr) return nullptr;
-  using New = void*(size_t, const std::nothrow_t&);
-  using NewAligned = void*(size_t, std::align_val_t, const std::nothrow_t&);
-  if (alignment == 0) {
-    if (auto* catching = catching_new<New>(maker)) return catching(size, std::nothrow_t());
-  } else if (auto* catching = catching_new<NewAligned>(maker)) {
-    return catching(size, std::align_val_t{alignment}, std::nothrow_t());
-  }
+  void* object = nullptr;
+  if (catch_from_new(size, alignment, maker, &object)) return object;
   return call_handlers([=] { return again(size, alignment, maker); });
 }
 
-LOFT_COLD void* new_retry(size_t size, Maker maker) {
-  return retry_with(size, 0, maker, allocate_again);
+LOFT_COLD void* new_retry(size_t size, size_t alignment, Maker maker) {
+  return retry_with(size, alignment, maker, allocate_again);
 }
-LOFT_COLD void* new_retry(size_t size, std::align_val_t alignment, Maker maker) {
-  return retry_with(size, static_cast<size_t>(alignment), maker, allocate_again);
-}
-LOFT_COLD void* new_retry_nothrow(size_t size, Maker maker) {
-  return retry_nothrow_with(size, 0, maker, allocate_again);
-}
-LOFT_COLD void* new_retry_nothrow(size_t size, std::align_val_t alignment, Maker maker) {
-  return retry_nothrow_with(size, static_cast<size_t>(alignment), maker, allocate_again);
+LOFT_COLD void* new_retry_nothrow(size_t size, size_t alignment, Maker maker) {
+  return retry_nothrow_with(size, alignment, maker, allocate_again);
 }
 
 }  // namespace loft

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/own_names.h"
 #include "base/atomic.h"
 #include "base/macros.h"
-#include "front/allocate.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/symbols.h"
@@ -64,15 +64,15 @@ bool bind_libc() {
     kept.store(probe, memory_order_relaxed);
     return true;
   }
-  deallocate(probe);
+  by_name(free)(probe);  // whose malloc may have called loft's, and put a header before
   const os::Symbol symbols[] = {
-      here("malloc", malloc),
-      here("free", free),
+      here("malloc", loft_own_malloc),
+      here("free", loft_own_free),
       here("calloc", calloc),
-      here("realloc", realloc),
+      here("realloc", loft_own_realloc),
       here("reallocarray", reallocarray),
-      here("aligned_alloc", aligned_alloc),
-      here("memalign", memalign),
+      here("aligned_alloc", loft_own_aligned_alloc),
+      here("memalign", loft_own_memalign),
       here("posix_memalign", posix_memalign),
       here("valloc", valloc),
       here("pvalloc", pvalloc),

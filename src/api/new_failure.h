@@ -7,24 +7,27 @@
 #pragma once
 
 #include <cstddef>
-#include <new>
 
 #include "cache/bins.h"
 
 namespace loft {
 
-// `maker`: the form of new. Called after a first failure. Without a handler, throws std::bad_alloc
-// through the program's C++ library. Without such a library, stops the program with one line.
-void* new_retry(size_t size, Maker maker);
-void* new_retry(size_t size, std::align_val_t alignment, Maker maker);
+// `maker`: the form of new. `alignment`: 0 for none. Called after a first failure. Without a
+// handler, throws std::bad_alloc through the program's C++ library. Without such a library, stops
+// the program with one line.
+void* new_retry(size_t size, size_t alignment, Maker maker);
 
 // For the nothrow forms: nullptr without a handler, or if the handler throws.
-void* new_retry_nothrow(size_t size, Maker maker);
-void* new_retry_nothrow(size_t size, std::align_val_t alignment, Maker maker);
+void* new_retry_nothrow(size_t size, size_t alignment, Maker maker);
 
-// The same for another allocator's operators, which `again` asks. `alignment`: 0 for none.
+// The same for another allocator's operators, which `again` asks.
 using Again = void* (*)(size_t size, size_t alignment, Maker maker);
 void* retry_with(size_t size, size_t alignment, Maker maker, Again again);
 void* retry_nothrow_with(size_t size, size_t alignment, Maker maker, Again again);
+
+// Sets *object to the result of the C++ library's own nothrow form. That calls the form that throws
+// by its name, which may be the program's own, and catches; loft cannot. False if no such library
+// is loaded.
+bool catch_from_new(size_t size, size_t alignment, Maker maker, void** object);
 
 }  // namespace loft

@@ -31,15 +31,6 @@ inline void* resize_array(void* object, size_t count, size_t size) {
   return resize(object, bytes);
 }
 
-// Functions that valgrind does not replace call those that it does, so that one of the two
-// allocators has all objects. The call must not be inlined, which would bypass the replacement.
-// (Objects of loft_malloc and its kin stay loft's own; valgrind's free accepts none of them.)
-template <class Function>
-LOFT_ALWAYS_INLINE Function* replaceable(Function* function) {
-  LOFT_FORGET(function);
-  return function;
-}
-
 // aligned_alloc: EINVAL if `alignment` is not a power of two.
 void* allocate_aligned_strict(size_t alignment, size_t size);
 

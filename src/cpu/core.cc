@@ -200,7 +200,6 @@ constinit bool are_owners = false;
 void begin() {
   are_owners = true;
   span::serve_processors();
-  pagemap.table_max = 0;
 }
 
 Thread* enter() {

@@ -37,11 +37,12 @@ LOFT_NOINLINE void send_full_batch(size_t place);
 // malloc. Results are 16-byte aligned; nullptr and ENOMEM without memory. Any thread, any time.
 // operator new must not return nullptr. It passes slow paths of its own, so that checking the
 // result costs its fast path nothing.
+// It also has bounds of its own: kBeyondTable gets what is beyond them.
 using AllocateSlow = void* (*)(size_t);
 template <AllocateSlow kBeyondTable = allocate_beyond_table<Maker::kMalloc>,
-          AllocateSlow kFromEmpty = allocate_from_empty<Maker::kMalloc>>
+          AllocateSlow kFromEmpty = allocate_from_empty<Maker::kMalloc>, bool kOperator = false>
 LOFT_ALWAYS_INLINE void* allocate(size_t size) {
-  if (LOFT_LIKELY(size <= pagemap.table_max)) {
+  if (LOFT_LIKELY(kOperator ? pagemap.operator_table.contains(size) : size <= pagemap.table_max)) {
     if (size > kTableMax) __builtin_unreachable();  // table_max is that or 0
     Thread* thread = this_thread();
     Bin* bin = thread->bin_at(load_entry(thread->bin_of[size]));
@@ -52,7 +53,8 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
     LOFT_FORGET(object);
     return object;
   }
-  if (size <= kTableMax) {  // only under owner=core
+  // Only under owner=core.
+  if (kOperator ? pagemap.operator_core_table.contains(size) : size <= kTableMax) {
     void* object = os::pop_by_table<core::kTable>(size);
     return LOFT_LIKELY(object != nullptr) ? object : kFromEmpty(size);
   }
@@ -84,12 +86,15 @@ LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
 }
 
 // free. Keeps errno. Detected misuse stops the program with one line. `slow` does what
-// deallocate_slow does, for a caller that knows more of the object.
-template <class Slow>
-LOFT_ALWAYS_INLINE void deallocate(void* p, Slow slow) {
+// deallocate_slow does, for a caller that knows more of the object; `beyond` does for objects
+// outside of the bounds, which operator delete has of its own.
+template <bool kOperator, class Slow, class Beyond>
+LOFT_ALWAYS_INLINE void deallocate(void* p, Slow slow, Beyond beyond) {
   const uint64_t position = pagemap.position(p);
-  if (LOFT_UNLIKELY(!pagemap.thread_limit.contains(position))) {
-    if (LOFT_UNLIKELY(!pagemap.core_limit.contains(position))) return slow(p);
+  const Bound& of_thread = kOperator ? pagemap.operator_thread_limit : pagemap.thread_limit;
+  if (LOFT_UNLIKELY(!of_thread.contains(position))) {
+    const Bound& of_core = kOperator ? pagemap.operator_core_limit : pagemap.core_limit;
+    if (LOFT_UNLIKELY(!of_core.contains(position))) return beyond(p);
     const uint64_t word = pagemap.at_position(position).word();
     const os::Pushed pushed = os::push_if_owner(p, word);
     if (LOFT_LIKELY(pushed == os::Pushed::kYes)) return;
@@ -105,15 +110,18 @@ LOFT_ALWAYS_INLINE void deallocate(void* p, Slow slow) {
   bin->push(p);
 }
 LOFT_ALWAYS_INLINE void deallocate(void* p) {
-  deallocate(p, [](void* object) { deallocate_slow(object); });
+  const auto slow = [](void* object) { deallocate_slow(object); };
+  deallocate<false>(p, slow, slow);
 }
 
-// operator delete, of an object of `size` bytes.
-LOFT_ALWAYS_INLINE void deallocate_as(Maker maker, void* p) {
-  deallocate(p, [=](void* object) { deallocate_slow_as(object, maker); });
+// operator delete; and of an object of `size` bytes.
+template <class Beyond>
+LOFT_ALWAYS_INLINE void deallocate_as(Maker maker, void* p, Beyond beyond) {
+  deallocate<true>(p, [=](void* object) { deallocate_slow_as(object, maker); }, beyond);
 }
-LOFT_ALWAYS_INLINE void deallocate_sized(Maker maker, void* p, size_t size) {
-  deallocate(p, [=](void* object) { deallocate_slow_sized(object, maker, size); });
+template <class Beyond>
+LOFT_ALWAYS_INLINE void deallocate_sized(Maker maker, void* p, size_t size, Beyond beyond) {
+  deallocate<true>(p, [=](void* object) { deallocate_slow_sized(object, maker, size); }, beyond);
 }
 
 // The rest of the surface (front/slow.cc, front/reallocate.cc). `alignment` is a power of two.

@@ -18,7 +18,7 @@ class LoadedObject {
  public:
   explicit LoadedObject(const dl_phdr_info& info) : base_(info.dlpi_addr), info_(&info) {}
 
-  // False if the object has no symbol table with a GNU-style hash.
+  // False if the object has no symbol table with a hash table.
   bool find_tables() {
     size_t name = 0;
     for (size_t i = 0; i < info_->dlpi_phnum; ++i) {
@@ -29,19 +29,38 @@ class LoadedObject {
         if (entry->d_tag == DT_STRTAB) strings_ = table<const char>(entry->d_un.d_ptr);
         if (entry->d_tag == DT_SONAME) name = entry->d_un.d_val;
         if (entry->d_tag == DT_GNU_HASH) hash_ = table<const uint32_t>(entry->d_un.d_ptr);
+        if (entry->d_tag == DT_HASH) old_hash_ = table<const uint32_t>(entry->d_un.d_ptr);
       }
     }
-    if (symbols_ == nullptr || strings_ == nullptr || hash_ == nullptr) return false;
+    if (symbols_ == nullptr || strings_ == nullptr) return false;
+    if (hash_ == nullptr && old_hash_ == nullptr) return false;
     name_ = strings_ + name;
     return true;
   }
 
   bool is_libc() const { return __builtin_strcmp(name_, "libc.so.6") == 0; }
 
-  // Calls visit for each function of this name that the object defines. There may be several
+  bool contains(const void* address) const {
+    for (size_t i = 0; i < info_->dlpi_phnum; ++i) {
+      const ElfW(Phdr)& segment = info_->dlpi_phdr[i];
+      if (segment.p_type != PT_LOAD) continue;
+      if (value_of(address) - segment.p_vaddr < segment.p_memsz) return true;
+    }
+    return false;
+  }
+
+  // Calls visit for each symbol of this name that the object defines. There may be several
   // versions.
   template <class Visit>
   void each_named(const char* name, Visit&& visit) const {
+    const auto visit_if = [&](ElfW(Sym) & symbol) {
+      if (symbol.st_shndx == SHN_UNDEF) return;
+      if (__builtin_strcmp(strings_ + symbol.st_name, name) == 0) visit(symbol);
+    };
+    if (hash_ == nullptr) {
+      for (uint32_t i = 0; i < old_hash_[1]; ++i) visit_if(symbols_[i]);
+      return;
+    }
     uint32_t hash = 5381;
     for (const char* at = name; *at != '\0'; ++at) {
       hash = hash * 33 + static_cast<unsigned char>(*at);
@@ -53,12 +72,8 @@ class LoadedObject {
     uint32_t i = bucket[hash % buckets];
     if (i < first) return;
     for (;; ++i) {
-      ElfW(Sym)& symbol = symbols_[i];
       const uint32_t its = chain[i - first];  // the lowest bit marks the end
-      if ((its | 1) == (hash | 1) && __builtin_strcmp(strings_ + symbol.st_name, name) == 0 &&
-          symbol.st_shndx != SHN_UNDEF && (symbol.st_info & 0xf) == STT_FUNC) {
-        visit(symbol);
-      }
+      if ((its | 1) == (hash | 1)) visit_if(symbols_[i]);
       if ((its & 1) != 0) return;
     }
   }
@@ -110,6 +125,7 @@ class LoadedObject {
   const char* strings_ = nullptr;
   const char* name_ = "";
   const uint32_t* hash_ = nullptr;
+  const uint32_t* old_hash_ = nullptr;  // that of System V: its second word counts all symbols
 };
 
 struct Renaming {
@@ -126,7 +142,8 @@ bool rename_in(const LoadedObject& object, const Symbol* symbols, size_t count) 
     for (size_t i = 0; i < count; ++i) {
       const ElfW(Addr) value = object.value_of(symbols[i].meaning);
       object.each_named(symbols[i].name, [&](ElfW(Sym) & symbol) {
-        if (symbol.st_value != value) visit(symbol, value);
+        const bool is_function = (symbol.st_info & 0xf) == STT_FUNC;
+        if (is_function && symbol.st_value != value) visit(symbol, value);
       });
     }
   };
@@ -156,7 +173,30 @@ int visit_object(dl_phdr_info* info, size_t, void* context) {
   return 1;
 }
 
+struct Search {
+  const char* name;
+  bool found;
+};
+
+// As above. The loader looks through the objects in this order.
+int look_into_object(dl_phdr_info* info, size_t, void* context) {
+  auto* const search = static_cast<Search*>(context);
+  LoadedObject object(*info);
+  if (object.contains(reinterpret_cast<const void*>(&look_into_object))) return 1;
+  if (object.find_tables())
+    object.each_named(search->name, [&](const ElfW(Sym)&) { search->found = true; });
+  return search->found ? 1 : 0;
+}
+
 }  // namespace
+
+bool is_defined_before(const char* name);
+bool is_defined_before(const char* name) {
+  const KeepErrno keep;
+  Search search{name, false};
+  dl_iterate_phdr(look_into_object, &search);
+  return search.found;
+}
 
 bool rename_in_libc(const Symbol* symbols, size_t count) {
   const KeepErrno keep;

@@ -19,4 +19,10 @@ bool rename_in_libc(const Symbol* symbols, size_t count);
 // known.
 bool is_own_library();
 
+// Whether the name, which has another address in the process than loft's own function has, is
+// another function's. It is not if the program only has a place of its own that leads to loft's, as
+// a program has that is linked without PIE and takes the function's address. It takes the loader's
+// lock.
+bool has_another(const char* name);
+
 }  // namespace loft::os

@@ -92,29 +92,38 @@ inline constexpr unsigned kAlignmentLog = 4;
 inline constexpr size_t kAlignment = size_t{1} << kAlignmentLog;
 
 // Constant after start, except the limits, which follow the heap. The table is mapped up to the
-// limit; entries that nobody has filled read as zero. It has a cache line of its own, because every
-// free reads it.
+// limit; entries that nobody has filled read as zero. What the fast paths of a thread read is in
+// one cache line of its own, because every call reads it; the second line is read under owner=core.
 struct alignas(64) Pagemap {
   // The initial value is odd: every pointer then counts as misaligned, whichever other fields a
   // thread sees of a start that runs beside it.
   uintptr_t base = 1;
-  Bound limit;  // of the window, in units of kAlignment
-  Entry* entries = nullptr;
   // Where the entry of address 0 would be. free finds an entry by a shift of the pointer, without
   // waiting for the offset from `base`; only the comparison needs that offset.
   uintptr_t entry_of_zero = 0;
 
-  // The bounds of free's fast path for a thread and for a processor. By the option `owner`, one is
-  // `limit` and the other 0; with hardened=full, both are 0. table_max is the largest size on
-  // malloc's fast path for a thread; it is here because every call reads this line.
-  // front/allocate.h.
+  // The bounds of free's fast path for a thread and, below, for a processor. By the option `owner`,
+  // one is `limit` and the other 0; with hardened=full, both are 0. table_max is the largest size
+  // on malloc's fast path for a thread. front/allocate.h.
   Bound thread_limit;
-  Bound core_limit;
   size_t table_max = kTableMax;
+
+  // The same for operator delete and operator new. All of them are 0 until it is known, and where
+  // it is known, that the program has the functions itself from which these derive
+  // (api/elf_new.cc): each call then takes its slow path. table bounds are exclusive.
+  Bound operator_thread_limit;
+  Bound operator_table;
 
   // Above all medium sizes; 0 while a profile is taken: each medium object then takes the slow
   // path.
   Bound medium_limit{kMediumMax + 1};
+  Bound limit;  // of the window, in units of kAlignment
+
+  Entry* entries = nullptr;
+  Bound core_limit;
+  Bound operator_core_limit;
+  Bound operator_core_table;
+  bool serves_operators = false;
 
   // `first` is the entry of the granule at `window_base`.
   void set_table(uintptr_t window_base, Entry* first) {
@@ -129,20 +138,34 @@ struct alignas(64) Pagemap {
     limit.set((end - base) >> kAlignmentLog);
     if (thread_limit.get() != 0) thread_limit.set(limit.get());
     if (core_limit.get() != 0) core_limit.set(limit.get());
+    follow();
   }
   // At the start.
-  void serve_threads() { thread_limit.set(limit.get()); }
+  void serve_threads() {
+    thread_limit.set(limit.get());
+    follow();
+  }
 
   // From now on, processors are served and threads are not. Under the lock of the spans.
   void serve_processors() {
     core_limit.set(limit.get());
     thread_limit.set(0);
+    table_max = 0;
+    follow();
   }
 
   // From now on, each free takes the slow path. Under the lock of the spans.
   void serve_nobody() {
     core_limit.set(0);
     thread_limit.set(0);
+    follow();
+  }
+
+  // From now on, operator new and delete have the fast paths of malloc and free. Under the lock of
+  // the spans.
+  void serve_operators() {
+    serves_operators = true;
+    follow();
   }
 
   // Position of p in units of kAlignment; at or above `limit` if p is null, foreign or misaligned.
@@ -167,12 +190,20 @@ struct alignas(64) Pagemap {
   }
 
  private:
+  void follow() {
+    if (!serves_operators) return;
+    operator_thread_limit.set(thread_limit.get());
+    operator_core_limit.set(core_limit.get());
+    operator_table.set(table_max == 0 ? 0 : kTableMax + 1);
+    operator_core_table.set(table_max == 0 ? kTableMax + 1 : 0);
+  }
+
   LOFT_ALWAYS_INLINE Entry& at(uintptr_t address) const {
     return *reinterpret_cast<Entry*>(entry_of_zero + (address >> kGranuleLog) * sizeof(Entry));
   }
 };
 
-static_assert(sizeof(Pagemap) == 64);
+static_assert(sizeof(Pagemap) == 128 && offsetof(Pagemap, entries) == 64);
 
 extern LOFT_HIDDEN Pagemap pagemap;
 

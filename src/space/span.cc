@@ -186,6 +186,11 @@ void serve_processors() {
   pagemap.serve_processors();
 }
 
+void serve_operators() {
+  const os::Guard guard(lock);
+  pagemap.serve_operators();
+}
+
 void release_all(const Returned* spans, unsigned count) {
   const size_t keep = limits::most_dirty();
   const size_t floor = keep - keep / 8;  // so that not every later release makes a system call

@@ -22,6 +22,9 @@ void serve_processors();
 // From now on, every free takes the slow path (hardened=full).
 void serve_nobody();
 
+// From now on, operator new and delete have malloc's and free's fast paths.
+void serve_operators();
+
 // The first choice of an acquire.
 enum class Want : uint8_t {
   kResident,      // resident pages: they cost no fault and no growth
