@@ -272,9 +272,10 @@ def rpm(plan: Plan) -> list[Path]:
 def apk(plan: Plan) -> list[Path]:
     shared, static = plan.musl
     config = "prefix=/usr\nlibdir=${prefix}/lib\nincludedir=${prefix}/include\n\nName: loft\n"
-    config += (
-        f"Description: a memory allocator\nVersion: {plan.version}\nLibs: -L${{libdir}} -lloft\n"
-    )
+    config += f"Description: a memory allocator\nVersion: {plan.version}\n"
+    # As cmake/loft.pc.in: also in a program whose own objects name no function of it.
+    config += "Libs: -L${libdir} -Wl,--push-state,--no-as-needed,-lloft,--pop-state -lloft\n"
+    config += "Libs.private: -Wl,-u,malloc -lpthread\n"
     folders = [Entry(f"{name}/", mode=0o755) for name in ("usr", "usr/lib")]
     library = [*folders, Entry("usr/lib/libloft.so.0", shared.read_bytes(), 0o755)]
     headers = entries_of(plan.source / "include" / "loft", "usr/include/loft/")

@@ -66,3 +66,10 @@ class Loft(ConanFile):
             component.system_libs = ["pthread", "dl"]
             component.set_property("cmake_target_name", f"loft::{name}")
             component.set_property("pkg_config_name", library)
+        # Also in a program whose own objects name no function of it.
+        forced = "-u,malloc"
+        if self.options.shared:
+            shared = Path(self.package_folder) / "lib" / "libloft.so"
+            forced = f"--push-state,--no-as-needed,{shared},--pop-state"
+        loft = self.cpp_info.components["loft"]
+        loft.exelinkflags = loft.sharedlinkflags = [f"-Wl,{forced}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -40,6 +41,12 @@ int main(void) {
   return 0;
 }
 """
+# Names no function of loft, and calls a function of libc's that allocates.
+QUIET = """\
+#include <stdio.h>
+#include <string.h>
+int main(int count, char** words) { return count != 1 || puts(strdup(words[0])) < 0; }
+"""
 RAN = f"loft {VERSION}\n"
 CORE_RAN = f"loft {VERSION} beside libc\n"
 
@@ -58,3 +65,16 @@ def said(*command: str | Path, at: Path | None = None, **variables: str) -> str:
         f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}"
     )
     return done.stdout
+
+
+def is_served(program: str | Path, **variables: str) -> bool:
+    """Whether loft was the malloc of a program, such as QUIET is, and has told of its objects."""
+    done = subprocess.run(
+        [program],
+        env={**os.environ, "LOFT_STATS": "json", **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{program}\n"), done.stderr
+    return bool(done.stderr) and json.loads(done.stderr)["live_objects"] > 0

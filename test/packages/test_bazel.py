@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from commands import CORE_PROGRAM, CORE_RAN, PROGRAM, RAN, ROOT, VERSION, said
+from commands import CORE_PROGRAM, CORE_RAN, PROGRAM, QUIET, RAN, ROOT, VERSION, is_served, said
 
 RULES = {
     "cc": "binary import library test toolchain toolchain_suite",
@@ -21,6 +21,7 @@ RULES = {
 BUILD = """\
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 cc_binary(name = "with_loft", srcs = ["loft.c"], deps = ["@loft-malloc//:loft"])
+cc_binary(name = "quiet", srcs = ["quiet.c"], deps = ["@loft-malloc//:loft"])
 cc_binary(name = "with_core", srcs = ["core.c"], deps = ["@loft-malloc//:core"])
 """
 
@@ -63,8 +64,10 @@ def test_programs_depend_on_the_module(recipes: Path, tmp_path: Path) -> None:
     (user / "BUILD").write_text(BUILD)
     (user / "loft.c").write_text(PROGRAM)
     (user / "core.c").write_text(CORE_PROGRAM)
+    (user / "quiet.c").write_text(QUIET)
     # No server that would stay behind, and nothing in the home.
     start = ["bazel", "--batch", f"--output_user_root={tmp_path / 'root'}"]
-    said(*start, "build", "//:with_loft", "//:with_core", at=user)
+    said(*start, "build", "//:with_loft", "//:quiet", "//:with_core", at=user)
     assert said(user / "bazel-bin" / "with_loft") == RAN
     assert said(user / "bazel-bin" / "with_core") == CORE_RAN
+    assert is_served(user / "bazel-bin" / "quiet")

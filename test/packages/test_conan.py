@@ -25,6 +25,9 @@ def test_it_creates_a_package_that_its_test_uses(
     conan("remote", "remove", "*")
     static = ["-o", "loft-malloc/*:shared=False"]
     unity = ["-c", f"tools.cmake.cmaketoolchain:extra_variables={UNITY}"]
-    told = conan("create", tmp_path / name / "packaging" / "conan", *static, *unity)
-    assert f"\nloft {VERSION}, malloc is loft's\n" in told
-    assert f"\nloft {VERSION}, malloc is libc's\n" in told
+    for options in (static, []):
+        told = conan("create", tmp_path / name / "packaging" / "conan", *options, *unity)
+        assert f"\nloft {VERSION}, malloc is loft's\n" in told
+        assert f"\nloft {VERSION}, malloc is libc's\n" in told
+        # The program that names no malloc tells of its objects.
+        assert f'\n{{"loft": "{VERSION}", ' in told

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import CORE_PROGRAM, CORE_RAN, PROGRAM, RAN, VERSION, said
+from commands import CORE_PROGRAM, CORE_RAN, PROGRAM, QUIET, RAN, VERSION, is_served, said
 
 MESON = [sys.executable, "-m", "mesonbuild.mesonmain"]
 
@@ -18,9 +18,11 @@ def test_a_program_depends_on_the_wrap(
 ) -> None:
     core = name == "loft-core"
     (tmp_path / "program.c").write_text(CORE_PROGRAM if core else PROGRAM)
+    (tmp_path / "quiet.c").write_text(QUIET)
     (tmp_path / "meson.build").write_text(
         "project('user', 'c')\n"
         f"executable('program', 'program.c', dependencies: dependency('{name}'))\n"
+        f"executable('quiet', 'quiet.c', dependencies: dependency('{name}'))\n"
     )
     files = tmp_path / "subprojects" / "packagefiles"
     files.mkdir(parents=True)
@@ -30,3 +32,5 @@ def test_a_program_depends_on_the_wrap(
     assert f"Project version: {VERSION}" in told
     said(*MESON, "compile", "-C", "build", at=tmp_path)
     assert said(tmp_path / "build" / "program") == (CORE_RAN if core else RAN)
+    if not core:
+        assert is_served(tmp_path / "build" / "quiet")

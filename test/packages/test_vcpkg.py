@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import CORE_PROGRAM, CORE_RAN, PROGRAM, RAN, VERSION, said
+from commands import CORE_PROGRAM, CORE_RAN, PROGRAM, QUIET, RAN, VERSION, is_served, said
 
 STAND_INS = Path(__file__).parent / "vcpkg" / "stand_ins.cmake"
 
@@ -63,6 +63,7 @@ def test_a_program_finds_what_the_port_installs(
     user.mkdir()
     (user / "loft.c").write_text(PROGRAM)
     (user / "core.c").write_text(CORE_PROGRAM)
+    (user / "quiet.c").write_text(QUIET)
     (user / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.22)\n"
         "project(user C)\n"
@@ -71,9 +72,17 @@ def test_a_program_finds_what_the_port_installs(
         "  add_executable(with_${name} ${name}.c)\n"
         "  target_link_libraries(with_${name} PRIVATE loft::${name})\n"
         "endforeach()\n"
+        "add_executable(quiet quiet.c)\n"
+        "target_link_libraries(quiet PRIVATE loft::loft)\n"
     )
     build = user / "build"
     said("cmake", "-G", "Ninja", "-S", user, "-B", build, f"-DCMAKE_PREFIX_PATH={installed}")
     said("cmake", "--build", build)
     assert said(build / "with_loft") == RAN
+    assert is_served(build / "quiet")
+    # And by the port's pkg-config file, which knows of the static library alone.
+    found = str(installed / "lib" / "pkgconfig")
+    flags = said("pkg-config", "--libs", "loft", PKG_CONFIG_PATH=found).split()
+    said("gcc", user / "quiet.c", "-o", "quiet", *flags, at=user)
+    assert is_served(user / "quiet")
     assert said(build / "with_core") == CORE_RAN

@@ -1,5 +1,7 @@
 """A user of the package, whose programs tell whose malloc they have."""
 
+import os
+
 from conan import ConanFile
 from conan.tools.build import can_run
 from conan.tools.cmake import CMake, cmake_layout
@@ -24,3 +26,5 @@ class User(ConanFile):
         if can_run(self):
             for name in ("with_loft", "with_core"):
                 self.run(f"{self.cpp.build.bindir}/{name}", env="conanrun")
+            os.environ["LOFT_STATS"] = "json"
+            self.run(f"{self.cpp.build.bindir}/quiet", env="conanrun")

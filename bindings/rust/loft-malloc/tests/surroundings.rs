@@ -137,13 +137,13 @@ fn the_version_is_the_crates() {
 #[test]
 fn the_malloc_of_code_in_c_is_lofts_only_if_asked() {
     unsafe extern "C" {
-        fn malloc(size: usize) -> *mut std::ffi::c_void;
+        fn strdup(text: *const std::ffi::c_char) -> *mut std::ffi::c_void;
         fn free(object: *mut std::ffi::c_void);
     }
     // SAFETY: the object is freed once; any address may be asked about.
     unsafe {
-        let object = black_box(malloc(black_box(100)));
-        let start = loft::sys::loft_object_start(object.byte_add(50));
+        let object = black_box(strdup(c"a string".as_ptr()));
+        let start = loft::sys::loft_object_start(object.byte_add(5));
         free(object);
         assert_eq!(start == object, cfg!(feature = "override"));
     }
