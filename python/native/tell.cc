@@ -15,13 +15,13 @@ namespace {
 
 // As in hold.cc: ended after the program and what the program links, with loft still whole.
 __attribute__((destructor)) void tell() {
-  const char* folder = getenv("LOFT_TELL_FOLDER");
+  const char* folder = secure_getenv("LOFT_TELL_FOLDER");
   if (folder == nullptr || loft_stats_write == nullptr) return;
   char path[512];
   const int length = snprintf(path, sizeof(path), "%s/%d", folder, static_cast<int>(getpid()));
   if (length < 0 || static_cast<size_t>(length) >= sizeof(path)) return;
   // Two processes of one number are two lines.
-  const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) return;
   loft_stats_write(file, LOFT_STATS_JSON);
   close(file);

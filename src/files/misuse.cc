@@ -1,6 +1,5 @@
 #include "files/misuse.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include <new>
@@ -49,7 +48,7 @@ struct Block {
   size_t size_;
   char text_[32 * 1024];
   uintptr_t frames_[kMostFrames];
-  char path_[4096];
+  char path_[kLongestPath];
 };
 
 Text hex(const uint8_t* bytes, size_t count) {
@@ -101,15 +100,7 @@ void Block::append_to(const char* path) {
   const char* trouble = "its path is too long";
   int file = -1;
   if (expand_path(path, "", path_, sizeof(path_))) {
-    int error = 0;
-    file = open_to_append(path_, &error);
-    trouble = file >= 0         ? nullptr
-              : error == ENOENT ? "its folder does not exist"
-              : error == EACCES ? "permission denied"
-              : error == ELOOP  ? "it is a symbolic link"
-              : error == EISDIR ? "it is a folder"
-              : error == ENXIO  ? "nobody reads from it"
-                                : "it cannot be opened";
+    file = open_to_append(path_, &trouble);
   }
   if (file >= 0) {
     // A file that may not grow does not end a program that goes on, nor keep a report from others.

@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "base/text.h"
+#include "files/random.h"
 #include "os/os.h"
 
 namespace loft::files {
@@ -39,6 +40,21 @@ bool expand_path(const char* path, const char* prefix, char* result, size_t size
                     expand(name, name + __builtin_strlen(name), result, size, n);
   result[fits ? n : 0] = 0;
   return fits;
+}
+
+bool name_temporary(const char* path, char* result, size_t size) {
+  constexpr std::string_view kName = ".loft-";
+  constexpr size_t kDigits = 16;
+  const size_t folder = std::string_view(path).rfind('/') + 1;  // 0 where there is none
+  if (folder + kName.size() + kDigits >= size) return false;
+  __builtin_memcpy(result, path, folder);
+  __builtin_memcpy(result + folder, kName.data(), kName.size());
+  char* digit = result + folder + kName.size();
+  uint64_t drawn = 0;
+  random_bytes(&drawn, sizeof(drawn));
+  for (size_t i = 0; i < kDigits; ++i, drawn >>= 4) *digit++ = "0123456789abcdef"[drawn & 15];
+  *digit = 0;
+  return true;
 }
 
 bool add_word(char* path, size_t size, const char* word) {

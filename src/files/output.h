@@ -1,4 +1,4 @@
-// A file that loft writes, in one pass, without allocation. All functions keep errno.
+// Files that loft writes, in one pass, without allocation. All functions keep errno.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,41 @@ namespace loft::files {
 // process, and %% by one %. False if the result is longer than `size` allows.
 bool expand_path(const char* path, const char* prefix, char* result, size_t size);
 
+// A name in the folder of `path` that no other file has: drawn by lot. False if it does not fit.
+bool name_temporary(const char* path, char* result, size_t size);
+
 // Adds a word to the name of a file, before an ending that tells its form, with a dot between:
 // heap.pb.gz becomes heap.WORD.pb.gz. False, with the path as it was, if that does not fit.
 bool add_word(char* path, size_t size, const char* word);
 
-// Opens a file for writing, and empties it or makes it, mode 0600: addresses are nobody else's
-// business. A queue that nobody reads is refused. Returns the descriptor, or -1 with *error set.
-int open_output(const char* path, int* error);
-// As open_output, for what is added at the end of a file; a symbolic link is refused, too.
-int open_to_append(const char* path, int* error);
+// The longest path of a file, with its NUL.
+inline constexpr size_t kLongestPath = 4096;
+
+// A file that is written whole. Until it is closed it has a name of its own, in the same folder: so
+// nobody reads a part of it, a file that had the name is as it was if writing fails, and no link
+// there leads to another file. Too long for a stack: it lies in borrowed memory.
+class Output {
+ public:
+  // Makes a file that becomes `path`, which stays meanwhile. Mode 0600: addresses are nobody else's
+  // business. What has the name must be a regular file, or nothing: neither a device nor a queue is
+  // replaced. 0, or an error of the system; EEXIST: it is no regular file.
+  int open(const char* path);
+  int file() const { return file_; }
+
+  // Gives it its name, in place of the file that had it; or removes it after an `error` of whoever
+  // wrote. Returns that, or an error of the system.
+  int close(int error);
+
+ private:
+  const char* path_ = nullptr;
+  int file_ = -1;
+  char temporary_[kLongestPath];
+};
+
+// Opens a file to whose end a report is added, or makes it, mode 0600. It is one of the process's
+// user or of root, and has no other name: an owner of the folder cannot have put a link to somebody
+// else's there. Returns the descriptor, or -1 and why.
+int open_to_append(const char* path, const char** why);
 // In one write, so that what several processes append does not mix. False if it was not written.
 bool write_at_once(int file, const char* text, size_t bytes);
 void close_output(int file);

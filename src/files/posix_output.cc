@@ -15,6 +15,8 @@ namespace loft::files {
 
 namespace {
 
+constexpr const char* kNotRegular = "it is no regular file";
+
 sigset_t* as_set(unsigned char* bytes) { return reinterpret_cast<sigset_t*>(bytes); }
 
 // Takes one that is pending. Another thread may take it first, if it was sent to the process.
@@ -23,19 +25,50 @@ void take_pending(const sigset_t& one) {
   sigtimedwait(&one, nullptr, &none);
 }
 
-}  // namespace
-
-int open_output(const char* path, int* error) {
-  const KeepErrno keep;
-  int file = -1;
-  do {
-    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
-  } while (file < 0 && errno == EINTR);
-  if (file < 0) *error = errno;
-  return file;
+const char* why_not_open(int error) {
+  return error == ENOENT   ? "its folder does not exist"
+         : error == EACCES ? "permission denied"
+         : error == ELOOP  ? "it is a symbolic link"
+         : error == EISDIR ? "it is a folder"
+         : error == ENXIO  ? kNotRegular
+                           : "it cannot be opened";
 }
 
-int open_to_append(const char* path, int* error) {
+const char* why_not_appended(int file) {
+  struct stat found;
+  if (raw::look_at_file(file, &found) != 0) return "the system does not say whose it is";
+  if (!S_ISREG(found.st_mode)) return kNotRegular;
+  if (found.st_nlink != 1) return "it has another name, too";
+  // Root's, which its own user may write to, was made for that.
+  return found.st_uid == geteuid() || found.st_uid == 0 ? nullptr : "it is another user's";
+}
+
+}  // namespace
+
+int Output::open(const char* path) {
+  const KeepErrno keep;
+  struct stat present;
+  if (raw::look_at_path(path, &present) == 0 && !S_ISREG(present.st_mode)) {
+    return S_ISLNK(present.st_mode) ? ELOOP : S_ISDIR(present.st_mode) ? EISDIR : EEXIST;
+  }
+  path_ = path;
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
+  do {
+    if (!name_temporary(path, temporary_, sizeof(temporary_))) return ENAMETOOLONG;
+    file_ = raw::open_file(temporary_, kFlags, 0600);
+  } while (file_ < 0 && (errno == EINTR || errno == EEXIST));
+  return file_ < 0 ? errno : 0;
+}
+
+int Output::close(int error) {
+  const KeepErrno keep;
+  raw::close_file(file_);
+  if (error == 0 && raw::rename_file(temporary_, path_) != 0) error = errno;
+  if (error != 0) raw::remove_file(temporary_);
+  return error;
+}
+
+int open_to_append(const char* path, const char** why) {
   const KeepErrno keep;
   constexpr int kFlags =
       O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
@@ -43,8 +76,10 @@ int open_to_append(const char* path, int* error) {
   do {
     file = raw::open_file(path, kFlags, 0600);
   } while (file < 0 && errno == EINTR);
-  if (file < 0) *error = errno;
-  return file;
+  *why = file < 0 ? why_not_open(errno) : why_not_appended(file);
+  if (file < 0 || *why == nullptr) return file;
+  raw::close_file(file);
+  return -1;
 }
 
 bool write_at_once(int file, const char* text, size_t bytes) {

@@ -11,19 +11,32 @@
 
 namespace loft::files {
 
-int open_output(const char* path, int* error) {
+int Output::open(const char* path) {
   const KeepErrno keep;
-  constexpr int kFlags = _O_WRONLY | _O_CREAT | _O_TRUNC | _O_BINARY | _O_NOINHERIT;
-  const int file = _open(path, kFlags, _S_IREAD | _S_IWRITE);
-  if (file < 0) *error = errno;
-  return file;
+  path_ = path;
+  constexpr int kFlags = _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY | _O_NOINHERIT;
+  do {
+    if (!name_temporary(path, temporary_, sizeof(temporary_))) return ENAMETOOLONG;
+    file_ = _open(temporary_, kFlags, _S_IREAD | _S_IWRITE);
+  } while (file_ < 0 && errno == EEXIST);
+  return file_ < 0 ? errno : 0;
 }
 
-int open_to_append(const char* path, int* error) {
+int Output::close(int error) {
+  const KeepErrno keep;
+  const DWORD saved = GetLastError();
+  _close(file_);
+  if (error == 0 && !MoveFileExA(temporary_, path_, MOVEFILE_REPLACE_EXISTING)) error = EACCES;
+  if (error != 0) DeleteFileA(temporary_);
+  SetLastError(saved);
+  return error;
+}
+
+int open_to_append(const char* path, const char** why) {
   const KeepErrno keep;
   constexpr int kFlags = _O_WRONLY | _O_APPEND | _O_CREAT | _O_BINARY | _O_NOINHERIT;
   const int file = _open(path, kFlags, _S_IREAD | _S_IWRITE);
-  if (file < 0) *error = errno;
+  *why = file < 0 ? "it cannot be opened" : nullptr;
   return file;
 }
 

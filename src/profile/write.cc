@@ -1,7 +1,7 @@
 #include "profile/write.h"
 
 #include <cerrno>
-#include <cstring>
+#include <new>
 #include <string_view>
 
 #include "base/atomic.h"
@@ -15,7 +15,10 @@ namespace loft::profile {
 
 namespace {
 
-constexpr size_t kLongestPath = 4096;
+struct Target {
+  char path[files::kLongestPath];
+  files::Output output;
+};
 
 // The process that the options were read in.
 unsigned first_process() {
@@ -34,25 +37,24 @@ Moment moment_of(uint64_t profile_at) {
 
 // `whose` is put before the name in the child of a fork, whose parent may have the same one; `word`
 // into it.
-int write_to_expanded(char* expanded, const char* path, const char* whose, const char* word) {
-  if (!files::expand_path(path, whose, expanded, kLongestPath)) return ENAMETOOLONG;
-  if (*word != 0 && !files::add_word(expanded, kLongestPath, word)) return ENAMETOOLONG;
-  int error = 0;
-  const int file = files::open_output(expanded, &error);
-  if (file < 0) return error;
+int write_to_target(Target& target, const char* path, const char* whose, const char* word) {
+  constexpr size_t kSize = sizeof(target.path);
+  if (!files::expand_path(path, whose, target.path, kSize)) return ENAMETOOLONG;
+  if (*word != 0 && !files::add_word(target.path, kSize, word)) return ENAMETOOLONG;
+  if (const int error = target.output.open(target.path); error != 0) return error;
   const Moment moment = moment_of(get(options.profile_at));
   const files::WithoutSignals without_signals;
-  const bool as_text = std::string_view(expanded).ends_with(".collapsed");
-  error = as_text ? write_collapsed(file, moment) : write_pprof(file, {.moment = moment});
-  files::close_output(file);
-  return error;
+  const bool as_text = std::string_view(target.path).ends_with(".collapsed");
+  const int file = target.output.file();
+  return target.output.close(as_text ? write_collapsed(file, moment)
+                                     : write_pprof(file, {.moment = moment}));
 }
 
 int write_with(const char* path, const char* whose, const char* word) {
-  void* const expanded = files::borrow(kLongestPath);
-  if (expanded == nullptr) return ENOMEM;
-  const int error = write_to_expanded(static_cast<char*>(expanded), path, whose, word);
-  files::give_back(expanded, kLongestPath);
+  void* const memory = files::borrow(sizeof(Target));
+  if (memory == nullptr) return ENOMEM;
+  const int error = write_to_target(*new (memory) Target, path, whose, word);
+  files::give_back(memory, sizeof(Target));
   return error;
 }
 
@@ -70,7 +72,8 @@ void write_asked(const char* word) {
                         : error == ENOENT ? " (its folder does not exist)"
                         : error == EACCES ? " (permission denied)"
                         : error == EISDIR ? " (it is a folder)"
-                        : error == ENXIO  ? " (nobody reads from it)"
+                        : error == ELOOP  ? " (it is a symbolic link)"
+                        : error == EEXIST ? " (it is no regular file)"
                         : error == ENOSPC ? " (no space left)"
                                           : ""));
 }

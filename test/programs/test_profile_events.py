@@ -128,6 +128,27 @@ def test_a_file_that_may_not_grow_is_one_line(
     assert ran.stderr == 2 * line  # of the refusal, and at the exit
 
 
+def test_no_link_is_followed(execute: Execute, tmp_path: Path) -> None:
+    """Whoever may write to the folder chooses no file that is cut."""
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    path = tmp_path / "heap.pb.gz"
+    settings = PROFILE | {"LOFT_PROFILE_FILE": str(path)}
+    path.symlink_to("precious")
+    ran = execute(PYTHON, "-c", "", **settings)
+    said = f"loft: the profile is not written to {path}: error 40 (it is a symbolic link)\n"
+    assert (ran.returncode, ran.stderr) == (0, said)
+    assert path.is_symlink()
+    path.unlink()
+    path.hardlink_to(precious)
+    ran = execute(PYTHON, "-c", "", **settings)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert names(tmp_path) == ["heap.pb.gz"]
+    assert precious.read_text() == "precious"
+    assert {each.name for each in tmp_path.iterdir()} >= {"heap.pb.gz", "precious"}
+    assert not list(tmp_path.glob(".*"))
+
+
 TRAPS = """
 import ctypes, ctypes.util, os, sys
 data = [bytes(5001 + i) for i in range(1000)]

@@ -72,7 +72,8 @@ def test_a_file_for_each_process(execute: Execute, build: Build, tmp_path: Path)
         ("link", "it is a symbolic link"),
         ("folder", "it is a folder"),
         ("nowhere", "its folder does not exist"),
-        ("queue", "nobody reads from it"),
+        ("queue", "it is no regular file"),
+        ("second name", "it has another name, too"),
     ],
 )
 def test_a_file_that_cannot_be_written(
@@ -88,6 +89,9 @@ def test_a_file_that_cannot_be_written(
             path = tmp_path / "no" / "folder"
         case "queue":
             os.mkfifo(path)
+        case "second name":
+            path.write_text("precious")
+            path.with_name("precious").hardlink_to(path)
     result = execute(build("reports.c"), "nobody", LOFT_REPORT_FILE=str(path))
     aborted(result)
     said = re.escape(f"loft: the report is not appended to {path}: {why}\n")

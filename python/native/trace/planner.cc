@@ -220,7 +220,7 @@ class Planner {
     header.places = places_;
     const size_t start = sizeof(header) + order_.size() * sizeof(PlanThread);
     header.file_bytes = start + steps_ * sizeof(Step);
-    const int file = open(out_, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int file = open(out_, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0) fail("the plan for the replay cannot be written");
     // Allocated now: a full disk would otherwise end this with a signal.
     if (posix_fallocate(file, 0, static_cast<off_t>(header.file_bytes)) != 0) {

@@ -134,7 +134,7 @@ bool grow() {
            static_cast<unsigned long long>(process.image));
   const uint32_t chunks = process.file_bytes == 0 ? 1 : kMoreChunks;
   const size_t bytes = chunks * kChunkBytes;
-  const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int file = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file < 0) return false;
   // Allocated now: where there is no room, a write through the mapping would end the program.
   void* p = MAP_FAILED;
@@ -290,7 +290,7 @@ void begin() {
     origin = {process.image, tickets, forker != nullptr ? forker->number : UINT32_MAX};
   }
   if (!forked) {
-    const char* given = getenv("LOFT_RECORD_FOLDER");
+    const char* given = secure_getenv("LOFT_RECORD_FOLDER");
     if (given != nullptr && strlen(given) < sizeof(folder)) {
       memcpy(folder, given, strlen(given) + 1);
       recording = pipe::open(folder);
