@@ -35,10 +35,6 @@ namespace loft {
 // 101 is the first priority not reserved for the implementation. The os floor uses it.
 namespace {
 
-void write_last_profile() {
-  if (profile::prepared()) profile::write_at_exit();
-}
-
 // Does what the options of the profile say now: at the start, and after a change.
 void follow_profile() {
   follow_profile_options();
@@ -138,7 +134,9 @@ int apply_option(std::string_view name, std::string_view value) {
   background::enable();
   if (get(options.profile) != 0) {
     follow_profile();
-    if (path_of(options.profile_file) != nullptr) files::on_termination(write_last_profile);
+    if (profile::prepared() && path_of(options.profile_file) != nullptr) {
+      files::on_termination(profile::write_at_exit);
+    }
   }
   serve::enable(change_from_afar);
 }
@@ -156,7 +154,7 @@ namespace {
   if (get(options.profile_at) == kAtWaste && profile::prepared() && !count_waste()) {
     os::report(Text() << "what is wasted was not counted: no memory for that");
   }
-  write_last_profile();
+  if (profile::prepared()) files::run_last(profile::write_at_exit);
   switch (get(options.stats)) {
     case 1:
       print_last_stats(LOFT_STATS_TEXT);

@@ -2,8 +2,12 @@
 
 #include <signal.h>
 
+#include <initializer_list>
+
 #include "base/atomic.h"
 #include "base/keep_errno.h"
+#include "files/output.h"
+#include "os/os.h"
 
 namespace loft::files {
 
@@ -13,14 +17,30 @@ namespace {
 constinit Atomic<void (*)()> hook_of_end{nullptr};
 constinit Atomic<void (*)()> hook_of_signal{nullptr};
 
+// Twice the number of the process in which a thread runs the last hook, and one more once it has:
+// the child of a fork has an end of its own. Release, where the hook has run, pairs with the
+// acquire of those who wait for it. Relaxed where a thread takes it: nothing comes before.
+constinit Atomic<uint32_t> last_run{0};
+
+// For each of the threads that wait: whoever is woken wakes the next one.
+void wait_for_last(uint32_t running) {
+  while (last_run.load(memory_order_acquire) == running) os::wait_on_word(&last_run, running);
+  os::wake_one(&last_run);
+}
+
 void end(int signal) {
   const KeepErrno keep;
-  if (auto* const hook = hook_of_end.load(memory_order_acquire); hook != nullptr) hook();
+  if (auto* const hook = hook_of_end.load(memory_order_acquire); hook != nullptr) run_last(hook);
   struct sigaction ends = {};
   ends.sa_handler = SIG_DFL;
   sigaction(signal, &ends, nullptr);
-  // Blocked while this runs; it takes effect on return.
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
   raise(signal);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  // The system spares the first process of a container, which goes on, and ends another time.
+  last_run.store(0, memory_order_relaxed);
 }
 
 void act(int) {
@@ -47,6 +67,33 @@ bool replace(int signal, Handler former, Handler handler) {
 }
 
 }  // namespace
+
+void run_last(void (*hook)()) {
+  const KeepErrno keep;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  // Of a fault the system would make an end without a report; and WithoutSignals takes those of its
+  // own writes only where they are not kept off already.
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGPIPE, SIGXFSZ}) {
+    sigdelset(&all, signal);
+  }
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  const uint32_t running = process_number() * 2;
+  uint32_t found = last_run.load(memory_order_relaxed);
+  while (found / 2 != running / 2 &&
+         !last_run.compare_exchange_strong(found, running, memory_order_relaxed,
+                                           memory_order_relaxed)) {
+  }
+  if (found / 2 == running / 2) {
+    wait_for_last(running);
+  } else {
+    hook();
+    last_run.store(running + 1, memory_order_release);
+    os::wake_one(&last_run);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
 
 void on_termination(void (*hook)()) {
   const KeepErrno keep;

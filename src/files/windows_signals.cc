@@ -6,6 +6,8 @@ namespace loft::files {
 
 void on_termination(void (*)()) {}
 
+void run_last(void (*hook)()) { hook(); }
+
 bool on_signal(unsigned signal, void (*)()) { return signal == 0; }
 
 bool signal_number(std::string_view, uint64_t&) { return false; }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import os
+import re
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from programs import PYTHON, Build, Execute, environment
+from programs import PYTHON, Build, Execute, environment, session
 
 PROFILE = {"LOFT_PROFILE": "on", "LOFT_PROFILE_BYTES": "4K"}
 
@@ -35,14 +38,14 @@ def raised(
     )
 
 
-@pytest.mark.parametrize("signal", ["USR2", "SIGUSR2", "12"])
-def test_each_signal_writes_a_file(lib: Path, build: Build, tmp_path: Path, signal: str) -> None:
+@pytest.mark.parametrize("name", ["USR2", "SIGUSR2", "12"])
+def test_each_signal_writes_a_file(lib: Path, build: Build, tmp_path: Path, name: str) -> None:
     ran = raised(
         lib,
         build,
         tmp_path,
         LOFT_PROFILE_FILE=f"{tmp_path}/heap.pb.gz",
-        LOFT_PROFILE_SIGNAL=signal,
+        LOFT_PROFILE_SIGNAL=name,
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ready\nraised\nraised\n", "")
     assert names(tmp_path) == ["heap.pb.gz", "heap.signal-1.pb.gz", "heap.signal-2.pb.gz"]
@@ -126,6 +129,30 @@ def test_a_file_that_may_not_grow_is_one_line(
     assert (ran.returncode, ran.stdout) == (0, "refused\n"), ran.stderr
     line = f"loft: the profile is not written to {tmp_path}/heap.pb.gz: error 27\n"
     assert ran.stderr == 2 * line  # of the refusal, and at the exit
+
+
+def taken(pid: int) -> bool:
+    """Whether a thread has taken all signals that were sent to the process."""
+    pending = re.search(r"^ShdPnd:\t(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return pending is None or int(pending[1], 16) == 0
+
+
+def test_two_signals_leave_one_profile(lib: Path, build: Build, tmp_path: Path) -> None:
+    """The second one reaches another thread, while the first one's writes."""
+    env = environment(tmp_path) | {"LD_PRELOAD": str(lib)} | PROFILE
+    env["LOFT_PROFILE_FILE"] = f"{tmp_path}/heap.pb.gz"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = (build("two_signals.c"),)
+    with session(command, tmp_path, env, text=True, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for _ in range(2):
+            os.kill(process.pid, signal.SIGTERM)
+            while not taken(process.pid):
+                os.sched_yield()
+        assert (*process.communicate(), process.returncode) == ("", "", -signal.SIGTERM)
+    assert names(tmp_path) == ["heap.pb.gz"]
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_no_link_is_followed(execute: Execute, tmp_path: Path) -> None:
