@@ -116,7 +116,7 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
   X(kFile, socket, 0, "",                                                                        \
     "where a thread of loft's own answers requests of HTTP, for the process's user and for "     \
     "root: statistics, profiles, a map of the heap, purges, options; %p becomes the number of "  \
-    "the process")
+    "the process; the child of a fork has none until it sets the option")
 
 // X(name, choice). Of these options one choice is stricter than the others: it is taken where
 // the file, the symbol or the environment have a value that is not understood, and where the

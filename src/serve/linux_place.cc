@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,6 +13,7 @@
 
 #include "base/keep_errno.h"
 #include "files/output.h"
+#include "files/random.h"
 #include "os/lock.h"
 
 namespace loft::serve {
@@ -49,26 +52,74 @@ int call(int (*function)(int, const sockaddr*, socklen_t), int file, const socka
   return result == 0 ? 0 : errno;
 }
 
-// Removes the file if it is the socket of a process that is gone.
-bool remove_dead(const sockaddr_un& address, Trouble& trouble) {
+enum class Found { kNothing, kDead, kOther };
+
+// What has the name of the socket. A dead one is that of a process that is gone.
+Found look_at(const sockaddr_un& address, Trouble& trouble) {
   struct stat found;
-  if (lstat(address.sun_path, &found) != 0) return errno == ENOENT;
+  if (lstat(address.sun_path, &found) != 0) return Found::kNothing;
   if (!S_ISSOCK(found.st_mode)) {
     trouble = {"a file that is no socket is there; remove it, or choose another path", 0};
-    return false;
+    return Found::kOther;
   }
   const int probe = new_socket();
   if (probe < 0) {
     trouble = {"the system gives no socket", errno};
-    return false;
+    return Found::kOther;
   }
   const int error = call(connect, probe, address);
   close(probe);
+  if (error == ECONNREFUSED) return Found::kDead;
+  if (error == ENOENT) return Found::kNothing;
   // Every other outcome shows a listener, or one that may not be asked.
-  if (error == ECONNREFUSED) return unlink(address.sun_path) == 0 || errno == ENOENT;
   trouble = {"another process serves it; let %p in the path make it this one's", 0};
   if (error == EACCES) trouble = {"somebody else's socket is there; choose another path", 0};
-  return false;
+  return Found::kOther;
+}
+
+// Locks the folder of that path until the descriptor is closed. -1: it may not be read, or somebody
+// holds it for longer than anybody needs.
+int lock_folder(const char* path) {
+  char folder[sizeof(sockaddr_un::sun_path)] = ".";
+  const size_t length = std::string_view(path).rfind('/') + 1;
+  if (length != 0) {
+    __builtin_memcpy(folder, path, length);
+    folder[length] = 0;
+  }
+  const int file = above_standard(open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file < 0) return -1;
+  constexpr int kTries = 100;
+  constexpr int kPauseMs = 10;
+  for (int i = 0; i < kTries; ++i) {
+    if (flock(file, LOCK_EX | LOCK_NB) == 0) return file;
+    if (errno != EWOULDBLOCK && errno != EINTR) break;
+    poll(nullptr, 0, kPauseMs);
+  }
+  close(file);
+  return -1;
+}
+
+// Removes the socket of a process that is gone. Of all that find it dead one at a time looks once
+// more and removes it, so that nobody removes what another one has put there since. False if
+// something else is there.
+bool remove_dead(const sockaddr_un& address, Trouble& trouble) {
+  Found found = look_at(address, trouble);
+  if (found != Found::kDead) return found == Found::kNothing;
+  const int folder = lock_folder(address.sun_path);
+  if (folder < 0) {
+    trouble = {"the old socket there cannot be removed: its folder cannot be locked", errno};
+    return false;
+  }
+  found = look_at(address, trouble);
+  if (found == Found::kDead) {
+    if (unlink(address.sun_path) == 0 || errno == ENOENT) {
+      found = Found::kNothing;
+    } else {
+      trouble = {"the old socket there cannot be removed", errno};
+    }
+  }
+  close(folder);
+  return found == Found::kNothing;
 }
 
 const char* why(int error) {
@@ -97,18 +148,12 @@ int above_standard(int file) {
   return above;
 }
 
-bool Place::set_path(const char* path, bool is_inherited) {
-  const bool names_process = std::string_view(path).find("%p") != std::string_view::npos;
-  return files::expand_path(path, is_inherited && !names_process ? "%p-" : "", path_,
-                            sizeof(path_));
-}
-
-int Place::open(const char* path, bool is_inherited, Trouble& trouble) {
+int Place::open(const char* path, Trouble& trouble) {
   const KeepErrno keep;
   const os::Guard guard(place_lock);
   is_there_ = false;
-  if (!set_path(path, is_inherited)) {
-    return fail(-1, "the path is longer than the 107 bytes that an address may have", trouble, 0);
+  if (!files::expand_path(path, "", path_, sizeof(path_))) {
+    return fail(-1, "the path is longer than 101 bytes", trouble, 0);
   }
   const int file = new_socket();
   const int listener =
@@ -117,30 +162,65 @@ int Place::open(const char* path, bool is_inherited, Trouble& trouble) {
   return listener;
 }
 
+// The first name tells the later one: the system's table of sockets keeps the first
+// (python/loft_malloc/live/find.py).
+bool Place::bind_beside(int file, char* temporary, Trouble& trouble) {
+  const size_t folder = std::string_view(path_).rfind('/') + 1;
+  const size_t name = __builtin_strlen(path_) - folder;
+  __builtin_memcpy(temporary, path_, folder);
+  temporary[folder] = '.';
+  __builtin_memcpy(temporary + folder + 1, path_ + folder, name);
+  char* const digits = temporary + folder + 1 + name;
+  constexpr int kTries = 100;
+  int error = 0;
+  for (int i = 0; i < kTries; ++i) {
+    uint16_t drawn = 0;
+    files::random_bytes(&drawn, sizeof(drawn));
+    digits[0] = '~';
+    for (int d = 1; d <= 4; ++d, drawn >>= 4) digits[d] = "0123456789abcdef"[drawn & 15];
+    digits[5] = 0;
+    error = call(bind, file, address_of(temporary));
+    if (error != EADDRINUSE) break;
+  }
+  if (error != 0) trouble = {why(error), error};
+  return error == 0;
+}
+
+bool Place::take_name(const char* temporary, Trouble& trouble) {
+  const sockaddr_un address = address_of(path_);
+  while (link(temporary, path_) != 0) {
+    if (errno != EEXIST) {
+      trouble = {why(errno), errno};
+      return false;
+    }
+    if (!remove_dead(address, trouble)) return false;
+  }
+  return true;
+}
+
 int Place::listen_on(int file, Trouble& trouble) {
   // On Linux, the file gets the mode of its socket. So nobody can come before a chmod of the file.
   if (fchmod(file, 0600) != 0) return fail(file, "its mode cannot be set", trouble, errno);
-  const sockaddr_un address = address_of(path_);
-  int error = call(bind, file, address);
-  if (error == EADDRINUSE) {
-    if (!remove_dead(address, trouble)) {
-      if (trouble.what == nullptr) trouble = {"the old socket there cannot be removed", errno};
-      return fail(file, trouble.what, trouble, trouble.error);
-    }
-    error = call(bind, file, address);
+  char temporary[kLongestAddress];
+  if (!bind_beside(file, temporary, trouble)) {
+    return fail(file, trouble.what, trouble, trouble.error);
   }
-  if (error != 0) return fail(file, why(error), trouble, error);
   struct stat made;
-  if (lstat(path_, &made) != 0) return fail(file, "its file cannot be found", trouble, errno);
-  if ((made.st_mode & 0077) != 0) {
-    unlink(path_);
-    return fail(file, "the system gives its file to others, too", trouble, 0);
+  Trouble found;
+  if (lstat(temporary, &made) != 0) {
+    found = {"its file cannot be found", errno};
+  } else if ((made.st_mode & 0077) != 0) {
+    found = {"the system gives its file to others, too", 0};
+  } else if (listen(file, kBacklog) != 0) {
+    found = {"nobody can listen on it", errno};
+  } else {
+    is_there_ = take_name(temporary, found);
   }
+  unlink(temporary);
+  if (!is_there_) return fail(file, found.what, trouble, found.error);
   device_ = made.st_dev;
   number_ = made.st_ino;
   process_ = files::process_number();
-  is_there_ = true;
-  if (listen(file, kBacklog) != 0) return fail(file, "nobody can listen on it", trouble, errno);
   return file;
 }
 

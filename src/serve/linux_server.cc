@@ -45,9 +45,6 @@ constinit Trouble trouble;
 
 constinit Place place;
 constinit ChangeOption change_option_by = nullptr;  // constant after enable
-// Whether the option is as the parent of this process had it. Written in the child of a fork, and
-// under `following` while there is no thread.
-constinit bool is_inherited = false;
 
 // Held while the option is followed. Relaxed, both: written under it; a slow path that sees them
 // late looks again later.
@@ -166,7 +163,7 @@ int begin_to_listen() {
     trouble = {"the system gives a thread no files of its own (close_range)", 0};
     return -1;
   }
-  return place.open(path, is_inherited, trouble);
+  return place.open(path, trouble);
 }
 
 // The memory of the desk, while there is one. The child of a fork uses its parent's.
@@ -236,7 +233,7 @@ void begin_to_serve() {
   if (outcome.load(memory_order_acquire) == kFailed) report_trouble(trouble);
 }
 
-// A slow path, now and then: in the child of a fork, and where no thread could be had before.
+// A slow path, now and then: where no thread could be had before.
 void look_after_server() {
   if (LOFT_LIKELY(!is_due.load(memory_order_relaxed)) || !following.try_lock()) return;
   begin_to_serve();
@@ -246,12 +243,15 @@ void look_after_server() {
 // The process's first thread ends by itself: loft has no threads from now on.
 void leave() { thread.end(); }
 
+// The child has no socket until it sets the option: most children run another program at once or
+// leave by _exit, which would leave a file there.
 void in_child() {
   following.reset();
   place.forget();
-  is_inherited = true;
   thread.forget();
-  is_due.store(may_run(), memory_order_relaxed);
+  options.socket.store(0, memory_order_relaxed);
+  followed.store(0, memory_order_relaxed);
+  is_due.store(false, memory_order_relaxed);
 }
 
 }  // namespace
@@ -263,7 +263,6 @@ void follow() {
   if (wanted == followed.load(memory_order_relaxed)) return;
   followed.store(wanted, memory_order_relaxed);
   thread.stop();
-  is_inherited = false;
   is_due.store(wanted != 0, memory_order_relaxed);
   begin_to_serve();
   if (!is_due.load(memory_order_relaxed)) return;

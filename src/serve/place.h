@@ -23,11 +23,10 @@ int above_standard(int file);
 class Place {
  public:
   // Makes a socket at `path`, with %p as in files::expand_path, and listens on it. The file has
-  // mode 0600 from the beginning. `is_inherited`: the parent of this process may have the same
-  // path, so that the number of the process comes before the name if that has no %p. An old file
-  // stays unless it is a socket on which nobody listens. Returns the descriptor, or -1 with the
-  // reason.
-  int open(const char* path, bool is_inherited, Trouble& trouble);
+  // mode 0600 from the beginning, and its name once somebody listens: nobody ever takes it for that
+  // of a process that is gone. An old file stays unless it is a socket on which nobody listens.
+  // Returns the descriptor, or -1 with the reason.
+  int open(const char* path, Trouble& trouble);
 
   // Removes the file if it still is the one that was made. Any thread; the second call does
   // nothing.
@@ -40,11 +39,14 @@ class Place {
   const char* path() const { return path_; }
 
  private:
-  bool set_path(const char* path, bool is_inherited);
   int listen_on(int file, Trouble& trouble);
+  bool bind_beside(int file, char* temporary, Trouble& trouble);
+  bool take_name(const char* temporary, Trouble& trouble);
 
-  // As long as an address of this kind may be, with its NUL.
-  static constexpr size_t kLongestPath = 108;
+  // As long as an address of this kind may be, with its NUL, and what the first name has more.
+  static constexpr size_t kLongestAddress = 108;
+  static constexpr size_t kAdded = 6;
+  static constexpr size_t kLongestPath = kLongestAddress - kAdded;
   char path_[kLongestPath] = {};
   size_t device_ = 0;
   size_t number_ = 0;

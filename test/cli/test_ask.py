@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,24 +31,14 @@ def test_a_name_with_loft_in_it_is_found_without(ask: Ask) -> None:
     assert found in find.everywhere()
 
 
-def test_the_child_of_a_fork_has_its_number_before_the_name(ask: Ask, tmp_path: Path) -> None:
-    process = ask("by environment")
-    # What a child of it would be: the same variable, and a socket of its own.
-    environment = {**os.environ, "LOFT_SOCKET": str(process.path)}
-    script = (
-        "import os, socket; s = socket.socket(socket.AF_UNIX);"
-        f"s.bind(f'{process.path.parent}/{{os.getpid()}}-by environment'); s.listen();"
-        "print(flush=True); input()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script],
-        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as child:  # fmt: skip
-        assert child.stdout is not None
-        child.stdout.readline()
-        found = find.of(child.pid)
-        assert found is not None and found.path.name == f"{child.pid}-by environment"
-        child.communicate("\n")
+def test_it_is_found_by_the_name_that_it_had_first(ask: Ask) -> None:
+    """The kernel's table goes on to have the one under which the library binds it."""
+    process = ask(".x-loft.sock~01af", tell=False)
+    later = process.path.with_name("x-loft.sock")
+    process.path.rename(later)
+    found = find.of(int(process.pid))
+    assert found is not None and found.path == later
+    assert found in find.everywhere()
 
 
 def test_a_socket_that_is_another_processs_is_not_taken(ask: Ask, loft: Loft) -> None:

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "control.h"
 #include "loft/loft.h"
 #include "os/os.h"
 #include "profile/snapshot.h"
@@ -426,15 +427,19 @@ class PlaceTest : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   // Returns why it was refused, or "".
-  std::string open(const std::string& name, bool is_child = false) {
+  std::string open(const std::string& name) {
     Trouble trouble;
-    file_ = place_.open((folder_ + "/" + name).c_str(), is_child, trouble);
+    file_ = place_.open((folder_ + "/" + name).c_str(), trouble);
     EXPECT_EQ(file_ < 0, trouble.what != nullptr);
     EXPECT_TRUE(trouble.what == nullptr || trouble.where == nullptr ||
                 trouble.where == place_.path());
     return trouble.what == nullptr ? "" : trouble.what;
   }
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  size_t files() const {
+    const std::filesystem::directory_iterator all(folder_);
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+  }
   void close() { ::close(std::exchange(file_, -1)); }
 
   std::string folder_;
@@ -455,13 +460,68 @@ TEST_F(PlaceTest, ModeWhateverTheMask) {
   close();
 }
 
-TEST_F(PlaceTest, TheChildOfAForkHasItsOwn) {
-  EXPECT_EQ(open("a", true), "");
-  EXPECT_EQ(place_.path(), path(std::to_string(getpid()) + "-a"));
+TEST_F(PlaceTest, ItsFirstNameTellsTheOther) {
+  EXPECT_EQ(open("a"), "");
+  sockaddr_un address = {};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(getsockname(file_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string first = address.sun_path;
+  EXPECT_EQ(first.find(path(".a~")), 0u);
+  EXPECT_EQ(first.size(), path(".a~0123").size());
+  EXPECT_FALSE(std::filesystem::exists(first));
+  // That of a process that was killed at that moment is in nobody's way.
+  EXPECT_EQ(files(), 1u);
   close();
-  EXPECT_EQ(open("b.%p", true), "");
-  EXPECT_EQ(place_.path(), path("b." + std::to_string(getpid())));
+}
+
+TEST_F(PlaceTest, TheLongestPath) {
+  const std::string name(101 - folder_.size() - 1, 'x');
+  EXPECT_EQ(open(name), "");
   close();
+  EXPECT_EQ(open(name), "");
+  close();
+  EXPECT_EQ(open(name + "x"), "the path is longer than 101 bytes");
+  EXPECT_EQ(files(), 1u);
+}
+
+// Each of some processes makes the socket again and again, beside the others and what dead ones
+// have left. Whoever has made it is reached by its name: nobody else has removed it, neither as a
+// dead one nor before anybody listened.
+TEST_F(PlaceTest, OneOfManyHasIt) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path("a").copy(address.sun_path, sizeof(address.sun_path) - 1);
+  // Nobody answers, so the queue of those who look whether somebody does may be full.
+  const auto is_ours = [&address] {
+    const int peer = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool reached = connect(peer, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    ucred who = {};
+    socklen_t size = sizeof(who);
+    const bool ours =
+        reached ? getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.pid == getpid()
+                : errno == EAGAIN;
+    ::close(peer);
+    return ours;
+  };
+  pid_t children[4] = {};
+  for (unsigned i = 0; i < 4; ++i) {
+    children[i] = fork();
+    if (children[i] != 0) continue;
+    test::end_what_hangs();
+    for (unsigned round = 0; round < 200; ++round) {
+      if (!open("a").empty()) continue;
+      if (!is_ours()) _exit(1);
+      if (i % 2 == 0) place_.remove();
+      close();
+    }
+    _exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_LE(files(), 1u);
 }
 
 TEST_F(PlaceTest, ADeadSocketIsReplaced) {
@@ -488,7 +548,7 @@ TEST_F(PlaceTest, NothingElseIs) {
 
 TEST_F(PlaceTest, WhereNoneCanBe) {
   EXPECT_NE(open("missing/a").find("folder does not exist"), std::string::npos);
-  EXPECT_NE(open(std::string(200, 'x')).find("107 bytes"), std::string::npos);
+  EXPECT_NE(open(std::string(200, 'x')).find("101 bytes"), std::string::npos);
   std::ofstream(path("text")) << "x";
   EXPECT_NE(open("text/a").find("is none"), std::string::npos);
 }

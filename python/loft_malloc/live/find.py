@@ -8,6 +8,7 @@ Descriptors are no help: the thread that serves has a table of its own.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,8 @@ PROC = Path("/proc")
 VARIABLE = "LOFT_SOCKET"
 # In /proc/net/unix: the flag of a socket that listens.
 LISTENS = 0x10000
+# What loft's socket is called until somebody listens, and for ever in that table.
+FIRST_NAME = re.compile(r"\.(.+)~[0-9a-f]{4}")
 # In the name of a socket that the environment does not name.
 MARK = "loft"
 RUN = Path(f"/run/user/{os.getuid()}")
@@ -120,13 +123,9 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def _named(pid: int) -> list[Path]:
-    """By the environment; the child of a fork puts its number before a name that has none."""
+    """By the environment."""
     text = _environment(pid).get(VARIABLE, "")
-    if not text:
-        return []
-    number = str(_own_number(pid))
-    path = Path(text.replace("%p", number))
-    return [path] if "%p" in text else [path, path.with_name(f"{number}-{path.name}")]
+    return [Path(text.replace("%p", str(_own_number(pid))))] if text else []
 
 
 def _own_number(pid: int) -> int:
@@ -151,7 +150,9 @@ def _listening(table: Path) -> list[Path]:
         # Num RefCount Protocol Flags Type St Inode Path
         words = line.split(maxsplit=7)
         if len(words) == 8 and int(words[3], 16) & LISTENS and not words[7].startswith("@"):
-            found.append(Path(words[7]))
+            path = Path(words[7])
+            later = FIRST_NAME.fullmatch(path.name)
+            found.append(path.with_name(later[1]) if later else path)
     return found
 
 
