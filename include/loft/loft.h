@@ -124,6 +124,13 @@ LOFT_API void loft_idle_begin(void) LOFT_NOEXCEPT;
 /// After the wait. Need not be called.
 LOFT_API void loft_idle_end(void) LOFT_NOEXCEPT;
 
+/// Starts a thread of loft's own that purges unused memory while the program does nothing, as the
+/// option background=on does; loft never starts one unasked. It runs until the process ends, or its
+/// first thread does by itself. The child of a fork has none until it calls this. Any thread may
+/// call it, at any time. Returns 0 also if the thread runs already; EPERM after the end of the
+/// process's first thread; EAGAIN if the system gives none now.
+LOFT_API int loft_background_start(void) LOFT_NOEXCEPT;
+
 /// C23: loft_free for a caller that knows the size: the last one that was requested for the object,
 /// of loft_malloc, loft_calloc (the product), loft_realloc or loft_expand; or any size whose
 /// loft_good_size was requested. A wrong value is undefined behaviour. It is no faster than
@@ -488,7 +495,7 @@ typedef struct loft_stats_t {
   uint64_t large_moves;          ///< of these, by moving their pages
   uint64_t caches_emptied;       ///< times that a cache was emptied: by loft_idle_begin, or because
                                  ///< its processor was idle
-  uint64_t background_ticks;     ///< ticks of the background thread, or of slow paths in its place
+  uint64_t background_ticks;     ///< rounds over unused memory, by slow paths or by loft's thread
   uint64_t locks_waited_for;     ///< of locks_taken, those that were found held
 
   uint64_t cores;        ///< processors that have a cache (owner=core)
@@ -505,6 +512,7 @@ typedef struct loft_stats_t {
 
   uint64_t slabs_taken_over;  ///< slabs that a heap took from another: an unused heap, or one with
                               ///< too many
+  uint64_t background_threads;  ///< threads of loft's own that purge unused memory: 0 or 1
 } loft_stats_t;
 
 /// Fills `*stats` up to `struct_size`, which the caller has set. A program built against a smaller

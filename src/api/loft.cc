@@ -13,6 +13,7 @@
 #include "front/front.h"
 #include "profile/samples.h"
 #include "profile/write.h"
+#include "purge/background.h"
 #include "serve/server.h"
 #include "stats/net.h"
 #include "stats/objects.h"
@@ -64,6 +65,8 @@ uint64_t loft_purge(loft_unreached_t* unreached) noexcept {
 }
 
 void loft_idle_begin() noexcept { loft::idle::begin_wait(); }
+
+int loft_background_start() noexcept { return loft::background::start(); }
 
 void loft_idle_end() noexcept { loft::lifecycle::attach(); }
 

@@ -24,7 +24,7 @@ inline constexpr bool kLoftCore = true;
 inline constexpr bool kLoftCore = false;
 #endif
 
-// Thread-local storage: 40 bytes, a pointer, three flags, and when the next sample is due. In the
+// Thread-local storage: 40 bytes, a pointer, four flags, and when the next sample is due. In the
 // initial-exec model it lies in the block that the loader sets up with the thread. An access takes
 // two instructions and never allocates. The bytes of one libloft.so fit the reserve that glibc
 // keeps for libraries opened with dlopen. Those of many plugins with loft inside need not, and musl
@@ -38,16 +38,27 @@ inline constexpr bool kLoftCore = false;
 #define LOFT_TLS __attribute__((tls_model("initial-exec")))
 #endif
 
-// Set in builds for the thread sanitizer, which gcc and clang announce differently.
+// Set in builds for the thread sanitizer and for the address sanitizer, which gcc and clang
+// announce differently.
 #if defined(__SANITIZE_THREAD__)
 #define LOFT_THREAD_SANITIZER 1
+#elif defined(__SANITIZE_ADDRESS__)
+#define LOFT_ADDRESS_SANITIZER 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define LOFT_THREAD_SANITIZER 1
+#elif __has_feature(address_sanitizer)
+#define LOFT_ADDRESS_SANITIZER 1
 #endif
 #endif
 
 namespace loft {
+
+#if defined(LOFT_THREAD_SANITIZER) || defined(LOFT_ADDRESS_SANITIZER)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
 
 // Debug builds check the invariants stated beside each struct. Release builds omit the checks.
 #if defined(LOFT_DEBUG)

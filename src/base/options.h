@@ -11,6 +11,9 @@
 
 namespace loft {
 
+// The most that glibc's malloc keeps without being asked: twice its largest threshold for mappings.
+inline constexpr size_t kDirtyBytes = size_t{64} << 20;
+
 enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSignal };
 
 // X(kind, name, default, choices, help). Bytes take the suffixes K, M and G. Milliseconds are a
@@ -45,10 +48,11 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
   X(kBytes, outbox_bytes, 64 << 10, "",                                                          \
     "bytes of objects that a thread keeps packed for other heaps before it posts them")          \
   X(kBytes, drain_bytes, 1 << 20, "", "bytes of returned objects that one refill takes in")      \
-  X(kBytes, dirty_bytes, 256 << 20, "",                                                          \
-    "bytes of free spans that stay resident for reuse; beyond that, the longest are purged; "    \
-    "less where the control group or the process has little, and while no background thread "    \
-    "runs")                                                                                      \
+  X(kBytes, dirty_bytes, 64 << 20, "",                                                           \
+    "bytes of unused memory that stay resident for reuse, in free spans and in slabs; a free "   \
+    "that leaves more purges it at once; from 64M on, an eighth of what is in use if that is "   \
+    "more, and more for a while if what was purged is wanted again; less where the control "     \
+    "group or the process has little")                                                           \
   X(kMilliseconds, decay_ms, 500, "",                                                            \
     "how long unused memory stays resident before it is purged; what exceeds a quarter of "      \
     "the memory in use stays about a third as long, and what exceeds an eighth half as "         \
@@ -58,10 +62,10 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
     "and no limit is near, with one of them ahead at most, and where the system has none, so "   \
     "many pages in one call; never: no, and each page as it is touched; prefer: loft asks for "  \
     "them everywhere, and purges nothing smaller")                                               \
-  X(kChoice, background, 1, "off|auto|on",                                                       \
-    "when a thread of loft's own may purge memory while the program does nothing; off: "         \
-    "never; auto: while the program has threads of its own; on: also in a program of one "       \
-    "thread")                                                                                    \
+  X(kChoice, background, 0, "off|on",                                                            \
+    "who purges unused memory; off: the calls that the program makes; on: also a thread of "     \
+    "loft's own, while the program does nothing, which starts when the library is loaded or "    \
+    "the option is set; off in the child of a fork, until it is set there")                      \
   X(kProcessor, room_cpu, 65535, "",                                                             \
     "the processor on which the room's thread (owner=room) runs, read when it starts; any: "     \
     "all those on which the process's first thread may run")                                     \
@@ -84,7 +88,7 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
     "library is loaded; off: nothing; soft: a soft limit; hard: also a hard limit of "           \
     "fifteen sixteenths of the group's")                                                         \
   X(kChoice, watch_group, 0, "off|on",                                                           \
-    "whether the background thread reads the limits and the usage of the group every "           \
+    "whether the thread of background=on reads the limits and the usage of the group every "     \
     "second; it then opens files of the system, which filters of system calls may forbid; "      \
     "near a limit of the group, loft then keeps little, whichever process has the memory")       \
   X(kChoice, profile, 0, "off|on",                                                               \
@@ -138,7 +142,6 @@ enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerRoom, kOwnerShared };
 inline constexpr uint64_t kAnyProcessor = 65535;
 
 // The choices of `background`.
-enum Background : uint64_t { kBackgroundOff, kBackgroundAuto, kBackgroundOn };
 
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };

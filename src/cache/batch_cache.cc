@@ -4,6 +4,7 @@
 #include "base/peek.h"
 #include "remote/pack.h"
 #include "slab/slab.h"
+#include "space/unused.h"
 
 namespace loft::batch_cache {
 
@@ -124,7 +125,14 @@ void count_batch(Thread* thread, SizeClass size_class, size_t objects) {
   thread->counters.net_bytes.add(-objects * geometry(size_class).size);
 }
 
+// So many bytes of freed objects are under way.
 void post_if_due(Thread* thread, size_t bytes) {
+  constexpr uint32_t kStep = 64 << 10;
+  thread->untold_bytes += static_cast<uint32_t>(bytes);
+  if (LOFT_UNLIKELY(thread->untold_bytes >= kStep)) {
+    unused::tell(thread->untold_bytes);
+    thread->untold_bytes = 0;
+  }
   if (thread->outbox.add_bytes(bytes, get(options.outbox_bytes))) {
     thread->counters.posts.add(thread->outbox.post());
   }
@@ -209,6 +217,7 @@ void send_single(void* p, Entry entry) {
   const uint32_t index = slab->object_starting_at(p);
   if (index == kNoObject) slab::report_bad_free(p);
   singles[slab->size_class].fetch_add(1, memory_order_relaxed);
+  unused::tell(slab->shape().size);
   uint64_t words[kMaxWords];
   words[index / 64] = uint64_t{1} << index % 64;
   pack(slab->base, slab->shape(), words, uint64_t{1} << index / 64,
@@ -231,7 +240,9 @@ void send_medium(Thread* thread, void* p) {
 }
 
 void send_single_medium(void* p) {
-  medium_singles.fetch_add(medium::run_at(pagemap.of(p))->bytes_of(p), memory_order_relaxed);
+  const size_t bytes = medium::run_at(pagemap.of(p))->bytes_of(p);
+  medium_singles.fetch_add(bytes, memory_order_relaxed);
+  unused::tell(bytes);
   Message* const message = write_alone(p);
   deliver({message, message});
 }

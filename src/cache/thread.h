@@ -173,20 +173,6 @@ struct MediumCache {
   uint8_t watched;  // frees that were checked at once
 };
 
-// Observations from outside, of a thread, a processor or a heap. Guarded by a lock of who looks.
-struct Idle {
-  uint32_t looks;  // consecutive ones without a change
-  size_t seen;     // at the last look
-
-  // One more look. True once nothing has changed for several.
-  bool look(size_t now) {
-    constexpr unsigned kLooks = 3;
-    looks = now == seen ? looks + 1 : 0;
-    seen = now;
-    return looks >= kLooks;
-  }
-};
-
 // A block starts as zeroed memory. set_up writes only the nonzero fields, so the pages of the
 // batches stay untouched until first use. The fast paths of allocate.h rely on the first fields.
 struct alignas(64) Thread {
@@ -220,11 +206,11 @@ struct alignas(64) Thread {
   BatchPlaces open_batches{};  // the places with a key
   uint8_t misses{};            // frees for slabs without a batch whose set was full
   uint32_t missed_slab{};      // the last slab without a batch
+  uint32_t untold_bytes{};     // sent to other heaps since space/unused.h was told
   Trade trade{};
 
   BinState states[kSizeClasses]{};
   void** spare_arrays{};  // empty arrays of kMostSlots slots each
-  Idle idle{};
   ThreadCounters counters{};
   MediumCache medium{};
   large::Descriptors spare_large{};

@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "base/idle.h"
 #include "base/peek.h"
 #include "cache/thread.h"
 #include "heap/heap.h"
@@ -52,7 +53,7 @@ struct alignas(64) Core {
   void** left_closed[kStacks]{};
   void** foreign = nullptr;    // the array of the last stack; slot 0 is null
   unsigned foreign_frees = 0;  // before that stack had an array; each was checked
-  Idle activity{};             // of all its stacks and caches; thread.idle is of its heap
+  Idle activity{};             // of all its stacks and caches
   Core* earlier = nullptr;     // the block made before this one; never changes
   Counter fences;              // fences for closing stacks from another processor
 
@@ -115,8 +116,8 @@ void flush_all(Core* core);
 // Adds an object of another heap to a batch, together with all objects of the last stack.
 void free_foreign(Core* core, void* p, Entry entry);
 
-// Looks at all blocks once and empties those without a change for several looks. Purges the heaps
-// of those whose caches serve every call. True if all are empty and need no further work.
+// Looks at all blocks once and empties those without a change for several looks. True if all are
+// empty and need no further work.
 bool look();
 
 // Empties all blocks. Returns the bytes of holes that were purged.

@@ -58,12 +58,6 @@ bool wants_emptying(Core* core) {
   return core->activity.look(activity_of(core));
 }
 
-// The caches serve all calls, as for a thread that is idle: what is free in the heap goes back.
-bool heap_rests(Core* core) {
-  Thread& thread = core->thread;
-  return thread.idle.look(thread.heap->counters().refills.get() + thread.counters.flushes.get());
-}
-
 }  // namespace
 
 bool look() {
@@ -76,10 +70,7 @@ bool look() {
     const bool wanted = wants_emptying(core);
     // A block's messages may be for a block that was visited earlier.
     if (wanted || !core->emptied) all_empty = false;
-    if (!wanted) {
-      if (!core->emptied && heap_rests(core)) purge(core, Heap::Walk::kAtWork);
-      return core->lock.unlock();
-    }
+    if (!wanted) return core->lock.unlock();
     empty(core, Heap::Walk::kNowAndThen);
     core->thread.counters.emptied.add(1);
     unlock_emptied(core);

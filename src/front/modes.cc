@@ -57,12 +57,10 @@ void* pop(Thread* thread, SizeClass size_class) {
   return *bin.top() == nullptr ? nullptr : bin.pop();
 }
 
-// A look, with no lock held: a thread that it starts allocates, and may fill the bin.
 LOFT_NOINLINE void* look_and_refill(Thread* thread, Request request) {
-  background::look_after();
+  background::look();
   review_if_due(thread, request.size_class);
-  void* const popped = pop(thread, request.size_class);
-  return popped != nullptr ? popped : bins::refill(thread, request);
+  return bins::refill(thread, request);
 }
 
 void* refill_from_own(Thread* thread, Request request) {
@@ -72,7 +70,7 @@ void* refill_from_own(Thread* thread, Request request) {
 
 void* refill_from_shared(Thread* thread, Request request) {
   if (is_look_due(thread)) {
-    background::look_after();
+    background::look();
     room::look_after();
     review_if_due(thread, request.size_class);
     if (void* popped = pop(thread, request.size_class); popped != nullptr) return popped;

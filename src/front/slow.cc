@@ -250,18 +250,21 @@ void* allocate_aligned_zeroed(size_t alignment, size_t size) {
   return object;
 }
 
+// False if it is the thread's own, whose block the slow path may have just set up.
+LOFT_ALWAYS_INLINE bool add_unbatched(void* p, Entry entry) {
+  const lifecycle::SlowPath slow;
+  Thread* const thread = slow.thread();
+  if (LOFT_UNLIKELY(thread == nullptr || entry.owner() == thread->owner)) return false;
+  if (!keep(thread, p, entry)) batch_cache::add(thread, p, entry);
+  return true;
+}
+
 // p is not of the thread's heap, and the fast path found no open batch for it. Mostly it is another
 // heap's object or a large one.
 void deallocate_unbatched(void* p) {
   const Entry entry = pagemap.of(p);
   if (LOFT_LIKELY(entry.is_slab())) {
-    const lifecycle::SlowPath slow;
-    Thread* thread = slow.thread();
-    // The object may be the thread's own if the slow path has just set up its block.
-    if (LOFT_LIKELY(thread != nullptr && entry.owner() != thread->owner)) {
-      if (keep(thread, p, entry)) return;
-      return batch_cache::add(thread, p, entry);
-    }
+    if (LOFT_LIKELY(add_unbatched(p, entry))) return background::look_after();
   } else if (entry.bin() == kMedium) {
     return free_medium(p, entry);
   } else if (entry.bin() == kLarge) {
@@ -279,10 +282,7 @@ void deallocate_foreign(void* p) {
 
 namespace {
 
-// Selects one event in eight for look_after, which a program that only frees needs, too.
-bool is_one_of_many(const Counter& events) { return events.get() % 8 == 0; }
-
-// True if it is time for look_after.
+// True if it took a slow path of the heap.
 bool free_small(void* p, Entry entry) {
   const lifecycle::SlowPath slow;
   Thread* thread = slow.thread();
@@ -298,7 +298,7 @@ bool free_small(void* p, Entry entry) {
   if (!parts_of(thread).push(thread, class_of_bin(entry.bin()), p)) {
     batch_cache::send_single(thread, p, entry);
   }
-  return thread->counters.flushes.get() != flushes && is_one_of_many(thread->counters.flushes);
+  return thread->counters.flushes.get() != flushes;
 }
 
 }  // namespace
@@ -355,13 +355,11 @@ void deallocate_slow_sized(void* p, Maker maker, size_t size) {
 }
 
 void send_full_batch(size_t place) {
-  bool many = false;
   {
     const lifecycle::SlowPath slow;
     batch_cache::send(slow.thread(), place);
-    many = is_one_of_many(slow.thread()->counters.batches_sent);
   }
-  if (LOFT_UNLIKELY(many)) background::look_after();
+  background::look_after();
 }
 
 }  // namespace loft

@@ -11,7 +11,7 @@ void Heap::check() const {
     for (const List<Slab>& list : available.lists) {
       bool settled = false;
       for (const Slab* slab = list.front(); slab != nullptr; slab = slab->next, ++slabs) {
-        LOFT_CHECK(slab->settled() || !settled);
+        LOFT_CHECK(slab->settled() || !settled || interrupted_);
         settled = slab->settled();
         LOFT_CHECK(slab->owner == id_ &&
                    &list == &available.lists[static_cast<unsigned>(slab->list)]);
@@ -53,6 +53,7 @@ void Heap::check_counters() const {
   LOFT_CHECK(counters_.allocated_bytes() == allocated);
   LOFT_CHECK(counters_.charged_pages() == charged);
   LOFT_CHECK(counters_.slab_bytes() == slabs && held == slabs);
+  LOFT_CHECK(unused_ == charged * os::page_size() - allocated);
 }
 
 size_t HeapCounters::slab_bytes() const {

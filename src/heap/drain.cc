@@ -200,6 +200,8 @@ void Heap::receive_medium(Message* message, Received& received) {
   const size_t bytes = run->bytes_of(message);
   put_medium(message);
   counters_.medium_received.add(bytes);
+  mediums_.was_told(bytes);
+  received.medium_bytes += bytes;
   received.bytes += bytes;
 }
 
@@ -286,6 +288,7 @@ bool Heap::drain(size_t budget, size_t record_charge) {
     return receive(message, tag, message->words(), entry, forwarder, received);
   });
   if (received.messages != 0) is_purged_.store(false, memory_order_relaxed);
+  told_.was_told(received.bytes - received.medium_bytes);
   counters_.drains.add(1);
   counters_.messages_received.add(received.messages);
   if (LOFT_UNLIKELY(forwarder.messages() != 0)) {

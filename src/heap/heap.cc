@@ -40,6 +40,18 @@ Slab* Heap::next_slab(SizeClass size_class) const {
   return nullptr;
 }
 
+void Heap::charge(SizeClass size_class, size_t pages) {
+  counters_.classes[size_class].charged.add(pages);
+  unused_ += pages * os::page_size();
+}
+
+// Objects were handed out on pages that had no memory.
+LOFT_NOINLINE void Heap::fill_pages(Slab* slab, const PageSet& gone) {
+  const size_t pages = gone.count_lost(slab->gone);
+  charge(slab->size_class, pages);
+  unused::note_wanted(pages * os::page_size());
+}
+
 // `wanted` is not 0.
 unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
   ClassCounters& counters = counters_.classes[size_class];
@@ -51,12 +63,14 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
     is_purged_.store(false, memory_order_relaxed);
     const PageSet gone = slab->gone;
     taken += slab->take(slots - taken, wanted - taken);
-    if (LOFT_UNLIKELY(!gone.empty())) counters.charged.add(gone.count_lost(slab->gone));
+    if (LOFT_UNLIKELY(!gone.empty())) fill_pages(slab, gone);
     if (slab->free == 0) unlist(slab);
     slab->check();
   } while (taken != wanted);
   counters.taken.add(taken);
-  counters_.net_bytes.add(taken * size_t{geometry(size_class).size});
+  const size_t bytes = taken * size_t{geometry(size_class).size};
+  counters_.net_bytes.add(bytes);
+  unused_ -= bytes;
   is_idle_ = false;
   return taken;
 }
@@ -74,9 +88,10 @@ void* Heap::take_zero(SizeClass size_class) {
   ClassCounters& counters = counters_.classes[size_class];
   counters_.refills.add(1);
   counters.refills.add(1);
-  counters.charged.add(gone.count_lost(slab->gone));
+  fill_pages(slab, gone);
   counters.taken.add(1);
   counters_.net_bytes.add(geometry(size_class).size);
+  unused_ -= geometry(size_class).size;
   if (slab->free == 0) unlist(slab);
   slab->check();
   is_purged_.store(false, memory_order_relaxed);
@@ -173,8 +188,9 @@ unsigned Heap::most_spares() const {
 void Heap::destroy(Slab* const* slabs, unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
     const size_t charged = slabs[i]->charged_pages();
-    counters_.classes[slabs[i]->size_class].charged.add(-charged);
+    charge(slabs[i]->size_class, -charged);
   }
+  told_.see_less(unused_);
   slab::destroy_all(slabs, count);
 }
 
@@ -197,9 +213,9 @@ Slab* Heap::take_spare(SizeClass size_class) {
   counters_.spare_bytes.add(-kGranule);
   if (slab->size_class == size_class) return slab;
   const size_t charged = slab->charged_pages();
-  counters_.classes[slab->size_class].charged.add(-charged);
+  charge(slab->size_class, -charged);
   Slab* const recut = slab::recut(slab, size_class);
-  if (recut != nullptr) counters_.classes[size_class].charged.add(charged);
+  if (recut != nullptr) charge(size_class, charged);
   return recut;
 }
 
@@ -222,6 +238,7 @@ Slab* Heap::create_fresh(SizeClass size_class) {
       static_cast<unsigned>(least(size_t{least(slab::kMostAtOnce - 1, kMostSpares - spare_count_)},
                                   limits::scarce_dirty() / kGranule / kScarceShare));
   const size_t filled = this->filled(size_class);
+  told_.see_less(unused_);
   unsigned more = may_be_spare ? least(room, granules_ / kShareAtOnce) : 0;
   Slab* slabs[slab::kMostAtOnce];
   if (more == 0 || !slab::create_all(size_class, id_, slabs, 1 + more, filled)) {
@@ -229,7 +246,7 @@ Slab* Heap::create_fresh(SizeClass size_class) {
     if (!slab::create_all(size_class, id_, slabs, 1, filled)) return nullptr;
   }
   for (unsigned i = 0; i <= more; ++i) {
-    counters_.classes[size_class].charged.add(slabs[i]->charged_pages());
+    charge(size_class, slabs[i]->charged_pages());
   }
   counters_.fresh_slabs.add(1);
   // The lowest address last: it is taken next.
@@ -289,6 +306,7 @@ void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
   slab->put_word(word, freed, static_cast<unsigned>(objects));
   counters_.classes[slab->size_class].put.add(objects);
   counters_.net_bytes.add(-objects * slab->shape().size);
+  unused_ += objects * slab->shape().size;
   update_list(slab);
 }
 
@@ -336,10 +354,26 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
   const auto put = static_cast<size_t>(objects - first);
   counters_.classes[size_class].put.add(put);
   counters_.net_bytes.add(-put * shape.size);
+  unused_ += put * shape.size;
+  told_.see_more(unused_);
   return objects;
 }
 
-size_t Heap::purge(const os::Lock* awaited, Walk walk) {
+Heap::Rest Heap::look(size_t most, size_t* purged) {
+  if (is_purged() && !inbox_.maybe_pending()) return Rest::kWhole;
+  if (!lock_.try_lock()) return Rest::kLater;
+  Rest rest = Rest::kLater;
+  const bool is_parked = parked();
+  if (is_parked || interrupted_ || refills_seen_.look(counters_.refills.get())) {
+    const size_t bytes = purge(nullptr, is_parked ? Walk::kNowAndThen : Walk::kAtWork, most);
+    *purged += bytes;
+    if (interrupted_ && bytes >= most) rest = Rest::kInterrupted;
+  }
+  lock_.unlock();
+  return rest;
+}
+
+size_t Heap::purge(const os::Lock* awaited, Walk walk, size_t most) {
   const bool at_work = walk == Walk::kAtWork || walk == Walk::kAtWorkNow;
   const bool yields = walk != Walk::kNow;
   const auto others_wait = [&] {
@@ -351,48 +385,54 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk) {
   if (!take_in(awaited) && yields) return 0;
   const uint32_t now = span::ticks();
   const bool limited = walk == Walk::kAtWork || (walk == Walk::kNowAndThen && walked_at_rest_);
-  if (limited && walked_ && now - last_walk_ < span::kDecayTicks) return 0;
+  if (limited && walked_ && !interrupted_ && now - last_walk_ < span::kDecayTicks) return 0;
   walked_ = true;
   walked_at_rest_ = !at_work;
   last_walk_ = now;
   trim_spares(0);
-  const size_t purged = mediums_.purge(MediumRuns::Round::kAll, yields ? &lock_ : nullptr, awaited);
-  counters_.hole_bytes.add(purged);
-  // The round may have ended early, and then gaps are left, even if no slab is.
-  if (others_wait()) return purged;
+  told_.see_less(unused_);
+  const size_t gaps =
+      mediums_.purge(MediumRuns::Round::kAll, yields ? &lock_ : nullptr, awaited, most);
+  counters_.hole_bytes.add(gaps);
   // Slabs whose holes were refused are settled, too. What was locked may be unlocked by now.
   const bool all = hole_refused_;
+  const bool some_settled = interrupted_;
   Holes holes(counters_.classes);
+  const auto stops = [&] { return others_wait() || gaps + holes.purged() >= most; };
+  // The round of the gaps may have ended early, and then some are left, even if no slab is.
+  interrupted_ = stops();
   for (Available& available : available_) {
     for (List<Slab>& list : available.lists) {
-      for (Slab* slab = list.front(); slab != nullptr && (all || !slab->settled());) {
-        Slab* next = slab->next;
-        if (slab->empty()) {
-          release(slab);
-        } else if (get(options.thp) != kHugePrefer) {
-          holes.purge(slab);
+      for (Slab* slab = list.front(); slab != nullptr && !interrupted_;) {
+        Slab* const next = slab->next;
+        const bool settled = slab->settled() && !all;
+        if (settled && !some_settled) break;
+        if (!settled) {
+          if (slab->empty()) {
+            release(slab);
+          } else if (get(options.thp) != kHugePrefer) {
+            holes.purge(slab);
+            slab->settle();
+          }
+          interrupted_ = stops();
         }
         slab = next;
-        if (others_wait()) return purged + count(holes);
       }
-      // Not one by one: settled slabs in front of others would hide these after an early stop.
-      if (get(options.thp) != kHugePrefer) settle(list);
     }
   }
-  trim_spares(0);
-  is_purged_.store(true, memory_order_relaxed);
-  hole_refused_ = false;
-  return purged + count(holes);
-}
-
-void Heap::settle(List<Slab>& list) {
-  Slab* slab = list.front();
-  for (; slab != nullptr && !slab->settled(); slab = slab->next) slab->settle();
+  if (!interrupted_) {
+    trim_spares(0);
+    is_purged_.store(true, memory_order_relaxed);
+    hole_refused_ = false;
+  }
+  return gaps + count(holes);
 }
 
 size_t Heap::count(Holes& holes) {
   const size_t bytes = holes.finish();
   counters_.hole_bytes.add(bytes);
+  unused_ -= bytes;
+  told_.see_less(unused_);
   hole_refused_ |= holes.refused();
   return bytes;
 }

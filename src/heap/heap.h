@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "base/idle.h"
 #include "base/list.h"
 #include "base/size_class.h"
 #include "heap/stall.h"
@@ -20,6 +21,7 @@
 #include "slab/counters.h"
 #include "slab/holes.h"
 #include "slab/slab.h"
+#include "space/unused.h"
 
 namespace loft {
 
@@ -151,18 +153,29 @@ class alignas(64) Heap {
   // Only in the child of a fork, under the lock. See Inbox::repair.
   void repair_inbox();
 
+  // One look at a heap that may be idle, by whoever comes by. Purges it if nobody owns it, or if it
+  // has served no refill for some looks: what its thread frees does not count. Up to `most` bytes,
+  // which it adds to *purged. Called without the lock, for which it does not wait: the heap's
+  // thread may hold it inside a call, for any length of time.
+  enum class Rest : uint8_t {
+    kWhole,        // there was nothing to do
+    kLater,        // the next round looks again
+    kInterrupted,  // there was more than `most`
+  };
+  Rest look(size_t most, size_t* purged);
+
   // Drains the inbox, releases empty slabs, and purges the holes of others, for which it walks over
-  // the slabs to which objects came back since the last walk. Stops early once a thread sleeps on
-  // `awaited` or on the heap's own lock, within one slab or 1 MiB of messages. Exception: in a walk
-  // of kind kNow, a sleeper on the heap's lock ends the drain, but not the walk. Returns the bytes
-  // of holes purged.
+  // the slabs to which objects came back since the last walk. Stops early, within one slab or 1 MiB
+  // of messages, (a) once a thread sleeps on `awaited` or on the heap's own lock; (b) after `most`
+  // bytes. Exception: in a walk of kind kNow, a sleeper on the heap's lock ends the drain, but not
+  // the walk. Returns the bytes of holes purged.
   enum class Walk : uint8_t {
     kNow,         // for a call of the program: the caller's heap, or one whose thread is gone
     kNowAndThen,  // for periodic callers: as kNow, but walks at most once in kDecayTicks
     kAtWork,      // the thread runs, and its caches may hold more; walks as kNowAndThen
     kAtWorkNow,   // as kAtWork, for a call of the program: walks at once
   };
-  size_t purge(const os::Lock* awaited, Walk walk);
+  size_t purge(const os::Lock* awaited, Walk walk, size_t most = ~size_t{0});
 
   // Takes over one of `other`'s slabs of a class. First choice: a slab with half of it free and
   // resident, after skipping `kept` such slabs. If there is none and `eighths` is set: a slab with
@@ -188,7 +201,7 @@ class alignas(64) Heap {
 
   // Purges all gaps of medium runs, as put_medium does when there are too many.
   void purge_gaps() {
-    counters_.hole_bytes.add(mediums_.purge(MediumRuns::Round::kAll, nullptr, nullptr));
+    counters_.hole_bytes.add(mediums_.purge(MediumRuns::Round::kAll, nullptr, nullptr, ~size_t{0}));
   }
 
   // Gives back all spare slabs and empty runs.
@@ -212,6 +225,7 @@ class alignas(64) Heap {
   struct Received {
     size_t messages = 0;
     size_t bytes = 0;
+    size_t medium_bytes = 0;   // of these
     size_t record_charge = 0;  // least charge for a record
   };
   bool drain(size_t budget, size_t record_charge);  // minimum charge for a record
@@ -249,8 +263,9 @@ class alignas(64) Heap {
   void destroy(Slab* const* slabs, unsigned count);
   void keep_spare(Slab* slab);
   void drop_spares(unsigned keep);  // as trim_spares, which begins a new wait
-  static void settle(List<Slab>& list);
   size_t count(Holes& holes);
+  void charge(SizeClass size_class, size_t pages);  // modulo 2^64
+  void fill_pages(Slab* slab, const PageSet& gone);
   void check_counters() const;
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
 
@@ -261,9 +276,11 @@ class alignas(64) Heap {
   Atomic<uint64_t> seen_at_{0};    // time of the last look that found a new number
   Atomic<bool> is_purged_{false};  // relaxed: a hint for threads that look for work
   bool is_idle_ = false;
+  Idle refills_seen_{};  // by looks
   bool walked_ = false;
   bool walked_at_rest_ = false;  // the last walk
   bool hole_refused_ = false;    // since the last whole walk began
+  bool interrupted_ = false;     // the last walk; settled slabs may lie in front of others
   uint32_t last_walk_ = 0;       // in ticks of span
 
   // Empty slabs of one granule, as a stack. A thread that fills and empties slabs gets its own
@@ -292,6 +309,9 @@ class alignas(64) Heap {
   Available available_[kSizeClasses] = {};
   MediumRuns mediums_;
   HeapCounters counters_;
+  // Bytes of charged pages that are in no object, modulo 2^64, and what is told of them.
+  size_t unused_ = 0;
+  unused::Told told_;
   Stall stall_;  // of another heap; placed away from the lock, on which others wait
   Inbox inbox_{this};
 };

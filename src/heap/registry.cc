@@ -71,20 +71,6 @@ void park(Heap*& place) {
   parked = heap;
 }
 
-bool purge_parked() {
-  bool all_rest = true;
-  const unsigned existing = count();
-  for (unsigned id = 1; id <= existing; ++id) {
-    Heap* heap = at(id);
-    if (!heap->parked() || (heap->is_purged() && !heap->inbox().maybe_pending())) continue;
-    all_rest = false;
-    if (!heap->lock().try_lock()) continue;
-    if (heap->parked()) heap->purge(nullptr, Heap::Walk::kNowAndThen);
-    heap->lock().unlock();
-  }
-  return all_rest;
-}
-
 unsigned count() { return heap_count.load(memory_order_acquire); }
 unsigned adoptions() { return static_cast<unsigned>(adoption_count.get()); }
 

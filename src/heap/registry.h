@@ -30,9 +30,6 @@ inline bool all_share() {
 // The shared heap, if all_share(). Otherwise nullptr, as before the first use of a heap.
 Heap* common_heap();
 
-// Rests heaps without an owner (Heap::rest). True if all of them were at rest already.
-bool purge_parked();
-
 // Heap ids are 1 .. count().
 unsigned count();
 unsigned adoptions();

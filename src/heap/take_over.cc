@@ -173,6 +173,9 @@ bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept, bool eigh
     list(slab, fullness);
 
     move(other.counters_.adopted, counters_.adopted, *slab);
+    const size_t unused = slab->charged_pages() * os::page_size() - used_bytes(*slab);
+    other.unused_ -= unused;
+    unused_ += unused;
     if (slab->shape().granules == 1) {
       --other.granules_;
       ++granules_;

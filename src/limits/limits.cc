@@ -16,10 +16,6 @@ constinit Atomic<bool> group_tight{false};  // the group's bytes exceed its limi
 
 constexpr size_t kLeastDirty = 256 * 1024;  // kept under any limit: a few spans, for reuse
 
-// Twice glibc's largest threshold for mappings, which is the most that glibc keeps.
-constexpr size_t kUnattendedDirty = size_t{64} << 20;
-constinit Atomic<bool> attended{false};
-
 constinit Atomic<size_t> group_high{kNone};
 constinit Atomic<size_t> group_max{kNone};
 constinit Atomic<size_t> group_limit{kNone};
@@ -83,15 +79,10 @@ size_t scarce_dirty() {
   return scarce == kNone ? kNone : scarce / 16;
 }
 
-size_t most_dirty() { return least<size_t>(get(options.dirty_bytes), scarce_dirty()); }
-
-size_t dirty_kept() {
-  const size_t most = most_dirty();
-  if (LOFT_UNLIKELY(tight())) return least(most, loft::most(soft() / 64, kLeastDirty));
-  return attended.load(memory_order_relaxed) ? most : least(most, kUnattendedDirty);
+size_t kept_when_tight() {
+  const size_t most_kept = least<size_t>(get(options.dirty_bytes), scarce_dirty());
+  return least(most_kept, loft::most(soft() / 64, kLeastDirty));
 }
-
-void set_attended(bool is) { attended.store(is, memory_order_relaxed); }
 
 void weigh(size_t committed) { set(kOwn, above(committed, soft(), has(kOwn))); }
 

@@ -48,20 +48,13 @@ void options_changed();
 // sixteenth of the group's memory limit or of the process's address space limit, whichever is less.
 // kNone without such a limit.
 size_t scarce_dirty();
-// The lesser of scarce_dirty() and the option `dirty_bytes`.
-size_t most_dirty();
 
 // The limit on the process's address space when the library is loaded; kNone if there is none.
 void set_address_space(size_t bytes);
 
-// How many bytes of free spans stay resident where there is time to purge. When memory is tight, a
-// 64th of the soft limit: small beside the limit, and enough for memory that is freed and allocated
-// again at once. Without a background thread to purge idle spans, no more than glibc's malloc may
-// keep.
-size_t dirty_kept();
-
-// Whether a background thread purges.
-void set_attended(bool is);
+// How many bytes of unused memory stay resident when memory is tight: a 64th of the soft limit.
+// That is small beside the limit, and enough for memory that is freed and allocated again at once.
+size_t kept_when_tight();
 
 // Called under the lock of the spans, with the present amount, whenever it has changed.
 void weigh(size_t committed);

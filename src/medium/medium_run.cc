@@ -6,7 +6,6 @@
 namespace loft::medium {
 
 constinit Atomic<uint32_t> destroyed{0};
-constinit Atomic<uint32_t> existing{0};
 
 namespace {
 
@@ -54,13 +53,11 @@ MediumRun* create(unsigned pages, unsigned wanted, HeapId owner) {
   run->page_log = lowest_bit(page);
   if (!place.range.zero) run->touched.add({0, got});
   set_owner(run, owner);
-  existing.fetch_add(1, memory_order_relaxed);
   return run;
 }
 
 void destroy(MediumRun* run, unsigned touched) {
   destroyed.fetch_add(1, memory_order_relaxed);
-  existing.fetch_add(uint32_t{0} - 1, memory_order_relaxed);
   const uintptr_t base = run->base;
   const size_t granules = run->granules();
   const size_t bytes = size_t{touched} << run->page_log;

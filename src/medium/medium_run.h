@@ -156,9 +156,6 @@ namespace medium {
 // How many runs were destroyed so far (modulo 2^32).
 extern LOFT_HIDDEN Atomic<uint32_t> destroyed;
 
-// How many runs there are. Relaxed: a hint, for shares.
-extern LOFT_HIDDEN Atomic<uint32_t> existing;
-
 inline MediumRun* run_at(Entry entry) { return metadata::at_index<MediumRun>(entry.index()); }
 
 // A run of at least `pages` pages that belongs to heap `owner`. `wanted`: how many it may have

@@ -67,6 +67,7 @@ bool MediumRuns::grow(unsigned pages, HeapId owner) {
   // In a short run a tail is a large part, so it ends where an object of this size does.
   if (bytes < kMostRunBytes) wanted -= wanted % pages;
   if (!have_descriptors(objects_ + run_count_ + 1)) return false;
+  told_.see_less(dirty_pages() * os::page_size());
   MediumRun* const run = medium::create(pages, most(pages, wanted), owner);
   if (run == nullptr) return false;
   add(run);
@@ -80,8 +81,11 @@ MediumRuns::Place MediumRuns::claim(Gap* gap, unsigned count) {
   MediumRun* const run = gap->run;
   const PageRow row = {gap->first, count};
   const unsigned resident = run->touched.count_in(row);
-  const size_t more = size_t{count - resident} << run->page_log;
-  if (more != 0 && LOFT_UNLIKELY(!span::recount(0, more))) return {};
+  if (resident != count) {
+    const size_t more = size_t{count - resident} << run->page_log;
+    if (LOFT_UNLIKELY(!span::recount(0, more))) return {};
+    unused::note_wanted(more);
+  }
   unlist(gap);
   if (gap->pages == count) {
     discard(gap);
@@ -146,21 +150,11 @@ void MediumRuns::cut_off(MediumRun* run, PageRow row) {
     gap->pages = whole.count;
   }
   list(gap);
-  if (LOFT_UNLIKELY(is_whole(gap))) keep_or_release(gap);
-  left_ = least(left_, dirty_pages());
-  const size_t dirty = (dirty_pages() - left_) * os::page_size();
-  if (LOFT_LIKELY(dirty <= share_of(limits::dirty_kept()))) return;
-  pause_.purge_or_wait(dirty > share_of(limits::scarce_dirty()), [=, this] {
-    purge(Round::kAll, nullptr, nullptr);
-    left_ = dirty_pages();
-  });
-}
-
-// The heap's share of what all may keep, by its runs: otherwise many heaps would keep many times
-// the limit.
-size_t MediumRuns::share_of(size_t bytes) const {
-  const unsigned all = medium::existing.load(memory_order_relaxed);
-  return bytes / most(all, most(run_count_, 1u)) * most(run_count_, 1u);
+  if (LOFT_UNLIKELY(is_whole(gap))) {
+    keep_or_release(gap);
+    told_.see_less(dirty_pages() * os::page_size());
+  }
+  told_.see_more(dirty_pages() * os::page_size());
 }
 
 // Those that stay are a quarter of the others, and one: a heap that fills and empties its runs
@@ -270,14 +264,15 @@ size_t MediumRuns::purge_gap(Gap* gap, Round round) {
   return bytes;
 }
 
-size_t MediumRuns::purge(Round round, const os::Lock* own, const os::Lock* awaited) {
+size_t MediumRuns::purge(Round round, const os::Lock* own, const os::Lock* awaited, size_t most) {
   size_t purged = 0;
   if (rests()) return 0;
   gaps_.for_each(1, [&](Gap* gap) {
     purged += purge_gap(gap, round);
-    return (own == nullptr || !own->has_sleepers()) &&
+    return purged < most && (own == nullptr || !own->has_sleepers()) &&
            (awaited == nullptr || !awaited->has_sleepers());
   });
+  told_.see_less(dirty_pages() * os::page_size());
   return purged;
 }
 
@@ -289,7 +284,7 @@ size_t MediumRuns::tick(uint32_t now) {
   const bool plenty = dirty_pages() > (pages() - dirty_pages()) / span::kPlentyShare;
   if (now - last_round_ < (plenty ? 1 : kBetween)) return 0;
   last_round_ = now;
-  return purge(Round::kIdle, nullptr, nullptr);
+  return purge(Round::kIdle, nullptr, nullptr, ~size_t{0});
 }
 
 // The gaps and objects of each run tile it, no two gaps are neighbours, and the sums are right.

@@ -11,8 +11,8 @@
 #include "base/list.h"
 #include "medium/medium_run.h"
 #include "os/lock.h"
-#include "space/pause.h"
 #include "space/span_bins.h"
+#include "space/unused.h"
 
 namespace loft {
 
@@ -42,10 +42,10 @@ class MediumRuns {
   // Under the locks of both heaps.
   bool take_over(MediumRuns& other, unsigned pages, bool empty, HeapId owner, size_t* moved);
 
-  // Purges all gaps, or with kIdle what was free at the last round. Stops early if a thread sleeps
-  // on one of the locks; nullptr for none. Returns the bytes purged.
+  // Purges all gaps, or with kIdle what was free at the last round. Stops early after `most` bytes,
+  // or if a thread sleeps on one of the locks; nullptr for none. Returns the bytes purged.
   enum class Round : uint8_t { kAll, kIdle };
-  size_t purge(Round round, const os::Lock* own, const os::Lock* awaited);
+  size_t purge(Round round, const os::Lock* own, const os::Lock* awaited, size_t most);
 
   // Makes a round if one is due. Called when a tick has passed. Returns the bytes purged.
   size_t tick(uint32_t now);
@@ -54,6 +54,9 @@ class MediumRuns {
   void give_back_empty();
 
   size_t pages() const { return pages_.get(); }
+  // An object of so many bytes has arrived, of which its sender has told.
+  void was_told(size_t bytes) { told_.was_told(bytes); }
+
   size_t dirty_pages() const { return dirty_.get(); }  // of gaps: perhaps resident
 
   void check(HeapId owner) const;  // invariants; debug builds
@@ -69,7 +72,6 @@ class MediumRuns {
   void remove(MediumRun* run);
   void release(Gap* whole);
   void keep_or_release(Gap* whole);
-  size_t share_of(size_t bytes) const;
   size_t purge_gap(Gap* gap, Round round);
   static bool is_whole(const Gap* gap) { return gap->pages == gap->run->pages; }
   bool rests() const { return dirty_.get() == 0 && empty_ == 0; }
@@ -84,10 +86,9 @@ class MediumRuns {
   unsigned run_count_ = 0;
   unsigned empty_ = 0;       // runs without objects
   uint32_t last_round_ = 0;  // in ticks of span
-  PurgePause pause_;
-  size_t left_ = 0;  // dirty pages that the last purge of too many left: locked ones
-  Counter pages_;    // of all runs
-  Counter dirty_;    // pages
+  Counter pages_;            // of all runs
+  Counter dirty_;            // pages
+  unused::Told told_;        // of the dirty ones
 };
 
 }  // namespace loft

@@ -1,6 +1,8 @@
-// Which thread the caller is, on Linux.
+// Threads on Linux: which one the caller is, and what one of loft's own begins with.
+#include <dlfcn.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -8,6 +10,11 @@
 #include "base/single_thread.h"
 #include "os/os.h"
 #include "os/posix_threads.h"
+#include "os/symbols.h"
+
+#pragma weak dlopen
+#pragma weak dlsym
+#pragma weak dlclose
 
 namespace loft::os {
 
@@ -24,6 +31,29 @@ int thread_number() {
   clockid_t clock;
   // The clock's identifier contains the number. libc provides it without a system call.
   return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~(clock >> 3) : 0;
+}
+
+// Older C libraries have it in a library of its own. (The loader is asked, which may allocate: no
+// lock of an allocation is held where threads start.)
+CreateThread creator_of_threads() {
+  if (kSanitized || !is_own_library() || dlopen == nullptr || dlsym == nullptr)
+    return pthread_create;
+  for (const char* library : {"libc.so.6", "libpthread.so.0"}) {
+    void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    void* const found = dlsym(handle, "pthread_create");
+    dlclose(handle);
+    if (found != nullptr) return reinterpret_cast<CreateThread>(found);
+  }
+  return pthread_create;
+}
+
+// Where the system refuses, the thread goes on as it is.
+void settle_in(const char* name) {
+  prctl(PR_SET_NAME, name);
+  size_t processors[128];
+  const long bytes = syscall(SYS_sched_getaffinity, getpid(), sizeof(processors), processors);
+  if (bytes > 0) syscall(SYS_sched_setaffinity, 0, bytes, processors);
 }
 
 }  // namespace loft::os

@@ -35,9 +35,9 @@ class OwnThread {
   };
 
   // `run` returns (a) once the word tells it to; or (b) by itself, with the word at `nobody`. It
-  // may sleep on the word.
-  constexpr OwnThread(Atomic<uint32_t>& word, States states, void (*run)())
-      : word_(word), states_(states), run_(run) {}
+  // may sleep on the word. `name`: 15 characters at most.
+  constexpr OwnThread(const char* name, Atomic<uint32_t>& word, States states, void (*run)())
+      : name_(name), word_(word), states_(states), run_(run) {}
 
   // Starts a thread if there is none and `may` returns true. `may` runs under the lock that the
   // other functions take. Code that makes `may` return false must call stop afterwards. Returns
@@ -65,6 +65,7 @@ class OwnThread {
   void join();
 
   Lock lock_;
+  const char* const name_;
   Atomic<uint32_t>& word_;
   const States states_;
   void (*const run_)();
@@ -73,6 +74,7 @@ class OwnThread {
   Atomic<uint64_t> next_try_{0};      // relaxed, like the word
   Atomic<bool> runs_{false};          // the thread must be joined; changed under the lock
   Atomic<bool> has_returned_{false};  // set by the thread itself
+  Atomic<uint32_t> has_settled_{0};   // the same
 };
 
 // If the caller is the process's first thread, `hook` runs when the caller ends by itself

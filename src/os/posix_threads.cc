@@ -1,7 +1,9 @@
 // Threads of loft's own, with POSIX threads: what own_thread.cc asks of the system.
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include "base/bits.h"
@@ -13,16 +15,43 @@ namespace loft::os {
 
 namespace {
 
-constexpr size_t kStackBytes = 256 * 1024;  // includes the program's thread-local variables
+// What the thread's own code needs, beside the thread-local variables of the program: those lie on
+// the stack, too.
+constexpr size_t kStackBytes = 128 * 1024;
 
+// Of all that is loaded, and the alignment of each.
+size_t thread_local_bytes() {
+  size_t sum = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* context) {
+        for (size_t i = 0; i < info->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+          if (segment.p_type != PT_TLS) continue;
+          *static_cast<size_t*>(context) += segment.p_memsz + segment.p_align;
+        }
+        return 0;
+      },
+      &sum);
+  return sum;
+}
+
+// The thread has nothing of the thread that starts it: not its scheduling, which may be that of a
+// thread that may never be late.
 bool create_thread(pthread_t* thread, void* (*begin)(void*), void* argument) {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setstacksize(&attributes, most(kStackBytes, static_cast<size_t>(PTHREAD_STACK_MIN)));
-  int error = pthread_create(thread, &attributes, begin, argument);
+  const sched_param lowest = {};
+  pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+  pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
+  pthread_attr_setschedparam(&attributes, &lowest);
+  const size_t least = kStackBytes + thread_local_bytes();
+  pthread_attr_setstacksize(
+      &attributes, round_up(most(least, static_cast<size_t>(PTHREAD_STACK_MIN)), page_size()));
+  auto* const create = creator_of_threads();
+  int error = create(thread, &attributes, begin, argument);
   pthread_attr_destroy(&attributes);
-  // The program's thread-local variables do not fit into kStackBytes.
-  if (error == EINVAL) error = pthread_create(thread, nullptr, begin, argument);
+  // libc keeps more there than was found.
+  if (error == EINVAL) error = create(thread, nullptr, begin, argument);
   return error == 0;
 }
 
@@ -46,8 +75,6 @@ void OwnThread::join() {
   runs_.store(false, memory_order_relaxed);
 }
 
-// The thread gets no name and no scheduling of its own: both need further system calls, which
-// filters may forbid. It has the priority of the thread that starts it.
 bool OwnThread::create() {
   sigset_t all;
   sigset_t before;
@@ -56,8 +83,18 @@ bool OwnThread::create() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
   has_returned_.store(false, memory_order_relaxed);
-  const bool created = create_thread(&thread, begin, this);
+  const auto begin_here = [](void* self) -> void* {
+    auto* const thread = static_cast<OwnThread*>(self);
+    settle_in(thread->name_);
+    thread->has_settled_.store(1, memory_order_relaxed);
+    wake_one(&thread->has_settled_);
+    return begin(self);
+  };
+  has_settled_.store(0, memory_order_relaxed);
+  const bool created = create_thread(&thread, begin_here, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  // Nobody sees it as it is before. Relaxed: the system orders what it tells of the thread.
+  while (created && has_settled_.load(memory_order_relaxed) == 0) wait_on_word(&has_settled_, 0);
   if (created) thread_ = __builtin_bit_cast(unsigned long, thread);
   runs_.store(created, memory_order_relaxed);
   return created;

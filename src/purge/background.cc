@@ -1,5 +1,7 @@
 #include "purge/background.h"
 
+#include <errno.h>
+
 #include "arena/user_heap.h"
 #include "base/bits.h"
 #include "base/options.h"
@@ -8,34 +10,34 @@
 #include "hard/scan.h"
 #include "heap/registry.h"
 #include "limits/limits.h"
+#include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/own_thread.h"
-#include "room/room.h"
+#include "purge/excess.h"
+#include "purge/round.h"
 #include "space/span.h"
-#include "thread/idle.h"
+#include "space/unused.h"
 #include "thread/lifecycle.h"
 
 namespace loft::background {
 
 constinit Atomic<uint32_t> state{kNotYet};
-constinit Atomic<void (*)()> at_slow_path{nullptr};
 constinit Atomic<void (*)()> at_end_of_first_thread{nullptr};
 
 namespace {
 
-void call(const Atomic<void (*)()>& hook) {
-  if (auto* function = hook.load(memory_order_relaxed); function != nullptr) function();
-}
-
 constexpr uint64_t kMillisecond = 1'000'000;
 
-// A program that never grows beyond this has little to purge, and starting a thread would be a good
-// part of its cost.
+// A program that never grows beyond this has little to purge, and its looks end here.
 constexpr size_t kWorthwhile = size_t{8} << 20;
 
-// The interval at which the group is read, and so the longest wait of a background thread.
+// The interval at which the group is read, and so the longest wait of the thread.
 constexpr uint64_t kWatch = 1000 * kMillisecond;
+
+// What one look purges at most, and how many heaps it visits: some tenths of a millisecond.
+constexpr Round::Share kLook = {8, size_t{1} << 20};
+constexpr Round::Share kAll = {~0u, ~size_t{0}};
 
 // Where memory is tight, spans are purged after a fifth of decay_ms without use, or after half a
 // second if that is less.
@@ -55,67 +57,51 @@ void look_at_group(limits::GroupReader& reader, bool again) {
   limits::set_group(group);
 }
 
-// Purges up to `wanted` bytes of free spans. True if any were purged.
-bool purge(size_t wanted) {
-  const size_t before = wanted;
-  while (wanted != 0) {
-    const size_t purged = span::purge_step(wanted);
-    if (purged == 0) break;
-    wanted -= least(wanted, purged);
+constinit os::Lock looking;  // guards the round, and the scan of hardened=full
+constinit Round round;
+
+// Relaxed: written under the lock above; who reads it without the lock looks again.
+constinit Atomic<uint64_t> last_tick{0};
+constinit Atomic<bool> is_under_way{false};  // the round has more to do
+
+bool is_due(uint64_t now) { return now >= last_tick.load(memory_order_relaxed) + tick_ns(); }
+
+// A whole round. True if nothing is left to watch.
+bool tick() {
+  const os::Guard guard(looking);
+  last_tick.store(os::now_ns(), memory_order_relaxed);
+  const bool all_scanned = hard::scan(hard::kScanBytes);
+  if (get(options.decay_ms) == 0) return all_scanned;
+  while (!round.go_on(kAll)) {
   }
-  return wanted != before;
+  is_under_way.store(false, memory_order_relaxed);
+  return round.found_nothing() && all_scanned;
 }
 
-// One tick. True if nothing is left to watch.
-bool look_around() {
-  const size_t dirty_before = span::totals().dirty;
-  const bool all_idle = idle::look();
-  const bool common_is_purged = idle::purge_common();
-  const bool cores_are_idle = core::look();
-  const bool parked_are_purged = registry::purge_parked();
-  const bool users_are_purged = UserHeap::purge_idle_of_all();
-  const size_t dirty = span::totals().dirty;
-  // Spans that idle heaps have just freed were unused for long enough.
-  const size_t just_freed = dirty > dirty_before ? dirty - dirty_before : 0;
-  const size_t idle = span::idle_bytes();
-  const bool purged = purge(least(idle + just_freed, dirty));
-  // Spans that the system refuses to take back are no reason to go on.
-  return all_idle && common_is_purged && cores_are_idle && parked_are_purged && users_are_purged &&
-         !purged && idle == span::totals().dirty;
+void scan_anew() {
+  const os::Guard guard(looking);
+  hard::restart_scan();
 }
 
-// Whether a background thread may run. By default, only in a program that has started threads. In a
-// process of one thread, (a) the credentials, namespaces and filters that the program sets for its
-// thread would not hold for ours; (b) some calls refuse a process with a second thread, or warn
-// about it.
-bool may_run() {
-  if (get(options.decay_ms) == 0) return false;
-  const uint64_t background = get(options.background);
-  return background == kBackgroundOn ||
-         (background == kBackgroundAuto && census::has_other_threads());
+// How long the thread sleeps where it has found nothing to do: twice as long each time. A slow
+// path's look wakes it; what is left without a look waits for as long as this at most.
+uint64_t longer(uint64_t nap) {
+  constexpr uint64_t kLongestNap = 60'000 * kMillisecond;
+  return least(nap == 0 ? 2 * tick_ns() : 2 * nap, kLongestNap);
 }
 
-// Ends the background thread; a later slow path starts another. The second look finds most of what
-// threads left behind while they still saw a background thread. The rest waits for the next slow
-// path. False if the background thread must go on, because this look found something and a
-// background thread may run.
-bool may_end() {
-  uint32_t expected = kTicking;
-  if (!state.compare_exchange_strong(expected, kNobody, memory_order_relaxed)) {
-    return true;
-  }
-  if (look_around() || !may_run()) return true;
-  // Fails if a thread waits for the background thread's end by now: the last other thread of the
-  // program.
-  expected = kNobody;
-  return !state.compare_exchange_strong(expected, kTicking, memory_order_relaxed);
+// Goes over from one state to another, unless the thread is told to leave.
+void change_state(uint32_t from, uint32_t to) {
+  state.compare_exchange_strong(from, to, memory_order_relaxed);
 }
 
+// Returns when the thread is told to leave.
 void watch() {
   const bool sees_group = get(options.watch_group) != 0 && os::leave_files();
   limits::GroupReader group;
   uint64_t watched = 0;
   uint64_t ticked = os::now_ns();
+  uint64_t nap = 0;
   for (;;) {
     if (sees_group && get(options.cgroup) != kGroupOff && os::now_ns() - watched >= kWatch) {
       watched = os::now_ns();
@@ -124,38 +110,42 @@ void watch() {
     // A program that changed `cgroup` while the group was read may have published first. This
     // publishes what holds now.
     if (sees_group) limits::options_changed();
-    os::wait_on_word_for(&state, kTicking, least(tick_ns(), kWatch));
-    if (state.load(memory_order_relaxed) != kTicking) return;
+    const uint32_t before = nap == 0 ? kTicking : kAsleep;
+    os::wait_on_word_for(&state, before, nap == 0 ? least(tick_ns(), kWatch) : nap);
+    const uint32_t now_is = state.load(memory_order_relaxed);
+    if (now_is != kTicking && now_is != kAsleep) return;
+    if (now_is != before) {
+      nap = 0;  // woken
+      scan_anew();
+      continue;
+    }
     const uint64_t now = os::now_ns();
-    if (now - ticked < tick_ns()) continue;
+    if (now - ticked < (nap == 0 ? tick_ns() : nap)) continue;
     ticked = now;
-    const bool all_scanned = hard::scan(hard::kScanBytes);
-    const bool is_done = look_around() && all_scanned && !sees_group;
-    if ((is_done || !may_run()) && may_end()) return;
+    const bool is_done = tick() && !sees_group;
+    nap = is_done ? longer(nap) : 0;
+    is_done ? change_state(kTicking, kAsleep) : change_state(kAsleep, kTicking);
   }
 }
 
-// Returns when the background thread is told to leave, or when nothing is left to do.
 void run() {
   census::do_without_block();
-  limits::set_attended(true);
-  hard::restart_scan();
+  scan_anew();
   watch();
-  limits::set_attended(false);
 }
 
-constinit os::OwnThread thread(state, {kNobody, kTicking, kLeaving, kRefused}, run);
+constinit os::OwnThread thread("loft-purge", state, {kNobody, kTicking, kLeaving, kRefused}, run);
 
-// The process's first thread ends by itself while others go on. From now on, loft has no threads.
+// The process's first thread ends by itself while others go on. From now on, loft has no threads:
+// the process ends with its last one, which must not be ours.
 void leave() {
-  call(at_end_of_first_thread);
-  room::leave();
+  if (auto* function = at_end_of_first_thread.load(memory_order_relaxed); function != nullptr) {
+    function();
+  }
   thread.end();
 }
 
-constinit os::Lock slow_path_lock;
-
-// Whether the heap has ever been that large, as far as slow paths saw.
+// Whether the heap has ever been that large, as far as looks saw.
 bool was_worthwhile() {
   static constinit Atomic<bool> was{false};  // relaxed: a hint
   if (was.load(memory_order_relaxed)) return true;
@@ -164,16 +154,9 @@ bool was_worthwhile() {
   return true;
 }
 
-// Relaxed: written under the lock above; who reads it without the lock looks again.
-constinit Atomic<uint64_t> last_tick{0};
-
-bool is_due(uint64_t now) { return now >= last_tick.load(memory_order_relaxed) + tick_ns(); }
-
-// A process ends with its last thread, which must not be ours. The background thread ends before
-// the program's last other thread does. After that the program runs as a process of one thread.
+// A thread that has ended left its heap to others.
 void on_thread_end() {
-  room::pause();
-  if (!may_run()) thread.stop();
+  look_soon();
   look_after();
 }
 
@@ -190,29 +173,79 @@ void watch_first_thread(bool is_first) {
   if (!os::on_end_of_first_thread(leave, is_first)) leave();
 }
 
-// A fork's child has no background thread.
+// The value of the option that was followed. Relaxed: a stale one costs a look at the thread.
+constinit Atomic<uint64_t> followed{0};
+
+// A fork's child has no such thread, until it asks for one.
 void in_child() {
-  slow_path_lock.reset();
+  options.background.store(0, memory_order_relaxed);
+  followed.store(0, memory_order_relaxed);
+  looking.reset();
+  round = Round();
+  is_under_way.store(false, memory_order_relaxed);
   thread.forget();
   hard::forget_scan();
-  limits::set_attended(false);
   watch_first_thread(true);
+}
+
+// Starts or ends the thread as the option says.
+void follow_option() {
+  const uint64_t wanted = get(options.background);
+  if (followed.exchange(wanted, memory_order_relaxed) == wanted) return;
+  if (wanted == 0) return thread.stop();
+  if (const int error = start(); error != 0) {
+    os::report(Text() << "background=on: "
+                      << (error == EPERM ? "the process's first thread has ended, so loft starts "
+                                           "no thread any more"
+                                         : "the system gives no thread now"));
+  }
+}
+
+void check_watch() {
+  if (get(options.watch_group) == 0 || get(options.background) != 0) return;
+  os::report(Text() << "watch_group=on is ignored: it needs background=on");
 }
 
 }  // namespace
 
-void unattended() {
-  call(at_slow_path);
-  if (get(options.decay_ms) == 0 || !was_worthwhile()) return;
-  if (may_run() && thread.start(may_run)) return;
-  // Without the lock, which all threads would write, for the many calls between two ticks.
-  const uint64_t now = os::now_ns();
-  if (!is_due(now) || !slow_path_lock.try_lock()) return;
-  if (is_due(now)) {
-    last_tick.store(now, memory_order_relaxed);
-    look_around();
+// Out of line and seldom: the clock is read here.
+LOFT_NOINLINE void look() {
+  slow_paths_left = kSlowPathsPerLook;
+  if (LOFT_UNLIKELY(unused::is_too_much())) purge_excess();
+  if (!was_worthwhile()) return;
+  const uint32_t now_is = state.load(memory_order_relaxed);
+  if (now_is == kNotYet || now_is == kTicking || now_is == kLeaving) return;
+  if (now_is == kAsleep) {
+    uint32_t expected = kAsleep;
+    if (state.compare_exchange_strong(expected, kTicking, memory_order_relaxed)) {
+      os::wake_one(&state);
+    }
+    return;
   }
-  slow_path_lock.unlock();
+  // Without the lock, which all threads would write, for the many looks between two ticks.
+  const uint64_t now = os::now_ns();
+  if (!is_under_way.load(memory_order_relaxed) && (get(options.decay_ms) == 0 || !is_due(now))) {
+    return;
+  }
+  if (!looking.try_lock()) return;
+  const bool goes_on = is_under_way.load(memory_order_relaxed);
+  if (goes_on || is_due(now)) {
+    if (!goes_on) last_tick.store(now, memory_order_relaxed);
+    is_under_way.store(!round.go_on(kLook), memory_order_relaxed);
+    if (!goes_on) hard::scan(kLook.bytes);
+  }
+  looking.unlock();
+}
+
+int start() {
+  if (thread.start([] { return true; })) return 0;
+  if (has_thread()) return 0;
+  return state.load(memory_order_relaxed) == kRefused ? EPERM : EAGAIN;
+}
+
+bool has_thread() {
+  const uint32_t now = state.load(memory_order_relaxed);
+  return now == kTicking || now == kAsleep || now == kLeaving;
 }
 
 void enable() {
@@ -224,6 +257,13 @@ void enable() {
   lifecycle::at_thread_end.store(on_thread_end, memory_order_relaxed);
   look_at_group_now();
   limits::set_address_space(os::address_space_limit());
+  follow_option();
+  check_watch();
+}
+
+void options_changed() {
+  limits::options_changed();
+  follow_option();
 }
 
 }  // namespace loft::background

@@ -1,47 +1,51 @@
-// The background thread: loft's own thread, which purges memory while the program does nothing. It
-// ticks several times a second. It ends when nothing is left to do, or with the program's other
-// threads. A program of one thread has no background thread, unless it asks for one (option
-// `background`). Progress never depends on the background thread: without one, slow paths do its
-// work now and then.
+// Purges memory that nobody uses. The calls that the program makes do it: a slow path of any thread
+// looks now and then, for all heaps, a bounded amount at a time, and goes on where the last look
+// ended. loft starts no thread for it by itself. Where the program asks for one (option
+// `background`, loft_background_start), that thread does the same while the program does nothing.
 #pragma once
 
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "base/look.h"
 #include "base/macros.h"
 
 namespace loft::background {
 
 enum State : uint32_t {
   kNotYet,   // enable has not run: nothing is done
-  kNobody,   // no background thread: slow paths do its work now and then, and start one if it may
-             // run
-  kRefused,  // no background thread, and none can start: slow paths do its work now and then
-  kTicking,  // the background thread ticks by itself, several times a second
-  kLeaving,  // the background thread was told to end
+  kNobody,   // there is no thread: slow paths look
+  kRefused,  // the same, and none can start any more
+  kTicking,  // the thread ticks by itself, several times a second
+  kAsleep,   // the thread has found nothing to do; a slow path's look wakes it
+  kLeaving,  // the thread was told to end
 };
 
-extern LOFT_HIDDEN Atomic<uint32_t> state;  // the background thread sleeps on it
+extern LOFT_HIDDEN Atomic<uint32_t> state;  // the thread sleeps on it
 
-// Starts a background thread if one may run. Otherwise, the first thread to arrive makes the tick
-// that is due, and others do not wait.
-void unattended();
+void look();
 
-// For a slow path, with no lock held. A thread that it starts allocates.
-inline void look_after() {
-  const uint32_t now = state.load(memory_order_relaxed);
-  if (LOFT_UNLIKELY(now == kNobody || now == kRefused)) unattended();
+// For each slow path, with no lock held.
+LOFT_ALWAYS_INLINE void look_after() {
+  if (LOFT_UNLIKELY(--slow_paths_left == 0)) look();
 }
 
-// Set once, when the library is loaded, to functions of a floor above. The first is called on slow
-// paths while there is no background thread, with no lock held; the second when the process's first
-// thread ends by itself. Relaxed: what they work with is constant by then, or has an order of its
-// own.
-extern LOFT_HIDDEN Atomic<void (*)()> at_slow_path;
+// Set once, when the library is loaded, to a function of a floor above, which is called when the
+// process's first thread ends by itself.
 extern LOFT_HIDDEN Atomic<void (*)()> at_end_of_first_thread;
 
-// Called once, when the library is loaded, after room::enable. Reads the limits of the control
-// group. From now on, a slow path may start a background thread once the program is large enough.
+// Starts the thread, unless there is one. Returns 0, or an error's number: EPERM if the process's
+// first thread has ended, for loft has no threads after that; EAGAIN if the system gives none now.
+int start();
+
+bool has_thread();
+
+// Called once, when the library is loaded. Reads the limits of the control group. Slow paths look
+// from now on, and the thread starts if the option says so.
 void enable();
+
+// The program has changed an option: the thread starts or ends. Does not read the group's limits
+// again: that would open files while the program runs.
+void options_changed();
 
 }  // namespace loft::background

@@ -98,11 +98,11 @@ void run() {
   number.store(0, memory_order_relaxed);
 }
 
-constinit os::OwnThread thread(state, {kNobody, kAwake, kLeaving, kRefused}, run);
+constinit os::OwnThread thread("loft-room", state, {kNobody, kAwake, kLeaving, kRefused}, run);
 
 // The room does not run beside a single thread: credentials, namespaces and filters that the
 // program sets for its one thread would not apply to the room's.
-bool may_run() { return get(options.background) == kBackgroundOn || census::has_other_threads(); }
+bool may_run() { return get(options.background) != 0 || census::has_other_threads(); }
 
 void refuse() {
   uint32_t expected = kNobody;

@@ -46,11 +46,9 @@ constinit Trouble trouble;
 constinit Place place;
 constinit ChangeOption change_option_by = nullptr;  // constant after enable
 
-// Held while the option is followed. Relaxed, both: written under it; a slow path that sees them
-// late looks again later.
+// Held while the option is followed.
 constinit os::Lock following;
-constinit Atomic<uint64_t> followed{0};  // the option's value
-constinit Atomic<bool> is_due{false};    // a thread is wanted, and none has been tried for
+constinit Atomic<uint64_t> followed{0};  // the option's value. Relaxed: written under the lock
 
 // What the thread works with. Borrowed: its stack is small.
 class Desk {
@@ -199,7 +197,7 @@ void run() {
   state.compare_exchange_strong(expected, kNobody, memory_order_relaxed);
 }
 
-constinit os::OwnThread thread(state, {kNobody, kServing, kLeaving, kRefused}, run);
+constinit os::OwnThread thread("loft-socket", state, {kNobody, kServing, kLeaving, kRefused}, run);
 
 bool may_run() { return path_of(options.socket) != nullptr; }
 
@@ -219,25 +217,18 @@ void report_trouble(const Trouble& why) {
 // and longer on a machine that is very busy.
 constexpr uint64_t kLongestBeginning = 10'000 * kMillisecond;
 
-// Starts the thread, and returns once it has a socket or knows why not.
-void begin_to_serve() {
-  if (!is_due.load(memory_order_relaxed) || !may_run()) return;
+// Starts the thread, and returns once it has a socket or knows why not. False if there is no
+// thread.
+bool begin_to_serve() {
   outcome.store(kOpen, memory_order_relaxed);
   trouble = Trouble();
-  if (!thread.start(may_run)) return;
-  is_due.store(false, memory_order_relaxed);
+  if (!thread.start(may_run)) return false;
   const uint64_t from = os::now_ns();
   while (outcome.load(memory_order_acquire) == kOpen && os::now_ns() - from < kLongestBeginning) {
     os::wait_on_word_for(&outcome, kOpen, kLongestSleep);
   }
   if (outcome.load(memory_order_acquire) == kFailed) report_trouble(trouble);
-}
-
-// A slow path, now and then: where no thread could be had before.
-void look_after_server() {
-  if (LOFT_LIKELY(!is_due.load(memory_order_relaxed)) || !following.try_lock()) return;
-  begin_to_serve();
-  following.unlock();
+  return true;
 }
 
 // The process's first thread ends by itself: loft has no threads from now on.
@@ -251,7 +242,6 @@ void in_child() {
   thread.forget();
   options.socket.store(0, memory_order_relaxed);
   followed.store(0, memory_order_relaxed);
-  is_due.store(false, memory_order_relaxed);
 }
 
 }  // namespace
@@ -263,19 +253,16 @@ void follow() {
   if (wanted == followed.load(memory_order_relaxed)) return;
   followed.store(wanted, memory_order_relaxed);
   thread.stop();
-  is_due.store(wanted != 0, memory_order_relaxed);
-  begin_to_serve();
-  if (!is_due.load(memory_order_relaxed)) return;
+  if (wanted == 0 || begin_to_serve()) return;
   const bool never = state.load(memory_order_relaxed) == kRefused;
   report_trouble({never ? "the process's first thread has ended, so loft starts none any more"
-                        : "the system gives no thread for it now; it is tried again later",
+                        : "the system gives no thread for it now",
                   0});
 }
 
 void enable(ChangeOption change) {
   change_option_by = change;
   os::on_fork(nullptr, nullptr, in_child);
-  background::at_slow_path.store(look_after_server, memory_order_relaxed);
   background::at_end_of_first_thread.store(leave, memory_order_relaxed);
   follow();
 }

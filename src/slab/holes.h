@@ -18,6 +18,7 @@ class Holes {
 
   void purge(Slab* slab);
   size_t finish();                           // the bytes purged
+  size_t purged() const { return purged_; }  // so far
   bool refused() const { return refused_; }  // some hole was, as locked pages are
 
  private:

@@ -9,6 +9,7 @@
 #include "space/frontier.h"
 #include "space/ledger.h"
 #include "space/search.h"
+#include "space/unused.h"
 
 namespace loft::ahead {
 
@@ -42,7 +43,7 @@ constinit Atomic<bool> is_refused{false};
 size_t next_step(size_t needed) {
   const size_t used = ledger::used();
   if (used < kLeastUsed || limits::tight() || is_full) return 0;
-  const size_t longest = least(used / kShare, limits::dirty_kept() / kDirtyShare);
+  const size_t longest = least(used / kShare, unused::bound() / kDirtyShare);
   if (longest < needed) return 0;
   const size_t step = least(kHugePage, size_t{1} << highest_bit(longest));
   const size_t limit = limits::soft();

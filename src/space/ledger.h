@@ -32,8 +32,4 @@ size_t counted();
 // With loft's own tables. Under `lock`.
 size_t committed_locked();
 
-// Purges up to `wanted` bytes of the longest free resident spans, a bounded number of them, but
-// leaves `floor` bytes. They are in transit meanwhile. Returns the bytes purged. space/transit.cc
-size_t purge_step_above(size_t floor, size_t wanted);
-
 }  // namespace loft::span::ledger

@@ -12,16 +12,17 @@ namespace loft {
 
 class PurgePause {
  public:
-  // Calls `purge`, unless the last call was too recent. At once if memory is `scarce`: others need
-  // it now.
+  // Calls `purge`, unless the last call was too recent: false. At once if memory is `scarce`:
+  // others need it now.
   template <class Purge>
-  void purge_or_wait(bool scarce, Purge purge) {
+  bool purge_or_wait(bool scarce, Purge purge) {
     constexpr uint64_t kPause = 64;  // times the duration of the purge
     const uint64_t begin = os::now_ns();
-    if (!scarce && begin < next_.load(memory_order_relaxed)) return;
+    if (!scarce && begin < next_.load(memory_order_relaxed)) return false;
     purge();
     const uint64_t end = os::now_ns();
     next_.store(end + kPause * (end - begin), memory_order_relaxed);
+    return true;
   }
 
  private:

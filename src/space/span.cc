@@ -13,8 +13,8 @@
 #include "space/ledger.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
-#include "space/pause.h"
 #include "space/search.h"
+#include "space/unused.h"
 #include "space/window.h"
 
 namespace loft::span {
@@ -54,7 +54,9 @@ Range take_resident(size_t granules) {
 
 Range take_ahead(size_t bytes) {
   if (LOFT_UNLIKELY(committed_locked() > limits::hard())) return {};
-  return {ahead::take(bytes), false};
+  const uintptr_t base = ahead::take(bytes);
+  if (base != 0) unused::note_wanted(bytes);
+  return {base, false};
 }
 
 Range acquire_locked(size_t granules, size_t bytes, Want want) {
@@ -121,14 +123,6 @@ Range acquire_aligned(size_t granules, size_t alignment, size_t bytes, Want want
   return {base, wide.zero};
 }
 
-// Purges the excess of resident spans, then pauses. Called without the lock.
-void relieve() {
-  static constinit PurgePause pause;
-  const size_t kept = limits::dirty_kept();
-  if (LOFT_LIKELY(dirty_bytes() <= kept)) return;
-  pause.purge_or_wait(dirty_bytes() > limits::scarce_dirty(), [=] { purge(kept / 2); });
-}
-
 }  // namespace
 
 Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want) {
@@ -143,7 +137,7 @@ Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want) {
     }
     limits::weigh(committed_locked());
   }
-  relieve();
+  unused::see();
   return range;
 }
 
@@ -192,9 +186,6 @@ void serve_operators() {
 }
 
 void release_all(const Returned* spans, unsigned count) {
-  const size_t keep = limits::most_dirty();
-  const size_t floor = keep - keep / 8;  // so that not every later release makes a system call
-  size_t excess = 0;
   for (unsigned i = 0; i < count; ++i) pagemap.fill(spans[i].base, spans[i].granules, Entry{});
   {
     const os::Guard guard(lock);
@@ -204,14 +195,8 @@ void release_all(const Returned* spans, unsigned count) {
     }
     released_count.add(count);
     limits::weigh(committed_locked());
-    const size_t resident = dirty_bytes() - free_spans::refused_bytes.get();
-    if (LOFT_UNLIKELY(resident > keep)) excess = resident - floor;
   }
-  // Purges the excess of that moment only: threads that free more meanwhile purge it themselves.
-  for (size_t step = 1; excess != 0 && step != 0; excess -= least(step, excess)) {
-    step = purge_step_above(floor, excess);
-  }
-  relieve();
+  unused::see();
 }
 
 Range acquire_growing(size_t granules, size_t filled) {
@@ -243,7 +228,7 @@ bool extend(uintptr_t end, size_t granules) {
     if (done) in_use.add(bytes);
     limits::weigh(committed_locked());
   }
-  relieve();
+  unused::see();
   return done;
 }
 
@@ -287,10 +272,9 @@ size_t idle_bytes() {
   tick_count.store(ticks() + 1, memory_order_relaxed);
   limits::weigh(committed_locked());  // the limits may have changed
   ahead::tick();
+  unused::tick();
   return least_dirty.tick(dirty_bytes(), used() / kPlentyShare);
 }
-
-size_t purge_step(size_t wanted) { return purge_step_above(0, wanted); }
 
 size_t used_bytes() {
   // Acquire, as in initialise: another thread may be laying the window out.

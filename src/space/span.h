@@ -113,7 +113,8 @@ size_t idle_bytes();
 uint32_t ticks();  // ticks so far
 
 // Purges up to `wanted` bytes of free resident spans, the longest first and a bounded number of
-// them. Does not hold the lock during the system calls. Returns the bytes purged.
+// them. They are in transit meanwhile: the lock is not held during the system calls. Returns the
+// bytes purged. space/transit.cc
 size_t purge_step(size_t wanted);
 
 // Bytes of the window ever handed out.

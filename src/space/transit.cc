@@ -5,23 +5,24 @@
 #include "space/discards.h"
 #include "space/free_spans.h"
 #include "space/ledger.h"
+#include "space/span.h"
 
-namespace loft::span::ledger {
+namespace loft::span {
 
 using free_spans::dirty_bytes;
+using namespace ledger;
 
 namespace {
 
 constexpr size_t kLongestStep = size_t{64} << 20;   // of a purge; acquire may wait for a step
 constexpr unsigned kMostInTransit = kMostDiscards;  // spans
 
-// Takes up to `wanted` bytes of long dirty spans out of the lists, but leaves `floor` bytes there.
-unsigned send_into_transit(size_t floor, size_t wanted, Span** chosen) {
+// Takes up to `wanted` bytes of long dirty spans out of the lists.
+unsigned send_into_transit(size_t wanted, Span** chosen) {
   const os::Guard guard(lock);
   const size_t unit = get(options.thp) == kHugePrefer ? kHugePage : kGranule;
   const size_t dirty_before = dirty_bytes();
-  const size_t resident = dirty_before - free_spans::refused_bytes.get();
-  wanted = least(wanted, resident - least(floor, resident));
+  wanted = least(wanted, dirty_before - free_spans::refused_bytes.get());
   unsigned count = 0;
   size_t left = round_up(wanted, kGranule) >> kGranuleLog;
   while (left != 0 && count < kMostInTransit) {
@@ -56,7 +57,7 @@ size_t arrive(Span* s, SpanState state) {
 
 }  // namespace
 
-size_t purge_step_above(size_t floor, size_t wanted) {
+size_t purge_step(size_t wanted) {
   Span* chosen[kMostInTransit];
   SpanState states[kMostInTransit];
   size_t bytes = 0;
@@ -64,7 +65,7 @@ size_t purge_step_above(size_t floor, size_t wanted) {
   const os::Guard guard(purging);
   // Repeats if the system refused all of them: it may take others.
   do {
-    count = send_into_transit(floor, least(wanted, kLongestStep), chosen);
+    count = send_into_transit(least(wanted, kLongestStep), chosen);
     // Without `lock`: nobody else changes a span in transit.
     free_spans::purge_pages(chosen, count, states);
     const os::Guard arrival(lock);
@@ -75,4 +76,4 @@ size_t purge_step_above(size_t floor, size_t wanted) {
   return bytes;
 }
 
-}  // namespace loft::span::ledger
+}  // namespace loft::span

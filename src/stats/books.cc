@@ -11,6 +11,7 @@
 #include "limits/limits.h"
 #include "meter/meter.h"
 #include "os/os.h"
+#include "purge/background.h"
 #include "room/magazines.h"
 #include "room/room.h"
 #include "space/metadata.h"
@@ -194,6 +195,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.spans_acquired = spans.acquired;
   stats.spans_released = spans.released;
   stats.background_ticks = span::ticks();
+  stats.background_threads = background::has_thread() ? 1 : 0;
   stats.metadata_bytes = metadata::used_bytes();
   const UserHeap::Sums users = UserHeap::sums_of_all();
   stats.user_heaps = users.heaps;

@@ -77,7 +77,6 @@ void retire(Thread* thread, List<Thread>& where) {
   threads.remove(thread);
   medium_cache::reset(thread);
   thread->spare_large = large::Descriptors{};
-  thread->idle = Idle{};
   where.push_front(thread);
   census::exited.add(1);
 }

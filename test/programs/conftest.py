@@ -43,12 +43,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     folder = tmp_path_factory.mktemp("built")
 
-    def compiled(source: str) -> Path:
+    def compiled(source: str, *more: str) -> Path:
         path = SOURCES / source
-        program = folder / path.stem
+        program = folder / "".join([path.stem, *more])
         if not program.exists():
             compiler, flags = COMPILERS[path.suffix]
-            link(compiler, [path], program, flags)
+            link(compiler, [path], program, [*flags, *more])
         return program
 
     return compiled

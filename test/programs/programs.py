@@ -82,7 +82,7 @@ class Clock:
 
 # For the tests: compiles a file of sources/; runs a program without the library, once, beside
 # whatever else goes on; and runs a command with the library, or without if preload=False.
-Build = Callable[[str], Path]
+Build = Callable[..., Path]
 Reference = Callable[[Program], Future[Outcome]]
 Execute = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -1,4 +1,4 @@
-"""A process has the threads that its program starts, and one of loft's beside them at most."""
+"""A process has the threads that its program starts, and one of loft's where it asks for that."""
 
 from __future__ import annotations
 
@@ -45,14 +45,6 @@ def test_the_first_thread_ends(execute: Execute, build: Build, what: str, owner:
     assert (result.returncode, result.stdout, result.stderr) == (0, "worked\n", "")
 
 
-@pytest.mark.parametrize("owner", ["thread", "core"])
-def test_the_end_of_a_thread_is_no_place_to_be_cancelled(
-    execute: Execute, build: Build, owner: str
-) -> None:
-    result = execute(build("own_threads.c"), "cancelled", LOFT_OWNER=owner, LOFT_DECAY_MS="2000")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "ended\n", "")
-
-
 @OWNERS
 @pytest.mark.parametrize("what", ["refused", "large"])
 def test_memory_goes_back_where_threads_are_refused(
@@ -66,6 +58,38 @@ def test_memory_goes_back_where_threads_are_refused(
 def test_one_that_is_asked_for(execute: Execute, build: Build, owner: str) -> None:
     result = execute(build("own_threads.c"), "forced", LOFT_OWNER=owner, LOFT_BACKGROUND="on")
     assert (result.returncode, result.stdout, result.stderr) == (0, "there\n", "")
+
+
+EACH_OWNER = pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+LARGE = "-DTLS_KIB=250"  # nearly what a small stack has
+
+
+@EACH_OWNER
+@pytest.mark.parametrize("hardened", ["off", "guard", "full"])
+def test_none_unasked(execute: Execute, build: Build, owner: str, hardened: str) -> None:
+    """Beside threads of the program's own, and after much was freed."""
+    settings = {"LOFT_OWNER": owner, "LOFT_HARDENED": hardened}
+    result = execute(build("lofts_thread.c", "-rdynamic"), **settings)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "1 created\n", "")
+
+
+@EACH_OWNER
+@pytest.mark.parametrize("flag", ["-rdynamic", LARGE], ids=["a tool around it", "a large TLS"])
+def test_what_the_one_is_like(execute: Execute, build: Build, owner: str, flag: str) -> None:
+    """It has nothing of the thread that met the slow path, and no tool sees it made."""
+    program = build("lofts_thread.c", flag)
+    result = execute(program, LOFT_OWNER=owner, LOFT_BACKGROUND="on")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "loft-purge\n1 created\n", "")
+
+
+@EACH_OWNER
+@pytest.mark.parametrize(("what", "expected"), [("child", ""), ("asked", "loft-purge\n")])
+def test_a_child_has_it_once_it_asks(
+    execute: Execute, build: Build, owner: str, what: str, expected: str
+) -> None:
+    program = build("lofts_thread.c", "-rdynamic")
+    result = execute(program, what, LOFT_OWNER=owner, LOFT_BACKGROUND="on")
+    assert (result.returncode, result.stdout, result.stderr) == (0, expected + "child\n", "")
 
 
 @pytest.mark.parametrize("owner", ["thread", "core"])

@@ -51,12 +51,11 @@ def test_what_a_thread_left_goes_back(execute: Execute, build: Build, owner: str
 @pytest.mark.night
 @two_processors
 @pytest.mark.parametrize("owner", ["thread", "core", "room", "shared"])
-@pytest.mark.parametrize("background", ["auto", "on"])
 def test_what_a_thread_left_goes_back_beside_lofts_thread(
-    execute: Execute, build: Build, owner: str, background: str
+    execute: Execute, build: Build, owner: str
 ) -> None:
     """That thread runs when the program rests."""
-    settings = {"LOFT_OWNER": owner, "LOFT_BACKGROUND": background}
+    settings = {"LOFT_OWNER": owner, "LOFT_BACKGROUND": "on"}
     result = execute(build("left_behind.c"), "rests", **settings)
     assert (result.returncode, result.stdout) == (0, "gone\n"), result.stderr
 

@@ -361,7 +361,7 @@ TEST_F(CoreStorm, IdleCachesAreEmptied) {
     EXPECT_EQ(check_and_free(objects[i], i, 300), 0u);
   }
   for (int round = 0; round < 3; ++round) {
-    loft::test::pass_ms(1000);
+    loft::test::pass_ms(3000);
     EXPECT_EQ(stats().cached_bytes + stats().dirty_bytes, 0u);
     // And it is woken by what happens next.
     for (size_t i = 0; i < 2'000; ++i) objects[i] = make(i, mixed(i));

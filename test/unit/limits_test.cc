@@ -8,6 +8,7 @@
 
 #include "large/large.h"
 #include "space/span.h"
+#include "space/unused.h"
 #include "stats/residents.h"
 #include "stats/stats.h"
 #include "unit/support.h"
@@ -43,18 +44,14 @@ TEST_F(LimitsTest, NoneAtFirst) {
   EXPECT_EQ(limits::hard(), limits::kNone);
   limits::weigh(SIZE_MAX / 2);
   EXPECT_FALSE(limits::tight());
-  limits::set_attended(true);
-  EXPECT_EQ(limits::dirty_kept(), get(options.dirty_bytes));
-  limits::set_attended(false);
-  EXPECT_EQ(limits::dirty_kept(), 64 * kMiB) << "nobody gives back later what is kept now";
-  EXPECT_EQ(limits::most_dirty(), get(options.dirty_bytes));
+  EXPECT_EQ(limits::scarce_dirty(), limits::kNone);
+  EXPECT_GE(unused::bound(), 64 * kMiB);
 }
 
 TEST_F(LimitsTest, ASmallGroupKeepsLittle) {
   group(limits::kNone, 64 * kMiB);
   EXPECT_EQ(limits::scarce_dirty(), 4 * kMiB);
-  EXPECT_EQ(limits::most_dirty(), 4 * kMiB);
-  EXPECT_LE(limits::dirty_kept(), 4 * kMiB);
+  EXPECT_LE(unused::bound(), 4 * kMiB);
 }
 
 TEST_F(LimitsTest, FewAddressesKeepLittle) {
@@ -130,11 +127,11 @@ TEST_F(LimitsTest, TightWhileTheGroupIsNearOne) {
 TEST_F(LimitsTest, LittleIsKeptWhereItIsTight) {
   options.soft_limit = 640 * kMiB;
   limits::weigh(641 * kMiB);
-  EXPECT_EQ(limits::dirty_kept(), 10 * kMiB);
+  EXPECT_EQ(unused::bound(), 10 * kMiB);
   options.dirty_bytes = 5 * kMiB;
-  EXPECT_EQ(limits::dirty_kept(), 5 * kMiB);
+  EXPECT_EQ(unused::bound(), 5 * kMiB);
   options.soft_limit = 1;
-  EXPECT_EQ(limits::dirty_kept(), 256u * 1024);
+  EXPECT_EQ(unused::bound(), 256u * 1024);
 }
 
 // What counts is what the statistics call committed.

@@ -188,10 +188,7 @@ class LockCountsTest : public testing::Test {
     // Nothing by time.
     options.decay_ms.store(0);
     options.background.store(0);
-    // As with a background thread: else little may stay dirty, and eight heaps purge it.
-    limits::set_attended(true);
   }
-  void TearDown() override { limits::set_attended(false); }
 
   // What a thousand objects take at two threads and at eight.
   template <class Make>

@@ -19,7 +19,6 @@
 #include "heap/registry.h"
 #include "limits/limits.h"
 #include "space/span.h"
-#include "thread/idle.h"
 #include "unit/support.h"
 
 namespace loft {
@@ -268,19 +267,19 @@ TEST_F(MediumRunsTest, GapsGoBackWithTime) {
   put(old);
   {
     const os::Guard guard(heap().lock());
-    EXPECT_EQ(runs.purge(MediumRuns::Round::kIdle, nullptr, nullptr), 0u);
+    EXPECT_EQ(runs.purge(MediumRuns::Round::kIdle, nullptr, nullptr, SIZE_MAX), 0u);
   }
   put(young);
   {
     const os::Guard guard(heap().lock());
-    EXPECT_EQ(runs.purge(MediumRuns::Round::kIdle, nullptr, nullptr), 100 * kPage);
+    EXPECT_EQ(runs.purge(MediumRuns::Round::kIdle, nullptr, nullptr, SIZE_MAX), 100 * kPage);
   }
   EXPECT_FALSE(resident(old));
   EXPECT_TRUE(resident(young));
   EXPECT_TRUE(resident(kept));
   {
     const os::Guard guard(heap().lock());
-    EXPECT_EQ(runs.purge(MediumRuns::Round::kAll, nullptr, nullptr), 100 * kPage);
+    EXPECT_EQ(runs.purge(MediumRuns::Round::kAll, nullptr, nullptr, SIZE_MAX), 100 * kPage);
   }
   EXPECT_FALSE(resident(young));
   EXPECT_EQ(kept[0], 1);
@@ -298,48 +297,10 @@ TEST_F(MediumRunsTest, GapsOfABusyThreadGoBack) {
     deallocate(allocate(kSmallMax + 1));
     deallocate(allocate(16));
     span::idle_bytes();
-    idle::look();
+    size_t purged = 0;
+    heap().look(SIZE_MAX, &purged);
   }
   EXPECT_EQ(heap().mediums().dirty_pages(), 0u);
-  put(behind);
-}
-
-// What may stay is a limit for all heaps together.
-TEST_F(MediumRunsTest, HeapsShareWhatMayStay) {
-  MediumRuns runs;
-  ASSERT_TRUE(runs.grow(110, heap().id()));
-  const MediumRuns::Place place = runs.take(100, false);
-  const MediumRuns::Place behind = runs.take(10, false);
-  medium::existing.fetch_add(100'000, memory_order_relaxed);
-  runs.put(place.run, {place.first, 100});
-  EXPECT_EQ(runs.dirty_pages(), 0u);
-  medium::existing.fetch_sub(100'000, memory_order_relaxed);
-  runs.put(behind.run, {behind.first, 10});
-  runs.give_back_empty();
-}
-
-// A limit that is far away leaves time between two purges of too many gaps.
-TEST_F(MediumRunsTest, PurgesOfTooManyGapsPauseBelowAFarLimit) {
-  constexpr unsigned kObjects = 8;
-  constexpr unsigned kPages = 256;
-  constexpr size_t kFar = size_t{64} << 30;
-  options.dirty_bytes.store(kPages * kPage);
-  void* behind = nullptr;
-  unsigned waited = 0;
-  for (const size_t limit : {kFar, kFar / 4096}) {
-    limits::set_address_space(limit);
-    for (unsigned wave = 0; wave < 20; ++wave) {
-      void* objects[kObjects];
-      for (void*& p : objects) std::memset(p = take(kPages * kPage), 1, kPages * kPage);
-      if (behind == nullptr) behind = take(10 * kPage);
-      for (void* p : objects) put(p);
-      if (heap().mediums().dirty_pages() <= kPages) continue;
-      ASSERT_EQ(limit, kFar) << "what is scarce does not wait";
-      ++waited;
-    }
-  }
-  limits::set_address_space(limits::kNone);
-  EXPECT_NE(waited, 0u);
   put(behind);
 }
 

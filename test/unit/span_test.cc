@@ -1,5 +1,6 @@
 // Spans against a shadow of the window: what is live, and of what is free, which part is resident.
 #include "space/span.h"
+#include "purge/excess.h"
 
 #include <gtest/gtest.h>
 #include <string.h>
@@ -38,13 +39,9 @@ class SpanTest : public testing::Test {
     test::advance_ms(1000);  // past every pause between purges
     // Spans are given back when the test says so.
     options.dirty_bytes.store(SIZE_MAX);
-    limits::set_attended(true);
   }
   // Everything is free again, so that the next test may count from zero.
-  void TearDown() override {
-    span::purge(0);
-    limits::set_attended(false);
-  }
+  void TearDown() override { span::purge(0); }
 
   static uintptr_t acquire(size_t granules, size_t alignment = kGranule) {
     const span::Range range = span::acquire(granules, alignment);
@@ -200,6 +197,7 @@ TEST_F(SpanTest, TheMoreIsFreeTheSoonerItIsIdle) {
   const uint64_t most = get(options.dirty_bytes);
   options.dirty_bytes.store(kGranule, memory_order_relaxed);
   span::release(in_use, 4 * span::kPlentyShare, true);
+  purge_excess();
   options.dirty_bytes.store(most, memory_order_relaxed);
   EXPECT_LE(span::idle_bytes(), span::totals().dirty);
 }
@@ -228,9 +226,11 @@ TEST_F(SpanTest, ReleaseKeepsToTheOption) {
   span::release(base, 8, true);
   EXPECT_EQ(span::totals().dirty, 8 * kGranule);
   span::release(base + 20 * kGranule, 8, true);
+  purge_excess();
   EXPECT_LE(span::totals().dirty, 10 * kGranule);
   span::release(base + 8 * kGranule, 12, true);
   span::release(base + 28 * kGranule, 36, true);
+  purge_excess();
   EXPECT_LE(span::totals().dirty, 10 * kGranule);
 }
 
@@ -248,6 +248,7 @@ TEST_F(SpanTest, LockedSpansAreUnmapped) {
   // A long one, and one of a single granule.
   span::release(base, kCount - 2, true);
   span::release(base + (kCount - 1) * kGranule, 1, true);
+  purge_excess();
   EXPECT_EQ(span::totals().refused, 0u);
   EXPECT_EQ(span::totals().dirty, 0u);
   ASSERT_EQ(os::place(address(base), (kCount - 2) * kGranule), os::Placed::kYes);

@@ -169,9 +169,6 @@ TEST_F(UserHeapTest, WhereThreadsMeetThereIsOneMore) {
 // ---- What goes back.
 
 TEST_F(UserHeapTest, DestroyingGivesEverythingBack) {
-  // Otherwise what exceeds 64 MiB is purged, after a pause by the clock, and spans are cut
-  // elsewhere.
-  limits::set_attended(true);
   const auto fill_and_destroy = [] {
     UserHeap* heap = UserHeap::create();
     std::mt19937 random(5);
@@ -190,7 +187,6 @@ TEST_F(UserHeapTest, DestroyingGivesEverythingBack) {
   EXPECT_EQ(span::used_bytes(), window);
   EXPECT_EQ(span::totals().dirty + span::totals().clean, free_before);
   EXPECT_EQ(metadata::used_bytes(), metadata_before);
-  limits::set_attended(false);
 }
 
 TEST_F(UserHeapTest, ManyHeapsOneAfterAnother) {

@@ -1,7 +1,7 @@
-// A thread fills 100 MiB on one processor, frees nearly all of it and ends. The program goes on with a
-// little work on another: what the thread left has to go back to the system, with a background thread
-// or without one. Called with an argument, it rests between its works for as long as it says that
-// time has passed.
+// A thread fills 100 MiB on one processor, frees nearly all of it and ends. The program goes on
+// with a little work on another: what the thread left has to go back to the system, with a
+// background thread or without one. Called with an argument, it rests between its works for as long
+// as it says that time has passed.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +26,6 @@ static int threads(void) {
   while (readdir(tasks) != NULL) ++count;
   closedir(tasks);
   return count;
-}
-
-// Waits for a number of threads.
-static void become(int wanted) {
-  while (threads() != wanted) {
-    free(malloc(2 * kMiB));
-    pass_time(1);
-  }
 }
 
 // 50 MiB: worth a thread that gives memory back.
@@ -135,28 +126,6 @@ static void no_new_privileges(void) {
   printf("threads without %d\n", without);
 }
 
-// A thread that is cancelled at its end, when cancelling it makes no difference any more.
-static atomic_int may_end;
-static void* end_cancelled(void* unused) {
-  (void)unused;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-  use_memory();
-  while (!may_end) usleep(1000);
-  pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
-  return &may_end;
-}
-
-static void cancel_the_last_one(void) {
-  pthread_t thread = start(end_cancelled);
-  use_memory();
-  become(2 + 1);
-  if (pthread_cancel(thread) != 0) exit(120);
-  may_end = 1;
-  void* result = NULL;
-  pthread_join(thread, &result);
-  puts(result == &may_end ? "ended" : "was cancelled");
-}
-
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "";
   if (strcmp(what, "one thread") == 0) printf("most %d\n", most_threads());
@@ -173,17 +142,14 @@ int main(int argc, char** argv) {
       pthread_t all[4];
       for (int i = 0; i < 4; ++i) all[i] = start(work);
       for (int i = 0; i < 4; ++i) pthread_join(all[i], NULL);
-      become(1);
-      puts("alone again");
+      puts(threads() == 1 ? "alone again" : "not alone");
     }
     printf("most %d\n", most_threads());
     in_child();
   }
-  if (strcmp(what, "cancelled") == 0) cancel_the_last_one();
   if (strcmp(what, "forced") == 0) {
     use_memory();
-    become(2);
-    puts("there");
+    puts(threads() == 2 ? "there" : "not there");
   }
   if (strcmp(what, "exit") == 0 || strcmp(what, "raw exit") == 0) {
     use_memory();

@@ -1,21 +1,17 @@
 // A program that damages an object and never gives it to malloc or free again; loft looks for that
-// by itself. `scanned WHAT [again]`: "whole", "beyond" or "freed". Ends when loft has stopped it,
-// or, by itself unless "again" is said, when loft's thread has nothing left to look at.
+// by itself. `scanned WHAT [rests]`: "whole", "beyond" or "freed". Ends when loft has stopped it,
+// or after a minute, which passes by a clock of its own; with "rests" by the system's, while a
+// thread of loft's own looks.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "virtual_time.h"
 
 enum { kObjects = 200 * 1000, kSize = 100, kWorth = 20 << 20 };
 static char* volatile objects[kObjects];
-
-// Without an allocation, which would have loft's thread begin anew.
-static unsigned threads(void) {
-  struct stat folder;
-  return stat("/proc/self/task", &folder) == 0 ? (unsigned)folder.st_nlink - 2 : 0;
-}
 
 static void* free_some(void* unused) {
   for (int i = 1; i < kObjects; i += 4) free(objects[i]);
@@ -41,11 +37,13 @@ int main(int argc, char** argv) {
   }
   printf("%p\n", (void*)victim);
   fflush(stdout);
-  // A thread that was there may have looked already: memory that is not needed brings another one.
-  do {
-    for (int i = 0; i < 4; ++i) free(memset(malloc(kWorth), 1, kWorth));
-    while (threads() != 1) usleep(1000);
-  } while (argc > 2);
+  for (int tick = 0; tick < 600; ++tick) {
+    char* some[20];
+    for (int i = 0; i < 20; ++i) some[i] = memset(malloc(kWorth / 20), 1, kWorth / 20);
+    for (int i = 0; i < 20; ++i) free(some[i]);
+    if (argc > 2) usleep(100000);  // time: a thread of loft's own looks; for the night alone
+    if (argc == 2) pass_time(100);
+  }
   printf("survived\n");
   return 0;
 }

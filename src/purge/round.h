@@ -1,0 +1,36 @@
+// One round over all memory that nobody uses: the heaps of threads that have allocated nothing for
+// some rounds, of processors and of nobody, the program's own heaps, and free spans. Whoever goes
+// on with a round does a share of it. One thread at a time.
+#pragma once
+
+#include <cstddef>
+
+namespace loft {
+
+class Round {
+ public:
+  // What is done in one call: so many heaps, and bytes that go back to the system.
+  struct Share {
+    unsigned heaps;
+    size_t bytes;
+  };
+
+  // Begins a round, or goes on with the one that is under way. True at its end.
+  bool go_on(Share share);
+
+  // Whether the last round had nothing to do, and the next one has nothing to wait for.
+  bool found_nothing() const { return found_nothing_; }
+
+ private:
+  void begin();
+  void visit_heaps(Share& share);
+  void visit_others();
+
+  unsigned next_ = 0;    // the heap to visit next; 0: no round is under way
+  bool ticked_ = false;  // only free spans are left
+  bool found_nothing_ = true;
+  size_t just_freed_ = 0;  // bytes of spans that the round has freed
+  size_t wanted_ = 0;      // bytes of free spans to purge yet
+};
+
+}  // namespace loft

@@ -1,0 +1,121 @@
+#include "space/unused.h"
+
+#include "base/bits.h"
+#include "base/look.h"
+#include "base/low_water.h"
+#include "base/options.h"
+#include "limits/limits.h"
+#include "space/free_spans.h"
+#include "space/ledger.h"
+
+namespace loft::unused {
+
+// Relaxed, here and below: each is a number by itself, and a stale one purges a little too early or
+// too late.
+constinit Atomic<size_t> gone{0};
+
+namespace {
+
+constexpr size_t kShareOfUse = 8;
+constexpr size_t kSlack = 8;  // a purge goes down by this share of the bound more
+constexpr size_t kStep = 32;  // and the next one is due when this share more is unused than it left
+
+constinit Atomic<size_t> in_heaps{0};  // slabs, runs and messages; modulo 2^64
+constinit Atomic<size_t> extra{0};     // of the bound, for what is wanted again
+constinit Atomic<size_t> left{0};      // the least total since a purge left it
+constinit Atomic<size_t> wanted{0};    // taken since the last purge
+
+// By whoever purges, or ticks.
+constinit Atomic<uint64_t> purged_at{0};
+constinit Atomic<size_t> least_seen{~size_t{0}};
+constinit Atomic<uint32_t> ticks_seen{0};
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+uint64_t decay_ns() {
+  constexpr uint64_t kUsual = 500;
+  const uint64_t decay = get(options.decay_ms);
+  return (decay == 0 ? kUsual : least<uint64_t>(decay, 1000'000'000)) * kMillisecond;
+}
+
+size_t bound_without_extra() {
+  return most<size_t>(get(options.dirty_bytes), span::ledger::used() / kShareOfUse);
+}
+
+void look_if_too_much() {
+  const size_t now = total();
+  if (now < left.load(memory_order_relaxed)) left.store(now, memory_order_relaxed);
+  if (LOFT_UNLIKELY(is_too_much())) look_soon();
+}
+
+}  // namespace
+
+size_t total() {
+  const auto heaps = static_cast<ptrdiff_t>(in_heaps.load(memory_order_relaxed));
+  const size_t spans = free_spans::dirty_bytes();
+  const size_t refused = free_spans::refused_bytes.get();
+  return spans - least(spans, refused) + (heaps > 0 ? static_cast<size_t>(heaps) : 0);
+}
+
+size_t bound() {
+  if (LOFT_UNLIKELY(limits::tight())) return limits::kept_when_tight();
+  const size_t asked = get(options.dirty_bytes);
+  // Who asks for less than is usual gets no more than that.
+  if (asked < kDirtyBytes) return least(asked, limits::scarce_dirty());
+  const size_t more = least(extra.load(memory_order_relaxed), ~bound_without_extra());
+  return least(bound_without_extra() + more, limits::scarce_dirty());
+}
+
+bool is_too_much() {
+  const size_t most_kept = bound();
+  const size_t now = total();
+  return now > most_kept && now > left.load(memory_order_relaxed) + most_kept / kStep;
+}
+
+void Told::tell(size_t now) {
+  in_heaps.fetch_add(now - told_, memory_order_relaxed);
+  told_ = now;
+  look_if_too_much();
+}
+
+void tell(size_t bytes) {
+  in_heaps.fetch_add(bytes, memory_order_relaxed);
+  look_if_too_much();
+}
+
+void see() { look_if_too_much(); }
+
+size_t floor() { return bound() - bound() / kSlack; }
+
+void count_wanted(size_t bytes) { wanted.fetch_add(bytes, memory_order_relaxed); }
+
+void adapt(uint64_t now_ns) {
+  const size_t went = gone.load(memory_order_relaxed);
+  if (went == 0) return;
+  const size_t back = least(went, wanted.exchange(0, memory_order_relaxed));
+  if (now_ns - purged_at.load(memory_order_relaxed) > decay_ns()) {
+    return gone.store(0, memory_order_relaxed);
+  }
+  gone.store(went - back, memory_order_relaxed);
+  const size_t before = extra.load(memory_order_relaxed);
+  extra.store(before + least(back, bound()), memory_order_relaxed);
+}
+
+void note_purged(size_t bytes, uint64_t now_ns) {
+  gone.fetch_add(bytes, memory_order_relaxed);
+  purged_at.store(now_ns, memory_order_relaxed);
+}
+
+void rest() { left.store(total(), memory_order_relaxed); }
+
+void tick() {
+  least_seen.store(least(least_seen.load(memory_order_relaxed), total()), memory_order_relaxed);
+  const uint32_t ticks = ticks_seen.load(memory_order_relaxed) + 1;
+  ticks_seen.store(ticks, memory_order_relaxed);
+  if (ticks % span::kDecayTicks != 0) return;
+  const size_t idle = least_seen.exchange(~size_t{0}, memory_order_relaxed);
+  const size_t more = extra.load(memory_order_relaxed);
+  if (idle >= bound_without_extra() / 2) extra.store(more / 2, memory_order_relaxed);
+}
+
+}  // namespace loft::unused

@@ -1,0 +1,72 @@
+// Unused memory: what is free and may be resident, in free spans and in the slabs and medium runs
+// of heaps. A program that frees more of it than a bound gives the rest back to the system within
+// that free (purge/excess.cc), whatever happens later. The bound is 64 MiB (option dirty_bytes) or
+// an eighth of what is in use, whichever is more; little where a limit is near.
+//
+// Purging what is wanted again soon costs a fault for each page. So the bound grows by what was
+// taken again within decay_ms after it was given back, at most to twice itself at a time, and falls
+// by halves while that lies idle.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/macros.h"
+
+namespace loft::unused {
+
+// What a heap has told of its slabs, or of its runs: what it has now within kStep bytes. Guarded by
+// the heap's lock. Modulo 2^64: objects may come back to another heap than had them.
+class Told {
+ public:
+  // After bytes came back. Asks for a look if that is too much.
+  LOFT_ALWAYS_INLINE void see_more(size_t now) {
+    if (LOFT_UNLIKELY(static_cast<ptrdiff_t>(now - told_) >= kStep)) tell(now);
+  }
+  // Before new memory is taken.
+  void see_less(size_t now) {
+    if (static_cast<ptrdiff_t>(told_ - now) >= kStep) tell(now);
+  }
+  // So many bytes have arrived, of which their sender has told.
+  void was_told(size_t bytes) { told_ += bytes; }
+
+ private:
+  static constexpr ptrdiff_t kStep = 64 << 10;
+  void tell(size_t now);
+
+  size_t told_ = 0;
+};
+
+// Bytes of freed objects are under way to their heaps. Asks for a look if that is too much.
+void tell(size_t bytes);
+
+// Free spans have become more.
+void see();
+
+size_t total();
+size_t bound();
+// Whether the total exceeds the bound, and by now also what the last purge had to leave.
+bool is_too_much();
+
+// ---- For whoever purges, one thread at a time.
+
+// Down to this, so that not every later free purges.
+size_t floor();
+// Before a purge: the bound grows by what came back of what went.
+void adapt(uint64_t now_ns);
+// So many bytes went back to the system.
+void note_purged(size_t bytes, uint64_t now_ns);
+// All that can go has gone.
+void rest();
+// Each tick: the bound falls while what is unused lies idle.
+void tick();
+
+// Memory without pages is taken into use.
+extern LOFT_HIDDEN Atomic<size_t> gone;  // purged for the bound, and perhaps wanted again
+void count_wanted(size_t bytes);
+inline void note_wanted(size_t bytes) {
+  if (LOFT_UNLIKELY(gone.load(memory_order_relaxed) != 0)) count_wanted(bytes);
+}
+
+}  // namespace loft::unused

@@ -1,0 +1,39 @@
+"""Without a thread of loft's own, a free that leaves too much unused gives it back at once: no
+clock moves here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs import Build, Clock, Execute
+
+BOUND_KIB = 64 << 10  # dirty_bytes
+KEPT = pytest.mark.parametrize("kept", [0, 20], ids=["all is freed", "one of twenty stays"])
+
+
+def check(execute: Execute, program: Path, settings: dict[str, str], size: int, kept: int) -> None:
+    # Pages come one by one.
+    settings = settings | {"LOFT_THP": "never"}
+    result = execute(program, str(size), str(kept), preload=False, **settings)
+    assert result.returncode == 0, result.stderr
+    first, others, resident_kib, in_use_kib = map(int, result.stdout.split())
+    assert resident_kib <= (in_use_kib + BOUND_KIB) * 1.1
+    # What is wanted again at once is not given back again and again: the bound grows.
+    assert others <= 2 * first
+
+
+@KEPT
+@pytest.mark.parametrize("size", [512, 5000, 48_000, 1_000_000, 5_000_000])
+def test_rounds(
+    execute: Execute, build: Build, lib: Path, clock: Clock, size: int, kept: int
+) -> None:
+    check(execute, build("rounds.c"), clock.settings(lib), size, kept)
+
+
+@KEPT
+@pytest.mark.parametrize("owner", ["core", "shared"])
+def test_rounds_of_other_owners(
+    execute: Execute, build: Build, lib: Path, clock: Clock, kept: int, owner: str
+) -> None:
+    check(execute, build("rounds.c"), clock.settings(lib) | {"LOFT_OWNER": owner}, 512, kept)
