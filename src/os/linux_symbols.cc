@@ -39,6 +39,10 @@ class LoadedObject {
   }
 
   bool is_libc() const { return __builtin_strcmp(name_, "libc.so.6") == 0; }
+  // Older ones have a library for threads beside it.
+  bool is_a_part_of_libc() const {
+    return is_libc() || __builtin_strcmp(name_, "libpthread.so.0") == 0;
+  }
 
   bool contains(const void* address) const {
     for (size_t i = 0; i < info_->dlpi_phnum; ++i) {
@@ -76,6 +80,10 @@ class LoadedObject {
       if ((its | 1) == (hash | 1)) visit_if(symbols_[i]);
       if ((its & 1) != 0) return;
     }
+  }
+
+  const void* address_of(const ElfW(Sym) & symbol) const {
+    return reinterpret_cast<const void*>(base_ + symbol.st_value);
   }
 
   // The value of a symbol that lies at `address`.
@@ -196,6 +204,25 @@ bool is_defined_before(const char* name) {
   Search search{name, false};
   dl_iterate_phdr(look_into_object, &search);
   return search.found;
+}
+
+const void* find_in_libc(const char* function) {
+  struct Wanted {
+    const char* name;
+    const void* found;
+  } wanted{function, nullptr};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* context) {
+        auto* const sought = static_cast<Wanted*>(context);
+        LoadedObject object(*info);
+        if (!object.find_tables() || !object.is_a_part_of_libc()) return 0;
+        object.each_named(sought->name, [&](const ElfW(Sym) & symbol) {
+          sought->found = object.address_of(symbol);
+        });
+        return sought->found == nullptr ? 0 : 1;
+      },
+      &wanted);
+  return wanted.found;
 }
 
 bool rename_in_libc(const Symbol* symbols, size_t count) {

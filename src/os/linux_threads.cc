@@ -1,5 +1,4 @@
 // Threads on Linux: which one the caller is, and what one of loft's own begins with.
-#include <dlfcn.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -10,13 +9,11 @@
 #include "base/single_thread.h"
 #include "os/os.h"
 #include "os/posix_threads.h"
-#include "os/symbols.h"
-
-#pragma weak dlopen
-#pragma weak dlsym
-#pragma weak dlclose
 
 namespace loft::os {
+
+// Only libloft.so has it (os/symbols.h).
+[[gnu::weak]] const void* find_in_libc(const char* function);
 
 // The kernel lets only the owner unlock a word that holds the owner's number. Of all calls that
 // identify the caller, this one is allowed wherever there are threads.
@@ -33,19 +30,13 @@ int thread_number() {
   return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~(clock >> 3) : 0;
 }
 
-// Older C libraries have it in a library of its own. (The loader is asked, which may allocate: no
-// lock of an allocation is held where threads start.)
+// Not by dlopen or dlsym: libloft.so is initialised before all others, and these would initialise
+// the others at once, before the C library.
 CreateThread creator_of_threads() {
-  if (kSanitized || !is_own_library() || dlopen == nullptr || dlsym == nullptr)
-    return pthread_create;
-  for (const char* library : {"libc.so.6", "libpthread.so.0"}) {
-    void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) continue;
-    void* const found = dlsym(handle, "pthread_create");
-    dlclose(handle);
-    if (found != nullptr) return reinterpret_cast<CreateThread>(found);
-  }
-  return pthread_create;
+  if (kSanitized || find_in_libc == nullptr) return pthread_create;
+  const void* const found = find_in_libc("pthread_create");
+  return found == nullptr ? pthread_create
+                          : reinterpret_cast<CreateThread>(reinterpret_cast<uintptr_t>(found));
 }
 
 // Where the system refuses, the thread goes on as it is.

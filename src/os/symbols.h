@@ -15,6 +15,10 @@ struct Symbol {
 // if the system does not permit writing to the table, this time.
 bool rename_in_libc(const Symbol* symbols, size_t count);
 
+// The C library's function of this name, whoever else defines one; nullptr if it has none. Takes a
+// lock of the loader, and allocates nothing.
+const void* find_in_libc(const char* function);
+
 // Whether this is the library that is loaded, and not a part of a program. False where that is not
 // known.
 bool is_own_library();
