@@ -19,7 +19,7 @@ Quarantine* make_quarantine(Thread* thread) {
   void* const memory = metadata::allocate_apart(sizeof(Quarantine));
   if (memory == nullptr) return nullptr;
   auto* const quarantine = new (memory) Quarantine{};
-  quarantine->random = seed(quarantine);
+  quarantine->random = seed();
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     Quarantine::Class& of = quarantine->of[c];
     of.bytes = static_cast<uint32_t>(class_size(c));
@@ -34,7 +34,7 @@ Quarantine* make_quarantine(Thread* thread) {
 
 void renew_random(Thread* thread) {
   Quarantine* const quarantine = thread->quarantine;
-  if (quarantine != nullptr) quarantine->random = seed(quarantine);
+  if (quarantine != nullptr) quarantine->random = seed();
 }
 
 namespace {

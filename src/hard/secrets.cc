@@ -29,10 +29,10 @@ bool make_secrets() {
   return write_sealed(&secrets, &made, sizeof made);
 }
 
-uint64_t seed(const void* of) {
+uint64_t seed() {
   uint64_t bytes = 0;
   files::random_bytes(&bytes, sizeof bytes);
-  return bytes ^ reinterpret_cast<uintptr_t>(of);
+  return bytes;
 }
 
 }  // namespace loft::hard

@@ -10,7 +10,7 @@ namespace loft::hard {
 bool make_secrets();
 
 // A seed for a generator of its own.
-uint64_t seed(const void* of);
+uint64_t seed();
 
 // The next number of a generator whose state is *state. Good enough for an order that nobody can
 // guess without reading the state, which lies apart from all objects.
