@@ -105,7 +105,7 @@ peers:
 bench: all peers
 	@tools/setup.sh bench
 	@$(MAKE) --no-print-directory $(VENV)/ready
-	@cmake --build --preset release --target loft_command loft_bench $(if $(filter full,$(BENCH)),loft_variants loft_nextgen)
+	@cmake --build --preset release --target loft_command loft_bench $(if $(filter full,$(BENCH)),loft_variants)
 	@$(PYTHON) tools/bench.py $(BENCH)
 	@$(MAKE) --no-print-directory results
 

@@ -226,7 +226,7 @@ def choose_rows(effort: Effort, patterns: str) -> list[Row]:
     if any(row.program == "replay" for row in chosen):
         needed |= {part: BUILD / part for part in recordings.PARTS}
     if missing := [name for name, path in needed.items() if not path.exists()]:
-        targets = "loft_command, loft_bench, loft_variants, loft_nextgen"
+        targets = "loft_command, loft_bench, loft_variants"
         refuse(f"not built: {', '.join(sorted(missing))}; build the targets {targets}")
     return chosen
 

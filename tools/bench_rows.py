@@ -10,13 +10,11 @@ from pydantic import BaseModel, ConfigDict
 from variants import VARIANTS
 
 WRITTEN = Path(__file__).resolve().parent.parent / "bench" / "rows.toml"
-# The synchronous baseline of the owner policy `room`, papers/nextgen.
-NEXTGEN = "nextgen"
 
 
 def variant_path(variant: str) -> str:
     """Where the build puts the library, below build/."""
-    return "libloft-nextgen.so" if variant == NEXTGEN else f"variants/{variant}.so"
+    return f"variants/{variant}.so"
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Row:
     # The only allocators that this row is for, and those that it is not for.
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    # The library that stands for loft in this row, one of tools/variants.py's or NEXTGEN.
+    # The library that stands for loft in this row, one of tools/variants.py's.
     variant: str = ""
 
     @property
@@ -70,7 +68,6 @@ class Line(BaseModel):
     option: str = ""
     values: str = ""
     variants: bool = False
-    owners: bool = False
 
     def rows(self, group: str) -> Iterator[Row]:
         for n in self.each or [0]:
@@ -96,11 +93,6 @@ class Line(BaseModel):
             default, *others = VARIANTS
             yield "default", "", default
             yield from ((name, "", name) for name in others)
-        elif self.owners:
-            yield "thread", "", ""
-            # The programs keep to the first processors; one thread leaves the second to the room.
-            yield "room", "LOFT_OWNER=room LOFT_ROOM_CPU=1 LOFT_BACKGROUND=on ", ""
-            yield NEXTGEN, "", NEXTGEN
         else:
             yield "default", "", ""
             yield from ((each, f"{self.option}={each} ", "") for each in self.values.split())

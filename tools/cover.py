@@ -45,7 +45,7 @@ SLACK_PERCENT = 1.0
 RUNS: tuple[tuple[dict[str, str], str], ...] = (
     ({}, "^(unit|surface|storm)$"),
     ({"LOFT_OWNER": "core"}, "^(surface|storm)$"),
-    ({"LOFT_OWNER": "room"}, "^(surface|storm)$"),
+    ({"LOFT_OWNER": "shared"}, "^(surface|storm)$"),
 )
 PROGRAMS = (
     ["python3", "-c", "import json, threading; print(json.loads('[1, 2]'))"],

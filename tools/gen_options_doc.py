@@ -22,8 +22,7 @@ FOR_COMMAND = ROOT / "python" / "loft_malloc" / "options.json"
 # Where the document's table begins; what stands above is edited there.
 TABLE_BEGINS = "|---|---|---|---|---|\n"
 
-UNITS = {"kBytes": "bytes", "kMilliseconds": "milliseconds", "kProcessor": "processor"}
-ANY_PROCESSOR = 65535
+UNITS = {"kBytes": "bytes", "kMilliseconds": "milliseconds"}
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,6 @@ class Option:
 
     def row(self, name: str, meaning: str) -> str:
         accepted = ", ".join(f"`{choice}`" for choice in self.choices) or self.unit
-        if self.unit == "processor":
-            accepted = "a processor's number, or `any`"
         if self.unit == "path":
             return f"| `{name}` | `LOFT_{name.upper()}` | a path | none | {meaning} |\n"
         if self.unit == "signal":
@@ -63,8 +60,6 @@ def option(kind: str, default: str, choices: list[str]) -> Option:
         return Option("path", [], "")
     if kind == "kSignal":
         return Option("signal", [], "")
-    if kind == "kProcessor" and value == ANY_PROCESSOR:
-        return Option(UNITS[kind], [], "any")
     return Option(UNITS[kind], [], short_bytes(value) if kind == "kBytes" else str(value))
 
 

@@ -2,17 +2,16 @@
 """Simulated cache and TLB misses of a program's own threads, loads and stores apart.
 
     tools/misses.py -- xalan -in big.xml -xsl sheet.xsl -out /dev/null
-    tools/misses.py --with thread,room,mimalloc3,batchit-1mib -- redis-benchmark ...
+    tools/misses.py --with thread,shared,mimalloc3,batchit-1mib -- redis-benchmark ...
 
 For machines without hardware counters. valgrind's callgrind runs the program twice under each
 allocator: once with caches (32 KiB and 8 MiB, lines of 64 bytes), once with translation buffers in
 their place (64 and 1536 entries, "lines" of a page). It counts by thread, so that what loft's own
-threads miss is left out; these are found by what they execute.
+thread misses is left out; it is found by what it executes.
 
 All threads share the simulated caches. As the last level that is what a processor has; of the
-first level and of the translation buffers it is to the disadvantage of owner=room, whose room
-has those of another core. And valgrind runs one thread at a time: a thread finds the room late
-more often than beside it, and then does the room's work itself.
+first level and of the translation buffers it is to the disadvantage of whoever has a core of its
+own, such as the engines of papers/nextgen. And valgrind runs one thread at a time.
 """
 
 import re
@@ -40,8 +39,8 @@ CALLGRIND = [
     "--separate-threads=yes",
     "--fair-sched=yes",
 ]
-# What only loft's own threads execute: the room, and the background thread that gives memory back.
-OWN_THREADS = ("loft::magazines::serve(", "loft::background::(anonymous namespace)::run(")
+# What only loft's own thread executes, which gives memory back.
+OWN_THREAD = "loft::background::(anonymous namespace)::run("
 
 # First and last level, as callgrind takes them: bytes, ways, bytes of a line.
 CACHES = ("32768,8,64", "8388608,16,64")
@@ -51,7 +50,7 @@ TLBS = ("262144,4,4096", "6291456,12,4096")
 def read_profile(text: str) -> Counter[str] | None:
     """What one thread's profile counts, by event; None for a thread of loft's own."""
     # As a function, or as one that is called: whichever the profile names first.
-    if re.search(rf"^c?fn=.*({'|'.join(map(re.escape, OWN_THREADS))})", text, re.MULTILINE):
+    if re.search(rf"^c?fn=.*{re.escape(OWN_THREAD)}", text, re.MULTILINE):
         return None
     said = dict(re.findall(r"^(events|totals): (.*)$", text, re.MULTILINE))
     if "totals" not in said:
@@ -75,13 +74,12 @@ def rates(counts: Counter[str]) -> list[str]:
 
 
 def allocator_of(name: str) -> Allocator:
-    owner = name in ("thread", "core", "room")
+    owner = name in ("thread", "core", "shared")
     places = ["libloft.so"] if owner else [f"peers/{name}.so", f"papers/{name}.so"]
     library = next((BUILD / place for place in places if (BUILD / place).exists()), None)
     if library is None:
         raise UserError(f"build/{' and build/'.join(places)}: not built")
-    # Programs of one thread are counted with the room, too.
-    return Allocator(name, library, {"LOFT_OWNER": name, "LOFT_BACKGROUND": "on"} if owner else {})
+    return Allocator(name, library, {"LOFT_OWNER": name} if owner else {})
 
 
 def simulate(command: list[str], allocator: Allocator, levels: tuple[str, str]) -> Counter[str]:
@@ -98,7 +96,7 @@ def main(
     command: Annotated[list[str], typer.Argument(help="the program, after --")],
     names: Annotated[
         str, typer.Option("--with", help="owners of loft, peers, and engines of build/papers")
-    ] = "thread,room,mimalloc3",
+    ] = "thread,shared,mimalloc3",
 ) -> None:
     """Simulated cache and TLB misses under loft's owners, peers and papers' engines."""
     levels = ["first level", "last level", "TLB", "second TLB"]

@@ -390,8 +390,8 @@ LOFT_API int loft_profile_write(const char* path) LOFT_NOEXCEPT;
 /// of the program's own at the same moment waits until these heaps are summed up. Each number is
 /// right for some moment of the call. Sums may differ a little while other threads run. Some fields
 /// count events since the process started: those from slabs_created to adoptions, soft_limit_hits,
-/// hard_limit_refusals, and those from checked_frees on, except cores, room_ahead_bytes and
-/// room_cpu_ns. All others describe the present. docs/accounting.md explains them.
+/// hard_limit_refusals, and those from checked_frees on, except cores. All others describe the
+/// present. docs/accounting.md explains them.
 typedef struct loft_stats_t {
   uint64_t struct_size;  ///< in: sizeof(loft_stats_t); out: how many bytes the library filled
 
@@ -501,15 +501,6 @@ typedef struct loft_stats_t {
   uint64_t cores;        ///< processors that have a cache (owner=core)
   uint64_t core_fences;  ///< times that a fence closed the cache of another processor
 
-  /// For owner=room; otherwise 0.
-  uint64_t room_ready;        ///< refills for which the room had a magazine ready
-  uint64_t room_late;         ///< refills for which it had none ready
-  uint64_t room_returns;      ///< flushes whose objects the room returned to their slabs
-  uint64_t room_behind;       ///< flushes that found the previous one not returned yet
-  uint64_t room_ahead_bytes;  ///< in magazines that are ready now; part of cached_bytes
-  uint64_t room_cpu_ns;       ///< processor time of the room's thread; 0 while there is none
-  uint64_t room_cleared;      ///< objects that the room cleared and calloc took
-
   uint64_t slabs_taken_over;  ///< slabs that a heap took from another: an unused heap, or one with
                               ///< too many
   uint64_t background_threads;  ///< threads of loft's own that purge unused memory: 0 or 1
@@ -540,7 +531,7 @@ typedef struct loft_thread_stats_t {
 /// when the library is loaded.
 ///
 /// Returns 0; EINVAL if `struct_size` leaves no room for any field; or ENOTSUP where threads have
-/// no heaps of their own (owner=core, room or shared).
+/// no heaps of their own (owner=core or shared).
 LOFT_API int loft_thread_stats(loft_thread_stats_t* stats) LOFT_NOEXCEPT;
 
 /// The identity of one size class, and its events. A field of loft_stats_t of the same name is the

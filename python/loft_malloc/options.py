@@ -34,7 +34,6 @@ SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 # The values of each unit, and what is said of others.
 ACCEPTED = {
     "milliseconds": (r"[0-9]{1,19}", "a number of milliseconds, such as 500"),
-    "processor": (r"[0-9]{1,4}|any", "a processor's number, such as 1, or any"),
     "path": (r".{1,4095}", "a path"),
     "signal": (r"(SIG)?[A-Z][A-Z0-9]*|[0-9]{1,2}|none", "a signal, such as USR2 or 12, or none"),
     "bytes": (r"0*([0-9]{1,20})([KMGkmg]?)", "a number of bytes, such as 4096, 64K or 2M"),

@@ -51,11 +51,6 @@ bool parse_bytes(std::string_view text, uint64_t& bytes) {
   return parse_number(text, bytes) && !__builtin_mul_overflow(bytes, uint64_t{1} << shift, &bytes);
 }
 
-bool parse_processor(std::string_view text, uint64_t& processor) {
-  processor = kAnyProcessor;
-  return text == "any" || (parse_number(text, processor) && processor < kAnyProcessor);
-}
-
 // Calls `visit(position, word)` for each word of "word|word" until it returns true.
 template <class Visit>
 bool any_choice(std::string_view choices, Visit visit) {
@@ -85,7 +80,6 @@ bool parse(const Option& option, std::string_view text, uint64_t& value) {
   if (option.kind == OptionKind::kFile) return keep_path(text, value);
   if (option.kind == OptionKind::kBytes) return parse_bytes(text, value);
   if (option.kind == OptionKind::kMilliseconds) return parse_number(text, value);
-  if (option.kind == OptionKind::kProcessor) return parse_processor(text, value);
   if (option.kind == OptionKind::kSignal) {
     value = 0;
     return text == "none" || text == "0" || files::signal_number(text, value);
@@ -124,8 +118,6 @@ Text refuse_value(std::string_view source, const Option& option, std::string_vie
     line << "a number of bytes, with K, M or G behind it if wanted";
   } else if (option.kind == OptionKind::kMilliseconds) {
     line << "a number of milliseconds";
-  } else if (option.kind == OptionKind::kProcessor) {
-    line << "a processor's number, or any";
   } else if (option.kind == OptionKind::kFile) {
     line << "a path of less than 4096 bytes";
   } else if (option.kind == OptionKind::kSignal) {
@@ -216,12 +208,11 @@ size_t option_text(std::string_view name, char* text, size_t size) {
   if (option == nullptr) return 0;
   const uint64_t value = loft::get(*option->value);
   Text whole;
-  if (option->kind == OptionKind::kProcessor && value == kAnyProcessor) {
-    whole << "any";
-  } else if (option->kind == OptionKind::kFile) {
+  if (option->kind == OptionKind::kFile) {
     const char* const path = path_of(*option->value);
     return path == nullptr ? copy_out("none", text, size) : copy_out(path, text, size);
-  } else if (option->kind == OptionKind::kSignal && value == 0) {
+  }
+  if (option->kind == OptionKind::kSignal && value == 0) {
     whole << "none";
   } else if (option->kind != OptionKind::kChoice) {
     whole << value;

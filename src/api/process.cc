@@ -23,7 +23,6 @@
 #include "profile/samples.h"
 #include "profile/write.h"
 #include "purge/background.h"
-#include "room/room.h"
 #include "serve/server.h"
 #include "stats/objects.h"
 #include "stats/waste.h"
@@ -130,7 +129,6 @@ int apply_option(std::string_view name, std::string_view value) {
   }
   // Objects allocated before belong to another heap than the common one: the thread starts over.
   if (registry::all_share()) lifecycle::give_up_block();
-  room::enable();
   background::enable();
   if (get(options.profile) != 0) {
     follow_profile();

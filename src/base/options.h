@@ -14,19 +14,17 @@ namespace loft {
 // The most that glibc's malloc keeps without being asked: twice its largest threshold for mappings.
 inline constexpr size_t kDirtyBytes = size_t{64} << 20;
 
-enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSignal };
+enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
 
 // X(kind, name, default, choices, help). Bytes take the suffixes K, M and G. Milliseconds are a
-// plain number. A processor is a plain number or the word "any" (kAnyProcessor). `choices` lists
-// the accepted words; the value is the position of the word. A file is a path; the value is the
-// address of a text that never changes, and 0 for none. A signal is a number or a name
-// (files/signal_names.h); 0 for none.
+// plain number. `choices` lists the accepted words; the value is the position of the word. A file
+// is a path; the value is the address of a text that never changes, and 0 for none. A signal is a
+// number or a name (files/signal_names.h); 0 for none.
 #define LOFT_OPTIONS(X)                                                                          \
-  X(kChoice, owner, 0, "thread|core|room|shared",                                                \
+  X(kChoice, owner, 0, "thread|core|shared",                                                     \
     "who holds the caches of free objects and the slabs; thread: each thread; core: each "       \
-    "processor; room: each thread its cache, and a thread of loft's own all slabs; shared: "     \
-    "each thread its cache, and all together the slabs; read when the library is loaded, and "   \
-    "never changed after that")                                                                  \
+    "processor; shared: each thread its cache, and all together the slabs; read when the "       \
+    "library is loaded, and never changed after that")                                           \
   X(kChoice, hardened, 0, "off|guard|full",                                                      \
     "what loft does against misuse of the heap beyond what costs nothing; off: nothing; guard, " \
     "for programs in use: what costs little; full: what docs/hardened.md lists; read when the "  \
@@ -66,16 +64,6 @@ enum class OptionKind { kBytes, kMilliseconds, kProcessor, kChoice, kFile, kSign
     "who purges unused memory; off: the calls that the program makes; on: also a thread of "     \
     "loft's own, while the program does nothing, which starts when the library is loaded or "    \
     "the option is set; off in the child of a fork, until it is set there")                      \
-  X(kProcessor, room_cpu, 65535, "",                                                             \
-    "the processor on which the room's thread (owner=room) runs, read when it starts; any: "     \
-    "all those on which the process's first thread may run")                                     \
-  X(kChoice, room_serves, 0, "trial|always",                                                     \
-    "when the room's thread serves the others; trial: where repeated trials show that it is "    \
-    "faster than they are; always: wherever it can; any room_prepare except off implies "        \
-    "always")                                                                                    \
-  X(kChoice, room_prepare, 0, "off|fault|zero",                                                  \
-    "what else the room's thread does with the objects that it gets ready; off: nothing; "       \
-    "fault: it touches those on pages without memory; zero: it also clears some for calloc")     \
   X(kBytes, soft_limit, 0, "",                                                                   \
     "bytes from the system above which loft keeps little: caches stay small, and free "          \
     "memory is purged within a tenth of a second, or by later calls where no background "        \
@@ -136,21 +124,12 @@ enum Hardened : uint64_t { kHardenedOff, kHardenedGuard, kHardenedFull };
 enum GuardFault : uint64_t { kGuardStop, kGuardContinue };
 
 // The choices of `owner`. The option is written once, before the program's constructors run.
-enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerRoom, kOwnerShared };
-
-// The value "any" of an option that names a processor.
-inline constexpr uint64_t kAnyProcessor = 65535;
+enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerShared };
 
 // The choices of `background`.
 
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };
-
-// The choices of `room_serves`.
-enum Serves : uint64_t { kServesByTrial, kServesAlways };
-
-// The choices of `room_prepare`.
-enum Prepare : uint64_t { kPrepareOff, kPrepareFault, kPrepareZero };
 
 // The choices of `profile_at`.
 enum ProfileAt : uint64_t { kAtExit, kAtPeak, kAtLeaks, kAtWaste };

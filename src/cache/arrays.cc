@@ -41,12 +41,12 @@ unsigned count(const Bin& bin, const BinState& state) {
 // Gives the bin an array that holds `objects` objects. Its place changes before its capacity, and
 // the top last. So bins::inherit, which takes the array of a bin for its own only if the top lies
 // in it, never finds it with another's capacity.
-void set_array(Bin& bin, BinState& state, Array array, unsigned objects) {
-  state.slots = array.slots;
+void set_array(Bin& bin, BinState& state, void** slots, unsigned capacity, unsigned objects) {
+  state.slots = slots;
   compiler_fence();
-  state.capacity = array.capacity;
+  state.capacity = static_cast<uint16_t>(capacity);
   state.repeat = 0;
-  bin.set_top(array.slots + objects);
+  bin.set_top(slots + objects);
   set_limit(bin, state);
 }
 
@@ -63,7 +63,7 @@ bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
   }
   void** const old = state.slots;
   const unsigned old_capacity = state.capacity;
-  set_array(bin, state, {slots, static_cast<uint16_t>(capacity)}, objects);
+  set_array(bin, state, slots, capacity, objects);
   thread->capacity_bytes += (capacity - old_capacity) * class_size(size_class);
   if (old != nullptr) release_array_of(old, old_capacity);
   return true;
@@ -108,13 +108,6 @@ unsigned count(const Thread* thread, SizeClass size_class) {
   return count(thread->bins[size_class], thread->states[size_class]);
 }
 
-bool charge(Thread* thread, SizeClass size_class, unsigned from, unsigned to) {
-  const size_t more = (to - from) * class_size(size_class);
-  if (thread->capacity_bytes + more > budget()) return false;
-  thread->capacity_bytes += more;
-  return true;
-}
-
 void** make_array(unsigned capacity) {
   return static_cast<void**>(metadata::allocate(array_bytes(capacity)));
 }
@@ -123,12 +116,9 @@ void release_array_of(void** slots, unsigned capacity) {
   metadata::release(slots, array_bytes(capacity));
 }
 
-Array exchange(Thread* thread, SizeClass size_class, Array array, unsigned objects) {
-  Bin& bin = thread->bins[size_class];
+void exchange(Thread* thread, SizeClass size_class, void** slots, unsigned objects) {
   BinState& state = thread->states[size_class];
-  const Array old = {state.slots, state.capacity};
-  set_array(bin, state, array, objects);
-  return old;
+  set_array(thread->bins[size_class], state, slots, state.capacity, objects);
 }
 
 }  // namespace loft::bins

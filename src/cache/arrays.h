@@ -9,11 +9,6 @@ namespace loft::bins {
 inline constexpr unsigned kMaxCapacity = kMostSlots - 1;
 inline constexpr uint8_t kWatchedPushes = 32;  // the first pushes into a bin are checked one by one
 
-struct Array {
-  void** slots;
-  uint16_t capacity;
-};
-
 // The limit on the capacity of all bins of a thread, in bytes.
 size_t budget();
 
@@ -31,15 +26,11 @@ void set_limit(Bin& bin, const BinState& state);
 // (c) without memory.
 bool grow(Thread* thread, SizeClass size_class);
 
-// Gives the bin another array, which holds `objects` objects. Returns the bin's previous array.
-Array exchange(Thread* thread, SizeClass size_class, Array array, unsigned objects);
+// Gives the bin another array of the same length, which holds `objects` objects.
+void exchange(Thread* thread, SizeClass size_class, void** slots, unsigned objects);
 
 // Frees the array of an empty bin.
 void release_array(Thread* thread, SizeClass size_class);
-
-// Charges the growth of one of the thread's arrays of a class from `from` to `to` objects. False if
-// the budget does not allow it.
-bool charge(Thread* thread, SizeClass size_class, unsigned from, unsigned to);
 
 void** make_array(unsigned capacity);  // nullptr without memory
 void release_array_of(void** slots, unsigned capacity);

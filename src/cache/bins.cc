@@ -27,38 +27,43 @@ constexpr size_t kStreamSlots = 128;
 constexpr size_t kStreamBytes = 8 * 1024;
 constexpr unsigned kStreak = 2;  // consecutive refills that make a stream
 
-// Returns the heap's own objects to their slabs. Objects of other heaps go to give_foreign(object,
-// entry): they came by turnaround, or their slab has changed owners. Under the heap's lock.
-template <class Give>
-void return_objects(Heap* heap, SizeClass size_class, void** objects, void** end,
-                    Give&& give_foreign) {
+// Returns the heap's own objects to their slabs. Objects of other heaps go into batches: they came
+// by turnaround, or their slab has changed owners. Under the heap's lock.
+void return_objects(Thread* thread, SizeClass size_class, void** objects, void** end) {
   for (;;) {
-    objects = heap->put_back(size_class, objects, end);
+    objects = thread->heap->put_back(size_class, objects, end);
     if (LOFT_LIKELY(objects == end)) return;
     const Entry entry = pagemap.of(*objects);
     if (LOFT_UNLIKELY(!entry.is_slab())) slab::report_without_slab(*objects);
-    give_foreign(*objects++, entry);
+    batch_cache::add(thread, *objects++, entry);
   }
 }
 
 constexpr unsigned kAllOfIt = ~0u;
 
-// Returns the objects of up to `most` stashed arrays. Under the heap's lock.
-template <class GiveForeign>
-void empty_depot(Thread* thread, SizeClass size_class, unsigned most, GiveForeign&& give_foreign) {
+// Returns the objects of up to `most` stashed arrays.
+void flush_depot(Thread* thread, SizeClass size_class, unsigned most) {
+  thread->counters.flushes.add(1);
+  const os::Guard guard(thread->heap->lock());
   for (; most != 0; --most) {
     void** const slots = depot::remove(thread, size_class);
     if (slots == nullptr) return;
-    return_objects(thread->heap, size_class, slots + 1, slots + kMostSlots, give_foreign);
+    return_objects(thread, size_class, slots + 1, slots + kMostSlots);
     depot::keep(thread, slots);
   }
 }
 
-void flush_depot(Thread* thread, SizeClass size_class, unsigned most) {
+// Returns the `objects` oldest objects of a bin.
+void flush(Thread* thread, SizeClass size_class, unsigned objects) {
+  Bin& bin = thread->bins[size_class];
+  BinState& state = thread->states[size_class];
   thread->counters.flushes.add(1);
+  LOFT_PROBE2(loft, flush, uint64_t{size_class}, uint64_t{objects});
   const os::Guard guard(thread->heap->lock());
-  empty_depot(thread, size_class, most,
-              [&](void* p, Entry entry) { batch_cache::add(thread, p, entry); });
+  return_objects(thread, size_class, state.slots + 1, state.slots + 1 + objects);
+  const unsigned rest = bins::count(thread, size_class) - objects;
+  __builtin_memmove(state.slots + 1, state.slots + 1 + objects, rest * sizeof(void*));
+  bin.set_top(state.slots + rest);
 }
 
 // Returns all objects of the bin and frees its array. The bin starts over.
@@ -116,14 +121,9 @@ unsigned fill(Heap* heap, Request request, void** slots, unsigned wanted) {
   return taken;
 }
 
-// If fewer objects than wanted were taken, they lie at the upper end. Moves them down.
-void close_gap(void** slots, unsigned taken, unsigned wanted) {
-  if (taken >= wanted) return;
-  __builtin_memmove(slots + 1, slots + 1 + wanted - taken, taken * sizeof(void*));
-}
-
-// Fills the bin's array, which is empty, and pops one object. nullptr without memory.
-void* fill_empty(Thread* thread, Request request, unsigned wanted) {
+// Fills the bin's array, which is empty, and pops one object. nullptr without memory. In line: a
+// call of its own costs each refill two instructions.
+LOFT_ALWAYS_INLINE void* fill_empty(Thread* thread, Request request, unsigned wanted) {
   Bin& bin = thread->bins[request.size_class];
   void** const slots = bin.top();
   LOFT_CHECK(slots == thread->states[request.size_class].slots);
@@ -134,41 +134,24 @@ void* fill_empty(Thread* thread, Request request, unsigned wanted) {
   }
   if (LOFT_UNLIKELY(taken != wanted)) {
     if (taken == 0) return nullptr;
-    close_gap(slots, taken, wanted);
+    // They lie at the upper end.
+    __builtin_memmove(slots + 1, slots + 1 + wanted - taken, taken * sizeof(void*));
   }
   LOFT_PROBE2(loft, refill, uint64_t{request.size_class}, uint64_t{taken});
   bin.set_top(slots + taken - 1);
   return slots[taken];
 }
 
-}  // namespace
-
-unsigned fill_array(Heap* heap, Request request, void** slots, unsigned wanted) {
-  const unsigned taken = fill(heap, request, slots + wanted, wanted);
-  close_gap(slots, taken, wanted);
-  return taken;
-}
-
-void put_back(Heap* heap, SizeClass size_class, void** objects, void** end,
-              GiveForeign give_foreign) {
-  return_objects(heap, size_class, objects, end, give_foreign);
-}
-
-void* take_one(Heap* heap, Request request) {
-  void* object = nullptr;
-  const os::Guard guard(heap->lock());
-  fill(heap, request, &object, 1);
-  return object;
-}
-
-unsigned plan_refill(Thread* thread, SizeClass size_class, bool hurry) {
+// For a bin without a depot. Grows the bin if growth is due and returns the number of objects to
+// fetch; 0 for a bin without an array.
+unsigned plan_refill(Thread* thread, SizeClass size_class) {
   if (LOFT_UNLIKELY(limits::tight())) shrink(thread, size_class);
   BinState& state = thread->states[size_class];
   state.streak = state.last == SlowEvent::kFlush
                      ? 0
                      : static_cast<uint8_t>(state.streak + (state.streak < 255));
   const size_t most_wanted = most(kStreamSlots, kStreamBytes / class_size(size_class));
-  const bool stream = state.streak >= kStreak && (hurry || state.capacity + 1u < most_wanted);
+  const bool stream = state.streak >= kStreak && state.capacity + 1u < most_wanted;
   if (state.capacity == 0 || state.last == SlowEvent::kFlush || stream) grow(thread, size_class);
   state.last = SlowEvent::kRefill;
   // A stream takes a whole array. Otherwise a refill takes half, so that the next frees find space.
@@ -179,17 +162,22 @@ unsigned plan_refill(Thread* thread, SizeClass size_class, bool hurry) {
   return half;
 }
 
-void* fill_bin(Thread* thread, Request request, unsigned wanted) {
-  return wanted == 0 ? take_one(thread->heap, request) : fill_empty(thread, request, wanted);
-}
-
 LOFT_NOINLINE void* plan_and_refill(Thread* thread, Request request) {
-  const unsigned wanted = plan_refill(thread, request.size_class, false);
+  const unsigned wanted = plan_refill(thread, request.size_class);
   if (thread->states[request.size_class].depot != nullptr) {
     depot::take(thread, request.size_class);
     return thread->bins[request.size_class].pop();
   }
-  return fill_bin(thread, request, wanted);
+  return wanted == 0 ? take_one(thread->heap, request) : fill_empty(thread, request, wanted);
+}
+
+}  // namespace
+
+void* take_one(Heap* heap, Request request) {
+  void* object = nullptr;
+  const os::Guard guard(heap->lock());
+  fill(heap, request, &object, 1);
+  return object;
 }
 
 void* refill(Thread* thread, Request request) {
@@ -198,20 +186,7 @@ void* refill(Thread* thread, Request request) {
   return fill_empty(thread, request, wanted);
 }
 
-void flush(Thread* thread, SizeClass size_class, unsigned objects) {
-  Bin& bin = thread->bins[size_class];
-  BinState& state = thread->states[size_class];
-  thread->counters.flushes.add(1);
-  LOFT_PROBE2(loft, flush, uint64_t{size_class}, uint64_t{objects});
-  const os::Guard guard(thread->heap->lock());
-  return_objects(thread->heap, size_class, state.slots + 1, state.slots + 1 + objects,
-                 [&](void* p, Entry entry) { batch_cache::add(thread, p, entry); });
-  const unsigned rest = count(thread, size_class) - objects;
-  __builtin_memmove(state.slots + 1, state.slots + 1 + objects, rest * sizeof(void*));
-  bin.set_top(state.slots + rest);
-}
-
-bool push_slow(Thread* thread, SizeClass size_class, void* p, Flush flush_oldest) {
+bool push_slow(Thread* thread, SizeClass size_class, void* p) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   if (state.watched_pushes < kWatchedPushes) {
@@ -222,7 +197,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p, Flush flush_oldest
   }
   if (!has_space(thread, size_class) && !grow_or_stash(thread, size_class)) {
     if (state.capacity == 0) return false;
-    flush_oldest(thread, size_class, (state.capacity + 1u) / 2);
+    flush(thread, size_class, (state.capacity + 1u) / 2);
   }
   bin.push(p);
   return true;
@@ -242,19 +217,18 @@ void flush_all(Thread* thread) {
   depot::release_spares(thread);
 }
 
-bool review(Thread* thread, SizeClass size_class, bool in_use) {
+void review(Thread* thread, SizeClass size_class, bool in_use) {
   BinState& state = thread->states[size_class];
-  if (state.slots == nullptr) return false;
+  if (state.slots == nullptr) return;
   void** const top = thread->bins[size_class].top();
   const bool moved = in_use || state.seen_at != top;
   const unsigned unneeded = moved ? (state.least_stashed + 1u) / 2 : state.stashed;
   if (unneeded != 0) flush_depot(thread, size_class, unneeded);
   state.least_stashed = state.stashed;
   state.seen_at = top;
-  if (moved) return false;
+  if (moved) return;
   drop_bin(thread, size_class);
   thread->counters.bins_released.add(1);
-  return true;
 }
 
 unsigned held(const Thread* thread, SizeClass size_class, void** top) {
@@ -270,8 +244,7 @@ void inherit(Thread* dead) {
   const auto return_all = [&](SizeClass c, void** objects, void** end) {
     if (objects == end) return;
     const os::Guard guard(dead->heap->lock());
-    return_objects(dead->heap, c, objects, end,
-                   [&](void* p, Entry entry) { batch_cache::add(dead, p, entry); });
+    return_objects(dead, c, objects, end);
   };
   const auto return_bin = [&](SizeClass c, const Bin& bin) {
     void** null_slot = bin.top();

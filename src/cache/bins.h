@@ -35,12 +35,6 @@ namespace bins {
 // Refills an empty bin and pops one object. nullptr without memory. The thread must have a heap.
 void* refill(Thread* thread, Request request);
 
-// refill in two steps, for a bin without a depot. plan_refill grows the bin if growth is due and
-// returns the number of objects to fetch; 0 for a bin without an array. With `hurry`, a stream may
-// grow the array to the maximum length.
-unsigned plan_refill(Thread* thread, SizeClass size_class, bool hurry);
-void* fill_bin(Thread* thread, Request request, unsigned wanted);
-
 // Takes one object directly from a heap, for a caller that shares the heap or whose bin has no
 // array.
 void* take_one(Heap* heap, Request request);
@@ -48,13 +42,9 @@ void* take_one(Heap* heap, Request request);
 // Pushes when the fast path cannot: the bin (a) is full, (b) has no array yet, or (c) is watched.
 // Every bin is watched for its first pushes, unless an earlier thread of the block has done them.
 // Each is checked, so a program that frees an interior pointer or frees twice is caught at once
-// even if it frees little, and the fast path pays nothing. A full bin that may not grow passes its
-// `objects` oldest objects to flush_oldest. False if there is no memory for the bin's array.
-using Flush = void (*)(Thread* thread, SizeClass size_class, unsigned objects);
-bool push_slow(Thread* thread, SizeClass size_class, void* p, Flush flush_oldest);
-
-// Returns the `objects` oldest objects of a bin to their slabs, or adds them to batches.
-void flush(Thread* thread, SizeClass size_class, unsigned objects);
+// even if it frees little, and the fast path pays nothing. A full bin that may not grow returns its
+// older half. False if there is no memory for the bin's array.
+bool push_slow(Thread* thread, SizeClass size_class, void* p);
 
 // Whether push_slow finds a free slot without growing, stashing or flushing.
 inline bool has_space(const Thread* thread, SizeClass size_class) {
@@ -67,24 +57,10 @@ void flush_class(Thread* thread, SizeClass size_class);
 void flush_all(Thread* thread);
 
 // Reviews a bin. If its top is where the last review found it, the bin returns its objects and
-// frees its array, and the result is true. A busy bin returns half of the depot arrays that it did
-// not need. A busy bin whose top is there by chance pays one refill in some hundreds. `in_use`
-// marks a bin under refill, whose top is always in the same place.
-bool review(Thread* thread, SizeClass size_class, bool in_use);
-
-// --- For magazines (owner=room), which exchange a bin's whole array. ---
-
-// Puts up to `wanted` objects into slots[1], slots[2], ..., with the first to be popped on top.
-// Under the heap's lock.
-unsigned fill_array(Heap* heap, Request request, void** slots, unsigned wanted);
-
-// Returns [objects, end) to the heap. Objects of other heaps go to give_foreign. Under the heap's
-// lock.
-using GiveForeign = void (*)(void*, Entry);
-void put_back(Heap* heap, SizeClass size_class, void** objects, void** end,
-              GiveForeign give_foreign);
-
-// ---
+// frees its array. A busy bin returns half of the depot arrays that it did not need. A busy bin
+// whose top is there by chance pays one refill in some hundreds. `in_use` marks a bin under refill,
+// whose top is always in the same place.
+void review(Thread* thread, SizeClass size_class, bool in_use);
 
 // In the child of a fork, of a thread that the child does not have: returns what its bins and their
 // depots hold to its heap, or adds it to batches, and leaves them as new. The thread may have been

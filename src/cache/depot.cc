@@ -4,14 +4,6 @@
 
 namespace loft::depot {
 
-namespace {
-
-void swap(Thread* thread, SizeClass size_class, void** slots, unsigned objects) {
-  bins::exchange(thread, size_class, {slots, thread->states[size_class].capacity}, objects);
-}
-
-}  // namespace
-
 bool stash(Thread* thread, SizeClass size_class) {
   BinState& state = thread->states[size_class];
   LOFT_CHECK(state.capacity == bins::kMaxCapacity &&
@@ -25,7 +17,7 @@ bool stash(Thread* thread, SizeClass size_class) {
     if (empty == nullptr) return false;
   }
   void** const full = state.slots;
-  swap(thread, size_class, empty, 0);
+  bins::exchange(thread, size_class, empty, 0);
   full[0] = static_cast<void*>(state.depot);
   compiler_fence();  // linked before it is found, for bins::inherit
   state.depot = full;
@@ -38,7 +30,7 @@ void take(Thread* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
   LOFT_CHECK(thread->bins[size_class].top() == state.slots);
   void** const empty = state.slots;
-  swap(thread, size_class, remove(thread, size_class), state.capacity);
+  bins::exchange(thread, size_class, remove(thread, size_class), state.capacity);
   keep(thread, empty);
 }
 

@@ -27,7 +27,6 @@ namespace loft {
 
 struct Core;
 struct Thread;
-struct Magazines;  // room/magazines.h
 namespace hard {
 struct Quarantine;  // hard/quarantine.h
 }
@@ -60,9 +59,8 @@ struct BinState {
 // free take their parts from it (front/modes.h).
 enum class Mode : uint8_t {
   kUnset,       // a block without a heap, and the stand-in
-  kOwnHeap,     // owner=thread
+  kThreads,     // a thread's block: owner=thread, owner=shared
   kProcessors,  // owner=core: a processor's block
-  kSharedHeap,  // owner=room, owner=shared
 };
 
 inline constexpr unsigned kBatchWays = Profile::kBatchWays;
@@ -137,11 +135,6 @@ struct ThreadCounters {
   Counter medium_sent;        // bytes
   Counter net_bytes;          // of the thread that has the block; see stats/net.h
   Counter emptied;            // times that the idle caches were emptied
-  Counter room_ready;         // refills that found a magazine ready
-  Counter room_late;          // refills that found none
-  Counter room_returns;       // flushes that the room took
-  Counter room_behind;        // flushes that it did not take
-  Counter room_cleared;       // objects that calloc took from the room
 };
 
 // Invariants: each kept[i] is all null or a medium object marked as kept, of bytes[i] bytes;
@@ -182,7 +175,7 @@ struct alignas(64) Thread {
   uint8_t review_next{};    // the size class to review next
   uint32_t slabs_seen{};    // the heap's fresh_slabs (modulo 2^32) at the last look
   Heap* heap{};             // nullptr until the thread first allocates
-  size_t capacity_bytes{};  // of all arrays, stashed ones and magazines included; see cache_bytes
+  size_t capacity_bytes{};  // of all arrays, stashed ones included; see cache_bytes
   Thread* next{};           // links in the list of running, warm or unused blocks;
   Thread* prev{};           // guarded by the lock in lifecycle.cc
   Thread* older{};          // the block made before this one; never changes
@@ -214,8 +207,7 @@ struct alignas(64) Thread {
   ThreadCounters counters{};
   MediumCache medium{};
   large::Descriptors spare_large{};
-  Magazines* magazines{};          // nullptr until first needed; then stays with the block
-  hard::Quarantine* quarantine{};  // the same
+  hard::Quarantine* quarantine{};  // nullptr until first needed; then stays with the block
   Outbox outbox{};
 
   constexpr Thread() { set_up(); }

@@ -10,8 +10,6 @@
 #include "meter/meter.h"
 #include "profile/progress.h"
 #include "purge/background.h"
-#include "room/magazines.h"
-#include "room/room.h"
 #include "thread/lifecycle.h"
 
 namespace loft {
@@ -35,8 +33,7 @@ void review_next_bin(Thread* thread, SizeClass refilled) {
     if (!meter::is_turned()) meter::empty(thread);
   }
   if (!core::own(thread, c)) return;
-  magazines::review(thread, c);
-  if (bins::review(thread, c, c == refilled)) magazines::empty_class(thread, c);
+  bins::review(thread, c, c == refilled);
 }
 
 // A look also reviews a bin if the heap has made slabs of memory that it did not have: a few
@@ -68,16 +65,6 @@ void* refill_from_own(Thread* thread, Request request) {
   return bins::refill(thread, request);
 }
 
-void* refill_from_shared(Thread* thread, Request request) {
-  if (is_look_due(thread)) {
-    background::look();
-    room::look_after();
-    review_if_due(thread, request.size_class);
-    if (void* popped = pop(thread, request.size_class); popped != nullptr) return popped;
-  }
-  return magazines::in_use() ? magazines::refill(thread, request) : bins::refill(thread, request);
-}
-
 // Under the lock of the processor's block.
 void* refill_from_processors(Thread* thread, Request request) {
   if (!core::hold(thread->core, request.size_class)) return bins::take_one(thread->heap, request);
@@ -93,7 +80,6 @@ void* refill_from_processors(Thread* thread, Request request) {
 // The first call of a thread, each call of one that has no block, and all under owner=core.
 void* refill_without_heap(Thread*, Request request) {
   background::look_after();
-  room::look_after();
   const lifecycle::SlowPath slow;
   Thread* const thread = slow.thread();
   if (!lifecycle::give_heap(thread)) {
@@ -107,18 +93,8 @@ void* refill_without_heap(Thread*, Request request) {
   return ordinary_parts_of(thread).refill(thread, request);
 }
 
-bool push_to_own(Thread* thread, SizeClass size_class, void* p) {
-  return bins::push_slow(thread, size_class, p, bins::flush);
-}
-
-bool push_to_shared(Thread* thread, SizeClass size_class, void* p) {
-  return bins::push_slow(thread, size_class, p,
-                         magazines::in_use() ? magazines::flush : bins::flush);
-}
-
 bool push_to_processors(Thread* thread, SizeClass size_class, void* p) {
-  return core::hold(thread->core, size_class) &&
-         bins::push_slow(thread, size_class, p, bins::flush);
+  return core::hold(thread->core, size_class) && bins::push_slow(thread, size_class, p);
 }
 
 bool push_without_heap(Thread*, SizeClass, void*) { return false; }
@@ -131,9 +107,8 @@ void free_from_processor(Thread* thread, void* p, Entry entry) {
 
 constinit const Parts ordinary_parts[kModes] = {
     {refill_without_heap, push_without_heap, batch_cache::add},
-    {refill_from_own, push_to_own, batch_cache::add},
+    {refill_from_own, bins::push_slow, batch_cache::add},
     {refill_from_processors, push_to_processors, free_from_processor},
-    {refill_from_shared, push_to_shared, batch_cache::add},
 };
 constinit Atomic<const Parts*> parts_in_use{ordinary_parts};
 

@@ -24,7 +24,7 @@ struct Parts {
 };
 
 // In the order of Mode.
-inline constexpr unsigned kModes = 4;
+inline constexpr unsigned kModes = 3;
 extern LOFT_HIDDEN const Parts ordinary_parts[kModes];
 inline const Parts& ordinary_parts_of(const Thread* thread) {
   return ordinary_parts[static_cast<unsigned>(thread->mode)];

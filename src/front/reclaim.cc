@@ -12,7 +12,6 @@
 #include "large/guarded.h"
 #include "meter/meter.h"
 #include "os/lock.h"
-#include "room/magazines.h"
 #include "space/span.h"
 #include "thread/idle.h"
 #include "thread/lifecycle.h"
@@ -21,8 +20,8 @@ namespace loft {
 
 namespace {
 
-// Empties the thread's medium cache, bins and magazines, and rests its heap. Returns the bytes of
-// holes purged.
+// Empties the thread's medium cache and bins, and rests its heap. Returns the bytes of holes
+// purged.
 size_t purge_caches(Thread* thread) {
   hard::empty(thread);
   medium_cache::release_all(thread);
@@ -30,7 +29,6 @@ size_t purge_caches(Thread* thread) {
   if (thread->heap != nullptr) {
     meter::empty(thread);
     thread->core != nullptr ? core::flush_all(thread->core) : bins::flush_all(thread);
-    magazines::empty(thread);
     const os::Guard guard(thread->heap->lock());
     purged = thread->heap->purge(nullptr, Heap::Walk::kNow);
   }
@@ -64,9 +62,9 @@ size_t visit_others(AtWork at_work, size_t* passed_on) {
   return purged;
 }
 
-// The same for all other memory. Purges the program's own heaps, and rests
-// parked heaps and the room's. Heaps of running threads are drained and lose their spare
-// slabs; with kHoles their holes are purged, too.
+// The same for all other memory. Purges the program's own heaps, and rests parked heaps and the
+// common one. Heaps of running threads are drained and lose their spare slabs; with kHoles their
+// holes are purged, too.
 size_t purge_others(AtWork at_work) {
   size_t purged = UserHeap::purge_all();
   // A heap may forward a message to one that was visited before it. If another heap takes the slab

@@ -1,6 +1,5 @@
 // The slow paths of allocate.h.
 #include "arena/user_heap.h"
-#include "base/options.h"
 #include "base/sealed.h"
 #include "base/table_entry.h"
 #include "cache/batch_cache.h"
@@ -25,7 +24,6 @@
 #include "profile/samples.h"
 #include "profile/write.h"
 #include "purge/background.h"
-#include "room/magazines.h"
 #include "slab/slab.h"
 #include "space/span.h"
 #include "thread/lifecycle.h"
@@ -114,20 +112,6 @@ void* take_zero(Request request) {
   return charge.for_what_is(object);
 }
 
-// Below this size, clearing costs less than a look into the room's magazine.
-constexpr size_t kRoomZeroMin = 512;
-
-// nullptr: as for take_zero.
-void* take_cleared(Request request) {
-  if (LOFT_UNLIKELY(front::in_use->clears)) return nullptr;
-  background::look_after();
-  const lifecycle::SlowPath slow;
-  if (slow.thread() == nullptr || slow.thread()->heap == nullptr) return nullptr;
-  const Charge charge(class_size(request.size_class));
-  if (!charge.passes()) return nullptr;
-  return charge.for_what_is(magazines::take_zero(slow.thread(), request));
-}
-
 LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
   if (LOFT_UNLIKELY(reinterpret_cast<uintptr_t>(p) != object->base || object->kept)) {
     return deallocate_slow(p);  // reports it
@@ -195,9 +179,6 @@ template void* allocate_beyond_table<Maker::kNewArray>(size_t size);
 void* allocate_zeroed(size_t size) {
   if (LOFT_UNLIKELY(size > kSmallMax)) {
     return front::in_use->allocate_long(size, 1, true, Maker::kMalloc);
-  }
-  if (magazines::in_use() && get(options.room_prepare) == kPrepareZero && size >= kRoomZeroMin) {
-    if (void* cleared = take_cleared(request_of(size)); cleared != nullptr) return cleared;
   }
   if (size >= kZeroMin) {
     void* popped = pop_step(size);

@@ -18,14 +18,11 @@ void park(Heap*& place);
 // either parked or in one place.
 
 // The heap shared, under its lock, by threads without a block. nullptr without memory. Under
-// owner=room and owner=shared it owns every slab, and serves all threads.
+// owner=shared it owns every slab, and serves all threads.
 Heap* shared_heap();
 
 // Whether all threads share that heap.
-inline bool all_share() {
-  const uint64_t owner = get(options.owner);
-  return owner == kOwnerRoom || owner == kOwnerShared;
-}
+inline bool all_share() { return get(options.owner) == kOwnerShared; }
 
 // The shared heap, if all_share(). Otherwise nullptr, as before the first use of a heap.
 Heap* common_heap();

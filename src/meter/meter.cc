@@ -71,8 +71,7 @@ void move_cleared(void** to, void* const* from, unsigned count) {
 
 void put_back(Thread* thread, SizeClass c, void* p) {
   if (LOFT_LIKELY(bins::has_space(thread, c))) return thread->bins[c].push(p);
-  if (!bins::push_slow(thread, c, p, bins::flush))
-    batch_cache::send_single(thread, p, pagemap.of(p));
+  if (!bins::push_slow(thread, c, p)) batch_cache::send_single(thread, p, pagemap.of(p));
 }
 
 void settle(Thread* thread, SizeClass c) {

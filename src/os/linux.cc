@@ -206,44 +206,6 @@ unsigned processor_numbers() {
   return bytes < 0 ? 0 : static_cast<unsigned>(bytes) * 8;
 }
 
-bool run_on(uint64_t processor) {
-  const KeepErrno keep;
-  cpu_set_t one = {};
-  if (processor >= CPU_SETSIZE) return false;
-  CPU_SET(processor, &one);
-  return sched_setaffinity(0, sizeof(one), &one) == 0;
-}
-
-void ProcessorSet::read() {
-  const KeepErrno keep;
-  const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof(words_), words_);
-  bytes_ = bytes > 0 ? static_cast<size_t>(bytes) : 0;
-}
-
-bool ProcessorSet::operator==(const ProcessorSet& other) const {
-  return bytes_ == other.bytes_ && __builtin_memcmp(words_, other.words_, bytes_) == 0;
-}
-
-size_t ProcessorSet::count() const {
-  size_t sum = 0;
-  for (size_t i = 0; i < bytes_ / sizeof(words_[0]); ++i) sum += count_bits(words_[i]);
-  return sum;
-}
-
-void ProcessorSet::apply() const {
-  const KeepErrno keep;
-  if (bytes_ != 0) syscall(SYS_sched_setaffinity, 0, bytes_, words_);
-}
-
-uint64_t thread_time_ns(int number) {
-  const KeepErrno keep;
-  // The clock that pthread_getcpuclockid makes of the same number: scheduler time of one thread.
-  const auto clock = static_cast<clockid_t>(~static_cast<unsigned>(number) << 3 | 6u);
-  struct timespec time;
-  if (clock_gettime(clock, &time) != 0) return 0;
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
-}
-
 // Such a handler's malloc may wait for a lock that the thread itself holds, and nobody would wake
 // it. Other threads hold no lock as long as kLong.
 void wait_on_word(const void* word, uint32_t expected) {

@@ -80,23 +80,6 @@ size_t address_space_limit();
 // Processors that the process's first thread may run on. 0 if the system does not say.
 size_t processors();
 
-// Restricts the calling thread to that processor. If it may not run there, returns false and
-// changes nothing.
-bool run_on(uint64_t processor);
-
-// A set of processors.
-class ProcessorSet {
- public:
-  void read();  // gets the processors that the calling thread may run on
-  bool operator==(const ProcessorSet& other) const;
-  size_t count() const;  // 0 if the system did not say
-  void apply() const;    // restricts the calling thread to these, as far as the system permits
-
- private:
-  size_t bytes_ = 0;
-  size_t words_[128] = {};
-};
-
 // A number that differs from process to process, for addresses that an attacker should not know.
 uint64_t entropy();
 
@@ -123,8 +106,6 @@ unsigned processor_numbers();
 
 // The system's number of the calling thread.
 int thread_number();
-// Processor time that a thread of this process has used so far. 0 if the system does not say.
-uint64_t thread_time_ns(int number);
 
 // For a thread of loft's own. Gives it a separate, empty table of file descriptors: files that it
 // opens do not disturb the program, and the program cannot close them. False if the system cannot.

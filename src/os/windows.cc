@@ -157,52 +157,7 @@ size_t processors() {
   return processors_of(GetCurrentProcess());
 }
 
-bool run_on(uint64_t processor) {
-  const KeepLastError keep;
-  return processor < 64 &&
-         SetThreadAffinityMask(GetCurrentThread(), DWORD_PTR{1} << processor) != 0;
-}
-
-// The first word is the thread's group and the second its mask.
-void ProcessorSet::read() {
-  const KeepLastError keep;
-  GROUP_AFFINITY affinity = {};
-  bytes_ = GetThreadGroupAffinity(GetCurrentThread(), &affinity) ? 2 * sizeof(words_[0]) : 0;
-  words_[0] = affinity.Group;
-  words_[1] = affinity.Mask;
-}
-
-bool ProcessorSet::operator==(const ProcessorSet& other) const {
-  return bytes_ == other.bytes_ && __builtin_memcmp(words_, other.words_, bytes_) == 0;
-}
-
-size_t ProcessorSet::count() const { return bytes_ == 0 ? 0 : count_bits(words_[1]); }
-
-void ProcessorSet::apply() const {
-  const KeepLastError keep;
-  GROUP_AFFINITY affinity = {};
-  affinity.Group = static_cast<WORD>(words_[0]);
-  affinity.Mask = words_[1];
-  if (bytes_ != 0) SetThreadGroupAffinity(GetCurrentThread(), &affinity, nullptr);
-}
-
 int thread_number() { return static_cast<int>(GetCurrentThreadId()); }
-
-uint64_t thread_time_ns(int number) {
-  const KeepLastError keep;
-  const HANDLE thread =
-      OpenThread(THREAD_QUERY_LIMITED_INFORMATION, FALSE, static_cast<DWORD>(number));
-  if (thread == nullptr) return 0;
-  FILETIME created, ended, in_system, in_program;
-  uint64_t time = 0;
-  if (GetThreadTimes(thread, &created, &ended, &in_system, &in_program)) {
-    for (const FILETIME& part : {in_system, in_program}) {
-      time += (uint64_t{part.dwHighDateTime} << 32 | part.dwLowDateTime) * 100;
-    }
-  }
-  CloseHandle(thread);
-  return time;
-}
 
 // loft's threads open no files that a program could close by a number.
 bool leave_files() { return true; }

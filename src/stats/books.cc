@@ -12,8 +12,6 @@
 #include "meter/meter.h"
 #include "os/os.h"
 #include "purge/background.h"
-#include "room/magazines.h"
-#include "room/room.h"
 #include "space/metadata.h"
 #include "space/span.h"
 #include "thread/lifecycle.h"
@@ -78,10 +76,8 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
     const size_t sent = counters.batch_objects[c].get();
     sum.sent += sent;
     sum.flying += open[c];
-    const magazines::Held magazines = magazines::held(&thread, c);
     sum.held += bins::held(&thread, c, core::top_of(&thread, c)) + meter::held(&thread, c) +
-                hard::held(&thread, c) + magazines.all();
-    stats.room_ahead_bytes += (magazines.ready + magazines.zeros) * class_size(c);
+                hard::held(&thread, c);
     stats.batch_objects += sent;
   }
   stats.flushes += counters.flushes.get();
@@ -97,11 +93,6 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   stats.large_allocations += hits;
   stats.large_cache_hits += hits;
   stats.caches_emptied += counters.emptied.get();
-  stats.room_ready += counters.room_ready.get();
-  stats.room_late += counters.room_late.get();
-  stats.room_returns += counters.room_returns.get();
-  stats.room_behind += counters.room_behind.get();
-  stats.room_cleared += counters.room_cleared.get();
   const void* recent = nullptr;
   return medium_cache::held(&thread, &recent) + hard::held_in_runs(&thread) +
          counters.medium_sent.get();
@@ -169,7 +160,6 @@ void read_books(Books& books, loft_stats_t& stats) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) finish_class(books.classes[c], stats, c);
   const lifecycle::Totals threads = lifecycle::totals();
   stats.threads_attached = threads.attached;
-  stats.room_cpu_ns = room::time_ns();
   stats.threads_started = threads.started;
   stats.threads_exited = threads.exited;
 

@@ -114,14 +114,6 @@ inline constexpr Field kFields[] = {
               "Processors that the process may use at a time, 0 if unknown"),
     LOFT_NEXT(soft_limit_hits, kEvents, "Times that a soft limit was met"),
     LOFT_NEXT(hard_limit_refusals, kEvents, "Requests refused because of the hard limit"),
-    LOFT_FIRST("the room of owner=room", room_ready, kEvents,
-               "Refills that found a magazine ready"),
-    LOFT_NEXT(room_late, kEvents, "Refills that found none ready"),
-    LOFT_NEXT(room_returns, kEvents, "Flushes whose objects the room returned"),
-    LOFT_NEXT(room_behind, kEvents, "Flushes that found the previous one not returned yet"),
-    LOFT_NEXT(room_ahead_bytes, kNow, "Cached objects in magazines that are ready"),
-    LOFT_NEXT(room_cpu_ns, kNow, "Processor time of the room's thread, in nanoseconds"),
-    LOFT_NEXT(room_cleared, kEvents, "Objects that the room cleared and calloc took"),
 };
 #undef LOFT_NEXT
 #undef LOFT_FIRST

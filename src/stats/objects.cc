@@ -13,7 +13,6 @@
 #include "meter/meter.h"
 #include "os/os.h"
 #include "profile/samples.h"
-#include "room/magazines.h"
 #include "space/span.h"
 #include "space/span_bins.h"
 #include "thread/lifecycle.h"
@@ -114,14 +113,6 @@ class Cached {
     const unsigned metered = meter::held(thread, c);
     void** const end = peek(thread->metered[c].top()) + 1;
     if (metered != 0) remove(end - metered, end);
-    const Magazines* const magazines = peek(thread->magazines);
-    if (magazines == nullptr) return;
-    const ClassMagazines& its = magazines->classes[c];
-    for (const Slot* slot : {&its.ready, &its.returned, &its.zeros}) {
-      void** const array = peek(slot->slots);
-      const unsigned objects = peek(slot->objects);
-      if (array != nullptr && objects < kMostSlots) remove(array + 1, array + 1 + objects);
-    }
   }
 
   void remove(void* const* from, void* const* end) {

@@ -2,8 +2,8 @@
 // one: an object of a slab is the program's if it is not free in the slab's bitmap, and neither in
 // a cache nor on its way back to its heap.
 //
-//   small    not free in its slab; not in a bin, a depot, a second bin of the profile's or a
-//            magazine; not in an open batch, in a message, or in a processor's stack of others'
+//   small    not free in its slab; not in a bin, a depot, or a second bin of the profile's; not in
+//            an open batch, in a message, or in a processor's stack of others'
 //   medium   in use by its word, and not the one in a thread's bin, which is unmarked
 //   large    not kept
 //   of a heap of the program's own   in use by its block

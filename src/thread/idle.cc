@@ -8,7 +8,6 @@
 #include "heap/registry.h"
 #include "meter/meter.h"
 #include "os/lock.h"
-#include "room/magazines.h"
 #include "thread/lifecycle.h"
 
 namespace loft::idle {
@@ -19,9 +18,8 @@ size_t bytes_in_caches(const Thread* thread) {
   const void* recent = nullptr;
   size_t bytes = medium_cache::held(thread, &recent);
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    bytes += (bins::held(thread, c, core::top_of(thread, c)) + hard::held(thread, c) +
-              magazines::held(thread, c).all()) *
-             class_size(c);
+    bytes +=
+        (bins::held(thread, c, core::top_of(thread, c)) + hard::held(thread, c)) * class_size(c);
   }
   return bytes;
 }
@@ -54,7 +52,6 @@ void begin_wait() {
   thread->counters.emptied.add(1);
   hard::empty(thread);
   if (thread->heap != nullptr) {
-    magazines::empty(thread);
     meter::empty(thread);
     bins::flush_all(thread);
     bins::reset(thread, true);

@@ -17,7 +17,6 @@
 #include "os/os.h"
 #include "os/stdio_lock.h"
 #include "profile/samples.h"
-#include "room/magazines.h"
 #include "slab/apart.h"
 #include "space/metadata.h"
 #include "space/span.h"
@@ -52,8 +51,6 @@ void give_up_heap(Thread* thread) {
 void hand_over(Thread* thread) {
   hard::empty(thread);  // also of a thread that only frees, and has no heap
   if (thread->heap != nullptr) {
-    magazines::empty(thread);
-    magazines::forget_trials(thread);
     meter::empty(thread);
     bins::flush_all(thread);
   }
@@ -227,7 +224,7 @@ bool give_heap(Thread* thread) {
     thread->trade = Trade{};
   }
   compiler_fence();
-  thread->mode = shares ? Mode::kSharedHeap : Mode::kOwnHeap;
+  thread->mode = Mode::kThreads;
   thread->owner = thread->heap->id();
   return true;
 }
@@ -258,14 +255,10 @@ Totals totals() {
 namespace {
 
 // In a fork's child. Returns what a thread that the child does not have held to its heap, and parks
-// that. The thread may have been between any two stores: the three functions say what of its block
-// they rely on. What it had collected for other heaps is lost.
+// that. The thread may have been between any two stores: bins::inherit and medium_cache::inherit
+// say what of its block they rely on. What it had collected for other heaps is lost.
 void take_over_from_dead(Thread* thread) {
   thread->forget_batches();
-  if (thread->heap != nullptr) {
-    magazines::inherit(thread);
-    magazines::forget_trials(thread);
-  }
   hard::empty(thread);
   bins::inherit(thread);
   batch_cache::send_all(thread);
@@ -276,11 +269,6 @@ void take_over_from_dead(Thread* thread) {
 
 // The child has one thread, which takes over the blocks of the others.
 void bury_the_dead() {
-  for (const List<Thread>* list : {&threads, &warm, &unused}) {
-    for (Thread* thread = list->front(); thread != nullptr; thread = thread->next) {
-      magazines::forget_calls(thread);
-    }
-  }
   void* const value = os::thread_exit_value();
   const Thread* mine = value == no_block ? nullptr : static_cast<Thread*>(value);
   for (Thread* thread = threads.front(); thread != nullptr;) {

@@ -26,10 +26,10 @@ def picked(there: list[Allocator], *texts: str) -> dict[str, dict[str, str]]:
 
 
 def test_each_contestant_has_settings_of_its_own(there: list[Allocator]) -> None:
-    assert picked(there, "loft,loft:owner=core,loft:owner=room;decay_ms=0,glibc") == {
+    assert picked(there, "loft,loft:owner=core,loft:owner=shared;decay_ms=0,glibc") == {
         "loft": {},
         "loft owner=core": {"LOFT_OWNER": "core"},
-        "loft owner=room decay_ms=0": {"LOFT_OWNER": "room", "LOFT_DECAY_MS": "0"},
+        "loft owner=shared decay_ms=0": {"LOFT_OWNER": "shared", "LOFT_DECAY_MS": "0"},
         "glibc": {},
     }
 

@@ -35,19 +35,19 @@ def test_a_shell_evaluates_its_form(loft: Loft, before: str, behind: str) -> Non
 
 
 def test_a_drop_in_of_systemd(loft: Loft) -> None:
-    lines = loft("env", "--format", "systemd", "--owner", "room", "--library", ODD).stdout
+    lines = loft("env", "--format", "systemd", "--owner", "shared", "--library", ODD).stdout
     assert lines.splitlines() == [
         "[Service]",
         'Environment="LD_PRELOAD=/opt/a\\"b\'c$HOME%%n\\\\d`e`#f/libloft.so"',
-        'Environment="LOFT_OWNER=room"',
+        'Environment="LOFT_OWNER=shared"',
     ]
 
 
 def test_lines_of_a_dockerfile(loft: Loft) -> None:
-    lines = loft("env", "--format", "docker", "--owner", "room", "--library", ODD).stdout
+    lines = loft("env", "--format", "docker", "--owner", "shared", "--library", ODD).stdout
     assert lines.splitlines() == [
         'ENV LD_PRELOAD="/opt/a\\"b\'c\\$HOME%n\\\\d`e`#f/libloft.so"',
-        'ENV LOFT_OWNER="room"',
+        'ENV LOFT_OWNER="shared"',
     ]
 
 

@@ -31,7 +31,7 @@ OLD_FLAGS = {
 }
 
 ANSWERS = pytest.mark.parametrize("answer", ["4.18", "ENOSYS", "EPERM"])
-OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "room"])
+OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "shared"])
 
 
 class Older:

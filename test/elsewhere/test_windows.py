@@ -142,7 +142,7 @@ def test_programs_do_their_work(windows: Windows, how: str, what: str) -> None:
     assert (result.stdout, result.stderr, result.returncode) == ("ok\n", "", 0)
 
 
-@pytest.mark.parametrize("owner", ["core", "room"])
+@pytest.mark.parametrize("owner", ["core", "shared"])
 @pytest.mark.parametrize("what", ["exchange", "threads"])
 def test_under_the_other_owners(windows: Windows, owner: str, what: str) -> None:
     result = windows.run("names.exe", what, LOFT_OWNER=owner)

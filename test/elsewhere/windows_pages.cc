@@ -144,11 +144,6 @@ void process() {
   const char* const set = os::environment("LOFT_TEST_SET");
   EXPECT(set != nullptr && strcmp(set, "yes") == 0);
   EXPECT(os::environment("LOFT_TEST_SE") == nullptr);
-  os::ProcessorSet mask;
-  mask.read();
-  EXPECT(mask.count() != 0);
-  EXPECT(os::run_on(os::processor()));
-  mask.apply();
   EXPECT(os::thread_number() != 0);
   errno = 0;
   EXPECT(os::out_of_memory() == nullptr && errno == ENOMEM);

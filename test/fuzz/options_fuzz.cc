@@ -76,10 +76,6 @@ bool accepted(const Option& option, std::string text, uint64_t& value) {
         std::count(words.begin(), words.begin() + static_cast<long>(at), '|'));
     return true;
   }
-  if (option.kind == OptionKind::kProcessor) {
-    value = loft::kAnyProcessor;
-    return text == "any" || (plain_number(text, 0, value) && value < loft::kAnyProcessor);
-  }
   if (option.kind == OptionKind::kSignal) {
     value = 0;
     return text == "none" || text == "0" || loft::files::signal_number(text, value);

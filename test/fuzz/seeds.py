@@ -181,8 +181,6 @@ def options() -> dict[str, bytes]:
         "16g",
         "18446744073709551615",
         "007",
-        "any",
-        "65535",
         "json",
         "on",
         "auto",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from programs import SOURCES, Build, Execute
 
-OWNERS = ("thread", "core", "room", "shared")
+OWNERS = ("thread", "core", "shared")
 
 
 @pytest.mark.parametrize("owner", OWNERS)

@@ -60,7 +60,7 @@ def test_opened_late_and_closed_under_threads(owned: Execute, build: Build, lib:
     assert (result.returncode, result.stdout, result.stderr) == (0, "opened and closed\n", "")
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "room", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
 def test_opened_by_a_thread_that_outlives_the_first(
     execute: Execute, build: Build, lib: Path, owner: str
 ) -> None:

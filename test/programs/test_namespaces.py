@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from programs import Build, Execute
 
-OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "room"])
+OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "shared"])
 # Memory is looked after often.
 SOON = {"LOFT_DECAY_MS": "50"}
 

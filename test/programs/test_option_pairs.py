@@ -8,7 +8,6 @@ program. It follows from the library's own table of options, and is the same eac
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -41,8 +40,6 @@ VALUES = {
     "dirty_bytes": ["0", "256M"],
     # Nothing is purged by time; all of it in the middle of what the program does; or after that.
     "decay_ms": ["0", "1", "500"],
-    # Any, or one that the program's own threads may be on.
-    "room_cpu": ["any", str(min(os.sched_getaffinity(0)))],
     # Less than any of the programs has, so that all of them run beyond it.
     "soft_limit": ["0", "4M"],
     # More than any of them has: the limit counts, and refuses nothing.

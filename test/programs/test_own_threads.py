@@ -10,7 +10,7 @@ from programs import PYTHON, Build, Clock, Execute
 
 # What a system may refuse to anybody.
 NAMESPACES = ("alone", "setns")
-OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "room"])
+OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "shared"])
 
 
 @OWNERS

@@ -83,29 +83,27 @@ def test_confined_by_its_parent(
     lived(execute(build("confined.c"), path, build("sandboxed.c"), "work", **SOON))
 
 
-@pytest.mark.parametrize("owner", ["core", "room"])
 @pytest.mark.parametrize("name", ["service without", "glibc"])
 @pytest.mark.parametrize("inherited", [False, True], ids=["by itself", "by its parent"])
-def test_other_owners(
+def test_owner_core(
     execute: Execute,
     build: Build,
     tmp_path: Path,
     glibc: frozenset[str],
-    owner: str,
     name: str,
     inherited: bool,
 ) -> None:
-    """Both ask where the process may run, and processors' caches are reached from afar by a call of
+    """It asks where the process may run, and processors' caches are reached from afar by a call of
     their own: the set has these if the option is used."""
-    allowed = glibc | {"sched_getaffinity"} | ({"membarrier"} if owner == "core" else set())
+    allowed = glibc | {"sched_getaffinity", "membarrier"}
     path = named(name, KILL, allowed | LOADER if inherited else allowed).put(tmp_path / "filter")
     program = build("sandboxed.c")
     command = [build("confined.c"), path, program, "work"] if inherited else [program, "work", path]
-    lived(execute(*command, LOFT_OWNER=owner, **SOON))
+    lived(execute(*command, LOFT_OWNER="core", **SOON))
 
 
 @pytest.mark.parametrize("name", ["service without", "glibc"])
-@pytest.mark.parametrize("owner", ["thread", "core", "room"])
+@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
 def test_statistics_do_without(
     execute: Execute, build: Build, tmp_path: Path, glibc: frozenset[str], name: str, owner: str
 ) -> None:

@@ -36,7 +36,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("threads", [[], ["threads"]], ids=["one thread", "two threads"])
-@pytest.mark.parametrize("owner", ["libc", "thread", "room"])
+@pytest.mark.parametrize("owner", ["libc", "thread", "shared"])
 def test_nobody_is_killed(
     execute: Execute, build: Build, lib: Path, group: Path, threads: list[str], owner: str
 ) -> None:

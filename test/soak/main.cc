@@ -32,10 +32,8 @@ struct Setting {
 };
 
 constexpr Setting kSettings[] = {
-    {"owner", {"thread", "core", "room", "thread", "core"}},
+    {"owner", {"thread", "core", "shared", "thread", "core"}},
     {"background", {"", "", "off", "auto", "on"}},
-    {"room_serves", {"", "", "", "always", "trial"}},
-    {"room_prepare", {"", "", "off", "fault", "zero"}},
     {"thp", {"", "", "", "never", "prefer"}},
     {"decay_ms", {"", "", "0", "1", "20"}},
     {"cache_bytes", {"", "", "", "0", "64K"}},

@@ -128,7 +128,6 @@ bool tells_zeros() {
 
 // Nothing runs: to the byte.
 loft_stats_t expect_exact() {
-  wait_for_room();
   const loft_stats_t s = stats();
   const uint64_t rss = rss_in_smaps(s);
   if (tells_zeros()) {

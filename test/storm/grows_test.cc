@@ -169,7 +169,7 @@ TEST_F(Grows, InManyHeapsByLittleMoreThanIsTouched) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    // What is ahead, what is about to be, and what the room's magazines hold.
+    // What is ahead, and what is about to be.
     EXPECT_LT(stats().resident_bytes, kThreads * (kEach + 64'000) + 3 * kHuge);
     expect_identity(stats());
   });

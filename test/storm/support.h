@@ -24,7 +24,6 @@
 #include "control.h"
 #include "hard/tag.h"
 #include "loft/loft.h"
-#include "room/magazines.h"
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -243,19 +242,12 @@ void in_child(Work&& work) {
   EXPECT_EQ(status, 0);
 }
 
-// The room of the option owner=room, if there is one, has nothing more to do: objects that it is
-// moving are counted on one side or the other.
-inline void wait_for_room() {
-  while (loft::room::state.load() == loft::room::kAwake) sched_yield();
-}
-
 // With this thread alone left: every message has arrived. A message takes three hops at most, and
 // one trim may pass a heap before another one has forwarded to it.
 // The background thread may have pages in its hands, which nobody else can give back meanwhile.
 inline loft_stats_t stats_at_rest() {
   loft::test::wait_for_background_thread();
   for (int hop = 0; hop < 4; ++hop) loft_malloc_trim(0);
-  wait_for_room();
   return stats();
 }
 

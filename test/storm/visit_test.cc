@@ -132,7 +132,6 @@ void storm_and_visit(unsigned rounds) {
   std::erase(given, nullptr);
   kept.push_back(given);
   const Objects wanted = known(kept);
-  wait_for_room();
   expect_same(visited(), wanted);
   all_was_visited.arrive_and_wait();
   for (unsigned t = 0; t < kThreads / 2; ++t) threads[t].join();
@@ -245,7 +244,6 @@ TEST_F(Visit, LeavesOutWhatIsStashed) {
     loft_free(loft_malloc(40'000));
     void* const medium = loft_malloc(40'000);
     loft_free(medium);
-    wait_for_room();
     EXPECT_EQ(visited(), before);
     EXPECT_EQ(visited().count(medium), 0u);
   });

@@ -116,7 +116,6 @@ TEST_F(WasteStorm, IsThatOfTheSurvivors) {
   in_child([] {
     begin();
     std::vector<void*> kept = keep_few(scaled(200'000));
-    wait_for_room();
     const Waste exact = exact_waste();
     EXPECT_EQ(exact.objects, kept.size());
     ASSERT_TRUE(loft::count_waste());
@@ -144,7 +143,6 @@ TEST_F(WasteStorm, IsThatOfAProgramThatIsNotSampled) {
     in_child([&] {
       if (profiled != 0) begin();
       std::vector<void*> kept = keep_few(scaled(100'000));
-      wait_for_room();
       const double found = exact_waste().bytes;
       EXPECT_EQ(write(ends[1], &found, sizeof(found)), static_cast<ssize_t>(sizeof(found)));
       for (void* p : kept) loft_free(p);

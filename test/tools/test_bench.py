@@ -102,7 +102,7 @@ def test_the_owner_is_set_for_its_contestant_alone(
         return launch.Result(Outcome("exit", 0), None, launch.Counts(), 0)
 
     monkeypatch.setattr(launch, "run", run)
-    monkeypatch.setenv("LOFT_OWNER", "room")
+    monkeypatch.setenv("LOFT_OWNER", "shared")
     bench_run.finish(["program"], allocator, {"LOFT_THP": "never"})
     assert jobs[0].environment.get("LOFT_OWNER") == owner
     assert jobs[0].environment["LOFT_THP"] == "never"

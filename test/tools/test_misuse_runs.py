@@ -68,8 +68,8 @@ def test_the_report_is_kept_and_the_settings_are_the_configurations_own(
 ) -> None:
     monkeypatch.setenv("LOFT_FOREIGN", "ignore")
     program = made(tmp_path, 'echo misuse; echo "<$LOFT_FOREIGN> <$LOFT_OWNER>" >&2; kill -ABRT $$')
-    configuration = Configuration("loft", None, {"LOFT_OWNER": "room"})
-    assert run_case(program, "any", configuration) == Ending("stopped", "<> <room>")
+    configuration = Configuration("loft", None, {"LOFT_OWNER": "shared"})
+    assert run_case(program, "any", configuration) == Ending("stopped", "<> <shared>")
 
 
 def test_words_with_numbers_where_they_differ() -> None:

@@ -220,6 +220,12 @@ TEST_F(EnvironmentTest, ChoosesTheOwner) {
   EXPECT_EQ(get(options.owner), uint64_t{kOwnerCore});
 }
 
+TEST_F(EnvironmentTest, AnUnknownOwnerIsIgnored) {
+  setenv("LOFT_OWNER", "room", 1);
+  EXPECT_EQ(load(), "loft: LOFT_OWNER='room' is ignored: accepted is thread|core|shared\n");
+  EXPECT_EQ(get(options.owner), uint64_t{kOwnerThread});
+}
+
 TEST_F(OptionsTest, TheOwnerIsFixed) {
   EXPECT_EQ(loft_option_set("owner", "core"), EPERM);
   EXPECT_EQ(loft_option_set("owner", "nonsense"), EPERM);

@@ -96,8 +96,8 @@ const _: () = {
 /// of the program's own at the same moment waits until these heaps are summed up. Each number is
 /// right for some moment of the call. Sums may differ a little while other threads run. Some fields
 /// count events since the process started: those from slabs_created to adoptions, soft_limit_hits,
-/// hard_limit_refusals, and those from checked_frees on, except cores, room_ahead_bytes and
-/// room_cpu_ns. All others describe the present. docs/accounting.md explains them.
+/// hard_limit_refusals, and those from checked_frees on, except cores. All others describe the
+/// present. docs/accounting.md explains them.
 #[repr(C)]
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -262,7 +262,7 @@ pub struct loft_stats_t {
     /// times that a cache was emptied: by loft_idle_begin, or because
     /// its processor was idle
     pub caches_emptied: u64,
-    /// ticks of the background thread, or of slow paths in its place
+    /// rounds over unused memory, by slow paths or by loft's thread
     pub background_ticks: u64,
     /// of locks_taken, those that were found held
     pub locks_waited_for: u64,
@@ -270,27 +270,15 @@ pub struct loft_stats_t {
     pub cores: u64,
     /// times that a fence closed the cache of another processor
     pub core_fences: u64,
-    /// refills for which the room had a magazine ready
-    pub room_ready: u64,
-    /// refills for which it had none ready
-    pub room_late: u64,
-    /// flushes whose objects the room returned to their slabs
-    pub room_returns: u64,
-    /// flushes that found the previous one not returned yet
-    pub room_behind: u64,
-    /// in magazines that are ready now; part of cached_bytes
-    pub room_ahead_bytes: u64,
-    /// processor time of the room's thread; 0 while there is none
-    pub room_cpu_ns: u64,
-    /// objects that the room cleared and calloc took
-    pub room_cleared: u64,
     /// slabs that a heap took from another: an unused heap, or one with
     /// too many
     pub slabs_taken_over: u64,
+    /// threads of loft's own that purge unused memory: 0 or 1
+    pub background_threads: u64,
 }
 
 const _: () = {
-    assert!(core::mem::size_of::<loft_stats_t>() == 656);
+    assert!(core::mem::size_of::<loft_stats_t>() == 608);
     assert!(core::mem::offset_of!(loft_stats_t, struct_size) == 0);
     assert!(core::mem::offset_of!(loft_stats_t, heaps) == 8);
     assert!(core::mem::offset_of!(loft_stats_t, heaps_parked) == 16);
@@ -365,14 +353,8 @@ const _: () = {
     assert!(core::mem::offset_of!(loft_stats_t, locks_waited_for) == 568);
     assert!(core::mem::offset_of!(loft_stats_t, cores) == 576);
     assert!(core::mem::offset_of!(loft_stats_t, core_fences) == 584);
-    assert!(core::mem::offset_of!(loft_stats_t, room_ready) == 592);
-    assert!(core::mem::offset_of!(loft_stats_t, room_late) == 600);
-    assert!(core::mem::offset_of!(loft_stats_t, room_returns) == 608);
-    assert!(core::mem::offset_of!(loft_stats_t, room_behind) == 616);
-    assert!(core::mem::offset_of!(loft_stats_t, room_ahead_bytes) == 624);
-    assert!(core::mem::offset_of!(loft_stats_t, room_cpu_ns) == 632);
-    assert!(core::mem::offset_of!(loft_stats_t, room_cleared) == 640);
-    assert!(core::mem::offset_of!(loft_stats_t, slabs_taken_over) == 648);
+    assert!(core::mem::offset_of!(loft_stats_t, slabs_taken_over) == 592);
+    assert!(core::mem::offset_of!(loft_stats_t, background_threads) == 600);
 };
 
 /// What the calling thread has done so far.
@@ -542,6 +524,13 @@ unsafe extern "C" {
 
     /// After the wait. Need not be called.
     pub fn loft_idle_end();
+
+    /// Starts a thread of loft's own that purges unused memory while the program does nothing, as the
+    /// option background=on does; loft never starts one unasked. It runs until the process ends, or its
+    /// first thread does by itself. The child of a fork has none until it calls this. Any thread may
+    /// call it, at any time. Returns 0 also if the thread runs already; EPERM after the end of the
+    /// process's first thread; EAGAIN if the system gives none now.
+    pub fn loft_background_start() -> c_int;
 
     /// C23: loft_free for a caller that knows the size: the last one that was requested for the object,
     /// of loft_malloc, loft_calloc (the product), loft_realloc or loft_expand; or any size whose
@@ -751,7 +740,7 @@ unsafe extern "C" {
     /// when the library is loaded.
     ///
     /// Returns 0; EINVAL if `struct_size` leaves no room for any field; or ENOTSUP where threads have
-    /// no heaps of their own (owner=core, room or shared).
+    /// no heaps of their own (owner=core or shared).
     pub fn loft_thread_stats(stats: *mut loft_thread_stats_t) -> c_int;
 
     /// Fills up to `count` elements of `classes`: the size classes, smallest first, then the large
