@@ -12,7 +12,7 @@ namespace loft::census {
 enum Stage : uint8_t {
   kNone,       // has not called loft, or has a block
   kBlockless,  // uses processors' blocks and is counted
-  kExited,     // its destructors have run, or the thread is loft's own
+  kExited,     // its destructors have run, or would not be told; or the thread is loft's own
 };
 extern LOFT_HIDDEN LOFT_TLS __thread Stage stage;
 
@@ -21,7 +21,8 @@ extern LOFT_HIDDEN Counter started;
 extern LOFT_HIDDEN Counter exited;
 extern LOFT_HIDDEN Counter blockless;  // threads that now use processors' blocks
 
-// Marks the calling thread as loft's own: it gets no block and is not counted as the program's.
+// Marks the calling thread as one that gets no block, as loft's own. It is not counted as the
+// program's.
 inline void do_without_block() { stage = kExited; }
 
 // Whether at least two of the program's live threads have called loft.

@@ -106,6 +106,8 @@ unsigned processor_numbers();
 
 // The system's number of the calling thread.
 int thread_number();
+// Whether the caller is the process's first thread; false where it is not known.
+bool is_first_thread();
 
 // For a thread of loft's own. Gives it a separate, empty table of file descriptors: files that it
 // opens do not disturb the program, and the program cannot close them. False if the system cannot.

@@ -10,9 +10,6 @@ namespace loft::os {
 // thread.
 bool is_thread_of_libc();
 
-// Whether the caller is the process's first thread.
-bool is_first_thread();
-
 // The function that makes a thread: libc's own, past whatever the program or another library has in
 // its place, because that may allocate, or hold locks of its own. The public one (a) in a program
 // that has loft in itself; (b) under a sanitizer, which must know of each thread.

@@ -46,6 +46,8 @@ bool set_thread_exit_value(void* value) {
 
 void* thread_exit_value() { return exit_value; }
 
+bool is_first_thread() { return false; }
+
 Unseen::Unseen() : error_(GetLastError()) {}
 Unseen::~Unseen() { SetLastError(error_); }
 

@@ -35,7 +35,6 @@ constinit List<Thread> threads;
 constinit List<Thread> unused;
 constinit List<Thread> warm;               // retired last; their bins keep first arrays
 constinit Thread* next_visited = nullptr;  // nullptr: the first one
-constinit bool exit_hook_set = false;
 
 // Parks the thread's own heap.
 void give_up_heap(Thread* thread) {
@@ -134,9 +133,23 @@ void on_exit(void* value) {
   tell_of_end();
 }
 
-// Under the lock.
-void set_exit_hook() {
-  if (!exit_hook_set) exit_hook_set = os::on_thread_exit(on_exit);
+// Asks the system to call on_exit at the ends of threads, once: as the library is loaded, when the
+// program cannot have used up the keys that this takes, or at a first call before that. Without a
+// lock: another library may stand in front of libc's function, and allocate.
+void ask_for_exit_hook() {
+  static constinit Atomic<uint32_t> asked{0};  // relaxed: who comes second does without
+  if (asked.exchange(1, memory_order_relaxed) == 0) os::on_thread_exit(on_exit);
+}
+
+// For a thread whose end the system would not tell. Its block would be lost then, with all that it
+// has: so it gets none, and allocates as after its end. The first thread keeps its block; it mostly
+// ends with the process.
+LOFT_COLD Thread* keep_if_told(Thread* thread) {
+  ask_for_exit_hook();
+  if (os::set_thread_exit_value(thread) || os::is_first_thread()) return thread;
+  give_up_block();
+  census::do_without_block();
+  return nullptr;
 }
 
 // Under the lock.
@@ -148,7 +161,6 @@ Thread* unused_or_new() {
     unused.remove(thread);
   } else {
     if (!span::initialise()) return nullptr;
-    set_exit_hook();
     thread = static_cast<Thread*>(metadata::allocate_apart(sizeof(Thread) + kBatchBytes));
     if (thread == nullptr) return nullptr;
     thread->set_up();
@@ -173,17 +185,13 @@ Thread* attach() {
   }
   if (thread == nullptr) return nullptr;
   self = thread;  // first: the next call may allocate
-  os::set_thread_exit_value(thread);
+  if (LOFT_UNLIKELY(!os::set_thread_exit_value(thread))) return keep_if_told(thread);
   return thread;
 }
 
 Thread* enter_core() {
   if (LOFT_UNLIKELY(census::stage == census::kNone)) {
     census::stage = census::kBlockless;  // first: the calls below may allocate
-    {
-      const os::Guard guard(lock);
-      set_exit_hook();
-    }
     if (os::set_thread_exit_value(no_block)) count_blockless(1);
   }
   return core::enter();
@@ -330,7 +338,8 @@ void in_child() {
   bury_the_dead();
 }
 
-__attribute__((constructor(101))) void register_fork_handlers() {
+__attribute__((constructor(101))) void register_handlers() {
+  ask_for_exit_hook();
   os::on_fork(prepare_fork, in_parent, in_child);
 }
 

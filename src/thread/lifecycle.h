@@ -11,7 +11,8 @@ namespace loft::lifecycle {
 // without a block,
 //   (a) if the thread's destructors have run;
 //   (b) without memory;
-//   (c) under owner=core, unless the thread got its block before owner=core was chosen.
+//   (c) under owner=core, unless the thread got its block before owner=core was chosen;
+//   (d) without one of the system's keys for threads, unless it is the process's first.
 Thread* attach();
 
 // Calls core::enter. At its first call, counts the thread among the program's.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
+import subprocess
 from pathlib import Path
 
 import pytest
-from programs import OWNERS, PYTHON, Build, Execute
+from compilers import link
+from programs import OWNERS, PYTHON, SOURCES, Build, Execute
 
 # What takes seconds is run under the others at night.
 LONG_OWNERS = pytest.mark.parametrize(
@@ -53,6 +56,30 @@ def test_a_hundred_thousand_threads(execute: Execute, build: Build, owner: str) 
 def test_fork_storm(execute: Execute, build: Build, owner: str) -> None:
     result = execute(build("fork_storm.cc"), "400", LOFT_OWNER=owner)
     assert (result.returncode, result.stdout, result.stderr) == (0, "400 forks, 0 failures\n", "")
+
+
+def told_heaps(result: subprocess.CompletedProcess[str]) -> int:
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+    return int(json.loads(result.stderr)["heaps"])
+
+
+def test_keys_for_threads_are_taken_once_loft_has_its_own(owned: Execute, build: Build) -> None:
+    """400 threads end, of which four run at a time: each leaves its heap to a later one."""
+    assert told_heaps(owned(build("without_keys.c"), "take", LOFT_STATS="json")) <= 5
+
+
+def test_no_key_for_threads_is_left(execute: Execute, lib: Path, tmp_path: Path) -> None:
+    """They were taken before loft began, which is in the program. No thread has what its end would
+    lose."""
+    taken, program = tmp_path / "libtaken.so", tmp_path / "program"
+    flags = ("-O1", "-fno-builtin", "-pthread")
+    source = SOURCES / "keys_taken.c"
+    subprocess.run(["gcc", *flags, "-fPIC", "-shared", source, "-o", taken], check=True)
+    linked: list[str | Path] = [lib.parent / "libloft.a", "-Wl,--no-as-needed", taken]
+    link("gcc", [SOURCES / "without_keys.c"], program, flags, [*linked, f"-Wl,-rpath,{tmp_path}"])
+    for hardened in ("off", "guard", "full"):
+        result = execute(program, preload=False, LOFT_STATS="json", LOFT_HARDENED=hardened)
+        assert told_heaps(result) <= 2, hardened
 
 
 def test_opened_late_and_closed_under_threads(owned: Execute, build: Build, lib: Path) -> None:
