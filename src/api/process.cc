@@ -88,7 +88,7 @@ bool serve_processors() {
 int apply_option(std::string_view name, std::string_view value) {
   switch (change_option(name, value)) {
     case OptionError::kNone:
-      limits::options_changed();
+      background::options_changed();
       files::follow_reports();
       follow_profile();
       return 0;

@@ -198,9 +198,9 @@ void Heap::receive_medium(Message* message, Received& received) {
       run->address_of(run->page_at(message)) == reinterpret_cast<uintptr_t>(message);
   if (LOFT_UNLIKELY(!starts || !run->word_at(message).object().kept)) report_damaged(message);
   const size_t bytes = run->bytes_of(message);
+  mediums_.was_told(bytes);
   put_medium(message);
   counters_.medium_received.add(bytes);
-  mediums_.was_told(bytes);
   received.medium_bytes += bytes;
   received.bytes += bytes;
 }
@@ -288,7 +288,13 @@ bool Heap::drain(size_t budget, size_t record_charge) {
     return receive(message, tag, message->words(), entry, forwarder, received);
   });
   if (received.messages != 0) is_purged_.store(false, memory_order_relaxed);
-  told_.was_told(received.bytes - received.medium_bytes);
+  // Their senders have told of these. What was taken out meanwhile is told of here: a heap that
+  // lives on what it receives may come by nowhere else.
+  const size_t in_slabs = received.bytes - received.medium_bytes;
+  unused_ += in_slabs;
+  told_.was_told(in_slabs);
+  told_.see_less(unused_);
+  mediums_.see_less();
   counters_.drains.add(1);
   counters_.messages_received.add(received.messages);
   if (LOFT_UNLIKELY(forwarder.messages() != 0)) {

@@ -364,10 +364,11 @@ Heap::Rest Heap::look(size_t most, size_t* purged) {
   if (!lock_.try_lock()) return Rest::kLater;
   Rest rest = Rest::kLater;
   const bool is_parked = parked();
-  if (is_parked || interrupted_ || refills_seen_.look(counters_.refills.get())) {
+  if (is_parked || goes_on_ || refills_seen_.look(counters_.refills.get())) {
     const size_t bytes = purge(nullptr, is_parked ? Walk::kNowAndThen : Walk::kAtWork, most);
     *purged += bytes;
-    if (interrupted_ && bytes >= most) rest = Rest::kInterrupted;
+    goes_on_ = interrupted_ && bytes >= most;
+    if (goes_on_) rest = Rest::kInterrupted;
   }
   lock_.unlock();
   return rest;
@@ -385,7 +386,7 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk, size_t most) {
   if (!take_in(awaited) && yields) return 0;
   const uint32_t now = span::ticks();
   const bool limited = walk == Walk::kAtWork || (walk == Walk::kNowAndThen && walked_at_rest_);
-  if (limited && walked_ && !interrupted_ && now - last_walk_ < span::kDecayTicks) return 0;
+  if (limited && walked_ && !goes_on_ && now - last_walk_ < span::kDecayTicks) return 0;
   walked_ = true;
   walked_at_rest_ = !at_work;
   last_walk_ = now;

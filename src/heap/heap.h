@@ -276,7 +276,8 @@ class alignas(64) Heap {
   Atomic<uint64_t> seen_at_{0};    // time of the last look that found a new number
   Atomic<bool> is_purged_{false};  // relaxed: a hint for threads that look for work
   bool is_idle_ = false;
-  Idle refills_seen_{};  // by looks
+  bool goes_on_ = false;  // the last look, which had more to do than it might
+  Idle refills_seen_{};   // by looks
   bool walked_ = false;
   bool walked_at_rest_ = false;  // the last walk
   bool hole_refused_ = false;    // since the last whole walk began

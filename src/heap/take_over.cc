@@ -175,6 +175,7 @@ bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept, bool eigh
     move(other.counters_.adopted, counters_.adopted, *slab);
     const size_t unused = slab->charged_pages() * os::page_size() - used_bytes(*slab);
     other.unused_ -= unused;
+    other.told_.see_less(other.unused_);
     unused_ += unused;
     if (slab->shape().granules == 1) {
       --other.granules_;

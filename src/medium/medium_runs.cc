@@ -67,7 +67,7 @@ bool MediumRuns::grow(unsigned pages, HeapId owner) {
   // In a short run a tail is a large part, so it ends where an object of this size does.
   if (bytes < kMostRunBytes) wanted -= wanted % pages;
   if (!have_descriptors(objects_ + run_count_ + 1)) return false;
-  told_.see_less(dirty_pages() * os::page_size());
+  see_less();
   MediumRun* const run = medium::create(pages, most(pages, wanted), owner);
   if (run == nullptr) return false;
   add(run);
@@ -152,7 +152,7 @@ void MediumRuns::cut_off(MediumRun* run, PageRow row) {
   list(gap);
   if (LOFT_UNLIKELY(is_whole(gap))) {
     keep_or_release(gap);
-    told_.see_less(dirty_pages() * os::page_size());
+    see_less();
   }
   told_.see_more(dirty_pages() * os::page_size());
 }
@@ -223,6 +223,7 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
     other.spares_ = spare->next;
     discard(spare);
   }
+  other.see_less();
   *moved = size_t{object_pages} << run->page_log;
   return true;
 }
@@ -266,13 +267,14 @@ size_t MediumRuns::purge_gap(Gap* gap, Round round) {
 
 size_t MediumRuns::purge(Round round, const os::Lock* own, const os::Lock* awaited, size_t most) {
   size_t purged = 0;
+  see_less();
   if (rests()) return 0;
   gaps_.for_each(1, [&](Gap* gap) {
     purged += purge_gap(gap, round);
     return purged < most && (own == nullptr || !own->has_sleepers()) &&
            (awaited == nullptr || !awaited->has_sleepers());
   });
-  told_.see_less(dirty_pages() * os::page_size());
+  see_less();
   return purged;
 }
 

@@ -56,6 +56,8 @@ class MediumRuns {
   size_t pages() const { return pages_.get(); }
   // An object of so many bytes has arrived, of which its sender has told.
   void was_told(size_t bytes) { told_.was_told(bytes); }
+  // Tells of what was taken.
+  void see_less() { told_.see_less(dirty_pages() * os::page_size()); }
 
   size_t dirty_pages() const { return dirty_.get(); }  // of gaps: perhaps resident
 

@@ -1,6 +1,7 @@
 // Threads on Linux: which one the caller is, and what one of loft's own begins with.
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -42,6 +43,9 @@ CreateThread creator_of_threads() {
 // Where the system refuses, the thread goes on as it is.
 void settle_in(const char* name) {
   prctl(PR_SET_NAME, name);
+  // It has nothing of the thread that starts it: not the scheduling of one that may never be late.
+  const sched_param lowest = {};
+  syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &lowest);
   size_t processors[128];
   const long bytes = syscall(SYS_sched_getaffinity, getpid(), sizeof(processors), processors);
   if (bytes > 0) syscall(SYS_sched_setaffinity, 0, bytes, processors);

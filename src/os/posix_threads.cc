@@ -3,7 +3,6 @@
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 
 #include "base/bits.h"
@@ -14,6 +13,8 @@
 namespace loft::os {
 
 namespace {
+
+constexpr uint64_t kLongestNs = 1'000'000'000;
 
 // What the thread's own code needs, beside the thread-local variables of the program: those lie on
 // the stack, too.
@@ -35,15 +36,9 @@ size_t thread_local_bytes() {
   return sum;
 }
 
-// The thread has nothing of the thread that starts it: not its scheduling, which may be that of a
-// thread that may never be late.
 bool create_thread(pthread_t* thread, void* (*begin)(void*), void* argument) {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
-  const sched_param lowest = {};
-  pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
-  pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
-  pthread_attr_setschedparam(&attributes, &lowest);
   const size_t least = kStackBytes + thread_local_bytes();
   pthread_attr_setstacksize(
       &attributes, round_up(most(least, static_cast<size_t>(PTHREAD_STACK_MIN)), page_size()));
@@ -94,7 +89,8 @@ bool OwnThread::create() {
   const bool created = create_thread(&thread, begin_here, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   // Nobody sees it as it is before. Relaxed: the system orders what it tells of the thread.
-  while (created && has_settled_.load(memory_order_relaxed) == 0) wait_on_word(&has_settled_, 0);
+  // (Not for ever: a filter may end the thread at what it begins with.)
+  if (created) wait_on_word_for(&has_settled_, 0, kLongestNs);
   if (created) thread_ = __builtin_bit_cast(unsigned long, thread);
   runs_.store(created, memory_order_relaxed);
   return created;

@@ -173,13 +173,15 @@ void watch_first_thread(bool is_first) {
   if (!os::on_end_of_first_thread(leave, is_first)) leave();
 }
 
-// The value of the option that was followed. Relaxed: a stale one costs a look at the thread.
-constinit Atomic<uint64_t> followed{0};
+constinit os::Lock following;
+constinit uint64_t followed = 0;  // the option's value; under the lock
 
 // A fork's child has no such thread, until it asks for one.
 void in_child() {
   options.background.store(0, memory_order_relaxed);
-  followed.store(0, memory_order_relaxed);
+  following.reset();
+  followed = 0;
+  forget_excess();
   looking.reset();
   round = Round();
   is_under_way.store(false, memory_order_relaxed);
@@ -188,12 +190,22 @@ void in_child() {
   watch_first_thread(true);
 }
 
+// Under the lock. Returns 0 or an error's number.
+int start_now() {
+  if (thread.start([] { return true; }) || has_thread()) return 0;
+  return state.load(memory_order_relaxed) == kRefused ? EPERM : EAGAIN;
+}
+
 // Starts or ends the thread as the option says.
 void follow_option() {
+  const os::Guard guard(following);
   const uint64_t wanted = get(options.background);
-  if (followed.exchange(wanted, memory_order_relaxed) == wanted) return;
+  if (followed == wanted) return;
+  followed = wanted;
   if (wanted == 0) return thread.stop();
-  if (const int error = start(); error != 0) {
+  if (const int error = start_now(); error != 0) {
+    options.background.store(0, memory_order_relaxed);
+    followed = 0;
     os::report(Text() << "background=on: "
                       << (error == EPERM ? "the process's first thread has ended, so loft starts "
                                            "no thread any more"
@@ -237,10 +249,12 @@ LOFT_NOINLINE void look() {
   looking.unlock();
 }
 
+// As if the option had been set: it says so, and may be set back.
 int start() {
-  if (thread.start([] { return true; })) return 0;
-  if (has_thread()) return 0;
-  return state.load(memory_order_relaxed) == kRefused ? EPERM : EAGAIN;
+  const os::Guard guard(following);
+  const int error = start_now();
+  if (error == 0) options.background.store(followed = 1, memory_order_relaxed);
+  return error;
 }
 
 bool has_thread() {

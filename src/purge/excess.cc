@@ -1,6 +1,7 @@
 #include "purge/excess.h"
 
 #include "base/bits.h"
+#include "base/look.h"
 #include "heap/registry.h"
 #include "limits/limits.h"
 #include "os/lock.h"
@@ -20,22 +21,26 @@ size_t excess() {
   return total - least(total, unused::floor());
 }
 
+// The excess of this moment: threads that free more meanwhile purge that themselves.
 size_t purge_spans() {
   size_t purged = 0;
-  for (size_t step = 1; step != 0 && excess() != 0; purged += step) {
-    step = span::purge_step(excess());
+  const size_t wanted = excess();
+  for (size_t step = 1; step != 0 && purged < wanted; purged += step) {
+    step = span::purge_step(wanted - purged);
   }
   return purged;
 }
 
-// Heaps whose thread is in a call at this moment are left out: they have less in a moment, or tell
-// of more.
-size_t purge_heaps() {
+// Leaves out heaps whose thread is in a call at this moment: *skipped.
+size_t purge_heaps(bool* skipped) {
   size_t purged = 0;
   for (unsigned id = 1; id <= registry::count() && excess() != 0; ++id) {
     Heap* const heap = registry::at(id);
     if (heap->is_purged() && !heap->inbox().maybe_pending()) continue;
-    if (!heap->lock().try_lock()) continue;
+    if (!heap->lock().try_lock()) {
+      *skipped = true;
+      continue;
+    }
     const auto walk = heap->parked() ? Heap::Walk::kNow : Heap::Walk::kAtWorkNow;
     purged += heap->purge(nullptr, walk, excess());
     heap->lock().unlock();
@@ -47,10 +52,11 @@ size_t purge_heaps() {
 void purge() {
   unused::adapt(os::now_ns());
   if (!unused::is_too_much()) return;
+  bool skipped = false;
   size_t purged = purge_spans();
-  if (excess() != 0) purged += purge_heaps();
+  if (excess() != 0) purged += purge_heaps(&skipped);
   unused::note_purged(purged, os::now_ns());
-  unused::rest();
+  if (!skipped) unused::rest();
 }
 
 }  // namespace
@@ -59,13 +65,17 @@ void purge() {
 // fault in each time.
 void purge_excess() {
   static constinit PurgePause pause;
-  while (unused::is_too_much() && purging.try_lock()) {
-    const bool scarce = unused::total() > limits::scarce_dirty();
-    const bool paused = limits::tight() && !pause.purge_or_wait(scarce, purge);
-    if (!limits::tight()) purge();
-    purging.unlock();
-    if (paused) return;
+  if (!purging.try_lock()) return;
+  if (LOFT_LIKELY(!limits::tight())) {
+    purge();
+  } else if (!pause.purge_or_wait(span::totals().dirty > limits::scarce_dirty(), purge)) {
+    return purging.unlock();
   }
+  purging.unlock();
+  // Others have freed more meanwhile, or a heap was left out.
+  if (LOFT_UNLIKELY(unused::is_too_much())) look_soon();
 }
+
+void forget_excess() { purging.reset(); }
 
 }  // namespace loft

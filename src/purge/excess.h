@@ -7,4 +7,7 @@ namespace loft {
 // With no lock held. One thread does it, and others go on.
 void purge_excess();
 
+// In the child of a fork.
+void forget_excess();
+
 }  // namespace loft

@@ -69,7 +69,10 @@ size_t bound() {
 bool is_too_much() {
   const size_t most_kept = bound();
   const size_t now = total();
-  return now > most_kept && now > left.load(memory_order_relaxed) + most_kept / kStep;
+  // Where what cannot go exceeds the bound by far, purges are farther apart.
+  const size_t before = left.load(memory_order_relaxed);
+  const bool is_stuck = before > most_kept + most_kept / 4;
+  return now > most_kept && now > before + most_kept / (is_stuck ? kSlack : kStep);
 }
 
 void Told::tell(size_t now) {
