@@ -23,7 +23,8 @@ namespace {
 enum State : uint32_t { kTooEarly, kNone, kStarting, kOn, kRefused };
 loft::Atomic<uint32_t> state{kTooEarly};
 void room();
-constinit loft::os::OwnThread thread(state, {kNone, kStarting, kRefused, kRefused}, room);
+constinit loft::os::OwnThread thread("loft-nextgen", state, {kNone, kStarting, kRefused, kRefused},
+                                     room);
 std::atomic<Mailbox*> newest{nullptr};
 std::atomic<unsigned long> served{0};
 pthread_key_t exit_key;

@@ -194,7 +194,7 @@ LOFT_ALWAYS_INLINE void destroy_sized(void* p, size_t size, Alignment... alignme
 
 }  // namespace
 
-#define LOFT_FORM LOFT_EXPORT __attribute__((weak))
+#define LOFT_FORM LOFT_REPLACEABLE
 
 LOFT_FORM void* operator new(size_t n) {
   return make<Maker::kNew, loft::new_retry, new_by_malloc>(n);

@@ -14,7 +14,7 @@
 #include "front/allocate.h"
 #include "os/os.h"
 
-#define LOFT_WEAK LOFT_EXPORT __attribute__((weak))
+#define LOFT_WEAK LOFT_REPLACEABLE
 
 extern "C" {
 

@@ -32,7 +32,7 @@ LOFT_ANOTHER_NAME_OF(realloc, LOFT_HIDDEN) void* loft_own_realloc(void*, size_t)
 
 // glibc exports the same functions under these names, for wrappers of malloc. Weak, because a
 // static link may bring in glibc's own.
-#define LOFT_OF_GLIBC LOFT_EXPORT __attribute__((weak))
+#define LOFT_OF_GLIBC LOFT_REPLACEABLE
 LOFT_ANOTHER_NAME_OF(malloc, LOFT_OF_GLIBC) void* __libc_malloc(size_t) noexcept;
 LOFT_ANOTHER_NAME_OF(free, LOFT_OF_GLIBC) void __libc_free(void*) noexcept;
 LOFT_ANOTHER_NAME_OF(calloc, LOFT_OF_GLIBC) void* __libc_calloc(size_t, size_t) noexcept;

@@ -13,7 +13,7 @@ bool free_is_ours() { return !loft::is_anothers("free", free, loft_own_free); }
 
 }  // namespace
 
-#define LOFT_WEAK LOFT_EXPORT __attribute__((weak))
+#define LOFT_WEAK LOFT_REPLACEABLE
 
 extern "C" {
 

@@ -8,6 +8,14 @@
 #define LOFT_ALWAYS_INLINE inline __attribute__((always_inline))
 #define LOFT_EXPORT __attribute__((visibility("default")))
 
+// A function that a program with loft in itself may have, too. Strong in libloft.so, where valgrind
+// looks for functions to replace and passes over weak ones.
+#if defined(LOFT_OWN_LIBRARY)
+#define LOFT_REPLACEABLE LOFT_EXPORT
+#else
+#define LOFT_REPLACEABLE LOFT_EXPORT __attribute__((weak))
+#endif
+
 // For globals that the fast paths read. Without it, a shared library needs one more load to reach
 // its own variable.
 #define LOFT_HIDDEN __attribute__((visibility("hidden")))

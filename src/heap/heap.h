@@ -155,14 +155,14 @@ class alignas(64) Heap {
 
   // One look at a heap that may be idle, by whoever comes by. Purges it if nobody owns it, or if it
   // has served no refill for some looks: what its thread frees does not count. Up to `most` bytes,
-  // which it adds to *purged. Called without the lock, for which it does not wait: the heap's
-  // thread may hold it inside a call, for any length of time.
+  // which it adds to *purged. `is_shared`: all threads share it. Called without the lock, for which
+  // it does not wait: the heap's thread may hold it inside a call, for any length of time.
   enum class Rest : uint8_t {
     kWhole,        // there was nothing to do
     kLater,        // the next round looks again
     kInterrupted,  // there was more than `most`
   };
-  Rest look(size_t most, size_t* purged);
+  Rest look(bool is_shared, size_t most, size_t* purged);
 
   // Drains the inbox, releases empty slabs, and purges the holes of others, for which it walks over
   // the slabs to which objects came back since the last walk. Stops early, within one slab or 1 MiB

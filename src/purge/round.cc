@@ -21,7 +21,7 @@ void Round::visit_heaps(Share& share) {
     const size_t dirty_before = span::totals().dirty;
     Heap* const heap = registry::at(next_);
     size_t purged = 0;
-    const Heap::Rest rest = heap->look(share.bytes, &purged);
+    const Heap::Rest rest = heap->look(heap == registry::common_heap(), share.bytes, &purged);
     found_nothing_ = found_nothing_ && rest == Heap::Rest::kWhole;
     const size_t dirty = span::totals().dirty;
     just_freed_ += dirty > dirty_before ? dirty - dirty_before : 0;
