@@ -110,7 +110,7 @@ void ranges() {
 loft::Atomic<uint32_t> word{0};
 loft::Atomic<uint32_t> ended{0};
 loft::Atomic<uint32_t> own_word{0};
-os::OwnThread own(own_word, {0, 1, 2, 3}, [] {
+os::OwnThread own("loft-tested", own_word, {0, 1, 2, 3}, [] {
   while (own_word.load() == 1) os::wait_on_word(&own_word, 1);
 });
 
