@@ -9,6 +9,10 @@ from pathlib import Path
 
 Words = Sequence[str | PathLike[str]]
 
+# Has loft take the functions of a library or program for the C library's own, which it calls past
+# all others (src/os/linux_calls.h): one that had this name was a part of glibc up to version 2.33.
+AS_LIBC = "-Wl,-soname,libpthread.so.0"
+
 
 def cached(compiler: str) -> list[str]:
     """How a command begins that compiles, and does not link: ccache keeps no programs."""

@@ -48,6 +48,10 @@ inline long read_file(int file, void* to, size_t bytes) {
   return syscall(SYS_read, file, to, bytes);
 }
 
+inline long read_file_at(int file, void* to, size_t bytes, size_t at) {
+  return syscall(SYS_pread64, file, to, bytes, at);
+}
+
 inline long write_file(int file, const void* from, size_t bytes) {
   return syscall(SYS_write, file, from, bytes);
 }

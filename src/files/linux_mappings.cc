@@ -2,7 +2,6 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/keep_errno.h"
+#include "base/raw_file.h"
 #include "files/output.h"
 
 namespace loft::files {
@@ -141,7 +141,7 @@ class Reader {
       begin_ = 0;
       ssize_t got = 0;
       do {
-        got = read(file_, buffer_ + end_, sizeof(buffer_) - 1 - end_);
+        got = raw::read_file(file_, buffer_ + end_, sizeof(buffer_) - 1 - end_);
       } while (got < 0 && errno == EINTR);
       if (got <= 0) return nullptr;
       end_ += static_cast<size_t>(got);
@@ -166,7 +166,7 @@ bool visit_mappings(VisitMapping visit, void* context) {
   const KeepErrno keep;
   void* const memory = borrow(sizeof(Work));
   if (memory == nullptr) return false;
-  const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const int file = raw::open_file("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (file < 0) {
     give_back(memory, sizeof(Work));
     return false;
@@ -193,7 +193,7 @@ bool visit_mappings(VisitMapping visit, void* context) {
     }
     visit(context, mapping);
   }
-  close(file);
+  raw::close_file(file);
   give_back(memory, sizeof(Work));
   return true;
 }

@@ -1,11 +1,10 @@
 #include "files/touched.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/keep_errno.h"
+#include "base/raw_file.h"
 #include "files/output.h"
 #include "os/os.h"
 
@@ -13,23 +12,23 @@ namespace loft::files {
 
 Touched::Touched() {
   const KeepErrno keep;
-  file_ = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  file_ = raw::open_file("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   entries_ = file_ < 0 ? nullptr : static_cast<uint64_t*>(borrow(kMostEntries * sizeof(uint64_t)));
 }
 
 Touched::~Touched() {
   const KeepErrno keep;
   give_back(entries_, kMostEntries * sizeof(uint64_t));
-  if (file_ >= 0) close(file_);
+  if (file_ >= 0) raw::close_file(file_);
 }
 
 // False if the system does not tell.
 bool Touched::ask(uintptr_t page, size_t most) {
   const KeepErrno keep;
   const size_t wanted = least(most, kMostEntries) * sizeof(uint64_t);
-  ssize_t got = 0;
+  long got = 0;
   do {
-    got = pread(file_, entries_, wanted, static_cast<off_t>(page * sizeof(uint64_t)));
+    got = raw::read_file_at(file_, entries_, wanted, page * sizeof(uint64_t));
   } while (got < 0 && errno == EINTR);
   first_ = page;
   last_ = page + (got < 0 ? 0 : static_cast<size_t>(got) / sizeof(uint64_t));

@@ -14,6 +14,7 @@
 #include "base/words.h"
 #include "os/at_fault.h"
 #include "os/linux_auxiliary.h"
+#include "os/linux_calls.h"
 #include "os/os.h"
 #include "os/posix_calls.h"
 
@@ -39,11 +40,10 @@ __attribute__((constructor(101))) void remember_environ(int, char**, char** entr
 
 // Of mmap, mremap and madvise; older headers lack the names.
 constexpr int kFixedNoReplace = 0x100000, kDontUnmap = 4, kCold = 20, kPopulateWrite = 23;
-constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 void* map(void* at, size_t bytes, int protection, int flags) {
   count_map();
-  return mmap(at, bytes, protection, kPrivate | flags, -1, 0);
+  return call_mmap(at, bytes, protection, MAP_NORESERVE | flags);
 }
 
 Placed place_at(void* at, size_t bytes, int protection) {
@@ -52,7 +52,7 @@ Placed place_at(void* at, size_t bytes, int protection) {
   if (p == at) return Placed::kYes;
   if (p == MAP_FAILED) return errno == EEXIST ? Placed::kOccupied : Placed::kNoMemory;
   // A kernel older than the flag treats the address as a hint and chooses another place.
-  munmap(p, bytes);
+  call_munmap(p, bytes);
   return Placed::kOccupied;
 }
 
@@ -81,13 +81,13 @@ void* reserve(size_t bytes) {
 bool unmap(void* at, size_t bytes) {
   const KeepErrno keep;
   count_map();
-  return munmap(at, bytes) == 0;
+  return call_munmap(at, bytes) == 0;
 }
 
 bool commit(void* at, size_t bytes) {
   const KeepErrno keep;
   count_map();
-  return mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0;
+  return call_mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
 Placed place(void* at, size_t bytes) { return place_at(at, bytes, PROT_READ | PROT_WRITE); }
@@ -98,7 +98,7 @@ bool place_zeros(void* at, size_t bytes) { return place_at(at, bytes, PROT_READ)
 bool has_memory_for(size_t bytes) {
   const KeepErrno keep;
   void* p = map(nullptr, bytes, PROT_READ | PROT_WRITE, 0);
-  return p != MAP_FAILED && munmap(p, bytes) == 0;
+  return p != MAP_FAILED && call_munmap(p, bytes) == 0;
 }
 
 bool renew(void* at, size_t bytes, bool closed) {
@@ -109,19 +109,19 @@ bool renew(void* at, size_t bytes, bool closed) {
 bool advise(void* at, size_t bytes, Advice advice) {
   const KeepErrno keep;
   constexpr int kNames[] = {MADV_NOHUGEPAGE, MADV_HUGEPAGE, kCold, kPopulateWrite};
-  return madvise(at, bytes, kNames[static_cast<unsigned>(advice)]) == 0;
+  return call_madvise(at, bytes, kNames[static_cast<unsigned>(advice)]) == 0;
 }
 
 bool discard(void* at, size_t bytes, Proof proof) {
   const KeepErrno keep;
   count_discard();
-  if (proof == Proof::kNone && has_vdso()) return madvise(at, bytes, MADV_DONTNEED) == 0;
+  if (proof == Proof::kNone && has_vdso()) return call_madvise(at, bytes, MADV_DONTNEED) == 0;
   volatile uint32_t* const first = static_cast<uint32_t*>(at);
   // In one access: a page without memory is faulted in once. Relaxed: for that alone.
   const uint32_t before = __atomic_exchange_n(first, 1u, __ATOMIC_RELAXED);
-  if (madvise(at, bytes, MADV_DONTNEED) == 0 && *first == 0) {
+  if (call_madvise(at, bytes, MADV_DONTNEED) == 0 && *first == 0) {
     // The read has mapped the system's zero page there, which some tools count as resident.
-    madvise(at, page_size(), MADV_DONTNEED);
+    call_madvise(at, page_size(), MADV_DONTNEED);
     return true;
   }
   *first = before;
@@ -135,7 +135,7 @@ bool move_pages(void* from, void* to, size_t bytes) {
   // mapping of another thread could land there. A kernel older than the flag refuses the call
   // before it changes anything.
   constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED | kDontUnmap;
-  if (mremap(from, bytes, bytes, kFlags, to) == to) return true;
+  if (call_mremap(from, bytes, bytes, kFlags, to) == to) return true;
   const bool unknown = errno == EINVAL || errno == ENOSYS || errno == EPERM;
   if (unknown) knows_moves.store(false, memory_order_relaxed);
   if (errno == EFAULT) moves_several.store(false, memory_order_relaxed);
@@ -153,8 +153,8 @@ bool locks_mappings() {
   const KeepErrno keep;
   const size_t bytes = page_size();
   void* const p = map(nullptr, bytes, PROT_READ | PROT_WRITE, 0);
-  const bool locked = madvise(p, bytes, MADV_DONTNEED) != 0;  // so too where p is no address
-  munmap(p, bytes);
+  const bool locked = call_madvise(p, bytes, MADV_DONTNEED) != 0;  // so too where p is no address
+  call_munmap(p, bytes);
   return locked;
 }
 

@@ -1,3 +1,6 @@
+#include <link.h>
+
+#include "os/linux_object.h"
 #include "os/symbols.h"
 
 namespace loft::os {
@@ -8,5 +11,35 @@ namespace loft::os {
 bool is_own_library() { return is_defined_before != nullptr; }
 
 bool has_another(const char* name) { return !is_own_library() || is_defined_before(name); }
+
+namespace {
+
+struct Search {
+  Wanted* wanted;
+  size_t count;
+};
+
+int look_for_libc(dl_phdr_info* info, size_t, void* context) {
+  const auto* const search = static_cast<const Search*>(context);
+  LoadedObject object(*info);
+  if (!object.find_tables() || !object.is_a_part_of_libc()) return 0;
+  bool all = true;
+  for (size_t i = 0; i < search->count; ++i) {
+    Wanted& wanted = search->wanted[i];
+    if (wanted.found != 0) continue;
+    object.each_named(wanted.name, [&](const ElfW(Sym) & symbol) {
+      if (is_function(symbol)) wanted.found = object.address_of(symbol);
+    });
+    all = all && wanted.found != 0;
+  }
+  return all ? 1 : 0;
+}
+
+}  // namespace
+
+void find_in_libc(Wanted* wanted, size_t count) {
+  Search search{wanted, count};
+  dl_iterate_phdr(look_for_libc, &search);
+}
 
 }  // namespace loft::os

@@ -5,14 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/ioctl.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/keep_errno.h"
+#include "os/linux_calls.h"
 
 namespace loft::os {
 
@@ -84,7 +83,7 @@ bool Residency::look_at_runs(uintptr_t end) {
   arguments.inverted = kZeroPage;
   arguments.all_of = kPresent | kZeroPage;
   arguments.told = kPresent | kHuge;
-  const int found = ioctl(file_, kScan, &arguments);
+  const int found = call_ioctl(file_, kScan, &arguments);
   if (found < 0 || arguments.walk_end <= known_) {
     if (errno == ENOTTY) knows_runs.store(false, memory_order_relaxed);
     return false;
@@ -97,7 +96,7 @@ bool Residency::look_at_runs(uintptr_t end) {
 }
 
 bool Residency::ask_for_pages(uintptr_t from, size_t bytes, unsigned char* pages) {
-  return mincore(reinterpret_cast<void*>(from), bytes, pages) == 0;
+  return call_mincore(reinterpret_cast<void*>(from), bytes, pages) == 0;
 }
 
 }  // namespace loft::os

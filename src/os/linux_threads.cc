@@ -10,11 +10,9 @@
 #include "base/single_thread.h"
 #include "os/os.h"
 #include "os/posix_threads.h"
+#include "os/symbols.h"
 
 namespace loft::os {
-
-// Only libloft.so has it (os/symbols.h).
-[[gnu::weak]] const void* find_in_libc(const char* function);
 
 // The kernel lets only the owner unlock a word that holds the owner's number. Of all calls that
 // identify the caller, this one is allowed wherever there are threads.
@@ -34,10 +32,10 @@ int thread_number() {
 // Not by dlopen or dlsym: libloft.so is initialised before all others, and these would initialise
 // the others at once, before the C library.
 CreateThread creator_of_threads() {
-  if (kSanitized || find_in_libc == nullptr) return pthread_create;
-  const void* const found = find_in_libc("pthread_create");
-  return found == nullptr ? pthread_create
-                          : reinterpret_cast<CreateThread>(reinterpret_cast<uintptr_t>(found));
+  if (kSanitized || !is_own_library()) return pthread_create;
+  Wanted wanted{"pthread_create", 0};
+  find_in_libc(&wanted, 1);
+  return wanted.found == 0 ? pthread_create : reinterpret_cast<CreateThread>(wanted.found);
 }
 
 // Where the system refuses, the thread goes on as it is.

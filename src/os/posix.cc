@@ -8,6 +8,7 @@
 
 #include "base/atomic.h"
 #include "base/keep_errno.h"
+#include "base/raw_file.h"
 #include "os/at_fault.h"
 #include "os/os.h"
 #include "os/posix_calls.h"
@@ -20,16 +21,12 @@ pthread_key_t exit_key;
 // Release and acquire pair: a thread that sees the flag set also sees the value of exit_key.
 constinit Atomic<bool> exit_key_made{false};
 
-// Relaxed: these are sums for statistics and order nothing.
+}  // namespace
+
 constinit Atomic<unsigned long> map_calls{0};
 constinit Atomic<unsigned long> discard_calls{0};
 
-}  // namespace
-
 constinit LOFT_TLS __thread bool at_fault = false;
-
-void count_map() { map_calls.fetch_add(1, memory_order_relaxed); }
-void count_discard() { discard_calls.fetch_add(1, memory_order_relaxed); }
 
 size_t address_space_limit() {
   const KeepErrno keep;
@@ -41,7 +38,7 @@ size_t address_space_limit() {
 int write_all(int file, const char* text, size_t bytes) {
   const KeepErrno keep;
   while (bytes != 0) {
-    const ssize_t written = write(file, text, bytes);
+    const ssize_t written = raw::write_file(file, text, bytes);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return written < 0 ? errno : EIO;
     text += written;

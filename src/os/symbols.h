@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace loft::os {
 
@@ -15,9 +16,14 @@ struct Symbol {
 // if the system does not permit writing to the table, this time.
 bool rename_in_libc(const Symbol* symbols, size_t count);
 
-// The C library's function of this name, whoever else defines one; nullptr if it has none. Takes a
-// lock of the loader, and allocates nothing.
-const void* find_in_libc(const char* function);
+// A function of the C library of that name, whoever else defines one. 0: it has none, or is linked
+// statically.
+struct Wanted {
+  const char* name;
+  uintptr_t found;
+};
+// For those that are 0. Takes a lock of the loader, and allocates nothing.
+void find_in_libc(Wanted* wanted, size_t count);
 
 // Whether this is the library that is loaded, and not a part of a program. False where that is not
 // known.

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from compilers import AS_LIBC
 
 HERE = Path(__file__).parent
 
@@ -31,6 +32,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags, source = ["-O1", "-fno-builtin", "-pthread"], HERE / "everyday.c"
     subprocess.run(["gcc", *flags, source, "-o", folder / "everyday"], check=True)
     flags, source = ["-O1", "-fPIC", "-shared", "-fvisibility=hidden"], HERE / "larger_pages.c"
+    flags.append(AS_LIBC)
     for page in (16384, 65536):
         subprocess.run(
             ["gcc", *flags, f"-DPAGE={page}", source, "-o", folder / f"{page}.so"], check=True

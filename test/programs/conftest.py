@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from compilers import link
+from compilers import AS_LIBC, link
 from programs import (
     OWNERS,
     SOURCES,
@@ -48,7 +48,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         program = folder / "".join([path.stem, *more])
         if not program.exists():
             compiler, flags = COMPILERS[path.suffix]
-            link(compiler, [path], program, [*flags, *more])
+            has_clock = '#include "virtual_time.h"' in path.read_text()
+            link(compiler, [path], program, [*flags, *more], [AS_LIBC] if has_clock else [])
         return program
 
     return compiled
@@ -69,7 +70,8 @@ def owned(execute: Execute, owner: str) -> Execute:
 def standing_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("clock") / "standing_clock.so"
     source = SOURCES / "standing_clock.c"
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", source, "-o", library], check=True)
+    flags = ["-O1", "-shared", "-fPIC", AS_LIBC]
+    subprocess.run(["gcc", *flags, source, "-o", library], check=True)
     return library
 
 

@@ -18,7 +18,10 @@ UNWIND = ROOT / "src" / "unwind"
 # What stacks.cc needs of loft, without its malloc.
 PARTS = [
     *(path for path in sorted(UNWIND.glob("*.cc")) if "linux" in systems_of(path.name)),
-    *(ROOT / "src" / "os" / name for name in ("linux.cc", "linux_library.cc", "posix.cc")),
+    *(
+        ROOT / "src" / "os" / f"{name}.cc"
+        for name in ("linux", "linux_calls", "linux_library", "posix")
+    ),
 ]
 
 COMMANDS = {

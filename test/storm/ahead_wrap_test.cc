@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include "calls.h"
 #include "storm/support.h"
 
 namespace storm {
@@ -20,22 +21,18 @@ constexpr size_t kLookedAt = 128 << 10;
 }  // namespace
 }  // namespace storm
 
-extern "C" {
-int __real_madvise(void*, size_t, int);
-
-int __wrap_madvise(void* at, size_t bytes, int advice) {
+int CALL_MADVISE(__wrap_)(void* at, size_t bytes, int advice) {
   if (advice != storm::kPopulateWrite) {
-    const int result = __real_madvise(at, bytes, advice);
+    const int result = CALL_MADVISE(__real_)(at, bytes, advice);
     storm::huge_advices += advice == MADV_HUGEPAGE && result == 0;
     const uintptr_t from = reinterpret_cast<uintptr_t>(at) - storm::looked_at;
     storm::splits += advice == storm::kCold && from < storm::kLookedAt;
     return result;
   }
   ++storm::populations;
-  if (storm::refusal == 0) return __real_madvise(at, bytes, advice);
+  if (storm::refusal == 0) return CALL_MADVISE(__real_)(at, bytes, advice);
   errno = storm::refusal;
   return -1;
-}
 }
 
 namespace storm {

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -14,6 +13,7 @@
 
 #include <cstdio>
 
+#include "calls.h"
 #include "storm/support.h"
 
 namespace storm {
@@ -40,35 +40,25 @@ bool refused() {
 }  // namespace
 }  // namespace storm
 
-extern "C" {
-void* __real_mmap(void*, size_t, int, int, int, off_t);
-int __real_munmap(void*, size_t);
-void* __real_mremap(void*, size_t, size_t, int, ...);
-int __real_madvise(void*, size_t, int);
-
-void* __wrap_mmap(void* at, size_t bytes, int protection, int flags, int file, off_t offset) {
+void* CALL_MMAP(__wrap_)(void* at, size_t bytes, int protection, int flags) {
   if (storm::refused()) return MAP_FAILED;
-  return __real_mmap(at, bytes, protection, flags, file, offset);
+  return CALL_MMAP(__real_)(at, bytes, protection, flags);
 }
 
 // Refused as the others are, but not at random: it needs no memory where it takes a mapping away as
 // a whole, and what it has left behind again and again must not be held against anybody.
-int __wrap_munmap(void* at, size_t bytes) {
+int CALL_MUNMAP(__wrap_)(void* at, size_t bytes) {
   if (storm::seed == 0 && storm::refused()) return -1;
-  return __real_munmap(at, bytes);
+  return CALL_MUNMAP(__real_)(at, bytes);
 }
 
-void* __wrap_mremap(void* from, size_t bytes, size_t to_bytes, int flags, ...) {
-  va_list rest;
-  va_start(rest, flags);
-  void* to = va_arg(rest, void*);
-  va_end(rest);
-  return storm::refused() ? MAP_FAILED : __real_mremap(from, bytes, to_bytes, flags, to);
+void* CALL_MREMAP(__wrap_)(void* from, size_t bytes, size_t to_bytes, int flags, void* to) {
+  if (storm::refused()) return MAP_FAILED;
+  return CALL_MREMAP(__real_)(from, bytes, to_bytes, flags, to);
 }
 
-int __wrap_madvise(void* at, size_t bytes, int advice) {
-  return storm::refused() ? -1 : __real_madvise(at, bytes, advice);
-}
+int CALL_MADVISE(__wrap_)(void* at, size_t bytes, int advice) {
+  return storm::refused() ? -1 : CALL_MADVISE(__real_)(at, bytes, advice);
 }
 
 namespace storm {

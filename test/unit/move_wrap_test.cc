@@ -3,7 +3,6 @@
 // addresses, if it will never be granted.
 #include <errno.h>
 #include <gtest/gtest.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,25 +11,21 @@
 #include <cstring>
 #include <vector>
 
+#include "calls.h"
 #include "large/large.h"
 #include "loft/loft.h"
 #include "space/pagemap.h"
 #include "space/window.h"
 
-extern "C" {
-
-void* __real_mmap(void*, size_t, int, int, int, off_t);
-int __real_munmap(void*, size_t);
-int __real_madvise(void*, size_t, int);
-void* __wrap_mmap(void* at, size_t bytes, int protection, int flags, int file, off_t offset) {
-  return __real_mmap(at, bytes, protection, flags, file, offset);
+void* CALL_MMAP(__wrap_)(void* at, size_t bytes, int protection, int flags) {
+  return CALL_MMAP(__real_)(at, bytes, protection, flags);
 }
-int __wrap_munmap(void* at, size_t bytes) { return __real_munmap(at, bytes); }
+int CALL_MUNMAP(__wrap_)(void* at, size_t bytes) { return CALL_MUNMAP(__real_)(at, bytes); }
 
 // As where the program has locked its memory.
 static bool locked = false;
-int __wrap_madvise(void* at, size_t bytes, int advice) {
-  if (!locked) return __real_madvise(at, bytes, advice);
+int CALL_MADVISE(__wrap_)(void* at, size_t bytes, int advice) {
+  if (!locked) return CALL_MADVISE(__real_)(at, bytes, advice);
   errno = EINVAL;
   return -1;
 }
@@ -38,19 +33,12 @@ int __wrap_madvise(void* at, size_t bytes, int advice) {
 static int asked = 0;
 static int answer = ENOMEM;
 static bool unmaps = false;
-void* __wrap_mremap(void*, size_t, size_t bytes, int flags, ...) {
+void* CALL_MREMAP(__wrap_)(void*, size_t, size_t bytes, int, void* to) {
   ++asked;
-  if (unmaps) {
-    va_list rest;
-    va_start(rest, flags);
-    __real_munmap(va_arg(rest, void*), bytes);
-    va_end(rest);
-  }
+  if (unmaps) CALL_MUNMAP(__real_)(to, bytes);
   errno = answer;
   return MAP_FAILED;
 }
-
-}  // extern "C"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // A clock in the place of libc's, for a program under loft: it waits for time to pass by setting
-// the clock forward, so that nothing depends on how fast the machine is. Compiled by itself, as a
-// library, it is preloaded into programs that call `pass_time`, which finds it by its name.
+// the clock forward, so that nothing depends on how fast the machine is. The program is linked as
+// if it were a part of libc (AS_LIBC), or loft asks libc's own clock.
 #pragma once
 
 #include <stdatomic.h>

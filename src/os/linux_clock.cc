@@ -2,13 +2,14 @@
 // with the explorer's clock, runs repeat exactly.
 #include <time.h>
 
+#include "os/linux_calls.h"
 #include "os/os.h"
 
 namespace loft::os {
 
 uint64_t now_ns() {
   struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  call_clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
