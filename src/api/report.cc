@@ -3,7 +3,7 @@
 #include "arena/user_heap.h"
 #include "cache/object.h"
 #include "files/misuse.h"
-#include "large/large.h"
+#include "large/entries.h"
 #include "loft/loft.h"
 
 namespace loft {
@@ -15,7 +15,7 @@ Text describe_address(const void* p) {
                 << (UserHeap::in_a_region(p) ? " lies in a region of a heap of the program's own"
                                              : " lies outside of the heap");
   }
-  const Entry entry = pagemap.of(p);
+  const Entry entry = large::entry_around(p);
   const ObjectRange object = object_of(p);
   if (object.start == nullptr) {
     line << p << " lies in no object";

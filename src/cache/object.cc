@@ -2,7 +2,7 @@
 
 #include "arena/user_heap.h"
 #include "base/options.h"
-#include "large/large.h"
+#include "large/entries.h"
 #include "medium/medium_run.h"
 #include "os/fault.h"
 
@@ -10,33 +10,38 @@ namespace loft {
 
 namespace {
 
-const char* what_is_wrong(const void* p) {
+bool is_in_use(const void* p, Entry entry) {
+  if (entry.bin() == kMedium) return medium::run_at(entry)->covers(p);
+  if (entry.bin() == kLarge) return !large::at(entry)->kept;
+  return entry.is_slab() || entry.bin() == kExtent;
+}
+
+const char* what_is_wrong(const void* p, Entry entry) {
   if (!pagemap.contains(p)) {
     return UserHeap::in_a_region(p) ? "pointer into a region, whose objects loft_heap_free takes"
                                     : "foreign pointer (not from loft's heap)";
   }
-  const Entry entry = pagemap.of(p);
-  const bool in_use = entry.is_slab() || entry.bin() == kExtent ||
-                      (entry.bin() == kMedium && medium::run_at(entry)->covers(p)) ||
-                      (entry.bin() == kLarge && !large::at(entry)->kept);
-  if (in_use && reinterpret_cast<uintptr_t>(p) % kAlignment != 0) return "misaligned pointer";
-  return in_use ? nullptr : "pointer to memory that is not allocated (freed before, or never)";
+  return is_in_use(p, entry) ? "misaligned pointer"
+                             : "pointer to memory that is not allocated (freed before, or never)";
+}
+
+LOFT_COLD Entry report_wrong(const char* call, const void* p, Entry entry) {
+  Text line;
+  line << call << " of a " << what_is_wrong(p, entry);
+  if (entry.is_slab()) slab::report_misuse(line.data(), p, slab::at(entry));
+  line << ": " << p;
+  if (get(options.foreign) == 0) os::fault(line);
+  os::misuse(line);
+  return Entry(kNoHeap, kNothing, 0);
 }
 
 }  // namespace
 
 Entry checked_entry_slow(const char* call, const void* p) {
-  const char* wrong = what_is_wrong(p);
-  if (LOFT_LIKELY(wrong == nullptr)) return pagemap.of(p);
-  Text line;
-  line << call << " of a " << wrong;
-  if (pagemap.contains(p) && pagemap.of(p).is_slab()) {
-    slab::report_misuse(line.data(), p, slab::at(pagemap.of(p)));
-  }
-  line << ": " << p;
-  if (get(options.foreign) == 0) os::fault(line);
-  os::misuse(line);
-  return Entry(kNoHeap, kNothing, 0);
+  if (LOFT_UNLIKELY(!pagemap.contains(p))) return report_wrong(call, p, Entry{});
+  const Entry entry = large::entry_around(p);
+  const bool is_right = is_in_use(p, entry) && reinterpret_cast<uintptr_t>(p) % kAlignment == 0;
+  return LOFT_LIKELY(is_right) ? entry : report_wrong(call, p, entry);
 }
 
 void check_start_slow(const char* call, const void* p, Entry entry) {
@@ -71,7 +76,7 @@ void check_freed(Heap* heap, void* const* cached, unsigned count, const void* p)
 
 ObjectRange object_of(const void* p) {
   if (!pagemap.contains(p)) return {nullptr, 0};
-  const Entry entry = pagemap.of(p);
+  const Entry entry = large::entry_around(p);
   if (entry.bin() == kLarge) {
     const Large* object = large::at(entry);
     if (object->kept) return {nullptr, 0};

@@ -9,6 +9,7 @@
 #include "hard/name.h"
 #include "hard/place.h"
 #include "hard/tag.h"
+#include "large/entries.h"
 #include "large/guarded.h"
 #include "os/fault.h"
 #include "os/os.h"
@@ -201,7 +202,7 @@ namespace {
 // changed, or what has come to lie there since.
 bool is_not_closed(const Record& record, bool was_freed, uintptr_t address) {
   if (was_freed) {
-    const Entry entry = pagemap.of(reinterpret_cast<const void*>(address));
+    const Entry entry = large::entry_around(reinterpret_cast<const void*>(address));
     return entry.is_slab() || entry.bin() == kMedium || entry.bin() == kLarge ||
            entry.bin() == kExtent;
   }

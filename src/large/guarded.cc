@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "base/peek.h"
+#include "large/entries.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -45,7 +46,7 @@ LOFT_COLD void report_unguarded() {
 void open(Addresses addresses) {
   if (addresses.base == 0) return;
   if (!os::renew(at(addresses.base), addresses.granules << kGranuleLog)) return;
-  span::release(addresses.base, addresses.granules, false, 0);
+  span::release_left(addresses.base, addresses.granules, false, 0);
 }
 
 // Under the lock. Returns the oldest, whose place it takes.
@@ -95,7 +96,7 @@ void* allocate_guarded(size_t asked, size_t alignment, At place) {
     object->shift = static_cast<uint16_t>((bytes - most<size_t>(asked, 1)) &
                                           ~(most(alignment, kAlignment) - 1));
   }
-  enter(object);
+  enter(*object);
   account(0, bytes);
   return at(object->start());
 }
@@ -120,7 +121,7 @@ void release_guarded(Large* object) {
   const Addresses addresses = all_of(old);
   account(old.bytes, 0);
   objects.fetch_sub(1, memory_order_relaxed);
-  pagemap.fill(old.base, old.granules, Entry{});
+  leave(old);
   metadata::release(object, sizeof(Large));
   if (LOFT_UNLIKELY(!os::renew(at(old.base), old.granules << kGranuleLog, true))) {
     // At least nothing stays of what it held.

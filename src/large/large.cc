@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "large/entries.h"
 #include "os/os.h"
 #include "space/span.h"
 #include "space/unused.h"
@@ -71,10 +72,6 @@ uintptr_t limit_of(const Large& object) { return object.base + (object.granules 
 
 }  // namespace
 
-void enter(Large* object) {
-  pagemap.fill(object->base, object->granules, Entry(kNoHeap, kLarge, metadata::index_of(object)));
-}
-
 void account(size_t before, size_t after) {
   if (before == after) return;
   part().live_bytes.fetch_add(after - before, memory_order_relaxed);
@@ -83,21 +80,23 @@ void account(size_t before, size_t after) {
 
 namespace {
 
+// Granules whose entries were removed.
+void give_back(const Large& from, uintptr_t base, size_t granules) {
+  if (from.moved) return span::release_moved(base, granules, granules << kGranuleLog);
+  span::release_left(base, granules, true, granules << kGranuleLog);
+}
+
 bool resize_in_place(Large* object, size_t bytes) {
+  const size_t before = object->granules;
   const size_t granules = granules_for(bytes);
-  if (granules > object->granules) {
-    if (!span::extend(limit_of(*object), granules - object->granules)) return false;
+  if (granules > before) {
+    if (!span::extend(limit_of(*object), granules - before)) return false;
     object->granules = granules;
-    enter(object);
-  } else if (granules < object->granules) {
-    const uintptr_t rest = object->base + (granules << kGranuleLog);
-    const size_t freed = object->granules - granules;
+    enter_anew(*object, before);
+  } else if (granules < before) {
     object->granules = granules;
-    if (object->moved) {
-      span::release_moved(rest, freed, freed << kGranuleLog);
-    } else {
-      span::release(rest, freed, true);
-    }
+    enter_anew(*object, before);
+    give_back(*object, limit_of(*object), before - granules);
   }
   account(object->bytes, bytes);
   object->bytes = bytes;
@@ -126,14 +125,15 @@ bool resize_by_moving(Large* object, size_t bytes) {
       const bool clean = target.zero || os::discard(to + object->bytes, rest);
       span::release_target(target.base, granules_for(bytes), object->bytes, !clean, more);
     } else {
-      span::release(target.base, granules_for(bytes), !target.zero, more);
+      span::release_left(target.base, granules_for(bytes), !target.zero, more);
     }
     return false;
   }
   const Large old = *object;
   *object = Large{target.base, bytes, granules_for(bytes), 0, old.asked, 0, 0, true, false,
                   false,       0,     old.sampled};
-  enter(object);
+  enter(*object);
+  leave(old);
   account(old.bytes, bytes);
   if (old.moved) {
     span::release_moved(old.base, old.granules, 0);
@@ -141,7 +141,7 @@ bool resize_by_moving(Large* object, size_t bytes) {
     moved_count.fetch_add(1, memory_order_relaxed);
     // A page behind the old end may still hold memory, from a time when the object was longer.
     const bool clean = os::discard(reinterpret_cast<void*>(old.base), old.granules << kGranuleLog);
-    span::release(old.base, old.granules, !clean, 0);
+    span::release_left(old.base, old.granules, !clean, 0);
   }
   return true;
 }
@@ -160,7 +160,7 @@ void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare) {
   }
   auto* object =
       new (block) Large{range.base, bytes, granules, 0, asked, 0, 0, false, false, false, 0, false};
-  enter(object);
+  enter(*object);
   account(0, bytes);
   if (!range.zero) part().cache_hits.fetch_add(1, memory_order_relaxed);
   if (range.zero) unused::note_wanted(bytes);
@@ -171,13 +171,10 @@ void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare) {
 void release(Large* object, Descriptors* spare) {
   const Large old = *object;
   account(old.bytes, 0);
+  leave(old);
   discard_descriptor(object, spare);
-  if (old.moved) {
-    moved_count.fetch_sub(1, memory_order_relaxed);
-    span::release_moved(old.base, old.granules, old.granules << kGranuleLog);
-  } else {
-    span::release(old.base, old.granules, true);
-  }
+  if (old.moved) moved_count.fetch_sub(1, memory_order_relaxed);
+  give_back(old, old.base, old.granules);
 }
 
 void release_descriptors(Descriptors* spare) {

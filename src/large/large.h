@@ -7,29 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "space/metadata.h"
-#include "space/pagemap.h"
+#include "large/object.h"
 
-namespace loft {
-
-struct Large {
-  uintptr_t base;
-  size_t bytes;  // usable, a multiple of the page size, <= granules << kGranuleLog
-  size_t granules;
-  size_t front;     // granules of a guarded object that lie in front of it
-  size_t asked;     // bytes; the part that the program requested
-  uint16_t shift;   // bytes of a guarded object's pages that lie in front of it
-  uint16_t record;  // of a guarded sample (hard/samples.h)
-  bool moved;       // its pages came by os::move_pages: a mapping of their own
-  bool kept;        // free: the descriptor is among a thread's unused ones
-  bool guarded;     // by large/guarded.h
-  uint8_t maker;    // for a guarded object: what its caller notes there
-  bool sampled;  // there is a sample of it (profile/samples.h); set and cleared by the floors above
-
-  uintptr_t start() const { return base + shift; }  // the program's address of it
-};
-
-namespace large {
+namespace loft::large {
 
 // Unused descriptors of one thread, so that objects come and go without a lock for them. Each is
 // marked as kept and linked by its base. All zero means none.
@@ -37,8 +17,6 @@ struct Descriptors {
   Large* first;
   unsigned count;
 };
-
-inline Large* at(Entry entry) { return metadata::at_index<Large>(entry.index()); }
 
 // Allocates `asked` bytes. `alignment`: a power of two. nullptr without memory. *zero: whether
 // every byte is known to read as zero, as in fresh and purged pages. `spare`: the thread's unused
@@ -53,9 +31,8 @@ void release_descriptors(Descriptors* spare);
 // How many granules an object of `bytes` takes.
 inline size_t granules_for(size_t bytes) { return round_up(bytes, kGranule) >> kGranuleLog; }
 
-// For large/guarded.cc: an object's entries; and its bytes in the statistics, 0 before it is made
-// and when it is gone.
-void enter(Large* object);
+// For large/guarded.cc: an object's bytes in the statistics, 0 before it is made and when it is
+// gone.
 void account(size_t before, size_t after);
 
 // Resizes the object to `asked` bytes, in place or by moving its pages. Returns its address.
@@ -74,5 +51,4 @@ struct Totals {
 };
 Totals totals();
 
-}  // namespace large
-}  // namespace loft
+}  // namespace loft::large

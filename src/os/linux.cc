@@ -95,9 +95,16 @@ Placed place(void* at, size_t bytes) { return place_at(at, bytes, PROT_READ | PR
 // Linux counts writable private memory against its overcommit limit, but not read-only memory.
 bool place_zeros(void* at, size_t bytes) { return place_at(at, bytes, PROT_READ) == Placed::kYes; }
 
-bool has_memory_for(size_t bytes) {
+bool has_room_for(size_t bytes) {
   const KeepErrno keep;
   void* p = map(nullptr, bytes, PROT_READ | PROT_WRITE, 0);
+  return p != MAP_FAILED && call_munmap(p, bytes) == 0;
+}
+
+bool has_memory_for(size_t bytes) {
+  const KeepErrno keep;
+  count_map();
+  void* p = call_mmap(nullptr, bytes, PROT_READ | PROT_WRITE, 0);
   return p != MAP_FAILED && call_munmap(p, bytes) == 0;
 }
 
@@ -108,7 +115,7 @@ bool renew(void* at, size_t bytes, bool closed) {
 
 bool advise(void* at, size_t bytes, Advice advice) {
   const KeepErrno keep;
-  constexpr int kNames[] = {MADV_NOHUGEPAGE, MADV_HUGEPAGE, kCold, kPopulateWrite};
+  constexpr int kNames[] = {MADV_NOHUGEPAGE, MADV_HUGEPAGE, kCold, kPopulateWrite, MADV_DONTNEED};
   return call_madvise(at, bytes, kNames[static_cast<unsigned>(advice)]) == 0;
 }
 

@@ -36,7 +36,10 @@ Placed place(void* at, size_t bytes);
 // As `place`, but read-only. It claims no memory, even on a system that refuses to overcommit.
 bool place_zeros(void* at, size_t bytes);
 
-// Whether the system would provide that much memory now. The answer may be out of date at once.
+// Whether the system would map that much memory now, and whether it would grant it to a program
+// that means to use all of it: where it overcommits by its own judgement, it may refuse that. The
+// answer may be out of date at once.
+bool has_room_for(size_t bytes);
 bool has_memory_for(size_t bytes);
 
 // Maps a committed range again, empty: as one mapping with its neighbours, or closed to any access.
@@ -44,8 +47,9 @@ bool has_memory_for(size_t bytes);
 bool renew(void* at, size_t bytes, bool closed = false);
 
 // Advises the system about a range: against huge pages or for them, to split those that lie partly
-// in it, to give memory to all its pages now. False if it refuses; it may also ignore the advice.
-enum class Advice : uint8_t { kNoHugePages, kHugePages, kSplit, kPopulate };
+// in it, to give memory to all its pages now, to take back that of pages which read as zero. False
+// if it refuses; it may also ignore the advice.
+enum class Advice : uint8_t { kNoHugePages, kHugePages, kSplit, kPopulate, kAllZero };
 bool advise(void* at, size_t bytes, Advice advice);
 
 // Returns the memory behind writable pages to the system at once. The pages stay mapped and read as

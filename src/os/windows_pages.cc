@@ -189,6 +189,8 @@ bool has_memory_for(size_t bytes) {
   return GlobalMemoryStatusEx(&memory) == 0 || bytes <= memory.ullAvailPageFile;
 }
 
+bool has_room_for(size_t bytes) { return has_memory_for(bytes); }
+
 bool renew(void* at, size_t bytes, bool closed) {
   const KeepLastError keep;
   const auto from = reinterpret_cast<uintptr_t>(at);

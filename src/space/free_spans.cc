@@ -104,6 +104,23 @@ void discard_descriptor(Span* s) {
   spare = s;
 }
 
+namespace {
+
+// As many granules as have a page of the pagemap, so that what goes back is worth the system call.
+constexpr size_t kForgetMin = 4096 / kPagemapEntry;
+
+// What [base, end) adds to a free span has no entries any more, except at the span's ends. Pages of
+// the table that reach beyond it may hold entries of what was added before.
+void forget_around(const Span* s, uintptr_t base, uintptr_t end) {
+  const size_t reach = (os::page_size() / kPagemapEntry) << kGranuleLog;
+  const uintptr_t first = s->base + kGranule;
+  const uintptr_t last = s->base + bytes_of(s) - kGranule;
+  pagemap.forget(most(first, base - least(base - s->base, reach)),
+                 least(last, end + least(s->base + bytes_of(s) - end, reach)));
+}
+
+}  // namespace
+
 void insert(uintptr_t base, size_t granules, SpanState state) {
   const uintptr_t end = base + (granules << kGranuleLog);
   Span* joined = nullptr;
@@ -134,6 +151,7 @@ void insert(uintptr_t base, size_t granules, SpanState state) {
     joined = new (block) Span{base, granules, state, nullptr, nullptr, false};
   }
   link(joined);
+  if (state == kUnmapped && granules >= kForgetMin) forget_around(joined, base, end);
 }
 
 void take_front(Span* s, size_t granules) {

@@ -28,9 +28,9 @@ uintptr_t end() { return frontier.load(memory_order_relaxed); }
 uintptr_t advance(size_t bytes, bool next_to_last) {
   if (bytes > window.heap.end - end()) return 0;
   // Metadata keeps its growth, even if the step then fails, and its share of a long step is large.
-  // So a long step first asks whether the system has memory for all of it: a refused step must not
-  // leave less memory for other requests.
-  if (bytes > kLongStep && !os::has_memory_for(bytes + bytes / kMetadataShare)) return 0;
+  // So a long step first asks whether the system has room for all of it: a refused step must not
+  // leave less room for other requests.
+  if (bytes > kLongStep && !os::has_room_for(bytes + bytes / kMetadataShare)) return 0;
   if (!metadata::keep_room_for(end() + bytes - window.heap.base - passed_over)) return 0;
   const uintptr_t rest_end = window.heap.committed;
   const HeapStep step = grow_heap(end(), bytes);

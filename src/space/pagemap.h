@@ -188,6 +188,8 @@ struct alignas(64) Pagemap {
     Entry* first = &at(from);
     for (size_t i = 0; i < granules; ++i) first[i].shared_store(entry);
   }
+  // Gives back the pages of the table that hold entries of [from, end) alone, which are all zero.
+  void forget(uintptr_t from, uintptr_t end) const;
 
  private:
   void follow() {

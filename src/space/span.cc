@@ -123,9 +123,19 @@ Range acquire_aligned(size_t granules, size_t alignment, size_t bytes, Want want
   return {base, wide.zero};
 }
 
+// Where all that is mapped counts, free memory that goes back makes room.
+LOFT_COLD bool grants(size_t bytes) {
+  if (os::has_memory_for(bytes)) return true;
+  const size_t free = dirty_bytes();
+  if (free == 0 || (free < bytes && !os::has_memory_for(bytes - free))) return false;
+  purge(0);
+  return os::has_memory_for(bytes);
+}
+
 }  // namespace
 
 Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want) {
+  if (LOFT_UNLIKELY(bytes >= kAskFrom) && !grants(bytes)) return {};
   Range range;
   {
     const os::Guard guard(lock);
@@ -147,11 +157,6 @@ bool extend_locked(uintptr_t end, size_t granules) {
   if (end == frontier::end()) return frontier::advance(granules << kGranuleLog, true) != 0;
   Span* const next = free_spans::at(end);
   return next != nullptr && next->granules >= granules && free_spans::claim(next, granules);
-}
-
-void lose(uintptr_t base, size_t granules, size_t bytes) {
-  pagemap.fill(base, granules, Entry{});
-  recounted.fetch_add(-bytes, memory_order_relaxed);
 }
 
 }  // namespace
@@ -185,8 +190,9 @@ void serve_operators() {
   pagemap.serve_operators();
 }
 
-void release_all(const Returned* spans, unsigned count) {
-  for (unsigned i = 0; i < count; ++i) pagemap.fill(spans[i].base, spans[i].granules, Entry{});
+namespace {
+
+void release_all_left(const Returned* spans, unsigned count) {
   {
     const os::Guard guard(lock);
     for (unsigned i = 0; i < count; ++i) {
@@ -197,6 +203,13 @@ void release_all(const Returned* spans, unsigned count) {
     limits::weigh(committed_locked());
   }
   unused::see();
+}
+
+}  // namespace
+
+void release_all(const Returned* spans, unsigned count) {
+  for (unsigned i = 0; i < count; ++i) pagemap.fill(spans[i].base, spans[i].granules, Entry{});
+  release_all_left(spans, count);
 }
 
 Range acquire_growing(size_t granules, size_t filled) {
@@ -218,8 +231,14 @@ void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
   release_all(&one, 1);
 }
 
+void release_left(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
+  const Returned one = {base, granules, dirty, bytes};
+  release_all_left(&one, 1);
+}
+
 bool extend(uintptr_t end, size_t granules) {
   const size_t bytes = granules << kGranuleLog;
+  if (LOFT_UNLIKELY(bytes >= kAskFrom) && !grants(bytes)) return false;
   bool done = false;
   {
     const os::Guard guard(lock);
@@ -249,18 +268,18 @@ void release_moved(uintptr_t base, size_t granules, size_t bytes) {
   os::discard(reinterpret_cast<void*>(base), granules << kGranuleLog);
   if (os::renew(reinterpret_cast<void*>(base), granules << kGranuleLog)) {
     advise_huge_pages(base, granules << kGranuleLog);
-    release(base, granules, false, bytes);
+    release_left(base, granules, false, bytes);
   } else {
-    lose(base, granules, bytes);
+    recount(bytes, 0);
   }
 }
 
 void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, size_t bytes) {
   if (os::place(reinterpret_cast<void*>(base), moved) == os::Placed::kYes) {
     advise_huge_pages(base, moved);
-    release(base, granules, dirty, bytes);
+    release_left(base, granules, dirty, bytes);
   } else {
-    lose(base, granules, bytes);
+    recount(bytes, 0);
   }
 }
 

@@ -36,10 +36,14 @@ enum class Want : uint8_t {
   kTogether,  // as kMixed; nothing if there are resident free spans, all shorter: they come first
 };
 
+// From so many bytes on the system is asked first whether it grants them, as it is by malloc of the
+// C library. The heap itself is mapped without the question, so that it may grow ahead of its use.
+inline constexpr size_t kAskFrom = size_t{1} << 30;
+
 // Hands out `granules` granules; their base is a multiple of `alignment` bytes (a power of two, at
 // least kGranule). The caller fills their pagemap entries. `bytes` of them count against the limits
 // (limits/limits.h): fewer than all if the rest will hold (a) no memory or (b) memory moved from
-// other granules. No memory also if the hard limit forbids it.
+// other granules. No memory also if the hard limit forbids it, or the system.
 Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want);
 inline Range acquire(size_t granules, size_t alignment, size_t bytes) {
   return acquire_as(granules, alignment, bytes, Want::kMixed);
@@ -77,6 +81,9 @@ struct Returned {
 };
 void release_all(const Returned* spans, unsigned count);
 
+// The same for granules that have no entries any more.
+void release_left(uintptr_t base, size_t granules, bool dirty, size_t bytes);
+
 // The same for granules that count in full.
 inline Range acquire(size_t granules, size_t alignment) {
   return acquire(granules, alignment, granules << kGranuleLog);
@@ -86,15 +93,15 @@ inline void release(uintptr_t base, size_t granules, bool dirty) {
 }
 
 // Adds the `granules` right after `end` to the span that ends there; they count in full. False if
-// they are in use or a limit forbids them.
+// they are in use, or a limit or the system forbids them.
 bool extend(uintptr_t end, size_t granules);
 
 // Counts `to` bytes instead of `from` for granules in use. False, with nothing changed, if the hard
 // limit forbids it.
 bool recount(size_t from, size_t to);
 
-// Releases granules that lie in a mapping of their own, after mapping them anew. If that fails,
-// they are lost to the window, and their entries are cleared.
+// As release_left, for granules that lie in a mapping of their own, after mapping them anew. If
+// that fails, they are lost to the window.
 void release_moved(uintptr_t base, size_t granules, size_t bytes);
 
 // Releases the target of a failed move. Its first `moved` bytes may be a hole by now, with another

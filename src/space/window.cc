@@ -11,7 +11,6 @@ constinit Window window;
 
 namespace {
 
-constexpr size_t kLargestWindow = size_t{1} << 46;   // 64 TiB, half of all addresses
 constexpr size_t kSmallestWindow = size_t{1} << 38;  // 256 GiB
 constexpr size_t kLargestStep = size_t{64} << 20;
 

@@ -26,6 +26,7 @@ inline constexpr size_t kGranule = size_t{1} << kGranuleLog;  // also the larges
 inline constexpr size_t kPagemapEntry = 8;   // space/pagemap.h
 inline constexpr size_t kMetadataUnit = 64;  // space/metadata.h
 inline constexpr size_t kHugePage = size_t{2} << 20;
+inline constexpr size_t kLargestWindow = size_t{1} << 46;  // 64 TiB, half of all addresses
 
 // Metadata takes at most this share (1/32, or 2 KiB for 64 KiB) of the used window. One class needs
 // at most 576 bytes for 64 KiB (16-byte objects); a window cut into all classes in turn needs 2

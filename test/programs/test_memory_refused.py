@@ -57,6 +57,27 @@ def test_threads_without_overcommit(execute: Execute, build: Build, overcommit: 
     assert result.returncode == 0, result.stderr
 
 
+def check_granted(execute: Execute, build: Build) -> None:
+    program = build("granted.c")
+    under_loft = execute(program)
+    expected = execute(program, preload=False)
+    assert (under_loft.returncode, under_loft.stdout) == (0, expected.stdout)
+    assert int(under_loft.stderr) <= int(expected.stderr) + 1024
+
+
+def test_sizes_beyond_the_machine(execute: Execute, build: Build) -> None:
+    """As a damaged file's header makes them: they get the C library's answer, and cost no more."""
+    check_granted(execute, build)
+
+
+@pytest.mark.machine
+@pytest.mark.parametrize("overcommit", ["0", "1", "2"], indirect=True)
+def test_sizes_beyond_the_machine_however_it_promises(
+    execute: Execute, build: Build, overcommit: None
+) -> None:
+    check_granted(execute, build)
+
+
 @pytest.mark.parametrize("mib", [120, 250])
 def test_address_space_runs_out(execute: Execute, build: Build, mib: int) -> None:
     result = execute(
