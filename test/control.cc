@@ -17,7 +17,7 @@ void __real__ZN4loft2os16wait_on_word_forEPKvjm(const void* word, uint32_t expec
                                                 uint64_t nanoseconds);
 bool __real__ZN4loft2os5unmapEPvm(void* at, size_t bytes);
 bool __real__ZN4loft2os7discardEPvmNS0_5ProofE(void* at, size_t bytes, loft::os::Proof proof);
-uint64_t __real__ZN4loft2os7entropyEv();
+void __real__ZN4loft2os12random_bytesEPvm(void* to, size_t bytes);
 bool __real__ZN4loft2os21may_try_long_mappingsEv();
 }
 
@@ -111,7 +111,7 @@ void end_what_hangs() { alarm(900); }
 
 namespace system {
 uint64_t now_ns() { return __real__ZN4loft2os6now_nsEv(); }
-uint64_t entropy() { return __real__ZN4loft2os7entropyEv(); }
+void random_bytes(void* to, size_t bytes) { __real__ZN4loft2os12random_bytesEPvm(to, bytes); }
 bool may_try_long_mappings() { return __real__ZN4loft2os21may_try_long_mappingsEv(); }
 }  // namespace system
 
@@ -172,15 +172,13 @@ bool __wrap__ZN4loft2os7discardEPvmNS0_5ProofE(void* at, size_t bytes, os::Proof
   return __real__ZN4loft2os7discardEPvmNS0_5ProofE(at, bytes, proof);
 }
 
-uint64_t __wrap__ZN4loft2os7entropyEv() { return mix(seed()); }
-
 // The system would place the heap where it has placed nothing yet, which it draws by lot. At one of
-// the places that the library plans for, it lies where the number above says.
+// the places that the library plans for, it lies where the bytes below say.
 bool __wrap__ZN4loft2os21may_try_long_mappingsEv() {
   return system_places && system::may_try_long_mappings();
 }
 
-void __wrap__ZN4loft5files12random_bytesEPvm(void* to, size_t bytes) {
+void __wrap__ZN4loft2os12random_bytesEPvm(void* to, size_t bytes) {
   static constinit std::atomic<uint64_t> drawn{0};
   auto* byte = static_cast<unsigned char*>(to);
   for (size_t i = 0; i < bytes; ++i) {

@@ -10,6 +10,7 @@
 // or that of the environment variable LOFT_TEST_SEED.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace loft::test {
@@ -39,7 +40,7 @@ void let_the_system_place();
 // As the library has it without the tests.
 namespace system {
 uint64_t now_ns();
-uint64_t entropy();
+void random_bytes(void* to, size_t bytes);
 bool may_try_long_mappings();
 }  // namespace system
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "simulation/machine.h"
 
@@ -49,8 +50,8 @@ uint64_t __wrap__ZN4loft2os6now_nsEv() {
   return last;
 }
 
-// loft::os::entropy
-uint64_t __wrap__ZN4loft2os7entropyEv() { return 0x9e3779b97f4a7c15; }
+// loft::os::random_bytes
+void __wrap__ZN4loft2os12random_bytesEPvm(void* to, size_t bytes) { std::memset(to, 0x5a, bytes); }
 
 // loft::os::processors
 size_t __real__ZN4loft2os10processorsEv();

@@ -48,7 +48,8 @@ void read_parameters() {
       static_cast<unsigned>(setting("SNMALLOC_BUCKET_BITS", 6, 1, 8, "a number, 1 to 8"));
   if (Config::kBatches) read_batches(read);
   // Its top bit is set: no address is that far, so no link that leads somewhere is 0.
-  KeyedLinks::key = loft::os::entropy() | uint64_t{1} << 63;
+  loft::os::random_bytes(&KeyedLinks::key, sizeof(KeyedLinks::key));
+  KeyedLinks::key |= uint64_t{1} << 63;
   parameters = read;
 }
 

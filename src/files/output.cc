@@ -4,7 +4,6 @@
 
 #include "base/bits.h"
 #include "base/text.h"
-#include "files/random.h"
 #include "os/os.h"
 
 namespace loft::files {
@@ -51,7 +50,7 @@ bool name_temporary(const char* path, char* result, size_t size) {
   __builtin_memcpy(result + folder, kName.data(), kName.size());
   char* digit = result + folder + kName.size();
   uint64_t drawn = 0;
-  random_bytes(&drawn, sizeof(drawn));
+  os::random_bytes(&drawn, sizeof(drawn));
   for (size_t i = 0; i < kDigits; ++i, drawn >>= 4) *digit++ = "0123456789abcdef"[drawn & 15];
   *digit = 0;
   return true;

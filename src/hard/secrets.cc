@@ -2,7 +2,6 @@
 
 #include "base/bits.h"
 #include "base/sealed.h"
-#include "files/random.h"
 #include "hard/mark.h"
 #include "hard/tag.h"
 #include "os/os.h"
@@ -15,7 +14,7 @@ constinit bool is_marking = false;
 
 bool make_secrets() {
   Secrets made{};
-  files::random_bytes(&made, sizeof made);
+  os::random_bytes(&made, sizeof made);
   made.place <<= kTagShift;
   made.value = (made.value | 1) << kTagShift;
   const uint64_t code = made.code | 1;
@@ -31,7 +30,7 @@ bool make_secrets() {
 
 uint64_t seed() {
   uint64_t bytes = 0;
-  files::random_bytes(&bytes, sizeof bytes);
+  os::random_bytes(&bytes, sizeof bytes);
   return bytes;
 }
 

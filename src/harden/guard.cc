@@ -4,7 +4,6 @@
 #include "cache/bins.h"
 #include "cache/object.h"
 #include "cpu/core.h"
-#include "files/random.h"
 #include "front/allocate.h"
 #include "front/front.h"
 #include "front/long.h"
@@ -20,6 +19,7 @@
 #include "medium/medium_run.h"
 #include "meter/meter.h"
 #include "os/fault.h"
+#include "os/os.h"
 #include "os/restartable.h"
 #include "profile/samples.h"
 #include "purge/background.h"
@@ -240,7 +240,7 @@ bool begin_guard() {
   if (!span::initialise() || !hard::make_secrets() || !hard::begin_samples()) return false;
   if (!use(kGuarded)) return false;
   registry::key_messages(0);
-  files::random_bytes(&hard::mark_secret, sizeof hard::mark_secret);
+  os::random_bytes(&hard::mark_secret, sizeof hard::mark_secret);
   hard::is_marking = true;
   span::serve_nobody();
   meter_for_good();

@@ -2,8 +2,8 @@
 
 #include <new>
 
-#include "files/random.h"
 #include "os/lock.h"
+#include "os/os.h"
 #include "space/metadata.h"
 #include "space/span.h"
 
@@ -90,7 +90,7 @@ void key_messages(size_t behind) {
     }
   }
   uint64_t secrets[messages::kSecrets];
-  files::random_bytes(secrets, sizeof secrets);
+  os::random_bytes(secrets, sizeof secrets);
   messages::set_key(secrets, behind);
   slab::seal_all();
   for (unsigned id = 1; id <= count(); ++id) at(id)->inbox().begin_anew();

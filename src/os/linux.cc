@@ -168,13 +168,6 @@ bool locks_mappings() {
 // QEMU's user mode, until version 8, keeps some 10 bytes for every page of a mapping.
 bool may_try_long_mappings() { return has_vdso(); }
 
-uint64_t entropy() {
-  uint64_t value = 0;
-  const void* bytes = reinterpret_cast<const void*>(auxiliary(AT_RANDOM));
-  if (bytes != nullptr) __builtin_memcpy(&value, bytes, sizeof(value));
-  return value;
-}
-
 bool has_more_rights() { return auxiliary(AT_SECURE) != 0; }
 
 const char* environment(const char* name) {

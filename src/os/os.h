@@ -84,8 +84,9 @@ size_t address_space_limit();
 // Processors that the process's first thread may run on. 0 if the system does not say.
 size_t processors();
 
-// A number that differs from process to process, for addresses that an attacker should not know.
-uint64_t entropy();
+// Bytes that nobody can foresee, nor tell from others that the process holds: an attacker should
+// not know the addresses and the secrets that follow from them.
+void random_bytes(void* to, size_t bytes);
 
 // Whether the program has more rights than the user who started it (setuid, setgid, file
 // capabilities): neither its environment nor its folder is to be trusted.

@@ -68,15 +68,14 @@ size_t processors_of(HANDLE process) {
 
 constinit LOFT_TLS __thread bool at_fault = false;
 
-uint64_t entropy() {
-  // Relaxed: whichever thread is first, all find its number.
-  static constinit Atomic<uint64_t> known{0};
-  uint64_t value = known.load(memory_order_relaxed);
-  if (value != 0) return value;
+void random_bytes(void* to, size_t bytes) {
   const KeepLastError keep;
-  uint64_t fresh = 0;
-  if (SystemFunction036(&fresh, sizeof(fresh)) == 0 || fresh == 0) fresh = now_ns() | 1;
-  return known.compare_exchange_strong(value, fresh, memory_order_relaxed) ? fresh : value;
+  if (SystemFunction036(to, static_cast<ULONG>(bytes)) != 0) return;
+  uint64_t mixed = now_ns() ^ reinterpret_cast<uintptr_t>(to);
+  for (size_t i = 0; i < bytes; ++i) {
+    mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9u + i;
+    static_cast<unsigned char*>(to)[i] = static_cast<unsigned char>(mixed >> 56);
+  }
 }
 
 bool has_more_rights() { return false; }  // there is no such thing

@@ -12,8 +12,7 @@ constinit LOFT_TLS __thread Progress progress{};
 
 namespace {
 
-constinit Atomic<uint64_t> mean{1};     // relaxed: a number by itself
-constinit Atomic<uint64_t> threads{1};  // that have drawn; relaxed: each gets another number
+constinit Atomic<uint64_t> mean{1};  // relaxed: a number by itself
 
 uint64_t mean_for(uint64_t bytes) {
   constexpr uint64_t kMost = uint64_t{1} << 40;
@@ -24,8 +23,7 @@ uint64_t mean_for(uint64_t bytes) {
 uint64_t next_random() {
   uint64_t x = mine().random;
   if (LOFT_UNLIKELY(x == 0)) {
-    // Processes start apart by their secret number, and a process's threads by theirs.
-    x = os::entropy() + threads.fetch_add(1, memory_order_relaxed) * 0x9E3779B97F4A7C15u;
+    os::random_bytes(&x, sizeof(x));
     if (x == 0) x = 1;
   }
   x ^= x >> 12;

@@ -13,8 +13,8 @@
 
 #include "base/keep_errno.h"
 #include "files/output.h"
-#include "files/random.h"
 #include "os/lock.h"
+#include "os/os.h"
 
 namespace loft::serve {
 
@@ -175,7 +175,7 @@ bool Place::bind_beside(int file, char* temporary, Trouble& trouble) {
   int error = 0;
   for (int i = 0; i < kTries; ++i) {
     uint16_t drawn = 0;
-    files::random_bytes(&drawn, sizeof(drawn));
+    os::random_bytes(&drawn, sizeof(drawn));
     digits[0] = '~';
     for (int d = 1; d <= 4; ++d, drawn >>= 4) digits[d] = "0123456789abcdef"[drawn & 15];
     digits[5] = 0;

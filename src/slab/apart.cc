@@ -1,7 +1,6 @@
 #include "slab/apart.h"
 
 #include "base/bits.h"
-#include "files/random.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/metadata.h"
@@ -35,7 +34,7 @@ constexpr size_t kGranulesAtOnce = 4;
 
 // Under the lock: one of the numbers below `end`.
 unsigned draw_below(size_t end) {
-  if (random_state == 0) files::random_bytes(&random_state, sizeof random_state);
+  if (random_state == 0) os::random_bytes(&random_state, sizeof random_state);
   random_state = random_state * 6364136223846793005u + 1442695040888963407u;
   return static_cast<unsigned>((random_state >> 32) % end);
 }

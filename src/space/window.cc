@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 
+#include "base/atomic.h"
 #include "base/options.h"
 #include "os/os.h"
 
@@ -36,15 +37,30 @@ constexpr size_t pagemap_bytes(size_t heap) {
 constexpr size_t kMostMetadata = (size_t{1} << 32) * kMetadataUnit;  // 2^32 units, by index
 constexpr size_t metadata_bytes(size_t heap) { return least(heap / 8, kMostMetadata); }
 
+// Numbers that nobody can foresee, for each place that is drawn by lot. They are drawn as the
+// library is loaded: a program may keep itself from the system's generator before it allocates.
+// What is allocated before draws them itself. Relaxed: numbers by themselves.
+enum Lot : uint8_t { kGapOfMetadata, kGapOfHeap, kPlanned, kLots };
+constinit Atomic<uint64_t> lots[kLots]{};
+
+[[gnu::constructor(101)]] void draw_lots() {
+  if (lots[0].load(memory_order_relaxed) != 0) return;
+  uint64_t fresh[kLots];
+  os::random_bytes(fresh, sizeof(fresh));
+  for (unsigned i = 0; i < kLots; ++i) lots[i].store(fresh[i], memory_order_relaxed);
+}
+
+uint64_t drawn(Lot lot) {
+  draw_lots();
+  return lots[lot].load(memory_order_relaxed);
+}
+
 // In front of metadata, and in front of the heap: of up to this length, so that who knows where an
 // object is does not know where its slab is described. Sixteen bits of granules in the smallest
 // window. Addresses without a mapping cost nothing.
 constexpr size_t most_gap(size_t heap) { return heap / 64; }
-size_t gap(unsigned which, size_t heap) {
-  uint64_t x = os::entropy() + which * 0x9E3779B97F4A7C15u;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-  return round_down((x ^ x >> 31) % (most_gap(heap) - kGranule), kGranule) + kGranule;
+size_t gap(Lot lot, size_t heap) {
+  return round_down(drawn(lot) % (most_gap(heap) - kGranule), kGranule) + kGranule;
 }
 
 size_t total_bytes(size_t heap) {
@@ -57,10 +73,10 @@ void lay_out(uintptr_t base, size_t heap) {
     base += bytes;
   };
   carve(window.pagemap, pagemap_bytes(heap), kGranule);
-  base += gap(1, heap);
+  base += gap(kGapOfMetadata, heap);
   carve(window.metadata, metadata_bytes(heap), kGranule);
   window.nulls = base;
-  base += kGranule + gap(2, heap);
+  base += kGranule + gap(kGapOfHeap, heap);
   carve(window.heap, heap, 16 * kGranule);
 }
 
@@ -139,8 +155,8 @@ bool open_where_system_says() {
 
 bool open_planned() {
   for (const Plan& plan : kPlans) {
-    const uintptr_t base = plan.base + os::entropy() % kPlannedSpread;
-    if (open_at(round_down(base, kGranule), plan.heap)) return true;
+    const size_t spread = round_down(drawn(kPlanned) % kPlannedSpread, kGranule);
+    if (open_at(plan.base + spread, plan.heap)) return true;
   }
   return false;
 }

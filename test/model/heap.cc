@@ -12,7 +12,6 @@
 
 #include "base/options.h"
 #include "engine.h"
-#include "files/random.h"
 #include "heap/registry.h"
 #include "os/fault.h"
 #include "remote/outbox.h"
@@ -30,13 +29,13 @@ uint64_t now_ns() {
 void misuse(const Text&) {}
 void fault(const Text& what) { model::fail(std::string(what.data(), what.size())); }
 
-}  // namespace loft::os
-
 // A key is set before all tasks, or never.
-void loft::files::random_bytes(void* to, size_t bytes) {
+void random_bytes(void* to, size_t bytes) {
   auto* byte = static_cast<unsigned char*>(to);
   for (size_t i = 0; i < bytes; ++i) byte[i] = static_cast<unsigned char>(37 * i + 11);
 }
+
+}  // namespace loft::os
 
 namespace {
 

@@ -35,6 +35,7 @@ CALLS = {
     "prlimit64": ("error=EPERM",),
     "sched_getaffinity": ("error=EPERM",),
     "clock_gettime": ("error=EPERM",),
+    "getrandom": ("error=EAGAIN", "error=ENOSYS"),
 }
 ONCE = (1, 2, 4, 8, 16, 32)
 FROM = (1, 6, 24)

@@ -1,13 +1,20 @@
 // The system floor: pages, errno, the lock, reports.
 #include <errno.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <iterator>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -261,11 +268,59 @@ TEST(Errno, KeptWhereTheKernelTellsNothing) {
   errno = 4711;
   EXPECT_FALSE(test::system::may_try_long_mappings());
   EXPECT_FALSE(os::can_move_pages(false));
-  EXPECT_EQ(test::system::entropy(), 0u);
+  uint64_t drawn[2] = {};
+  test::system::random_bytes(drawn, sizeof(drawn));
+  EXPECT_NE(drawn[0], drawn[1]);
   EXPECT_EQ(errno, 4711);
   for (const auto& [told, name] : hidden) told->name = name;
 }
 #endif
+
+// Makes getrandom fail from now on, as a filter of system calls may.
+bool refuse_random() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getrandom, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {std::size(filter), filter};
+  char byte = 0;
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 &&
+         syscall(SYS_getrandom, &byte, 1, 0) < 0;
+}
+
+// Neither from the system's generator nor without it.
+TEST(RandomBytes, AreNoOthersThatTheProcessHas) {
+  const pid_t child = fork();
+  if (child == 0) {
+    unsigned char given[16];
+    memcpy(given, reinterpret_cast<const void*>(getauxval(AT_RANDOM)), sizeof(given));
+    std::set<uint64_t> all;
+    for (const bool refused : {false, true}) {
+      if (refused && !refuse_random()) _exit(0);  // no filters here
+      errno = 4711;
+      for (unsigned i = 0; i < 100; ++i) {
+        unsigned char drawn[48];
+        test::system::random_bytes(drawn, sizeof(drawn));
+        if (errno != 4711) _exit(1);
+        for (size_t at = 0; at + 8 <= sizeof(drawn); ++at) {
+          for (const size_t half : {0, 8}) {
+            if (memcmp(drawn + at, given + half, 8) == 0) _exit(2);
+          }
+          uint64_t one = 0;
+          memcpy(&one, drawn + at, sizeof(one));
+          if (!all.insert(one).second) _exit(3);
+        }
+      }
+    }
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
 
 TEST(Environment, WholeNamesOnly) {
   setenv("LOFT_TEST_NAME", "value=1", 1);
