@@ -189,6 +189,7 @@ void* refill(Thread* thread, Request request) {
 bool push_slow(Thread* thread, SizeClass size_class, void* p) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
+  if (LOFT_UNLIKELY(*bin.top() == p)) slab::report_bad_free(p);
   if (state.watched_pushes < kWatchedPushes) {
     check_freed(thread->heap, state.slots, count(thread, size_class), p);
     thread->counters.checked_frees.add(1);

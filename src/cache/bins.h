@@ -39,7 +39,8 @@ void* refill(Thread* thread, Request request);
 // array.
 void* take_one(Heap* heap, Request request);
 
-// Pushes when the fast path cannot: the bin (a) is full, (b) has no array yet, or (c) is watched.
+// Pushes when the fast path cannot: the bin (a) is full, (b) has no array yet, (c) is watched, or
+// (d) got the same object last, which stops the program.
 // Every bin is watched for its first pushes, unless an earlier thread of the block has done them.
 // Each is checked, so a program that frees an interior pointer or frees twice is caught at once
 // even if it frees little, and the fast path pays nothing. A full bin that may not grow returns its

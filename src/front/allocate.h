@@ -106,7 +106,9 @@ LOFT_ALWAYS_INLINE void deallocate(void* p, Slow slow, Beyond beyond) {
     return add_to_batch(thread, p, entry.index());
   }
   Bin* bin = thread->bin_at(entry.bin());
-  if (LOFT_UNLIKELY(bin->top() >= bin->limit())) return slow(p);
+  // The second comparison finds the free of what was freed last, which would give one object to two
+  // owners. Two instructions; the slot lies in the line that the push writes.
+  if (LOFT_UNLIKELY(bin->top() >= bin->limit() || *bin->top() == p)) return slow(p);
   bin->push(p);
 }
 LOFT_ALWAYS_INLINE void deallocate(void* p) {

@@ -106,12 +106,15 @@ enum class Pushed { kYes, kNo, kNotTheOwner };
   "jz %l[failed]\n"                      \
   "subq $8, (%[scratch],%[stack])\n"
 
-// The entry first goes above the top, where nobody reads. If the sequence is aborted after that
+// Fails for the object that was pushed last, too: it is freed twice. The entry first goes above the
+// top, where nobody reads. If the sequence is aborted after that
 // store, the store was made while the stack was ours, and the next push overwrites it.
 #define LOFT_SEQUENCE_PUSH                \
   "movq (%[scratch],%[stack]), %[top]\n"  \
   "cmpq 8(%[scratch],%[stack]), %[top]\n" \
   "jae %l[failed]\n"                      \
+  "cmpq %[object], (%[top])\n"            \
+  "je %l[failed]\n"                       \
   "movq %[object], 8(%[top])\n"           \
   "addq $8, (%[scratch],%[stack])\n"
 
@@ -158,7 +161,7 @@ failed:
   return nullptr;
 }
 
-// False if the stack is full or closed, or the sequence was aborted.
+// False if the stack is full or closed or ends with the object, or the sequence was aborted.
 LOFT_ALWAYS_INLINE bool push(void* object, size_t stack) {
   void* scratch;
   void* top;

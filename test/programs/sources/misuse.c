@@ -27,6 +27,8 @@ static void run_on_next_processor(void) {
   if (processors[1] != 0) processors++;
 }
 
+static void* volatile kept;
+
 static char in_data[4096] __attribute__((aligned(64))) = {1};
 
 static void* mistaken(void* address) {
@@ -217,9 +219,11 @@ int main(int argc, char** argv) {
     free(small);
     free(realloc(small, 60));
   } else if (strcmp(what, "double-handled") == 0) {
+    char* const other = malloc(64);
     signal(SIGABRT, allocate_much);
     mistaken(small);
     free(small);
+    free(other);  // or it would be found before loft takes the lock
     free(small);
   } else if (strcmp(what, "misaligned-handled") == 0) {
     signal(SIGABRT, allocate_much);
@@ -246,7 +250,10 @@ int main(int argc, char** argv) {
     mistaken(small);
     in_thread(free_it, small);
     free(small);
-  } else if (strcmp(what, "double-two-threads") == 0) {
+  } else if (strcmp(what, "double-two-threads") == 0 ||
+             strcmp(what, "double-two-threads-kept") == 0) {
+    // With another object in it, the slab stays, so that whoever notices can tell which object it is.
+    if (strstr(what, "kept") != NULL) kept = malloc(64);
     mistaken(small);
     in_thread(free_it, small);
     in_thread(free_and_churn, small);
