@@ -57,6 +57,8 @@ FAULTS = "faults taken on malloc's addresses"
 NO_FAULTS = "the system lets nobody count faults here (perf_event_open)"
 REPLAYED_PEAK = "malloc's memory of replayed programs at their peak"
 REPLAYED_END = "committed memory of replayed programs at their end"
+ATOMICS = "atomic operations a thousand objects that eight threads pass on, simulated"
+MOVES = "lines moved a thousand objects that eight threads pass on, simulated"
 REPLAYED_STEPS = "instructions of replayed programs, the replay's own among them"
 
 
@@ -89,6 +91,18 @@ GROUPS = {
     REPLAYED_PEAK: Group(unit="bytes"),
     REPLAYED_END: Group(unit="bytes"),
     REPLAYED_STEPS: Group(unit="instructions", within="chance"),
+    ATOMICS: Group(unit="operations", within="chance"),
+    MOVES: Group(unit="lines", within="chance"),
+}
+# What papers/simulation plays, as its tests do.
+SIMULATOR = BUILD / "papers" / "simulate-loft"
+SIMULATED = {
+    "objects, in pairs": ["--pattern=pairs", "--warm=262144", "--objects=131072"],
+    "objects, each to all": ["--pattern=exchange", "--warm=262144", "--objects=131072"],
+    "buffers of 32 KiB to 1 MiB, in pairs": [
+        *["--pattern=pairs", "--message=4", "--min=32768", "--max=1048576"],
+        *["--objects=1", "--warm=1"],
+    ],
 }
 
 
@@ -270,6 +284,17 @@ def count_replayed_steps(there: Place, recording: Path) -> Counts:
     return {REPLAYED_STEPS: {recording.stem: int(found[1])}}
 
 
+def count_simulated(there: Place) -> Counts:
+    counts: Counts = {ATOMICS: {}, MOVES: {}}
+    for name, options in SIMULATED.items():
+        command = [str(SIMULATOR), "--heaps=8", *options]
+        told = json.loads(there.run(command, {"LOFT_DECAY_MS": "0"})[0])
+        thousands = told["operations"] / 1000
+        counts[ATOMICS][name] = round(told["atomics"] / thousands, 1)
+        counts[MOVES][name] = round(told["moves"] / thousands, 1)
+    return counts
+
+
 @dataclass(frozen=True)
 class Part:
     """What is counted by itself."""
@@ -326,4 +351,5 @@ def parts() -> dict[str, Part]:
                 there, recording
             )
         )
+    made["simulated"] = Part(count_simulated, own=True)
     return made

@@ -28,9 +28,10 @@ constexpr std::array<Pattern, 5> kPatterns = {{
     {"producers", "--pattern=producers --warm=262144 --objects=131072", 60, 300},
     // And here for seven.
     {"exchange", "--pattern=exchange --warm=262144 --objects=131072", 120, 650},
-    // Each object is a message, and a lock of its heap or two.
+    // Each object is a message, and a lock of its heap or two. Once for each MiB that goes, and
+    // once where it arrives, all write to the line of space/unused.h.
     {"buffers, pairs", "--pattern=pairs --message=4 --min=32768 --max=1048576 --objects=1 --warm=1",
-     50, 300},
+     50, 1500},
     // So many that the lengths, which are drawn by lot, have the same mean for both.
     {"buffers, exchange",
      "--pattern=exchange --message=4 --min=32768 --max=262144 --objects=32768 --warm=1", 300, 3500},

@@ -125,11 +125,10 @@ void count_batch(Thread* thread, SizeClass size_class, size_t objects) {
   thread->counters.net_bytes.add(-objects * geometry(size_class).size);
 }
 
-// So many bytes of freed objects are under way.
-void post_if_due(Thread* thread, size_t bytes) {
-  constexpr uint32_t kStep = 64 << 10;
+// So many bytes of freed objects are under way. Of objects of runs it is told by their step.
+void post_if_due(Thread* thread, size_t bytes, ptrdiff_t step = unused::kSlabStep) {
   thread->untold_bytes += static_cast<uint32_t>(bytes);
-  if (LOFT_UNLIKELY(thread->untold_bytes >= kStep)) {
+  if (LOFT_UNLIKELY(thread->untold_bytes >= step)) {
     unused::tell(thread->untold_bytes);
     thread->untold_bytes = 0;
   }
@@ -236,7 +235,7 @@ void send_medium(Thread* thread, void* p) {
   thread->outbox.add(entry.owner(), write_alone(p));
   thread->counters.medium_sent.add(bytes);
   thread->counters.net_bytes.add(-bytes);
-  post_if_due(thread, bytes);
+  post_if_due(thread, bytes, unused::kRunStep);
 }
 
 void send_single_medium(void* p) {

@@ -20,10 +20,12 @@ constexpr size_t kShareOfUse = 8;
 constexpr size_t kSlack = 8;  // a purge goes down by this share of the bound more
 constexpr size_t kStep = 32;  // and the next one is due when this share more is unused than it left
 
-constinit Atomic<size_t> in_heaps{0};  // slabs, runs and messages; modulo 2^64
-constinit Atomic<size_t> extra{0};     // of the bound, for what is wanted again
-constinit Atomic<size_t> left{0};      // the least total since a purge left it
-constinit Atomic<size_t> wanted{0};    // taken since the last purge
+// In slabs, runs and messages; modulo 2^64. All threads write to it, and to nothing else here.
+alignas(64) constinit Atomic<size_t> in_heaps{0};
+
+alignas(64) constinit Atomic<size_t> extra{0};  // of the bound, for what is wanted again
+constinit Atomic<size_t> left{0};               // the least total since a purge left it
+constinit Atomic<size_t> wanted{0};             // taken since the last purge
 
 // By whoever purges, or ticks.
 constinit Atomic<uint64_t> purged_at{0};
@@ -73,12 +75,6 @@ bool is_too_much() {
   const size_t before = left.load(memory_order_relaxed);
   const bool is_stuck = before > most_kept + most_kept / 4;
   return now > most_kept && now > before + most_kept / (is_stuck ? kSlack : kStep);
-}
-
-void Told::tell(size_t now) {
-  in_heaps.fetch_add(now - told_, memory_order_relaxed);
-  told_ = now;
-  look_if_too_much();
 }
 
 void tell(size_t bytes) {

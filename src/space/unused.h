@@ -16,30 +16,39 @@
 
 namespace loft::unused {
 
-// What a heap has told of its slabs, or of its runs: what it has now within kStep bytes. Guarded by
+// There are more bytes of it, in heaps or under way to them; modulo 2^64. Asks for a look if that
+// is too much.
+void tell(size_t bytes);
+
+// What is told of goes by steps: all threads write to the line that it goes to. An object of a run
+// may have 1 MiB, and must not cost a line each time.
+inline constexpr ptrdiff_t kSlabStep = 256 << 10;
+inline constexpr ptrdiff_t kRunStep = 1 << 20;
+
+// What a heap has told of its slabs, or of its runs: what it has now within a step. Guarded by
 // the heap's lock. Modulo 2^64: objects may come back to another heap than had them.
+template <ptrdiff_t kStep>
 class Told {
  public:
   // After bytes came back. Asks for a look if that is too much.
   LOFT_ALWAYS_INLINE void see_more(size_t now) {
-    if (LOFT_UNLIKELY(static_cast<ptrdiff_t>(now - told_) >= kStep)) tell(now);
+    if (LOFT_UNLIKELY(static_cast<ptrdiff_t>(now - told_) >= kStep)) tell_all(now);
   }
   // Before new memory is taken.
   void see_less(size_t now) {
-    if (static_cast<ptrdiff_t>(told_ - now) >= kStep) tell(now);
+    if (static_cast<ptrdiff_t>(told_ - now) >= kStep) tell_all(now);
   }
   // So many bytes have arrived, of which their sender has told.
   void was_told(size_t bytes) { told_ += bytes; }
 
  private:
-  static constexpr ptrdiff_t kStep = 64 << 10;
-  void tell(size_t now);
+  void tell_all(size_t now) {
+    tell(now - told_);
+    told_ = now;
+  }
 
   size_t told_ = 0;
 };
-
-// Bytes of freed objects are under way to their heaps. Asks for a look if that is too much.
-void tell(size_t bytes);
 
 // Free spans have become more.
 void see();

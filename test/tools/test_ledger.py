@@ -93,9 +93,9 @@ def test_rises_since_the_tag_sum_up_to_two_hundredths() -> None:
     ]
     # What falls in between does not make room.
     assert looked_back(first, second, book(1000), book(1015, "second"))
-    # Of few instructions one more is allowed.
-    assert looked_back(book(13), book(14, "first")) == []
-    assert looked_back(book(13), book(14, "first"), book(15, "second"))
+    # Of few instructions two more are allowed.
+    assert looked_back(book(13), book(15, "first")) == []
+    assert looked_back(book(13), book(15, "first"), book(16, "second"))
 
 
 def test_another_version_of_a_program_is_no_rise() -> None:
