@@ -1,6 +1,7 @@
 #include "cache/arrays.h"
 
 #include "base/options.h"
+#include "cache/pool.h"
 #include "limits/limits.h"
 #include "space/metadata.h"
 
@@ -12,6 +13,7 @@ namespace {
 constexpr size_t kClassBytes = 512 * 1024;
 constexpr unsigned kMinCapacity = 3;
 constexpr size_t kFirstBytes = 2048;  // keeps the arrays of a small process within a few lines
+constexpr size_t kAlways = 4096;      // up to here, a first array is made under any limit
 constexpr size_t kTightShare = 16;    // divides the budget while memory is tight
 
 // 2^k - 1 for some k: with the null slot, the array fills whole cache lines.
@@ -73,7 +75,8 @@ bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
 
 size_t budget() {
   const size_t bytes = get(options.cache_bytes);
-  return LOFT_UNLIKELY(limits::tight()) ? bytes / kTightShare : bytes;
+  if (LOFT_LIKELY(!limits::bounds_caches())) return bytes;
+  return least(limits::tight() ? bytes / kTightShare : bytes, limits::cache_share());
 }
 
 void set_limit(Bin& bin, const BinState& state) {
@@ -85,8 +88,10 @@ bool grow(Thread* thread, SizeClass size_class) {
   const unsigned wanted = capacity == 0 ? first_capacity(size_class) : 2 * capacity + 1;
   if (wanted > max_capacity(size_class)) return false;
   const size_t more = (wanted - capacity) * class_size(size_class);
-  // The first array ignores the budget: a thread over its budget still needs a slot to free into.
+  // A short first array ignores the budget: a thread over its budget still needs a slot to free
+  // into. Long ones do, too, but for a budget of all caches.
   if (capacity != 0 && thread->capacity_bytes + more > budget()) return false;
+  if ((capacity != 0 || more > kAlways) && !pool::has_room(thread, more)) return false;
   if (!set_capacity(thread, size_class, wanted)) return false;
   thread->counters.bins_grown.add(1);
   return true;

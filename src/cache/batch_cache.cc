@@ -2,6 +2,7 @@
 
 #include "base/options.h"
 #include "base/peek.h"
+#include "limits/limits.h"
 #include "remote/pack.h"
 #include "slab/slab.h"
 #include "space/unused.h"
@@ -18,6 +19,14 @@ constexpr uint64_t start_limit_for(const Geometry& shape) {
   return shape.inverse << (64 - kInverseShift);
 }
 
+// Where caches have a budget together, what a thread collects is less, too: at most half of its
+// share in open batches, and a quarter in the outbox.
+size_t least_of_share(size_t bytes, size_t divisor) {
+  if (LOFT_LIKELY(!limits::bounds_caches())) return bytes;
+  constexpr size_t kAlways = 1024;
+  return least(bytes, most(kAlways, limits::cache_share() / divisor));
+}
+
 void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
   const SizeClass size_class = class_of_bin(entry.bin());
   const Geometry& shape = geometry(size_class);
@@ -25,7 +34,7 @@ void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
   batch.base = base;
   batch.inverse = shape.inverse;
   batch.start_limit = start_limit_for(shape);
-  const size_t fitting = get(options.batch_bytes) / shape.size;
+  const size_t fitting = least_of_share(get(options.batch_bytes), 2 * kBatches) / shape.size;
   batch.capacity = batch.left = static_cast<uint32_t>(clamp<size_t>(fitting, 1, shape.objects));
   batch.before = 0;
   batch.owner = entry.owner();
@@ -132,7 +141,7 @@ void post_if_due(Thread* thread, size_t bytes, ptrdiff_t step = unused::kSlabSte
     unused::tell(thread->untold_bytes);
     thread->untold_bytes = 0;
   }
-  if (thread->outbox.add_bytes(bytes, get(options.outbox_bytes))) {
+  if (thread->outbox.add_bytes(bytes, least_of_share(get(options.outbox_bytes), 4))) {
     thread->counters.posts.add(thread->outbox.post());
   }
 }

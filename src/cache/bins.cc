@@ -7,6 +7,7 @@
 #include "cache/batch_cache.h"
 #include "cache/depot.h"
 #include "cache/object.h"
+#include "cache/pool.h"
 #include "limits/limits.h"
 #include "os/fault.h"
 #include "slab/slab.h"
@@ -37,6 +38,11 @@ void return_objects(Thread* thread, SizeClass size_class, void** objects, void**
     if (LOFT_UNLIKELY(!entry.is_slab())) slab::report_without_slab(*objects);
     batch_cache::add(thread, *objects++, entry);
   }
+}
+
+LOFT_COLD void put_back_one(Thread* thread, SizeClass size_class, void* p) {
+  const os::Guard guard(thread->heap->lock());
+  return_objects(thread, size_class, &p, &p + 1);
 }
 
 constexpr unsigned kAllOfIt = ~0u;
@@ -70,9 +76,11 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
 void drop_bin(Thread* thread, SizeClass size_class) {
   flush_class(thread, size_class);
   release_array(thread, size_class);
+  pool::tell(thread);
 }
 
-// Resets a bin that has grown, if the thread is over its budget. For use while memory is tight.
+// Resets a bin that has grown, if the thread is over its budget. For use while memory is tight, or
+// where more threads share a budget than did.
 // Only one bin at a time, on its own slow path, so that no bin is emptied only to be refilled.
 void shrink(Thread* thread, SizeClass size_class) {
   if (thread->capacity_bytes <= budget()) return;
@@ -93,7 +101,7 @@ bool stash(Thread* thread, SizeClass size_class, bool alternating) {
   }
   // The rest of the budget is reserved for new bins.
   return state.stashed < state.most_stashed && thread->capacity_bytes + bytes <= budget() / 4 * 3 &&
-         depot::stash(thread, size_class);
+         pool::has_room(thread, bytes) && depot::stash(thread, size_class);
 }
 
 // Makes space for one more object in a full bin. Grows it if it was refilled since it was last
@@ -101,7 +109,7 @@ bool stash(Thread* thread, SizeClass size_class, bool alternating) {
 bool grow_or_stash(Thread* thread, SizeClass size_class) {
   BinState& state = thread->states[size_class];
   const bool alternating = state.last == SlowEvent::kRefill;
-  if (LOFT_UNLIKELY(limits::tight())) shrink(thread, size_class);
+  if (LOFT_UNLIKELY(limits::bounds_caches())) shrink(thread, size_class);
   state.last = SlowEvent::kFlush;
   state.repeat = 0;
   if ((state.capacity == 0 || alternating) && grow(thread, size_class)) return true;
@@ -145,7 +153,7 @@ LOFT_ALWAYS_INLINE void* fill_empty(Thread* thread, Request request, unsigned wa
 // For a bin without a depot. Grows the bin if growth is due and returns the number of objects to
 // fetch; 0 for a bin without an array.
 unsigned plan_refill(Thread* thread, SizeClass size_class) {
-  if (LOFT_UNLIKELY(limits::tight())) shrink(thread, size_class);
+  if (LOFT_UNLIKELY(limits::bounds_caches())) shrink(thread, size_class);
   BinState& state = thread->states[size_class];
   state.streak = state.last == SlowEvent::kFlush
                      ? 0
@@ -197,7 +205,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p) {
     set_limit(bin, state);
   }
   if (!has_space(thread, size_class) && !grow_or_stash(thread, size_class)) {
-    if (state.capacity == 0) return false;
+    if (LOFT_UNLIKELY(state.capacity == 0)) return put_back_one(thread, size_class, p), true;
     flush(thread, size_class, (state.capacity + 1u) / 2);
   }
   bin.push(p);
@@ -225,6 +233,7 @@ void review(Thread* thread, SizeClass size_class, bool in_use) {
   const bool moved = in_use || state.seen_at != top;
   const unsigned unneeded = moved ? (state.least_stashed + 1u) / 2 : state.stashed;
   if (unneeded != 0) flush_depot(thread, size_class, unneeded);
+  pool::tell(thread);
   state.least_stashed = state.stashed;
   state.seen_at = top;
   if (moved) return;
@@ -298,6 +307,7 @@ void reset(Thread* thread, bool keep_first_arrays) {
   }
   depot::release_spares(thread);
   thread->capacity_bytes = kept;
+  pool::tell(thread);
 }
 
 }  // namespace loft::bins

@@ -44,7 +44,7 @@ void* take_one(Heap* heap, Request request);
 // Every bin is watched for its first pushes, unless an earlier thread of the block has done them.
 // Each is checked, so a program that frees an interior pointer or frees twice is caught at once
 // even if it frees little, and the fast path pays nothing. A full bin that may not grow returns its
-// older half. False if there is no memory for the bin's array.
+// older half. Where it may have no array, the object goes to its slab. Always true.
 bool push_slow(Thread* thread, SizeClass size_class, void* p);
 
 // Whether push_slow finds a free slot without growing, stashing or flushing.

@@ -4,6 +4,7 @@
 #include "base/peek.h"
 #include "cache/batch_cache.h"
 #include "cache/object.h"
+#include "cache/pool.h"
 #include "heap/registry.h"
 #include "limits/limits.h"
 #include "os/fault.h"
@@ -64,15 +65,45 @@ size_t budget_of(const Thread* thread) {
   return least(most_bytes, most(kLeast, out / kShare));
 }
 
+// From now on, free's fast path fills the bin.
+void open(Thread* thread) {
+  void** const slots = thread->medium.recent;
+  thread->recent.set_top(slots);
+  thread->recent.set_limit(slots + 1);
+}
+
+// Nobody counts the object in the bin, which may be as long as any. So where caches have a budget
+// together, the bin is open only as long as each one's share is enough for it.
+LOFT_COLD void follow_share(Thread* thread) {
+  MediumCache& cache = thread->medium;
+  if (cache.watched != kWatched || thread->core != nullptr) return;
+  const bool is_open = thread->recent.limit() == cache.recent + 1;
+  const bool opens = limits::cache_share() >= kMediumMax;
+  if (opens && !is_open) open(thread);
+  if (is_open && !opens) thread->recent = kEmptyBin;
+}
+
+// Whether one of so many bytes may be kept where caches have a budget together. Those kept longest
+// make room.
+LOFT_COLD bool make_room(Thread* thread, size_t bytes) {
+  follow_share(thread);
+  const Counter& kept = thread->counters.medium_kept_bytes;
+  while (kept.get() + bytes > limits::cache_share() || !pool::has_room(thread, bytes)) {
+    if (kept.get() == 0) return false;
+    next_place(thread);
+  }
+  return true;
+}
+
 // Puts a kept object into a place, or returns it to its heap.
 void put(Thread* thread, void* p, MediumWord& word, HeapId owner) {
   MediumCache& cache = thread->medium;
   const size_t budget = budget_of(thread);
   const size_t bytes = word.object().pages * os::page_size();
   // While memory is tight, kept objects may use the memory that is needed.
-  if (LOFT_UNLIKELY(limits::tight())) {
-    release_all(thread);
-    return give_back(thread, p);
+  if (LOFT_UNLIKELY(limits::bounds_caches())) {
+    if (limits::tight()) release_all(thread);
+    if (limits::tight() || bytes > budget || !make_room(thread, bytes)) return give_back(thread, p);
   }
   if (LOFT_UNLIKELY(bytes > budget)) return give_back(thread, p);
   if (LOFT_UNLIKELY(owner != thread->owner)) {
@@ -99,13 +130,6 @@ void settle(Thread* thread) {
   MediumWord* const word = mark(p, entry);
   bin.pop();
   if (LOFT_LIKELY(word != nullptr)) put(thread, p, *word, entry.owner());
-}
-
-// From now on, free's fast path fills the bin.
-void open(Thread* thread) {
-  void** const slots = thread->medium.recent;
-  thread->recent.set_top(slots);
-  thread->recent.set_limit(slots + 1);
 }
 
 // The object is about to be handed out.
@@ -171,12 +195,13 @@ void keep(Thread* thread, void* p, Entry entry) {
   if (LOFT_LIKELY(watched == kWatched) || thread->core != nullptr)
     return;  // a processor has no bin
   ++watched;
-  if (watched == kWatched) open(thread);
+  if (watched == kWatched) follow_share(thread);
 }
 
 void release_all(Thread* thread) {
   settle(thread);
   for (unsigned i = 0; i < kMediumPlaces; ++i) next_place(thread);
+  pool::tell(thread);
 }
 
 void reset(Thread* thread) {

@@ -203,7 +203,8 @@ struct alignas(64) Thread {
   Trade trade{};
 
   BinState states[kSizeClasses]{};
-  void** spare_arrays{};  // empty arrays of kMostSlots slots each
+  void** spare_arrays{};   // empty arrays of kMostSlots slots each
+  size_t counted_bytes{};  // by cache/pool.h
   ThreadCounters counters{};
   MediumCache medium{};
   large::Descriptors spare_large{};

@@ -9,6 +9,7 @@
 #include "cache/medium_cache.h"
 #include "hard/quarantine.h"
 #include "heap/registry.h"
+#include "limits/limits.h"
 #include "meter/meter.h"
 #include "os/os.h"
 #include "slab/slab.h"
@@ -116,6 +117,7 @@ Core* make(unsigned number) {
   core->thread.heap = heap;
   core->owner = core->thread.owner = heap->id();
   add_block(&core->thread);
+  limits::count_caches(1);
   meter::join(&core->thread);
   core->earlier = newest.load(memory_order_relaxed);
   // Three releases, so that every reader finds the block set up. They pair with the acquires in

@@ -9,6 +9,7 @@ namespace loft::limits {
 
 // All relaxed, here and below: each is an independent number.
 constinit Atomic<uint32_t> reasons{0};
+constinit Atomic<size_t> share{kNone};
 
 namespace {
 
@@ -22,6 +23,7 @@ constinit Atomic<size_t> group_limit{kNone};
 constinit Atomic<size_t> group_used{0};
 constinit Atomic<size_t> processors{kNone};
 constinit Atomic<size_t> address_space{kNone};
+constinit Atomic<size_t> caches{0};
 constinit Atomic<size_t> soft_hits{0};
 constinit Atomic<size_t> hard_refusals{0};
 
@@ -47,7 +49,15 @@ void set(Reason reason, bool is) {
     if (after == before) return;
   } while (
       !reasons.compare_exchange_strong(before, after, memory_order_relaxed, memory_order_relaxed));
-  if (is) soft_hits.fetch_add(1, memory_order_relaxed);
+  if (is && reason != kShare) soft_hits.fetch_add(1, memory_order_relaxed);
+}
+
+// Of two threads that do this at once, the first may write last: what comes next is right again.
+void follow_share() {
+  const size_t all = scarce_cached();
+  const size_t count = loft::most<size_t>(caches.load(memory_order_relaxed), 1);
+  share.store(all == kNone ? kNone : all / count, memory_order_relaxed);
+  set(kShare, all != kNone);
 }
 
 }  // namespace
@@ -71,7 +81,15 @@ void options_changed() {
   set(kGroup, group_tight.load(memory_order_relaxed) && get(options.cgroup) != kGroupOff);
 }
 
-void set_address_space(size_t bytes) { address_space.store(bytes, memory_order_relaxed); }
+void set_address_space(size_t bytes) {
+  address_space.store(bytes, memory_order_relaxed);
+  follow_share();
+}
+
+void count_caches(size_t more) {
+  caches.fetch_add(more, memory_order_relaxed);
+  if (cache_share() != kNone) follow_share();
+}
 
 size_t scarce_dirty() {
   const size_t scarce =
@@ -94,6 +112,7 @@ void set_group(const Group& group) {
   processors.store(group.processors, memory_order_relaxed);
   group_tight.store(above(group.used, near(group.limit), group_tight.load(memory_order_relaxed)),
                     memory_order_relaxed);
+  follow_share();
   options_changed();
 }
 

@@ -36,9 +36,11 @@ constexpr size_t near(size_t limit) { return limit == kNone ? kNone : limit - li
 enum Reason : uint32_t {
   kOwn = 1,    // loft's bytes exceed the soft limit
   kGroup = 2,  // the group's do, and the option `cgroup` makes them count
+  kShare = 4,  // caches only: they have a budget together (cache_share)
 };
 extern LOFT_HIDDEN Atomic<uint32_t> reasons;
-inline bool tight() { return reasons.load(memory_order_relaxed) != 0; }
+inline bool tight() { return (reasons.load(memory_order_relaxed) & (kOwn | kGroup)) != 0; }
+inline bool bounds_caches() { return reasons.load(memory_order_relaxed) != 0; }
 
 // An option has changed. Does not read the group's limits again: that would open files while the
 // program runs.
@@ -48,6 +50,20 @@ void options_changed();
 // sixteenth of the group's memory limit or of the process's address space limit, whichever is less.
 // kNone without such a limit.
 size_t scarce_dirty();
+
+// What all caches together may hold, of free objects: half as much. Medium objects that free's fast
+// path keeps may be as much again, so that all of it is an eighth of the limit.
+inline size_t scarce_cached() {
+  const size_t scarce = scarce_dirty();
+  return scarce == kNone ? kNone : scarce / 2;
+}
+
+// What each of them may hold: an equal share. kNone without such a limit.
+extern LOFT_HIDDEN Atomic<size_t> share;
+inline size_t cache_share() { return share.load(memory_order_relaxed); }
+
+// So many caches have come into use; modulo 2^64.
+void count_caches(size_t more);
 
 // The limit on the process's address space when the library is loaded; kNone if there is none.
 void set_address_space(size_t bytes);

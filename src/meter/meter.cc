@@ -4,7 +4,6 @@
 #include "base/peek.h"
 #include "base/table_entry.h"
 #include "cache/arrays.h"
-#include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "hard/mark.h"
 #include "profile/progress.h"
@@ -71,7 +70,7 @@ void move_cleared(void** to, void* const* from, unsigned count) {
 
 void put_back(Thread* thread, SizeClass c, void* p) {
   if (LOFT_LIKELY(bins::has_space(thread, c))) return thread->bins[c].push(p);
-  if (!bins::push_slow(thread, c, p)) batch_cache::send_single(thread, p, pagemap.of(p));
+  bins::push_slow(thread, c, p);
 }
 
 void settle(Thread* thread, SizeClass c) {

@@ -68,7 +68,7 @@ void purge_excess() {
   if (!purging.try_lock()) return;
   if (LOFT_LIKELY(!limits::tight())) {
     purge();
-  } else if (!pause.purge_or_wait(span::totals().dirty > limits::scarce_dirty(), purge)) {
+  } else if (!pause.purge_or_wait(unused::total() > limits::scarce_dirty(), purge)) {
     return purging.unlock();
   }
   purging.unlock();

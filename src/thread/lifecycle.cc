@@ -9,9 +9,11 @@
 #include "cache/bins.h"
 #include "cache/census.h"
 #include "cache/medium_cache.h"
+#include "cache/pool.h"
 #include "hard/quarantine.h"
 #include "heap/registry.h"
 #include "large/guarded.h"
+#include "limits/limits.h"
 #include "meter/meter.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -73,8 +75,10 @@ void retire(Thread* thread, List<Thread>& where) {
   threads.remove(thread);
   medium_cache::reset(thread);
   thread->spare_large = large::Descriptors{};
+  pool::forget(thread);
   where.push_front(thread);
   census::exited.add(1);
+  limits::count_caches(-size_t{1});
 }
 
 // Retires a block that keeps its first arrays for the next thread: to make and free arrays was a
@@ -170,6 +174,7 @@ Thread* unused_or_new() {
   thread->counters.net_bytes.add(-thread->counters.net_bytes.get());
   threads.push_front(thread);
   census::started.add(1);
+  limits::count_caches(1);
   return thread;
 }
 
@@ -277,6 +282,7 @@ void take_over_from_dead(Thread* thread) {
 
 // The child has one thread, which takes over the blocks of the others.
 void bury_the_dead() {
+  pool::forget_all();
   void* const value = os::thread_exit_value();
   const Thread* mine = value == no_block ? nullptr : static_cast<Thread*>(value);
   for (Thread* thread = threads.front(); thread != nullptr;) {

@@ -115,6 +115,37 @@ def test_off_reads_nothing(made_up: MadeUp, build: Build, lib: Path, execute: Ex
     assert '"soft_limit_bytes": 0' in result.stderr
 
 
+@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize(
+    ("threads", "burst_kib", "shortest", "longest"),
+    [
+        (200, 4096, 32, 2048),
+        (200, 4096, 32, 32768),
+        (200, 8192, 33_000, 1_000_000),
+        (100, 8192, 500_000, 4_000_000),
+    ],
+)
+def test_threads_that_wait_keep_little(
+    made_up: MadeUp,
+    build: Build,
+    lib: Path,
+    execute: Execute,
+    threads: int,
+    burst_kib: int,
+    shortest: int,
+    longest: int,
+    owner: str,
+) -> None:
+    """Each had its burst, and nobody else can empty its cache. All together they keep an eighth of
+    the group's limit, and the rest of these 56 MiB is the threads' own."""
+    made_up.put(memory_max=str(128 * MIB), memory_high="max", memory_current=str(MIB))
+    numbers = map(str, (threads, burst_kib, shortest, longest))
+    command = made_up.command(lib, build("waiting_threads.c"), *numbers)
+    result = execute(*command, preload=False, LOFT_OWNER=owner)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) << 10 <= 56 * MIB
+
+
 @pytest.fixture
 def real_group() -> Iterator[Path]:
     with new_group(2) as group:

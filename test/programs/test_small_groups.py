@@ -14,6 +14,8 @@ pytestmark = pytest.mark.machine
 
 MIB = 1 << 20
 
+ENTER = 'echo $$ > "$0/cgroup.procs" && LD_PRELOAD="$1" && export LD_PRELOAD && shift && exec "$@"'
+
 # Without swap, where it is counted.
 SWAP = {
     1: {"memory.memsw.limit_in_bytes": str(64 * MIB), "memory.swappiness": "0"},
@@ -42,10 +44,19 @@ def test_nobody_is_killed(
 ) -> None:
     """Not with owner=core: what a thread frees on another processor than it came from waits there
     until somebody calls loft on that processor (docs/compatibility.md)."""
-    script = 'echo $$ > "$0/cgroup.procs" && LD_PRELOAD="$1" && export LD_PRELOAD && shift'
-    script += ' && exec "$@"'
     libc = owner == "libc"
-    words = ("sh", "-c", script, group, "" if libc else lib, build("small_group.c"), *threads)
+    words = ("sh", "-c", ENTER, group, "" if libc else lib, build("small_group.c"), *threads)
     more = {} if libc else {"LOFT_OWNER": owner}
     result = execute(*words, preload=False, **more)
     assert (result.returncode, result.stdout, result.stderr) == (0, "lived\n", "")
+
+
+@pytest.mark.parametrize("longest", ["2048", "32768", "1000000"])
+@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+def test_threads_that_wait(
+    execute: Execute, build: Build, lib: Path, group: Path, owner: str, longest: str
+) -> None:
+    """A hundred, which had a burst of 4 MiB each."""
+    command = (build("waiting_threads.c"), "100", "4096", "32", longest)
+    result = execute("sh", "-c", ENTER, group, lib, *command, preload=False, LOFT_OWNER=owner)
+    assert (result.returncode, result.stderr) == (0, "")

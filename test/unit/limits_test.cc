@@ -63,6 +63,30 @@ TEST_F(LimitsTest, FewAddressesKeepLittle) {
   limits::set_address_space(limits::kNone);
 }
 
+TEST_F(LimitsTest, CachesShareWhatTheyMayHold) {
+  EXPECT_EQ(limits::cache_share(), limits::kNone);
+  EXPECT_FALSE(limits::bounds_caches());
+  const unsigned long hits = limits::totals().soft_hits;
+  group(limits::kNone, 128 * kMiB);
+  EXPECT_EQ(limits::scarce_dirty() + 2 * limits::scarce_cached(), 16 * kMiB) << "an eighth";
+  EXPECT_TRUE(limits::bounds_caches());
+  EXPECT_FALSE(limits::tight());
+  EXPECT_EQ(limits::totals().soft_hits, hits);
+  limits::count_caches(1);
+  const size_t caches = limits::scarce_cached() / limits::cache_share();
+  limits::count_caches(10);
+  EXPECT_EQ(limits::cache_share(), limits::scarce_cached() / (caches + 10));
+  limits::set_address_space(32 * kMiB);
+  EXPECT_EQ(limits::scarce_cached(), kMiB);
+  EXPECT_LT(limits::cache_share(), kMiB / 10);
+  limits::set_address_space(limits::kNone);
+  limits::count_caches(-size_t{10});
+  EXPECT_EQ(limits::cache_share(), limits::scarce_cached() / caches);
+  limits::count_caches(-size_t{1});
+  group(limits::kNone, limits::kNone);
+  EXPECT_EQ(limits::cache_share(), limits::kNone);
+}
+
 TEST_F(LimitsTest, TheSmallestCounts) {
   options.soft_limit = 100 * kMiB;
   EXPECT_EQ(limits::soft(), 100 * kMiB);
