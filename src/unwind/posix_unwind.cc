@@ -49,7 +49,7 @@ class Walk {
       case Rule::kSignal:
         return step_over_signal();
       case Rule::kNone:
-        return step_by_code() || step_by_frame_pointer();
+        return kReadsFrameInformation ? step_by_code() : step_by_frame_pointer();
       case Rule::kOutermost:
       case Rule::kUnknown:  // the frame pointer may have anything then: a short stack is no wrong
                             // one
@@ -166,37 +166,35 @@ class Walk {
 
   // What a program has made to stand between its own functions on the stack returns as soon as it
   // is returned to. Python makes such code, one piece for each of its functions, for profilers to
-  // see.
+  // see. Of other code without information nothing is known, and the stack ends: its frame pointer
+  // may be any number, and memory that is not the thread's own may go while it is read. The code is
+  // what the thread returns to, and what is above its stack pointer is its own, so both stay.
   bool step_by_code() {
     const uintptr_t first = round_down(at_.pc, kWord), bits = at_.pc % kWord * 8;
     uintptr_t code = 0, more = 0, pc = 0;
-    if (!kReadsFrameInformation || !code_.read(first, &code)) return false;
+    // Behind the end of a page may be anything.
+    if (at_.pc % os::page_size() > os::page_size() - kReturnBytes) return false;
+    if (!code_.read(first, &code)) return false;
     if (bits != 0) {
       if (at_.pc % kWord + kReturnBytes > kWord && !code_.read(first + kWord, &more)) return false;
       code = code >> bits | more << (8 * kWord - bits);
     }
     uintptr_t bytes = 0;
     if (!returns_from(code, &bytes) || !stack_.read(at_.stack + bytes, &pc)) return false;
-    return may_be_code(pc) && go(pc, at_.stack + bytes + kWord);
+    return go(pc, at_.stack + bytes + kWord);
   }
 
-  // What functions with a frame pointer begin with leaves there the caller's, and below it the
-  // return address. Of other functions the register may have anything.
+  // Where no information is read. What functions with a frame pointer begin with leaves there the
+  // caller's, and below it the return address. Of other functions the register may have anything.
   bool step_by_frame_pointer() {
     const uintptr_t record = at_.frame + static_cast<uintptr_t>(kFrameRecord);
     if (at_.frame < at_.stack || at_.frame - at_.stack > kLongestFrame) return false;
     uintptr_t frame = 0, pc = 0;
     if (!stack_.read(record, &frame) || !stack_.read(record + kWord, &pc)) return false;
     pc = stripped(pc);
-    if (!may_be_code(pc)) return false;
+    if (find_lasting(pc) == nullptr && !is_readable(round_down(pc, kWord))) return false;
     at_.frame = frame;
     return go(pc, record + 2 * kWord);
-  }
-
-  // Known code, or memory that could be some.
-  bool may_be_code(uintptr_t pc) {
-    uintptr_t word = 0;
-    return find_lasting(pc) != nullptr || code_.read(round_down(pc, kWord), &word);
   }
 
   bool go(uintptr_t pc, uintptr_t stack) {

@@ -3,8 +3,8 @@
 // not know to be there, on whatever stack the program runs.
 //
 // On x86-64 a caller is found by call frame information, as exceptions find it (cfi.h). What an
-// instruction's information comes down to is kept (rule_cache.h). Code without any, and other
-// architectures, are followed by frame pointers.
+// instruction's information comes down to is kept (rule_cache.h). At code without any the stack
+// ends. Other architectures are followed by frame pointers.
 #pragma once
 
 #include <cstddef>

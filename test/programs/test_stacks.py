@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from check_includes import systems_of
 from compilers import link
-from programs import PYTHON, ROOT, SOURCES, environment
+from programs import PYTHON, ROOT, SOURCES, Build, Execute, environment
 
 UNWIND = ROOT / "src" / "unwind"
 # What stacks.cc needs of loft, without its malloc.
@@ -82,3 +82,19 @@ def test_every_frame_is_as_glibc_has_it(
     assert (different, shorter) == (0, 0)
     assert captures > 100
     assert frames > 3 * captures
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"LOFT_PROFILE": "on", "LOFT_PROFILE_BYTES": "1"},
+        {"LOFT_HARDENED": "guard", "LOFT_GUARD_BYTES": "1"},
+        {"LOFT_HARDENED": "full", "LOFT_PROFILE": "on", "LOFT_PROFILE_BYTES": "1"},
+    ],
+    ids=["profile", "guard", "full"],
+)
+def test_a_stack_ends_at_code_without_information(
+    execute: Execute, build: Build, settings: dict[str, str]
+) -> None:
+    result = execute(build("without_information.c"), **settings)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "survived\n", "")

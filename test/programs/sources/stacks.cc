@@ -29,7 +29,7 @@ void compare() {
   const auto their_count = static_cast<size_t>(backtrace(theirs, kMost));
   ++captures;
   frames += count;
-  // The first is of this function, at two places. By frame pointers ours may go on longer.
+  // The first is of this function, at two places. Ours may go on longer.
   for (size_t i = 1; i < count && i < their_count; ++i) {
     if (ours[i] == reinterpret_cast<uintptr_t>(theirs[i])) continue;
     ++different;
