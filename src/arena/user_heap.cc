@@ -221,11 +221,13 @@ size_t UserHeap::good_size(size_t size) const {
 }
 
 bool UserHeap::in_a_region(const void* p) {
-  const os::Guard guard(user_heaps_lock);
-  for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
-    if (heap->region_ != nullptr && heap->region_->covers(p)) return true;
+  if (!user_heaps_lock.try_lock()) return false;
+  bool is = false;
+  for (const UserHeap* heap = user_heaps.front(); heap != nullptr && !is; heap = heap->next) {
+    is = heap->region_ != nullptr && heap->region_->covers(p);
   }
-  return false;
+  user_heaps_lock.unlock();
+  return is;
 }
 
 // --- All of them. ---

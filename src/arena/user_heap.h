@@ -82,7 +82,8 @@ class alignas(64) UserHeap {
   // The object that starts there. Stops the program if there is none.
   static ObjectAt object_starting_at(const char* call, const Extent* extent, const void* p);
 
-  // Whether the address lies in the region of any heap.
+  // Whether the address lies in the region of any heap. For reports, which may come from anywhere:
+  // while the list is in use, the answer is no.
   static bool in_a_region(const void* p);
 
   // Never waits: while the list is in use, returns earlier sums.

@@ -4,7 +4,7 @@
 
 namespace loft::hard {
 
-// When the library is loaded. Signals that the program takes for itself later are the program's.
+// Before the first sample. Signals that the program takes for itself later are the program's.
 void catch_faults();
 
 }  // namespace loft::hard

@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "files/misuse.h"
 #include "files/output.h"
+#include "hard/fault.h"
 #include "hard/name.h"
 #include "hard/place.h"
 #include "hard/tag.h"
@@ -48,9 +49,10 @@ struct Record {
 
 constexpr unsigned kRecords = 512;
 constexpr unsigned kMostLive = 256;
-constinit Record* records = nullptr;  // kRecords of them; written once, before the first sample
-constinit Atomic<uint64_t> next{0};   // relaxed, as `live`: where the search begins
-constinit Atomic<unsigned> live{0};   // a bound, which may be missed by a few
+constinit Record* records = nullptr;    // kRecords of them; written once, before the first sample
+constinit Atomic<uint64_t> next{0};     // relaxed, as `live`: where the search begins
+constinit Atomic<unsigned> live{0};     // a bound, which may be missed by a few
+constinit Atomic<bool> catches{false};  // faults; relaxed: it only says who is first
 
 Record* take_record() {
   for (unsigned tries = 0; tries < kRecords; ++tries) {
@@ -130,6 +132,12 @@ bool takes_samples() { return records != nullptr; }
 
 void* make_sample(size_t asked, size_t alignment, Maker maker) {
   if (live.load(memory_order_relaxed) >= kMostLive || alignment > os::page_size()) return nullptr;
+  // Not earlier: a runtime that tells of stacks that overflow, as Rust's does, takes the signal
+  // only where nobody has it.
+  if (LOFT_UNLIKELY(!catches.load(memory_order_relaxed)) &&
+      !catches.exchange(true, memory_order_relaxed)) {
+    catch_faults();
+  }
   Record* const record = take_record();
   if (record == nullptr) return nullptr;
   const auto index = static_cast<uint16_t>(record - records);

@@ -8,7 +8,6 @@
 #include "front/front.h"
 #include "front/long.h"
 #include "front/metered.h"
-#include "hard/fault.h"
 #include "hard/mark.h"
 #include "hard/name.h"
 #include "hard/samples.h"
@@ -21,6 +20,7 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/restartable.h"
+#include "profile/progress.h"
 #include "profile/samples.h"
 #include "purge/background.h"
 #include "space/span.h"
@@ -236,6 +236,20 @@ constexpr Parts kGuarded = {
 
 }  // namespace
 
+namespace {
+
+// So much is allocated before the first sample, which takes the signals of faults: what libraries
+// and runtimes allocate before they take signals themselves. Not where samples lie closer.
+constexpr uint64_t kBeforeSamples = 64 * 1024;
+
+void begin_late() {
+  if (profile::mean_bytes() < kBeforeSamples) return;
+  profile::room();  // draws
+  profile::give_back(kBeforeSamples);
+}
+
+}  // namespace
+
 bool begin_guard() {
   if (!span::initialise() || !hard::make_secrets() || !hard::begin_samples()) return false;
   if (!use(kGuarded)) return false;
@@ -244,7 +258,7 @@ bool begin_guard() {
   hard::is_marking = true;
   span::serve_nobody();
   meter_for_good();
-  hard::catch_faults();
+  begin_late();
   return true;
 }
 

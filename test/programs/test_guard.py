@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from programs import Build, Execute
+from programs import SOURCES, Build, Execute
 
 EACH = "1"  # byte: a sample falls on each object
 FEW = "1G"
@@ -117,6 +117,63 @@ def test_a_handler_of_the_program_may_pass_the_signal_on(execute: Execute, build
     is_ended_by(result, signal.SIGSEGV)
     assert result.stdout.startswith("the program's handler\n")
     assert re.fullmatch(report_of(*AT_ONCE["after"]), result.stderr), result.stderr
+
+
+SAMPLED = {"LOFT_HARDENED": "guard", "LOFT_GUARD_BYTES": EACH}
+MODES = [{}, {"LOFT_HARDENED": "guard"}, SAMPLED, {"LOFT_HARDENED": "full"}]
+
+
+def is_as_without(
+    execute: Execute, command: list[str | Path], settings: dict[str, str], says: str
+) -> None:
+    expected = execute(*command, preload=False)
+    result = execute(*command, **settings)
+    assert says in expected.stdout + expected.stderr
+    told = [re.sub(r"\(\d+\)", "", each.stderr) for each in (expected, result)]  # threads' numbers
+    assert (result.returncode, result.stdout, told[1]) == (
+        expected.returncode,
+        expected.stdout,
+        told[0],
+    )
+
+
+@pytest.mark.parametrize("settings", MODES, ids=["off", "guard", "samples", "full"])
+@pytest.mark.parametrize("when", ["early", "late", ""])
+def test_a_stack_overflows_as_ever(
+    execute: Execute, build: Build, when: str, settings: dict[str, str]
+) -> None:
+    says = "the stack overflows" if when else ""
+    is_as_without(execute, [build("overflow.c"), when], settings, says)
+
+
+@pytest.fixture(scope="module")
+def overflowing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("rust") / "overflow"
+    subprocess.run(["rustc", "-O", SOURCES / "overflow.rs", "-o", program], check=True)
+    return program
+
+
+# Its library allocates before it takes the signal, and the first sample comes later than that.
+CLOSE = {"LOFT_HARDENED": "guard", "LOFT_GUARD_BYTES": "64K"}
+
+
+@pytest.mark.parametrize(
+    "settings", [*MODES[:2], CLOSE, MODES[3]], ids=["off", "guard", "samples", "full"]
+)
+def test_rust_tells_of_its_stack(
+    execute: Execute, overflowing: Path, settings: dict[str, str]
+) -> None:
+    is_as_without(execute, [overflowing], settings, "has overflowed its stack")
+
+
+@pytest.mark.parametrize("to", ["", "report"])
+def test_a_report_fits_a_short_alternate_stack(
+    execute: Execute, build: Build, tmp_path: Path, to: str
+) -> None:
+    settings = {"LOFT_REPORT_FILE": str(tmp_path / to)} if to else {}
+    result = execute(build("guard.c"), "after", "short", **SAMPLED, **settings)
+    is_ended_by(result, signal.SIGSEGV)
+    assert result.stderr.endswith("  end of report\n")
 
 
 def test_a_child_has_its_parents_samples(execute: Execute, build: Build) -> None:

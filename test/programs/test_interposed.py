@@ -76,3 +76,31 @@ def test_who_changes_libcs_code_sees_what_is_unmapped(
     result = execute("env", f"LD_PRELOAD={both}", build("traced.c"), preload=False)
     runs(result)
     assert result.stderr.splitlines()[-1:] == ["seen"]
+
+
+@pytest.mark.parametrize("mode", ["off", "guard", "full"])
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+def test_a_sanitizer_has_its_own_malloc(
+    execute: Execute, lib: Path, tmp_path: Path, sanitizer: str, mode: str
+) -> None:
+    """Where loft is linked, or preloaded behind the sanitizer's library."""
+    flags = ["-O1", "-fno-builtin", "-pthread", f"-fsanitize={sanitizer}"]
+    own = subprocess.run(
+        ["gcc", f"-print-file-name=lib{sanitizer[0]}san.so"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    plain, linked = tmp_path / "plain", tmp_path / "linked"
+    link("gcc", [SOURCES / "sanitized.c"], plain, flags)
+    link("gcc", [SOURCES / "sanitized.c"], linked, flags, [lib, f"-Wl,-rpath,{lib.parent}"])
+    for preload, program in ((f"{own}:{lib}", plain), ("", linked)):
+        settings = {"LD_PRELOAD": preload, "LOFT_HARDENED": mode}
+        runs(execute("env", program, preload=False, **settings))
+        result = execute("env", program, "stale", preload=False, **settings)
+        assert result.returncode != 0
+        assert "Sanitizer: heap-use-after-free" in result.stderr
+    refused = execute("env", f"LD_PRELOAD={lib}", plain, preload=False, LOFT_HARDENED=mode)
+    says = {"address": "runtime does not come first", "thread": "unexpected memory mapping"}
+    assert refused.returncode > 0
+    assert says[sanitizer] in refused.stderr

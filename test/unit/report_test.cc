@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "arena/user_heap.h"
 #include "base/options.h"
 #include "loft/loft.h"
 #include "os/fault.h"
@@ -72,6 +73,11 @@ TEST(Describe, NoObjects) {
   ASSERT_NE(heap, nullptr);
   EXPECT_EQ(described(region + 1024),
             text_of(region + 1024) + " lies in a region of a heap of the program's own");
+  // A report waits for nobody who makes or ends a heap at this moment: not for its own thread,
+  // either.
+  UserHeap::prepare_fork();
+  EXPECT_EQ(described(region + 1024), text_of(region + 1024) + " lies outside of the heap");
+  UserHeap::finish_fork(false);
   loft_heap_destroy(heap);
 }
 

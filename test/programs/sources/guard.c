@@ -1,10 +1,11 @@
-// guard HOW: misuses an object of 40 bytes, and says so if nobody has stopped it. The object is the
+// guard HOW [short]: misuses an object of 40 bytes, and says so if nobody has stopped it. The object is the
 // last of many, so that what is checked of the first ones alone does not find it.
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +26,17 @@ static void take_signal(void) {
   sigaction(SIGSEGV, &action, &before);
 }
 
+// An alternate stack of 8 KiB, below which nothing can be written, on a processor with AVX-512: where
+// the system's own frame is shorter than there, the stack is shorter by the same.
+static void take_short_stack(void) {
+  const size_t frame = getauxval(51), largest = 3376;  // AT_MINSIGSTKSZ
+  const size_t bytes = (8192 - (frame < largest ? largest - frame : 0)) / 16 * 16;
+  char* const pages = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(pages, 4096, PROT_NONE);
+  const stack_t stack = {.ss_sp = pages + 4096, .ss_size = bytes};
+  if (sigaltstack(&stack, NULL) != 0) perror("sigaltstack");
+}
+
 __attribute__((noinline)) static char* make(void) { return malloc(40); }
 __attribute__((noinline)) static void end(char* p) {
   free(p);
@@ -38,6 +50,7 @@ __attribute__((noinline)) static int get(volatile char* p, int at) { return p[at
 
 int main(int argc, char** argv) {
   const char* const how = argc > 1 ? argv[1] : "";
+  if (argc > 2) take_short_stack();
   for (int i = 0; i < 1000; ++i) end(make());
   // Each fourth sample lies at the start of its page: "before" wants one of these, all others one
   // of the rest.
