@@ -177,8 +177,8 @@ OptionError set_option(std::string_view name, std::string_view value) {
 
 OptionError change_option(std::string_view name, std::string_view value) {
   const Option* option = find_option(name);
-  if (option != nullptr &&
-      (option->value == &options.owner || option->value == &options.hardened)) {
+  if (option != nullptr && (option->value == &options.owner || option->value == &options.hardened ||
+                            option->value == &options.hardened_required)) {
     return OptionError::kFixed;
   }
   return set_option(name, value);

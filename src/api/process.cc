@@ -76,6 +76,16 @@ bool start_over_alone() {
   return true;
 }
 
+// Returns unless the program must not run without.
+LOFT_COLD void do_without_hardening(const char* why) {
+  if (get(options.hardened_required) != 0) {
+    os::report(Text() << why << "hardened_required=on, so the program stops");
+    os::abort_process();
+  }
+  os::report(Text() << why << "hardened=off instead");
+  options.hardened.store(kHardenedOff, memory_order_relaxed);
+}
+
 bool serve_processors() {
   if (has_other_threads() || !core::prepare()) return false;
   lifecycle::give_up_block();
@@ -117,15 +127,14 @@ int apply_option(std::string_view name, std::string_view value) {
   }
   if (get(options.hardened) == kHardenedFull &&
       !(start_over_alone() && hard::begin(note_all_before))) {
-    os::report(Text() << "hardened=full: the program has other threads already, more than 8000 "
-                         "objects, or the system refuses memory or its protection; hardened=off "
-                         "instead");
-    options.hardened.store(kHardenedOff, memory_order_relaxed);
+    do_without_hardening(
+        "hardened=full: the program has other threads already, more than 8000 objects, or the "
+        "system refuses memory or its protection; ");
   }
   if (get(options.hardened) == kHardenedGuard && !(start_over_alone() && front::begin_guard())) {
-    os::report(Text() << "hardened=guard: the program has other threads already, or the system "
-                         "refuses memory or its protection; hardened=off instead");
-    options.hardened.store(kHardenedOff, memory_order_relaxed);
+    do_without_hardening(
+        "hardened=guard: the program has other threads already, or the system refuses memory or "
+        "its protection; ");
   }
   // Objects allocated before belong to another heap than the common one: the thread starts over.
   if (registry::all_share()) lifecycle::give_up_block();

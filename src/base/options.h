@@ -30,6 +30,9 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
     "for programs in use: what costs little; full: what docs/hardened.md lists; read when the "  \
     "library is loaded, and never changed after "                                                \
     "that")                                                                                      \
+  X(kChoice, hardened_required, 0, "off|on",                                                     \
+    "what follows where hardened=guard or full cannot be kept as the library is loaded; off: "   \
+    "one line, and hardened=off; on: one line, and the program stops")                           \
   X(kChoice, stats, 0, "0|1|json|prometheus",                                                    \
     "print statistics to standard error when the process exits")                                 \
   X(kChoice, foreign, 0, "abort|ignore",                                                         \
@@ -115,7 +118,8 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
 // file contradicts itself.
 #define LOFT_STRICT_CHOICES(X) \
   X(foreign, abort)            \
-  X(hardened, full)
+  X(hardened, full)            \
+  X(hardened_required, on)
 
 // The choices of `hardened`. The option is written once, before the program's constructors run.
 enum Hardened : uint64_t { kHardenedOff, kHardenedGuard, kHardenedFull };

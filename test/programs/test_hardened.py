@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from compilers import link
 from programs import SOURCES, Build, Execute
 
 OWNERS = ("thread", "core", "shared")
@@ -77,3 +78,37 @@ def test_fortified_calls_end_as_those_of_libc(execute: Execute, build: Build, li
         result = execute("env", f"LD_PRELOAD={preloaded}", build("hardened.c"), "fortified")
         assert (result.returncode, result.stdout) == (-signal.SIGABRT, "")
         assert "buffer overflow detected" in result.stderr
+
+
+@pytest.mark.parametrize("mode", ["guard", "full"])
+@pytest.mark.parametrize("required", ["off", "on", "", "yes"])
+def test_a_mode_that_cannot_be_kept(
+    execute: Execute, lib: Path, tmp_path: Path, mode: str, required: str
+) -> None:
+    """A library begins a thread before loft, which is a part of the program, is ready."""
+    (tmp_path / "first.c").write_text(
+        "#include <pthread.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
+        "static void* wait_long(void* p) { free(malloc(10)); pause(); return p; }\n"
+        "__attribute__((constructor)) static void begin(void) {\n"
+        "  pthread_t thread;\n  pthread_create(&thread, NULL, wait_long, NULL);\n}\n"
+    )
+    first, program = tmp_path / "libfirst.so", tmp_path / "program"
+    flags = ["-O1", "-fno-builtin", "-pthread"]
+    link("gcc", [tmp_path / "first.c"], first, [*flags, "-fPIC", "-shared"])
+    parts: list[str | Path] = ["-Wl,-u,malloc", lib.parent / "libloft.a", "-Wl,--no-as-needed"]
+    link("gcc", [SOURCES / "hello.c"], program, flags, [*parts, first, f"-Wl,-rpath,{tmp_path}"])
+    settings = {"LOFT_HARDENED": mode} | ({"LOFT_HARDENED_REQUIRED": required} if required else {})
+    result = execute(program, preload=False, **settings)
+    assert f"loft: hardened={mode}: the program has other threads already" in result.stderr
+    if required in ("on", "yes"):  # what is not understood is taken as the stricter one
+        assert (result.returncode, result.stdout) == (-signal.SIGABRT, "")
+        assert result.stderr.endswith("; hardened_required=on, so the program stops\n")
+    else:
+        assert (result.returncode, result.stdout) == (0, "hello\n")
+        assert result.stderr.endswith("; hardened=off instead\n")
+
+
+@pytest.mark.parametrize("mode", ["off", "guard", "full"])
+def test_a_mode_that_can_be_kept(execute: Execute, build: Build, mode: str) -> None:
+    result = execute(build("hello.c"), LOFT_HARDENED=mode, LOFT_HARDENED_REQUIRED="on")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "hello\n", "")
