@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "hard/before.h"
 #include "os/fault.h"
+#include "slab/apart.h"
 #include "slab/slab.h"
 #include "space/pagemap.h"
 
@@ -69,6 +70,33 @@ bool is_known_before(const void* p, size_t bytes) {
          is_from_before(static_cast<const char*>(p) - bytes) || is_tagged_before(p, key, step);
 }
 
+// As is_tagged_before, in front of the first place of a slab: the last place of another slab ends
+// there, its slack, or memory that waits for a slab. All of these stay mapped, and of one class.
+// What else lies there nobody knows.
+bool seems_whole_in_front(const void* p) {
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  const void* const in_front = static_cast<const char*>(p) - 1;
+  if (!pagemap.contains(in_front)) return true;
+  const Entry entry = pagemap.acquire(in_front);
+  const SizeClass c = slab::apart::class_at(entry);
+  if (c == kSizeClasses || class_size(c) < kLeastPlace) return true;
+  const Geometry& shape = geometry(c);
+  const uintptr_t base = at - (size_t{shape.granules} << kGranuleLog);
+  const uintptr_t last = base + size_t{shape.objects - 1u} * shape.size;
+  if (last + shape.size == at) {
+    return is_tagged_before(p, key_of(p), key_step(shape.size)) ||
+           is_from_before(reinterpret_cast<const void*>(last));
+  }
+  // Of slabs from before nobody knows what their memory held.
+  if (entry.is_slab() && peek(slab::at(entry)->sealed) != kSealedBehind) return true;
+  return peek(static_cast<const uint64_t*>(p)[-1]) == 0;
+}
+
+// Looked at again: a slab may have come or gone meanwhile, or an object from before.
+bool is_whole_in_front(const void* p) {
+  return LOFT_LIKELY(seems_whole_in_front(p)) || seems_whole_in_front(p);
+}
+
 }  // namespace
 
 void take_back(const char* call, void* p, size_t bytes, Marks marks, bool first) {
@@ -76,7 +104,7 @@ void take_back(const char* call, void* p, size_t bytes, Marks marks, bool first)
   if (LOFT_UNLIKELY(!is_fence_whole(tag_at(p, bytes), marks.slack, fence_for(key)))) {
     report_damage(call, p);
   }
-  if (LOFT_UNLIKELY(!first && !is_known_before(p, bytes))) {
+  if (LOFT_UNLIKELY(!(first ? is_whole_in_front(p) : is_known_before(p, bytes)))) {
     report_for(call,
                "a write before the object, or beyond the one before it, has damaged what lies "
                "between them",

@@ -3,7 +3,9 @@
 #include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "slab/geometry.h"
 #include "space/metadata.h"
+#include "space/pagemap.h"
 #include "space/span.h"
 
 namespace loft::slab::apart {
@@ -63,6 +65,8 @@ bool push(SizeClass c, uintptr_t base) {
     stacks[c] = block;
   }
   block->bases[block->count++] = base;
+  const size_t granules = geometry(c).granules;
+  pagemap.fill(base, granules, Entry(kNoHeap, kNothing, c + 1u));
   return true;
 }
 
@@ -124,6 +128,12 @@ void release(SizeClass size_class, uintptr_t base, size_t granules, bool dirty) 
   span::recount(bytes, 0);
   const os::Guard guard(lock);
   push(size_class, base);  // without memory, the addresses are lost
+}
+
+SizeClass class_at(Entry entry) {
+  if (entry.is_slab()) return class_of_bin(entry.bin());
+  if (entry.bin() == kNothing && entry.index() != 0) return entry.index() - 1;
+  return kSizeClasses;
 }
 
 void prepare_fork() { lock.lock(); }

@@ -10,9 +10,14 @@
 #include <cstdint>
 
 #include "base/size_class.h"
+#include "space/pagemap.h"
 #include "space/range.h"
 
 namespace loft::slab::apart {
+
+// The class of the slab that lies there, or will: memory that waits reads as zero. kSizeClasses:
+// neither, as far as the pagemap's entry says.
+SizeClass class_at(Entry entry);
 
 // `granules` granules for a slab of the class. {} without memory.
 span::Range acquire(SizeClass size_class, size_t granules);

@@ -48,7 +48,8 @@ constexpr SizeClass class_of_bin(uint16_t bin) {
 //   bin 16 | index 32 | owner 16
 //
 // bin     offset of the size class's bin in the thread's block, or a Kind below kFirstBinOffset
-// index   metadata of the slab, run, span or large object, in units of kMetadataUnit
+// index   metadata of the slab, run, span or large object, in units of kMetadataUnit. Of kNothing:
+//         where a slab of hardened=full will lie, 1 + its class (slab/apart.cc)
 // owner   id of the heap that owns the slab or run; kNoHeap if none does, which equals no thread's
 //
 // In this order, free needs one load, one comparison with the low half-word, and one shift.

@@ -176,3 +176,15 @@ def test_right_use_is_not_reported(owned: Execute, build: Build) -> None:
     """The same program without a mistake, so that the tests above know what they see."""
     result = owned(build("misuse.c"), "nothing")
     assert (result.returncode, result.stdout, result.stderr) == (0, "survived\n", "")
+
+
+@pytest.mark.parametrize("size", ["1", "8", "40", "1000"])
+@pytest.mark.parametrize("count", ["1", "200", "1000"])
+def test_a_byte_in_front(owned: Execute, build: Build, size: str, count: str) -> None:
+    """Of each object, the first of its slab, too. Of guard's samples, which are 256 at most."""
+    modes = [{"LOFT_HARDENED": "full"}]
+    if count != "1000":
+        modes.append({"LOFT_HARDENED": "guard", "LOFT_GUARD_BYTES": "1"})
+    for settings in modes:
+        result = owned(build("in_front.c"), size, count, **settings)
+        assert (result.returncode, result.stdout, result.stderr) == (0, "0\n", "")
