@@ -191,6 +191,7 @@ struct alignas(64) Thread {
   Bin metered[kSizeClasses]{};
   void** metered_slots{};  // of all these bins; nullptr until the first profile
   uint64_t samples_due{};  // a bit for each class of which the next object is a sample
+  size_t counted_bytes{};  // by cache/pool.h
 
   // The batch cache (ISMM'24 2): the slab of each batch, by metadata index. The places of a set are
   // kBatchSets apart. Each slab has one set, so each place is reachable.
@@ -203,8 +204,7 @@ struct alignas(64) Thread {
   Trade trade{};
 
   BinState states[kSizeClasses]{};
-  void** spare_arrays{};   // empty arrays of kMostSlots slots each
-  size_t counted_bytes{};  // by cache/pool.h
+  void** spare_arrays{};  // empty arrays of kMostSlots slots each
   ThreadCounters counters{};
   MediumCache medium{};
   large::Descriptors spare_large{};
