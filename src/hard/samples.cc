@@ -251,7 +251,7 @@ Told tell_of_fault(uintptr_t address, Access access, bool opens) {
   // Addresses that are no more kept for a freed sample are those of free memory.
   if (!opens || (was_freed && !large::is_kept_closed(address))) return Told::kIt;
   const size_t page = os::page_size();
-  const bool opened = os::renew(reinterpret_cast<void*>(round_down(address, page)), page);
+  const bool opened = os::commit(reinterpret_cast<void*>(round_down(address, page)), page);
   return opened ? Told::kAndOpened : Told::kIt;
 }
 

@@ -82,8 +82,8 @@ void* allocate_guarded(size_t asked, size_t alignment, At place) {
   const uintptr_t end = range.base + ((front + granules + 1) << kGranuleLog);
   if (!range.zero && !os::discard(at(base), bytes)) __builtin_memset(at(base), 0, bytes);
   const bool guarded = objects.fetch_add(1, memory_order_relaxed) < kMostGuarded &&
-                       os::renew(at(range.base), base - range.base, true) &&
-                       os::renew(at(base + bytes), end - base - bytes, true);
+                       os::close(at(range.base), base - range.base, range.zero) &&
+                       os::close(at(base + bytes), end - base - bytes, range.zero);
   if (LOFT_UNLIKELY(!guarded)) report_unguarded();
   auto* const object = new (block) Large{};
   object->base = base;
@@ -108,7 +108,7 @@ Around around(const Large& object) {
 
 bool shrink_guarded(Large* object, size_t bytes) {
   const size_t before = object->bytes;
-  if (!os::renew(at(object->base + bytes), before - bytes, true)) return false;
+  if (!os::close(at(object->base + bytes), before - bytes)) return false;
   object->bytes = bytes;
   object->asked = least(object->asked, bytes);
   account(before, bytes);
@@ -123,11 +123,11 @@ void release_guarded(Large* object) {
   objects.fetch_sub(1, memory_order_relaxed);
   leave(old);
   metadata::release(object, sizeof(Large));
-  if (LOFT_UNLIKELY(!os::renew(at(old.base), old.granules << kGranuleLog, true))) {
-    // At least nothing stays of what it held.
-    os::discard(at(old.base), old.bytes);
-  }
+  // Discards first, while the range certainly belongs to loft. If it is a hole then, all addresses
+  // are lost: nobody maps there again.
+  os::discard(at(old.base), old.bytes, os::Proof::kNone);
   span::recount(old.bytes, 0);
+  if (LOFT_UNLIKELY(!os::renew(at(old.base), old.granules << kGranuleLog, true))) return;
   Addresses out[2] = {};
   {
     const os::Guard guard(lock);

@@ -108,6 +108,14 @@ bool has_memory_for(size_t bytes) {
   return p != MAP_FAILED && call_munmap(p, bytes) == 0;
 }
 
+bool close(void* at, size_t bytes, bool is_zero) {
+  const KeepErrno keep;
+  count_map();
+  if (call_mprotect(at, bytes, PROT_NONE) != 0) return false;
+  if (!is_zero) call_madvise(at, bytes, MADV_DONTNEED);  // locked memory stays, out of reach
+  return true;
+}
+
 bool renew(void* at, size_t bytes, bool closed) {
   const KeepErrno keep;
   return map(at, bytes, closed ? PROT_NONE : PROT_READ | PROT_WRITE, MAP_FIXED) == at;

@@ -42,8 +42,15 @@ bool place_zeros(void* at, size_t bytes);
 bool has_room_for(size_t bytes);
 bool has_memory_for(size_t bytes);
 
-// Maps a committed range again, empty: as one mapping with its neighbours, or closed to any access.
-// False without memory or mappings: it may then be a hole, in which other code may map memory.
+// Closes a committed range to any access, and gives its memory back. `commit` opens it. False
+// without mappings: it is as before. Unlike `renew`, this leaves no hole. `is_zero`: there is no
+// memory to give back.
+bool close(void* at, size_t bytes, bool is_zero = false);
+
+// Maps a committed range again, empty: as one mapping with its neighbours, or closed to any access,
+// and then it counts nowhere. False without memory or mappings: it may then be a hole, in which
+// other code may map memory, so that nothing of the range may be used or mapped again. Nothing
+// tells how much of it was unmapped: that depends on the kernel's age, and on what it ran out of.
 bool renew(void* at, size_t bytes, bool closed = false);
 
 // Advises the system about a range: against huge pages or for them, to split those that lie partly

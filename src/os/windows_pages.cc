@@ -191,6 +191,8 @@ bool has_memory_for(size_t bytes) {
 
 bool has_room_for(size_t bytes) { return has_memory_for(bytes); }
 
+bool close(void* at, size_t bytes, bool /*is_zero*/) { return renew(at, bytes, true); }
+
 bool renew(void* at, size_t bytes, bool closed) {
   const KeepLastError keep;
   const auto from = reinterpret_cast<uintptr_t>(at);

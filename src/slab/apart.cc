@@ -78,7 +78,7 @@ span::Range acquire_several(size_t granules, size_t slabs, bool guarded) {
   const size_t bytes = granules << kGranuleLog;
   span::Range range = span::acquire(slabs * granules + (guarded ? 1 : 0), kGranule, bytes);
   if (range.base == 0) return {};
-  if (guarded) os::renew(reinterpret_cast<void*>(range.base + slabs * bytes), kGranule, true);
+  if (guarded) os::close(reinterpret_cast<void*>(range.base + slabs * bytes), kGranule, range.zero);
   if (slabs != 1 && !range.zero) {
     // Those that do not count hold no memory.
     void* const all = reinterpret_cast<void*>(range.base);

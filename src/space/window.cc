@@ -184,7 +184,7 @@ void close_gaps() {
   for (const uintptr_t end : {window.metadata.base, window.heap.base}) {
     void* const at = reinterpret_cast<void*>(end - kGranule);
     // What lies there already is nobody's way from a heap to its metadata, or is closed, too.
-    if (os::place(at, kGranule) == os::Placed::kYes) os::renew(at, kGranule, true);
+    if (os::place(at, kGranule) == os::Placed::kYes) os::close(at, kGranule, true);
   }
 }
 
