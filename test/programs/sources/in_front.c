@@ -1,5 +1,5 @@
-// in_front SIZE COUNT: writes the byte in front of each of so many objects, each time in a child,
-// which then frees that object, or all. Tells how many children nobody has stopped.
+// in_front SIZE COUNT: writes the byte in front of each of so many objects, each time in a child, which then
+// frees that object, or all. Tells how many children nobody has stopped.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
