@@ -92,7 +92,7 @@ GROUPS = {
     REPLAYED_END: Group(unit="bytes"),
     REPLAYED_STEPS: Group(unit="instructions", within="chance"),
     ATOMICS: Group(unit="operations", within="chance"),
-    MOVES: Group(unit="lines", within="chance"),
+    MOVES: Group(unit="lines", within="places"),
 }
 # What papers/simulation plays, as its tests do.
 SIMULATOR = BUILD / "papers" / "simulate-loft"

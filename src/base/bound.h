@@ -37,4 +37,16 @@ class Bound {
   uint64_t value_;
 };
 
+// Whether `p` is not below a bound that another thread may lower. The load is relaxed, in one
+// instruction as above.
+LOFT_ALWAYS_INLINE bool reaches(void** p, void** const& bound) {
+#if defined(__x86_64__) && !defined(LOFT_THREAD_SANITIZER)
+  bool result;
+  __asm__("cmp %[bound], %[p]" : "=@ccae"(result) : [p] "r"(p), [bound] "m"(bound));
+  return result;
+#else
+  return p >= __atomic_load_n(&bound, __ATOMIC_RELAXED);
+#endif
+}
+
 }  // namespace loft

@@ -12,10 +12,10 @@ struct Idle {
   uint32_t looks;  // consecutive ones without a change
   size_t seen;     // at the last look
 
-  // One more look. True once nothing has changed for a whole decay_ms: what changed just before the
-  // first look is as old as that at the last.
-  bool look(size_t now) {
-    looks = now == seen ? looks + 1 : 0;
+  // One more look, so many ticks after the last. True once nothing has changed for a whole
+  // decay_ms: what changed just before the first look is as old as that at the last.
+  bool look(size_t now, unsigned ticks) {
+    looks = now == seen ? looks + ticks : 0;
     seen = now;
     return looks + 1 >= span::kDecayTicks;
   }

@@ -20,11 +20,15 @@ class LowWater {
     since_tick_ -= least(since_tick_, bytes);
   }
 
-  // Ends a tick. Returns the idle amount, which is the largest of: (a) the amount unneeded in all
-  // of the last kTicks ticks; (b) of the amount unneeded in the last one, two, three, ... ticks,
-  // the part above `reserve`, a half, a quarter, ... of it. A large surplus is idle soon, a small
-  // one only after it has lasted.
-  size_t tick(size_t now, size_t reserve) {
+  // Ends so many ticks, of which nobody has seen the amounts apart. Returns the idle amount, which
+  // is the largest of: (a) the amount unneeded in all of the last kTicks ticks; (b) of the amount
+  // unneeded in the last one, two, three, ... ticks, the part above `reserve`, a half, a quarter,
+  // ... of it. A large surplus is idle soon, a small one only after it has lasted.
+  size_t tick(size_t now, size_t reserve, unsigned passed) {
+    for (; passed > 1; --passed) {
+      in_tick_[next_] = since_tick_;
+      next_ = (next_ + 1) % kTicks;
+    }
     in_tick_[next_] = since_tick_;
     since_tick_ = now;
     size_t unneeded = now;

@@ -80,6 +80,8 @@ size_t budget() {
 }
 
 void set_limit(Bin& bin, const BinState& state) {
+  if (LOFT_UNLIKELY(bin.is_asked())) return;
+  if (LOFT_UNLIKELY(state.slots == nullptr)) return bin.set_limit(no_objects);
   bin.set_limit(state.slots + (state.watched_pushes < kWatchedPushes ? 0 : state.capacity));
 }
 
@@ -102,7 +104,7 @@ void release_array(Thread* thread, SizeClass size_class) {
   thread->capacity_bytes -= state.capacity * class_size(size_class);
   Bin& bin = thread->bins[size_class];
   bin.set_top(no_objects);
-  bin.set_limit(no_objects);
+  if (!bin.is_asked()) bin.set_limit(no_objects);
   thread->states[size_class] = BinState{};
   if (state.slots != nullptr) release_array_of(state.slots, state.capacity);
 }

@@ -19,7 +19,7 @@ unsigned first_capacity(SizeClass size_class);
 unsigned count(const Thread* thread, SizeClass size_class);
 
 // Sets the bin's limit, the highest slot that a push may fill. A watched bin has no such slot, so
-// each push takes the slow path and is checked.
+// each push takes the slow path and is checked. A bin that is asked to look stays so.
 void set_limit(Bin& bin, const BinState& state);
 
 // Gives the bin an array of the next size. False (a) at the maximum size, (b) over the budget, or

@@ -134,13 +134,15 @@ void count_batch(Thread* thread, SizeClass size_class, size_t objects) {
   thread->counters.net_bytes.add(-objects * geometry(size_class).size);
 }
 
+void tell(Thread* thread) {
+  unused::tell(thread->untold_bytes);
+  thread->untold_bytes = 0;
+}
+
 // So many bytes of freed objects are under way. Of objects of runs it is told by their step.
 void post_if_due(Thread* thread, size_t bytes, ptrdiff_t step = unused::kSlabStep) {
   thread->untold_bytes += static_cast<uint32_t>(bytes);
-  if (LOFT_UNLIKELY(thread->untold_bytes >= step)) {
-    unused::tell(thread->untold_bytes);
-    thread->untold_bytes = 0;
-  }
+  if (LOFT_UNLIKELY(thread->untold_bytes >= step)) tell(thread);
   if (thread->outbox.add_bytes(bytes, least_of_share(get(options.outbox_bytes), 4))) {
     thread->counters.posts.add(thread->outbox.post());
   }
@@ -218,6 +220,7 @@ void send(Thread* thread, size_t place) {
 void send_all(Thread* thread) {
   while (thread->open_batches != 0) send(thread, lowest_bit(thread->open_batches));
   if (!thread->outbox.empty()) thread->counters.posts.add(thread->outbox.post());
+  if (thread->untold_bytes != 0) tell(thread);
 }
 
 void send_single(void* p, Entry entry) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/atomic.h"
+#include "base/bound.h"
 #include "base/macros.h"
 
 namespace loft {
@@ -37,9 +38,16 @@ class Bin {
     compiler_fence();
   }
 
-  // The highest slot that a push may fill; the null slot while the bin is watched.
-  void** limit() const { return limit_; }
-  void set_limit(void** limit) { limit_ = limit; }
+  // The highest slot that a push may fill; the null slot while the bin is watched, and nullptr
+  // where the next push is asked to look. Relaxed: another thread may ask, and nothing follows from
+  // it but a slow path. Where the thread sets its limit at that moment, the question is lost.
+  void** limit() const { return __atomic_load_n(&limit_, __ATOMIC_RELAXED); }
+  void set_limit(void** limit) { __atomic_store_n(&limit_, limit, __ATOMIC_RELAXED); }
+  void ask() { set_limit(nullptr); }
+  bool is_asked() const { return limit() == nullptr; }
+
+  // Whether a push takes the slow path.
+  LOFT_ALWAYS_INLINE bool is_full() const { return reaches(top_, limit_); }
 
   // For sequences, by which a processor's stacks change (cpu/core.h). They know where the two lie.
   void*** top_word() { return &top_; }

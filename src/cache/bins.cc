@@ -1,5 +1,6 @@
 #include "cache/bins.h"
 
+#include "base/look.h"
 #include "base/options.h"
 #include "base/peek.h"
 #include "base/probe.h"
@@ -194,9 +195,20 @@ void* refill(Thread* thread, Request request) {
   return fill_empty(thread, request, wanted);
 }
 
+void ask(Thread* thread) {
+  for (Bin& bin : thread->bins) {
+    if (!bin.is_asked()) bin.ask();
+  }
+}
+
 bool push_slow(Thread* thread, SizeClass size_class, void* p) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
+  if (LOFT_UNLIKELY(bin.is_asked())) {
+    bin.set_limit(no_objects);
+    set_limit(bin, state);
+    look_soon();
+  }
   if (LOFT_UNLIKELY(*bin.top() == p)) slab::report_bad_free(p);
   if (state.watched_pushes < kWatchedPushes) {
     check_freed(thread->heap, state.slots, count(thread, size_class), p);

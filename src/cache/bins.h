@@ -40,12 +40,16 @@ void* refill(Thread* thread, Request request);
 void* take_one(Heap* heap, Request request);
 
 // Pushes when the fast path cannot: the bin (a) is full, (b) has no array yet, (c) is watched, or
-// (d) got the same object last, which stops the program.
+// (d) got the same object last, which stops the program, or (e) is asked to look.
 // Every bin is watched for its first pushes, unless an earlier thread of the block has done them.
 // Each is checked, so a program that frees an interior pointer or frees twice is caught at once
 // even if it frees little, and the fast path pays nothing. A full bin that may not grow returns its
 // older half. Where it may have no array, the object goes to its slab. Always true.
 bool push_slow(Thread* thread, SizeClass size_class, void* p);
+
+// The next push into any of the thread's bins takes the slow path, and looks: a thread that does
+// little makes no other. Any thread may ask, while the asked one cannot end.
+void ask(Thread* thread);
 
 // Whether push_slow finds a free slot without growing, stashing or flushing.
 inline bool has_space(const Thread* thread, SizeClass size_class) {

@@ -116,9 +116,9 @@ void flush_all(Core* core);
 // Adds an object of another heap to a batch, together with all objects of the last stack.
 void free_foreign(Core* core, void* p, Entry entry);
 
-// Looks at all blocks once and empties those without a change for several looks. True if all are
-// empty and need no further work.
-bool look();
+// Looks at all blocks once, so many ticks after the last look, and empties those without a change
+// for several looks. True if all are empty and need no further work.
+bool look(unsigned ticks);
 
 // Empties all blocks. Returns the bytes of holes that were purged.
 size_t empty_all();

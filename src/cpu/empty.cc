@@ -52,22 +52,22 @@ uint64_t activity_of(const Core* core) {
          medium_cache::hits(&core->thread) + core->thread.heap->counters().refills.get();
 }
 
-bool wants_emptying(Core* core) {
+bool wants_emptying(Core* core, unsigned ticks) {
   Heap* heap = core->thread.heap;
   if (core->emptied) return heap->inbox().maybe_pending() || !heap->is_purged();
-  return core->activity.look(activity_of(core));
+  return core->activity.look(activity_of(core), ticks);
 }
 
 }  // namespace
 
-bool look() {
+bool look(unsigned ticks) {
   bool all_empty = true;
   for_each([&](Core* core) {
     if (!core->lock.try_lock()) {
       all_empty = false;
       return;
     }
-    const bool wanted = wants_emptying(core);
+    const bool wanted = wants_emptying(core, ticks);
     // A block's messages may be for a block that was visited earlier.
     if (wanted || !core->emptied) all_empty = false;
     if (!wanted) return core->lock.unlock();

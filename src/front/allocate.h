@@ -108,7 +108,7 @@ LOFT_ALWAYS_INLINE void deallocate(void* p, Slow slow, Beyond beyond) {
   Bin* bin = thread->bin_at(entry.bin());
   // The second comparison finds the free of what was freed last, which would give one object to two
   // owners. Two instructions; the slot lies in the line that the push writes.
-  if (LOFT_UNLIKELY(bin->top() >= bin->limit() || *bin->top() == p)) return slow(p);
+  if (LOFT_UNLIKELY(bin->is_full() || *bin->top() == p)) return slow(p);
   bin->push(p);
 }
 LOFT_ALWAYS_INLINE void deallocate(void* p) {

@@ -279,7 +279,7 @@ bool free_small(void* p, Entry entry) {
   if (!parts_of(thread).push(thread, class_of_bin(entry.bin()), p)) {
     batch_cache::send_single(thread, p, entry);
   }
-  return thread->counters.flushes.get() != flushes;
+  return thread->counters.flushes.get() != flushes || slow_paths_left == 1;
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ LOFT_ALWAYS_INLINE void free_by(void* p, const Freed& freed) {
   Thread* const thread = this_thread();
   if (LOFT_UNLIKELY(entry.owner() != thread->owner)) return free_elsewhere(p, freed);
   Bin* const bin = thread->bin_at(entry.bin());
-  if (LOFT_UNLIKELY(bin->top() >= bin->limit())) return free_elsewhere(p, freed);
+  if (LOFT_UNLIKELY(bin->is_full())) return free_elsewhere(p, freed);
   if (LOFT_UNLIKELY(hard::may_be_free(p) || freed.has_size)) return free_with_a_look(p, freed);
   hard::mark(p);
   bin->push(p);

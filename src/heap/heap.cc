@@ -359,7 +359,7 @@ void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
   return objects;
 }
 
-Heap::Rest Heap::look(bool is_shared, size_t most, size_t* purged) {
+Heap::Rest Heap::look(bool is_shared, unsigned ticks, size_t most, size_t* purged) {
   if (is_purged() && !inbox_.maybe_pending()) return Rest::kWhole;
   if (!lock_.try_lock()) return Rest::kLater;
   Rest rest = Rest::kLater;
@@ -367,7 +367,7 @@ Heap::Rest Heap::look(bool is_shared, size_t most, size_t* purged) {
   // Of a heap that all threads share, medium objects do not count: programs that do little else
   // come to it for these.
   const size_t medium = is_shared ? counters_.medium_taken.get() : 0;
-  if (is_parked || goes_on_ || refills_seen_.look(counters_.refills.get() - medium)) {
+  if (is_parked || goes_on_ || refills_seen_.look(counters_.refills.get() - medium, ticks)) {
     const size_t bytes = purge(nullptr, is_parked ? Walk::kNowAndThen : Walk::kAtWork, most);
     *purged += bytes;
     goes_on_ = interrupted_ && bytes >= most;
@@ -429,7 +429,9 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk, size_t most) {
     is_purged_.store(true, memory_order_relaxed);
     hole_refused_ = false;
   }
-  return gaps + count(holes);
+  const size_t bytes = count(holes);
+  told_.see_all(unused_);
+  return gaps + bytes;
 }
 
 size_t Heap::count(Holes& holes) {

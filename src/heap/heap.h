@@ -162,7 +162,7 @@ class alignas(64) Heap {
     kLater,        // the next round looks again
     kInterrupted,  // there was more than `most`
   };
-  Rest look(bool is_shared, size_t most, size_t* purged);
+  Rest look(bool is_shared, unsigned ticks, size_t most, size_t* purged);
 
   // Drains the inbox, releases empty slabs, and purges the holes of others, for which it walks over
   // the slabs to which objects came back since the last walk. Stops early, within one slab or 1 MiB

@@ -274,7 +274,7 @@ size_t MediumRuns::purge(Round round, const os::Lock* own, const os::Lock* await
     return purged < most && (own == nullptr || !own->has_sleepers()) &&
            (awaited == nullptr || !awaited->has_sleepers());
   });
-  see_less();
+  told_.see_all(dirty_pages() * os::page_size());
   return purged;
 }
 

@@ -5,6 +5,7 @@
 #include "arena/user_heap.h"
 #include "base/bits.h"
 #include "base/options.h"
+#include "cache/bins.h"
 #include "cache/census.h"
 #include "cpu/core.h"
 #include "hard/scan.h"
@@ -37,6 +38,8 @@ constexpr uint64_t kWatch = 1000 * kMillisecond;
 
 // What one look purges at most, and how many heaps it visits: some tenths of a millisecond.
 constexpr Round::Share kLook = {8, size_t{1} << 20};
+// Who looks seldom does more at a time: so much more for each tick that has passed, up to this.
+constexpr size_t kMostLooks = 16;
 constexpr Round::Share kAll = {~0u, ~size_t{0}};
 
 // Where memory is tight, spans are purged after a fifth of decay_ms without use, or after half a
@@ -64,15 +67,80 @@ constinit Round round;
 constinit Atomic<uint64_t> last_tick{0};
 constinit Atomic<bool> is_under_way{false};  // the round has more to do
 
+// As many as matter.
+unsigned ticks_until(uint64_t now) {
+  const uint64_t passed = (now - last_tick.load(memory_order_relaxed)) / tick_ns();
+  return static_cast<unsigned>(most<uint64_t>(least<uint64_t>(passed, span::kDecayTicks), 1));
+}
+
 bool is_due(uint64_t now) { return now >= last_tick.load(memory_order_relaxed) + tick_ns(); }
+
+// What waits beyond this is worth a slow path of the next free.
+constexpr size_t kWaiting = size_t{1} << 20;
+// A thread asks itself this seldom, so that its slow paths stay few while it is at work.
+constexpr uint64_t kAtWork = 200'000;
+
+// Unused memory that the last round could not purge. Relaxed: a hint.
+constinit Atomic<size_t> at_rest{0};
+
+bool something_waits() {
+  return is_under_way.load(memory_order_relaxed) ||
+         unused::total() > at_rest.load(memory_order_relaxed) + kWaiting;
+}
+
+struct Asked {
+  const Thread* by;
+  unsigned threads;
+};
+
+bool ask_one(void* context, Thread* thread) {
+  constexpr unsigned kMost = 64;
+  Asked& asked = *static_cast<Asked*>(context);
+  if (thread->core == nullptr && thread != asked.by) bins::ask(thread);
+  return ++asked.threads < kMost;
+}
+
+// The next call goes on with the next threads. Who is at rest has not answered the last question,
+// so this is seldom.
+void ask_others(const Thread* by, uint64_t now) {
+  constexpr uint64_t kBetween = 10 * kMillisecond;
+  static constinit Atomic<uint64_t> last{0};  // relaxed: a hint
+  if (now - last.load(memory_order_relaxed) < kBetween || !lifecycle::round().try_lock()) return;
+  last.store(now, memory_order_relaxed);
+  Asked asked = {by, 0};
+  lifecycle::visit_threads(ask_one, &asked);
+  lifecycle::round().unlock();
+}
+
+// Of the calling thread, by the clock: when it last went on with a round, and when it last asked.
+LOFT_TLS __thread uint64_t looked_at = 0;
+LOFT_TLS __thread uint64_t asked_at = 0;
+
+LOFT_NOINLINE void ask(Thread* thread, uint64_t now) {
+  if (now - asked_at < kAtWork) return;
+  if (get(options.decay_ms) == 0 || !something_waits()) return;
+  ask_others(thread, now);
+  asked_at = now;
+  bins::ask(thread);
+}
+
+Round::Share share_of(uint64_t now) {
+  const uint64_t before = looked_at;
+  looked_at = now;
+  if (before == 0) return kLook;
+  const size_t looks = most<size_t>(least<size_t>((now - before) / tick_ns(), kMostLooks), 1);
+  return {static_cast<unsigned>(looks) * kLook.heaps, looks * kLook.bytes};
+}
 
 // A whole round. True if nothing is left to watch.
 bool tick() {
   const os::Guard guard(looking);
-  last_tick.store(os::now_ns(), memory_order_relaxed);
+  const uint64_t now = os::now_ns();
+  const unsigned ticks = ticks_until(now);
+  last_tick.store(now, memory_order_relaxed);
   const bool all_scanned = hard::scan(hard::kScanBytes);
   if (get(options.decay_ms) == 0) return all_scanned;
-  while (!round.go_on(kAll)) {
+  while (!round.go_on(kAll, ticks)) {
   }
   is_under_way.store(false, memory_order_relaxed);
   return round.found_nothing() && all_scanned;
@@ -220,6 +288,25 @@ void check_watch() {
 
 }  // namespace
 
+namespace {
+
+LOFT_NOINLINE void go_on(uint64_t now) {
+  if (!looking.try_lock()) return;
+  const bool goes_on = is_under_way.load(memory_order_relaxed);
+  if (goes_on || is_due(now)) {
+    const Round::Share share = share_of(now);
+    const unsigned ticks = ticks_until(now);
+    if (!goes_on) last_tick.store(now, memory_order_relaxed);
+    const bool is_whole = round.go_on(share, ticks);
+    is_under_way.store(!is_whole, memory_order_relaxed);
+    if (is_whole) at_rest.store(round.found_nothing() ? unused::total() : 0, memory_order_relaxed);
+    if (!goes_on) hard::scan(kLook.bytes);
+  }
+  looking.unlock();
+}
+
+}  // namespace
+
 // Out of line and seldom: the clock is read here.
 LOFT_NOINLINE void look() {
   slow_paths_left = kSlowPathsPerLook;
@@ -234,19 +321,12 @@ LOFT_NOINLINE void look() {
     }
     return;
   }
-  // Without the lock, which all threads would write, for the many looks between two ticks.
   const uint64_t now = os::now_ns();
-  if (!is_under_way.load(memory_order_relaxed) && (get(options.decay_ms) == 0 || !is_due(now))) {
-    return;
+  // Without the lock, which all threads would write, for the many looks between two ticks.
+  if (is_under_way.load(memory_order_relaxed) || (get(options.decay_ms) != 0 && is_due(now))) {
+    go_on(now);
   }
-  if (!looking.try_lock()) return;
-  const bool goes_on = is_under_way.load(memory_order_relaxed);
-  if (goes_on || is_due(now)) {
-    if (!goes_on) last_tick.store(now, memory_order_relaxed);
-    is_under_way.store(!round.go_on(kLook), memory_order_relaxed);
-    if (!goes_on) hard::scan(kLook.bytes);
-  }
-  looking.unlock();
+  if (this_thread() != &stand_in) ask(this_thread(), now);
 }
 
 // As if the option had been set: it says so, and may be set back.

@@ -1,7 +1,9 @@
 // Purges memory that nobody uses. The calls that the program makes do it: a slow path of any thread
 // looks now and then, for all heaps, a bounded amount at a time, and goes on where the last look
-// ended. loft starts no thread for it by itself. Where the program asks for one (option
-// `background`, loft_background_start), that thread does the same while the program does nothing.
+// ended. A thread that does little makes no slow path: while something waits to be purged, the next
+// free of each thread is asked to look (bins::ask). loft starts no thread for it by itself. Where
+// the program asks for one (option `background`, loft_background_start), that thread does the same
+// while the program does nothing.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 
 namespace loft {
 
-void Round::begin() {
+void Round::begin(unsigned ticks) {
+  ticks_ = ticks;
   next_ = 1;
   ticked_ = false;
   found_nothing_ = true;
@@ -21,7 +22,8 @@ void Round::visit_heaps(Share& share) {
     const size_t dirty_before = span::totals().dirty;
     Heap* const heap = registry::at(next_);
     size_t purged = 0;
-    const Heap::Rest rest = heap->look(heap == registry::common_heap(), share.bytes, &purged);
+    const Heap::Rest rest =
+        heap->look(heap == registry::common_heap(), ticks_, share.bytes, &purged);
     found_nothing_ = found_nothing_ && rest == Heap::Rest::kWhole;
     const size_t dirty = span::totals().dirty;
     just_freed_ += dirty > dirty_before ? dirty - dirty_before : 0;
@@ -32,20 +34,20 @@ void Round::visit_heaps(Share& share) {
 
 void Round::visit_others() {
   const size_t dirty_before = span::totals().dirty;
-  const bool cores_are_idle = core::look();
+  const bool cores_are_idle = core::look(ticks_);
   const bool users_are_purged = UserHeap::purge_idle_of_all();
   found_nothing_ = found_nothing_ && cores_are_idle && users_are_purged;
   const size_t dirty = span::totals().dirty;
   just_freed_ += dirty > dirty_before ? dirty - dirty_before : 0;
-  const size_t idle = span::idle_bytes();
+  const size_t idle = span::idle_bytes(ticks_);
   wanted_ = least(idle + just_freed_, dirty);
   // Spans that the system refuses to take back are no reason to go on.
   found_nothing_ = found_nothing_ && idle == dirty;
   ticked_ = true;
 }
 
-bool Round::go_on(Share share) {
-  if (next_ == 0) begin();
+bool Round::go_on(Share share, unsigned ticks) {
+  if (next_ == 0) begin(ticks);
   if (!ticked_) {
     visit_heaps(share);
     if (next_ <= registry::count()) return false;

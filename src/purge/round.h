@@ -15,17 +15,19 @@ class Round {
     size_t bytes;
   };
 
-  // Begins a round, or goes on with the one that is under way. True at its end.
-  bool go_on(Share share);
+  // Begins a round, so many ticks after the last, or goes on with the one that is under way. True
+  // at its end.
+  bool go_on(Share share, unsigned ticks);
 
   // Whether the last round had nothing to do, and the next one has nothing to wait for.
   bool found_nothing() const { return found_nothing_; }
 
  private:
-  void begin();
+  void begin(unsigned ticks);
   void visit_heaps(Share& share);
   void visit_others();
 
+  unsigned ticks_ = 0;
   unsigned next_ = 0;    // the heap to visit next; 0: no round is under way
   bool ticked_ = false;  // only free spans are left
   bool found_nothing_ = true;

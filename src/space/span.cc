@@ -285,14 +285,14 @@ void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, s
 
 uint32_t ticks() { return tick_count.load(memory_order_relaxed); }
 
-size_t idle_bytes() {
+size_t idle_bytes(unsigned passed) {
   const os::Guard guard(lock);
   // Relaxed: a thread that sees a tick late acts at the next one.
-  tick_count.store(ticks() + 1, memory_order_relaxed);
+  tick_count.store(ticks() + passed, memory_order_relaxed);
   limits::weigh(committed_locked());  // the limits may have changed
   ahead::tick();
-  unused::tick();
-  return least_dirty.tick(dirty_bytes(), used() / kPlentyShare);
+  for (unsigned tick = 0; tick < passed; ++tick) unused::tick();
+  return least_dirty.tick(dirty_bytes(), used() / kPlentyShare, passed);
 }
 
 size_t used_bytes() {

@@ -111,12 +111,12 @@ void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, s
 // Purges free resident spans until at most `keep` bytes of them stay. Returns the bytes purged.
 size_t purge(size_t keep);
 
-// One tick. Returns how many bytes of free resident spans were idle: the least amount at any moment
-// of the last kDecayTicks ticks. A large surplus is idle sooner: the amount above a quarter (1 /
-// kPlentyShare) of the memory in use after one tick, above an eighth after two, and so on. So much
-// is idle at the end of a phase of the program, and little within one. One thread at a time calls
-// this.
-size_t idle_bytes();
+// So many ticks have passed. Returns how many bytes of free resident spans were idle: the least
+// amount at any moment of the last kDecayTicks ticks. A large surplus is idle sooner: the amount
+// above a quarter (1 / kPlentyShare) of the memory in use after one tick, above an eighth after
+// two, and so on. So much is idle at the end of a phase of the program, and little within one. One
+// thread at a time calls this.
+size_t idle_bytes(unsigned passed = 1);
 uint32_t ticks();  // ticks so far
 
 // Purges up to `wanted` bytes of free resident spans, the longest first and a bounded number of

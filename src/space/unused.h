@@ -38,6 +38,10 @@ class Told {
   void see_less(size_t now) {
     if (static_cast<ptrdiff_t>(told_ - now) >= kStep) tell_all(now);
   }
+  // After a purge, so that what is told of stays true in many heaps at rest.
+  void see_all(size_t now) {
+    if (now != told_) tell_all(now);
+  }
   // So many bytes have arrived, of which their sender has told.
   void was_told(size_t bytes) { told_ += bytes; }
 

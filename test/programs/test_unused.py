@@ -37,3 +37,18 @@ def test_rounds_of_other_owners(
     execute: Execute, build: Build, lib: Path, clock: Clock, kept: int, owner: str
 ) -> None:
     check(execute, build("rounds.c"), clock.settings(lib) | {"LOFT_OWNER": owner}, 512, kept)
+
+
+@pytest.mark.parametrize("owner", ["thread", "shared"])
+@pytest.mark.parametrize("who", ["self", "other"])
+def test_a_program_that_does_little_gives_back_the_rest(
+    execute: Execute, build: Build, who: str, owner: str
+) -> None:
+    """A server without requests: what is left below the bound goes in its few frees."""
+    program = build("quiet.c")
+    result = execute(program, who, LOFT_THP="never", LOFT_OWNER=owner)
+    assert result.returncode == 0, result.stderr
+    after, later = map(int, result.stdout.split())
+    in_use = 30 << 10
+    assert after > 2 * in_use
+    assert later <= 1.15 * in_use

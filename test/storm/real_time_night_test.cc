@@ -21,8 +21,10 @@ TEST(RealTime, TheBackgroundThreadGivesMemoryBack) {
   loft_free(loft_malloc(100'000));
   while (stats().dirty_bytes != 0) usleep(1000);
   EXPECT_LT(stats().resident_bytes, kSize / 2);
-  // And it ends when nothing is left to do.
-  while (loft::test::has_background_thread()) usleep(1000);
+  // And it sleeps when nothing is left to do.
+  while (loft::background::state.load(std::memory_order_relaxed) != loft::background::kAsleep) {
+    usleep(1000);
+  }
 }
 
 }  // namespace

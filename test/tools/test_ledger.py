@@ -85,14 +85,15 @@ def test_a_rise_that_is_written_takes_a_new_reason() -> None:
     assert old == [f"{TITLE}: pair: 1001 became 1002 without a new reason beside it"]
 
 
-def test_rises_since_the_tag_sum_up_to_two_hundredths() -> None:
+def test_a_row_rises_by_two_hundredths_since_the_tag() -> None:
     first, second = book(1000), book(1010, "first")
     assert looked_back(first, second, book(1020, "second")) == []
     assert looked_back(first, second, book(1021, "second")) == [
-        f"{TITLE}: pair: all its rises since the last tag are 21, more than 20"
+        f"{TITLE}: pair: since the last tag it has risen by 21, more than 20"
     ]
-    # What falls in between does not make room.
-    assert looked_back(first, second, book(1000), book(1015, "second"))
+    # What it regains of a fall is no rise, and how far it falls later does not matter.
+    assert looked_back(first, second, book(1000), book(1015, "second")) == []
+    assert looked_back(first, book(1021, "second"), book(1000))
     # Of few instructions two more are allowed.
     assert looked_back(book(13), book(15, "first")) == []
     assert looked_back(book(13), book(15, "first"), book(16, "second"))

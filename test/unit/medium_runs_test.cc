@@ -298,7 +298,7 @@ TEST_F(MediumRunsTest, GapsOfABusyThreadGoBack) {
     deallocate(allocate(16));
     span::idle_bytes();
     size_t purged = 0;
-    heap().look(false, SIZE_MAX, &purged);
+    heap().look(false, 1, SIZE_MAX, &purged);
   }
   EXPECT_EQ(heap().mediums().dirty_pages(), 0u);
   put(behind);
