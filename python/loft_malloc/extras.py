@@ -9,4 +9,5 @@ from loft_malloc.errors import UserError
 
 def need_charts(option: str) -> None:
     if find_spec("matplotlib") is None:
-        raise UserError(f"{option} needs matplotlib; pip install 'loft-malloc[charts]' brings it")
+        ways = "apt-get install python3-matplotlib, or pip install matplotlib"
+        raise UserError(f"{option} needs matplotlib: {ways}")

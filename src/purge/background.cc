@@ -78,7 +78,7 @@ bool is_due(uint64_t now) { return now >= last_tick.load(memory_order_relaxed) +
 // What waits beyond this is worth a slow path of the next free.
 constexpr size_t kWaiting = size_t{1} << 20;
 // A thread asks itself this seldom, so that its slow paths stay few while it is at work.
-constexpr uint64_t kAtWork = 200'000;
+constexpr uint32_t kAtWork = 3;  // units of the stamps below: 0.2 ms
 
 // Unused memory that the last round could not purge. Relaxed: a hint.
 constinit Atomic<size_t> at_rest{0};
@@ -112,23 +112,27 @@ void ask_others(const Thread* by, uint64_t now) {
   lifecycle::round().unlock();
 }
 
-// Of the calling thread, by the clock: when it last went on with a round, and when it last asked.
-LOFT_TLS __thread uint64_t looked_at = 0;
-LOFT_TLS __thread uint64_t asked_at = 0;
+// Of the calling thread: when it last went on with a round, and when it last asked. In units of
+// 65536 ns, modulo 2^32: what threads keep for a library is scarce.
+constexpr unsigned kStampLog = 16;
+uint32_t stamp(uint64_t now) { return static_cast<uint32_t>(now >> kStampLog); }
+LOFT_TLS __thread uint32_t looked_at = 0;
+LOFT_TLS __thread uint32_t asked_at = 0;
 
 LOFT_NOINLINE void ask(Thread* thread, uint64_t now) {
-  if (now - asked_at < kAtWork) return;
+  if (stamp(now) - asked_at < kAtWork) return;
   if (get(options.decay_ms) == 0 || !something_waits()) return;
   ask_others(thread, now);
-  asked_at = now;
+  asked_at = stamp(now);
   bins::ask(thread);
 }
 
 Round::Share share_of(uint64_t now) {
-  const uint64_t before = looked_at;
-  looked_at = now;
+  const uint32_t before = looked_at;
+  looked_at = stamp(now);
   if (before == 0) return kLook;
-  const size_t looks = most<size_t>(least<size_t>((now - before) / tick_ns(), kMostLooks), 1);
+  const size_t looks = most<size_t>(
+      least<size_t>((uint64_t{stamp(now) - before} << kStampLog) / tick_ns(), kMostLooks), 1);
   return {static_cast<unsigned>(looks) * kLook.heaps, looks * kLook.bytes};
 }
 

@@ -52,7 +52,8 @@ def test_what_draws_says_what_to_install(words: list[str], option: str) -> None:
     script += "extras.find_spec = lambda name: None; start.main()"
     command = [sys.executable, "-c", script, *words]
     ran = subprocess.run(command, capture_output=True, text=True)
-    said = f"loft: {option} needs matplotlib; pip install 'loft-malloc[charts]' brings it\n"
+    ways = "apt-get install python3-matplotlib, or pip install matplotlib"
+    said = f"loft: {option} needs matplotlib: {ways}\n"
     assert (ran.returncode, ran.stderr) == (2, said)
 
 

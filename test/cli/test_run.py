@@ -156,7 +156,10 @@ def test_a_signal_to_loft_reaches_the_command(build: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("nonsense=1", "no option is named 'nonsense'; there are owner, hardened, stats"),
+        (
+            "nonsense=1",
+            "no option is named 'nonsense'; there are owner, hardened, hardened_required",
+        ),
         ("stats=2", "stats=2: accepted is 0, 1, json, prometheus"),
         ("cache_bytes=many", "cache_bytes=many: accepted is a number of bytes"),
         ("decay_ms=soon", "decay_ms=soon: accepted is a number of milliseconds"),
