@@ -32,18 +32,25 @@ constinit std::atomic<bool> system_places{false};
 constinit std::atomic<bool> runs{false};  // by the system's clock, so far ahead of it
 constinit std::atomic<uint64_t> ahead{0};
 
-// Who naps, and until when. Sequentially consistent: naps are few, and only of loft's own threads.
+// Who naps, until when, and while the word has this value. Sequentially consistent: naps are few,
+// and only of loft's own threads.
 struct Nap {
   std::atomic<const void*> word;
+  std::atomic<uint32_t> expected;
   std::atomic<uint64_t> until;
 };
 constexpr size_t kNaps = 8;
 constinit Nap naps[kNaps] = {};
 
-Nap& lie_down(const void* word, uint64_t until) {
+uint32_t value_of(const void* word) {
+  return __atomic_load_n(static_cast<const uint32_t*>(word), __ATOMIC_RELAXED);
+}
+
+Nap& lie_down(const void* word, uint32_t expected, uint64_t until) {
   for (size_t i = 0;; i = (i + 1) % kNaps) {
     const void* nobody = nullptr;
     if (naps[i].word.compare_exchange_strong(nobody, word)) {
+      naps[i].expected.store(expected);
       naps[i].until.store(until);
       return naps[i];
     }
@@ -94,7 +101,11 @@ void let_the_system_place() { system_places = true; }
 
 bool naps_on(const void* word) {
   for (const Nap& nap : naps) {
-    if (nap.word.load() == word && nap.until.load() > now.load()) return true;
+    // Who has been woken, and has not noticed yet, naps no longer.
+    if (nap.word.load() == word && nap.until.load() > now.load() &&
+        value_of(word) == nap.expected.load()) {
+      return true;
+    }
   }
   return false;
 }
@@ -152,10 +163,10 @@ void __wrap__ZN4loft2os16wait_on_word_forEPKvjm(const void* word, uint32_t expec
     return __real__ZN4loft2os16wait_on_word_forEPKvjm(word, expected, nanoseconds);
   }
   const uint64_t until = now.load(std::memory_order_relaxed) + nanoseconds;
-  Nap& nap = lie_down(word, until);
+  Nap& nap = lie_down(word, expected, until);
   // In pieces, because a wake-up may come before the sleep.
-  while (__atomic_load_n(static_cast<const uint32_t*>(word), __ATOMIC_RELAXED) == expected &&
-         now.load(std::memory_order_relaxed) < until && !runs.load(std::memory_order_relaxed)) {
+  while (value_of(word) == expected && now.load(std::memory_order_relaxed) < until &&
+         !runs.load(std::memory_order_relaxed)) {
     __real__ZN4loft2os16wait_on_word_forEPKvjm(word, expected, kMillisecond);
   }
   nap.until.store(0);
