@@ -56,10 +56,9 @@ LOFT_OWN("_ZdaPvSt11align_val_t") DeleteAligned loft_own_delete_array_aligned;
 LOFT_COLD bool find_out() {
   using loft::is_anothers;
   const bool theirs =
-      is_anothers<void*(size_t) noexcept>("malloc", malloc, loft_own_malloc) ||
-      is_anothers<void(void*) noexcept>("free", free, loft_own_free) ||
-      is_anothers<void*(size_t, size_t) noexcept>("aligned_alloc", aligned_alloc,
-                                                  loft_own_aligned_alloc) ||
+      is_anothers<void*(size_t)>("malloc", malloc, loft_own_malloc) ||
+      is_anothers<void(void*)>("free", free, loft_own_free) ||
+      is_anothers<void*(size_t, size_t)>("aligned_alloc", aligned_alloc, loft_own_aligned_alloc) ||
       is_anothers<New>("_Znwm", operator new, loft_own_new) ||
       is_anothers<New>("_Znam", operator new[], loft_own_new_array) ||
       is_anothers<NewAligned>("_ZnwmSt11align_val_t", operator new, loft_own_new_aligned) ||

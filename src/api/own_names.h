@@ -39,7 +39,8 @@ LOFT_ALWAYS_INLINE Function* by_name(Function* function) {
   return function;
 }
 
-// Whether the process has another function of that name than loft's own.
+// Whether the process has another function of that name than loft's own. The type is without
+// noexcept, which musl does not declare.
 template <class Function>
 bool is_anothers(const char* name, Function* function, Function* own) {
   return by_name(function) != own && os::has_another(name);

@@ -9,7 +9,7 @@
 
 namespace {
 
-bool free_is_ours() { return !loft::is_anothers("free", free, loft_own_free); }
+bool free_is_ours() { return !loft::is_anothers<void(void*)>("free", free, loft_own_free); }
 
 }  // namespace
 

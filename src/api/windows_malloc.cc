@@ -64,7 +64,8 @@ extern "C" {
 void* malloc(size_t size) { return loft::allocate(size); }
 void free(void* p) {
   if (LOFT_UNLIKELY(family::is_in_a_gap(p))) return family::free_slow(family::linked(), p);
-  loft::deallocate(p, [](void* object) { family::free_slow(family::linked(), object); });
+  const auto slow = [](void* object) { family::free_slow(family::linked(), object); };
+  loft::deallocate<false>(p, slow, slow);
 }
 void* calloc(size_t count, size_t size) {
   return family::allocate_zeroed_to_the_end(family::linked(), count, size);

@@ -30,7 +30,8 @@ struct Before {
   static void* malloc(size_t size) { return family::allocate_or_tell(runtime(), size); }
   static void free(void* p) {
     if (LOFT_UNLIKELY(family::is_in_a_gap(p))) return family::free_slow(runtime(), p);
-    deallocate(p, [](void* object) { family::free_slow(runtime(), object); });
+    const auto slow = [](void* object) { family::free_slow(runtime(), object); };
+    deallocate<false>(p, slow, slow);
   }
   static void* calloc(size_t count, size_t size) {
     return family::allocate_zeroed_to_the_end(runtime(), count, size);

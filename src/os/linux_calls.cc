@@ -2,7 +2,6 @@
 #include "os/linux_calls.h"
 
 #include <stdarg.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -55,7 +54,6 @@ using Mprotect = int(void*, size_t, int);
 using Madvise = int(void*, size_t, int);
 using Mremap = void*(void*, size_t, size_t, int, ...);
 using Mincore = int(void*, size_t, unsigned char*);
-using Ioctl = int(int, unsigned long, ...);
 using Clock = int(clockid_t, timespec*);
 
 // Relaxed, all: either function does the same.
@@ -65,8 +63,7 @@ constinit Atomic<Mprotect*> libcs_mprotect{first<Mprotect>(mprotect, direct_mpro
 constinit Atomic<Madvise*> libcs_madvise{first<Madvise>(madvise, direct_madvise)};
 constinit Atomic<Mremap*> libcs_mremap{first<Mremap>(mremap, direct_mremap)};
 constinit Atomic<Mincore*> libcs_mincore{first<Mincore>(mincore, direct_mincore)};
-// These by their names: nobody asks for statistics before, and the time costs no system call.
-constinit Atomic<Ioctl*> libcs_ioctl{ioctl};
+// By its name: the time costs no system call.
 constinit Atomic<Clock*> libcs_clock_gettime{clock_gettime};
 
 template <class Function>
@@ -77,8 +74,8 @@ void take(Atomic<Function*>& function, const Wanted& wanted) {
 
 [[gnu::constructor(101)]] void find_libcs() {
   if (kSanitized) return;
-  Wanted all[] = {{"mmap", 0},   {"munmap", 0},  {"mprotect", 0}, {"madvise", 0},
-                  {"mremap", 0}, {"mincore", 0}, {"ioctl", 0},    {"clock_gettime", 0}};
+  Wanted all[] = {{"mmap", 0},   {"munmap", 0},  {"mprotect", 0},     {"madvise", 0},
+                  {"mremap", 0}, {"mincore", 0}, {"clock_gettime", 0}};
   find_in_libc(all, sizeof(all) / sizeof(all[0]));
   take(libcs_mmap, all[0]);
   take(libcs_munmap, all[1]);
@@ -86,8 +83,7 @@ void take(Atomic<Function*>& function, const Wanted& wanted) {
   take(libcs_madvise, all[3]);
   take(libcs_mremap, all[4]);
   take(libcs_mincore, all[5]);
-  take(libcs_ioctl, all[6]);
-  take(libcs_clock_gettime, all[7]);
+  take(libcs_clock_gettime, all[6]);
 }
 
 }  // namespace
@@ -111,10 +107,10 @@ void* call_mremap(void* from, size_t bytes, size_t to_bytes, int flags, void* to
 int call_mincore(void* at, size_t bytes, unsigned char* pages) {
   return libcs_mincore.load(memory_order_relaxed)(at, bytes, pages);
 }
+// By the system's calls: nobody has to know of them.
 int call_ioctl(int file, unsigned long request, void* argument) {
-  return libcs_ioctl.load(memory_order_relaxed)(file, request, argument);
+  return static_cast<int>(syscall(SYS_ioctl, long{file}, request, argument));
 }
-// By the system's call: nobody has to know of it.
 ssize_t call_process_vm_readv(pid_t process, const iovec* to, const iovec* from) {
   return syscall(SYS_process_vm_readv, long{process}, to, 1L, from, 1L, 0L);
 }

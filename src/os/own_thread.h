@@ -65,7 +65,7 @@ class OwnThread {
   void join();
 
   Lock lock_;
-  const char* const name_;
+  [[maybe_unused]] const char* const name_;  // Windows does not show it
   Atomic<uint32_t>& word_;
   const States states_;
   void (*const run_)();
