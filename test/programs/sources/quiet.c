@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "resident.h"
 #include "virtual_time.h"
 
 enum { kSize = 112, kCount = (100 << 20) / kSize };
@@ -16,15 +17,6 @@ enum { kSize = 112, kCount = (100 << 20) / kSize };
 static void* objects[kCount];
 static sem_t freed;
 static sem_t never;
-
-static long resident_kib(void) {
-  long size = 0;
-  long resident = 0;
-  FILE* file = fopen("/proc/self/statm", "r");
-  if (file == NULL || fscanf(file, "%ld %ld", &size, &resident) != 2) exit(121);
-  fclose(file);
-  return resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
 
 static void free_most(void) {
   for (int i = 0; i < kCount / 10 * 7; ++i) free(objects[i]);

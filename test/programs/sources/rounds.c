@@ -8,16 +8,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { kRounds = 10, kBytes = 200 << 20 };
+#include "resident.h"
 
-static long resident_kib(void) {
-  long size = 0;
-  long resident = 0;
-  FILE* file = fopen("/proc/self/statm", "r");
-  if (file == NULL || fscanf(file, "%ld %ld", &size, &resident) != 2) exit(121);
-  fclose(file);
-  return resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
+enum { kRounds = 10, kBytes = 200 << 20 };
 
 static long faults(void) {
   struct rusage usage;
