@@ -2,13 +2,11 @@
 // processor or interrupted by a signal between any two instructions of malloc and free, and that
 // others on the same processor then go on with what it was at.
 #include <gtest/gtest.h>
-#include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -22,6 +20,7 @@
 #include "cache/thread.h"
 #include "os/os.h"
 #include "os/restartable.h"
+#include "refused_call.h"
 #include "storm/support.h"
 
 // As a program chooses it when it is linked.
@@ -279,18 +278,7 @@ TEST_F(CoreStorm, ForkAtAnyMoment) {
   expect_home();
 }
 
-// As a program does that allows itself fewer system calls from some moment on.
-bool refuse_fences() {
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  sock_fprog program = {std::size(code), code};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
-}
+bool refuse_fences() { return loft::test::refuse_call(SYS_membarrier, SECCOMP_FILTER_FLAG_TSYNC); }
 
 // Then what one processor has in its cache stays out of the others' reach; nothing is lost.
 TEST_F(CoreStorm, FencesAreRefusedMeanwhile) {

@@ -1,13 +1,10 @@
 // The system floor: pages, errno, the lock, reports.
 #include <errno.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -27,6 +24,7 @@
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/residency.h"
+#include "refused_call.h"
 #include "space/discards.h"
 
 namespace loft {
@@ -278,17 +276,8 @@ TEST(Errno, KeptWhereTheKernelTellsNothing) {
 
 // Makes getrandom fail from now on, as a filter of system calls may.
 bool refuse_random() {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getrandom, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program = {std::size(filter), filter};
   char byte = 0;
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 &&
-         syscall(SYS_getrandom, &byte, 1, 0) < 0;
+  return test::refuse_call(SYS_getrandom) && syscall(SYS_getrandom, &byte, 1, 0) < 0;
 }
 
 // Neither from the system's generator nor without it.

@@ -4,12 +4,9 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -23,6 +20,7 @@
 
 #include "base/macros.h"
 #include "os/os.h"
+#include "refused_call.h"
 #include "unit/support.h"
 #include "unwind/stack.h"
 #include "unwind/unwind.h"
@@ -358,17 +356,7 @@ TEST_F(Unwind, APageIsAskedAboutOnce) {
 // Whether it passes in the child of a fork, after a filter of system calls refuses that one.
 template <class Work>
 bool passes_without_call(unsigned call, Work work) {
-  return test::child_passes([&] {
-    sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog program = {std::size(code), code};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 && work();
-  });
+  return test::child_passes([&] { return test::refuse_call(call) && work(); });
 }
 
 TEST_F(Unwind, WhereTheSystemRefusesToAnswerOnePageIsRead) {

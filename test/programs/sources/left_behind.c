@@ -11,23 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "resident.h"
 #include "virtual_time.h"
 
 enum { kObjects = 200000, kBytes = 512, kKept = 128 };
 
 static char* kept[kObjects / kKept + 1];
-
-static long resident_kib(void) {
-  long size = 0;
-  long resident = 0;
-  FILE* file = fopen("/proc/self/statm", "r");
-  if (file == NULL || fscanf(file, "%ld %ld", &size, &resident) != 2) {
-    puts("left_behind: /proc/self/statm cannot be read");
-    exit(2);
-  }
-  fclose(file);
-  return resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
 
 static void run_on(int processor) {
   cpu_set_t one;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "resident.h"
 #include "virtual_time.h"
 
 enum { kBlocks = 14, kBytes = 4 << 20 };
@@ -33,15 +34,6 @@ static void* wait_for_ever(void* unused) {
   return unused;
 }
 
-static long resident_mib(void) {
-  long size = 0;
-  long resident = 0;
-  FILE* file = fopen("/proc/self/statm", "r");
-  if (file == NULL || fscanf(file, "%ld %ld", &size, &resident) != 2) exit(125);
-  fclose(file);
-  return resident * 4 / 1024;
-}
-
 int main(int argc, char** argv) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, wait_for_ever, NULL) != 0) return 124;
@@ -54,7 +46,7 @@ int main(int argc, char** argv) {
   }
   for (int i = 0; i < kBlocks; ++i) free(blocks[i]);
   // Slow paths go on meanwhile.
-  while (resident_mib() > 20) {
+  while (resident_kib() / 1024 > 20) {
     void* some[300];
     for (int i = 0; i < 300; ++i) some[i] = malloc(3000 + (size_t)i * 100);
     for (int i = 0; i < 300; ++i) free(some[i]);
