@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from skips import Expected, read, unexpected
 
 BAZEL = Expected("bazel", "packages: .*test_bazel", "there is no bazel", "false")
@@ -35,3 +37,12 @@ def test_what_is_there_is_no_reason() -> None:
 
 def test_the_table_can_be_read() -> None:
     assert len({each.lacks for each in read()}) == len(read()) > 10
+
+
+def test_what_the_system_grants_is_expected_in_each_mode() -> None:
+    everything = "the system grants everything"
+    names = ("surface.", "surface.guard.", "surface.full.", "unit.")
+    tests = [f"{name}Huge.WhatTheSystemDoesNotGrantIsRefused" for name in names]
+    (row,) = (each for each in read() if each.reason == everything)
+    row = replace(row, there="")
+    assert unexpected([("modes", test, everything) for test in tests], [row]) == []
