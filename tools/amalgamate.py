@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes all of src/ that one system needs as one file that can be dropped into a program.
+"""Writes all of src/ as one file that can be dropped into a program.
 
 Every header appears once, where it is first needed; every source follows, lowest floor first. The
 included system headers stand at the top, so that no macro of ours reaches them.
@@ -14,15 +14,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from check_includes import (
-    FLOORS,
-    INCLUDE,
-    PUBLIC_HEADER,
-    SYSTEMS,
-    build_system,
-    systems_of,
-    without_comments,
-)
+from check_includes import FLOORS, INCLUDE, PUBLIC_HEADER, without_comments
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -33,7 +25,7 @@ REFUSAL = """\
 """
 
 BANNER = """\
-// loft {version}: a memory allocator, in one file, for {system}. Written by tools/amalgamate.py
+// loft {version}: a memory allocator, in one file, for Linux. Written by tools/amalgamate.py
 // from the sources in src/, which is where to read and change it.
 //
 // Add this file to a program and it allocates with loft:
@@ -66,33 +58,14 @@ CORE_BANNER = """\
 #endif
 """
 
-LEAN = """\
-#if !defined(WIN32_LEAN_AND_MEAN)
-#define WIN32_LEAN_AND_MEAN
-#endif
-#if !defined(NOMINMAX)
-#define NOMINMAX
-#endif
-"""
-
-PLAIN = """\
-#undef near
-#undef far
-#undef small
-"""
-
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|endif)\b")
 
 # What a library has that is loaded, and a part of a program has not. CMakeLists.txt has them, too.
 LOADED = (
     "api/linux_dlopen.cc",
-    "api/windows_exports.cc",
-    "api/windows_redirect.cc",
     "os/linux_symbols.cc",
     "os/linux_vfork.cc",
 )
-# What a library has not that puts loft before the C runtime when it is loaded.
-LINKED = ("api/windows_malloc.cc",)
 # What defines libc's and C++'s own names. CMakeLists.txt has them, too.
 OVERRIDES = re.compile(r"api/([a-z]+_)?(malloc|libc|new|c23)\.cc")
 
@@ -142,12 +115,7 @@ class Amalgamation:
         return self.source / include[1] if include[1] else None
 
     def text(self, banner: str) -> str:
-        # Windows' other headers take this one for granted.
-        first = "windows.h" if "windows.h" in self.system else None
-        system = LEAN if first else ""
-        for header in sorted(self.system, key=lambda header: (header != first, header)):
-            system += f"#include <{header}>\n"
-        system += PLAIN if first else ""
+        system = "".join(f"#include <{header}>\n" for header in sorted(self.system))
         return "\n".join([banner, REFUSAL, system, *self.parts])
 
 
@@ -165,37 +133,22 @@ def version_of(header: Path) -> str:
     return found[1] if found else "of no version"
 
 
-def amalgamate(
-    source: Path,
-    include: Path,
-    system: str = "linux",
-    *,
-    core: bool = False,
-    loaded: bool = False,
-) -> str:
-    """The text of the single file. Core: beside the malloc that a program has. Loaded: for a
-    library that takes malloc's place when it is loaded."""
+def amalgamate(source: Path, include: Path, *, core: bool = False) -> str:
+    """The text of the single file. Core: beside the malloc that a program has."""
 
     def is_left_out(path: Path) -> bool:
         name = f"{path.parent.name}/{path.name}"
-        other = LINKED if loaded else LOADED
-        return name in other or (core and OVERRIDES.fullmatch(name) is not None)
+        return name in LOADED or (core and OVERRIDES.fullmatch(name) is not None)
 
     files = sorted(
-        (
-            path
-            for path in source.rglob("*.cc")
-            if system in systems_of(path.name) and not is_left_out(path)
-        ),
+        (path for path in source.rglob("*.cc") if not is_left_out(path)),
         key=lambda path: (FLOORS.index(path.parent.name), path.name),
     )
     result = Amalgamation(source, include)
     for path in files:
         result.add(path)
-    names = {"linux": "Linux", "windows": "Windows"}
     banner = CORE_BANNER if core else BANNER
-    version = version_of(include / PUBLIC_HEADER)
-    return result.text(banner.format(version=version, system=names[system]))
+    return result.text(banner.format(version=version_of(include / PUBLIC_HEADER)))
 
 
 def write(path: Path, text: str) -> None:
@@ -206,23 +159,12 @@ def write(path: Path, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, help="build/loft.cc, or build/loft_core.cc")
-    parser.add_argument(
-        "--system",
-        choices=SYSTEMS,
-        default=build_system(),
-        help="whose files; this one's if not said",
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--core", action="store_true", help="leave libc's malloc in its place")
-    form.add_argument(
-        "--loaded", action="store_true", help="for a library that is loaded, as loft.dll"
-    )
+    parser.add_argument("--core", action="store_true", help="leave libc's malloc in its place")
     arguments = parser.parse_args()
     core: bool = arguments.core
     output: Path = arguments.output or ROOT / "build" / ("loft_core.cc" if core else "loft.cc")
     try:
-        sources = (ROOT / "src", ROOT / "include", arguments.system)
-        write(output, amalgamate(*sources, core=core, loaded=arguments.loaded))
+        write(output, amalgamate(ROOT / "src", ROOT / "include", core=core))
     except AmalgamationError as error:
         sys.exit(str(error))
 

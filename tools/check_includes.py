@@ -7,11 +7,9 @@
 - From outside it includes only what needs no C++ library to link: the freestanding headers, and of
   libc what the allocation functions speak of. System headers stay in os/ and unwind/.
 - Only os/, base/ and unwind/ name a system, an architecture, an intrinsic or assembler.
-- A file of one system includes that system's headers, and no file of another system's.
 - Every header has `#pragma once`.
 """
 
-import platform
 import re
 import sys
 import tomllib
@@ -26,7 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 RULES = tomllib.loads((ROOT / "tools" / "floors.toml").read_text(encoding="utf-8"))
 FLOORS: list[str] = RULES["floors"]
 PUBLIC_HEADER: str = RULES["public_header"]
-SYSTEMS: dict[str, list[str]] = RULES["systems"]
 NAMES = [
     (re.compile(rf"\b({rule['pattern']})\b", re.VERBOSE), rule["floors"]) for rule in RULES["names"]
 ]
@@ -49,21 +46,9 @@ def without_comments(text: str) -> str:
     return TOKEN.sub(blank, re.sub(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])", "_", text))
 
 
-def systems_of(name: str) -> set[str]:
-    """The systems that a file is for: those that its name says, or all."""
-    first = re.split(r"[_.]", Path(name).name)[0]
-    return {system for system, words in SYSTEMS.items() if first in words} or set(SYSTEMS)
-
-
-def build_system() -> str:
-    """The system that this runs on."""
-    return "windows" if platform.system() == "Windows" else "linux"
-
-
 def check_include(source: Path, path: Path, line: str) -> str | None:
     """What is wrong with one #include line, or nothing."""
     floor = path.relative_to(source).parts[0]
-    systems = systems_of(path.name)
     match = INCLUDE.match(line)
     if match is None:
         return None
@@ -83,16 +68,10 @@ def check_include(source: Path, path: Path, line: str) -> str | None:
             return f"{floor}/ may not include from {target}/, which is above it"
         if not (source / quoted).is_file():
             return f'"{quoted}" does not exist'
-        if missing := systems - systems_of(quoted):
-            return f'"{quoted}" is not for {", ".join(sorted(missing))}, which this file is for'
         return None
     known = [rule for rule in RULES["headers"] if any(fnmatchcase(name, n) for n in rule["names"])]
-    allowed = [rule for rule in known if floor in rule.get("floors", FLOORS)]
-    if any(systems <= set(rule.get("systems", SYSTEMS)) for rule in allowed):
+    if any(floor in rule.get("floors", FLOORS) for rule in known):
         return None
-    if allowed:
-        own = sorted({system for rule in allowed for system in rule.get("systems", SYSTEMS)})
-        return f"<{name}> is for files of {', '.join(own)} alone, by their names"
     if known:
         return f"<{name}> is a system's header, which {floor}/ may not know"
     return f"<{name}> is not on the list of headers that need no C++ library"
@@ -150,14 +129,9 @@ def lines_of(path: Path) -> int:
 
 
 def lines_by_floor(files: list[Path], source: Path) -> Counter[str]:
-    """Of each floor, the lines of the system that compiles most of it."""
     lines = Counter[str]()
-    for system in SYSTEMS:
-        of_one = Counter[str]()
-        for path in files:
-            if system in systems_of(path.name):
-                of_one[path.relative_to(source).parts[0]] += lines_of(path)
-        lines |= of_one
+    for path in files:
+        lines[path.relative_to(source).parts[0]] += lines_of(path)
     return lines
 
 

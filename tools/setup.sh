@@ -57,9 +57,6 @@ musl-tools              musl-gcc                                another C librar
 g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for another processor
 g++-riscv64-linux-gnu   riscv64-linux-gnu-g++                   compiles for a third processor
 qemu-user               qemu-aarch64                            plays those processors
-g++-mingw-w64-x86-64-posix  x86_64-w64-mingw32-g++-posix        compiles and links for Windows
-wine64                  /usr/lib/wine/wine64                    plays Windows
-wine                    wine                                    plays Windows
 debhelper               dh                                      makes packages of Debian
 dh-python               dh_python3                              makes the package of the command
 python3-typer           /usr/lib/python3/dist-packages/typer    writes its manual page

@@ -18,7 +18,7 @@ LOFT_ALWAYS_INLINE uint64_t probe_word(const void* p) { return reinterpret_cast<
 
 }  // namespace loft
 
-#if defined(__ELF__) && (defined(__x86_64__) || defined(__aarch64__)) && UINTPTR_MAX > 0xffffffffu
+#if defined(__x86_64__) || defined(__aarch64__)
 
 // The note: lengths of its two parts and its type, the owner, and in the description the address of
 // the nop, that of .stapsdt.base (by which tools notice that a prelinker moved the code), and no

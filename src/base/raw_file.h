@@ -4,7 +4,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,29 +18,19 @@ inline int open_file(const char* path, int flags, unsigned mode = 0) {
 
 // What has that name; of a symbolic link the link itself.
 inline int look_at_path(const char* path, struct stat* found) {
-#if defined(SYS_newfstatat) && __SIZEOF_LONG__ == 8
   return static_cast<int>(syscall(SYS_newfstatat, AT_FDCWD, path, found, AT_SYMLINK_NOFOLLOW));
-#else
-  return lstat(path, found);
-#endif
 }
 
 inline int rename_file(const char* from, const char* to) {
 #if defined(SYS_renameat)
   return static_cast<int>(syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
-#elif defined(SYS_renameat2)
+#else  // RISC-V
   return static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
-#else
-  return rename(from, to);
 #endif
 }
 
 inline int remove_file(const char* path) {
-#if defined(SYS_unlinkat)
   return static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, 0));
-#else
-  return unlink(path);
-#endif
 }
 
 inline long read_file(int file, void* to, size_t bytes) {

@@ -10,11 +10,7 @@
 
 namespace loft {
 
-#if defined(__ELF__)
 #define LOFT_SEALED [[gnu::section(".data.rel.ro.loft_sealed")]]
-#else
-#define LOFT_SEALED  // Windows: its linker has no such place
-#endif
 
 // Writes to such data, while nobody reads it and no other data there is written. Afterwards it is
 // read-only if it was before, which is the choice of who links the program. False, and nothing has

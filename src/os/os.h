@@ -1,5 +1,5 @@
-// The interface to the operating system. A port supplies its own files in place of linux*.cc. No
-// function here allocates through malloc. No function changes errno unless its comment says so.
+// What loft asks of Linux. No function here allocates through malloc. No function changes errno
+// unless its comment says so.
 #pragma once
 
 #include <cstddef>

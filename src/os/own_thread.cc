@@ -1,4 +1,4 @@
-// When a thread of loft's own starts and ends: its states, on every system.
+// When a thread of loft's own starts and ends: its states.
 #include "os/own_thread.h"
 
 #include "os/os.h"
@@ -14,7 +14,7 @@ constexpr uint64_t kPauseNs = 1'000'000'000;
 void* OwnThread::begin(void* self) {
   auto* const thread = static_cast<OwnThread*>(self);
   thread->run_();
-  // Relaxed: who sees it joins the thread next, or needs nothing else of it (Windows).
+  // Relaxed: who sees it joins the thread next.
   thread->has_returned_.store(true, memory_order_relaxed);
   return nullptr;
 }
@@ -24,7 +24,7 @@ bool OwnThread::is_about_to_end() const {
 }
 
 // Relaxed, here and below: the thread acts on the word alone. Its creation orders its other
-// accesses. So does its join, except on Windows, where join only sees that `run` has returned.
+// accesses, and so does its join.
 bool OwnThread::start(bool (*may)()) {
   const Unseen unseen;
   if (word_.load(memory_order_relaxed) != states_.nobody || is_about_to_end()) return false;

@@ -21,7 +21,7 @@ class Unseen {
 
  private:
   unsigned long error_;
-  [[maybe_unused]] int cancellation_ = 0;
+  int cancellation_ = 0;
 };
 
 class OwnThread {
@@ -59,17 +59,16 @@ class OwnThread {
   static void* begin(void* self);
   bool is_about_to_end() const;
 
-  // The system's part: posix_threads.cc, windows_threads.cc.
   static bool caller_may_create();  // false: the caller is not the thread that it seems to be
   bool create();
   void join();
 
   Lock lock_;
-  [[maybe_unused]] const char* const name_;  // Windows does not show it
+  const char* const name_;
   Atomic<uint32_t>& word_;
   const States states_;
   void (*const run_)();
-  [[maybe_unused]] size_t thread_ = 0;  // a pthread_t
+  size_t thread_ = 0;  // a pthread_t
   bool ended_ = false;
   Atomic<uint64_t> next_try_{0};      // relaxed, like the word
   Atomic<bool> runs_{false};          // the thread must be joined; changed under the lock

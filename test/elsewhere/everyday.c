@@ -19,7 +19,26 @@ static void fail(const char* what) {
   exit(1);
 }
 
-#include "objects.h"
+static unsigned next(unsigned* state) { return (*state = *state * 1664525u + 1013904223u) >> 8; }
+
+// An object knows whether somebody overwrote it: its first bytes say how long it is, its last one
+// repeats a part of that.
+static unsigned char* make(size_t size) {
+  unsigned char* object = malloc(size);
+  if (object == NULL) fail("no memory");
+  memcpy(object, &size, sizeof(size));
+  object[size - 1] = (unsigned char)(size >> 3);
+  return object;
+}
+
+static void drop(unsigned char* object) {
+  if (object == NULL) return;
+  size_t size;
+  memcpy(&size, object, sizeof(size));
+  if (size < 16 || size > 4096 || object[size - 1] != (unsigned char)(size >> 3))
+    fail("overwritten");
+  free(object);
+}
 
 static void* replace_objects(void* seed) {
   unsigned state = (unsigned)(uintptr_t)seed;

@@ -41,17 +41,6 @@ def test_a_system_header_on_a_condition_stays_there(tmp_path: Path) -> None:
     assert code in amalgamate(*tree(tmp_path, {"src/os/os.cc": code}))
 
 
-@pytest.mark.parametrize(
-    ("system", "kept"),
-    [("linux", "lp"), ("windows", "wo")],
-)
-def test_a_system_has_its_own_files_alone(tmp_path: Path, system: str, kept: str) -> None:
-    names = ("linux", "windows", "posix_fork", "other_groups")
-    files = {f"src/os/{name}.cc": f"int of_{name[0]};\n" for name in names}
-    text = amalgamate(*tree(tmp_path, files), system)
-    assert {line[7] for line in text.splitlines() if line.startswith("int of_")} == set(kept)
-
-
 def test_a_header_of_ours_on_a_condition_is_refused(tmp_path: Path) -> None:
     files = {
         "src/os/os.cc": '#if 1\n#include "os/linux.h"\n#endif\n',

@@ -13,7 +13,7 @@ what = "Installed in a root."
 tests = ["test/packages/test_deb.py::test_install"]
 
 [[way]]
-system = "Windows"
+system = "Plan 9"
 line = "make"
 what = "Compiled."
 why = "no such machine."
@@ -41,7 +41,7 @@ def test_a_day_is_of_tests_that_passed(tmp_path: Path) -> None:
     assert (
         "| Debian | `apt install loft` | Installed in a root. "
         "([test_deb.py](../test/packages/test_deb.py)) | 2026-11-27 |\n"
-        f"| Windows | `make` | Compiled. Not run: no such machine. | {NOT_RUN} |\n\nAfter.\n"
+        f"| Plan 9 | `make` | Compiled. Not run: no such machine. | {NOT_RUN} |\n\nAfter.\n"
     ) in text
     # It stays where nothing was run since, and what is written is written once.
     assert write_table(text, ways, Results()) == text
