@@ -117,7 +117,7 @@ papers: all
 	@$(PYTHON) tools/papers.py --list $(PAPERS) > /dev/null
 	@$(MAKE) --no-print-directory peers
 	@tools/espresso.sh
-	@cmake --build --preset release --target loft_launch loft_bench loft_papers loft_nextgen
+	@cmake --build --preset release --target loft_launch loft_bench loft_papers loft_nextgen variant_unbatched
 	@$(PYTHON) tools/papers.py $(PAPERS)
 
 # All tests of the papers' engines: as shipped, and under both sanitizers.

@@ -3,9 +3,11 @@
 
     tools/variants.py                                   lists them
     tools/variants.py 1x4 --output build/variants/1x4.cc
+    tools/variants.py 1x4 --profile --output build/variants/1x4/cache/profile.h
 
 A variant is named after the shape of its batch cache, ways x sets, and how it evicts if that is not
-as usual. The build makes libraries of them (target loft_variants), which tools/bench.py measures.
+as usual; in the last one each remote free is a batch, and sent at once. The build makes libraries
+of them (target loft_variants), which tools/bench.py measures.
 """
 
 import argparse
@@ -15,6 +17,7 @@ from pathlib import Path
 
 from amalgamate import ROOT, AmalgamationError, amalgamate, write
 
+PROFILE = ROOT / "src" / "cache" / "profile.h"
 EVICTIONS = ROOT / "bench" / "variants" / "evictions.h"
 
 
@@ -23,6 +26,8 @@ class Variant:
     ways: int = 2
     sets: int = 8
     eviction: str = "LeastGrownGoes"
+    batch_bytes: int = 16384
+    outbox_bytes: int = 65536
 
 
 # The first is the profile of the library itself, built like the others.
@@ -37,6 +42,7 @@ VARIANTS = {
     "2x8-fuller": Variant(eviction="FullerGoes"),
     "2x8-emptier": Variant(eviction="EmptierGoes"),
     "2x8-in-turn": Variant(eviction="EachInTurn"),
+    "unbatched": Variant(batch_bytes=1, outbox_bytes=1),
 }
 
 
@@ -47,6 +53,8 @@ def with_profile(text: str, variant: Variant) -> str:
         (f"kBatchWays = {base.ways};", f"kBatchWays = {variant.ways};"),
         (f"kBatchSets = {base.sets};", f"kBatchSets = {variant.sets};"),
         (f"using Eviction = {base.eviction};", f"using Eviction = {variant.eviction};"),
+        (f"kBatchBytes = {base.batch_bytes};", f"kBatchBytes = {variant.batch_bytes};"),
+        (f"kOutboxBytes = {base.outbox_bytes};", f"kOutboxBytes = {variant.outbox_bytes};"),
         ("struct Profile {", f"{EVICTIONS.read_text(encoding='utf-8')}\nstruct Profile {{"),
     ]
     for old, new in changes:
@@ -60,9 +68,15 @@ def write_variant(variant: Variant) -> str:
     return with_profile(amalgamate(ROOT / "src", ROOT / "include"), variant)
 
 
+def write_profile(variant: Variant) -> str:
+    """What stands in the place of profile.h, in front of it on the compiler's path."""
+    return with_profile(PROFILE.read_text(encoding="utf-8"), variant)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("variant", nargs="?", help="its name; without one, the names are listed")
+    parser.add_argument("--profile", action="store_true", help="only the file of its profile")
     parser.add_argument("--output", type=Path, default="/dev/stdout", help="the file")
     arguments = parser.parse_args()
     if arguments.variant is None:
@@ -71,7 +85,8 @@ def main() -> None:
         parser.exit(2, f"variants: no {arguments.variant}; there are: {', '.join(VARIANTS)}\n")
     else:
         try:
-            write(arguments.output, write_variant(VARIANTS[arguments.variant]))
+            wanted = write_profile if arguments.profile else write_variant
+            write(arguments.output, wanted(VARIANTS[arguments.variant]))
         except AmalgamationError as error:
             sys.exit(f"variants: {error}")
 

@@ -43,12 +43,6 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
     "a file to which reports of misuse are appended, beside standard error; reports then have "  \
     "the stack, and what lies at the address; %p becomes the number of the process")             \
   X(kBytes, cache_bytes, 4 << 20, "", "bytes of free objects that one thread's cache may hold")  \
-  X(kBytes, batch_bytes, 16 << 10, "",                                                           \
-    "bytes of objects that a thread frees for one slab of another heap before it sends the "     \
-    "batch")                                                                                     \
-  X(kBytes, outbox_bytes, 64 << 10, "",                                                          \
-    "bytes of objects that a thread keeps packed for other heaps before it posts them")          \
-  X(kBytes, drain_bytes, 1 << 20, "", "bytes of returned objects that one refill takes in")      \
   X(kBytes, dirty_bytes, 64 << 20, "",                                                           \
     "bytes of unused memory that stay resident for reuse, in free spans and in slabs; a free "   \
     "that leaves more purges it at once; from 64M on, an eighth of what is in use if that is "   \

@@ -1,6 +1,5 @@
 #include "cache/batch_cache.h"
 
-#include "base/options.h"
 #include "base/peek.h"
 #include "limits/limits.h"
 #include "remote/pack.h"
@@ -34,7 +33,7 @@ void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
   batch.base = base;
   batch.inverse = shape.inverse;
   batch.start_limit = start_limit_for(shape);
-  const size_t fitting = least_of_share(get(options.batch_bytes), 2 * kBatches) / shape.size;
+  const size_t fitting = least_of_share(Profile::kBatchBytes, 2 * kBatches) / shape.size;
   batch.capacity = batch.left = static_cast<uint32_t>(clamp<size_t>(fitting, 1, shape.objects));
   batch.before = 0;
   batch.owner = entry.owner();
@@ -143,7 +142,7 @@ void tell(Thread* thread) {
 void post_if_due(Thread* thread, size_t bytes, ptrdiff_t step = unused::kSlabStep) {
   thread->untold_bytes += static_cast<uint32_t>(bytes);
   if (LOFT_UNLIKELY(thread->untold_bytes >= step)) tell(thread);
-  if (thread->outbox.add_bytes(bytes, least_of_share(get(options.outbox_bytes), 4))) {
+  if (thread->outbox.add_bytes(bytes, least_of_share(Profile::kOutboxBytes, 4))) {
     thread->counters.posts.add(thread->outbox.post());
   }
 }

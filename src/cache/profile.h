@@ -30,6 +30,13 @@ struct Profile {
   static constexpr unsigned kBatchWays = 2;  // 1 or 2; the fast path tests each
   static constexpr unsigned kBatchSets = 8;  // a power of two
   using Eviction = LeastGrownGoes;
+
+  // Bytes of freed objects of one slab that make a full batch, and of objects in the outbox that
+  // are posted together. Half of either cost malloc-test a seventh of its throughput or more, a
+  // sixteenth 0.4; four times as much gained nothing, and keeps that much more from the heaps
+  // (decisions/016).
+  static constexpr size_t kBatchBytes = 16384;
+  static constexpr size_t kOutboxBytes = 65536;
 };
 
 }  // namespace loft

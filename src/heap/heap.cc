@@ -27,8 +27,7 @@ unsigned Heap::refill(SizeClass size_class, void** slots, unsigned wanted) {
   counters_.classes[size_class].refills.add(1);
   if (LOFT_UNLIKELY(span::ticks() != last_tick_)) tick();
   if (inbox_.maybe_pending()) {
-    const size_t budget = get(options.drain_bytes);
-    drain(budget, budget / most_records(wanted));
+    drain(kDrainBytes, kDrainBytes / most_records(wanted));
   }
   return take(size_class, slots, wanted);
 }
@@ -103,7 +102,7 @@ void* Heap::take_zero(SizeClass size_class) {
 unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned wanted) {
   if (inbox_.maybe_pending()) {
     inbox_.complete();  // the refill has drained already
-    drain(get(options.drain_bytes));
+    drain(kDrainBytes);
     if (const unsigned taken = take(size_class, slots, wanted); taken != 0) return taken;
   }
   return list_new(size_class) ? take(size_class, slots, wanted) : 0;

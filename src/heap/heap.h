@@ -103,9 +103,9 @@ class alignas(64) Heap {
 
   // --- Under the lock from here on. ---
 
-  // Drains messages, limited by the option drain_bytes and by a number of records. Then hands out
-  // up to `wanted` objects of a class from the heap's slabs: slots[0], slots[-1], ..., lowest
-  // address first within a slab. Returns the number of objects.
+  // Drains messages, limited by kDrainBytes and by a number of records. Then hands out up to
+  // `wanted` objects of a class from the heap's slabs: slots[0], slots[-1], ..., lowest address
+  // first within a slab. Returns the number of objects.
   unsigned refill(SizeClass size_class, void** slots, unsigned wanted);
 
   // As refill, from messages that the bounded drain left, a slab taken over, or a new one. Returns
@@ -229,6 +229,11 @@ class alignas(64) Heap {
     size_t record_charge = 0;  // least charge for a record
   };
   bool drain(size_t budget, size_t record_charge);  // minimum charge for a record
+
+  // Bytes of returned objects that one refill takes in, so that no call is long. On a queue without
+  // bound, a quarter took 0.96 of the throughput and a sixteenth 0.91; more gained nothing.
+  static constexpr size_t kDrainBytes = size_t{1} << 20;
+
   size_t receive(Message* message, Tag tag, const uint64_t* words, Entry entry,
                  Forwarder& forwarder, Received& received);
   size_t receive_keyed(Message* message, Tag tag, Entry entry, Forwarder& forwarder,

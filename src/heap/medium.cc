@@ -1,5 +1,4 @@
 // The medium objects of a heap: handing out, taking back, and runs that change owners.
-#include "base/options.h"
 #include "heap/heap.h"
 #include "os/fault.h"
 #include "space/span.h"
@@ -8,11 +7,11 @@ namespace loft {
 
 // As a refill: messages first, then runs of other heaps, then new memory.
 MediumRuns::Place Heap::place_for(unsigned pages, bool room) {
-  if (inbox_.maybe_pending()) drain(get(options.drain_bytes));
+  if (inbox_.maybe_pending()) drain(kDrainBytes);
   MediumRuns::Place place = mediums_.take(pages, room);
   if (place.run == nullptr && inbox_.maybe_pending()) {
     inbox_.complete();
-    drain(get(options.drain_bytes));
+    drain(kDrainBytes);
     place = mediums_.take(pages, room);
   }
   if (place.run != nullptr) return place;

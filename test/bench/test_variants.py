@@ -15,7 +15,7 @@ from variants import VARIANTS, Variant, with_profile, write_variant
 
 
 def check(program: Path, variant: Variant) -> subprocess.CompletedProcess[str]:
-    arguments = [str(variant.ways), str(variant.sets), variant.eviction]
+    arguments = [str(variant.ways), str(variant.sets), variant.eviction, str(variant.batch_bytes)]
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 

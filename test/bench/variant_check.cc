@@ -18,12 +18,12 @@ namespace {
 using loft::kNoSlab;
 
 constexpr size_t kSize = 128;  // too small for long messages, which objects would join alone
-constexpr unsigned kMostInBatch = (16 << 10) / kSize;  // the default of batch_bytes
 
 struct Model {
   unsigned ways;
   unsigned sets;
   std::string eviction;
+  unsigned most_in_batch;
 
   struct Batch {
     uint32_t slab = kNoSlab;
@@ -69,7 +69,7 @@ struct Model {
       other.before = other.count;
       *own = {slab, 0, 0};
     }
-    if (++own->count == kMostInBatch) send(*own);
+    if (++own->count == most_in_batch) send(*own);
   }
 };
 
@@ -124,8 +124,8 @@ int check(Model& model) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc != 5) return 2;
   Model model{static_cast<unsigned>(std::atoi(argv[1])), static_cast<unsigned>(std::atoi(argv[2])),
-              argv[3]};
+              argv[3], std::max(1u, static_cast<unsigned>(std::atoi(argv[4])) / unsigned{kSize})};
   return check(model);
 }

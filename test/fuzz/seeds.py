@@ -187,12 +187,12 @@ def options() -> dict[str, bytes]:
     ]
     return {
         "values": b"".join(text(ONE, number, value) for number, value in enumerate(values * 2)),
-        "list": text(LIST, 0, "cache_bytes=5M,,outbox_bytes=7K,nonsense=1,stats=loud,thp=never"),
+        "list": text(LIST, 0, "dirty_bytes=5M,,cache_bytes=7K,nonsense=1,stats=loud,thp=never"),
         "variable": text(VARIABLE, 4, "64M") + text(VARIABLE, 5, "") + text(VARIABLE, 1, "x" * 100),
         "file": text(
             FILE, 0, "# all\nstats = 1\r\nforeign=abort\nforeign=ignore\n\nstats=loud\nthp"
         ),
-        "names": text(NAMED, 0, "drain_bytes=1k") + text(NAMED, 0, "="),
+        "names": text(NAMED, 0, "cache_bytes=1k") + text(NAMED, 0, "="),
     }
 
 

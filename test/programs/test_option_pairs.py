@@ -31,11 +31,6 @@ VALUES = {
     "report_file": ["none", f"{FOLDER}/report-%p"],
     # No cache at all, one that is full at once, and one that hardly ever is.
     "cache_bytes": ["0", "64K", "4M"],
-    # Each object is a message by itself; or it waits for others of its slab, and of its heap.
-    "batch_bytes": ["0", "16K"],
-    "outbox_bytes": ["0", "64K"],
-    # One message at a time comes home, or all.
-    "drain_bytes": ["0", "1M"],
     # Each free span goes back to the system, or none does.
     "dirty_bytes": ["0", "256M"],
     # Nothing is purged by time; all of it in the middle of what the program does; or after that.

@@ -37,7 +37,6 @@ constexpr Setting kSettings[] = {
     {"thp", {"", "", "", "never", "prefer"}},
     {"decay_ms", {"", "", "0", "1", "20"}},
     {"cache_bytes", {"", "", "", "0", "64K"}},
-    {"batch_bytes", {"", "", "", "0", "1K"}},
     {"dirty_bytes", {"", "", "", "0", "1M"}},
     {"soft_limit", {"", "", "", "", "16M"}},
     {"cgroup", {"", "", "", "off", "hard"}},

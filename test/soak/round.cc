@@ -166,8 +166,7 @@ void limit(Stream& random) {
 }
 
 void change_options(Stream& random) {
-  static constexpr const char* kBytes[] = {"cache_bytes", "batch_bytes", "outbox_bytes",
-                                           "drain_bytes", "dirty_bytes"};
+  static constexpr const char* kBytes[] = {"cache_bytes", "dirty_bytes"};
   set(kBytes[random.below(std::size(kBytes))], uint64_t{4096} << random.below(16));
   set("decay_ms", random.below(3) * random.below(100));
 }

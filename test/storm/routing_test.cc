@@ -63,23 +63,9 @@ TEST_F(Routing, AHundredAndFiftyHeaps) {
   expect_all_home(4);
 }
 
-// The same with the smallest batches: every object on its own way.
-TEST_F(Routing, AHundredAndFiftyHeapsObjectByObject) {
-  ASSERT_EQ(loft_option_set("batch_bytes", "1"), 0);
-  ASSERT_EQ(loft_option_set("outbox_bytes", "16K"), 0);  // of more heaps than buckets
-  exchange(150, scaled(6));
-  EXPECT_EQ(loft_option_set("batch_bytes", "16K"), 0);
-  EXPECT_EQ(loft_option_set("outbox_bytes", "64K"), 0);
-  const loft_stats_t s = stats_at_rest();
-  EXPECT_GT(s.forwards, before_.forwards);
-  expect_all_home(4);
-}
-
 // Rounds over 100 heaps that change hands between them.
 TEST_F(Routing, HeapsThatAreAdoptedAndDrained) {
-  ASSERT_EQ(loft_option_set("drain_bytes", "4K"), 0);
   for (unsigned round = 0; round < scaled(6); ++round) exchange(100, 2);
-  EXPECT_EQ(loft_option_set("drain_bytes", "1M"), 0);
   EXPECT_GT(stats().adoptions, before_.adoptions);
   expect_all_home(4);
 }

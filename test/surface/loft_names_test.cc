@@ -195,15 +195,15 @@ TEST(Stats, StructsOfOtherVersions) {
 
 TEST(Options, SetAndGet) {
   char text[32];
-  EXPECT_EQ(loft_option_set("drain_bytes", "3M"), 0);
-  EXPECT_EQ(loft_option_get("drain_bytes", text, sizeof(text)), 0);
+  EXPECT_EQ(loft_option_set("cache_bytes", "3M"), 0);
+  EXPECT_EQ(loft_option_get("cache_bytes", text, sizeof(text)), 0);
   EXPECT_STREQ(text, "3145728");
-  EXPECT_EQ(loft_option_set("drain_bytes", "much"), EINVAL);
+  EXPECT_EQ(loft_option_set("cache_bytes", "much"), EINVAL);
   EXPECT_EQ(loft_option_set("no_such_option", "1"), ENOENT);
   EXPECT_EQ(loft_option_get("no_such_option", text, sizeof(text)), ENOENT);
-  EXPECT_EQ(loft_option_get("drain_bytes", text, 4), ERANGE);
-  EXPECT_EQ(loft_option_get("drain_bytes", text, sizeof("3145728")), 0);
-  EXPECT_EQ(loft_option_set("drain_bytes", "1M"), 0);
+  EXPECT_EQ(loft_option_get("cache_bytes", text, 4), ERANGE);
+  EXPECT_EQ(loft_option_get("cache_bytes", text, sizeof("3145728")), 0);
+  EXPECT_EQ(loft_option_set("cache_bytes", "4M"), 0);
 }
 
 }  // namespace

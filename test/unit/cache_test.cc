@@ -215,10 +215,9 @@ TEST_F(CacheTest, ObjectsOfManySlabsGoAlone) {
 }
 
 TEST_F(CacheTest, FullBatchIsSent) {
-  options.batch_bytes.store(10 * 1024);
   std::vector<std::vector<void*>> slabs = slabs_of(1024, 2);
   in_thread([&] {
-    for (int i = 0; i < 9; ++i) {
+    for (size_t i = 1; i < Profile::kBatchBytes / 1024; ++i) {
       give_one(slabs[0]);
     }
     EXPECT_TRUE(has_batch(slabs[0].back()));
@@ -258,14 +257,14 @@ TEST_F(CacheTest, AThreadThatOnlyFreesHasNoHeapAndHoardsNothing) {
 }
 
 TEST_F(CacheTest, OutboxIsPostedWhenItHoldsEnough) {
-  options.batch_bytes.store(4 * 1024);
-  options.outbox_bytes.store(16 * 1024);
-  std::vector<std::vector<void*>> slabs = slabs_of(1024, 2);
+  std::vector<std::vector<void*>> slabs = slabs_of(1024, 4);
+  std::sort(slabs.begin(), slabs.end(),
+            [](const auto& one, const auto& other) { return one.size() > other.size(); });
   in_thread([&] {
     unsigned long posts = 0;
-    for (int i = 0; i < 15; ++i) {
-      give_one(slabs[0]);
-      if (i == 0) posts = self->counters.posts.get();
+    for (size_t i = 1; i < Profile::kOutboxBytes / 1024; ++i) {
+      give_one(slabs[i % 2]);
+      if (i == 1) posts = self->counters.posts.get();
     }
     EXPECT_EQ(self->counters.posts.get(), posts);
     give_one(slabs[0]);

@@ -579,8 +579,6 @@ TEST_F(HeapTest, DrainsKeepToTheirBudget) {
 }
 
 TEST_F(HeapTest, RefillTakesInAtMostDrainBytes) {
-  const test::DefaultOptions defaults;
-  options.drain_bytes.store(64 * 1024);
   const std::vector<void*> objects = take(class_of(1024), 64 * 20);
   for (size_t i = 0; i < objects.size(); i += 16) {
     for (Message* message : packed({objects.begin() + static_cast<long>(i),
@@ -592,7 +590,7 @@ TEST_F(HeapTest, RefillTakesInAtMostDrainBytes) {
   void* slot = nullptr;
   const os::Guard guard(heap_->lock());
   EXPECT_EQ(heap_->refill(class_of(1024), &slot, 1), 1u);
-  EXPECT_EQ(before - held(), 64u * 1024 - 1024);
+  EXPECT_EQ(before - held(), (1u << 20) - 1024);
   heap_->drain_all();
   heap_->put_word(slab_of(slot), index_of(slot) / 64, uint64_t{1} << index_of(slot) % 64);
   EXPECT_EQ(held_here(), 0u);

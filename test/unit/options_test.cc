@@ -11,7 +11,7 @@
 #include "loft/loft.h"
 
 // The program's own definition, which takes the place of the library's weak one.
-const char* loft_options = "dirty_bytes=5M,,outbox_bytes=7K,nonsense=1,stats=loud";
+const char* loft_options = "dirty_bytes=5M,,cache_bytes=7K,nonsense=1,stats=loud";
 
 namespace loft {
 namespace {
@@ -114,16 +114,16 @@ TEST_F(OptionsTest, Lists) {
   testing::internal::CaptureStderr();
   set_options_from_list("stats=json,cache_bytes=1M", "a list");
   set_options_from_list("", "a list");
-  set_options_from_list(",,batch_bytes=8K,", "a list");
+  set_options_from_list(",,decay_ms=8,", "a list");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   EXPECT_EQ(get(options.stats), 2u);
   EXPECT_EQ(get(options.cache_bytes), 1u << 20);
-  EXPECT_EQ(get(options.batch_bytes), 8u << 10);
+  EXPECT_EQ(get(options.decay_ms), 8u);
 }
 
 TEST_F(OptionsTest, BadListItemsAreReportedAndSkipped) {
   testing::internal::CaptureStderr();
-  set_options_from_list("cache_bytes,colour=red,stats=loud,batch_bytes=4K", "a list");
+  set_options_from_list("cache_bytes,colour=red,stats=loud,decay_ms=4", "a list");
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(
       said,
@@ -131,13 +131,13 @@ TEST_F(OptionsTest, BadListItemsAreReportedAndSkipped) {
       "behind it if wanted\n"
       "loft: a list: 'colour' is no option of loft; see docs/options.md\n"
       "loft: a list: stats='loud' is ignored: accepted is 0|1|json|prometheus\n");
-  EXPECT_EQ(get(options.batch_bytes), 4u << 10);
+  EXPECT_EQ(get(options.decay_ms), 4u);
 }
 
 TEST_F(OptionsTest, SymbolOfTheProgram) {
   const std::string said = load();
   EXPECT_EQ(get(options.dirty_bytes), 5u << 20);
-  EXPECT_EQ(get(options.outbox_bytes), 7u << 10);
+  EXPECT_EQ(get(options.cache_bytes), 7u << 10);
   EXPECT_NE(said.find("loft_options: 'nonsense'"), std::string::npos) << said;
   EXPECT_NE(said.find("loft_options: stats='loud'"), std::string::npos) << said;
 }

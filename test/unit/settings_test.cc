@@ -190,7 +190,7 @@ TEST_F(SettingsTest, WhatIsNotAcceptedIsToldWithItsLine) {
                   "stats=loud\n"
                   "=1\n"
                   "LOFT_STATS=1\n"
-                  "batch_bytes=4K\n"
+                  "decay_ms=4\n"
                   "stats=1") +
       '\0' + "\n");
   EXPECT_EQ(set(),
@@ -201,7 +201,7 @@ TEST_F(SettingsTest, WhatIsNotAcceptedIsToldWithItsLine) {
             "loft: FILE:5: 'LOFT_STATS' is no option of loft; see docs/options.md\n"
             "loft: FILE:7: stats='1" +
                 std::string(1, '\0') + "' is ignored: accepted is 0|1|json|prometheus\n");
-  EXPECT_EQ(get(options.batch_bytes), 4u << 10);
+  EXPECT_EQ(get(options.decay_ms), 4u);
   EXPECT_EQ(get(options.stats), 0u);
 }
 
@@ -251,14 +251,14 @@ TEST_F(SettingsTest, TheLaterOfOthersThatContradict) {
 }
 
 TEST_F(SettingsTest, ComesBeforeTheSymbolAndTheEnvironment) {
-  put("stats=1\ncache_bytes=1M\nbatch_bytes=1K\n");
+  put("stats=1\ncache_bytes=1M\ndecay_ms=1\n");
   EXPECT_EQ(set(), "");
   const char* const symbol = std::exchange(loft_options, "stats=json,cache_bytes=2M");
   setenv("LOFT_STATS", "prometheus", 1);
   load_options();
   unsetenv("LOFT_STATS");
   loft_options = symbol;
-  EXPECT_EQ(get(options.batch_bytes), 1u << 10);
+  EXPECT_EQ(get(options.decay_ms), 1u);
   EXPECT_EQ(get(options.cache_bytes), 2u << 20);
   EXPECT_EQ(get(options.stats), 3u);
 }

@@ -8,26 +8,26 @@ use loft::{ClassStats, Loft, StatsFormat};
 #[global_allocator]
 static GLOBAL: Loft = Loft;
 
-loft::options!("outbox_bytes=96K,background=off");
+loft::options!("dirty_bytes=96K,background=off");
 
 #[test]
 fn options_of_the_program_are_in_force() {
-    assert_eq!(options::get("outbox_bytes").as_deref(), Ok("98304"));
+    assert_eq!(options::get("dirty_bytes").as_deref(), Ok("98304"));
     assert_eq!(options::get("background").as_deref(), Ok("off"));
 }
 
 #[test]
 fn options_are_set_and_told() {
-    options::set("drain_bytes", "3M").unwrap();
-    assert_eq!(options::get("drain_bytes").as_deref(), Ok("3145728"));
+    options::set("cache_bytes", "3M").unwrap();
+    assert_eq!(options::get("cache_bytes").as_deref(), Ok("3145728"));
     let mut place = [0; 8];
-    assert_eq!(options::get_into("drain_bytes", &mut place), Ok("3145728"));
+    assert_eq!(options::get_into("cache_bytes", &mut place), Ok("3145728"));
     assert_eq!(
-        options::get_into("drain_bytes", &mut place[..7]),
+        options::get_into("cache_bytes", &mut place[..7]),
         Err(OptionError::TooLong)
     );
     assert_eq!(
-        options::get_into("drain_bytes", &mut []),
+        options::get_into("cache_bytes", &mut []),
         Err(OptionError::TooLong)
     );
 }
