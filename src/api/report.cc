@@ -28,6 +28,7 @@ Text describe_address(const void* p) {
     return line << ", slab " << reinterpret_cast<const void*>(slab::base_of(p, entry)) << ", heap "
                 << uint64_t{entry.owner()};
   }
+  if (medium::is_sampled(entry)) return line << ", sampled for the profile";
   if (entry.bin() == kMedium) return line << ", medium, heap " << uint64_t{entry.owner()};
   if (entry.bin() == kLarge) return line << ", large";
   if (entry.bin() == kExtent) return line << ", heap of the program's own";

@@ -6,12 +6,9 @@
 
 namespace loft {
 
-void UserHeap::report_object(const char* what, const Extent* extent, const void* p,
-                             const ObjectAt& object) {
-  const bool sampled = of(extent)->whose_ == Whose::kSamples;
+void UserHeap::report_object(const char* what, const void* p, const ObjectAt& object) {
   os::fault(Text() << what << " " << p << ": object " << reinterpret_cast<const void*>(object.start)
-                   << " of " << uint64_t{object.bytes} << " bytes"
-                   << (sampled ? ", sampled for the profile" : " in a heap of the program's own"));
+                   << " of " << uint64_t{object.bytes} << " bytes in a heap of the program's own");
 }
 
 ObjectAt UserHeap::object_at(const Extent* extent, const void* p) {
@@ -27,7 +24,7 @@ ObjectAt UserHeap::object_starting_at(const char* call, const Extent* extent, co
                      << "never): " << p);
   }
   if (LOFT_UNLIKELY(object.start != reinterpret_cast<uintptr_t>(p))) {
-    report_object((Text() << call << " of an interior pointer").data(), extent, p, object);
+    report_object((Text() << call << " of an interior pointer").data(), p, object);
   }
   return object;
 }
@@ -38,7 +35,7 @@ ObjectAt UserHeap::checked_object(const char* call, const Extent* extent, const 
   // Other threads may free objects of the same row meanwhile.
   const os::Guard guard(Shard::of(extent)->lock());
   if (LOFT_UNLIKELY(Blocks::is_free(object))) {
-    report_object((Text() << call << " of a free object").data(), extent, p, object);
+    report_object((Text() << call << " of a free object").data(), p, object);
   }
   return object;
 }

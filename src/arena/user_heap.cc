@@ -52,10 +52,9 @@ void UserHeap::enlist() {
   user_heaps.push_front(this);
 }
 
-UserHeap* UserHeap::create(Whose whose) {
+UserHeap* UserHeap::create() {
   UserHeap* heap = make();
   if (heap == nullptr) return nullptr;
-  heap->whose_ = whose;
   heap->enlist();
   return heap;
 }
@@ -162,8 +161,7 @@ void UserHeap::free(const char* call, Extent* extent, void* p) {
     if (LOFT_UNLIKELY(object.block == nullptr)) {
       leftover = shard.free_alone(extent);
     } else {
-      if (LOFT_UNLIKELY(Blocks::is_free(object)))
-        report_object("double free of", extent, p, object);
+      if (LOFT_UNLIKELY(Blocks::is_free(object))) report_object("double free of", p, object);
       leftover = shard.free(object);
     }
   }
@@ -265,14 +263,13 @@ UserHeap::Sums UserHeap::sums_of_all() {
   // If no heap was ever made, readers do not take the lock either.
   if (user_heaps_lock.acquisitions() != 0 && user_heaps_lock.try_lock()) {
     Totals totals{};
-    Totals samples{};
     for (const UserHeap* heap = user_heaps.front(); heap != nullptr; heap = heap->next) {
-      heap->add_to(heap->whose_ == Whose::kSamples ? samples : totals);
+      heap->add_to(totals);
     }
     heaps.store(totals.heaps, memory_order_relaxed);
     live_bytes.store(totals.live_bytes, memory_order_relaxed);
-    locks.store(totals.locks + samples.locks + past_locks, memory_order_relaxed);
-    waits.store(totals.waits + samples.waits + past_waits, memory_order_relaxed);
+    locks.store(totals.locks + past_locks, memory_order_relaxed);
+    waits.store(totals.waits + past_waits, memory_order_relaxed);
     user_heaps_lock.unlock();
   }
   return {heaps.load(memory_order_relaxed), live_bytes.load(memory_order_relaxed),

@@ -16,8 +16,7 @@ namespace loft {
 class alignas(64) UserHeap {
  public:
   // Over ordinary memory. nullptr without memory.
-  enum class Whose : uint8_t { kProgram, kSamples };  // the profile's (profile/samples.h)
-  static UserHeap* create(Whose whose = Whose::kProgram);
+  static UserHeap* create();
 
   // Over the units in [region, region + bytes), of which there is at least one.
   static UserHeap* create_over(uintptr_t region, size_t bytes);
@@ -88,8 +87,8 @@ class alignas(64) UserHeap {
 
   // Never waits: while the list is in use, returns earlier sums.
   struct Sums {
-    size_t heaps;         // of the program's
-    size_t live_bytes;    // in these
+    size_t heaps;
+    size_t live_bytes;
     size_t locks, waits;  // of shards, those of destroyed heaps included
   };
   static Sums sums_of_all();
@@ -111,8 +110,7 @@ class alignas(64) UserHeap {
   UserHeap* prev = nullptr;
 
  private:
-  [[noreturn]] static void report_object(const char* what, const Extent* extent, const void* p,
-                                         const ObjectAt& object);
+  [[noreturn]] static void report_object(const char* what, const void* p, const ObjectAt& object);
   static constexpr uint64_t kMark = 0x6c6f667468656170;
   static constexpr unsigned kMostShards = 16;
   static constexpr unsigned kMeetings = 64;  // between two added shards
@@ -130,7 +128,6 @@ class alignas(64) UserHeap {
   void add_to(Totals& totals) const;
 
   uint64_t mark_ = kMark;
-  Whose whose_ = Whose::kProgram;
   Extent* region_ = nullptr;      // nullptr: over ordinary memory
   Atomic<unsigned> meetings_{0};  // of threads at a shard's lock; relaxed: a hint
   // Grows when threads meet. Acquire pairs with the release in add_shard: the new shard is

@@ -92,7 +92,7 @@ ObjectRange object_of(const void* p) {
     MediumRun* const run = medium::run_at(entry);
     if (!run->covers(p)) return {nullptr, 0};
     auto* const start = reinterpret_cast<void*>(run->address_of(run->first_of(p)));
-    return {start, run->bytes_of(start)};
+    return {start, medium::usable_bytes(entry, start)};
   }
   if (entry.bin() == kExtent) {
     const ObjectAt object = UserHeap::object_at(Shard::extent_at(entry), p);

@@ -5,7 +5,6 @@
 #include "front/front.h"
 #include "hard/nothing.h"
 #include "os/os.h"
-#include "profile/samples.h"
 
 namespace loft {
 
@@ -24,9 +23,7 @@ void* resize_pages(void* p, size_t alignment, size_t size) {
 Extent* extent_of(const void* p) {
   if (!pagemap.contains(p)) return nullptr;
   const Entry entry = pagemap.of(p);
-  if (entry.bin() != kExtent) return nullptr;
-  Extent* const extent = Shard::extent_at(entry);
-  return profile::holds_samples(extent) ? nullptr : extent;
+  return entry.bin() == kExtent ? Shard::extent_at(entry) : nullptr;
 }
 
 }  // namespace

@@ -98,6 +98,7 @@ void free_large(Large* object) {
 }
 
 void free_medium(void* p, Entry entry) {
+  if (LOFT_UNLIKELY(medium::is_sampled(entry))) return free_sampled(p, entry);
   {
     const lifecycle::SlowPath slow;
     if (LOFT_LIKELY(slow.thread() != nullptr)) {

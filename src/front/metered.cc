@@ -1,14 +1,19 @@
 #include "front/metered.h"
 
 #include "base/options.h"
+#include "cache/medium_cache.h"
 #include "cpu/core.h"
+#include "front/allocate.h"
 #include "front/modes.h"
 #include "hard/mark.h"
 #include "hard/samples.h"
+#include "heap/registry.h"
+#include "large/large.h"
 #include "meter/meter.h"
 #include "os/os.h"
 #include "os/restartable.h"
 #include "profile/samples.h"
+#include "purge/background.h"
 #include "thread/lifecycle.h"
 #include "unwind/unwind.h"
 
@@ -17,6 +22,12 @@ namespace loft {
 namespace {
 
 size_t whole_pages(size_t size) { return round_up(size, os::page_size()); }
+
+// Of a sampled object.
+size_t bytes_at(const void* p) {
+  const Entry entry = pagemap.of(p);
+  return entry.bin() == kLarge ? large::at(entry)->bytes : medium::run_at(entry)->bytes_of(p);
+}
 
 // Once a profile was taken, the tables of a block may lag behind what is said of it, so that the
 // bin is not what the thread found empty. (Without a block, `thread` is the stand-in.)
@@ -83,7 +94,7 @@ void* take_sampled(Thread* thread, Request request) {
       get(options.profile_at) == kAtWaste ? refill_lagging(thread, request) : nullptr;
   void* const sampled = profile::allocate(request.asked, size_t{1} << request.alignment_log,
                                           class_size(request.size_class), false, place);
-  if (LOFT_LIKELY(sampled != nullptr)) lifecycle::count_net(profile::charge_at(sampled));
+  if (LOFT_LIKELY(sampled != nullptr)) lifecycle::count_net(bytes_at(sampled));
   return LOFT_LIKELY(sampled != nullptr) ? sampled : place;
 }
 
@@ -157,9 +168,9 @@ void meter_for_good() {
 void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due) {
   const size_t bytes = whole_pages(size);
   if (profile::passes(bytes)) return nullptr;
-  if (is_medium(size)) {
-    void* const p = profile::allocate(size, most(alignment, kAlignment), bytes, zeroed);
-    if (LOFT_LIKELY(p != nullptr)) lifecycle::count_net(profile::charge_at(p));
+  if (is_medium(size) && alignment <= os::page_size()) {
+    void* const p = profile::allocate(size, alignment, bytes, zeroed);
+    if (LOFT_LIKELY(p != nullptr)) lifecycle::count_net(bytes_at(p));
     return p;
   }
   *is_due = true;
@@ -175,38 +186,40 @@ void mark_sampled(void* object, size_t asked) {
 
 // As an object that is not sampled keeps its place and its charge: one in a slab while it fits and
 // fills half of it; a medium one while it does not grow.
-void* reallocate_sampled(Extent* extent, void* p, size_t size) {
+bool resize_sampled(void* p, Entry entry, size_t size) {
   profile::Sample* const sample = profile::lift(p);
   const size_t charged = profile::charged_of(sample);
   const bool stays =
       size <= charged && (size >= charged / 2 || (is_medium(charged) && is_medium(size)));
-  if (stays) profile::tell_of_end(sample);
-  void* const resized = stays ? UserHeap::reallocate("realloc", extent, p, size) : nullptr;
-  if (resized == nullptr) {
-    profile::put_back(sample, p, stays);
-  } else {
-    profile::put_down(sample, resized, size, charged);
+  if (!stays) {
+    profile::put_back(sample, p, false);
+    return false;
   }
-  return resized;
+  profile::tell_of_end(sample);
+  const size_t before = bytes_at(p);
+  {
+    Heap* const heap = registry::at(entry.owner());
+    const os::Guard guard(heap->lock());
+    heap->resize_medium(p, size);  // it does not grow
+  }
+  lifecycle::count_net(bytes_at(p) - before);
+  profile::put_down(sample, p, size, charged);
+  return true;
+}
+
+void free_sampled(void* p, Entry entry) {
+  if (medium_cache::mark(p, entry) == nullptr) return;  // reported
+  lifecycle::count_net(-bytes_at(p));
+  void* const place = profile::forget(p);
+  profile::release(p);
+  if (LOFT_UNLIKELY(place != nullptr)) deallocate(place);
+  background::look_after();
 }
 
 void forget_large(Large* object) {
   object->sampled = false;
-  profile::forget(reinterpret_cast<const void*>(object->start()));
-}
-
-bool expand_sampled(const char* call, Extent* extent, void* p, size_t size) {
-  // What it is charged with stays the same, so that it may not grow beyond its block.
-  if (size > UserHeap::checked_object(call, extent, p).bytes) return false;
-  profile::Sample* const sample = profile::lift(p);
-  profile::tell_of_end(sample);
-  const bool resized = UserHeap::expand(call, extent, p, size);
-  if (resized) {
-    profile::put_down(sample, p, size, profile::charged_of(sample));
-  } else {
-    profile::put_back(sample, p, true);
-  }
-  return resized;
+  void* const place = profile::forget(reinterpret_cast<const void*>(object->start()));
+  if (LOFT_UNLIKELY(place != nullptr)) deallocate(place);
 }
 
 void* resize_metered(Large* object, size_t asked, void* (*how)(Large* object, size_t asked)) {

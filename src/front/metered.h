@@ -4,7 +4,6 @@
 
 #include <cstddef>
 
-#include "arena/user_heap.h"
 #include "cache/bins.h"
 #include "large/large.h"
 #include "profile/progress.h"
@@ -23,17 +22,17 @@ void meter_for_good();
 void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due);
 void mark_sampled(void* object, size_t asked);
 
-// realloc of a sampled object in the heap of these. nullptr: the caller copies it, as a new object.
-void* reallocate_sampled(Extent* extent, void* p, size_t size);
+// Another length for a sampled object, where it is. False: the caller copies it, as a new object.
+bool resize_sampled(void* p, Entry entry, size_t size);
+
+// free of a sampled object: medium::is_sampled(entry). Stops the program as free_medium does.
+void free_sampled(void* p, Entry entry);
 
 // Before a sampled large object is released.
 void forget_large(Large* object);
 
 // As large::resize or large::expand, which is `how`.
 void* resize_metered(Large* object, size_t asked, void* (*how)(Large* object, size_t asked));
-
-// As UserHeap::expand, of a sampled object in the heap of these.
-bool expand_sampled(const char* call, Extent* extent, void* p, size_t size);
 
 // A charge for an object that a path takes by itself. Not passed: a sample falls on it, and the
 // ordinary path, which samples, is to be taken.

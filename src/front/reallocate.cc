@@ -8,7 +8,6 @@
 #include "large/large.h"
 #include "os/fault.h"
 #include "os/os.h"
-#include "profile/samples.h"
 #include "purge/background.h"
 #include "thread/lifecycle.h"
 
@@ -74,6 +73,10 @@ void* allocate_with_room(size_t size) {
 }
 
 void* reallocate_medium(void* p, Entry entry, size_t size) {
+  if (LOFT_UNLIKELY(medium::is_sampled(entry))) {
+    const size_t held = medium::usable_bytes(entry, p);
+    return resize_sampled(p, entry, size) ? p : front::reallocate_by_copy(p, held, size);
+  }
   MediumRun* const run = medium::run_at(entry);
   if (stays_in_run(p, entry, run, size)) return p;
   const size_t usable = run->bytes_of(p);
@@ -137,7 +140,7 @@ size_t usable_size_ordinary(const char* call, const void* p) {
     return UserHeap::object_starting_at(call, Shard::extent_at(entry), p).bytes;
   }
   check_start(call, p, entry);
-  if (entry.bin() == kMedium) return medium::run_at(entry)->bytes_of(p);
+  if (entry.bin() == kMedium) return medium::usable_bytes(entry, p);
   return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
 }
 
@@ -159,13 +162,6 @@ void* reallocate_ordinary(void* p, size_t size) {
   if (entry.bin() == kNothing) return os::out_of_memory();
   if (entry.bin() == kExtent) {
     Extent* extent = Shard::extent_at(entry);
-    if (LOFT_UNLIKELY(profile::holds_samples(extent))) {
-      const size_t usable = UserHeap::checked_object("realloc", extent, p).bytes;
-      if (void* const resized = reallocate_sampled(extent, p, size); resized != nullptr) {
-        return resized;
-      }
-      return reallocate_by_copy(p, usable, size);
-    }
     void* resized = UserHeap::reallocate("realloc", extent, p, size);
     if (LOFT_UNLIKELY(resized == nullptr)) {
       reclaim();
@@ -207,13 +203,12 @@ bool expand_ordinary(const char* call, void* p, size_t size) {
   if (entry.bin() == kNothing || size > PTRDIFF_MAX - kGranule) return false;
   if (entry.bin() == kExtent) {
     Extent* const extent = Shard::extent_at(entry);
-    const bool resized = LOFT_UNLIKELY(profile::holds_samples(extent))
-                             ? expand_sampled(call, extent, p, size)
-                             : UserHeap::expand(call, extent, p, size);
+    const bool resized = UserHeap::expand(call, extent, p, size);
     background::look_after();
     return resized;
   }
   check_start(call, p, entry);
+  if (medium::is_sampled(entry)) return resize_sampled(p, entry, size);
   if (entry.bin() == kMedium) return expand_in_run(p, entry, size);
   if (entry.bin() != kLarge) return stays(class_size(class_of_bin(entry.bin())), size);
   return resize_large_by(large::expand, large::at(entry), size) != nullptr;

@@ -292,11 +292,7 @@ void free_ordinary(void* p) {
   const Entry entry = checked_entry("free", p);
   if (entry.bin() == kNothing) return;  // reported; foreign=ignore goes on
   if (entry.bin() == kExtent) {
-    const bool sampled = profile::holds_samples(Shard::extent_at(entry));
-    if (LOFT_UNLIKELY(sampled)) lifecycle::count_net(-profile::charge_at(p));
-    void* const place = LOFT_UNLIKELY(sampled) ? profile::forget(p) : nullptr;
     UserHeap::free("free", Shard::extent_at(entry), p);
-    if (LOFT_UNLIKELY(place != nullptr)) deallocate(place);
     return background::look_after();
   }
   if (entry.bin() == kMedium) return free_medium(p, entry);

@@ -70,6 +70,9 @@ class alignas(64) Heap {
   Inbox& inbox() { return inbox_; }
   const HeapCounters& counters() const { return counters_; }
 
+  // Whether it takes no runs from others and gives them none.
+  bool keeps_runs() const { return id_ == medium::samples.load(memory_order_relaxed); }
+
   // Parked: no thread owns the heap. Relaxed: a hint for threads that look for a heap to drain. The
   // lock decides.
   void set_parked(bool parked) { parked_.store(parked, memory_order_relaxed); }

@@ -60,6 +60,20 @@ Heap* shared_heap() {
   return heap;
 }
 
+Heap* samples_heap() {
+  if (medium::samples.load(memory_order_relaxed) == kNoHeap) {
+    if (!span::initialise()) return nullptr;
+    const os::Guard guard(lock);
+    if (medium::samples.load(memory_order_relaxed) == kNoHeap) {
+      Heap* const heap = create();
+      if (heap == nullptr) return nullptr;
+      // Relaxed: at() acquires the heap by its id.
+      medium::samples.store(heap->id(), memory_order_relaxed);
+    }
+  }
+  return at(medium::samples.load(memory_order_relaxed));
+}
+
 Heap* common_heap() { return all_share() ? shared.load(memory_order_acquire) : nullptr; }
 
 void park(Heap*& place) {

@@ -27,6 +27,10 @@ inline bool all_share() { return get(options.owner) == kOwnerShared; }
 // The shared heap, if all_share(). Otherwise nullptr, as before the first use of a heap.
 Heap* common_heap();
 
+// The heap of sampled objects (medium::samples), which no thread owns and all use under its lock.
+// Its runs never change owners. nullptr without memory.
+Heap* samples_heap();
+
 // Heap ids are 1 .. count().
 unsigned count();
 unsigned adoptions();

@@ -135,12 +135,12 @@ bool Heap::take_run_over(Heap& other, unsigned pages) {
 
 bool Heap::take_run_from_others(unsigned pages) {
   const unsigned existing = registry::count();
-  if (existing < 2) return false;
+  if (existing < 2 || keeps_runs()) return false;
   const uint64_t now = os::now_ns();
   for (unsigned looks = 0; looks < kHeapLooks; ++looks) {
     Heap* other = registry::at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
     const uint64_t idle = other->idle_ns(now);
-    if (other == this || (idle < kIdleNs && !other->parked())) continue;
+    if (other == this || other->keeps_runs() || (idle < kIdleNs && !other->parked())) continue;
     if (!other->lock_.try_lock()) continue;
     if (other->inbox_.maybe_pending()) {
       other->drain(kDrainBytes);

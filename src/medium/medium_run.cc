@@ -6,6 +6,7 @@
 namespace loft::medium {
 
 constinit Atomic<uint32_t> destroyed{0};
+constinit Atomic<HeapId> samples{kNoHeap};
 
 namespace {
 

@@ -156,7 +156,26 @@ namespace medium {
 // How many runs were destroyed so far (modulo 2^32).
 extern LOFT_HIDDEN Atomic<uint32_t> destroyed;
 
+// The heap of the sampled objects, which has nothing else: they are whole pages, however short they
+// are. kNoHeap: nothing was sampled yet. Relaxed: whoever has such an object has seen it.
+extern LOFT_HIDDEN Atomic<HeapId> samples;
+inline bool is_sampled(Entry entry) {
+  return entry.owner() == samples.load(memory_order_relaxed) && entry.bin() == kMedium;
+}
+
 inline MediumRun* run_at(Entry entry) { return metadata::at_index<MediumRun>(entry.index()); }
+
+// What the program may use of an object of `entry`: its pages. Of a sampled one as much as malloc
+// would have given it without the sample.
+inline size_t usable_bytes(Entry entry, MediumWord::Object object) {
+  const size_t bytes = object.pages * os::page_size();
+  if (LOFT_LIKELY(!is_sampled(entry))) return bytes;
+  const size_t asked = bytes - least(bytes, object.slack);
+  return asked <= kSmallMax ? class_size(class_of(most<size_t>(asked, 1))) : bytes;
+}
+inline size_t usable_bytes(Entry entry, const void* p) {
+  return usable_bytes(entry, run_at(entry)->word_at(p).object());
+}
 
 // A run of at least `pages` pages that belongs to heap `owner`. `wanted`: how many it may have
 // where these have no memory, which costs addresses alone. Only touched pages count against the

@@ -5,6 +5,8 @@
 #include "base/bits.h"
 #include "base/keep_float.h"
 #include "base/probe.h"
+#include "heap/registry.h"
+#include "large/large.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "profile/poisson.h"
@@ -36,21 +38,11 @@ static_assert(kTableBytes <= kMetadataMaxBlock);
 constinit os::Lock lock;  // taken before that of the metadata
 constinit Sample** table = nullptr;
 
-// Release pairs with the acquire of its readers: the heap is complete.
-constinit Atomic<UserHeap*> heap{nullptr};
-
 // Written under the lock, read by anybody.
 constinit Counter live_samples;
 constinit Counter in_use_bytes;
 constinit Counter peak_bytes;
 constinit Counter lost;
-struct HeldCounters {
-  Counter objects;
-  Counter asked;
-  Counter bytes;
-};
-constinit HeldCounters held_rows[kHeldRows];
-constinit Counter medium_count;
 constinit Atomic<bool> counted_lost{false};  // relaxed: a hint for who writes a profile
 
 Sample*& bucket_of(const void* p) {
@@ -102,37 +94,7 @@ void insert(const void* p, Sample* sample) {
   first = sample;
 }
 
-// nullptr: the object is counted elsewhere.
-HeldCounters* row_of(const Sample* sample) {
-  const Entry entry = pagemap.of(reinterpret_cast<const void*>(sample->address));
-  if (entry.bin() != kExtent || sample->place != nullptr) return nullptr;
-  return &held_rows[sample->charged <= kSmallMax ? class_of(sample->charged) : kSizeClasses];
-}
-
-size_t bytes_of(const Sample* sample) {
-  return sample->charged <= kSmallMax ? sample->charged : round_up(sample->asked, os::page_size());
-}
-
-// Returns its row.
-const HeldCounters* hold(const Sample* sample) {
-  HeldCounters* const row = row_of(sample);
-  if (row == nullptr) return nullptr;
-  row->objects.add(1);
-  row->bytes.add(bytes_of(sample));
-  row->asked.add(sample->asked);
-  return row;
-}
-
-void release(const Sample* sample) {
-  HeldCounters* const row = row_of(sample);
-  if (row == nullptr) return;
-  row->objects.add(-1UL);
-  row->asked.add(-sample->asked);
-  row->bytes.add(-bytes_of(sample));
-}
-
 void count_in(Sample* sample) {
-  if (hold(sample) == &held_rows[kSizeClasses]) medium_count.add(1);
   const uint64_t bytes = weighted(sample->asked, sample->weight);
   sample->site->allocated.add(sample->weight, bytes);
   in_use_bytes.add(bytes);
@@ -140,7 +102,6 @@ void count_in(Sample* sample) {
 }
 
 void count_out(const Sample* sample) {
-  release(sample);
   const uint64_t bytes = weighted(sample->asked, sample->weight);
   sample->site->freed.add(sample->weight, bytes);
   in_use_bytes.add(-bytes);
@@ -158,23 +119,9 @@ bool have_table() {
 
 }  // namespace
 
-bool prepare() {
-  if (heap.load(memory_order_acquire) != nullptr) return true;
-  UserHeap* const fresh = UserHeap::create(UserHeap::Whose::kSamples);
-  if (fresh == nullptr) return false;
-  UserHeap* none = nullptr;
-  if (!heap.compare_exchange_strong(none, fresh, memory_order_release, memory_order_relaxed)) {
-    fresh->destroy();  // another thread was first
-  }
-  return true;
-}
+bool prepare() { return registry::samples_heap() != nullptr; }
 
-bool prepared() { return heap.load(memory_order_relaxed) != nullptr; }
-
-bool holds_samples(const Extent* extent) {
-  UserHeap* const samples = heap.load(memory_order_acquire);
-  return samples != nullptr && samples->owns(extent);
-}
+bool prepared() { return medium::samples.load(memory_order_relaxed) != kNoHeap; }
 
 bool note(const void* p, size_t asked, size_t charged, void* place) {
   uintptr_t frames[kMostFrames];
@@ -199,12 +146,39 @@ bool note(const void* p, size_t asked, size_t charged, void* place) {
   return true;
 }
 
+namespace {
+
+// Pages of its own for an object. nullptr without memory.
+void* take_pages(size_t asked, size_t alignment, bool zeroed) {
+  bool zero = false;
+  void* p = nullptr;
+  if (alignment <= os::page_size()) {
+    Heap* const samples = registry::samples_heap();
+    if (samples == nullptr) return nullptr;
+    const os::Guard guard(samples->lock());
+    p = samples->take_medium(most<size_t>(asked, 1), false, &zero);
+  } else {
+    p = large::allocate(most<size_t>(asked, 1), most(alignment, kGranule), &zero);
+    if (p != nullptr) large::at(pagemap.of(p))->sampled = true;
+  }
+  if (p != nullptr && zeroed && !zero) __builtin_memset(p, 0, asked);
+  return p;
+}
+
+}  // namespace
+
+void release(void* p) {
+  if (pagemap.of(p).bin() == kLarge) return large::release(large::at(pagemap.of(p)));
+  Heap* const samples = registry::samples_heap();
+  const os::Guard guard(samples->lock());
+  samples->put_medium(p);
+}
+
 void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed, void* place) {
-  UserHeap* const samples = heap.load(memory_order_acquire);
-  void* const p = samples == nullptr ? nullptr : samples->allocate(asked, alignment, zeroed);
+  void* const p = take_pages(asked, alignment, zeroed);
   if (LOFT_UNLIKELY(p == nullptr)) return nullptr;
   if (LOFT_LIKELY(note(p, asked, charged, place)) || place == nullptr) return p;
-  samples->free("malloc", p);
+  release(p);
   return nullptr;
 }
 
@@ -230,11 +204,9 @@ void put_down(Sample* sample, const void* p, size_t asked, size_t charged) {
   } else {
     sample->site->allocated.add(weight - sample->weight, after - before);
   }
-  release(sample);
   sample->asked = asked;
   sample->weight = weight;
   sample->charged = most<uint64_t>(sample->charged, charged);
-  hold(sample);
   keep_peak();
 }
 
@@ -250,15 +222,6 @@ void tell_of_end(const Sample* sample) {
 }
 
 size_t charged_of(const Sample* sample) { return sample == nullptr ? 0 : sample->charged; }
-
-size_t charge_at(const void* p) {
-  const os::Guard guard(lock);
-  const Sample* sample = table == nullptr ? nullptr : bucket_of(p);
-  while (sample != nullptr && sample->address != reinterpret_cast<uintptr_t>(p)) {
-    sample = sample->next;
-  }
-  return sample == nullptr || sample->place != nullptr ? 0 : sample->charged;
-}
 
 void* forget(const void* p) {
   const uint64_t now = os::now_ns();
@@ -321,15 +284,6 @@ void visit_places(void (*visit)(void* context, void* place), void* context) {
 uint64_t in_use() { return in_use_bytes.get(); }
 
 bool lost_are_counted() { return counted_lost.load(memory_order_relaxed); }
-
-// Beside a thread that changes them, they may be of different moments.
-Held held(size_t row) {
-  const HeldCounters& counters = held_rows[row];
-  const size_t bytes = counters.bytes.get();
-  return {counters.objects.get(), least<size_t>(counters.asked.get(), bytes), bytes};
-}
-
-size_t mediums_taken() { return medium_count.get(); }
 
 Totals totals() { return {live_samples.get(), in_use_bytes.get(), peak_bytes.get(), lost.get()}; }
 

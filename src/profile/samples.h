@@ -1,14 +1,14 @@
-// Sampled objects. They lie in a heap of loft's own, which no thread owns. So their free leaves
-// free's fast path by the comparison that is there, and finds their sample in a table outside the
-// heap. Large objects stay where they are, and are marked (large/large.h).
+// Sampled objects. Each has pages to itself, in a heap that no thread owns
+// (registry::samples_heap). So its free leaves free's fast path as that of any other thread's
+// medium object, and its pagemap entry says that it has a sample, which lies in a table elsewhere.
+// An object above 4 MiB, or aligned to more than a page, is a large one with a mark
+// (large/object.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "arena/user_heap.h"
 #include "base/atomic.h"
-#include "base/size_class.h"
 #include "os/lock.h"
 #include "profile/site.h"
 
@@ -34,8 +34,6 @@ struct Sample;
 Sample* lift(const void* p);  // nullptr if there is none; put_down then does nothing
 void put_down(Sample* sample, const void* p, size_t asked, size_t charged);
 size_t charged_of(const Sample* sample);  // 0 for nullptr
-// Of the sample at p. 0 if there is none, or if a place was kept: then that is what counts.
-size_t charge_at(const void* p);
 // Tells tracers that it is gone, while nobody else can have its place. put_down tells of the new.
 void tell_of_end(const Sample* sample);
 void put_back(Sample* sample, const void* p, bool told);  // unchanged; told: by tell_of_end
@@ -44,8 +42,8 @@ void put_back(Sample* sample, const void* p, bool told);  // unchanged; told: by
 // that was kept for it, which the caller frees after it; nullptr: none.
 void* forget(const void* p);
 
-// Whether the extent belongs to the heap of sampled objects. It may be changing meanwhile.
-bool holds_samples(const Extent* extent);
+// Gives a sampled object's pages back. It is marked as kept (medium_cache::mark).
+void release(void* p);
 
 // Counts the sampled objects in use of which `is_lost` says so, in place of what was counted
 // before.
@@ -59,17 +57,6 @@ void visit_places(void (*visit)(void* context, void* place), void* context);
 bool lost_are_counted();  // whether count_lost or count_waste was ever called
 
 uint64_t in_use();  // weighted bytes; takes no lock
-
-// Sampled objects in the heap of samples, as they would count without a profile: by class, the last
-// row for those that are longer. Of those with a place, the place counts. Takes no lock.
-struct Held {
-  size_t objects;
-  size_t asked;
-  size_t bytes;  // at least `asked`
-};
-inline constexpr size_t kHeldRows = kSizeClasses + 1;
-Held held(size_t row);
-size_t mediums_taken();  // objects that were ever in the last row
 
 struct Totals {
   size_t live_samples;

@@ -116,16 +116,6 @@ void finish_class(ClassBooks& sum, loft_stats_t& stats, SizeClass c) {
   stats.objects_received += sum.received;
 }
 
-// Sampled objects count as those that they would be without a profile.
-void add_sampled(Books& books, loft_stats_t& stats) {
-  for (size_t row = 0; row < profile::kHeldRows; ++row) {
-    books.sampled[row] = profile::held(row);
-    stats.allocated_bytes += books.sampled[row].bytes;
-  }
-  stats.large_bytes += books.sampled[kSizeClasses].bytes;
-  stats.large_allocations += profile::mediums_taken();
-}
-
 // A limit as reported: 0 for none.
 uint64_t shown(size_t limit) { return limit == limits::kNone ? 0 : limit; }
 
@@ -177,7 +167,6 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.large_resizes += larges.resizes;
   stats.large_moves = larges.moves;
   stats.allocated_bytes += large_bytes;
-  add_sampled(books, stats);
 
   const span::Totals spans = span::totals();
   stats.dirty_bytes += spans.dirty;

@@ -4,7 +4,6 @@
 
 #include "base/size_class.h"
 #include "loft/loft.h"
-#include "profile/samples.h"
 
 namespace loft {
 
@@ -20,7 +19,6 @@ struct ClassBooks {
 
 struct Books {
   ClassBooks classes[kSizeClasses];
-  profile::Held sampled[profile::kHeldRows];
   size_t medium_out;       // bytes of medium objects handed out, or kept
   size_t medium_received;  // bytes of these that came back by message
   size_t dirty_bytes;      // free spans

@@ -271,7 +271,8 @@ size_t bytes_at(void* start, const Extent* region) {
   }
   if (entry.bin() == kMedium) {
     const MediumWord::Object object = medium::run_at(entry)->peek_at(start);
-    return object.kept ? 0 : front::in_use->size_in(start, object.pages * os::page_size());
+    if (object.kept || object.pages == 0) return 0;
+    return front::in_use->size_in(start, medium::usable_bytes(entry, object));
   }
   if (entry.bin() == kLarge) {
     const Large* const object = large::at(entry);
@@ -279,16 +280,7 @@ size_t bytes_at(void* start, const Extent* region) {
     return front::in_use->size_in(start, peek(object->bytes) - peek(object->shift));
   }
   if (region != nullptr) return bytes_in(region, start);
-  if (entry.bin() != kExtent) return 0;
-  if (!profile::prepared()) return bytes_in(Shard::extent_at(entry), start);
-  // Sampled objects come and go in other threads.
-  UserHeap::prepare_fork();
-  span::prepare_fork();
-  const Entry again = pagemap.of(start);
-  const size_t bytes = again.bin() == kExtent ? bytes_in(Shard::extent_at(again), start) : 0;
-  span::finish_fork(false);
-  UserHeap::finish_fork(false);
-  return bytes;
+  return entry.bin() == kExtent ? bytes_in(Shard::extent_at(entry), start) : 0;
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include "medium/medium_run.h"
 #include "os/os.h"
 #include "os/residency.h"
-#include "profile/samples.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 #include "space/span.h"
@@ -35,7 +34,6 @@ class Walk {
       } else if (entry.bin() == kFreeSpan) {
         granules = pass_span(at, entry);
       }
-      if (entry.bin() == kExtent) add_long_sample(at, Shard::extent_at(entry));
       if (granules == 0) {
         part_of(entry) += resident_until(at + kGranule);
         granules = 1;
@@ -65,13 +63,8 @@ class Walk {
   }
 
  private:
-  size_t& part_of(const Extent* extent) {
-    if (!profile::holds_samples(extent)) return found_.user_heaps;
-    return peek(extent->map) != nullptr ? found_.samples : found_.long_samples;
-  }
-
   size_t& part_of(Entry entry) {
-    if (entry.bin() == kExtent) return part_of(Shard::extent_at(entry));
+    if (entry.bin() == kExtent) return found_.user_heaps;
     return entry.is_slab() ? found_.classes[class_of_bin(entry.bin())] : found_.free;
   }
 
@@ -101,11 +94,6 @@ class Walk {
     found_.touched += resident_until(at + bytes);
     found_.behind += resident_until(at + (granules << kGranuleLog));
     return granules;
-  }
-
-  void add_long_sample(uintptr_t at, const Extent* extent) {
-    if (peek(extent->base) != at || &part_of(extent) != &found_.long_samples) return;
-    found_.long_sample_bytes += peek(extent->bytes);
   }
 
   size_t pass_run(uintptr_t at, Entry entry) {

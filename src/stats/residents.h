@@ -12,16 +12,13 @@ namespace loft {
 struct Residents {
   size_t classes[kSizeClasses];  // resident bytes of the slabs of each class
   size_t user_heaps;             // of heaps of the program's own
-  size_t samples;                // of the heap of sampled objects, but for the next
-  size_t long_samples;           // of objects in it that have an extent to themselves
-  size_t long_sample_bytes;      // these objects, resident or not
   size_t free;                   // of everything else, except large objects
   size_t metadata;               // of the metadata region and the pagemap
   size_t huge;                   // of all resident bytes, large objects included, in huge pages
 
   size_t free_in_runs;  // resident bytes of medium runs behind and between their objects
 
-  // Medium and large objects, resident or not.
+  // Medium and large objects, and sampled ones of any length, resident or not.
   size_t live_objects;
   size_t asked;    // bytes that the program requested of those in use
   size_t live;     // bytes of those in use: whole pages

@@ -26,7 +26,6 @@ Stats::Stats() {
   limit_processors(all_);
   residents_ = look_at_residents();
   huge_pages_ = residents_.huge != 0 || get(options.thp) == kHugePrefer;
-  share_out_samples();
   for (size_t i = 0; i < kStatsRows; ++i) add_row(row(i));
   add_free_spans();
   all_.user_heap_resident_bytes = residents_.user_heaps;
@@ -41,45 +40,7 @@ Stats::Stats() {
 }
 
 loft_class_stats_t Stats::row(size_t i) const {
-  loft_class_stats_t row =
-      i < kSizeClasses ? row_of_class(static_cast<SizeClass>(i)) : row_of_large();
-  add_samples(row, i);
-  return row;
-}
-
-// What is resident of the heap of samples is its objects' as far as they reach: by class in
-// proportion, if they reach further. The rest is the profile's own, and a table of loft's.
-void Stats::share_out_samples() {
-  const size_t long_bytes = books_.sampled[kSizeClasses].bytes;
-  const size_t in_extents = least(long_bytes, residents_.long_sample_bytes);
-  const size_t of_these = least(in_extents, residents_.long_samples);
-  size_t bytes[kStatsRows];
-  size_t all = 0;
-  for (size_t i = 0; i < kStatsRows; ++i) {
-    bytes[i] = i == kSizeClasses ? long_bytes - in_extents : books_.sampled[i].bytes;
-    all += bytes[i];
-  }
-  const size_t given = least(all, residents_.samples);
-  __extension__ using Wide = unsigned __int128;
-  size_t passed = 0;
-  size_t given_before = 0;
-  for (size_t i = 0; i < kStatsRows && all != 0; ++i) {
-    passed += bytes[i];
-    const auto given_so_far = static_cast<size_t>(Wide{given} * passed / all);
-    sampled_resident_[i] = given_so_far - given_before;
-    given_before = given_so_far;
-  }
-  sampled_resident_[kSizeClasses] += of_these;
-  all_.metadata_resident_bytes = residents_.samples - given + residents_.long_samples - of_these;
-}
-
-void Stats::add_samples(loft_class_stats_t& row, size_t i) const {
-  const profile::Held& sampled = books_.sampled[i];
-  row.live_objects += sampled.objects;
-  row.live_bytes += sampled.asked;
-  row.rounding_bytes += sampled.bytes - sampled.asked;
-  row.resident_bytes += sampled_resident_[i];
-  row.untouched_bytes += sampled.bytes - sampled_resident_[i];
+  return i < kSizeClasses ? row_of_class(static_cast<SizeClass>(i)) : row_of_large();
 }
 
 loft_class_stats_t Stats::row_of_class(SizeClass c) const {

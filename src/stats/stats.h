@@ -22,16 +22,13 @@ class Stats {
  private:
   loft_class_stats_t row_of_class(SizeClass c) const;
   loft_class_stats_t row_of_large() const;
-  void share_out_samples();
-  void add_samples(loft_class_stats_t& row, size_t i) const;
   void add_row(const loft_class_stats_t& row);
   void add_free_spans();
 
   loft_stats_t all_ = {};
   Books books_;
   Residents residents_;
-  size_t sampled_resident_[kStatsRows] = {};  // of the sampled objects of each row
-  bool huge_pages_;                           // huge pages exist, or may exist
+  bool huge_pages_;  // huge pages exist, or may exist
 };
 
 // The fields that come from counters, without a system call. The fields of the identity need system
