@@ -49,10 +49,11 @@ struct Record {
 
 constexpr unsigned kRecords = 512;
 constexpr unsigned kMostLive = 256;
-constinit Record* records = nullptr;    // kRecords of them; written once, before the first sample
-constinit Atomic<uint64_t> next{0};     // relaxed, as `live`: where the search begins
-constinit Atomic<unsigned> live{0};     // a bound, which may be missed by a few
-constinit Atomic<bool> catches{false};  // faults; relaxed: it only says who is first
+constinit Record* records = nullptr;  // kRecords of them; written once, before the first sample
+constinit Atomic<uint64_t> next{0};   // relaxed, as `live`: where the search begins
+constinit Atomic<unsigned> live{0};   // a bound, which may be missed by a few
+// Who is first: relaxed, it says nothing else. A word, because RISC-V exchanges nothing shorter.
+constinit Atomic<uint32_t> catches{0};
 
 Record* take_record() {
   for (unsigned tries = 0; tries < kRecords; ++tries) {
@@ -134,8 +135,8 @@ void* make_sample(size_t asked, size_t alignment, Maker maker) {
   if (live.load(memory_order_relaxed) >= kMostLive || alignment > os::page_size()) return nullptr;
   // Not earlier: a runtime that tells of stacks that overflow, as Rust's does, takes the signal
   // only where nobody has it.
-  if (LOFT_UNLIKELY(!catches.load(memory_order_relaxed)) &&
-      !catches.exchange(true, memory_order_relaxed)) {
+  if (LOFT_UNLIKELY(catches.load(memory_order_relaxed) == 0) &&
+      catches.exchange(1, memory_order_relaxed) == 0) {
     catch_faults();
   }
   Record* const record = take_record();
