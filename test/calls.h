@@ -1,4 +1,4 @@
-// The calls of os/linux_calls.h by their names, for programs that are linked with a function of
+// The calls of os/calls.h by their names, for programs that are linked with a function of
 // their own in the place of each: CALL_MMAP(__wrap_) is that, and CALL_MMAP(__real_) the library's.
 #pragma once
 

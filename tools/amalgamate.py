@@ -62,12 +62,12 @@ CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|endif)\b")
 
 # What a library has that is loaded, and a part of a program has not. CMakeLists.txt has them, too.
 LOADED = (
-    "api/linux_dlopen.cc",
-    "os/linux_symbols.cc",
-    "os/linux_vfork.cc",
+    "api/dlopen.cc",
+    "os/loaded_symbols.cc",
+    "os/vfork.cc",
 )
 # What defines libc's and C++'s own names. CMakeLists.txt has them, too.
-OVERRIDES = re.compile(r"api/([a-z]+_)?(malloc|libc|new|c23)\.cc")
+OVERRIDES = re.compile(r"api/(malloc|libc|new|c23)\.cc")
 
 
 class AmalgamationError(Exception):

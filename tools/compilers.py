@@ -10,7 +10,7 @@ from pathlib import Path
 Words = Sequence[str | PathLike[str]]
 
 # Has loft take the functions of a library or program for the C library's own, which it calls past
-# all others (src/os/linux_calls.h): one that had this name was a part of glibc up to version 2.33.
+# all others (src/os/calls.h): one that had this name was a part of glibc up to version 2.33.
 AS_LIBC = "-Wl,-soname,libpthread.so.0"
 
 

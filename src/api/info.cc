@@ -1,12 +1,16 @@
 #include "api/info.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/bits.h"
 #include "base/keep_errno.h"
 #include "files/output.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "stats/fields.h"
 #include "stats/report.h"
 #include "stats/stats.h"
 
@@ -29,5 +33,59 @@ void print_last_stats(loft_stats_format_t format) {
   os::on_text.load(memory_order_acquire)(text, least(output.size(), kBytes - 1));
   files::give_back(text, kBytes);
 }
+
+#if defined(__GLIBC__)
+
+struct mallinfo2 memory_info() {
+  const loft_stats_t stats = counted_stats();
+  struct mallinfo2 info = {};
+  info.hblkhd = stats.large_bytes;
+  info.uordblks = stats.allocated_bytes - least(stats.allocated_bytes, stats.large_bytes);
+  // The figures are from slightly different moments. No sum may be smaller than one of its parts.
+  info.arena = most(size_t{stats.slab_bytes} + stats.dirty_bytes, info.uordblks);
+  info.fordblks = info.arena - info.uordblks;
+  info.keepcost = stats.dirty_bytes;
+  return info;
+}
+
+struct mallinfo memory_info_int() {
+  const auto narrow = [](size_t n) { return static_cast<int>(least(n, size_t{INT_MAX})); };
+  const struct mallinfo2 wide = memory_info();
+  struct mallinfo info = {};
+  info.arena = narrow(wide.arena);
+  info.hblkhd = narrow(wide.hblkhd);
+  info.uordblks = narrow(wide.uordblks);
+  info.fordblks = narrow(wide.fordblks);
+  info.keepcost = narrow(wide.keepcost);
+  return info;
+}
+
+int write_info_xml(int options, FILE* stream) {
+  if (options != 0) return EINVAL;
+  const loft_stats_t stats = Stats().all();
+  const struct mallinfo2 info = memory_info();
+  const auto in_xml = [](uint64_t n) -> unsigned long long { return n; };
+  fprintf(stream,
+          "<malloc version=\"1\">\n"
+          "<heap nr=\"0\">\n"
+          "<sizes>\n</sizes>\n"
+          "<total type=\"fast\" count=\"0\" size=\"0\"/>\n"
+          "<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
+          "<system type=\"current\" size=\"%zu\"/>\n"
+          "</heap>\n"
+          "<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
+          "<total type=\"mmap\" count=\"0\" size=\"%zu\"/>\n"
+          "<system type=\"current\" size=\"%llu\"/>\n"
+          "<loft version=\"%s\">\n",
+          info.fordblks, info.arena, info.fordblks, info.hblkhd, in_xml(stats.committed_bytes),
+          LOFT_VERSION_STRING);
+  for (const Field& field : kFields) {
+    fprintf(stream, "<stat name=\"%s\" value=\"%llu\"/>\n", field.name, in_xml(stats.*field.value));
+  }
+  fprintf(stream, "</loft>\n</malloc>\n");
+  return 0;
+}
+
+#endif  // __GLIBC__
 
 }  // namespace loft

@@ -1,12 +1,12 @@
 #include "api/process.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 
 #include "api/info.h"
 #include "api/options.h"
 #include "api/report.h"
 #include "api/settings.h"
-#include "api/threads_seen.h"
 #include "cache/census.h"
 #include "cpu/core.h"
 #include "files/last_signal.h"
@@ -28,6 +28,8 @@
 #include "stats/waste.h"
 #include "thread/lifecycle.h"
 #include "unwind/code.h"
+
+#pragma weak dlsym
 
 namespace loft {
 
@@ -59,6 +61,14 @@ bool note_all_before() {
   };
   visit_objects(nullptr, note, &noted);
   return errno == 0 && noted;
+}
+
+// Whether glibc says that the process has, or had, a second thread. It keeps a variable for it,
+// which is asked for by name: older versions and musl have none, and a static program has no dlsym.
+bool libc_saw_threads() {
+  if (dlsym == nullptr) return false;
+  const void* const has_one = dlsym(RTLD_DEFAULT, "__libc_single_threaded");
+  return has_one != nullptr && *static_cast<const char*>(has_one) == 0;
 }
 
 // Whether other threads may be in a call of loft. In a program that has loft in itself, its

@@ -1,4 +1,4 @@
-// Short names for compiler attributes. Nothing here depends on a system or an architecture.
+// Short names for compiler attributes. Nothing here depends on an architecture.
 #pragma once
 
 #define LOFT_LIKELY(x) __builtin_expect(!!(x), 1)

@@ -1,7 +1,6 @@
 #include "files/handler.h"
 
 #include "base/macros.h"
-#include "os/at_fault.h"
 #include "os/fault.h"
 #include "os/os.h"
 

@@ -1,6 +1,8 @@
 // Files that loft writes, in one pass, without allocation. All functions keep errno.
 #pragma once
 
+#include <signal.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -59,10 +61,8 @@ class WithoutSignals {
   WithoutSignals& operator=(const WithoutSignals&) = delete;
 
  private:
-  // The thread's mask, and of these signals those that are kept off here alone: sets of signals.
-  static constexpr size_t kSetBytes = 128;
-  [[maybe_unused]] alignas(uint64_t) unsigned char before_[kSetBytes];
-  [[maybe_unused]] alignas(uint64_t) unsigned char ours_[kSetBytes];
+  sigset_t before_;  // the thread's mask
+  sigset_t ours_;    // of these signals, those that are kept off here alone
 };
 
 // Nanoseconds since 1970.

@@ -1,12 +1,15 @@
 #include "hard/samples.h"
 
+#include <signal.h>
+
 #include <new>
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/keep_errno.h"
+#include "base/options.h"
 #include "files/misuse.h"
 #include "files/output.h"
-#include "hard/fault.h"
 #include "hard/name.h"
 #include "hard/place.h"
 #include "hard/tag.h"
@@ -14,6 +17,7 @@
 #include "large/guarded.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "unwind/fault.h"
 #include "unwind/unwind.h"
 
 namespace loft::hard {
@@ -120,6 +124,128 @@ void check_page(const char* call, const Large& sample) {
   }
 }
 
+// Whether nothing is closed there but by the program: a sample's own page, whose protection it has
+// changed, or what has come to lie there since.
+bool is_not_closed(const Record& record, bool was_freed, uintptr_t address) {
+  if (was_freed) {
+    const Entry entry = large::entry_around(reinterpret_cast<const void*>(address));
+    return entry.is_slab() || entry.bin() == kMedium || entry.bin() == kLarge ||
+           entry.bin() == kExtent;
+  }
+  const size_t page = os::page_size();
+  const uintptr_t base = round_down(record.start, page);
+  const uintptr_t end = round_up(record.start + most<size_t>(record.asked, 1), page);
+  return address - base < end - base;
+}
+
+// Written as part of a line: where an address lies.
+Text& tell_place(Text& line, const Record& record, uintptr_t address, bool was_freed) {
+  if (address < record.start) {
+    line << uint64_t{record.start - address} << " bytes in front of ";
+  } else if (was_freed && address - record.start < record.asked) {
+    line << uint64_t{address - record.start} << " bytes into ";
+  } else {
+    line << uint64_t{address - record.start - record.asked} << " bytes behind the end of ";
+  }
+  return line << record;
+}
+
+enum class Access : uint8_t { kUnknown, kRead, kWrite };
+enum class Told : uint8_t { kNothing, kIt, kAndOpened };
+
+// For a fault at an address: tells what was there, unless it has nothing to do with what is closed
+// around samples. `opens`: makes the page accessible, so that the program can go on, if that is
+// possible.
+Told tell_of_fault(uintptr_t address, Access access, bool opens) {
+  const Record* const record = find(address);
+  if (record == nullptr) return Told::kNothing;
+  const bool was_freed = record->state.load(memory_order_acquire) == State::kFreed;
+  if (is_not_closed(*record, was_freed, address)) return Told::kNothing;
+  const char* const verb = access == Access::kRead    ? "read"
+                           : access == Access::kWrite ? "write"
+                                                      : "use";
+  const char* const when = was_freed                 ? " after free"
+                           : address < record->start ? " before an object"
+                                                     : " beyond an object";
+  Text line;
+  line << verb << when << ": at " << reinterpret_cast<const void*>(address) << ", ";
+  tell(*record, tell_place(line, *record, address, was_freed));
+  // Addresses that are no more kept for a freed sample are those of free memory.
+  if (!opens || (was_freed && !large::is_kept_closed(address))) return Told::kIt;
+  const size_t page = os::page_size();
+  const bool opened = os::commit(reinterpret_cast<void*>(round_down(address, page)), page);
+  return opened ? Told::kAndOpened : Told::kIt;
+}
+
+// ---- The handler of SIGSEGV and SIGBUS ----
+//
+// A fault that belongs to no sample goes to whoever had the signal before. Signals that the program
+// takes for itself later are the program's.
+
+constexpr int kSignals[] = {SIGSEGV, SIGBUS};
+constexpr unsigned kCount = sizeof kSignals / sizeof kSignals[0];
+constinit struct sigaction former[kCount]{};  // written once, before the handlers are there
+
+unsigned place_of(int signal) { return signal == kSignals[0] ? 0 : 1; }
+
+// The instruction is tried again when the handler returns, and then the former one gets the signal.
+void give_up(int signal) { sigaction(signal, &former[place_of(signal)], nullptr); }
+
+bool is_a_handler(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 ||
+         (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
+}
+
+void pass_on(int signal, siginfo_t* info, void* context) {
+  const struct sigaction& action = former[place_of(signal)];
+  if ((static_cast<unsigned>(action.sa_flags) & SA_RESETHAND) != 0 && is_a_handler(action)) {
+    struct sigaction none = {};
+    sigaction(signal, &none, nullptr);
+  }
+  if ((action.sa_flags & SA_SIGINFO) != 0) return action.sa_sigaction(signal, info, context);
+  // A fault cannot be ignored: the system takes the default.
+  if (!is_a_handler(action)) {
+    give_up(signal);
+    // One that was sent, as by kill, does not come again by itself.
+    if (info->si_code <= 0) raise(signal);
+    return;
+  }
+  action.sa_handler(signal);
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+  const KeepErrno keep;
+  const bool goes_on = get(options.guard_fault) == kGuardContinue;
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  // A page that is opened is not one of code: a call would come here again.
+  const bool calls = unwind::is_call(context, address);
+  const auto access = calls                         ? Access::kUnknown
+                      : unwind::wrote(context) == 0 ? Access::kRead
+                      : unwind::wrote(context) == 1 ? Access::kWrite
+                                                    : Access::kUnknown;
+  const Told told =
+      info->si_code <= 0 ? Told::kNothing : tell_of_fault(address, access, goes_on && !calls);
+  if (told == Told::kNothing) return pass_on(signal, info, context);
+  if (told != Told::kAndOpened) give_up(signal);
+}
+
+void catch_faults() {
+  const KeepErrno keep;
+  for (unsigned i = 0; i < kCount; ++i) {
+    if (sigaction(kSignals[i], nullptr, &former[i]) != 0) continue;
+    // A handler of the program's runs as it has asked for: on that stack, and with these signals.
+    constexpr int kKept = SA_ONSTACK | SA_NODEFER | SA_RESTART;
+    struct sigaction ours = {};
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    if (is_a_handler(former[i])) {
+      ours.sa_flags = SA_SIGINFO | (former[i].sa_flags & kKept);
+      ours.sa_mask = former[i].sa_mask;
+    }
+    ours.sa_sigaction = on_fault;
+    sigaction(kSignals[i], &ours, nullptr);
+  }
+}
+
 }  // namespace
 
 bool begin_samples() {
@@ -203,57 +329,6 @@ void report_if_freed(const char* call, const void* p) {
   const bool twice = frees(call);
   stop(*record, Text() << (twice ? "double free" : call) << " of " << *record
                        << (twice ? "" : ", which was freed"));
-}
-
-namespace {
-
-// Whether nothing is closed there but by the program: a sample's own page, whose protection it has
-// changed, or what has come to lie there since.
-bool is_not_closed(const Record& record, bool was_freed, uintptr_t address) {
-  if (was_freed) {
-    const Entry entry = large::entry_around(reinterpret_cast<const void*>(address));
-    return entry.is_slab() || entry.bin() == kMedium || entry.bin() == kLarge ||
-           entry.bin() == kExtent;
-  }
-  const size_t page = os::page_size();
-  const uintptr_t base = round_down(record.start, page);
-  const uintptr_t end = round_up(record.start + most<size_t>(record.asked, 1), page);
-  return address - base < end - base;
-}
-
-// Written as part of a line: where an address lies.
-Text& tell_place(Text& line, const Record& record, uintptr_t address, bool was_freed) {
-  if (address < record.start) {
-    line << uint64_t{record.start - address} << " bytes in front of ";
-  } else if (was_freed && address - record.start < record.asked) {
-    line << uint64_t{address - record.start} << " bytes into ";
-  } else {
-    line << uint64_t{address - record.start - record.asked} << " bytes behind the end of ";
-  }
-  return line << record;
-}
-
-}  // namespace
-
-Told tell_of_fault(uintptr_t address, Access access, bool opens) {
-  const Record* const record = find(address);
-  if (record == nullptr) return Told::kNothing;
-  const bool was_freed = record->state.load(memory_order_acquire) == State::kFreed;
-  if (is_not_closed(*record, was_freed, address)) return Told::kNothing;
-  const char* const verb = access == Access::kRead    ? "read"
-                           : access == Access::kWrite ? "write"
-                                                      : "use";
-  const char* const when = was_freed                 ? " after free"
-                           : address < record->start ? " before an object"
-                                                     : " beyond an object";
-  Text line;
-  line << verb << when << ": at " << reinterpret_cast<const void*>(address) << ", ";
-  tell(*record, tell_place(line, *record, address, was_freed));
-  // Addresses that are no more kept for a freed sample are those of free memory.
-  if (!opens || (was_freed && !large::is_kept_closed(address))) return Told::kIt;
-  const size_t page = os::page_size();
-  const bool opened = os::commit(reinterpret_cast<void*>(round_down(address, page)), page);
-  return opened ? Told::kAndOpened : Told::kIt;
 }
 
 }  // namespace loft::hard

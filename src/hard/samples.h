@@ -35,11 +35,4 @@ bool resize_in_pages(const char* call, Large* sample, size_t asked);
 // Stops the program if there was a sample at p, which was freed.
 void report_if_freed(const char* call, const void* p);
 
-// For a fault at an address: tells what was there, unless it has nothing to do with what is closed
-// around samples. `opens`: makes the page accessible, so that the program can go on, if that is
-// possible.
-enum class Access : uint8_t { kUnknown, kRead, kWrite };
-enum class Told : uint8_t { kNothing, kIt, kAndOpened };
-Told tell_of_fault(uintptr_t address, Access access, bool opens);
-
 }  // namespace loft::hard

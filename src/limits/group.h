@@ -10,8 +10,8 @@ namespace loft::limits {
 
 using os::kNoLimit;
 
-// Limits that the system puts on a group of processes (Linux: control groups, either version). They
-// combine the group of this process and the groups that contain it, whose limits bind it, too.
+// Limits of a control group, of either version. They combine the group of this process and the
+// groups that contain it, whose limits bind it, too.
 struct Group {
   size_t high = kNoLimit;  // bytes above which the system reclaims the group's memory and slows it
   size_t max = kNoLimit;   // bytes that the group cannot exceed: the system stops it instead

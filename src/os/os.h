@@ -33,7 +33,7 @@ enum class Placed {
 };
 Placed place(void* at, size_t bytes);
 
-// As `place`, but read-only. It claims no memory, even on a system that refuses to overcommit.
+// As `place`, but read-only. It claims no memory, even where the kernel refuses to overcommit.
 bool place_zeros(void* at, size_t bytes);
 
 // Whether the system would map that much memory now, and whether it would grant it to a program
@@ -72,7 +72,7 @@ bool discard(void* at, size_t bytes, Proof proof = Proof::kByte);
 // refuses, returns false and moves nothing; [to, to + bytes) may then be a hole.
 bool move_pages(void* from, void* to, size_t bytes);
 // False once the system has reported that it cannot move; then a refusal leaves no hole. `several`:
-// the pages lie in more than one mapping. Linux moves such pages from 6.17 on.
+// the pages lie in more than one mapping, which Linux moves from 6.17 on.
 bool can_move_pages(bool several);
 
 // Whether loft may map a long range of addresses to see where the system places it. Not under an
@@ -107,6 +107,10 @@ int write_all(int file, const char* text, size_t bytes);  // returns 0 or the er
 // Handlers of SIGABRT run, once in each thread, and may allocate. If a handler needs a lock that
 // the caller holds (fork needs all locks), the process ends after three seconds.
 [[noreturn]] void abort_process();
+// This thread is ending the process: never reset, because a handler of SIGABRT may delay the end.
+// Or it is in a handler of the program's (files/handler.cc). While it is set, a wait of three
+// seconds ends the process, and so does a second fault.
+extern LOFT_HIDDEN LOFT_TLS __thread bool at_fault;
 
 // Nanoseconds of a clock that never goes back.
 uint64_t now_ns();
@@ -120,10 +124,6 @@ unsigned processor_numbers();
 int thread_number();
 // Whether the caller is the process's first thread; false where it is not known.
 bool is_first_thread();
-
-// For a thread of loft's own. Gives it a separate, empty table of file descriptors: files that it
-// opens do not disturb the program, and the program cannot close them. False if the system cannot.
-bool leave_files();
 
 // `hook` runs at the end of each thread that has called set_thread_exit_value(non-null). It runs
 // after the program's thread-local destructors, as far as the system permits a choice. False if no

@@ -3,26 +3,14 @@
 // last thread ends. loft's threads must therefore end first.
 #pragma once
 
+#include <pthread.h>
+
 #include <cstdint>
 
 #include "base/atomic.h"
 #include "os/lock.h"
 
 namespace loft::os {
-
-// What the program does not see of a call that starts or ends such a thread: its error number
-// stays, and the caller is not cancelled while it waits with a lock held.
-class Unseen {
- public:
-  Unseen();
-  ~Unseen();
-  Unseen(const Unseen&) = delete;
-  Unseen& operator=(const Unseen&) = delete;
-
- private:
-  unsigned long error_;
-  int cancellation_ = 0;
-};
 
 class OwnThread {
  public:
@@ -56,10 +44,8 @@ class OwnThread {
   void forget();
 
  private:
-  static void* begin(void* self);
   bool is_about_to_end() const;
 
-  static bool caller_may_create();  // false: the caller is not the thread that it seems to be
   bool create();
   void join();
 
@@ -68,7 +54,7 @@ class OwnThread {
   Atomic<uint32_t>& word_;
   const States states_;
   void (*const run_)();
-  size_t thread_ = 0;  // a pthread_t
+  pthread_t thread_{};
   bool ended_ = false;
   Atomic<uint64_t> next_try_{0};      // relaxed, like the word
   Atomic<bool> runs_{false};          // the thread must be joined; changed under the lock
@@ -80,5 +66,9 @@ class OwnThread {
 // (pthread_exit), but not when the process ends. There is at most one hook. False if it will not
 // run. `is_first`: the caller knows that it is the first thread, as in the child of a fork.
 bool on_end_of_first_thread(void (*hook)(), bool is_first);
+
+// For a thread of loft's own. Gives it a separate, empty table of file descriptors: files that it
+// opens do not disturb the program, and the program cannot close them. False if the system cannot.
+bool leave_files();
 
 }  // namespace loft::os

@@ -20,7 +20,7 @@ class Residency {
   };
 
   // Sets the range for `until` to [from, to), page-aligned addresses. Unmapped memory is not
-  // resident. A system that is asked page by page reports nothing for a piece with a gap: such a
+  // resident. A kernel that is asked page by page reports nothing for a piece with a gap: such a
   // piece, of up to 64 KiB, counts as not resident.
   void begin(uintptr_t from, uintptr_t to);
 
@@ -37,8 +37,6 @@ class Residency {
   void look();
   bool look_at_runs(uintptr_t end);  // if the system cannot, returns false and does nothing
   void look_at_pages(uintptr_t end);
-  // A byte for each page; bit 0 of it: resident. False, with ENOMEM, if the range has a gap.
-  static bool ask_for_pages(uintptr_t from, size_t bytes, unsigned char* pages);
   void add(uintptr_t begin, uintptr_t end, bool huge);
 
   static constexpr unsigned kMostRuns = 64;

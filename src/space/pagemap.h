@@ -111,7 +111,7 @@ struct alignas(64) Pagemap {
 
   // The same for operator delete and operator new. All of them are 0 until it is known, and where
   // it is known, that the program has the functions itself from which these derive
-  // (api/elf_new.cc): each call then takes its slow path. table bounds are exclusive.
+  // (api/new.cc): each call then takes its slow path. table bounds are exclusive.
   Bound operator_thread_limit;
   Bound operator_table;
 

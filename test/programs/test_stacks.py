@@ -17,10 +17,7 @@ UNWIND = ROOT / "src" / "unwind"
 # What stacks.cc needs of loft, without its malloc.
 PARTS = [
     *sorted(UNWIND.glob("*.cc")),
-    *(
-        ROOT / "src" / "os" / f"{name}.cc"
-        for name in ("linux", "linux_calls", "linux_library", "posix")
-    ),
+    *(ROOT / "src" / "os" / f"{name}.cc" for name in ("calls", "os", "symbols")),
 ]
 
 COMMANDS = {

@@ -43,8 +43,8 @@ def test_a_system_header_on_a_condition_stays_there(tmp_path: Path) -> None:
 
 def test_a_header_of_ours_on_a_condition_is_refused(tmp_path: Path) -> None:
     files = {
-        "src/os/os.cc": '#if 1\n#include "os/linux.h"\n#endif\n',
-        "src/os/linux.h": "#pragma once\n",
+        "src/os/os.cc": '#if 1\n#include "os/pages.h"\n#endif\n',
+        "src/os/pages.h": "#pragma once\n",
     }
     with pytest.raises(AmalgamationError, match=r"os/os\.cc:2: .*on a condition"):
         amalgamate(*tree(tmp_path, files))

@@ -20,7 +20,7 @@ def test_downwards_and_sideways_is_allowed(tmp_path: Path) -> None:
         "cache/array.h": header,
         "cache/fast.cc": '#include "base/bits.h"\n#include "cache/array.h"\n',
         "api/loft.cc": '#include <loft/loft.h>\n#include <stdio.h>\n#include "cache/array.h"\n',
-        "os/linux.cc": "#include <sys/mman.h>\n#if defined(__x86_64__)\n#endif\n",
+        "os/os.cc": "#include <sys/mman.h>\n#if defined(__x86_64__)\n#endif\n",
         "os/wait.cc": "#include <linux/futex.h>\n",
     }
     assert problems(tmp_path, files) == []

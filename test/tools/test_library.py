@@ -75,8 +75,8 @@ def test_nothing_else_is_exported(symbols: set[str]) -> None:
             OPERATOR.match(name) or PRIVATE_LIBC_NAME.fullmatch(name) or name.startswith("loft_")
         )
     }
-    # With which code that is loaded later is bound to loft, too (src/api/linux_dlopen.cc); and with
-    # which a child may allocate (src/os/linux_vfork.cc).
+    # With which code that is loaded later is bound to loft, too (src/api/dlopen.cc); and with
+    # which a child may allocate (src/os/vfork.cc).
     assert others == {"dlmopen", "dlopen", "vfork"}
 
 

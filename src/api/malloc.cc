@@ -1,7 +1,7 @@
 // The C library's allocation functions from which its others derive. Linked into a program or
 // preloaded, they replace libc's own. Nothing is forwarded, so strdup, getline and the rest of libc
 // allocate here as well. Contracts are those of malloc(3); include/loft/loft.h states them under
-// the loft_ names. The others are in linux_libc.cc, another member of libloft.a: a program that has
+// the loft_ names. The others are in libc.cc, another member of libloft.a: a program that has
 // these four itself takes none of them, and its own work with those that derive from them.
 #include <stddef.h>
 #include <stdlib.h>

@@ -8,9 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/bits.h"
-#include "os/os.h"
-
 namespace loft::os {
 
 inline bool is_function(const ElfW(Sym) & symbol) { return (symbol.st_info & 0xf) == STT_FUNC; }
@@ -91,7 +88,7 @@ class LoadedObject {
     return reinterpret_cast<uintptr_t>(address) - base_;
   }
 
-  // A range of pages and its protection.
+  // A range and the protection of its pages.
   struct Mapping {
     uintptr_t begin;
     uintptr_t end;
@@ -108,9 +105,9 @@ class LoadedObject {
       if (segment.p_type != PT_LOAD || first - begin >= segment.p_memsz) continue;
       if ((segment.p_flags & PF_X) != 0) break;
       const int writable = (segment.p_flags & PF_W) != 0 ? PROT_WRITE : 0;
-      return pages_of(begin, begin + segment.p_memsz, PROT_READ | writable);
+      return {begin, begin + segment.p_memsz, PROT_READ | writable};
     }
-    return pages_of(first, end, PROT_READ);
+    return {first, end, PROT_READ};
   }
 
  private:
@@ -122,9 +119,6 @@ class LoadedObject {
   template <class T>
   T* table(ElfW(Addr) address) const {
     return address < base_ ? at<T>(address) : reinterpret_cast<T*>(address);
-  }
-  static Mapping pages_of(uintptr_t begin, uintptr_t end, int protection) {
-    return {round_down(begin, page_size()), round_up(end, page_size()), protection};
   }
 
   uintptr_t base_;

@@ -6,7 +6,7 @@
 #include "base/atomic.h"
 #include "base/keep_errno.h"
 #include "base/macros.h"
-#include "os/linux_auxiliary.h"
+#include "os/auxiliary.h"
 #include "os/os.h"
 
 namespace loft::os {

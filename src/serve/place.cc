@@ -199,7 +199,7 @@ bool Place::take_name(const char* temporary, Trouble& trouble) {
 }
 
 int Place::listen_on(int file, Trouble& trouble) {
-  // On Linux, the file gets the mode of its socket. So nobody can come before a chmod of the file.
+  // The file gets the mode of its socket. So nobody can come before a chmod of the file.
   if (fchmod(file, 0600) != 0) return fail(file, "its mode cannot be set", trouble, errno);
   char temporary[kLongestAddress];
   if (!bind_beside(file, temporary, trouble)) {

@@ -1,9 +1,14 @@
-// The interface of os/os.h on Linux, with any C library that has POSIX threads.
+#include "os/os.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,18 +16,29 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/keep_errno.h"
+#include "base/raw_file.h"
+#include "base/single_thread.h"
 #include "base/words.h"
-#include "os/at_fault.h"
-#include "os/linux_auxiliary.h"
-#include "os/linux_calls.h"
-#include "os/os.h"
-#include "os/posix_calls.h"
+#include "os/auxiliary.h"
+#include "os/calls.h"
 
 extern char** environ;
 
 namespace loft::os {
 
+constinit LOFT_TLS __thread bool at_fault = false;
+
 namespace {
+
+// Relaxed: these are sums for statistics and order nothing.
+constinit Atomic<unsigned long> map_calls{0};
+constinit Atomic<unsigned long> discard_calls{0};
+
+void count_map() { map_calls.fetch_add(1, memory_order_relaxed); }
+
+pthread_key_t exit_key;
+// Release and acquire pair: a thread that sees the flag set also sees the value of exit_key.
+constinit Atomic<bool> exit_key_made{false};
 
 // Relaxed, both: a thread that sees one late asks once more.
 constinit Atomic<bool> knows_moves{true};
@@ -56,7 +72,7 @@ Placed place_at(void* at, size_t bytes, int protection) {
   return Placed::kOccupied;
 }
 
-// Linux has a vDSO. Emulators of the time of QEMU 7 have none.
+// Every kernel gives a program a vDSO. Emulators of the time of QEMU 7 have none.
 bool has_vdso() { return auxiliary(AT_SYSINFO_EHDR) != 0; }
 
 }  // namespace
@@ -129,7 +145,7 @@ bool advise(void* at, size_t bytes, Advice advice) {
 
 bool discard(void* at, size_t bytes, Proof proof) {
   const KeepErrno keep;
-  count_discard();
+  discard_calls.fetch_add(1, memory_order_relaxed);
   if (proof == Proof::kNone && has_vdso()) return call_madvise(at, bytes, MADV_DONTNEED) == 0;
   volatile uint32_t* const first = static_cast<uint32_t*>(at);
   // In one access: a page without memory is faulted in once. Relaxed: for that alone.
@@ -176,6 +192,13 @@ bool locks_mappings() {
 // QEMU's user mode, until version 8, keeps some 10 bytes for every page of a mapping.
 bool may_try_long_mappings() { return has_vdso(); }
 
+size_t address_space_limit() {
+  const KeepErrno keep;
+  struct rlimit limit;
+  const bool told = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return told ? limit.rlim_cur : kNoLimit;
+}
+
 bool has_more_rights() { return auxiliary(AT_SECURE) != 0; }
 
 const char* environment(const char* name) {
@@ -193,11 +216,29 @@ void write_error(const char* text, size_t bytes) {
   // The caller has no descriptor 2, as after leave_files. /proc/self is the process, with the files
   // of its first thread.
   const KeepErrno keep;
-  const long file =
-      syscall(SYS_openat, AT_FDCWD, "/proc/self/fd/2", O_WRONLY | O_APPEND | O_CLOEXEC);
+  const int file = raw::open_file("/proc/self/fd/2", O_WRONLY | O_APPEND | O_CLOEXEC);
   if (file < 0) return;
-  write_all(static_cast<int>(file), text, bytes);
-  syscall(SYS_close, file);
+  write_all(file, text, bytes);
+  raw::close_file(file);
+}
+
+int write_all(int file, const char* text, size_t bytes) {
+  const KeepErrno keep;
+  while (bytes != 0) {
+    const ssize_t written = raw::write_file(file, text, bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return written < 0 ? errno : EIO;
+    text += written;
+    bytes -= static_cast<size_t>(written);
+  }
+  return 0;
+}
+
+void abort_process() {
+  // A second fault, inside a handler of the first. The handler has had its chance.
+  if (at_fault) signal(SIGABRT, SIG_DFL);
+  at_fault = true;
+  abort();
 }
 
 unsigned processor() {
@@ -214,8 +255,44 @@ unsigned processor_numbers() {
   return bytes < 0 ? 0 : static_cast<unsigned>(bytes) * 8;
 }
 
-// Such a handler's malloc may wait for a lock that the thread itself holds, and nobody would wake
-// it. Other threads hold no lock as long as kLong.
+size_t processors() {
+  const KeepErrno keep;
+  unsigned long mask[128];
+  const long bytes = syscall(SYS_sched_getaffinity, getpid(), sizeof(mask), mask);
+  size_t count = 0;
+  for (long i = 0; i < bytes / static_cast<long>(sizeof(mask[0])); ++i)
+    count += count_bits(mask[i]);
+  return count;
+}
+
+bool is_first_thread() { return known_single_thread() || thread_number() == getpid(); }
+
+int thread_number() {
+  clockid_t clock;
+  // The clock's identifier contains the number. libc provides it without a system call.
+  return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~(clock >> 3) : 0;
+}
+
+bool on_thread_exit(void (*hook)(void*)) {
+  const bool made = pthread_key_create(&exit_key, hook) == 0;
+  exit_key_made.store(made, memory_order_release);
+  return made;
+}
+bool set_thread_exit_value(void* value) {
+  const KeepErrno keep;
+  // Without the check, exit_key could be the key of other code.
+  return exit_key_made.load(memory_order_acquire) && pthread_setspecific(exit_key, value) == 0;
+}
+void* thread_exit_value() {
+  return exit_key_made.load(memory_order_acquire) ? pthread_getspecific(exit_key) : nullptr;
+}
+
+void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {
+  pthread_atfork(prepare, parent, child);
+}
+
+// A thread that is `at_fault` may run a handler whose malloc waits for a lock that the thread
+// itself holds. Nobody would wake it. Other threads hold no lock as long as kLong.
 void wait_on_word(const void* word, uint32_t expected) {
   const KeepErrno keep;
   constexpr struct timespec kLong = {3, 0};
@@ -236,14 +313,27 @@ void wake_one(const void* word) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
-size_t processors() {
-  const KeepErrno keep;
-  unsigned long mask[128];
-  const long bytes = syscall(SYS_sched_getaffinity, getpid(), sizeof(mask), mask);
-  size_t count = 0;
-  for (long i = 0; i < bytes / static_cast<long>(sizeof(mask[0])); ++i)
-    count += count_bits(mask[i]);
-  return count;
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+// A futex, because sched_yield lets no thread of lower priority run.
+void doze() {
+  static const uint32_t nobody_wakes = 0;
+  wait_on_word_for(&nobody_wakes, 0, 50'000);  // nanoseconds
+}
+
+Calls calls() {
+  return {map_calls.load(memory_order_relaxed), discard_calls.load(memory_order_relaxed)};
+}
+
+void* out_of_memory() {
+  errno = ENOMEM;
+  return nullptr;
 }
 
 }  // namespace loft::os

@@ -5,7 +5,8 @@
 
 #include "base/bits.h"
 #include "base/keep_errno.h"
-#include "os/linux_object.h"
+#include "os/loaded_object.h"
+#include "os/os.h"
 #include "os/symbols.h"
 
 namespace loft::os {
@@ -36,8 +37,9 @@ bool rename_in(const LoadedObject& object, const Symbol* symbols, size_t count) 
   });
   if (end == 0) return true;
   const LoadedObject::Mapping mapping = object.mapping_of(begin, end);
-  auto* const at = reinterpret_cast<void*>(mapping.begin);
-  const size_t bytes = mapping.end - mapping.begin;
+  const uintptr_t from = round_down(mapping.begin, page_size());
+  auto* const at = reinterpret_cast<void*>(from);
+  const size_t bytes = round_up(mapping.end, page_size()) - from;
   if (mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0) return false;
   each_other([](ElfW(Sym) & symbol, ElfW(Addr) value) {
     // Relaxed: a lookup by another thread may find either the old meaning or the new one.

@@ -5,7 +5,7 @@
 #include <link.h>
 
 #include "base/bits.h"
-#include "os/linux_auxiliary.h"
+#include "os/auxiliary.h"
 #include "os/os.h"
 #include "os/symbols.h"
 #include "unwind/stack.h"

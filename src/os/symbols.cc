@@ -1,11 +1,11 @@
 #include <link.h>
 
-#include "os/linux_object.h"
+#include "os/loaded_object.h"
 #include "os/symbols.h"
 
 namespace loft::os {
 
-// Only libloft.so has it: os/linux_symbols.cc.
+// Only libloft.so has it: os/loaded_symbols.cc.
 [[gnu::weak]] bool is_defined_before(const char* name);
 
 bool is_own_library() { return is_defined_before != nullptr; }

@@ -48,19 +48,19 @@ void act(int) {
   if (auto* const hook = hook_of_signal.load(memory_order_acquire); hook != nullptr) hook();
 }
 
-using Handler = void (*)(int);
+using Action = void (*)(int);
 
-bool is_handled_by(int signal, Handler handler) {
+bool is_handled_by(int signal, Action action) {
   struct sigaction present = {};
   return sigaction(signal, nullptr, &present) == 0 && (present.sa_flags & SA_SIGINFO) == 0 &&
-         present.sa_handler == handler;
+         present.sa_handler == action;
 }
 
-// Puts one handler in the place of another. False if it is not there.
-bool replace(int signal, Handler former, Handler handler) {
+// Puts one action in the place of another. False if it is not there.
+bool replace(int signal, Action former, Action action) {
   if (!is_handled_by(signal, former)) return false;
   struct sigaction ours = {};
-  ours.sa_handler = handler;
+  ours.sa_handler = action;
   // Not on an alternate stack: those that programs and runtimes set up have 8 KiB.
   ours.sa_flags = SA_RESTART;
   return sigaction(signal, &ours, nullptr) == 0;

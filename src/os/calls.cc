@@ -1,5 +1,5 @@
 // A file by itself, and compiled by itself: tests put functions of their own in the place of these.
-#include "os/linux_calls.h"
+#include "os/calls.h"
 
 #include <stdarg.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
 // with the explorer's clock, runs repeat exactly.
 #include <time.h>
 
-#include "os/linux_calls.h"
+#include "os/calls.h"
 #include "os/os.h"
 
 namespace loft::os {

@@ -1,4 +1,4 @@
-// Restartable sequences on Linux. glibc registers the threads; membarrier provides the fences.
+// glibc registers the threads; membarrier provides the fences.
 #include <sys/syscall.h>
 #include <unistd.h>
 

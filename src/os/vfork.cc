@@ -1,4 +1,4 @@
-// vfork for owner=core (os/restartable.h), on Linux with glibc.
+// vfork for owner=core (os/restartable.h), with glibc.
 //
 // The child shares its parent's memory, thread-local variables included, until it runs another
 // program or ends. The parent's thread waits until then. The kernel drops the registration of a
@@ -23,7 +23,7 @@
 #include "base/bits.h"
 #include "base/keep_errno.h"
 #include "base/macros.h"
-#include "os/linux_auxiliary.h"
+#include "os/auxiliary.h"
 #include "os/os.h"
 
 namespace loft::os {

@@ -1,10 +1,22 @@
 #include "unwind/stack.h"
 
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "base/bits.h"
+#include "base/keep_errno.h"
 #include "base/macros.h"
 #include "os/os.h"
 
 namespace loft::unwind {
+
+bool is_readable(uintptr_t at) {
+  constexpr long kNoAction = 0x4c6f;
+  constexpr size_t kSetBytes = 8;  // of the system's sets of signals
+  const KeepErrno keep;
+  return syscall(SYS_rt_sigprocmask, kNoAction, at, nullptr, kSetBytes) != 0 && errno == EINVAL;
+}
 
 bool can_tell_readable() {
   const size_t bytes = os::page_size();
