@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from check_includes import check_tree
+from check_includes import check_map, check_tree
 from trees import write_tree
 
 
@@ -83,6 +83,15 @@ def test_a_cycle_is_found(tmp_path: Path) -> None:
     assert all(f"heap/{name}" in found for name in "abc")
     del files["heap/b.cc"]
     assert problems(tmp_path / "without", files) == []
+
+
+def test_the_map_names_files_that_are_there(tmp_path: Path) -> None:
+    files = {
+        "heap/a.h": "#pragma once\n",
+        "README.md": "`heap/a.h` and `docs/b.h`,\nthen `heap/b.cc` go, `base/`\n",
+    }
+    (found,) = check_map(write_tree(tmp_path / "src", files))
+    assert found == "src/README.md:2: heap/b.cc does not exist"
 
 
 def test_comments_strings_and_symbol_names_are_left_alone(tmp_path: Path) -> None:
