@@ -25,9 +25,8 @@ namespace loft {
 
 namespace {
 
-constexpr unsigned kSlabLooks = 4;             // per list
-constexpr unsigned kHeapLooks = 4;             // per call
-constexpr size_t kDrainBytes = 16 * kGranule;  // per heap looked at, twice
+constexpr unsigned kSlabLooks = 4;  // per list
+constexpr unsigned kHeapLooks = 4;  // per call
 
 // A heap without a refill for this long is idle. A shorter time would let running threads take each
 // other's slabs. A longer one would strand slabs at threads that wait for a processor.

@@ -199,7 +199,7 @@ def test_under_a_filter_that_its_parent_has_set(root: Root, build: Build) -> Non
     root.put("sandboxed", build("sandboxed.c"))
     root.put("env", Path("/usr/bin/env"))
     allowing(GLIBC | LOADER | {"clock_gettime"}, KILL).put(root.folder / "filter")
-    root.say("decay_ms=50\nbatch_bytes=32K\n")
+    root.say("decay_ms=50\nthp=never\n")
     preload = "LD_PRELOAD=/libloft.so.0"
     result = root.run("/env", preload, "/confined", "/filter", "/sandboxed", "work")
     assert (result.returncode, result.stdout, result.stderr) == (0, "lived\n", "")
