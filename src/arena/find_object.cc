@@ -59,13 +59,13 @@ Extent* UserHeap::extent_of(const void* p) const {
 }
 
 // As extent_of, for an argument of `call`. A pointer outside this heap is reported. The report
-// stops the program, or, with the option foreign=ignore, the result is nullptr.
+// stops the program, or, with the option misuse=continue, the result is nullptr.
 Extent* UserHeap::checked_extent(const char* call, const void* p) const {
   Extent* extent = extent_of(p);
   if (LOFT_LIKELY(extent != nullptr)) return extent;
   Text line;
   line << call << " of a foreign pointer (not from this heap): " << p;
-  if (get(options.foreign) == 0) os::fault(line);
+  if (get(options.misuse) == kMisuseStop) os::fault(line);
   os::misuse(line);
   return nullptr;
 }

@@ -35,10 +35,12 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
     "one line, and hardened=off; on: one line, and the program stops")                           \
   X(kChoice, stats, 0, "0|1|json|prometheus",                                                    \
     "print statistics to standard error when the process exits")                                 \
-  X(kChoice, foreign, 0, "abort|ignore",                                                         \
-    "what follows the report of a pointer that loft did not allocate, or of a write after "      \
-    "free that has cut a queue of freed objects; abort: the program stops; ignore: the call "    \
-    "does nothing, and the objects behind the cut are lost")                                     \
+  X(kChoice, misuse, 0, "stop|continue",                                                         \
+    "what follows the report of a misuse that the program can survive; stop: it stops; "         \
+    "continue: a call with a pointer that loft did not allocate does nothing, the objects "      \
+    "behind a write after free that has cut a queue of freed objects are lost, and with "        \
+    "hardened=guard the page that the program has used beyond an object or after its free is "   \
+    "opened")                                                                                    \
   X(kFile, report_file, 0, "",                                                                   \
     "a file to which reports of misuse are appended, beside standard error; reports then have "  \
     "the stack, and what lies at the address; %p becomes the number of the process")             \
@@ -82,10 +84,6 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
     "with hardened=guard: an object lies between pages that can be neither read nor written "    \
     "once in so many bytes allocated, on average; while a profile is taken, profile_bytes "      \
     "says so; read when the library is loaded")                                                  \
-  X(kChoice, guard_fault, 0, "stop|continue",                                                    \
-    "with hardened=guard: what follows the report of a use beyond such an object, or after it "  \
-    "was freed; stop: the program gets its signal; continue: the page is opened, and the "       \
-    "program goes on")                                                                           \
   X(kBytes, profile_bytes, 512 << 10, "",                                                        \
     "mean bytes between two samples of one thread's allocations; 1: each allocation is one")     \
   X(kFile, profile_file, 0, "",                                                                  \
@@ -111,15 +109,15 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
 // the file, the symbol or the environment have a value that is not understood, and where the
 // file contradicts itself.
 #define LOFT_STRICT_CHOICES(X) \
-  X(foreign, abort)            \
+  X(misuse, stop)              \
   X(hardened, full)            \
   X(hardened_required, on)
 
 // The choices of `hardened`. The option is written once, before the program's constructors run.
 enum Hardened : uint64_t { kHardenedOff, kHardenedGuard, kHardenedFull };
 
-// The choices of `guard_fault`.
-enum GuardFault : uint64_t { kGuardStop, kGuardContinue };
+// The choices of `misuse`.
+enum Misuse : uint64_t { kMisuseStop, kMisuseContinue };
 
 // The choices of `owner`. The option is written once, before the program's constructors run.
 enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerShared };

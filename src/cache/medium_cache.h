@@ -42,7 +42,7 @@ LOFT_ALWAYS_INLINE void* take_recent(Thread* thread, size_t asked) {
 void* take_from_heap(Thread* thread, size_t asked, bool room, bool* zero);
 
 // Marks an object that the program frees as kept. Stops the program if there is none at p, or with
-// the option foreign=ignore returns nullptr.
+// the option misuse=continue returns nullptr.
 MediumWord* mark(void* p, Entry entry);
 
 // Takes a freed object: into the cache, in place of older ones if need be, or to its heap. Stops

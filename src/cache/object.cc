@@ -30,7 +30,7 @@ LOFT_COLD Entry report_wrong(const char* call, const void* p, Entry entry) {
   line << call << " of a " << what_is_wrong(p, entry);
   if (entry.is_slab()) slab::report_misuse(line.data(), p, slab::at(entry));
   line << ": " << p;
-  if (get(options.foreign) == 0) os::fault(line);
+  if (get(options.misuse) == kMisuseStop) os::fault(line);
   os::misuse(line);
   return Entry(kNoHeap, kNothing, 0);
 }

@@ -25,7 +25,7 @@ void check_start_slow(const char* call, const void* p, Entry entry);
 
 // The pagemap entry of a pointer that was passed to `call`: of a slab, a large object or an extent.
 // Any other pointer is reported in one line, which stops the program or, with the option
-// foreign=ignore, yields an entry of kind kNothing.
+// misuse=continue, yields an entry of kind kNothing.
 inline Entry checked_entry(const char* call, const void* p) {
   if (LOFT_LIKELY(pagemap.limit.contains(pagemap.position(p)))) {
     const Entry entry = pagemap.of(p);

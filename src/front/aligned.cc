@@ -38,7 +38,7 @@ void* reallocate_aligned(void* p, size_t alignment, size_t size) {
   constexpr const char* kCall = "loft_aligned_realloc";
   if (alignment <= kAlignment) return reallocate(p, size);
   const size_t held = front::in_use->usable_size(kCall, p);
-  // Reported; foreign=ignore goes on. An object of no bytes is one.
+  // Reported; misuse=continue goes on. An object of no bytes is one.
   if (held == 0 && !hard::is_nothing(p) && object_of(p).start == nullptr) {
     return os::out_of_memory();
   }

@@ -290,7 +290,7 @@ namespace {
 void free_ordinary(void* p) {
   if (p == nullptr) return;
   const Entry entry = checked_entry("free", p);
-  if (entry.bin() == kNothing) return;  // reported; foreign=ignore goes on
+  if (entry.bin() == kNothing) return;  // reported; misuse=continue goes on
   if (entry.bin() == kExtent) {
     UserHeap::free("free", Shard::extent_at(entry), p);
     return background::look_after();

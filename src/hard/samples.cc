@@ -215,7 +215,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
 
 void on_fault(int signal, siginfo_t* info, void* context) {
   const KeepErrno keep;
-  const bool goes_on = get(options.guard_fault) == kGuardContinue;
+  const bool goes_on = get(options.misuse) == kMisuseContinue;
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   // A page that is opened is not one of code: a call would come here again.
   const bool calls = unwind::is_call(context, address);

@@ -179,7 +179,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, front::Freed freed) {
   if (p == nullptr) return;
   if (LOFT_UNLIKELY(hard::is_nothing(p))) return hard::free_nothing(hard::name_of(freed), p);
   const Entry entry = checked_entry(hard::name_of(freed), p);
-  if (entry.bin() == kNothing) return;  // reported; foreign=ignore goes on
+  if (entry.bin() == kNothing) return;  // reported; misuse=continue goes on
   if (entry.is_slab()) return free_otherwise(p, entry, freed);
   hard::free_long(p, entry, freed);
 }

@@ -82,7 +82,7 @@ LOFT_COLD void report_cut(const Message* message, uint64_t link) {
   const Text line = is_in_a_slab(message)                ? cut_behind(message, link)
                     : entry_of(message).bin() == kMedium ? cut_behind_medium(message, link)
                                                          : cut_behind_stub(link);
-  if (get(options.foreign) == 0) os::fault(line);
+  if (get(options.misuse) == kMisuseStop) os::fault(line);
   os::misuse(line);
 }
 

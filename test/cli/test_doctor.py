@@ -68,10 +68,10 @@ def test_settings_for_all_processes(made: Made) -> None:
     path = made.folder / "loft.conf"
     finding = made.find(SETTINGS)
     assert (finding.value, finding.level) == (f"{path} does not exist", "ok")
-    made.put("loft.conf", "# for all\nforeign = abort\n\ncache_bytes=1M")
+    made.put("loft.conf", "# for all\nmisuse = stop\n\ncache_bytes=1M")
     path.chmod(0o644)
     finding = made.find(SETTINGS)
-    assert (finding.value, finding.level) == (f"{path} sets foreign=abort cache_bytes=1M", "note")
+    assert (finding.value, finding.level) == (f"{path} sets misuse=stop cache_bytes=1M", "note")
 
 
 @pytest.mark.parametrize(

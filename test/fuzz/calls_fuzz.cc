@@ -37,7 +37,7 @@ constexpr const char* kOptionNames[] = {
 #undef LOFT_OPTION_NAME
         "none"};
 constexpr const char* kOptionValues[] = {"0",   "1",     "4K",    "64K",    "1M",      "24M",
-                                         "off", "soft",  "hard",  "prefer", "auto",    "ignore",
+                                         "off", "soft",  "hard",  "prefer", "auto",    "continue",
                                          "any", "fault", "never", "zero",   "1000000", "on"};
 
 void reset_options() {

@@ -93,7 +93,7 @@ def test_a_fault_of_another_kind_is_the_programs(execute: Execute, build: Build)
                 how,
                 LOFT_HARDENED="guard",
                 LOFT_GUARD_BYTES=EACH,
-                LOFT_GUARD_FAULT=fault,
+                LOFT_MISUSE=fault,
             )
             is_ended_by(result, signal.SIGSEGV)
             assert result.stderr == ""
@@ -105,7 +105,7 @@ def test_a_call_does_not_go_on(execute: Execute, build: Build) -> None:
         "call",
         LOFT_HARDENED="guard",
         LOFT_GUARD_BYTES=EACH,
-        LOFT_GUARD_FAULT="continue",
+        LOFT_MISUSE="continue",
     )
     is_ended_by(result, signal.SIGSEGV)
     line = rf"use after free: at 0x\w+, 0 bytes into {OBJECT}"
@@ -189,7 +189,7 @@ def test_a_program_may_go_on(execute: Execute, build: Build, how: str) -> None:
         how,
         LOFT_HARDENED="guard",
         LOFT_GUARD_BYTES=EACH,
-        LOFT_GUARD_FAULT="continue",
+        LOFT_MISUSE="continue",
     )
     assert (result.returncode, result.stdout) == (0, "survived\n")
     assert re.fullmatch(report_of(*AT_ONCE[how]), result.stderr), result.stderr

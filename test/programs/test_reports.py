@@ -51,7 +51,7 @@ def test_reports_are_appended(execute: Execute, build: Build, tmp_path: Path) ->
     path.write_text("before\n")
     # A process, and its child.
     execute(build("reports.c"), "child", LOFT_REPORT_FILE=str(path))
-    execute(build("reports.c"), "foreign", LOFT_FOREIGN="ignore", LOFT_REPORT_FILE=str(path))
+    execute(build("reports.c"), "foreign", LOFT_MISUSE="continue", LOFT_REPORT_FILE=str(path))
     text = path.read_text()
     assert text.startswith("before\n")
     assert text.count("  end of report\n") == text.count("loft: free of ") == 4
@@ -122,7 +122,7 @@ def test_a_child_has_the_handler(execute: Execute, build: Build) -> None:
 
 
 def test_the_program_goes_on_where_it_may(execute: Execute, build: Build) -> None:
-    result = execute(build("reports.c"), "foreign", LOFT_FOREIGN="ignore")
+    result = execute(build("reports.c"), "foreign", LOFT_MISUSE="continue")
     assert result.returncode == 0
     assert result.stdout.count("handled: loft: free of a foreign pointer") == 2
     assert result.stdout.endswith("survived\n")

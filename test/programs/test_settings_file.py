@@ -119,13 +119,13 @@ def test_the_environment_comes_later(root: Root) -> None:
 
 
 def test_mistakes_are_told_and_the_rest_counts(root: Root) -> None:
-    root.say("colour=red\nstats=loud\nstats=prometheus\nforeign=perhaps\n")
+    root.say("colour=red\nstats=loud\nstats=prometheus\nmisuse=perhaps\n")
     told = root.run("/main").stderr.splitlines()
     assert told[:3] == [
         "loft: /etc/loft.conf:1: 'colour' is no option of loft; see docs/options.md",
         "loft: /etc/loft.conf:2: stats='loud' is ignored: accepted is 0|1|json|prometheus",
-        "loft: /etc/loft.conf:4: foreign='perhaps' is read as abort, which is stricter: "
-        "accepted is abort|ignore",
+        "loft: /etc/loft.conf:4: misuse='perhaps' is read as stop, which is stricter: "
+        "accepted is stop|continue",
     ]
     assert told[3].startswith("# HELP")
 
@@ -164,7 +164,7 @@ PATHS = {"report_file": "reports", "profile_file": "/home/profile", "socket": "/
 def test_a_program_that_may_more_takes_no_path(root: Root, by: str) -> None:
     """Its user would choose where root's files go: by the folder it starts in, and by links."""
     lines = [f"{name}={path}" for name, path in PATHS.items()]
-    root.say("\n".join(["foreign=ignore", "profile=on", *(lines if by == "the file" else [])]))
+    root.say("\n".join(["misuse=continue", "profile=on", *(lines if by == "the file" else [])]))
     root.compile("other", *([f'-DPATHS="{",".join(lines)}"'] if by == "the symbol" else []))
     root.put("env", Path("/usr/bin/env"))
     home = root.folder / "home"

@@ -465,11 +465,11 @@ TEST_F(HeapsDeathTest, ObjectsOfNoHeap) {
                    "loft_heap_realloc of a foreign pointer .not from this heap.");
       EXPECT_DEATH(loft_heap_usable_size(heap_, p),
                    "loft_heap_usable_size of a foreign pointer .not from this heap.");
-      ASSERT_EQ(loft_option_set("foreign", "ignore"), 0);
+      ASSERT_EQ(loft_option_set("misuse", "continue"), 0);
       loft_heap_free(heap_, p);
       EXPECT_EQ(opaque(loft_heap_realloc(heap_, p, 10)), nullptr);
       EXPECT_EQ(loft_heap_usable_size(heap_, p), 0u);
-      ASSERT_EQ(loft_option_set("foreign", "abort"), 0);
+      ASSERT_EQ(loft_option_set("misuse", "stop"), 0);
       EXPECT_GE(malloc_usable_size(p), size);
       free(p);
     }

@@ -56,7 +56,7 @@ TEST_F(Messages, Warnings) {
 }
 
 TEST_F(Messages, ReportsOfMisuse) {
-  ASSERT_EQ(loft_option_set("foreign", "ignore"), 0);
+  ASSERT_EQ(loft_option_set("misuse", "continue"), 0);
   testing::internal::CaptureStderr();
   int local = 0;
   free(surface::opaque(&local));
@@ -71,12 +71,12 @@ TEST_F(Messages, ReportsOfMisuse) {
   EXPECT_EQ(reported.calls, 1);
   EXPECT_STREQ(reported.text, heard.text);
   loft_set_report_handler(nullptr, nullptr);
-  EXPECT_EQ(loft_option_set("foreign", "abort"), 0);
+  EXPECT_EQ(loft_option_set("misuse", "stop"), 0);
 }
 
 // What a handler makes loft say is not told to the handler.
 TEST_F(Messages, OfTheHandlerItselfGoToStandardError) {
-  ASSERT_EQ(loft_option_set("foreign", "ignore"), 0);
+  ASSERT_EQ(loft_option_set("misuse", "continue"), 0);
   static int local;
   const auto misuse = [](const char* text, size_t bytes, void* closure) {
     hear(text, bytes, closure);
@@ -87,7 +87,7 @@ TEST_F(Messages, OfTheHandlerItselfGoToStandardError) {
   free(surface::opaque(&local));
   EXPECT_NE(testing::internal::GetCapturedStderr(), "");
   EXPECT_EQ(heard.calls, 1);
-  EXPECT_EQ(loft_option_set("foreign", "abort"), 0);
+  EXPECT_EQ(loft_option_set("misuse", "stop"), 0);
 }
 
 TEST_F(Messages, OfTheProcessThatAMistakeEnds) {

@@ -458,17 +458,17 @@ TEST(SizedFree, OfASizeWhoseGoodSizeWasRequested) {
   for (int i = 0; i < 100'000; ++i) loft_free_sized(loft_malloc(loft_good_size(50)), 50);
 }
 
-// With foreign=ignore the program goes on, whatever else is wrong.
+// With misuse=continue the program goes on, whatever else is wrong.
 TEST(SizedFree, OfAForeignObject) {
   alignas(64) static char local[128];
-  ASSERT_EQ(loft_option_set("foreign", "ignore"), 0);
+  ASSERT_EQ(loft_option_set("misuse", "continue"), 0);
   testing::internal::CaptureStderr();
   loft_free_sized(opaque(local + 0), 10);
   loft_free_aligned_sized(opaque(local + 16), 64, 10);
   loft_free_aligned_sized(opaque(local + 16), opaque(size_t{0}), 10);
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 3) << told;
-  EXPECT_EQ(loft_option_set("foreign", "abort"), 0);
+  EXPECT_EQ(loft_option_set("misuse", "stop"), 0);
 }
 
 TEST(SizedFreeDeath, OfAWrongAlignment) {

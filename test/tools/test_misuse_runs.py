@@ -66,8 +66,8 @@ def test_what_hangs_is_ended(tmp_path: Path) -> None:
 def test_the_report_is_kept_and_the_settings_are_the_configurations_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOFT_FOREIGN", "ignore")
-    program = made(tmp_path, 'echo misuse; echo "<$LOFT_FOREIGN> <$LOFT_OWNER>" >&2; kill -ABRT $$')
+    monkeypatch.setenv("LOFT_MISUSE", "continue")
+    program = made(tmp_path, 'echo misuse; echo "<$LOFT_MISUSE> <$LOFT_OWNER>" >&2; kill -ABRT $$')
     configuration = Configuration("loft", None, {"LOFT_OWNER": "shared"})
     assert run_case(program, "any", configuration) == Ending("stopped", "<> <shared>")
 

@@ -208,7 +208,7 @@ TEST(Text, LongLinesAreCut) {
 TEST(Options, Defaults) {
   const Options fresh;
   EXPECT_EQ(get(fresh.stats), 0u);
-  EXPECT_EQ(get(fresh.foreign), 0u);
+  EXPECT_EQ(get(fresh.misuse), 0u);
 #define LOFT_DEFAULT(kind, name, value, choices, help)        \
   EXPECT_EQ(get(options.name), static_cast<uint64_t>(value)); \
   EXPECT_EQ(get(fresh.name), static_cast<uint64_t>(value));   \

@@ -1121,7 +1121,7 @@ TEST_F(CacheDeathTest, PointersThatAreNotLofts) {
 }
 
 TEST_F(CacheTest, ForeignPointersMayBeIgnored) {
-  options.foreign.store(1);
+  options.misuse.store(1);
   alignas(16) char local[64];
   void* volatile hidden = local;
   testing::internal::CaptureStderr();

@@ -832,10 +832,10 @@ TEST_F(HeapDeathTest, AMessageInASlabThatIsGone) {
   span::release(nothing.base, 1, true);
 }
 
-// By the option foreign=ignore: what had been pushed is lost, what comes later arrives.
+// By the option misuse=continue: what had been pushed is lost, what comes later arrives.
 TEST_F(HeapTest, GoesOnBehindACut) {
   const test::DefaultOptions defaults;
-  options.foreign.store(1);
+  options.misuse.store(1);
   const std::vector<void*> objects = take(class_of(64), 6);
   Message* first = packed({objects[0]}).front();
   heap_->inbox().push({first, first});

@@ -103,17 +103,17 @@ TEST_F(MediumCacheTest, TheBinFindsMisuseAtTheNextCall) {
   deallocate(p);
 }
 
-// By the option foreign=ignore, the second free does nothing, wherever it is found.
+// By the option misuse=continue, the second free does nothing, wherever it is found.
 TEST_F(MediumCacheTest, ADoubleFreeMayBeIgnored) {
   watch_no_more();
-  options.foreign.store(1);
+  options.misuse.store(1);
   void* p = allocate(kSize);
   void* q = allocate(kSize);
   for (int i = 0; i < 3; ++i) deallocate(p);
   in_thread([&] { deallocate(q); });
   deallocate(q);
   medium_cache::release_all(self);
-  options.foreign.store(0);
+  options.misuse.store(0);
   p = allocate(kSize);
   q = allocate(kSize);
   EXPECT_NE(p, q);

@@ -192,18 +192,18 @@ TEST_F(EnvironmentTest, BadValueNamesVariableValueAndWhatIsAccepted) {
 }
 
 TEST_F(EnvironmentTest, TheStricterReadingOfNonsense) {
-  loft_options = "foreign=ignore";
-  setenv("LOFT_FOREIGN", "perhaps", 1);
+  loft_options = "misuse=continue";
+  setenv("LOFT_MISUSE", "perhaps", 1);
   const std::string said = load();
-  unsetenv("LOFT_FOREIGN");
+  unsetenv("LOFT_MISUSE");
   EXPECT_EQ(said,
-            "loft: LOFT_FOREIGN='perhaps' is read as abort, which is stricter: accepted is "
-            "abort|ignore\n");
-  EXPECT_EQ(get(options.foreign), 0u);
+            "loft: LOFT_MISUSE='perhaps' is read as stop, which is stricter: accepted is "
+            "stop|continue\n");
+  EXPECT_EQ(get(options.misuse), 0u);
   // Who asks by a call gets an answer.
-  ASSERT_EQ(loft_option_set("foreign", "ignore"), 0);
-  EXPECT_EQ(loft_option_set("foreign", "perhaps"), EINVAL);
-  EXPECT_EQ(get(options.foreign), 1u);
+  ASSERT_EQ(loft_option_set("misuse", "continue"), 0);
+  EXPECT_EQ(loft_option_set("misuse", "perhaps"), EINVAL);
+  EXPECT_EQ(get(options.misuse), 1u);
 }
 
 TEST_F(EnvironmentTest, LongValueIsCut) {

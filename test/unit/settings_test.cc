@@ -221,24 +221,24 @@ TEST_F(SettingsTest, AFileOfSomethingElseIsNotToldInFull) {
 }
 
 TEST_F(SettingsTest, TheStricterReadingOfNonsense) {
-  options.foreign.store(1);
-  put("foreign=nonsense\n");
+  options.misuse.store(1);
+  put("misuse=nonsense\n");
   EXPECT_EQ(set(),
-            "loft: FILE:1: foreign='nonsense' is read as abort, which is stricter: accepted is "
-            "abort|ignore\n");
-  EXPECT_EQ(get(options.foreign), 0u);
+            "loft: FILE:1: misuse='nonsense' is read as stop, which is stricter: accepted is "
+            "stop|continue\n");
+  EXPECT_EQ(get(options.misuse), 0u);
 }
 
 TEST_F(SettingsTest, TheStricterOfTwoThatContradict) {
   const std::string told =
-      "loft: FILE:2: foreign contradicts line 1, which is stricter, and counts\n";
-  put("foreign=abort\nforeign=ignore\n");
+      "loft: FILE:2: misuse contradicts line 1, which is stricter, and counts\n";
+  put("misuse=stop\nmisuse=continue\n");
   EXPECT_EQ(set(), told);
-  EXPECT_EQ(get(options.foreign), 0u);
+  EXPECT_EQ(get(options.misuse), 0u);
   reset();
-  put("foreign=ignore\nforeign=abort\n");
-  EXPECT_EQ(set(), "loft: FILE:2: foreign contradicts line 1; this line counts\n");
-  EXPECT_EQ(get(options.foreign), 0u);
+  put("misuse=continue\nmisuse=stop\n");
+  EXPECT_EQ(set(), "loft: FILE:2: misuse contradicts line 1; this line counts\n");
+  EXPECT_EQ(get(options.misuse), 0u);
 }
 
 TEST_F(SettingsTest, TheLaterOfOthersThatContradict) {

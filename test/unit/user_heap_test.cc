@@ -491,7 +491,7 @@ TEST_F(UserHeapDeathTest, StopsTheProgram) {
 
 TEST_F(UserHeapDeathTest, ForeignPointersCanBeIgnored) {
   const test::DefaultOptions defaults;
-  options.foreign.store(1);
+  options.misuse.store(1);
   int local = 0;
   free(&local);
   EXPECT_EQ(heap_->usable_size("test", &local), 0u);

@@ -79,7 +79,7 @@ static void refused(void) {
   while (count != 0) free(objects[--count]);
 }
 
-// Addresses that are not of the heap (foreign=ignore).
+// Addresses that are not of the heap (misuse=continue).
 static void foreign(void) {
   static char bytes[64];
   char* volatile p = bytes + 16;

@@ -684,7 +684,7 @@ unsafe extern "C" {
 
     /// Has `handler` called with each report, after it was written to standard error and to the file of
     /// the option report_file; NULL: nobody. Then the program stops as ever, or goes on if the option
-    /// foreign=ignore says so.
+    /// misuse=continue says so.
     ///
     /// The thread that made the mistake calls it, or with hardened=full a thread of loft's own that
     /// found its traces, inside of a call of malloc, free or another one: any lock of loft may be held.
