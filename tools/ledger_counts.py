@@ -37,7 +37,7 @@ STEPPED = {
     "owner=thread": ({"LOFT_OWNER": "thread"}, ["--long=16"]),
     "owner=core": ({"LOFT_OWNER": "core"}, ["--long=16"]),
     "hardened=guard": (
-        {"LOFT_HARDENED": "guard", "LOFT_GUARD_BYTES": "1000G"},
+        {"LOFT_HARDENED": "guard", "LOFT_SAMPLE_BYTES": "1000G"},
         ["--pairs=1", "--long=8", "--many=384"],
     ),
     "hardened=full": ({"LOFT_HARDENED": "full"}, ["--pairs=1", "--long=2", "--many=384"]),

@@ -73,8 +73,8 @@ def peer(name: str, file: str) -> Configuration:
 
 # loft's modes; and those that defend themselves best of what tools/peers.sh gets.
 # Of guard without a sample, what is found of any object; and what is found of a sample.
-MODES = (loft("off"), loft("guard", LOFT_GUARD_BYTES="1000G"), loft("full"))
-SAMPLED = replace(loft("guard", LOFT_GUARD_BYTES="1"), name="guard's samples")
+MODES = (loft("off"), loft("guard", LOFT_SAMPLE_BYTES="1000G"), loft("full"))
+SAMPLED = replace(loft("guard", LOFT_SAMPLE_BYTES="1"), name="guard's samples")
 CONFIGURATIONS = (
     *MODES[:2],
     SAMPLED,

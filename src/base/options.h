@@ -80,12 +80,10 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
     "near a limit of the group, loft then keeps little, whichever process has the memory")       \
   X(kChoice, profile, 0, "off|on",                                                               \
     "whether allocations are sampled, for a profile of which code holds memory")                 \
-  X(kBytes, guard_bytes, 1 << 20, "",                                                            \
-    "with hardened=guard: an object lies between pages that can be neither read nor written "    \
-    "once in so many bytes allocated, on average; while a profile is taken, profile_bytes "      \
-    "says so; read when the library is loaded")                                                  \
-  X(kBytes, profile_bytes, 512 << 10, "",                                                        \
-    "mean bytes between two samples of one thread's allocations; 1: each allocation is one")     \
+  X(kBytes, sample_bytes, 512 << 10, "",                                                         \
+    "mean bytes between two samples of one thread's allocations, which a profile tells of, and " \
+    "which hardened=guard lays between pages that can be neither read nor written; 1: each "     \
+    "allocation is one")                                                                         \
   X(kFile, profile_file, 0, "",                                                                  \
     "where the profile is written when the process exits, also by SIGTERM; %p becomes the "      \
     "number of the process; a name that ends with .collapsed gets lines of text, any other "     \

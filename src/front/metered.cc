@@ -122,11 +122,6 @@ struct PartsWith {
 
 bool guards() { return get(options.hardened) == kHardenedGuard; }
 
-uint64_t mean_wanted() {
-  return get(options.profile) != 0 || !guards() ? get(options.profile_bytes)
-                                                : get(options.guard_bytes);
-}
-
 const Parts* metered_parts() {
   static const PartsWith metered(refill_metered);
   return metered.of;
@@ -144,12 +139,12 @@ void turn_blocks(bool wanted) {
 
 void follow_profile_options() {
   const bool asked = get(options.profile) != 0;
-  if (asked == profile::on() && !profile::changes_mean(mean_wanted())) return;
+  if (asked == profile::on() && !profile::changes_mean(get(options.sample_bytes))) return;
   // Before the lock: it takes the loader's, whose holder may be forking.
   static constinit Atomic<uint32_t> has_begun{0};
   if (asked && has_begun.exchange(1, memory_order_relaxed) == 0) unwind::prepare();
   const os::Guard guard(profile::changes());
-  profile::set_mean(mean_wanted());
+  profile::set_mean(get(options.sample_bytes));
   const bool wanted = get(options.profile) != 0 && profile::prepare();
   if (wanted == profile::on()) return;
   profile::is_on.store(wanted, memory_order_relaxed);
@@ -160,7 +155,7 @@ void follow_profile_options() {
 }
 
 void meter_for_good() {
-  profile::set_mean(mean_wanted());
+  profile::set_mean(get(options.sample_bytes));
   parts_in_use.store(metered_parts(), memory_order_release);
   meter::turn_for_good(true);
 }

@@ -89,7 +89,7 @@ def test_the_commands_profile_is_shown_and_written(profile: Profile, tmp_path: P
 
 
 def test_the_library_is_asked_for_what_was_asked(profile: Profile) -> None:
-    tell = 'leave $$; echo "$LOFT_PROFILE $LOFT_PROFILE_BYTES $LOFT_PROFILE_AT $LOFT_STATS"'
+    tell = 'leave $$; echo "$LOFT_PROFILE $LOFT_SAMPLE_BYTES $LOFT_PROFILE_AT $LOFT_STATS"'
     assert profile(tell).stdout == "on 512K exit \n"
     ran = profile(tell, "--bytes", "64K", "--peak", "--option", "stats=json")
     assert ran.stdout == "on 64K peak json\n"

@@ -75,7 +75,7 @@ def test_where_it_is_off_it_can_be_switched_on(ask: Ask, loft: Loft) -> None:
     (process.folder / "heap.pb.gz.status").unlink()
     ran = loft("profile", process.pid, "--start", "--bytes", "4K", "--seconds", "0.05")
     assert "against 0.05 s before" in ran.stdout
-    assert process.posted[1:] == ["/options 'profile_bytes=4K\\nprofile=on'"]
+    assert process.posted[1:] == ["/options 'sample_bytes=4K\\nprofile=on'"]
 
 
 def test_what_the_process_refuses_is_one_line(ask: Ask, loft: Loft) -> None:

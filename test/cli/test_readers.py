@@ -76,7 +76,7 @@ def profile(build: Path, compiled: Compile, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("written")
     program = compiled("program", SOURCE, "-g", "-O1", "-fno-optimize-sibling-calls")
     found = Written(*(folder / name for name in ("named.pb.gz", "named.collapsed", "plain.pb.gz")))
-    preload, rate = f"LD_PRELOAD={build / 'libloft.so'}", "LOFT_PROFILE_BYTES=8K"
+    preload, rate = f"LD_PRELOAD={build / 'libloft.so'}", "LOFT_SAMPLE_BYTES=8K"
     settings = [preload, "LOFT_PROFILE=on", rate, f"LOFT_PROFILE_FILE={found.plain}"]
     subprocess.run(["env", *settings, program], check=True)
     for path in (found.named, found.collapsed):

@@ -65,7 +65,7 @@ def test_a_debugger_stops_at_probes(execute: Execute, build: Build, lib: Path) -
     steps = (
         f"set environment LD_PRELOAD {lib}",
         "set environment LOFT_PROFILE on",
-        "set environment LOFT_PROFILE_BYTES 1",
+        "set environment LOFT_SAMPLE_BYTES 1",
         "set startup-with-shell off",
         "break main",
         "run",

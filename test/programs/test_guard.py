@@ -55,7 +55,7 @@ def owner(request: pytest.FixtureRequest) -> str:
 def is_told_of_a_sample(
     execute: Execute, program: Path, how: str, owner: str, number: signal.Signals
 ) -> None:
-    result = execute(program, how, LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH, LOFT_OWNER=owner)
+    result = execute(program, how, LOFT_HARDENED="guard", LOFT_SAMPLE_BYTES=EACH, LOFT_OWNER=owner)
     is_ended_by(result, number)
     expected = report_of(*(AT_ONCE | BY_A_CALL)[how])
     assert re.fullmatch(expected, result.stderr), result.stderr
@@ -74,7 +74,7 @@ def test_a_sample_is_known_by_calls(execute: Execute, build: Build, how: str, ow
 @pytest.mark.parametrize("how", ["twice", "twice-later", "twice-ahead", "realloc", "usable"])
 def test_any_object_has_a_mark(execute: Execute, build: Build, how: str, owner: str) -> None:
     result = execute(
-        build("guard.c"), how, LOFT_HARDENED="guard", LOFT_GUARD_BYTES=FEW, LOFT_OWNER=owner
+        build("guard.c"), how, LOFT_HARDENED="guard", LOFT_SAMPLE_BYTES=FEW, LOFT_OWNER=owner
     )
     is_ended_by(result, signal.SIGABRT)
     call = {
@@ -92,7 +92,7 @@ def test_a_fault_of_another_kind_is_the_programs(execute: Execute, build: Build)
                 build("guard.c"),
                 how,
                 LOFT_HARDENED="guard",
-                LOFT_GUARD_BYTES=EACH,
+                LOFT_SAMPLE_BYTES=EACH,
                 LOFT_MISUSE=fault,
             )
             is_ended_by(result, signal.SIGSEGV)
@@ -104,7 +104,7 @@ def test_a_call_does_not_go_on(execute: Execute, build: Build) -> None:
         build("guard.c"),
         "call",
         LOFT_HARDENED="guard",
-        LOFT_GUARD_BYTES=EACH,
+        LOFT_SAMPLE_BYTES=EACH,
         LOFT_MISUSE="continue",
     )
     is_ended_by(result, signal.SIGSEGV)
@@ -113,13 +113,13 @@ def test_a_call_does_not_go_on(execute: Execute, build: Build) -> None:
 
 
 def test_a_handler_of_the_program_may_pass_the_signal_on(execute: Execute, build: Build) -> None:
-    result = execute(build("guard.c"), "handler", LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH)
+    result = execute(build("guard.c"), "handler", LOFT_HARDENED="guard", LOFT_SAMPLE_BYTES=EACH)
     is_ended_by(result, signal.SIGSEGV)
     assert result.stdout.startswith("the program's handler\n")
     assert re.fullmatch(report_of(*AT_ONCE["after"]), result.stderr), result.stderr
 
 
-SAMPLED = {"LOFT_HARDENED": "guard", "LOFT_GUARD_BYTES": EACH}
+SAMPLED = {"LOFT_HARDENED": "guard", "LOFT_SAMPLE_BYTES": EACH}
 MODES = [{}, {"LOFT_HARDENED": "guard"}, SAMPLED, {"LOFT_HARDENED": "full"}]
 
 
@@ -154,7 +154,7 @@ def overflowing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # Its library allocates before it takes the signal, and the first sample comes later than that.
-CLOSE = {"LOFT_HARDENED": "guard", "LOFT_GUARD_BYTES": "64K"}
+CLOSE = {"LOFT_HARDENED": "guard", "LOFT_SAMPLE_BYTES": "64K"}
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_report_fits_a_short_alternate_stack(
 
 
 def test_a_child_has_its_parents_samples(execute: Execute, build: Build) -> None:
-    result = execute(build("guard.c"), "child", LOFT_HARDENED="guard", LOFT_GUARD_BYTES=EACH)
+    result = execute(build("guard.c"), "child", LOFT_HARDENED="guard", LOFT_SAMPLE_BYTES=EACH)
     assert result.stdout == f"child {int(signal.SIGSEGV)}\nsurvived\n"
     assert re.fullmatch(report_of(*AT_ONCE["after"]), result.stderr), result.stderr
 
@@ -188,7 +188,7 @@ def test_a_program_may_go_on(execute: Execute, build: Build, how: str) -> None:
         build("guard.c"),
         how,
         LOFT_HARDENED="guard",
-        LOFT_GUARD_BYTES=EACH,
+        LOFT_SAMPLE_BYTES=EACH,
         LOFT_MISUSE="continue",
     )
     assert (result.returncode, result.stdout) == (0, "survived\n")

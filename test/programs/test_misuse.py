@@ -88,7 +88,7 @@ SAMPLED = {
 
 @pytest.mark.parametrize("what", SAMPLED)
 def test_sampled_objects_are_like_any_other(owned: Execute, build: Build, what: str) -> None:
-    result = owned(build("misuse.c"), what, LOFT_PROFILE="on", LOFT_PROFILE_BYTES="1")
+    result = owned(build("misuse.c"), what, LOFT_PROFILE="on", LOFT_SAMPLE_BYTES="1")
     address = result.stdout.splitlines()[0]
     assert (result.returncode, "survived" in result.stdout) == (-signal.SIGABRT, False)
     assert re.fullmatch(r"loft: [ -~]+\n", result.stderr)
@@ -184,7 +184,7 @@ def test_a_byte_in_front(owned: Execute, build: Build, size: str, count: str) ->
     """Of each object, the first of its slab, too. Of guard's samples, which are 256 at most."""
     modes = [{"LOFT_HARDENED": "full"}]
     if count != "1000":
-        modes.append({"LOFT_HARDENED": "guard", "LOFT_GUARD_BYTES": "1"})
+        modes.append({"LOFT_HARDENED": "guard", "LOFT_SAMPLE_BYTES": "1"})
     for settings in modes:
         result = owned(build("in_front.c"), size, count, **settings)
         assert (result.returncode, result.stdout, result.stderr) == (0, "0\n", "")

@@ -40,8 +40,7 @@ VALUES = {
     # More than any of them has: the limit counts, and refuses nothing.
     "hard_limit": ["0", "4G"],
     # Some hundred samples in each program, and a few.
-    "guard_bytes": ["64K", "1M"],
-    "profile_bytes": ["16K", "512K"],
+    "sample_bytes": ["16K", "512K"],
     # Written, in either format; or the profile is taken and thrown away.
     "profile_file": ["none", f"{FOLDER}/profile-%p", f"{FOLDER}/profile-%p.collapsed"],
     # A handler is there; nobody sends the signal.

@@ -72,7 +72,7 @@ def test_operators_under_a_preloaded_library(
 def test_operators_in_each_mode(execute: Execute, made: Made, owner: str, hardened: str) -> None:
     for pairs in (("PLAIN",), ("ARRAY", "ARRAY_ALIGNED")):
         program = operators(made, pairs, "pie")
-        result = execute(program, LOFT_OWNER=owner, LOFT_HARDENED=hardened, LOFT_GUARD_BYTES="1")
+        result = execute(program, LOFT_OWNER=owner, LOFT_HARDENED=hardened, LOFT_SAMPLE_BYTES="1")
         assert ends(result) == RIGHT
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from programs import PYTHON, Build, Execute, environment, session
 
-PROFILE = {"LOFT_PROFILE": "on", "LOFT_PROFILE_BYTES": "4K"}
+PROFILE = {"LOFT_PROFILE": "on", "LOFT_SAMPLE_BYTES": "4K"}
 
 
 def names(folder: Path) -> list[str]:

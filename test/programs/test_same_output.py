@@ -51,7 +51,7 @@ VARIANTS = (
     # No false alarm: they make no mistake.
     Variant("full", {"hardened": "full"}, (*HARDENED, "cargo", "tar", "find"), bounds=True),
     # Most programs get some hundred samples.
-    Variant("guard", {"hardened": "guard", "guard_bytes": "20480"}, HARDENED),
+    Variant("guard", {"hardened": "guard", "sample_bytes": "20480"}, HARDENED),
 )
 
 

@@ -142,7 +142,7 @@ def serve(lib: Path, tmp_path: Path, place: Path) -> Serve:
 
 
 def test_every_address(serve: Serve) -> None:
-    with serve(LOFT_PROFILE="on", LOFT_PROFILE_BYTES="4K") as served:
+    with serve(LOFT_PROFILE="on", LOFT_SAMPLE_BYTES="4K") as served:
         index = served.ask("GET /")
         assert (index.status, index.kind) == (200, "text/plain")
         stats = served.ask("GET /stats.json")
@@ -245,7 +245,7 @@ def difference(served: Served, clock: Clock) -> bytes:
 
 def test_a_difference_is_what_came_in_between(serve: Serve, clock: Clock) -> None:
     command = (PYTHON, "-c", ALLOCATE)
-    with serve(command, clock, LOFT_PROFILE="on", LOFT_PROFILE_BYTES="1") as served:
+    with serve(command, clock, LOFT_PROFILE="on", LOFT_SAMPLE_BYTES="1") as served:
         _, allocated, _, used = values(difference(served, clock))
         assert 190 * 50000 <= used < 200 * 50000 + (1 << 20)
         assert allocated >= used
@@ -253,7 +253,7 @@ def test_a_difference_is_what_came_in_between(serve: Serve, clock: Clock) -> Non
 
 def test_of_what_is_freed_memory_in_use_alone_is_negative(serve: Serve, clock: Clock) -> None:
     command = (PYTHON, "-c", FREE)
-    with serve(command, clock, LOFT_PROFILE="on", LOFT_PROFILE_BYTES="1") as served:
+    with serve(command, clock, LOFT_PROFILE="on", LOFT_SAMPLE_BYTES="1") as served:
         body = difference(served, clock)
         for sample in samples(body):
             assert sample[0] >= 0 <= sample[1]

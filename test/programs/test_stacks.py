@@ -83,9 +83,9 @@ def test_every_frame_is_as_glibc_has_it(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"LOFT_PROFILE": "on", "LOFT_PROFILE_BYTES": "1"},
-        {"LOFT_HARDENED": "guard", "LOFT_GUARD_BYTES": "1"},
-        {"LOFT_HARDENED": "full", "LOFT_PROFILE": "on", "LOFT_PROFILE_BYTES": "1"},
+        {"LOFT_PROFILE": "on", "LOFT_SAMPLE_BYTES": "1"},
+        {"LOFT_HARDENED": "guard", "LOFT_SAMPLE_BYTES": "1"},
+        {"LOFT_HARDENED": "full", "LOFT_PROFILE": "on", "LOFT_SAMPLE_BYTES": "1"},
     ],
     ids=["profile", "guard", "full"],
 )

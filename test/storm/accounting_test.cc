@@ -273,7 +273,7 @@ void expect_exact_at_rest(Sampled sampled) {
 TEST_F(Accounting, AtRestItIsExact) { expect_exact_at_rest(Sampled::kNone); }
 
 void begin_profile(const char* mean) {
-  ASSERT_EQ(loft_option_set("profile_bytes", mean), 0);
+  ASSERT_EQ(loft_option_set("sample_bytes", mean), 0);
   ASSERT_EQ(loft_option_set("profile", "on"), 0);
 }
 

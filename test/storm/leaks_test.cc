@@ -52,7 +52,7 @@ class Leaks : public Storm {};
 TEST_F(Leaks, UntouchedAddressSpaceIsNotRead) {
   in_child([] {
     constexpr size_t kObjects = 1000;
-    ASSERT_EQ(loft_option_set("profile_bytes", "1"), 0);
+    ASSERT_EQ(loft_option_set("sample_bytes", "1"), 0);
     ASSERT_EQ(loft_option_set("profile", "on"), 0);
     const std::vector<uintptr_t> inverted = make_inverted(kObjects);
     const loft::leaks::LookedAt before = search();

@@ -106,7 +106,7 @@ TEST_F(Profile, StandsForWhatWasAllocated) {
   in_child([] {
     constexpr unsigned kThreads = 4;
     const unsigned rounds = scaled(9000);
-    set("profile_bytes", std::to_string(kMean).c_str());
+    set("sample_bytes", std::to_string(kMean).c_str());
     set("profile", "on");
     std::array<std::deque<void*>, kThreads> kept;
     std::array<size_t, kPlaces.size()> pairs = {};
@@ -147,7 +147,7 @@ TEST_F(Profile, AHundredThousandSamplesTellTheLiveBytes) {
     constexpr size_t kBetween = 256;
     // One length for each class, so that the statistics of small objects are exact, too.
     constexpr std::array<size_t, 6> kWhich = {0, 1, 2, 4, 5, 7};
-    set("profile_bytes", std::to_string(kBetween).c_str());
+    set("sample_bytes", std::to_string(kBetween).c_str());
     set("profile", "on");
     std::array<std::array<std::vector<void*>, kWhich.size()>, kThreads> made;
     on_threads(kThreads, [&](unsigned t) {
@@ -204,7 +204,7 @@ TEST_F(Profile, AHundredThousandSamplesTellTheLiveBytes) {
 
 TEST_F(Profile, PairsOfANewThreadAreSampled) {
   in_child([] {
-    set("profile_bytes", "4K");
+    set("sample_bytes", "4K");
     set("profile", "on");
     // Nothing else is allocated in it.
     on_threads(1, [](unsigned) {
@@ -220,7 +220,7 @@ TEST_F(Profile, PairsOfANewThreadAreSampled) {
 
 TEST_F(Profile, EachAllocationIsASampleWhereTheMeanIsOne) {
   in_child([] {
-    set("profile_bytes", "1");
+    set("sample_bytes", "1");
     set("profile", "on");
     std::vector<void*> objects;
     for (const Place& place : kPlaces) objects.push_back(place.function());
@@ -235,7 +235,7 @@ TEST_F(Profile, EachAllocationIsASampleWhereTheMeanIsOne) {
 
 TEST_F(Profile, SampledObjectsAreLikeAnyOther) {
   in_child([] {
-    set("profile_bytes", "1");
+    set("sample_bytes", "1");
     set("profile", "on");
     uint64_t id = 0;
     for (const size_t size : {16u, 100u, 4096u, 33'000u, 1u << 20, 5u << 20}) {
@@ -269,7 +269,7 @@ TEST_F(Profile, SampledObjectsAreLikeAnyOther) {
 
 TEST_F(Profile, BeginsAndEndsBesideThreadsAndForks) {
   in_child([] {
-    set("profile_bytes", "2K");
+    set("sample_bytes", "2K");
     constexpr unsigned kThreads = 3;
     std::atomic<bool> done{false};
     std::atomic<uint64_t> made[kThreads] = {};
@@ -307,7 +307,7 @@ TEST_F(Profile, BeginsAndEndsBesideThreadsAndForks) {
 
 TEST_F(Profile, ReallocInPlaceKeepsWhatIsInUse) {
   in_child([] {
-    set("profile_bytes", "4K");
+    set("sample_bytes", "4K");
     set("profile", "on");
     struct Step {
       const Place& place;
@@ -330,7 +330,7 @@ TEST_F(Profile, ReallocInPlaceKeepsWhatIsInUse) {
 
 TEST_F(Profile, IdleThreadsAreNoLessSampled) {
   in_child([] {
-    set("profile_bytes", "4K");
+    set("sample_bytes", "4K");
     set("profile", "on");
     std::vector<void*> objects;
     for (int i = 0; i < 5000; ++i) {
@@ -345,13 +345,13 @@ TEST_F(Profile, IdleThreadsAreNoLessSampled) {
 
 TEST_F(Profile, OptionsBesideForks) {
   in_child([] {
-    set("profile_bytes", "8K");
+    set("sample_bytes", "8K");
     std::atomic<bool> done{false};
     on_threads(2, [&](unsigned t) {
       if (t == 0) {
         for (unsigned i = 0; !done; ++i) {
           set("profile", i % 2 == 0 ? "on" : "off");
-          set("profile_bytes", i % 3 == 0 ? "8K" : "9K");
+          set("sample_bytes", i % 3 == 0 ? "8K" : "9K");
         }
         return;
       }
@@ -365,7 +365,7 @@ TEST_F(Profile, OptionsBesideForks) {
 
 TEST_F(Profile, KeepsThePeak) {
   in_child([] {
-    set("profile_bytes", "1");
+    set("sample_bytes", "1");
     set("profile", "on");
     std::vector<void*> objects;
     for (int i = 0; i < 1000; ++i) objects.push_back(site_1000());

@@ -149,7 +149,7 @@ TEST_F(Visit, IsExactWhileOthersWait) {
 
 TEST_F(Visit, IsExactWhileAProfileIsTaken) {
   in_child([] {
-    set("profile_bytes", "16K");
+    set("sample_bytes", "16K");
     set("profile", "on");
     storm_and_visit(scaled(8000));
     set("profile", "off");
@@ -205,7 +205,7 @@ TEST_F(Visit, BesideThreads) {
 TEST_F(Visit, BesideThreadsWhoseObjectsAreSampled) {
   in_child([] {
     set("profile_at", "waste");
-    set("profile_bytes", "4K");
+    set("sample_bytes", "4K");
     set("profile", "on");
     visit_beside_threads();
   });

@@ -106,7 +106,7 @@ class WasteStorm : public Storm {
     ASSERT_EQ(loft_option_set(option, value), 0);
   }
   static void begin() {
-    set("profile_bytes", std::to_string(kWasteMean).c_str());
+    set("sample_bytes", std::to_string(kWasteMean).c_str());
     set("profile_at", "waste");
     set("profile", "on");
   }

@@ -452,7 +452,7 @@ TEST_F(HeapsDeathTest, ObjectsOfOthers) {
 
 // Sampled ones lie in a heap of loft's own, which is no heap of the program's.
 TEST_F(HeapsDeathTest, ObjectsOfNoHeap) {
-  ASSERT_EQ(loft_option_set("profile_bytes", "1"), 0);
+  ASSERT_EQ(loft_option_set("sample_bytes", "1"), 0);
   for (const char* profile : {"off", "on"}) {
     for (const size_t size : {100u, 5000u, 50'000u, 6u << 20}) {
       ASSERT_EQ(loft_option_set("profile", profile), 0);

@@ -230,7 +230,7 @@ TEST(Expand, ToNoBytes) {
 }
 
 TEST(Expand, OfSampledObjects) {
-  ASSERT_EQ(loft_option_set("profile_bytes", "4096"), 0);
+  ASSERT_EQ(loft_option_set("sample_bytes", "4096"), 0);
   ASSERT_EQ(loft_option_set("profile", "on"), 0);
   for (int round = 0; round < 2; ++round) {
     for (const size_t size : some_sizes()) {

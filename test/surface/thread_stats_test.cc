@@ -161,12 +161,12 @@ TEST_F(ThreadStats, ManyObjects) {
 TEST_F(ThreadStats, BesideAProfile) {
   std::mt19937_64 random(loft::test::seed());
   char before[64];
-  ASSERT_EQ(loft_option_get("profile_bytes", before, sizeof(before)), 0);
+  ASSERT_EQ(loft_option_get("sample_bytes", before, sizeof(before)), 0);
   std::vector<void*> objects;
   objects.reserve(20'000);
   for (const char* mean : {"1", "4096"}) {
     const int64_t start = net();
-    ASSERT_EQ(loft_option_set("profile_bytes", mean), 0);
+    ASSERT_EQ(loft_option_set("sample_bytes", mean), 0);
     ASSERT_EQ(loft_option_set("profile", "on"), 0);
     for (int i = 0; i < 3000; ++i) objects.push_back(loft_malloc(random() % 3000));
     for (int i = 0; i < 40; ++i) objects.push_back(loft_malloc(random() % (8 * kMiB)));
@@ -182,7 +182,7 @@ TEST_F(ThreadStats, BesideAProfile) {
     objects.clear();
     EXPECT_EQ(net(), start) << mean;
   }
-  ASSERT_EQ(loft_option_set("profile_bytes", before), 0);
+  ASSERT_EQ(loft_option_set("sample_bytes", before), 0);
 }
 
 // The thread that frees has less, and the one that allocated keeps its count.

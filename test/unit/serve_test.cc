@@ -649,7 +649,7 @@ TEST(Differences, OnlyMemoryInUseBecomesLess) {
 // A large object that grows in its place stands for fewer than before, and so what is said to have
 // been allocated falls.
 TEST(Differences, OfAnObjectThatGrowsInItsPlace) {
-  ASSERT_EQ(loft_option_set("profile_bytes", "8M"), 0);
+  ASSERT_EQ(loft_option_set("sample_bytes", "8M"), 0);
   ASSERT_EQ(loft_option_set("profile", "on"), 0);
   std::vector<void*> objects;
   for (int i = 0; i < 32; ++i) objects.push_back(loft_malloc(5 << 20));

@@ -102,7 +102,7 @@ def _name(client: Client) -> str:
 
 
 def _start(client: Client, wanted: Wanted) -> None:
-    lines = [f"profile_bytes={wanted.bytes}"] if wanted.bytes != BYTES else []
+    lines = [f"sample_bytes={wanted.bytes}"] if wanted.bytes != BYTES else []
     client.post(OPTIONS, "\n".join([*lines, "profile=on"]))
 
 

@@ -48,7 +48,7 @@ class Wanted:
         return {
             **options.environment(list(self.settings)),
             "LOFT_PROFILE": "on",
-            "LOFT_PROFILE_BYTES": self.bytes,
+            "LOFT_SAMPLE_BYTES": self.bytes,
             "LOFT_PROFILE_AT": self.at,
             "LOFT_PROFILE_FILE": str(folder / f"heap.%p{SUFFIX}"),
         }

@@ -114,7 +114,7 @@ fn a_profile_is_written() {
     let path = std::env::temp_dir().join(format!("loft-rust-{}.collapsed", std::process::id()));
     assert_eq!(profile::write("/a\0b"), Err(ProfileError::BadPath));
     assert_eq!(profile::write(&path), Err(ProfileError::NeverOn));
-    options::set("profile_bytes", "64K").unwrap();
+    options::set("sample_bytes", "64K").unwrap();
     options::set("profile", "on").unwrap();
     let kept: Vec<Vec<u8>> = black_box((0..1000).map(|_| vec![1; 10_000]).collect());
     profile::write(&path).unwrap();
