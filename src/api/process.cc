@@ -149,7 +149,7 @@ int apply_option(std::string_view name, std::string_view value) {
   // Objects allocated before belong to another heap than the common one: the thread starts over.
   if (registry::all_share()) lifecycle::give_up_block();
   background::enable();
-  if (get(options.profile) != 0) {
+  if (get(options.profile) != kNoProfile) {
     follow_profile();
     if (profile::prepared() && path_of(options.profile_file) != nullptr) {
       files::on_termination(profile::write_at_exit);
@@ -163,12 +163,12 @@ namespace {
 // The latest priority for a destructor, so that frees by other destructors are counted.
 [[gnu::destructor(101)]] void process_ends() {
   serve::leave_place();
-  if (get(options.profile_at) == kAtLeaks && profile::prepared() && !leaks::search()) {
+  if (get(options.profile) == kProfileLeaks && profile::prepared() && !leaks::search()) {
     os::report(
         Text() << "leaks were not looked for: no memory for that, or the system does not let "
                   "the process copy its own memory");
   }
-  if (get(options.profile_at) == kAtWaste && profile::prepared() && !count_waste()) {
+  if (get(options.profile) == kProfileWaste && profile::prepared() && !count_waste()) {
     os::report(Text() << "what is wasted was not counted: no memory for that");
   }
   if (profile::prepared()) files::run_last(profile::write_at_exit);

@@ -91,7 +91,7 @@ void* take_sampled(Thread* thread, Request request) {
     }
   }
   void* const place =
-      get(options.profile_at) == kAtWaste ? refill_lagging(thread, request) : nullptr;
+      get(options.profile) == kProfileWaste ? refill_lagging(thread, request) : nullptr;
   void* const sampled = profile::allocate(request.asked, size_t{1} << request.alignment_log,
                                           class_size(request.size_class), false, place);
   if (LOFT_LIKELY(sampled != nullptr)) lifecycle::count_net(bytes_at(sampled));
@@ -138,14 +138,14 @@ void turn_blocks(bool wanted) {
 }  // namespace
 
 void follow_profile_options() {
-  const bool asked = get(options.profile) != 0;
+  const bool asked = get(options.profile) != kNoProfile;
   if (asked == profile::on() && !profile::changes_mean(get(options.sample_bytes))) return;
   // Before the lock: it takes the loader's, whose holder may be forking.
   static constinit Atomic<uint32_t> has_begun{0};
   if (asked && has_begun.exchange(1, memory_order_relaxed) == 0) unwind::prepare();
   const os::Guard guard(profile::changes());
   profile::set_mean(get(options.sample_bytes));
-  const bool wanted = get(options.profile) != 0 && profile::prepare();
+  const bool wanted = get(options.profile) != kNoProfile && profile::prepare();
   if (wanted == profile::on()) return;
   profile::is_on.store(wanted, memory_order_relaxed);
   // With hardened=full, each allocation takes a slow path that samples.

@@ -29,9 +29,9 @@ unsigned first_process() {
   return first.load(memory_order_relaxed);
 }
 
-Moment moment_of(uint64_t profile_at) {
-  if (profile_at == kAtPeak) return Moment::kPeak;
-  const bool counted = profile_at == kAtLeaks || profile_at == kAtWaste;
+Moment moment_of(uint64_t wanted) {
+  if (wanted == kProfilePeak) return Moment::kPeak;
+  const bool counted = wanted == kProfileLeaks || wanted == kProfileWaste;
   return counted && lost_are_counted() ? Moment::kLeaks : Moment::kNow;
 }
 
@@ -42,7 +42,7 @@ int write_to_target(Target& target, const char* path, const char* whose, const c
   if (!files::expand_path(path, whose, target.path, kSize)) return ENAMETOOLONG;
   if (*word != 0 && !files::add_word(target.path, kSize, word)) return ENAMETOOLONG;
   if (const int error = target.output.open(target.path); error != 0) return error;
-  const Moment moment = moment_of(get(options.profile_at));
+  const Moment moment = moment_of(get(options.profile));
   const files::WithoutSignals without_signals;
   const bool as_text = std::string_view(target.path).ends_with(".collapsed");
   const int file = target.output.file();

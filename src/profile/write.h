@@ -5,7 +5,7 @@ namespace loft::profile {
 
 // Writes the profile to `path`, in which %p stands for the number of the process: as lines of text
 // if the name ends with .collapsed, in the format of pprof otherwise. Of the moment that the option
-// profile_at names. Returns 0 or an error of the system. Any thread and signal handlers; takes no
+// profile names. Returns 0 or an error of the system. Any thread and signal handlers; takes no
 // lock.
 int write_to(const char* path);
 

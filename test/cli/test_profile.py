@@ -89,12 +89,12 @@ def test_the_commands_profile_is_shown_and_written(profile: Profile, tmp_path: P
 
 
 def test_the_library_is_asked_for_what_was_asked(profile: Profile) -> None:
-    tell = 'leave $$; echo "$LOFT_PROFILE $LOFT_SAMPLE_BYTES $LOFT_PROFILE_AT $LOFT_STATS"'
-    assert profile(tell).stdout == "on 512K exit \n"
+    tell = 'leave $$; echo "$LOFT_PROFILE $LOFT_SAMPLE_BYTES $LOFT_STATS"'
+    assert profile(tell).stdout == "on 512K \n"
     ran = profile(tell, "--bytes", "64K", "--peak", "--option", "stats=json")
-    assert ran.stdout == "on 64K peak json\n"
+    assert ran.stdout == "peak 64K json\n"
     assert ran.stderr.splitlines()[0].endswith(", at its peak")
-    assert profile(tell, "--leaks").stdout == "on 512K leaks \n"
+    assert profile(tell, "--leaks").stdout == "leaks 512K \n"
     assert "libnothing.so" in profile("leave $$; echo $LD_PRELOAD").stdout
 
 

@@ -42,8 +42,8 @@ def test_a_tracer_that_allocates(
     for more in (
         {"LOFT_BACKGROUND": "on", "LOFT_DECAY_MS": "10"},
         {"LOFT_HARDENED": "full"},
-        {"LOFT_PROFILE": "on", "LOFT_PROFILE_AT": "leaks", "LOFT_PROFILE_FILE": "/dev/null"},
-        {"LOFT_PROFILE": "on", "LOFT_PROFILE_AT": "waste", "LOFT_PROFILE_FILE": "/dev/null"},
+        {"LOFT_PROFILE": "leaks", "LOFT_PROFILE_FILE": "/dev/null"},
+        {"LOFT_PROFILE": "waste", "LOFT_PROFILE_FILE": "/dev/null"},
         {"LOFT_STATS": "json"},
     ):
         runs(execute("env", build("traced.c"), preload=False, **both, **more))

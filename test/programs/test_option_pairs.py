@@ -134,7 +134,7 @@ def test_pairs(row: Row, lib: Path, inputs: Path, reference: Reference, folder: 
         under_loft = replace(under_loft, stderr=rest)
     assert differences(program, under_loft, expected.result()) == []
     profiles = list(folder.glob("profile-*"))
-    assert bool(profiles) == (settings["profile"] == "on" and settings["profile_file"] != "none")
+    assert bool(profiles) == (settings["profile"] != "off" and settings["profile_file"] != "none")
     packed = [path for path in profiles if path.suffix != ".collapsed"]
     assert all(path.read_bytes().startswith(b"\x1f\x8b") for path in packed)
     assert list(folder.glob("report-*")) == []

@@ -272,9 +272,9 @@ void expect_exact_at_rest(Sampled sampled) {
 
 TEST_F(Accounting, AtRestItIsExact) { expect_exact_at_rest(Sampled::kNone); }
 
-void begin_profile(const char* mean) {
+void begin_profile(const char* mean, const char* of = "on") {
   ASSERT_EQ(loft_option_set("sample_bytes", mean), 0);
-  ASSERT_EQ(loft_option_set("profile", "on"), 0);
+  ASSERT_EQ(loft_option_set("profile", of), 0);
 }
 
 // Each object is a sample; about half of the bytes are; only some objects are.
@@ -323,12 +323,11 @@ std::vector<uint64_t> told_of_a_program() {
 }
 
 TEST_F(Accounting, SampledObjectsCountOnceAndByWhatWasAsked) {
-  const auto with = [](const char* mean, const char* at) {
+  const auto with = [](const char* mean, const char* of) {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
     in_child([&] {
-      ASSERT_EQ(loft_option_set("profile_at", at), 0);
-      if (mean != nullptr) begin_profile(mean);
+      if (of != nullptr) begin_profile(mean, of);
       const std::vector<uint64_t> all = told_of_a_program();
       const size_t bytes = all.size() * sizeof(all[0]);
       EXPECT_EQ(write(ends[1], all.data(), bytes), static_cast<ssize_t>(bytes));
@@ -340,10 +339,10 @@ TEST_F(Accounting, SampledObjectsCountOnceAndByWhatWasAsked) {
     close(ends[0]);
     return all;
   };
-  const std::vector<uint64_t> wanted = with(nullptr, "exit");
+  const std::vector<uint64_t> wanted = with(nullptr, nullptr);
   EXPECT_GT(wanted[0], uint64_t{30} << 20);
   for (const char* mean : {"1", "2K"}) {
-    const std::vector<uint64_t> all = with(mean, "exit");
+    const std::vector<uint64_t> all = with(mean, "on");
     // An estimate of objects in slabs; exact of samples.
     EXPECT_NEAR(static_cast<double>(all[0]), static_cast<double>(wanted[0]), 1e-4 * 54e6) << mean;
     EXPECT_EQ(std::vector(all.begin() + 1, all.end()),

@@ -204,9 +204,8 @@ TEST_F(Visit, BesideThreads) {
 
 TEST_F(Visit, BesideThreadsWhoseObjectsAreSampled) {
   in_child([] {
-    set("profile_at", "waste");
     set("sample_bytes", "4K");
-    set("profile", "on");
+    set("profile", "waste");
     visit_beside_threads();
   });
 }

@@ -107,8 +107,7 @@ class WasteStorm : public Storm {
   }
   static void begin() {
     set("sample_bytes", std::to_string(kWasteMean).c_str());
-    set("profile_at", "waste");
-    set("profile", "on");
+    set("profile", "waste");
   }
 };
 

@@ -143,5 +143,5 @@ def profile(
     if len(asked) > 1:
         raise UserError(f"give --{asked[0]} or --{asked[1]}, not both")
     options.check_bytes("--bytes", bytes_)
-    wanted = Wanted(bytes_, asked[0] if asked else "exit", tuple(option or []))
+    wanted = Wanted(bytes_, asked[0] if asked else "on", tuple(option or []))
     raise typer.Exit(command_.run(command, wanted, shown))

@@ -36,20 +36,19 @@ class Wanted:
     bytes: str
     # At the exit, at the highest point of what is live, what nothing points to any more, or what
     # objects keep from being used by others.
-    at: str = "exit"
+    at: str = "on"
     settings: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
-        titles = {"exit": "at its exit", "peak": "at its peak", "leaks": "leaks", "waste": "waste"}
+        titles = {"on": "at its exit", "peak": "at its peak", "leaks": "leaks", "waste": "waste"}
         return titles[self.at]
 
     def variables(self, folder: Path) -> dict[str, str]:
         return {
             **options.environment(list(self.settings)),
-            "LOFT_PROFILE": "on",
             "LOFT_SAMPLE_BYTES": self.bytes,
-            "LOFT_PROFILE_AT": self.at,
+            "LOFT_PROFILE": self.at,
             "LOFT_PROFILE_FILE": str(folder / f"heap.%p{SUFFIX}"),
         }
 
