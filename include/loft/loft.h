@@ -364,7 +364,7 @@ typedef void (*loft_message_t)(const char* text, size_t bytes, void* closure);
 /// Any thread calls it, and several may at once, inside of a call of malloc, free or another one:
 /// any lock of loft may be held. So the rules of loft_set_report_handler hold: it must not allocate
 /// or free, nor wait for a thread that does. It may write to a file, or to memory that is there.
-/// With the options `socket` or `watch_group`, threads of loft's own call it, too, which have none
+/// With the options `socket` or `cgroup=watch`, threads of loft's own call it, too, which have none
 /// of the program's open files: a descriptor of the program's is none there, or loft's own.
 /// What loft says because of the handler itself goes to standard error. The handler must stay until
 /// the process ends, or until it was set back and no thread is in it. With both, this one gets a
@@ -438,12 +438,12 @@ typedef struct loft_stats_t {
   uint64_t user_heaps;       ///< heaps of the program's own (loft_heap_create) that exist now
   uint64_t user_heap_bytes;  ///< objects in them now
   /// committed_bytes counts against the first two limits. The numbers of the control group are as
-  /// last read: at load, or, with watch_group=on, within the last second.
+  /// last read: at load, or, with cgroup=watch, within the last second.
   uint64_t soft_limit_bytes;     ///< in force now, 0 for none
   uint64_t hard_limit_bytes;     ///< in force now, 0 for none
   uint64_t group_limit_bytes;    ///< the group's limit that is nearest to being met; 0 for none
   uint64_t group_used_bytes;     ///< usage that counts against it, of all the group's processes; 0
-                                 ///< unless watch_group=on
+                                 ///< unless cgroup=watch
   uint64_t group_processors;     ///< processors that the process may use at a time; 0 if not known
   uint64_t soft_limit_hits;      ///< times that a soft limit, or one of the group, was met
   uint64_t hard_limit_refusals;  ///< requests that got NULL because of the hard limit

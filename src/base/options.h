@@ -70,14 +70,13 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
   X(kBytes, hard_limit, 0, "",                                                                    \
     "bytes from the system that loft does not exceed; a request that would exceed them gets "     \
     "NULL and ENOMEM; 0: no limit")                                                               \
-  X(kChoice, cgroup, 1, "off|soft|hard",                                                          \
+  X(kChoice, cgroup, 1, "off|soft|hard|watch",                                                    \
     "what follows from the limits of the control group that the process is in when the "          \
     "library is loaded; off: nothing; soft: a soft limit; hard: also a hard limit of "            \
-    "fifteen sixteenths of the group's")                                                          \
-  X(kChoice, watch_group, 0, "off|on",                                                            \
-    "whether the thread of background=on reads the limits and the usage of the group every "      \
-    "second; it then opens files of the system, which filters of system calls may forbid; "       \
-    "near a limit of the group, loft then keeps little, whichever process has the memory")        \
+    "fifteen sixteenths of the group's; watch: a soft limit, and the thread of background=on "    \
+    "reads the limits and the usage every second, so that loft keeps little near a limit, "       \
+    "whichever process has the memory; it opens files of the system, which filters of system "    \
+    "calls may forbid; read when the thread starts")                                              \
   X(kChoice, profile, 0, "off|on|peak|leaks|waste",                                               \
     "whether allocations are sampled, for a profile of which code holds memory; on: what is in "  \
     "use when it is written; peak: what was when it was the most, within three per cent; leaks: " \
@@ -118,8 +117,6 @@ enum Misuse : uint64_t { kMisuseStop, kMisuseContinue };
 // The choices of `owner`. The option is written once, before the program's constructors run.
 enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerShared };
 
-// The choices of `background`.
-
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };
 
@@ -127,7 +124,7 @@ enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };
 enum ProfileOf : uint64_t { kNoProfile, kProfileInUse, kProfilePeak, kProfileLeaks, kProfileWaste };
 
 // The choices of `cgroup`.
-enum GroupUse : uint64_t { kGroupOff, kGroupSoft, kGroupHard };
+enum GroupUse : uint64_t { kGroupOff, kGroupSoft, kGroupHard, kGroupWatch };
 
 struct Options {
 #define LOFT_OPTION_FIELD(kind, name, value, choices, help) Atomic<uint64_t> name{value};

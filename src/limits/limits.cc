@@ -78,7 +78,7 @@ size_t soft() {
 }
 
 void options_changed() {
-  set(kGroup, group_tight.load(memory_order_relaxed) && get(options.cgroup) != kGroupOff);
+  set(kGroup, group_tight.load(memory_order_relaxed) && get(options.cgroup) == kGroupWatch);
 }
 
 void set_address_space(size_t bytes) {

@@ -5,7 +5,7 @@
 //   hard   No span may exceed it: the request is refused. The tables count, but are never refused,
 //          because giving memory back needs them.
 //   soft   It may be exceeded. loft is then `tight`: it keeps little free memory and small caches.
-//          loft is also tight (a) near the hard limit; (b) with option `watch_group`, while the
+//          loft is also tight (a) near the hard limit; (b) with `cgroup=watch`, while the
 //          group as a whole is near a limit, whichever process has the memory.
 //
 // Nothing here is locked. The numbers are independent of each other and are read on slow paths,
@@ -35,7 +35,7 @@ constexpr size_t near(size_t limit) { return limit == kNone ? kNone : limit - li
 // Whether to keep little: the reasons, of which one is enough. Only limits.cc writes the word.
 enum Reason : uint32_t {
   kOwn = 1,    // loft's bytes exceed the soft limit
-  kGroup = 2,  // the group's do, and the option `cgroup` makes them count
+  kGroup = 2,  // the group's do, and it is watched
   kShare = 4,  // caches only: they have a budget together (cache_share)
 };
 extern LOFT_HIDDEN Atomic<uint32_t> reasons;

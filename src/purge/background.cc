@@ -169,13 +169,13 @@ void change_state(uint32_t from, uint32_t to) {
 
 // Returns when the thread is told to leave.
 void watch() {
-  const bool sees_group = get(options.watch_group) != 0 && os::leave_files();
+  const bool sees_group = get(options.cgroup) == kGroupWatch && os::leave_files();
   limits::GroupReader group;
   uint64_t watched = 0;
   uint64_t ticked = os::now_ns();
   uint64_t nap = 0;
   for (;;) {
-    if (sees_group && get(options.cgroup) != kGroupOff && os::now_ns() - watched >= kWatch) {
+    if (sees_group && get(options.cgroup) == kGroupWatch && os::now_ns() - watched >= kWatch) {
       watched = os::now_ns();
       look_at_group(group, true);
     }
@@ -286,8 +286,8 @@ void follow_option() {
 }
 
 void check_watch() {
-  if (get(options.watch_group) == 0 || get(options.background) != 0) return;
-  os::report(Text() << "watch_group=on is ignored: it needs background=on");
+  if (get(options.cgroup) != kGroupWatch || get(options.background) != 0) return;
+  os::report(Text() << "cgroup=watch does what cgroup=soft does: it needs background=on");
 }
 
 }  // namespace

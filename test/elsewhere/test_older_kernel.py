@@ -87,7 +87,7 @@ def test_hardened_modes(older: Older, answer: str, hardened: str) -> None:
 
 @ANSWERS
 def test_statistics_and_the_watched_group(older: Older, answer: str) -> None:
-    setting = {"LOFT_STATS": "json", "LOFT_WATCH_GROUP": "on", "LOFT_BACKGROUND": "on"}
+    setting = {"LOFT_STATS": "json", "LOFT_CGROUP": "watch", "LOFT_BACKGROUND": "on"}
     result = older.run(answer, older.everyday, "home", **setting)
     assert (result.stdout, result.returncode) == ("ok\n", 0)
     assert re.search(r'"resident_bytes": ?[1-9]', result.stderr), result.stderr
@@ -175,7 +175,7 @@ def test_calls_of_a_program_are_old_or_in_the_table(
         "LOFT_SOCKET": str(tmp_path / "s"),
         "LOFT_OWNER": "core",
         "LOFT_BACKGROUND": "on",
-        "LOFT_WATCH_GROUP": "on",
+        "LOFT_CGROUP": "watch",
     }
     command = ["strace", "-f", "-qq", "-e", "signal=none", "-o", str(log)]
     command += [f"-E{name}={value}" for name, value in setting.items()]

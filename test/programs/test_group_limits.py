@@ -14,7 +14,7 @@ from programs import Build, Execute
 MIB = 1 << 20
 
 # By a thread of loft's own, which these programs of one thread would not get by themselves.
-WATCHED = {"LOFT_WATCH_GROUP": "on", "LOFT_BACKGROUND": "on"}
+WATCHED = {"LOFT_CGROUP": "watch", "LOFT_BACKGROUND": "on"}
 
 
 def groups() -> tuple[Path, str]:

@@ -33,13 +33,13 @@ struct Setting {
 
 constexpr Setting kSettings[] = {
     {"owner", {"thread", "core", "shared", "thread", "core"}},
-    {"background", {"", "", "off", "auto", "on"}},
+    {"background", {"", "", "off", "on", "on"}},
     {"thp", {"", "", "", "never", "prefer"}},
     {"decay_ms", {"", "", "0", "1", "20"}},
     {"cache_bytes", {"", "", "", "0", "64K"}},
     {"dirty_bytes", {"", "", "", "0", "1M"}},
     {"soft_limit", {"", "", "", "", "16M"}},
-    {"cgroup", {"", "", "", "off", "hard"}},
+    {"cgroup", {"", "", "", "watch", "hard"}},
 };
 
 const char* value_of(const Setting& setting, uint64_t& random) {

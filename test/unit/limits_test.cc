@@ -131,6 +131,7 @@ TEST_F(LimitsTest, TightUntilWellBelow) {
 }
 
 TEST_F(LimitsTest, TightWhileTheGroupIsNearOne) {
+  options.cgroup = kGroupWatch;
   const unsigned long hits = limits::totals().soft_hits;
   group(limits::kNone, 160 * kMiB, 160 * kMiB, 150 * kMiB);
   EXPECT_FALSE(limits::tight());
@@ -138,10 +139,12 @@ TEST_F(LimitsTest, TightWhileTheGroupIsNearOne) {
   EXPECT_TRUE(limits::tight());
   EXPECT_EQ(limits::totals().group_used, 150 * kMiB + 1);
   EXPECT_EQ(limits::totals().soft_hits, hits + 1);
-  options.cgroup = kGroupOff;
-  limits::options_changed();
-  EXPECT_FALSE(limits::tight());
-  options.cgroup = kGroupSoft;
+  for (const GroupUse use : {kGroupOff, kGroupSoft}) {
+    options.cgroup = use;
+    limits::options_changed();
+    EXPECT_FALSE(limits::tight()) << "who does not watch never learns that it is over";
+  }
+  options.cgroup = kGroupWatch;
   limits::options_changed();
   EXPECT_TRUE(limits::tight());
   group(limits::kNone, 160 * kMiB, 160 * kMiB, 100 * kMiB);

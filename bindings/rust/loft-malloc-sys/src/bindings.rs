@@ -179,7 +179,7 @@ pub struct loft_stats_t {
     /// the group's limit that is nearest to being met; 0 for none
     pub group_limit_bytes: u64,
     /// usage that counts against it, of all the group's processes; 0
-    /// unless watch_group=on
+    /// unless cgroup=watch
     pub group_used_bytes: u64,
     /// processors that the process may use at a time; 0 if not known
     pub group_processors: u64,
@@ -705,7 +705,7 @@ unsafe extern "C" {
     /// Any thread calls it, and several may at once, inside of a call of malloc, free or another one:
     /// any lock of loft may be held. So the rules of loft_set_report_handler hold: it must not allocate
     /// or free, nor wait for a thread that does. It may write to a file, or to memory that is there.
-    /// With the options `socket` or `watch_group`, threads of loft's own call it, too, which have none
+    /// With the options `socket` or `cgroup=watch`, threads of loft's own call it, too, which have none
     /// of the program's open files: a descriptor of the program's is none there, or loft's own.
     /// What loft says because of the handler itself goes to standard error. The handler must stay until
     /// the process ends, or until it was set back and no thread is in it. With both, this one gets a
