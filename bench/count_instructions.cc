@@ -388,7 +388,7 @@ int main(int argc, char** argv) {
   if (other_cpu != CPU_SETSIZE) be_stepped(counts, static_cast<int>(other_cpu));
 
   // Both processes on one CPU: a step is then a switch, not a wake-up of another CPU. The thread
-  // whose objects are freed has another: with owner=core no free would be remote else.
+  // whose objects are freed has another: with owner=cpu no free would be remote else.
   const std::vector<int> cpus = bench::allowed_cpus();
   bench::pin(cpus.front());
   std::vector<std::string> command = counts.arguments();

@@ -2,7 +2,7 @@
 // the program's own code: for machines without hardware counters.
 //
 // A step interrupts, and an interruption makes the system abort a restartable sequence
-// (owner=core). So after each step the thread's note of the sequence that it is in is cleared: then
+// (owner=cpu). So after each step the thread's note of the sequence that it is in is cleared: then
 // the system lets it go on. While one thread is stepped or runs, the others stand still, unless
 // they were told to run: what they do to each other repeats exactly.
 #ifndef LOFT_BENCH_STEPPER_H_

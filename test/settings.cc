@@ -19,7 +19,7 @@ namespace {
   if (std::getenv("LOFT_TEST_KEYED") != nullptr) loft::registry::key_messages();
 }
 
-// LOFT_TEST_EXPECT="owner=core,hardened=full": no test of the program runs otherwise. A library
+// LOFT_TEST_EXPECT="owner=cpu,hardened=full": no test of the program runs otherwise. A library
 // that ignores its environment would pass all tests of all variants. The program ends at once,
 // since GoogleTest would skip its tests.
 class Settings : public testing::Environment {

@@ -17,7 +17,7 @@ from loft_malloc.tables import Cell
 
 COLOURS = {
     "loft": "#c8102e",
-    "loft core": "#e377c2",
+    "loft cpu": "#e377c2",
     "loft shared": "#17becf",
     "snmalloc": "#1f77b4",
     "mimalloc3": "#2ca02c",

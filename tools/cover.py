@@ -44,7 +44,7 @@ SLACK_PERCENT = 1.0
 # themselves, and others are about what does not depend on it.
 RUNS: tuple[tuple[dict[str, str], str], ...] = (
     ({}, "^(unit|surface|storm)$"),
-    ({"LOFT_OWNER": "core"}, "^(surface|storm)$"),
+    ({"LOFT_OWNER": "cpu"}, "^(surface|storm)$"),
     ({"LOFT_OWNER": "shared"}, "^(surface|storm)$"),
 )
 PROGRAMS = (

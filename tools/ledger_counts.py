@@ -35,7 +35,7 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C", *
 # guard: no object is a sample. full looks through long objects, word by word, so few of them.
 STEPPED = {
     "owner=thread": ({"LOFT_OWNER": "thread"}, ["--long=16"]),
-    "owner=core": ({"LOFT_OWNER": "core"}, ["--long=16"]),
+    "owner=cpu": ({"LOFT_OWNER": "cpu"}, ["--long=16"]),
     "hardened=guard": (
         {"LOFT_HARDENED": "guard", "LOFT_SAMPLE_BYTES": "1000G"},
         ["--pairs=1", "--long=8", "--many=384"],
@@ -329,7 +329,7 @@ def parts() -> dict[str, Part]:
             lambda there, title=title, setting=setting: {  # type: ignore[misc]
                 title: count_instructions(there, setting)
             },
-            processors=2 if setting == "owner=core" else 1,
+            processors=2 if setting == "owner=cpu" else 1,
             own=setting != "owner=thread",
         )
     made["start"] = Part(count_start)

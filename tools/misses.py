@@ -74,7 +74,7 @@ def rates(counts: Counter[str]) -> list[str]:
 
 
 def allocator_of(name: str) -> Allocator:
-    owner = name in ("thread", "core", "shared")
+    owner = name in ("thread", "cpu", "shared")
     places = ["libloft.so"] if owner else [f"peers/{name}.so", f"papers/{name}.so"]
     library = next((BUILD / place for place in places if (BUILD / place).exists()), None)
     if library is None:

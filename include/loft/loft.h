@@ -119,7 +119,7 @@ LOFT_API uint64_t loft_purge(loft_unreached_t* unreached) LOFT_NOEXCEPT;
 /// For event loops, before a wait that may be long. Empties the caches of the calling thread: their
 /// objects return to their heaps, and free pages to the system. No other thread can do that for a
 /// sleeping thread. The thread may use loft again at once, without loft_idle_end. Does nothing
-/// where processors have the caches (owner=core).
+/// where processors have the caches (owner=cpu).
 LOFT_API void loft_idle_begin(void) LOFT_NOEXCEPT;
 /// After the wait. Need not be called.
 LOFT_API void loft_idle_end(void) LOFT_NOEXCEPT;
@@ -498,7 +498,7 @@ typedef struct loft_stats_t {
   uint64_t background_ticks;     ///< rounds over unused memory, by slow paths or by loft's thread
   uint64_t locks_waited_for;     ///< of locks_taken, those that were found held
 
-  uint64_t cores;        ///< processors that have a cache (owner=core)
+  uint64_t cores;        ///< processors that have a cache (owner=cpu)
   uint64_t core_fences;  ///< times that a fence closed the cache of another processor
 
   uint64_t slabs_taken_over;  ///< slabs that a heap took from another: an unused heap, or one with
@@ -531,7 +531,7 @@ typedef struct loft_thread_stats_t {
 /// when the library is loaded.
 ///
 /// Returns 0; EINVAL if `struct_size` leaves no room for any field; or ENOTSUP where threads have
-/// no heaps of their own (owner=core or shared).
+/// no heaps of their own (owner=cpu or shared).
 LOFT_API int loft_thread_stats(loft_thread_stats_t* stats) LOFT_NOEXCEPT;
 
 /// The identity of one size class, and its events. A field of loft_stats_t of the same name is the

@@ -35,7 +35,7 @@ PAPER_PEERS = (
     "hardened-light",
 )
 # loft by its other owners.
-OWNERS = {"loft core": "core", "loft shared": "shared"}
+OWNERS = {"loft cpu": "cpu", "loft shared": "shared"}
 
 
 @dataclass(frozen=True)

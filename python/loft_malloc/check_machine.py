@@ -173,7 +173,7 @@ def page_size(machine: Machine) -> Finding:
 
 def rseq(machine: Machine) -> Finding:
     tunables = machine.environment.get("GLIBC_TUNABLES", "").split(":")
-    needed = machine.environment.get("LOFT_OWNER") == "core"
+    needed = machine.environment.get("LOFT_OWNER") == "cpu"
     if "glibc.pthread.rseq=0" in tunables:
         case = "rseq.needed" if needed else "rseq.tuned"
         return finding(case, "not registered by glibc (GLIBC_TUNABLES)")

@@ -1,7 +1,7 @@
 """Who takes part in a comparison: allocators by name or path, each with settings of its own.
 
 `--with` gives one contestant after another, with commas between them. A contestant is a name, or a
-name and settings: `loft:owner=core;decay_ms=0`. What a setting sets is an option of loft, and for
+name and settings: `loft:owner=cpu;decay_ms=0`. What a setting sets is an option of loft, and for
 the others a variable of the environment. A backslash takes the meaning of a comma, a semicolon or
 a backslash behind it.
 """

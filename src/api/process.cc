@@ -128,9 +128,9 @@ int apply_option(std::string_view name, std::string_view value) {
   set_options_from_file(LOFT_SETTINGS_FILE);
   load_options();
   files::follow_reports();
-  if (get(options.owner) == kOwnerCore && !serve_processors()) {
+  if (get(options.owner) == kOwnerCpu && !serve_processors()) {
     os::report(
-        Text() << "owner=core: no memory, more than 8000 processors, other threads already, or "
+        Text() << "owner=cpu: no memory, more than 8000 processors, other threads already, or "
                   "no C library that says on which processor a thread is; owner=thread "
                   "instead");
     options.owner.store(kOwnerThread, memory_order_relaxed);

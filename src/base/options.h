@@ -21,8 +21,8 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
 // is a path; the value is the address of a text that never changes, and 0 for none. A signal is a
 // number or a name (files/signal_names.h); 0 for none.
 #define LOFT_OPTIONS(X)                                                                           \
-  X(kChoice, owner, 0, "thread|core|shared",                                                      \
-    "who holds the caches of free objects and the slabs; thread: each thread; core: each "        \
+  X(kChoice, owner, 0, "thread|cpu|shared",                                                       \
+    "who holds the caches of free objects and the slabs; thread: each thread; cpu: each "         \
     "processor; shared: each thread its cache, and all together the slabs; read when the "        \
     "library is loaded, and never changed after that")                                            \
   X(kChoice, hardened, 0, "off|guard|full",                                                       \
@@ -115,7 +115,7 @@ enum Hardened : uint64_t { kHardenedOff, kHardenedGuard, kHardenedFull };
 enum Misuse : uint64_t { kMisuseStop, kMisuseContinue };
 
 // The choices of `owner`. The option is written once, before the program's constructors run.
-enum Owner : uint64_t { kOwnerThread, kOwnerCore, kOwnerShared };
+enum Owner : uint64_t { kOwnerThread, kOwnerCpu, kOwnerShared };
 
 // The choices of `thp`.
 enum HugePages : uint64_t { kHugeAuto, kHugeNever, kHugePrefer };

@@ -60,7 +60,7 @@ struct BinState {
 enum class Mode : uint8_t {
   kUnset,       // a block without a heap, and the stand-in
   kThreads,     // a thread's block: owner=thread, owner=shared
-  kProcessors,  // owner=core: a processor's block
+  kProcessors,  // owner=cpu: a processor's block
 };
 
 inline constexpr unsigned kBatchWays = Profile::kBatchWays;

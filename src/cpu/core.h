@@ -1,4 +1,4 @@
-// The policy owner=core: each processor has a heap and a block like a thread's; threads hold
+// The policy owner=cpu: each processor has a heap and a block like a thread's; threads hold
 // nothing. Cache memory then grows with the number of processors and not with the number of
 // threads.
 //

@@ -6,7 +6,7 @@
 //               batch, a large object, a foreign, misaligned or null pointer, and a thread without
 //               a block
 //
-// Under owner=core (cpu/core.h) both fail their first comparison, whose other side is then 0. The
+// Under owner=cpu (cpu/core.h) both fail their first comparison, whose other side is then 0. The
 // choice of owner costs nothing here.
 #pragma once
 
@@ -53,7 +53,7 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
     LOFT_FORGET(object);
     return object;
   }
-  // Only under owner=core.
+  // Only under owner=cpu.
   if (kOperator ? pagemap.operator_core_table.contains(size) : size <= kTableMax) {
     void* object = os::pop_by_table<core::kTable>(size);
     return LOFT_LIKELY(object != nullptr) ? object : kFromEmpty(size);

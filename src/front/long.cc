@@ -69,7 +69,7 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
     object = allocate_span(size, alignment, &zero);
     if (LOFT_UNLIKELY(object == nullptr)) return refuse(size);
   }
-  // Cleared outside of the slow path. Clearing may take milliseconds, and under owner=core other
+  // Cleared outside of the slow path. Clearing may take milliseconds, and under owner=cpu other
   // threads would wait for the processor's block.
   if (zeroed && !zero && object != nullptr) large::clear(object, round_up(size, os::page_size()));
   return object;

@@ -81,7 +81,7 @@ void* take_guarded(Request request) {
 
 // An object on which a sample has fallen. If waste is to be counted, its ordinary place is taken,
 // too, and kept for as long as the object lives: its heap is then as it would be without the
-// sample. The caller may hold a processor's block (owner=core), so that nothing is freed here.
+// sample. The caller may hold a processor's block (owner=cpu), so that nothing is freed here.
 void* take_sampled(Thread* thread, Request request) {
   if (LOFT_UNLIKELY(hard::takes_samples())) {
     if (void* const p = take_guarded(request); p != nullptr) return p;

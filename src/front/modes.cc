@@ -77,7 +77,7 @@ void* refill_from_processors(Thread* thread, Request request) {
   return bins::refill(thread, request);
 }
 
-// The first call of a thread, each call of one that has no block, and all under owner=core.
+// The first call of a thread, each call of one that has no block, and all under owner=cpu.
 void* refill_without_heap(Thread*, Request request) {
   background::look_after();
   const lifecycle::SlowPath slow;

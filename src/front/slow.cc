@@ -62,7 +62,7 @@ LOFT_NOINLINE void* allocate_class(Request request) {
 }
 
 // The fast path of allocate, for a bin whose offset a table of the block holds for `index`. nullptr
-// if the bin is empty. Under owner=core, the table is the stand-in's.
+// if the bin is empty. Under owner=cpu, the table is the stand-in's.
 template <auto kTable>
 LOFT_ALWAYS_INLINE void* pop(size_t index) {
   if (LOFT_UNLIKELY(core::in_use())) {
@@ -254,7 +254,7 @@ void deallocate_unbatched(void* p) {
   deallocate_slow(p);
 }
 
-// Only under owner=core: p is not of the processor's heap.
+// Only under owner=cpu: p is not of the processor's heap.
 void deallocate_foreign(void* p) {
   if (!pagemap.of(p).is_slab() || LOFT_UNLIKELY(!os::push(p, core::kForeignStack))) {
     deallocate_slow(p);

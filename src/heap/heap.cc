@@ -180,7 +180,7 @@ unsigned Heap::most_spares() const {
   constexpr size_t kScarceShare = 4;
   const auto most = static_cast<unsigned>(least(size_t{kMostSpares - slab::kMostAtOnce},
                                                 limits::scarce_dirty() / kGranule / kScarceShare));
-  const bool of_core = get(options.owner) == kOwnerCore;
+  const bool of_core = get(options.owner) == kOwnerCpu;
   return of_core ? least(most, kCoreSpares + granules_ / kCoreShare) : most;
 }
 

@@ -4,7 +4,7 @@
 // slow path knows what was handed out, and finds itself called when the sample is due. Frees go to
 // the ordinary bins as ever.
 //
-// A processor's block (owner=core) hands out nothing from its second bins: each of its allocations
+// A processor's block (owner=cpu) hands out nothing from its second bins: each of its allocations
 // takes the slow path.
 //
 // hardened=guard takes samples, too, and keeps the blocks turned. Its second bins are short: what

@@ -1,4 +1,4 @@
-// vfork for owner=core (os/restartable.h), with glibc.
+// vfork for owner=cpu (os/restartable.h), with glibc.
 //
 // The child shares its parent's memory, thread-local variables included, until it runs another
 // program or ends. The parent's thread waits until then. The kernel drops the registration of a

@@ -94,7 +94,7 @@ inline constexpr size_t kAlignment = size_t{1} << kAlignmentLog;
 
 // Constant after start, except the limits, which follow the heap. The table is mapped up to the
 // limit; entries that nobody has filled read as zero. What the fast paths of a thread read is in
-// one cache line of its own, because every call reads it; the second line is read under owner=core.
+// one cache line of its own, because every call reads it; the second line is read under owner=cpu.
 struct alignas(64) Pagemap {
   // The initial value is odd: every pointer then counts as misaligned, whichever other fields a
   // thread sees of a start that runs beside it.

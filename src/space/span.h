@@ -16,7 +16,7 @@ namespace loft::span {
 // Maps the window on first use. False without memory.
 bool initialise();
 
-// From now on, free's fast path serves processors (owner=core).
+// From now on, free's fast path serves processors (owner=cpu).
 void serve_processors();
 
 // From now on, every free takes the slow path (hardened=full).

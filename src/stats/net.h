@@ -14,7 +14,7 @@
 namespace loft {
 
 // Of the calling thread, in bytes of the places of its objects: 0 at its first call. False if it
-// has no caches of its own (owner=core or shared).
+// has no caches of its own (owner=cpu or shared).
 bool read_net_bytes(ptrdiff_t* bytes);
 
 }  // namespace loft

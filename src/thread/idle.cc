@@ -47,7 +47,7 @@ Unreached unreached() {
 void begin_wait() {
   const lifecycle::SlowPath slow;
   Thread* const thread = slow.thread();
-  // Under owner=core, other threads use these caches, too.
+  // Under owner=cpu, other threads use these caches, too.
   if (thread == nullptr || thread->core != nullptr) return;
   thread->counters.emptied.add(1);
   hard::empty(thread);

@@ -11,14 +11,14 @@ namespace loft::lifecycle {
 // without a block,
 //   (a) if the thread's destructors have run;
 //   (b) without memory;
-//   (c) under owner=core, unless the thread got its block before owner=core was chosen;
+//   (c) under owner=cpu, unless the thread got its block before owner=cpu was chosen;
 //   (d) without one of the system's keys for threads, unless it is the process's first.
 Thread* attach();
 
 // Calls core::enter. At its first call, counts the thread among the program's.
 Thread* enter_core();
 
-// A slow path of the calling thread. Under owner=core it holds the lock of a processor's block:
+// A slow path of the calling thread. Under owner=cpu it holds the lock of a processor's block:
 // then the thread must not construct a second one while the first lives.
 class SlowPath {
  public:

@@ -32,7 +32,7 @@ def test_the_schema_is_one() -> None:
 
 def test_what_a_comparison_writes(loft: Loft, tmp_path: Path) -> None:
     ran = loft(
-        "compare", "--runs", "1", "--with", "glibc,loft:owner=core", "--json", tmp_path / "j", "--",
+        "compare", "--runs", "1", "--with", "glibc,loft:owner=cpu", "--json", tmp_path / "j", "--",
         "true",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
@@ -42,7 +42,7 @@ def test_what_a_comparison_writes(loft: Loft, tmp_path: Path) -> None:
     assert data["machine"]["processors"] == os.cpu_count()
     age = datetime.now().astimezone() - datetime.fromisoformat(data["started"])
     assert timedelta(0) <= age < timedelta(days=1)
-    assert data["allocators"][1]["variables"] == {"LOFT_OWNER": "core"}
+    assert data["allocators"][1]["variables"] == {"LOFT_OWNER": "cpu"}
     for key in data["allocators"][0]["summary"]:
         assert data["metrics"][key]["unit"]
 

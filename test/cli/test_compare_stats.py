@@ -34,14 +34,14 @@ def test_each_process_of_each_row_of_loft(loft: Loft, compiled: Compile, tmp_pat
         "-O0",
     )
     ran = loft(
-        "compare", "--runs", "1", "--with", "glibc,loft,loft:owner=core", "--stats", tmp_path / "s",
+        "compare", "--runs", "1", "--with", "glibc,loft,loft:owner=cpu", "--stats", tmp_path / "s",
         "--", program,
     )  # fmt: skip
     assert (ran.returncode, ran.stderr) == (0, "")
     told = json.loads((tmp_path / "s").read_text())
     assert (told["schema"], told["command"]) == (1, [str(program)])
-    assert [row["name"] for row in told["rows"]] == ["loft", "loft owner=core"]
-    assert told["rows"][1]["variables"] == {"LOFT_OWNER": "core"}
+    assert [row["name"] for row in told["rows"]] == ["loft", "loft owner=cpu"]
+    assert told["rows"][1]["variables"] == {"LOFT_OWNER": "cpu"}
     for row in told["rows"]:
         assert len({process["pid"] for process in row["processes"]}) == 2
         for process in row["processes"]:

@@ -26,9 +26,9 @@ def picked(there: list[Allocator], *texts: str) -> dict[str, dict[str, str]]:
 
 
 def test_each_contestant_has_settings_of_its_own(there: list[Allocator]) -> None:
-    assert picked(there, "loft,loft:owner=core,loft:owner=shared;decay_ms=0,glibc") == {
+    assert picked(there, "loft,loft:owner=cpu,loft:owner=shared;decay_ms=0,glibc") == {
         "loft": {},
-        "loft owner=core": {"LOFT_OWNER": "core"},
+        "loft owner=cpu": {"LOFT_OWNER": "cpu"},
         "loft owner=shared decay_ms=0": {"LOFT_OWNER": "shared", "LOFT_DECAY_MS": "0"},
         "glibc": {},
     }
@@ -53,9 +53,9 @@ def test_a_backslash_before_another_character_is_one(there: list[Allocator]) -> 
 
 
 def test_the_option_may_be_given_again_and_the_same_is_the_same(there: list[Allocator]) -> None:
-    assert list(picked(there, "glibc", "loft:owner=core,glibc", "loft:owner=core")) == [
+    assert list(picked(there, "glibc", "loft:owner=cpu,glibc", "loft:owner=cpu")) == [
         "glibc",
-        "loft owner=core",
+        "loft owner=cpu",
     ]
 
 
@@ -67,7 +67,7 @@ def test_a_loft_given_by_its_path_has_lofts_options(build: Path, there: list[All
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("loft:owner=nobody", "owner=nobody: accepted is thread, core"),
+        ("loft:owner=nobody", "owner=nobody: accepted is thread, cpu"),
         ("loft:nonsense=1", "no option is named 'nonsense'; there are owner, hardened"),
         ("loft:owner", "--with loft: 'owner' sets nothing; write name:key=value;key=value"),
         ("loft:", "--with loft: what is to be set stands behind the colon"),
@@ -86,17 +86,17 @@ def test_bad_settings_are_named(there: list[Allocator], text: str, said: str) ->
 def test_a_command_runs_with_the_settings(loft: Loft) -> None:
     ran = loft(
         "compare", "--runs", "1", "--show-output", "--with",
-        r"loft,loft:owner=core;stats=0,glibc:WORDS=a\,b c", "--", "sh", "-c",
+        r"loft,loft:owner=cpu;stats=0,glibc:WORDS=a\,b c", "--", "sh", "-c",
         'echo "[$LOFT_OWNER|$LOFT_STATS|$WORDS]"',
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    for said in ("[||]\n", "[core|0|]\n", "[||a,b c]\n"):
+    for said in ("[||]\n", "[cpu|0|]\n", "[||a,b c]\n"):
         assert ran.stdout.count(said) >= 3
-    assert "\nloft owner=core stats=0 " in ran.stdout
+    assert "\nloft owner=cpu stats=0 " in ran.stdout
     assert "\nglibc WORDS=a,b c " in ran.stdout
 
 
 def test_bad_settings_are_one_line(loft: Loft) -> None:
     ran = loft("compare", "--with", "loft:owner=nobody", "--", "true")
     assert ran.returncode == 2
-    assert "owner=nobody: accepted is thread, core" in one_line(ran.stderr)
+    assert "owner=nobody: accepted is thread, cpu" in one_line(ran.stderr)

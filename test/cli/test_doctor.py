@@ -226,15 +226,15 @@ def test_restartable_sequences(made: Made) -> None:
 @pytest.mark.parametrize("rseq_size", [0, None])
 def test_an_owner_without_its_restartable_sequences(made: Made, rseq_size: int | None) -> None:
     what = "restartable sequences"
-    core = {"LOFT_OWNER": "core"}
-    finding = made.find(what, made.machine(core, rseq_size=rseq_size))
+    by_processor = {"LOFT_OWNER": "cpu"}
+    finding = made.find(what, made.machine(by_processor, rseq_size=rseq_size))
     assert (finding.level, finding.blocks) == ("warning", False)
     assert "takes a lock" in finding.why
     assert "LOFT_OWNER" in finding.do
-    off = made.machine({**core, "GLIBC_TUNABLES": "glibc.pthread.rseq=0"})
+    off = made.machine({**by_processor, "GLIBC_TUNABLES": "glibc.pthread.rseq=0"})
     assert made.find(what, off).level == "warning"
-    assert made.find(what, made.machine(core)).level == "ok"
-    assert "only core" in made.find(what, made.machine(rseq_size=rseq_size)).why
+    assert made.find(what, made.machine(by_processor)).level == "ok"
+    assert "only cpu" in made.find(what, made.machine(rseq_size=rseq_size)).why
 
 
 def test_what_is_preloaded_already(made: Made, failing: Path, compiled: Compile) -> None:

@@ -18,20 +18,20 @@ def test_the_path_is_the_librarys(loft: Loft, build: Path) -> None:
 
 
 def test_plain_lines_are_a_command_env_can_take(loft: Loft, build: Path) -> None:
-    ran = loft("env", "--owner", "core", "--option", "decay_ms=0")
+    ran = loft("env", "--owner", "cpu", "--option", "decay_ms=0")
     lines = ran.stdout.splitlines()
-    assert lines == [f"LD_PRELOAD={build / 'libloft.so'}", "LOFT_DECAY_MS=0", "LOFT_OWNER=core"]
+    assert lines == [f"LD_PRELOAD={build / 'libloft.so'}", "LOFT_DECAY_MS=0", "LOFT_OWNER=cpu"]
     maps = subprocess.run(["env", *lines, "cat", "/proc/self/maps"], capture_output=True, text=True)
     assert str(build / "libloft.so") in maps.stdout
 
 
 @pytest.mark.parametrize(("before", "behind"), [("", ""), ("/none/b.so", ":/none/b.so")])
 def test_a_shell_evaluates_its_form(loft: Loft, before: str, behind: str) -> None:
-    lines = loft("env", "--format", "shell", "--owner", "core", "--library", ODD).stdout
+    lines = loft("env", "--format", "shell", "--owner", "cpu", "--library", ODD).stdout
     setting = f"LD_PRELOAD={before}\n" if before else ""
     script = f'{setting}{lines}printf "[%s|%s]" "$LD_PRELOAD" "$LOFT_OWNER"'
     ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
-    assert ran.stdout == f"[{ODD}{behind}|core]"
+    assert ran.stdout == f"[{ODD}{behind}|cpu]"
 
 
 def test_a_drop_in_of_systemd(loft: Loft) -> None:
@@ -60,7 +60,7 @@ def test_lines_of_a_dockerfile(loft: Loft) -> None:
         (["--library", "/a:b.so"], "no path with a space or a colon"),
         (["--library", "/a\nb.so"], "a path with a line break"),
         (["--format", "toml"], "--format toml: accepted is plain, shell, systemd, docker"),
-        (["--owner", "nobody"], "owner=nobody: accepted is thread, core"),
+        (["--owner", "nobody"], "owner=nobody: accepted is thread, cpu"),
         (["--option", "stats"], "write name=value"),
         (["program"], "unexpected extra argument"),
     ],

@@ -95,7 +95,7 @@ def test_wrong_arguments(ask: Ask, loft: Loft, tmp_path: Path) -> None:
     useless = "--leaks, --option and a command are of no use to a process that runs"
     for arguments, complaint in (
         ([process.pid, "--leaks"], useless),
-        ([process.pid, "--option", "owner=core"], useless),
+        ([process.pid, "--option", "owner=cpu"], useless),
         ([process.pid, "more"], "is taken for a process, and nothing can follow it"),
         (["--socket", process.path, "true"], useless),
         ([process.pid, "--seconds", "1", "--peak"], "--seconds compares two moments"),

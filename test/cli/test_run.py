@@ -74,11 +74,11 @@ def test_copies_end_with_their_object(
 
 
 def test_the_owner_is_an_option_of_its_own(loft: Loft) -> None:
-    ran = loft("run", "--owner", "core", "--", "sh", "-c", "echo $LOFT_OWNER")
-    assert ran.stdout == "core\n"
+    ran = loft("run", "--owner", "cpu", "--", "sh", "-c", "echo $LOFT_OWNER")
+    assert ran.stdout == "cpu\n"
     ran = loft("run", "--owner", "nobody", "--", "true")
     assert ran.returncode == 2
-    assert "owner=nobody: accepted is thread, core" in one_line(ran.stderr)
+    assert "owner=nobody: accepted is thread, cpu" in one_line(ran.stderr)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-OWNERS = ("thread", "core", "shared")
+OWNERS = ("thread", "cpu", "shared")
 FLAGS = [
     "-std=c++20",
     "-O2",

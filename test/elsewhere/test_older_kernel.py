@@ -30,7 +30,7 @@ OLD_FLAGS = {
 }
 
 ANSWERS = pytest.mark.parametrize("answer", ["4.18", "ENOSYS", "EPERM"])
-OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+OWNERS = pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 
 
 class Older:
@@ -173,7 +173,7 @@ def test_calls_of_a_program_are_old_or_in_the_table(
         "LD_PRELOAD": str(lib),
         "LOFT_STATS": "json",
         "LOFT_SOCKET": str(tmp_path / "s"),
-        "LOFT_OWNER": "core",
+        "LOFT_OWNER": "cpu",
         "LOFT_BACKGROUND": "on",
         "LOFT_CGROUP": "watch",
     }

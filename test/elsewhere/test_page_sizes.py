@@ -22,7 +22,7 @@ if mmap.PAGESIZE != 4096:
     pytest.skip("the pages of this machine are larger already", allow_module_level=True)
 
 PAGES = pytest.mark.parametrize("page", [16384, 65536])
-OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+OWNERS = pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -58,7 +58,7 @@ def test_the_command_runs_with_debians_libraries(installed: tuple[Path, set[str]
     root, _ = installed
     said = inside(root, "loft", "--version").stdout
     assert said.startswith(f"loft {VERSION} (/usr/lib/loft-malloc/loft_malloc/lib/libloft.so")
-    ran = inside(root, "loft", "run", "--option", "owner=core", "--", *LOADED)
+    ran = inside(root, "loft", "run", "--option", "owner=cpu", "--", *LOADED)
     assert "/libloft.so" in ran.stdout
     wrong = inside(root, "loft", "no-such", check=False)
     assert wrong.returncode == 2 and wrong.stderr.startswith("loft: ")

@@ -32,7 +32,7 @@ SOURCES = ROOT / "test" / "programs" / "sources"
 PYTHON = "/usr/bin/python3"
 
 
-OWNERS = ("thread", "core", "shared")
+OWNERS = ("thread", "cpu", "shared")
 
 
 def as_it_is(text: str) -> str:

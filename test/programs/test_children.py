@@ -14,7 +14,7 @@ def test_a_fork_beside_streams(execute: Execute, build: Build, beside: str) -> N
     assert (result.returncode, result.stdout, result.stderr) == expected
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 @pytest.mark.parametrize("threads", ["0", "3"])
 def test_a_child_that_shares_its_parents_memory(
     execute: Execute, build: Build, owner: str, threads: str

@@ -36,7 +36,7 @@ def test_programs_under_memcheck(execute: Execute, command: str) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 def test_a_core_is_as_large_as_the_process(
     execute: Execute, lib: Path, tmp_path: Path, owner: str
 ) -> None:

@@ -72,7 +72,7 @@ def test_from_then_on(
 
 
 @pytest.mark.parametrize("name", ["madvise claims", "madvise not permitted", "nothing works"])
-@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 def test_threads(execute: Execute, build: Build, tmp_path: Path, name: str, owner: str) -> None:
     path = FILTERS[name].put(tmp_path / "filter")
     command = (build("confined.c"), path, build("faked.c"), "threads")

@@ -115,7 +115,7 @@ def test_off_reads_nothing(made_up: MadeUp, build: Build, lib: Path, execute: Ex
     assert '"soft_limit_bytes": 0' in result.stderr
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 @pytest.mark.parametrize(
     ("threads", "burst_kib", "shortest", "longest"),
     [

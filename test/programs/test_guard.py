@@ -47,7 +47,7 @@ def is_ended_by(result: subprocess.CompletedProcess[str], number: signal.Signals
     assert "survived" not in result.stdout
 
 
-@pytest.fixture(params=["thread", "core", "shared"])
+@pytest.fixture(params=["thread", "cpu", "shared"])
 def owner(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -10,7 +10,7 @@ import pytest
 from compilers import link
 from programs import SOURCES, Build, Execute
 
-OWNERS = ("thread", "core", "shared")
+OWNERS = ("thread", "cpu", "shared")
 
 
 @pytest.mark.parametrize("owner", OWNERS)

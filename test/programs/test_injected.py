@@ -39,7 +39,7 @@ CALLS = {
 }
 ONCE = (1, 2, 4, 8, 16, 32)
 FROM = (1, 6, 24)
-# What owner=core does otherwise.
+# What owner=cpu does otherwise.
 OTHERS = ("mmap", "mprotect", "madvise", "futex", "clone3")
 
 Inject = Callable[..., subprocess.CompletedProcess[str]]
@@ -88,7 +88,7 @@ def calls(inject: Inject, made: dict[str, Counter[str]], folder: Path, owner: st
 
 # Processors alone need a fence between each other.
 CASES = [(name, "thread") for name in CALLS if name != "membarrier"]
-CASES += [(name, "core") for name in (*OTHERS, "membarrier")]
+CASES += [(name, "cpu") for name in (*OTHERS, "membarrier")]
 
 
 # A futex that fails now and then loses a wake, which no system does: it fails always, or never.

@@ -46,7 +46,7 @@ def test_a_hundred_thousand_threads(execute: Execute, build: Build, owner: str) 
     )
     # 95 000 threads later. 1 MiB is eleven bytes for each of them. (Where processors own the
     # caches, these are not full when a twentieth of the threads has run.)
-    most = 2048 if owner == "core" else 1024
+    most = 2048 if owner == "cpu" else 1024
     assert resident_after - resident <= most
     # Room for the stacks that libc keeps, and for nothing that counts threads.
     assert address_space_after - address_space <= 128 * 1024
@@ -87,7 +87,7 @@ def test_opened_late_and_closed_under_threads(owned: Execute, build: Build, lib:
     assert (result.returncode, result.stdout, result.stderr) == (0, "opened and closed\n", "")
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 def test_opened_by_a_thread_that_outlives_the_first(
     execute: Execute, build: Build, lib: Path, owner: str
 ) -> None:
@@ -173,7 +173,7 @@ def test_system_calls_of_hello_world(
     # The window's place is found by six calls: two ranges are mapped and unmapped, and the shorter
     # once more, because there are systems that only claim to unmap.
     # One more asks for the file of the system's settings, which is not there.
-    most = 27 if owner == "core" else 16
+    most = 27 if owner == "cpu" else 16
     assert len(without_group) - len(expected) <= most, "\n".join(without_group)
 
     asked = re.compile(r'openat\(AT_FDCWD, "/etc/loft\.conf", [A-Z_|]+\) = ')

@@ -60,7 +60,7 @@ def stopped(result: subprocess.CompletedProcess[str]) -> str:
 @pytest.mark.parametrize("what", FOREIGN + OWN)
 def test_stops_with_one_line(owned: Execute, build: Build, what: str, owner: str) -> None:
     # By whom a mistake is found depends on where threads run, if processors own the heaps: below.
-    together = [str(min(os.sched_getaffinity(0)))] if owner == "core" else []
+    together = [str(min(os.sched_getaffinity(0)))] if owner == "cpu" else []
     result = owned(build("misuse.c"), what, *together)
     assert stopped(result) in result.stderr
 
@@ -101,7 +101,7 @@ def test_sampled_objects_are_like_any_other(owned: Execute, build: Build, what: 
 def test_between_processors(execute: Execute, build: Build, what: str, where: str) -> None:
     if not {0, 1} <= os.sched_getaffinity(0):
         pytest.skip("takes two processors")
-    result = execute(build("misuse.c"), what, where, LOFT_OWNER="core")
+    result = execute(build("misuse.c"), what, where, LOFT_OWNER="cpu")
     assert stopped(result) in result.stderr
 
 
@@ -110,11 +110,11 @@ def test_twice_between_processors(execute: Execute, build: Build, where: str) ->
     if not {0, 1} <= os.sched_getaffinity(0):
         pytest.skip("takes two processors")
     program = build("misuse.c")
-    kept = execute(program, "double-two-threads-kept", where, LOFT_OWNER="core")
+    kept = execute(program, "double-two-threads-kept", where, LOFT_OWNER="cpu")
     assert f"double free of {stopped(kept)}" in kept.stderr
     # The first free may give the slab back. What the second one sends there is then found damaged
     # if the memory is in use again, and else it is told by its address.
-    gone = execute(program, "double-two-threads", where, LOFT_OWNER="core")
+    gone = execute(program, "double-two-threads", where, LOFT_OWNER="cpu")
     stopped(gone)
     assert gone.stderr.startswith("loft: double free")
 

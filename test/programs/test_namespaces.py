@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from programs import Build, Execute
 
-OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+OWNERS = pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 # Memory is looked after often.
 SOON = {"LOFT_DECAY_MS": "50"}
 

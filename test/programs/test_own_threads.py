@@ -10,7 +10,7 @@ from programs import PYTHON, Build, Clock, Execute
 
 # What a system may refuse to anybody.
 NAMESPACES = ("alone", "setns")
-OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+OWNERS = pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 
 
 @OWNERS
@@ -54,13 +54,13 @@ def test_memory_goes_back_where_threads_are_refused(
     assert (result.returncode, result.stdout, result.stderr) == (0, "went back\n", "")
 
 
-@pytest.mark.parametrize("owner", ["thread", "core"])
+@pytest.mark.parametrize("owner", ["thread", "cpu"])
 def test_one_that_is_asked_for(execute: Execute, build: Build, owner: str) -> None:
     result = execute(build("own_threads.c"), "forced", LOFT_OWNER=owner, LOFT_BACKGROUND="on")
     assert (result.returncode, result.stdout, result.stderr) == (0, "there\n", "")
 
 
-EACH_OWNER = pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+EACH_OWNER = pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 LARGE = "-DTLS_KIB=250"  # nearly what a small stack has
 
 
@@ -92,7 +92,7 @@ def test_a_child_has_it_once_it_asks(
     assert (result.returncode, result.stdout, result.stderr) == (0, expected + "child\n", "")
 
 
-@pytest.mark.parametrize("owner", ["thread", "core"])
+@pytest.mark.parametrize("owner", ["thread", "cpu"])
 def test_none_where_none_is_wanted(execute: Execute, lib: Path, clock: Clock, owner: str) -> None:
     """Not beside the program's own threads either, when memory was not needed for a minute."""
     script = """

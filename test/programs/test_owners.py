@@ -13,7 +13,7 @@ two_processors = pytest.mark.skipif(
 
 
 @two_processors
-@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 def test_what_a_thread_left_goes_back(execute: Execute, build: Build, owner: str) -> None:
     result = execute(build("left_behind.c"), LOFT_OWNER=owner, LOFT_BACKGROUND="off")
     assert (result.returncode, result.stdout) == (0, "gone\n"), result.stderr
@@ -21,7 +21,7 @@ def test_what_a_thread_left_goes_back(execute: Execute, build: Build, owner: str
 
 @pytest.mark.night
 @two_processors
-@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 def test_what_a_thread_left_goes_back_beside_lofts_thread(
     execute: Execute, build: Build, owner: str
 ) -> None:
@@ -31,7 +31,7 @@ def test_what_a_thread_left_goes_back_beside_lofts_thread(
     assert (result.returncode, result.stdout) == (0, "gone\n"), result.stderr
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 @pytest.mark.parametrize("process", [[], ["fork"]], ids=["the first process", "a child"])
 def test_the_first_thread_ends_before_others(
     execute: Execute, build: Build, owner: str, process: list[str]

@@ -196,7 +196,7 @@ def test_what_the_program_traps_is_not_met(execute: Execute, tmp_path: Path) -> 
     assert names(tmp_path) == ["heap.pb.gz"]
 
 
-@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 def test_a_refusal_by_the_system_writes(
     execute: Execute, build: Build, tmp_path: Path, owner: str
 ) -> None:

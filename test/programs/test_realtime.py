@@ -10,7 +10,7 @@ from programs import Build, Execute
 
 @pytest.mark.night
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes threads run before all others")
-@pytest.mark.parametrize("owner", ["libc", "thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["libc", "thread", "cpu", "shared"])
 def test_inversion(execute: Execute, build: Build, owner: str) -> None:
     """On one processor."""
     # Others get the processor again however it ends.

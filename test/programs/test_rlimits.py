@@ -12,7 +12,7 @@ import pytest
 from programs import Build, Execute
 
 MIB = 1 << 20
-OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+OWNERS = pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 
 
 def within(kib: int, *command: str | Path) -> list[str | Path]:

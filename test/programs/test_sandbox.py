@@ -99,11 +99,11 @@ def test_owner_core(
     path = named(name, KILL, allowed | LOADER if inherited else allowed).put(tmp_path / "filter")
     program = build("sandboxed.c")
     command = [build("confined.c"), path, program, "work"] if inherited else [program, "work", path]
-    lived(execute(*command, LOFT_OWNER="core", **SOON))
+    lived(execute(*command, LOFT_OWNER="cpu", **SOON))
 
 
 @pytest.mark.parametrize("name", ["service without", "glibc"])
-@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 def test_statistics_do_without(
     execute: Execute, build: Build, tmp_path: Path, glibc: frozenset[str], name: str, owner: str
 ) -> None:

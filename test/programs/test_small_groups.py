@@ -42,7 +42,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Path]:
 def test_nobody_is_killed(
     execute: Execute, build: Build, lib: Path, group: Path, threads: list[str], owner: str
 ) -> None:
-    """Not with owner=core: what a thread frees on another processor than it came from waits there
+    """Not with owner=cpu: what a thread frees on another processor than it came from waits there
     until somebody calls loft on that processor (docs/compatibility.md)."""
     libc = owner == "libc"
     words = ("sh", "-c", ENTER, group, "" if libc else lib, build("small_group.c"), *threads)
@@ -52,7 +52,7 @@ def test_nobody_is_killed(
 
 
 @pytest.mark.parametrize("longest", ["2048", "32768", "1000000"])
-@pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+@pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 def test_threads_that_wait(
     execute: Execute, build: Build, lib: Path, group: Path, owner: str, longest: str
 ) -> None:

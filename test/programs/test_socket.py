@@ -26,7 +26,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from loft_malloc.profile import pprof
 
-OWNERS = pytest.mark.parametrize("owner", ["thread", "core", "shared"])
+OWNERS = pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 
 # Holds some memory until a file `end` lies in its folder.
 # (It sleeps by a call that no clock in the place of the system's changes.)

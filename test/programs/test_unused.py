@@ -32,7 +32,7 @@ def test_rounds(
 
 
 @KEPT
-@pytest.mark.parametrize("owner", ["core", "shared"])
+@pytest.mark.parametrize("owner", ["cpu", "shared"])
 def test_rounds_of_other_owners(
     execute: Execute, build: Build, lib: Path, clock: Clock, kept: int, owner: str
 ) -> None:

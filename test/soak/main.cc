@@ -32,7 +32,7 @@ struct Setting {
 };
 
 constexpr Setting kSettings[] = {
-    {"owner", {"thread", "core", "shared", "thread", "core"}},
+    {"owner", {"thread", "cpu", "shared", "thread", "cpu"}},
     {"background", {"", "", "off", "on", "on"}},
     {"thp", {"", "", "", "never", "prefer"}},
     {"decay_ms", {"", "", "0", "1", "20"}},

@@ -32,7 +32,7 @@ TEST_F(Churn, OneAfterTheOtherUseOneHeap) {
   const unsigned threads = scaled(5'000);
   const loft_stats_t after = run(threads);
   // A processor has a heap from its first thread on.
-  const size_t more_heaps = owner_is("core") ? loft::os::processors() : 0;
+  const size_t more_heaps = owner_is("cpu") ? loft::os::processors() : 0;
   EXPECT_GE(after.heaps, warm.heaps);
   EXPECT_LE(after.heaps, warm.heaps + more_heaps);
   EXPECT_EQ(after.threads_attached, warm.threads_attached);
@@ -66,7 +66,7 @@ TEST_F(Churn, WavesUseTheHeapsOfTheFirst) {
   const unsigned waves = scaled(150);
   const loft_stats_t after = run(waves);
   // A processor that ran no thread of the first waves may run one of the others.
-  const size_t more_heaps = owner_is("core") ? loft::os::processors() : 0;
+  const size_t more_heaps = owner_is("cpu") ? loft::os::processors() : 0;
   EXPECT_GE(after.heaps, warm.heaps);
   EXPECT_LE(after.heaps, warm.heaps + more_heaps);
   if (threads_own()) {

@@ -24,7 +24,7 @@
 #include "storm/support.h"
 
 // As a program chooses it when it is linked.
-const char* loft_options = "owner=core";
+const char* loft_options = "owner=cpu";
 
 namespace storm {
 namespace {

@@ -197,7 +197,7 @@ TEST_F(Exchange, ResizedByAnotherThreadFreedByAThird) {
 // One or two threads fill buffers of all lengths, as many only drain them, and another one may call
 // everything home all the time. The ways between them are short, so that few are alive and all are
 // used again: of those of one pair that are alive no two take as many granules. One pair stays
-// where it is, as under owner=core the caches are the processors'.
+// where it is, as under owner=cpu the caches are the processors'.
 void fill_and_drain(unsigned pairs, unsigned objects, bool call_home) {
   constexpr unsigned kWays = 4;
   const auto size = [](uint64_t id) { return 33'000 + id * 7 % 60 * 16'000; };

@@ -89,7 +89,7 @@ def test_rounds_take_turns(tmp_path: Path, programs: list[str]) -> None:
     assert data.rows[0].statistics == {"heaps": 1}
 
 
-@pytest.mark.parametrize(("name", "owner"), [("loft", None), ("loft core", "core")])
+@pytest.mark.parametrize(("name", "owner"), [("loft", None), ("loft cpu", "cpu")])
 def test_the_owner_is_set_for_its_contestant_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, owner: str | None
 ) -> None:

@@ -213,7 +213,7 @@ int main(void) {
 """
 
 
-@pytest.mark.parametrize(("name", "value"), [("HARDENED", "full"), ("OWNER", "core")])
+@pytest.mark.parametrize(("name", "value"), [("HARDENED", "full"), ("OWNER", "cpu")])
 def test_what_is_chosen_at_the_start_is_not_where_threads_run(
     build: Path, tmp_path: Path, name: str, value: str
 ) -> None:
@@ -283,7 +283,7 @@ def test_processors_own_from_the_start_on(library: Path, tunables: str) -> None:
         env={
             **os.environ,
             "LD_PRELOAD": str(library),
-            "LOFT_OWNER": "core",
+            "LOFT_OWNER": "cpu",
             "LOFT_STATS": "json",
             "GLIBC_TUNABLES": tunables,
         },

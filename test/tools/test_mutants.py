@@ -228,19 +228,19 @@ def test_tests_are_what_ctest_tells() -> None:
                 "properties": [
                     labels,
                     {"name": "ENVIRONMENT", "value": ["LOFT_TEST_KEYED=1"]},
-                    {"name": "ENVIRONMENT_MODIFICATION", "value": ["LOFT_OWNER=set:core"]},
+                    {"name": "ENVIRONMENT_MODIFICATION", "value": ["LOFT_OWNER=set:cpu"]},
                 ],
             },
         ]
     }
     plain, core = read_tests(told)
     assert plain == Test("unit.A.b", ["unit", "--gtest_filter=A.b"], {})
-    assert core.settings == {"LOFT_TEST_KEYED": "1", "LOFT_OWNER": "core"}
+    assert core.settings == {"LOFT_TEST_KEYED": "1", "LOFT_OWNER": "cpu"}
 
 
 def test_a_test_runs_with_its_mutant_and_ends(tmp_path: Path) -> None:
-    script = 'test "$MUTANT$OWNER" = 7core || while :; do :; done'
-    test = Test("script", ["/bin/sh", "-c", script], {"OWNER": "core"})
+    script = 'test "$MUTANT$OWNER" = 7cpu || while :; do :; done'
+    test = Test("script", ["/bin/sh", "-c", script], {"OWNER": "cpu"})
     assert test.run(60, 7).passed
     ended = test.run(0.5, 8)
     assert not ended.passed

@@ -215,19 +215,19 @@ TEST_F(EnvironmentTest, LongValueIsCut) {
 }
 
 TEST_F(EnvironmentTest, ChoosesTheOwner) {
-  setenv("LOFT_OWNER", "core", 1);
+  setenv("LOFT_OWNER", "cpu", 1);
   EXPECT_EQ(load(), "");
-  EXPECT_EQ(get(options.owner), uint64_t{kOwnerCore});
+  EXPECT_EQ(get(options.owner), uint64_t{kOwnerCpu});
 }
 
 TEST_F(EnvironmentTest, AnUnknownOwnerIsIgnored) {
   setenv("LOFT_OWNER", "room", 1);
-  EXPECT_EQ(load(), "loft: LOFT_OWNER='room' is ignored: accepted is thread|core|shared\n");
+  EXPECT_EQ(load(), "loft: LOFT_OWNER='room' is ignored: accepted is thread|cpu|shared\n");
   EXPECT_EQ(get(options.owner), uint64_t{kOwnerThread});
 }
 
 TEST_F(OptionsTest, TheOwnerIsFixed) {
-  EXPECT_EQ(loft_option_set("owner", "core"), EPERM);
+  EXPECT_EQ(loft_option_set("owner", "cpu"), EPERM);
   EXPECT_EQ(loft_option_set("owner", "nonsense"), EPERM);
   EXPECT_EQ(get(options.owner), uint64_t{kOwnerThread});
 }

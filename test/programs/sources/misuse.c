@@ -252,7 +252,8 @@ int main(int argc, char** argv) {
     free(small);
   } else if (strcmp(what, "double-two-threads") == 0 ||
              strcmp(what, "double-two-threads-kept") == 0) {
-    // With another object in it, the slab stays, so that whoever notices can tell which object it is.
+    // With another object in it, the slab stays, so that whoever notices can tell which object it
+    // is.
     if (strstr(what, "kept") != NULL) kept = malloc(64);
     mistaken(small);
     in_thread(free_it, small);
@@ -284,7 +285,7 @@ int main(int argc, char** argv) {
   in_thread(churn, NULL);
   // The caches of a processor that no thread of this program passes by again.
   const char* owner = getenv("LOFT_OWNER");
-  if (owner != NULL && strcmp(owner, "core") == 0) malloc_trim(0);
+  if (owner != NULL && strcmp(owner, "cpu") == 0) malloc_trim(0);
   puts("survived");
   return 0;
 }

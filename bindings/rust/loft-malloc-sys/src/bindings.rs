@@ -266,7 +266,7 @@ pub struct loft_stats_t {
     pub background_ticks: u64,
     /// of locks_taken, those that were found held
     pub locks_waited_for: u64,
-    /// processors that have a cache (owner=core)
+    /// processors that have a cache (owner=cpu)
     pub cores: u64,
     /// times that a fence closed the cache of another processor
     pub core_fences: u64,
@@ -519,7 +519,7 @@ unsafe extern "C" {
     /// For event loops, before a wait that may be long. Empties the caches of the calling thread: their
     /// objects return to their heaps, and free pages to the system. No other thread can do that for a
     /// sleeping thread. The thread may use loft again at once, without loft_idle_end. Does nothing
-    /// where processors have the caches (owner=core).
+    /// where processors have the caches (owner=cpu).
     pub fn loft_idle_begin();
 
     /// After the wait. Need not be called.
@@ -740,7 +740,7 @@ unsafe extern "C" {
     /// when the library is loaded.
     ///
     /// Returns 0; EINVAL if `struct_size` leaves no room for any field; or ENOTSUP where threads have
-    /// no heaps of their own (owner=core or shared).
+    /// no heaps of their own (owner=cpu or shared).
     pub fn loft_thread_stats(stats: *mut loft_thread_stats_t) -> c_int;
 
     /// Fills up to `count` elements of `classes`: the size classes, smallest first, then the large

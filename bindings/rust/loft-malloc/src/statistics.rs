@@ -48,7 +48,7 @@ pub fn stats() -> Stats {
 }
 
 /// Bytes that the calling thread has allocated, less those that it has freed. `None` where threads have no
-/// heaps of their own: with `owner=core` or `shared`.
+/// heaps of their own: with `owner=cpu` or `shared`.
 ///
 /// ```
 /// let before = loft::thread_net_bytes();

@@ -46,7 +46,7 @@ fn errors_say_what_was_wrong() {
         Err(OptionError::BadValue)
     );
     assert_eq!(
-        options::set("owner", "core"),
+        options::set("owner", "cpu"),
         Err(OptionError::FixedAtStart)
     );
     assert_eq!(
