@@ -71,7 +71,7 @@ def checked(setting: str) -> tuple[str, str]:
     """The name and the value of `name=value`; an error if there is no such option or value."""
     name, equals, value = setting.partition("=")
     if not equals:
-        raise UserError(f"option {setting}: write name=value, such as stats=1")
+        raise UserError(f"option {setting}: write name=value, such as stats=text")
     if name not in OPTIONS:
         raise UserError(f"no option is named {name!r}; there are {', '.join(OPTIONS)}")
     option = OPTIONS[name]

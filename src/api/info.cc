@@ -10,7 +10,6 @@
 #include "files/output.h"
 #include "os/fault.h"
 #include "os/os.h"
-#include "stats/fields.h"
 #include "stats/report.h"
 #include "stats/stats.h"
 
@@ -62,9 +61,7 @@ struct mallinfo memory_info_int() {
 
 int write_info_xml(int options, FILE* stream) {
   if (options != 0) return EINVAL;
-  const loft_stats_t stats = Stats().all();
   const struct mallinfo2 info = memory_info();
-  const auto in_xml = [](uint64_t n) -> unsigned long long { return n; };
   fprintf(stream,
           "<malloc version=\"1\">\n"
           "<heap nr=\"0\">\n"
@@ -75,14 +72,9 @@ int write_info_xml(int options, FILE* stream) {
           "</heap>\n"
           "<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
           "<total type=\"mmap\" count=\"0\" size=\"%zu\"/>\n"
-          "<system type=\"current\" size=\"%llu\"/>\n"
-          "<loft version=\"%s\">\n",
-          info.fordblks, info.arena, info.fordblks, info.hblkhd, in_xml(stats.committed_bytes),
-          LOFT_VERSION_STRING);
-  for (const Field& field : kFields) {
-    fprintf(stream, "<stat name=\"%s\" value=\"%llu\"/>\n", field.name, in_xml(stats.*field.value));
-  }
-  fprintf(stream, "</loft>\n</malloc>\n");
+          "<system type=\"current\" size=\"%zu\"/>\n"
+          "</malloc>\n",
+          info.fordblks, info.arena, info.fordblks, info.hblkhd, info.arena + info.hblkhd);
   return 0;
 }
 

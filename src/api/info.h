@@ -31,9 +31,8 @@ void print_last_stats(loft_stats_format_t format);
 struct mallinfo2 memory_info();
 struct mallinfo memory_info_int();  // the same; larger values become INT_MAX
 
-// malloc_info: glibc's elements as far as loft has the figures, then every field of loft_stats_t.
-// Returns 0, or EINVAL for options other than 0. A failed write shows only in the stream's error
-// flag, as in glibc.
+// malloc_info: glibc's elements, as far as loft has the figures. Returns 0, or EINVAL for options
+// other than 0. A failed write shows only in the stream's error flag, as in glibc.
 int write_info_xml(int options, FILE* stream);
 #endif
 

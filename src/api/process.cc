@@ -172,18 +172,9 @@ namespace {
     os::report(Text() << "what is wasted was not counted: no memory for that");
   }
   if (profile::prepared()) files::run_last(profile::write_at_exit);
-  switch (get(options.stats)) {
-    case 1:
-      print_last_stats(LOFT_STATS_TEXT);
-      break;
-    case 2:
-      print_last_stats(LOFT_STATS_JSON);
-      break;
-    case 3:
-      print_last_stats(LOFT_STATS_PROMETHEUS);
-      break;
-    default:
-      break;
+  // The choices behind `off` are those of loft_stats_format_t.
+  if (const uint64_t wanted = get(options.stats); wanted != 0) {
+    print_last_stats(static_cast<loft_stats_format_t>(wanted - 1));
   }
 }
 

@@ -33,7 +33,7 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
   X(kChoice, hardened_required, 0, "off|on",                                                      \
     "what follows where hardened=guard or full cannot be kept as the library is loaded; off: "    \
     "one line, and hardened=off; on: one line, and the program stops")                            \
-  X(kChoice, stats, 0, "0|1|json|prometheus",                                                     \
+  X(kChoice, stats, 0, "off|text|json|prometheus",                                                \
     "print statistics to standard error when the process exits")                                  \
   X(kChoice, misuse, 0, "stop|continue",                                                          \
     "what follows the report of a misuse that the program can survive; stop: it stops; "          \

@@ -21,24 +21,19 @@ constexpr const char* kNoProfile =
 
 // --- GET ---
 
-using Write = void (*)(Output& output, const Stats& stats);
-
-void put_text(Answer& to, const char* type, Write write) {
+void put_stats(Answer& to, const char* type, loft_stats_format_t format) {
   const int file = to.begin_file();
   if (file < 0) return;
   Output output = Output::to_file(file);
-  write(output, Stats());
+  write_stats(output, Stats(), format);
   to.end_file(type, output.error());
 }
 
 void get_metrics(const Request&, Answer& to) {
-  put_text(to, "application/openmetrics-text; version=1.0.0; charset=utf-8", write_open_metrics);
+  put_stats(to, "text/plain; version=0.0.4; charset=utf-8", LOFT_STATS_PROMETHEUS);
 }
 
-void get_stats(const Request&, Answer& to) {
-  put_text(to, kJson,
-           [](Output& output, const Stats& stats) { write_stats(output, stats, LOFT_STATS_JSON); });
-}
+void get_stats(const Request&, Answer& to) { put_stats(to, kJson, LOFT_STATS_JSON); }
 
 void get_slabs(const Request& request, Answer& to) {
   uint64_t from = 0;

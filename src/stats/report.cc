@@ -105,28 +105,23 @@ void write_json(Output& output, const Stats& stats) {
   output.print("]}\n");
 }
 
-// In OpenMetrics the lines before a counter have its name without the suffix of its samples.
-enum class Exposition : uint8_t { kPrometheus, kOpenMetrics };
-
 // Prints the two lines before a metric. Returns the suffix of its name.
-const char* write_head(Output& output, Exposition form, const char* prefix, const char* name,
-                       FieldKind kind, const char* help) {
+const char* write_head(Output& output, const char* prefix, const char* name, FieldKind kind,
+                       const char* help) {
   const bool events = kind == FieldKind::kEvents;
   const char* suffix = events ? "_total" : "";
-  const char* in_head = form == Exposition::kOpenMetrics ? "" : suffix;
-  output.print("# HELP %s%s%s %s.\n", prefix, name, in_head, help);
-  output.print("# TYPE %s%s%s %s\n", prefix, name, in_head, events ? "counter" : "gauge");
+  output.print("# HELP %s%s%s %s.\n", prefix, name, suffix, help);
+  output.print("# TYPE %s%s%s %s\n", prefix, name, suffix, events ? "counter" : "gauge");
   return suffix;
 }
 
-void write_metrics(Output& output, const Stats& stats, Exposition form) {
+void write_metrics(Output& output, const Stats& stats) {
   for (const Field& field : kFields) {
-    const char* suffix = write_head(output, form, "loft_", field.name, field.kind, field.help);
+    const char* suffix = write_head(output, "loft_", field.name, field.kind, field.help);
     output.print("loft_%s%s %llu\n", field.name, suffix, as_printed(stats.all().*field.value));
   }
   for (const ClassField& field : kClassFields) {
-    const char* suffix =
-        write_head(output, form, "loft_class_", field.name, field.kind, field.help);
+    const char* suffix = write_head(output, "loft_class_", field.name, field.kind, field.help);
     for (size_t i = 0; i < kStatsRows; ++i) {
       const loft_class_stats_t row = stats.row(i);
       output.print("loft_class_%s%s{size_class=\"", field.name, suffix);
@@ -151,19 +146,13 @@ bool write_stats(Output& output, const Stats& stats, loft_stats_format_t format)
       write_json(output, stats);
       break;
     case LOFT_STATS_PROMETHEUS:
-      write_metrics(output, stats, Exposition::kPrometheus);
+      write_metrics(output, stats);
       break;
     default:
       return false;
   }
   output.flush();
   return true;
-}
-
-void write_open_metrics(Output& output, const Stats& stats) {
-  write_metrics(output, stats, Exposition::kOpenMetrics);
-  output.print("# EOF\n");
-  output.flush();
 }
 
 }  // namespace loft

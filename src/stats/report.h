@@ -43,7 +43,4 @@ class Output {
 // False if `format` is unknown.
 bool write_stats(Output& output, const Stats& stats, loft_stats_format_t format);
 
-// The same figures as in Prometheus exposition, in the form of OpenMetrics 1.0.
-void write_open_metrics(Output& output, const Stats& stats);
-
 }  // namespace loft

@@ -86,13 +86,13 @@ def test_bad_settings_are_named(there: list[Allocator], text: str, said: str) ->
 def test_a_command_runs_with_the_settings(loft: Loft) -> None:
     ran = loft(
         "compare", "--runs", "1", "--show-output", "--with",
-        r"loft,loft:owner=cpu;stats=0,glibc:WORDS=a\,b c", "--", "sh", "-c",
+        r"loft,loft:owner=cpu;stats=off,glibc:WORDS=a\,b c", "--", "sh", "-c",
         'echo "[$LOFT_OWNER|$LOFT_STATS|$WORDS]"',
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    for said in ("[||]\n", "[cpu|0|]\n", "[||a,b c]\n"):
+    for said in ("[||]\n", "[cpu|off|]\n", "[||a,b c]\n"):
         assert ran.stdout.count(said) >= 3
-    assert "\nloft owner=cpu stats=0 " in ran.stdout
+    assert "\nloft owner=cpu stats=off " in ran.stdout
     assert "\nglibc WORDS=a,b c " in ran.stdout
 
 

@@ -78,9 +78,9 @@ def test_settings_for_all_processes(made: Made) -> None:
     ("text", "mistake"),
     [
         ("colour=red", "line 1: no option is named 'colour'"),
-        ("\nstats=loud", "line 2: stats=loud: accepted is 0, 1, json, prometheus"),
+        ("\nstats=loud", "line 2: stats=loud: accepted is off, text, json, prometheus"),
         ("stats", "line 1: option stats: write name=value"),
-        ("stats=1\nstats=json", "line 2: stats contradicts line 1"),
+        ("stats=text\nstats=json", "line 2: stats contradicts line 1"),
     ],
 )
 def test_mistakes_in_the_settings(made: Made, text: str, mistake: str) -> None:
@@ -93,7 +93,7 @@ def test_mistakes_in_the_settings(made: Made, text: str, mistake: str) -> None:
 
 def test_settings_that_are_ignored(made: Made) -> None:
     path = made.folder / "loft.conf"
-    made.put("loft.conf", "stats=1")
+    made.put("loft.conf", "stats=text")
     path.chmod(0o666)
     said = f"{path} is ignored: others than its owner may write to it"
     assert (made.find(SETTINGS).value, made.find(SETTINGS).level) == (said, "warning")

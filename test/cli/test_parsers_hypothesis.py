@@ -501,7 +501,7 @@ def test_any_setting(name: str, value: str) -> None:
 
 
 @given(
-    pieces("thp=never", "owner=", "cpu", "=", "#", "\r", "\f", "cache_bytes=", "4M", "stats=1\n")
+    pieces("thp=never", "owner=", "cpu", "=", "#", "\r", "\f", "cache_bytes=", "4M", "stats=text\n")
 )
 def test_any_text_as_a_file_of_settings(text: str) -> None:
     found = settings_file._taken(text)

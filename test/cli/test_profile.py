@@ -381,7 +381,7 @@ def test_amounts_have_three_digits(value: int, said: str) -> None:
         (["--peak", "--waste", "--", "true"], "give --peak or --waste, not both"),
         (["--bytes", "many", "--", "true"], "--bytes many: accepted is a number of bytes"),
         (["--bytes", "0", "--", "true"], "--bytes 0: accepted is a number of bytes"),
-        (["--option", "stats=2", "--", "true"], "stats=2: accepted is 0, 1"),
+        (["--option", "stats=2", "--", "true"], "stats=2: accepted is off, text"),
         (["--sort", "name", "--", "true"], "'--sort'"),
         (["--top", "0", "--", "true"], "'--top'"),
         (["-o", "/no/such/file", "--", "true"], "/no/such/file cannot be written"),

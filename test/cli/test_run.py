@@ -160,7 +160,7 @@ def test_a_signal_to_loft_reaches_the_command(build: Path) -> None:
             "nonsense=1",
             "no option is named 'nonsense'; there are owner, hardened, hardened_required",
         ),
-        ("stats=2", "stats=2: accepted is 0, 1, json, prometheus"),
+        ("stats=2", "stats=2: accepted is off, text, json, prometheus"),
         ("cache_bytes=many", "cache_bytes=many: accepted is a number of bytes"),
         ("decay_ms=soon", "decay_ms=soon: accepted is a number of milliseconds"),
         ("cache_bytes=18446744073709551616", "accepted is a number of bytes"),

@@ -190,7 +190,7 @@ def options() -> dict[str, bytes]:
         "list": text(LIST, 0, "dirty_bytes=5M,,cache_bytes=7K,nonsense=1,stats=loud,thp=never"),
         "variable": text(VARIABLE, 4, "64M") + text(VARIABLE, 5, "") + text(VARIABLE, 1, "x" * 100),
         "file": text(
-            FILE, 0, "# all\nstats = 1\r\nmisuse=stop\nmisuse=continue\n\nstats=loud\nthp"
+            FILE, 0, "# all\nstats = text\r\nmisuse=stop\nmisuse=continue\n\nstats=loud\nthp"
         ),
         "names": text(NAMED, 0, "cache_bytes=1k") + text(NAMED, 0, "="),
     }

@@ -204,11 +204,11 @@ def test_the_wheel_for_musl_serves_a_program_in_a_root(tmp_path: Path) -> None:
     (tmp_path / "program.c").write_text(PROGRAM)
     run("musl-gcc", "-o", root / "program", tmp_path / "program.c")
     enter = ("chroot",) if os.geteuid() == 0 else ("unshare", "-r", "chroot")
-    ran = run(*enter, root, loader, "--preload", "/loft/libloft.so", "/program", LOFT_STATS="1")
+    ran = run(*enter, root, loader, "--preload", "/loft/libloft.so", "/program", LOFT_STATS="text")
     assert ran.stdout == "hello\n" and "loft" in ran.stderr
     # The command's own: it starts another under the library, and says here what that has cost.
     launch = ("/loft/loft-launch", "1", "0", "/loft/libloft.so", "0", "/program")
-    ran = run(*enter, root, *launch, LOFT_STATS="1")
+    ran = run(*enter, root, *launch, LOFT_STATS="text")
     assert ran.stdout.startswith("done 0 ") and "loft" in ran.stderr
 
 
@@ -221,7 +221,7 @@ def test_a_wheel_for_arm_serves_a_program_under_qemu(name: str, tmp_path: Path) 
     program = arms_program(name, tmp_path)
     ran = run(
         *("qemu-aarch64", "-L", root, "-E", f"LD_PRELOAD={lib / 'libloft.so'}"),
-        *("-E", "LOFT_STATS=1", program),
+        *("-E", "LOFT_STATS=text", program),
     )
     assert ran.stdout == "hello\n" and "loft" in ran.stderr
 

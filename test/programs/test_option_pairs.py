@@ -72,7 +72,7 @@ ROWS: list[Row] = [
 FIRST = "# HELP loft_resident_bytes "
 STATISTICS = {
     # The version, and then lines that are indented, or stand above such lines.
-    "1": re.compile(r"^loft \d+\.\d+\.\d+\n(?:  .*\n|[a-z].*\n(?=  ))+", re.MULTILINE),
+    "text": re.compile(r"^loft \d+\.\d+\.\d+\n(?:  .*\n|[a-z].*\n(?=  ))+", re.MULTILINE),
     "json": re.compile(r'^\{"loft": ".*\}\n', re.MULTILINE),
     "prometheus": re.compile(
         rf"^{FIRST}.*\n(?:(?!{FIRST})(?:# (?:HELP|TYPE) )?loft_.*\n)+", re.MULTILINE

@@ -56,7 +56,7 @@ def test_options_in_the_environment(folder: Path, lib: Path, mode: int) -> None:
     program.chmod(mode)
     result = subprocess.run(
         [program],
-        env={"LOFT_STATS": "1", "LOFT_OWNER": "nonsense"},
+        env={"LOFT_STATS": "text", "LOFT_OWNER": "nonsense"},
         user=NOBODY,
         capture_output=True,
         text=True,

@@ -115,7 +115,7 @@ def test_it_is_followed(root: Root) -> None:
 
 def test_the_environment_comes_later(root: Root) -> None:
     root.say("stats=json\n")
-    assert root.run("/main", LOFT_STATS="0").stderr == ""
+    assert root.run("/main", LOFT_STATS="off").stderr == ""
 
 
 def test_mistakes_are_told_and_the_rest_counts(root: Root) -> None:
@@ -123,7 +123,7 @@ def test_mistakes_are_told_and_the_rest_counts(root: Root) -> None:
     told = root.run("/main").stderr.splitlines()
     assert told[:3] == [
         "loft: /etc/loft.conf:1: 'colour' is no option of loft; see docs/options.md",
-        "loft: /etc/loft.conf:2: stats='loud' is ignored: accepted is 0|1|json|prometheus",
+        "loft: /etc/loft.conf:2: stats='loud' is ignored: accepted is off|text|json|prometheus",
         "loft: /etc/loft.conf:4: misuse='perhaps' is read as stop, which is stricter: "
         "accepted is stop|continue",
     ]

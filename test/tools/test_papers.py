@@ -264,13 +264,13 @@ def test_a_simulation_has_its_engine_in_it(monkeypatch: pytest.MonkeyPatch) -> N
         return launch.Result(Outcome("exit", 0), None, launch.Counts(), 0, json.dumps(told), "")
 
     monkeypatch.setattr(papers, "finish", finish)
-    loft = Allocator("loft", Path("/build/libloft.so.0"), {"LOFT_STATS": "0"})
+    loft = Allocator("loft", Path("/build/libloft.so.0"), {"LOFT_STATS": "off"})
     sample = papers.simulated(Point("8", "simulate --heaps=8"), loft)
     assert (sample["moves"], sample["frees_a_kilocycle"]) == (150, 4)
     [(command, under)] = asked
     assert command == [str(ROOT / "build" / "papers" / "simulate-loft"), "--heaps=8"]
     # Nothing is loaded into it; what is set for the contestant is.
-    assert (under.library, under.variables) == (None, {"LOFT_STATS": "0"})
+    assert (under.library, under.variables) == (None, {"LOFT_STATS": "off"})
 
 
 def test_machine_code_is_a_part_of_the_file() -> None:

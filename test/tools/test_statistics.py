@@ -138,7 +138,7 @@ def test_prometheus_reads_it(library: Path) -> None:
 
 
 def test_text(library: Path) -> None:
-    text = told(library, "1")
+    text = told(library, "text")
     assert text.startswith("loft ")
     for part in PARTS:
         assert re.search(rf"^  {part} +\d+ +\d+\.\d MiB$", text, re.MULTILINE)

@@ -65,7 +65,7 @@ TEST_F(OptionsTest, BadBytesChangeNothing) {
 }
 
 TEST_F(OptionsTest, Choices) {
-  EXPECT_EQ(set_option("stats", "1"), OptionError::kNone);
+  EXPECT_EQ(set_option("stats", "text"), OptionError::kNone);
   EXPECT_EQ(get(options.stats), 1u);
   EXPECT_EQ(set_option("stats", "json"), OptionError::kNone);
   EXPECT_EQ(get(options.stats), 2u);
@@ -73,7 +73,7 @@ TEST_F(OptionsTest, Choices) {
     EXPECT_EQ(set_option("stats", text), OptionError::kBadValue) << text;
     EXPECT_EQ(get(options.stats), 2u);
   }
-  EXPECT_EQ(set_option("stats", "0"), OptionError::kNone);
+  EXPECT_EQ(set_option("stats", "off"), OptionError::kNone);
   EXPECT_EQ(get(options.stats), 0u);
 }
 
@@ -130,7 +130,7 @@ TEST_F(OptionsTest, BadListItemsAreReportedAndSkipped) {
       "loft: a list: cache_bytes='' is ignored: accepted is a number of bytes, with K, M or G "
       "behind it if wanted\n"
       "loft: a list: 'colour' is no option of loft; see docs/options.md\n"
-      "loft: a list: stats='loud' is ignored: accepted is 0|1|json|prometheus\n");
+      "loft: a list: stats='loud' is ignored: accepted is off|text|json|prometheus\n");
   EXPECT_EQ(get(options.decay_ms), 4u);
 }
 
@@ -182,7 +182,7 @@ TEST_F(EnvironmentTest, BadValueNamesVariableValueAndWhatIsAccepted) {
   setenv("LOFT_STATS", "yes", 1);
   setenv("LOFT_CACHE_BYTES", "12Q", 1);
   const std::string said = load();
-  EXPECT_NE(said.find("loft: LOFT_STATS='yes' is ignored: accepted is 0|1|json|prometheus\n"),
+  EXPECT_NE(said.find("loft: LOFT_STATS='yes' is ignored: accepted is off|text|json|prometheus\n"),
             std::string::npos)
       << said;
   EXPECT_NE(said.find("loft: LOFT_CACHE_BYTES='12Q' is ignored: accepted is a number of bytes"),
@@ -210,7 +210,8 @@ TEST_F(EnvironmentTest, LongValueIsCut) {
   setenv("LOFT_STATS", std::string(10'000, 'v').c_str(), 1);
   const std::string said = load();
   EXPECT_LT(said.size(), 200u);
-  EXPECT_NE(said.find("vvv...' is ignored: accepted is 0|1|json|prometheus\n"), std::string::npos)
+  EXPECT_NE(said.find("vvv...' is ignored: accepted is off|text|json|prometheus\n"),
+            std::string::npos)
       << said;
 }
 
@@ -233,7 +234,7 @@ TEST_F(OptionsTest, TheOwnerIsFixed) {
 }
 
 TEST_F(EnvironmentTest, OutranksTheSymbol) {
-  loft_options = "dirty_bytes=1M,stats=1";
+  loft_options = "dirty_bytes=1M,stats=text";
   setenv("LOFT_DIRTY_BYTES", "2M", 1);
   EXPECT_EQ(load(), "");
   EXPECT_EQ(get(options.dirty_bytes), 2u << 20);

@@ -134,17 +134,17 @@ TEST_F(SettingsTest, TheLongestFile) {
 
 TEST_F(SettingsTest, WhatOthersMayWriteIsRefused) {
   for (const mode_t mode : {0664, 0646, 0666, 0620, 0602}) {
-    put("stats=1\n", mode);
+    put("stats=text\n", mode);
     EXPECT_EQ(refused(), "others than its owner may write to it");
     EXPECT_EQ(set(), "loft: FILE is ignored: others than its owner may write to it\n");
   }
-  put("stats=1\n", 0600);
+  put("stats=text\n", 0600);
   EXPECT_EQ(set(), "");
   EXPECT_EQ(get(options.stats), 1u);
 }
 
 TEST_F(SettingsTest, WhatIsSomebodyElsesIsRefused) {
-  put("stats=1\n");
+  put("stats=text\n");
   EXPECT_EQ(set(geteuid() + 1), geteuid() + 1 == 0
                                     ? "loft: FILE is ignored: root does not own it\n"
                                     : "loft: FILE is ignored: it has another owner\n");
@@ -164,9 +164,9 @@ TEST_F(SettingsTest, WhatIsNoFileIsRefused) {
 
 TEST_F(SettingsTest, LeavesNoFileOpen) {
   const size_t before = open_files();
-  put("stats=1\n");
+  put("stats=text\n");
   set();
-  put("stats=1\n", 0666);
+  put("stats=text\n", 0666);
   set();
   EXPECT_EQ(open_files(), before);
 }
@@ -189,24 +189,24 @@ TEST_F(SettingsTest, WhatIsNotAcceptedIsToldWithItsLine) {
                   "colour=red\n"
                   "stats=loud\n"
                   "=1\n"
-                  "LOFT_STATS=1\n"
+                  "LOFT_STATS=text\n"
                   "decay_ms=4\n"
-                  "stats=1") +
+                  "stats=text") +
       '\0' + "\n");
   EXPECT_EQ(set(),
             "loft: FILE:1: a line is NAME=VALUE, or begins with #\n"
             "loft: FILE:2: 'colour' is no option of loft; see docs/options.md\n"
-            "loft: FILE:3: stats='loud' is ignored: accepted is 0|1|json|prometheus\n"
+            "loft: FILE:3: stats='loud' is ignored: accepted is off|text|json|prometheus\n"
             "loft: FILE:4: '' is no option of loft; see docs/options.md\n"
             "loft: FILE:5: 'LOFT_STATS' is no option of loft; see docs/options.md\n"
-            "loft: FILE:7: stats='1" +
-                std::string(1, '\0') + "' is ignored: accepted is 0|1|json|prometheus\n");
+            "loft: FILE:7: stats='text" +
+                std::string(1, '\0') + "' is ignored: accepted is off|text|json|prometheus\n");
   EXPECT_EQ(get(options.decay_ms), 4u);
   EXPECT_EQ(get(options.stats), 0u);
 }
 
 TEST_F(SettingsTest, ALongLineIsToldAndTheNextOneCounts) {
-  put("profile_file=/" + std::string(5000, 'x') + "\nstats=1\n");
+  put("profile_file=/" + std::string(5000, 'x') + "\nstats=text\n");
   EXPECT_EQ(set(), "loft: FILE:1: the line is too long\n");
   EXPECT_EQ(get(options.stats), 1u);
 }
@@ -242,7 +242,7 @@ TEST_F(SettingsTest, TheStricterOfTwoThatContradict) {
 }
 
 TEST_F(SettingsTest, TheLaterOfOthersThatContradict) {
-  put("stats=1\nstats=1\nstats=json\nprofile_file=/a\nprofile_file=/a\nprofile_file=/b\n");
+  put("stats=text\nstats=text\nstats=json\nprofile_file=/a\nprofile_file=/a\nprofile_file=/b\n");
   EXPECT_EQ(set(),
             "loft: FILE:3: stats contradicts line 2; this line counts\n"
             "loft: FILE:6: profile_file contradicts line 5; this line counts\n");
@@ -251,7 +251,7 @@ TEST_F(SettingsTest, TheLaterOfOthersThatContradict) {
 }
 
 TEST_F(SettingsTest, ComesBeforeTheSymbolAndTheEnvironment) {
-  put("stats=1\ncache_bytes=1M\ndecay_ms=1\n");
+  put("stats=text\ncache_bytes=1M\ndecay_ms=1\n");
   EXPECT_EQ(set(), "");
   const char* const symbol = std::exchange(loft_options, "stats=json,cache_bytes=2M");
   setenv("LOFT_STATS", "prometheus", 1);
