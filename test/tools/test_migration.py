@@ -81,7 +81,7 @@ def test_fields_exist() -> None:
 
 
 def test_options_exist() -> None:
-    assert len(OPTIONS) > 20
+    assert len(OPTIONS) > 15
     for name in re.findall(r"\bLOFT_([A-Z_]+)", PAGE):
         assert name == "NAME" or name.lower() in OPTIONS, name
     for setting in re.findall(r"`([a-z_]+)=[^`]*`", PAGE):
