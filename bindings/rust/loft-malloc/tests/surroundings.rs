@@ -8,11 +8,11 @@ use loft::{ClassStats, Loft, StatsFormat};
 #[global_allocator]
 static GLOBAL: Loft = Loft;
 
-loft::options!("dirty_bytes=96K,background=off");
+loft::options!("hard_limit=96G,background=off");
 
 #[test]
 fn options_of_the_program_are_in_force() {
-    assert_eq!(options::get("dirty_bytes").as_deref(), Ok("98304"));
+    assert_eq!(options::get("hard_limit").as_deref(), Ok("103079215104"));
     assert_eq!(options::get("background").as_deref(), Ok("off"));
 }
 
@@ -45,10 +45,7 @@ fn errors_say_what_was_wrong() {
         options::set("cache_bytes", "4M\0"),
         Err(OptionError::BadValue)
     );
-    assert_eq!(
-        options::set("owner", "cpu"),
-        Err(OptionError::FixedAtStart)
-    );
+    assert_eq!(options::set("owner", "cpu"), Err(OptionError::FixedAtStart));
     assert_eq!(
         options::set("cache_bytes", &"9".repeat(5000)),
         Err(OptionError::TooLong)
