@@ -58,6 +58,11 @@ CORE_BANNER = """\
 #endif
 """
 
+INSPECT_BANNER = """\
+// libloft-inspect {version} in one file, but for libgcc's unwinder, which the linker adds and hides
+// (docs/install.md). Written by tools/amalgamate.py from the sources in inspect/.
+"""
+
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|endif)\b")
 
 # What a library has that is loaded, and a part of a program has not. CMakeLists.txt has them, too.
@@ -112,7 +117,10 @@ class Amalgamation:
         """The file of ours that an include names, or nothing for a system's header."""
         if PUBLIC_HEADER in (include[1], include[2]):
             return self.include / PUBLIC_HEADER
-        return self.source / include[1] if include[1] else None
+        if not include[1]:
+            return None
+        own = self.source / include[1]
+        return own if own.exists() else self.source.parent / include[1]
 
     def text(self, banner: str) -> str:
         system = "".join(f"#include <{header}>\n" for header in sorted(self.system))
@@ -151,6 +159,14 @@ def amalgamate(source: Path, include: Path, *, core: bool = False) -> str:
     return result.text(banner.format(version=version_of(include / PUBLIC_HEADER)))
 
 
+def amalgamate_inspect(source: Path, include: Path) -> str:
+    """The text of the single file of libloft-inspect."""
+    result = Amalgamation(source, include)
+    for path in sorted((source.parent / "inspect").glob("*.cc")):
+        result.add(path)
+    return result.text(INSPECT_BANNER.format(version=version_of(include / PUBLIC_HEADER)))
+
+
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -159,12 +175,17 @@ def write(path: Path, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, help="build/loft.cc, or build/loft_core.cc")
-    parser.add_argument("--core", action="store_true", help="leave libc's malloc in its place")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--core", action="store_true", help="leave libc's malloc in its place")
+    which.add_argument("--inspect", action="store_true", help="what watches: libloft-inspect")
     arguments = parser.parse_args()
     core: bool = arguments.core
-    output: Path = arguments.output or ROOT / "build" / ("loft_core.cc" if core else "loft.cc")
+    inspect: bool = arguments.inspect
+    name = "loft_inspect.cc" if inspect else "loft_core.cc" if core else "loft.cc"
+    output: Path = arguments.output or ROOT / "build" / name
     try:
-        write(output, amalgamate(ROOT / "src", ROOT / "include", core=core))
+        sources = ROOT / "src", ROOT / "include"
+        write(output, amalgamate_inspect(*sources) if inspect else amalgamate(*sources, core=core))
     except AmalgamationError as error:
         sys.exit(str(error))
 

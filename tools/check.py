@@ -43,7 +43,7 @@ PLACES = {
 }
 CXX_FILES = [
     f"{folder}/**/*{end}"
-    for folder in ("src", "include", "test", "bench", "papers", "python")
+    for folder in ("src", "inspect", "include", "test", "bench", "papers", "python")
     for end in (".cc", ".h", ".hpp")
 ]
 LOG_TAIL_LINES = 120

@@ -5,8 +5,8 @@
 - No file includes one that includes it, by way of however many others. A header and its source
   count as one.
 - From outside it includes only what needs no C++ library to link: the freestanding headers, and of
-  libc what the allocation functions speak of. System headers stay in os/ and unwind/.
-- Only os/, base/ and unwind/ name a system, an architecture, an intrinsic or assembler.
+  libc what the allocation functions speak of. System headers stay in os/.
+- Only os/ and base/ name a system, an architecture, an intrinsic or assembler.
 - Every header has `#pragma once`.
 - Each file that the map, src/README.md, names is there.
 """

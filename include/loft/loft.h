@@ -347,13 +347,15 @@ typedef void (*loft_report_t)(const char* text, size_t bytes, void* closure);
 /// itself, the process ends after three seconds. What a signal handler may call it may call, too.
 /// It has to return. A mistake within it ends the process, without it.
 ///
-/// Reports have a stack from this call on. It may allocate and load code, so call it at the start
-/// of the program. Two threads must not call it at the same time; a report that another thread
-/// makes meanwhile goes to the old handler, to the new one, or to none.
+/// Reports have a stack from this call on, where libloft-inspect.so is beside loft. It may allocate
+/// and load code, so call it at the start of the program. Two threads must not call it at the same
+/// time; a report that another thread makes meanwhile goes to the old handler, to the new one, or
+/// to none.
 LOFT_API void loft_set_report_handler(loft_report_t handler, void* closure) LOFT_NOEXCEPT;
 
 /// Called with what loft says: `bytes` bytes of text with a NUL behind them, which are gone when it
-/// returns. Mostly one line, which ends with a newline.
+/// returns. Mostly one line, which ends with a newline. A report comes in two parts: what is known
+/// before the stack is followed, and the rest.
 typedef void (*loft_message_t)(const char* text, size_t bytes, void* closure);
 
 /// Has `handler` called with all that loft would write to standard error, and nothing is written

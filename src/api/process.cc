@@ -19,6 +19,7 @@
 #include "leaks/search.h"
 #include "limits/limits.h"
 #include "os/fault.h"
+#include "os/loader.h"
 #include "os/symbols.h"
 #include "profile/samples.h"
 #include "profile/write.h"
@@ -27,7 +28,6 @@
 #include "stats/objects.h"
 #include "stats/waste.h"
 #include "thread/lifecycle.h"
-#include "unwind/code.h"
 
 #pragma weak dlsym
 
@@ -123,7 +123,7 @@ int apply_option(std::string_view name, std::string_view value) {
 }
 
 [[gnu::constructor(102)]] void process_starts() {
-  if (kLoftCore) unwind::stay_loaded();
+  if (kLoftCore) os::stay_loaded();
   files::begin_reports(describe_address);
   set_options_from_file(LOFT_SETTINGS_FILE);
   load_options();

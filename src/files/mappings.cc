@@ -157,7 +157,7 @@ class Reader {
 
 }  // namespace
 
-bool visit_mappings(VisitMapping visit, void* context) {
+bool visit_mappings(VisitMapping visit, void* context, BuildIds ids) {
   struct Work {
     explicit Work(int file) : reader(file) {}
     Reader reader;
@@ -186,9 +186,11 @@ bool visit_mappings(VisitMapping visit, void* context) {
       first_end = mapping.end;
       memcpy(scratch.first_name, mapping.name, mapping.name_bytes + 1);
     }
-    if (mapping.executable && strcmp(mapping.name, "[vdso]") == 0) {
+    if (ids == BuildIds::kNotWanted || !mapping.executable) {
+      // Nothing more to say of it.
+    } else if (strcmp(mapping.name, "[vdso]") == 0) {
       find_build_id(mapping.begin, mapping.end, scratch, mapping);
-    } else if (mapping.executable && names_file && strcmp(mapping.name, scratch.first_name) == 0) {
+    } else if (names_file && strcmp(mapping.name, scratch.first_name) == 0) {
       find_build_id(first_begin, first_end, scratch, mapping);
     }
     visit(context, mapping);

@@ -22,8 +22,10 @@ struct Mapping {
 };
 
 // Calls `visit` for each mapping, in the order of addresses. What the mapping points to is valid
-// during the call. False if the file cannot be read.
+// during the call. False if the file cannot be read. Build ids are read, if they are wanted, where
+// they lie in memory.
 using VisitMapping = void (*)(void* context, const Mapping& mapping);
-bool visit_mappings(VisitMapping visit, void* context);
+enum class BuildIds : bool { kWanted, kNotWanted };
+bool visit_mappings(VisitMapping visit, void* context, BuildIds ids = BuildIds::kWanted);
 
 }  // namespace loft::files

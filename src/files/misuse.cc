@@ -10,11 +10,10 @@
 #include "base/keep_errno.h"
 #include "base/macros.h"
 #include "base/options.h"
+#include "files/inspect.h"
 #include "files/output.h"
 #include "os/fault.h"
 #include "os/os.h"
-#include "unwind/code.h"
-#include "unwind/unwind.h"
 
 namespace loft::files {
 
@@ -71,9 +70,9 @@ void put_name(Block& block, std::string_view name) {
 void Block::put_stack(const uintptr_t* frames, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     put(Text() << "  #" << uint64_t{i} << " " << reinterpret_cast<const void*>(frames[i]));
-    unwind::CodeName code = {};
+    inspect::CodeName code = {};
     // A return address may be behind the function's end.
-    if (unwind::name_code(frames[i] - 1, &code)) {
+    if (inspect::name_code(frames[i] - 1, &code)) {
       const char* const program = program_path.load(memory_order_acquire);
       put(" in ");
       put_name(*this, *code.file != 0 ? code.file : program != nullptr ? program : "?");
@@ -118,17 +117,20 @@ struct Kept {
   size_t count;
 };
 
-void compose(Block& block, const Text& what, bool for_a_file, Kept kept) {
+void put_what(Block& block, const Text& what, bool for_a_file, bool describes) {
   block.put("loft: ");
   block.put(what);
   block.put("\n");
   if (for_a_file) block.put_process();
-  if (kept.count == 0 && what.what_about() != nullptr && describe_object != nullptr) {
+  if (describes && what.what_about() != nullptr && describe_object != nullptr) {
     block.put("  ");
     block.put(describe_object(what.what_about()));
     block.put("\n");
   }
-  block.put_stack(block.frames_, unwind::capture(block.frames_, kMostFrames, false));
+}
+
+void put_stacks(Block& block, Kept kept) {
+  block.put_stack(block.frames_, inspect::capture(block.frames_, kMostFrames));
   for (size_t i = 0; i < kept.count; ++i) {
     const Stack& stack = kept.stacks[i];
     block.put(Text() << "  " << stack.what << " by thread " << stack.thread << "\n");
@@ -150,8 +152,13 @@ void tell(const Text& what, bool always_whole, Kept kept) {
     return;
   }
   Block& block = *new (memory) Block;
-  compose(block, what, path != nullptr, kept);
-  os::on_text.load(memory_order_acquire)(block.text_, block.size_);
+  put_what(block, what, path != nullptr, kept.count == 0);
+  const auto write_out = os::on_text.load(memory_order_acquire);
+  // Before the stack, which may be what was overwritten: to follow it then ends the process.
+  const size_t told = block.size_;
+  write_out(block.text_, told);
+  put_stacks(block, kept);
+  write_out(block.text_ + told, block.size_ - told);
   if (path != nullptr) block.append_to(path);
   handler.call(block.text_, block.size_);
   give_back(memory, sizeof(Block));
@@ -183,7 +190,7 @@ void follow_reports() {
   const bool is_guarded = get(options.hardened) == kHardenedGuard;
   if (!is_guarded && path_of(options.report_file) == nullptr && !handler.is_set()) return;
   note_program_path();
-  unwind::prepare();
+  inspect::open();
 }
 
 void tell_with_stacks(const Text& what, const Stack* stacks, size_t count) {

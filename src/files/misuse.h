@@ -22,7 +22,7 @@ void begin_reports(Text (*describe)(const void* p));
 void follow_reports();
 
 // As os::misuse, with stacks that were kept: always a block of text, with the calling thread's own
-// stack first. `prepare` of unwind/unwind.h has been called.
+// stack first. `open` of files/inspect.h has been called.
 struct Stack {
   const char* what;  // "allocated"
   uint64_t thread;

@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "cache/medium_cache.h"
 #include "cpu/core.h"
+#include "files/inspect.h"
 #include "front/allocate.h"
 #include "front/modes.h"
 #include "hard/mark.h"
@@ -15,7 +16,6 @@
 #include "profile/samples.h"
 #include "purge/background.h"
 #include "thread/lifecycle.h"
-#include "unwind/unwind.h"
 
 namespace loft {
 
@@ -141,8 +141,7 @@ void follow_profile_options() {
   const bool asked = get(options.profile) != kNoProfile;
   if (asked == profile::on() && !profile::changes_mean(get(options.sample_bytes))) return;
   // Before the lock: it takes the loader's, whose holder may be forking.
-  static constinit Atomic<uint32_t> has_begun{0};
-  if (asked && has_begun.exchange(1, memory_order_relaxed) == 0) unwind::prepare();
+  if (asked) inspect::open();
   const os::Guard guard(profile::changes());
   profile::set_mean(get(options.sample_bytes));
   const bool wanted = get(options.profile) != kNoProfile && profile::prepare();

@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "base/keep_errno.h"
 #include "base/options.h"
+#include "files/inspect.h"
 #include "files/misuse.h"
 #include "files/output.h"
 #include "hard/name.h"
@@ -15,10 +16,9 @@
 #include "hard/tag.h"
 #include "large/entries.h"
 #include "large/guarded.h"
+#include "os/access.h"
 #include "os/fault.h"
 #include "os/os.h"
-#include "unwind/fault.h"
-#include "unwind/unwind.h"
 
 namespace loft::hard {
 
@@ -33,7 +33,7 @@ struct Stack {
 
   void capture() {
     thread = static_cast<uint64_t>(os::thread_number());
-    depth = unwind::capture(frames, kMostFrames, false);
+    depth = inspect::capture(frames, kMostFrames);
   }
 };
 
@@ -218,11 +218,11 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   const bool goes_on = get(options.misuse) == kMisuseContinue;
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   // A page that is opened is not one of code: a call would come here again.
-  const bool calls = unwind::is_call(context, address);
-  const auto access = calls                         ? Access::kUnknown
-                      : unwind::wrote(context) == 0 ? Access::kRead
-                      : unwind::wrote(context) == 1 ? Access::kWrite
-                                                    : Access::kUnknown;
+  const bool calls = os::is_call(context, address);
+  const auto access = calls                     ? Access::kUnknown
+                      : os::wrote(context) == 0 ? Access::kRead
+                      : os::wrote(context) == 1 ? Access::kWrite
+                                                : Access::kUnknown;
   const Told told =
       info->si_code <= 0 ? Told::kNothing : tell_of_fault(address, access, goes_on && !calls);
   if (told == Told::kNothing) return pass_on(signal, info, context);
@@ -251,7 +251,7 @@ void catch_faults() {
 bool begin_samples() {
   records = static_cast<Record*>(files::borrow(kRecords * sizeof(Record)));
   if (records == nullptr) return false;
-  unwind::prepare();
+  inspect::open();
   return true;
 }
 

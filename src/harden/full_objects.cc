@@ -10,8 +10,8 @@
 #include "hard/place.h"
 #include "harden/checks.h"
 #include "os/fault.h"
+#include "os/loader.h"
 #include "os/os.h"
-#include "unwind/code.h"
 
 namespace loft::hard {
 
@@ -50,7 +50,7 @@ const char* name_of(front::Freed freed) {
 
 LOFT_COLD bool has_own_operators() {
   for (const char* name : {"_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"}) {
-    if (unwind::is_of_another(name)) return true;
+    if (os::is_of_another(name)) return true;
   }
   return false;
 }

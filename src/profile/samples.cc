@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "base/keep_float.h"
 #include "base/probe.h"
+#include "files/inspect.h"
 #include "heap/registry.h"
 #include "large/large.h"
 #include "os/lock.h"
@@ -13,7 +14,6 @@
 #include "profile/progress.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
-#include "unwind/unwind.h"
 
 namespace loft::profile {
 
@@ -125,7 +125,7 @@ bool prepared() { return medium::samples.load(memory_order_relaxed) != kNoHeap; 
 
 bool note(const void* p, size_t asked, size_t charged, void* place) {
   uintptr_t frames[kMostFrames];
-  const auto depth = static_cast<unsigned>(unwind::capture(frames, kMostFrames));
+  const auto depth = static_cast<unsigned>(inspect::capture(frames, kMostFrames));
   const uint64_t weight = weight_for(charged, mine().mean);
   const uint64_t now = os::now_ns();
   draw();

@@ -1,17 +1,17 @@
-// The stack of a recursion, as loft captures it, in a program that is linked with the single file.
-// Only libc is there: no C++ library. With an argument, the stack of a signal handler is left out.
+// The stack of a recursion, as loft captures it, in a program that is linked with the single files.
+// Only libc is there: no C++ library. With an argument, there is to be no stack.
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
 
-namespace loft::unwind {
+namespace loft::inspect {
 
-bool prepare();
-size_t capture(uintptr_t* frames, size_t most, bool may_wait = true);
+void open();
+size_t capture(uintptr_t* frames, size_t most);
 
-}  // namespace loft::unwind
+}  // namespace loft::inspect
 
 namespace {
 
@@ -21,7 +21,7 @@ size_t count;
 
 char* page;
 
-void capture_here() { count = loft::unwind::capture(frames, kMost); }
+void capture_here() { count = loft::inspect::capture(frames, kMost); }
 
 // A function that calls nothing is interrupted: it writes where it may not, and then may.
 __attribute__((noinline)) void write_page() { *static_cast<volatile char*>(page) = 1; }
@@ -59,15 +59,13 @@ bool finds(void (*last)()) {
 }  // namespace
 
 int main(int argc, char**) {
-  if (!loft::unwind::prepare()) {
-    puts("not prepared");
-    return 1;
-  }
-  if (!finds(capture_here)) return 1;
+  loft::inspect::open();
   if (argc > 1) {
-    puts("ok");
+    capture_here();
+    printf("%zu frames\n", count);
     return 0;
   }
+  if (!finds(capture_here)) return 1;
   page = static_cast<char*>(mmap(nullptr, 1, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   signal(SIGSEGV, on_signal);
   if (!finds(write_page)) return 1;

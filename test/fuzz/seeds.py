@@ -341,71 +341,6 @@ def messages() -> dict[str, bytes]:
     return seeds
 
 
-# ---- unwind_fuzz.cc ----
-
-
-def uleb(value: int) -> bytes:
-    text = b""
-    while value >= 128:
-        text += bytes([value & 127 | 128])
-        value >>= 7
-    return text + bytes([value])
-
-
-def entry(body: bytes) -> bytes:
-    body += bytes(-len(body) % 4)
-    return word(4, len(body)) + body
-
-
-def frames(
-    instructions: bytes, letters: bytes = b"zR", extra: bytes = b"\x1b", place: int = 40
-) -> bytes:
-    """A table of one function, which lies at the sections' own first 256 bytes."""
-    sorted_bytes = 12 + 8
-    first = b"\x0c\x07\x08\x90\x01"  # the CFA is at rsp + 8, the return address below it
-    common = entry(
-        word(4, 0) + b"\x01" + letters + b"\0\x01\x78\x10" + uleb(len(extra)) + extra + first
-    )
-    at = sorted_bytes + len(common)
-    function = word(4, at + 4 - sorted_bytes) + struct.pack("<i", -(at + 8)) + word(4, 256) + b"\0"
-    table = b"\x01\x1b\x03\x3b" + word(4, sorted_bytes - 4) + word(4, 1) + word(4, 0) + word(4, at)
-    sections = table + common + entry(function + instructions)
-    return word(2, place) + word(2, sorted_bytes) + sections
-
-
-def expression(*operations: int) -> bytes:
-    return bytes([len(operations), *operations])
-
-
-def unwind() -> dict[str, bytes]:
-    push_rbp = b"\x41\x0e\x10\x86\x02\x43\x0d\x06"
-    plt = expression(0x77, 8, 0x80, 0, 0x3F, 0x1A, 0x3B, 0x2A, 0x33, 0x24, 0x22)
-    record = {16: 168, 6: 120, 3: 128}
-    signal = b"\x0f" + expression(0x77, 0xA0, 1, 6)
-    for register, offset in record.items():
-        at = uleb(offset) if offset < 64 else bytes([offset & 127 | 128, offset >> 7])
-        signal += bytes([0x10, register]) + expression(0x77, *at)
-    return {
-        "nothing": b"",
-        "plain": frames(b""),
-        "frame_pointer": frames(push_rbp + b"\x02\x40\x0c\x07\x08"),
-        "remembered": frames(push_rbp + b"\x0a\x42\x0c\x07\x08\xc6\x42\x0b", place=30),
-        "remembered_often": frames(b"\x0a" * 12 + b"\x0b" * 12),
-        "long_forms": frames(
-            b"\x03\x01\x00\x04\x01\x00\x00\x00\x05\x03\x04\x11\x06\x7e\x12\x07\x7c\x13\x7b"
-            b"\x2e\x10\x2f\x03\x02\x14\x03\x01\x15\x03\x7f\x16\x03\x01\x30\x09\x03\x06\x08\x06"
-        ),
-        "linkage_table": frames(b"\x0f" + plt),
-        "signal": frames(signal, b"zRS"),
-        "aligned_anew": frames(
-            b"\x0c\x0a\x00\x10\x06" + expression(0x76, 0) + b"\x0f" + expression(0x76, 0x78, 6)
-        ),
-        "outermost": frames(b"\x07\x10"),
-        "personality": frames(push_rbp, b"zPLR", b"\x9b\0\0\0\0\x1b\x1b"),
-        "absolute": frames(b"\x01" + word(8, 0), b"zR", b"\x00"),
-    }
-
-
 # ---- request_fuzz.cc ----
 
 
@@ -440,6 +375,14 @@ FREE_ALIGNED, ALIGNED_ALLOC, MEMALIGN, POSIX_MEMALIGN, VALLOC, PVALLOC, SPAWN, J
 )
 NEXT, NOW, NOTHING = 0x20, 0x40, 0x80
 HEAP = 0x7F00_0000_0000
+
+
+def uleb(value: int) -> bytes:
+    text = b""
+    while value >= 128:
+        text += bytes([value & 127 | 128])
+        value >>= 7
+    return text + bytes([value])
 
 
 def zigzag(value: int) -> int:
@@ -526,7 +469,7 @@ def trace() -> dict[str, bytes]:
 
 
 def main() -> None:
-    for target in (calls, options, group, messages, unwind, request, trace):
+    for target in (calls, options, group, messages, request, trace):
         folder = SEEDS / target.__name__
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in target().items():

@@ -26,7 +26,8 @@ pub type loft_visit_t = unsafe extern "C" fn(context: *mut c_void, object: *mut 
 pub type loft_report_t = unsafe extern "C" fn(text: *const c_char, bytes: usize, closure: *mut c_void);
 
 /// Called with what loft says: `bytes` bytes of text with a NUL behind them, which are gone when it
-/// returns. Mostly one line, which ends with a newline.
+/// returns. Mostly one line, which ends with a newline. A report comes in two parts: what is known
+/// before the stack is followed, and the rest.
 pub type loft_message_t = unsafe extern "C" fn(text: *const c_char, bytes: usize, closure: *mut c_void);
 
 /// A heap of the program's own, which is destroyed whole. Over ordinary memory it grows on demand,
@@ -692,9 +693,10 @@ unsafe extern "C" {
     /// itself, the process ends after three seconds. What a signal handler may call it may call, too.
     /// It has to return. A mistake within it ends the process, without it.
     ///
-    /// Reports have a stack from this call on. It may allocate and load code, so call it at the start
-    /// of the program. Two threads must not call it at the same time; a report that another thread
-    /// makes meanwhile goes to the old handler, to the new one, or to none.
+    /// Reports have a stack from this call on, where libloft-inspect.so is beside loft. It may allocate
+    /// and load code, so call it at the start of the program. Two threads must not call it at the same
+    /// time; a report that another thread makes meanwhile goes to the old handler, to the new one, or
+    /// to none.
     pub fn loft_set_report_handler(handler: Option<loft_report_t>, closure: *mut c_void);
 
     /// Has `handler` called with all that loft would write to standard error, and nothing is written

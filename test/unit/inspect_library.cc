@@ -1,5 +1,5 @@
 // A library that is loaded and unloaded while its function runs in stacks. It is built in two forms
-// that differ in the size of a frame alone.
+// that differ in the size of a frame alone, and in one without a table of its frame information.
 #include <stddef.h>
 
 extern "C" __attribute__((visibility("default"))) size_t pass_on(void (*next)(void*),

@@ -1,8 +1,8 @@
-#include "unwind/fault.h"
+#include "os/access.h"
 
 #include <ucontext.h>
 
-namespace loft::unwind {
+namespace loft::os {
 
 int wrote(const void* context) {
 #if defined(__x86_64__)
@@ -30,4 +30,4 @@ bool is_call(const void* context, uintptr_t address) {
 #endif
 }
 
-}  // namespace loft::unwind
+}  // namespace loft::os

@@ -1,0 +1,90 @@
+#include "files/inspect.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/keep_errno.h"
+#include "base/macros.h"
+#include "files/mappings.h"
+#include "files/output.h"
+#include "os/fault.h"
+#include "os/symbols.h"
+
+// Of libloft-inspect.a, in a program that is linked with it.
+extern "C" {
+#if !defined(LOFT_INSPECT)
+[[gnu::weak]]
+#endif
+extern LOFT_HIDDEN const loft::inspect::Table loft_inspect;
+}
+
+namespace loft::inspect {
+
+namespace {
+
+constexpr char kName[] = "libloft-inspect.so";
+
+// Release and acquire pair: who finds the table finds it begun.
+constinit Atomic<const Table*> in_use{nullptr};
+
+// The file that this code is mapped from, without its symbolic links; then the library beside it.
+struct Place {
+  char path[files::kLongestPath];
+  bool found;
+};
+
+void take_place(void* context, const files::Mapping& mapping) {
+  auto& place = *static_cast<Place*>(context);
+  const auto here = reinterpret_cast<uintptr_t>(&take_place);
+  if (here - mapping.begin >= mapping.end - mapping.begin || mapping.name[0] != '/') return;
+  const auto* const slash =
+      static_cast<const char*>(memrchr(mapping.name, '/', mapping.name_bytes));
+  const auto folder = static_cast<size_t>(slash + 1 - mapping.name);
+  if (folder + sizeof(kName) > sizeof(place.path)) return;
+  memcpy(place.path, mapping.name, folder);
+  memcpy(place.path + folder, kName, sizeof(kName));
+  place.found = true;
+}
+
+const Table* open_beside(const char** why) {
+  auto* const place = static_cast<Place*>(files::borrow(sizeof(Place)));
+  *why = "no memory to look for libloft-inspect.so";
+  if (place == nullptr) return nullptr;
+  files::visit_mappings(take_place, place, files::BuildIds::kNotWanted);
+  const void* found = nullptr;
+  *why = "the system does not say where libloft-inspect.so would lie";
+  if (place->found) found = os::open_for_good(place->path, "loft_inspect", why);
+  files::give_back(place, sizeof(Place));
+  return static_cast<const Table*>(found);
+}
+
+const char* begin(const Table* table) {
+  if (table->version != kTableVersion) return "libloft-inspect.so is another version's";
+  const auto* const own = os::is_own_library() ? reinterpret_cast<const void*>(&open) : nullptr;
+  return table->begin(own);
+}
+
+}  // namespace
+
+void open() {
+  static constinit Atomic<uint32_t> begun{0};  // relaxed: it only says who is first
+  if (begun.load(memory_order_relaxed) != 0 || begun.exchange(1, memory_order_relaxed) != 0) return;
+  const KeepErrno keep;
+  const char* why = nullptr;
+  const Table* const table = &loft_inspect != nullptr ? &loft_inspect : open_beside(&why);
+  if (table != nullptr) why = begin(table);
+  if (why != nullptr) return os::report(Text() << "there are no stacks: " << why);
+  in_use.store(table, memory_order_release);
+}
+
+size_t capture(uintptr_t* frames, size_t most) {
+  const Table* const table = in_use.load(memory_order_acquire);
+  return table == nullptr ? 0 : table->capture(frames, most);
+}
+
+bool name_code(uintptr_t pc, CodeName* name) {
+  const Table* const table = in_use.load(memory_order_acquire);
+  return table != nullptr && table->name_code(pc, name);
+}
+
+}  // namespace loft::inspect
