@@ -10,7 +10,8 @@
 #include "api/surface.h"
 #include "cache/object.h"
 #include "front/allocate.h"
-#include "front/front.h"
+#include "front/ordinary.h"
+#include "front/policy.h"
 #include "profile/samples.h"
 #include "profile/write.h"
 #include "purge/background.h"
@@ -105,7 +106,7 @@ void* loft_object_start(const void* interior) noexcept { return loft::object_of(
 
 size_t loft_object_size(const void* interior) noexcept {
   const loft::ObjectRange place = loft::object_of(interior);
-  return place.start == nullptr ? 0 : loft::front::in_use->size_in(place.start, place.size);
+  return place.start == nullptr ? 0 : loft::policy().size_in(place.start, place.size);
 }
 
 size_t loft_visit_objects(loft_visit_t visit, void* context) noexcept {

@@ -20,7 +20,8 @@
 #include "base/bits.h"
 #include "base/macros.h"
 #include "front/allocate.h"
-#include "front/front.h"
+#include "front/ordinary.h"
+#include "front/policy.h"
 #include "os/symbols.h"
 #include "space/span.h"
 
@@ -169,13 +170,13 @@ LOFT_ALWAYS_INLINE void* make(size_t size, align_val_t align) {
 // Each call's way in the hardened modes: nothing is carried here but what the caller has said.
 template <Maker kMaker, Calls kCalls, class... Alignment>
 LOFT_NOINLINE void delete_beyond(void* p, Alignment... alignment) {
-  if (LOFT_LIKELY(are_ours())) return loft::front::in_use->free_as(p, {0, false, true, kMaker, 0});
+  if (LOFT_LIKELY(are_ours())) return loft::policy().free_as(p, {0, false, true, kMaker, 0});
   delete_otherwise<kCalls>(p, alignment...);
 }
 template <Maker kMaker, Calls kCalls, class... Alignment>
 LOFT_NOINLINE void delete_sized_beyond(void* p, size_t size, Alignment... alignment) {
   if (LOFT_LIKELY(are_ours())) {
-    return loft::front::in_use->free_as(p, {size, true, true, kMaker, 0});
+    return loft::policy().free_as(p, {size, true, true, kMaker, 0});
   }
   delete_otherwise<kCalls>(p, alignment...);
 }

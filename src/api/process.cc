@@ -141,7 +141,7 @@ int apply_option(std::string_view name, std::string_view value) {
         "hardened=full: the program has other threads already, more than 8000 objects, or the "
         "system refuses memory or its protection; ");
   }
-  if (get(options.hardened) == kHardenedGuard && !(start_over_alone() && front::begin_guard())) {
+  if (get(options.hardened) == kHardenedGuard && !(start_over_alone() && guard::begin())) {
     do_without_hardening(
         "hardened=guard: the program has other threads already, or the system refuses memory or "
         "its protection; ");

@@ -31,7 +31,7 @@ Text describe_address(const void* p) {
   if (medium::is_sampled(entry)) return line << ", sampled for the profile";
   if (entry.bin() == kMedium) return line << ", medium, heap " << uint64_t{entry.owner()};
   if (entry.bin() == kLarge) return line << ", large";
-  if (entry.bin() == kExtent) return line << ", heap of the program's own";
+  if (entry.bin() == kGuest) return line << ", heap of the program's own";
   return line << (entry.bin() == kFreeSpan ? ", free memory" : "");
 }
 

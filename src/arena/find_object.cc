@@ -53,7 +53,7 @@ Extent* UserHeap::extent_of(const void* p) const {
   if (region_ != nullptr) return region_->covers(p) ? region_ : nullptr;
   if (!pagemap.contains(p)) return nullptr;
   const Entry entry = pagemap.of(p);
-  if (entry.bin() != kExtent) return nullptr;
+  if (entry.bin() != kGuest) return nullptr;
   Extent* extent = Shard::extent_at(entry);
   return owns(extent) && extent->covers(p) ? extent : nullptr;
 }

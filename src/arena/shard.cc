@@ -55,7 +55,7 @@ void release_metadata(Extent* extent) {
 
 void enter_extent(const Extent* extent) {
   pagemap.fill(extent->base, granules_in(extent),
-               Entry(kNoHeap, kExtent, metadata::index_of(extent)));
+               Entry(kNoHeap, kGuest, metadata::index_of(extent)));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "base/atomic.h"
 #include "base/bits.h"
 #include "base/keep_errno.h"
 
@@ -13,40 +14,66 @@ namespace loft {
 
 namespace {
 
-struct SealedPages {
-  uintptr_t from;
-  uintptr_t end;
-  size_t page;
-  bool found;
+// The pages that the loader has made read-only. It does that for whole pages alone, from the one in
+// which the part begins. Both are 0 before they are looked for, and 1 where there are none.
+// Relaxed: whoever looks finds the same.
+constinit Atomic<uintptr_t> first_sealed{0};
+constinit Atomic<uintptr_t> end_of_sealed{0};
+
+[[gnu::section(".data.rel.ro.loft_sealed"), gnu::used]] constinit uintptr_t within = 0;
+
+struct Found {
+  uintptr_t page;
+  uintptr_t from, end;
 };
 
-// Whether the loader has made the pages read-only. It does that for whole pages alone, from the one
-// in which the part begins.
-int find_sealed(dl_phdr_info* object, size_t, void* context) {
-  auto& pages = *static_cast<SealedPages*>(context);
+int find(dl_phdr_info* object, size_t, void* context) {
+  auto& found = *static_cast<Found*>(context);
+  const auto at = reinterpret_cast<uintptr_t>(&within);
   for (unsigned i = 0; i < object->dlpi_phnum; ++i) {
     const auto& part = object->dlpi_phdr[i];
     if (part.p_type != PT_GNU_RELRO) continue;
-    const uintptr_t from = uintptr_t{object->dlpi_addr} + part.p_vaddr;
-    pages.found |= pages.from >= round_down(from, pages.page) &&
-                   pages.end <= round_down(from + part.p_memsz, pages.page);
+    const uintptr_t from = round_down(uintptr_t{object->dlpi_addr} + part.p_vaddr, found.page);
+    const uintptr_t end =
+        round_down(uintptr_t{object->dlpi_addr} + part.p_vaddr + part.p_memsz, found.page);
+    if (at - from >= end - from) continue;
+    found.from = from;
+    found.end = end;
   }
-  return pages.found ? 1 : 0;
+  return found.end != 1;
 }
+
+uintptr_t page_bytes() { return static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)); }
 
 }  // namespace
 
-bool write_sealed(void* to, const void* from, size_t bytes) {
+void find_sealed_pages() {
+  if (end_of_sealed.load(memory_order_relaxed) != 0) return;
   const KeepErrno keep;
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  Found found = {page_bytes(), 1, 1};
+  dl_iterate_phdr(find, &found);
+  first_sealed.store(found.from, memory_order_relaxed);
+  end_of_sealed.store(found.end, memory_order_relaxed);
+}
+
+bool write_sealed(void* to, const void* from, size_t bytes) {
+  find_sealed_pages();
+  const KeepErrno keep;
+  const uintptr_t page = page_bytes();
   const auto at = reinterpret_cast<uintptr_t>(to);
-  SealedPages pages = {round_down(at, page), round_up(at + bytes, page), page, false};
-  dl_iterate_phdr(find_sealed, &pages);
-  void* const first = reinterpret_cast<void*>(pages.from);
-  const size_t length = pages.end - pages.from;
-  if (pages.found && mprotect(first, length, PROT_READ | PROT_WRITE) != 0) return false;
-  __builtin_memcpy(to, from, bytes);
-  if (pages.found) mprotect(first, length, PROT_READ);
+  const uintptr_t first = round_down(at, page);
+  const uintptr_t end = round_up(at + bytes, page);
+  const bool is_sealed = first >= first_sealed.load(memory_order_relaxed) &&
+                         end <= end_of_sealed.load(memory_order_relaxed);
+  void* const pages = reinterpret_cast<void*>(first);
+  if (is_sealed && mprotect(pages, end - first, PROT_READ | PROT_WRITE) != 0) return false;
+  auto* const words = static_cast<uint64_t*>(to);
+  for (size_t i = 0; i < bytes / sizeof(uint64_t); ++i) {
+    uint64_t word = 0;
+    __builtin_memcpy(&word, static_cast<const char*>(from) + i * sizeof(word), sizeof(word));
+    store_word(words[i], word, memory_order_release);
+  }
+  if (is_sealed) mprotect(pages, end - first, PROT_READ);
   return true;
 }
 

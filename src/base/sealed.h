@@ -3,7 +3,7 @@
 // loader fills in and then protects (RELRO), beside those that are constant. So reading it costs
 // what it always did, and nothing is done unless it is written.
 //
-//   LOFT_SEALED constinit const Parts* in_use = &ordinary;
+//   LOFT_SEALED constinit Atomic<const Policies*> policies{&core_policies};
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,13 @@ namespace loft {
 
 #define LOFT_SEALED [[gnu::section(".data.rel.ro.loft_sealed")]]
 
-// Writes to such data, while nobody reads it and no other data there is written. Afterwards it is
-// read-only if it was before, which is the choice of who links the program. False, and nothing has
-// changed, if the system refuses.
+// Looks for the pages once, so that write_sealed does not ask the loader any more: who calls that
+// with a lock of loft's held calls this before, without.
+void find_sealed_pages();
+
+// Writes to such data, a word at a time, with release. `bytes` is a multiple of a word's. No other
+// data there is written meanwhile. Afterwards it is read-only if it was before, which is the choice
+// of who links the program. False, and nothing has changed, if the system refuses.
 bool write_sealed(void* to, const void* from, size_t bytes);
 
 }  // namespace loft

@@ -1,7 +1,7 @@
 #include "cache/object.h"
 
-#include "arena/user_heap.h"
 #include "base/options.h"
+#include "cache/guest.h"
 #include "large/entries.h"
 #include "medium/medium_run.h"
 #include "os/fault.h"
@@ -13,13 +13,13 @@ namespace {
 bool is_in_use(const void* p, Entry entry) {
   if (entry.bin() == kMedium) return medium::run_at(entry)->covers(p);
   if (entry.bin() == kLarge) return !large::at(entry)->kept;
-  return entry.is_slab() || entry.bin() == kExtent;
+  return entry.is_slab() || entry.bin() == kGuest;
 }
 
 const char* what_is_wrong(const void* p, Entry entry) {
   if (!pagemap.contains(p)) {
-    return UserHeap::in_a_region(p) ? "pointer into a region, whose objects loft_heap_free takes"
-                                    : "foreign pointer (not from loft's heap)";
+    const char* const wrong = guest_objects.what_is_wrong(p);
+    return wrong != nullptr ? wrong : "foreign pointer (not from loft's heap)";
   }
   return is_in_use(p, entry) ? "misaligned pointer"
                              : "pointer to memory that is not allocated (freed before, or never)";
@@ -94,10 +94,7 @@ ObjectRange object_of(const void* p) {
     auto* const start = reinterpret_cast<void*>(run->address_of(run->first_of(p)));
     return {start, medium::usable_bytes(entry, start)};
   }
-  if (entry.bin() == kExtent) {
-    const ObjectAt object = UserHeap::object_at(Shard::extent_at(entry), p);
-    return {reinterpret_cast<void*>(object.start), object.bytes};
-  }
+  if (entry.bin() == kGuest) return guest_objects.object_of(p, entry);
   if (!entry.is_slab()) return {nullptr, 0};
   const Slab* slab = slab::at(entry);
   const Geometry& shape = slab->shape();

@@ -4,16 +4,12 @@
 
 #include <cstddef>
 
+#include "cache/guest.h"
 #include "heap/heap.h"
 #include "slab/slab.h"
 #include "space/pagemap.h"
 
 namespace loft {
-
-struct ObjectRange {
-  void* start;
-  size_t size;  // usable bytes
-};
 
 // {nullptr, 0} if p does not point into the place of an object in a slab, or into a large object.
 // The caller must know whether the object is allocated.

@@ -56,7 +56,7 @@ struct BinState {
 };
 
 // Who owns the heap of a block. Chosen where the block gets its heap. The slow paths of malloc and
-// free take their parts from it (front/modes.h).
+// free take their parts from it (front/policy.h).
 enum class Mode : uint8_t {
   kUnset,       // a block without a heap, and the stand-in
   kThreads,     // a thread's block: owner=thread, owner=shared
@@ -208,6 +208,7 @@ struct alignas(64) Thread {
   ThreadCounters counters{};
   MediumCache medium{};
   large::Descriptors spare_large{};
+  bool has_guests{};              // guests keep objects in the block, or did (cache/guest.h)
   hard::Quarantine* quarantine{};  // nullptr until first needed; then stays with the block
   Outbox outbox{};
 

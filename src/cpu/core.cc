@@ -6,11 +6,11 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/depot.h"
+#include "cache/guest.h"
 #include "cache/medium_cache.h"
 #include "hard/quarantine.h"
 #include "heap/registry.h"
 #include "limits/limits.h"
-#include "meter/meter.h"
 #include "os/os.h"
 #include "slab/slab.h"
 #include "space/metadata.h"
@@ -118,7 +118,7 @@ Core* make(unsigned number) {
   core->owner = core->thread.owner = heap->id();
   add_block(&core->thread);
   limits::count_caches(1);
-  meter::join(&core->thread);
+  guest::join(&core->thread);
   core->earlier = newest.load(memory_order_relaxed);
   // Three releases, so that every reader finds the block set up. They pair with the acquires in
   // enter and for_each, and with the address dependency in the sequences.

@@ -28,6 +28,8 @@
 
 namespace loft {
 
+struct Guest;
+
 inline constexpr SizeClass kForeign = kSizeClasses;  // the stack after those of the bins
 inline constexpr unsigned kStacks = kSizeClasses + 1;
 inline constexpr uint64_t kAllStacks = (uint64_t{1} << kStacks) - 1;
@@ -149,6 +151,9 @@ Totals totals();
 // Between the two calls, no thread holds a block or makes one.
 void prepare_fork();
 void finish_fork(bool child);
+
+// What the core calls.
+extern LOFT_HIDDEN const Guest guest;
 
 }  // namespace core
 }  // namespace loft

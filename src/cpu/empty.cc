@@ -1,9 +1,9 @@
 // What gives back the memory of processors that do little.
 #include "base/peek.h"
 #include "cache/batch_cache.h"
+#include "cache/guest.h"
 #include "cache/medium_cache.h"
 #include "cpu/core.h"
-#include "hard/quarantine.h"
 #include "heap/heap.h"
 
 namespace loft::core {
@@ -24,7 +24,7 @@ size_t empty(Core* core, Heap::Walk walk) {
   close_from_afar(core, kAllStacks & ~core->held);
   // If fences are refused, this and flush_all still reach the caller's own processor.
   hold(core, kForeign);
-  hard::empty(thread);
+  guest::empty(thread);
   flush_all(core);
   medium_cache::release_all(thread);
   batch_cache::send_all(thread);
@@ -95,5 +95,34 @@ void empty_others() {
     unlock_emptied(core);
   });
 }
+
+namespace {
+
+void lock(LockStep step) {
+  if (step == LockStep::kBeforeBlocks) prepare_fork();
+}
+
+void unlock(LockStep step, bool child) {
+  if (step == LockStep::kBeforeBlocks) finish_fork(child);
+}
+
+}  // namespace
+
+constinit const Guest guest = {
+    .join = nullptr,
+    .review = nullptr,
+    .empty = nullptr,
+    .inherit = nullptr,
+    .begin_child = nullptr,
+    .held = nullptr,
+    .held_in_runs = nullptr,
+    .visit_held = nullptr,
+    .lock = lock,
+    .unlock = unlock,
+    .look = nullptr,
+    .begin_looks = nullptr,
+    .purge_idle = look,
+    .purge = nullptr,
+};
 
 }  // namespace loft::core

@@ -4,12 +4,11 @@
 #include "cache/batch_cache.h"
 #include "cache/medium_cache.h"
 #include "front/allocate.h"
-#include "front/metered.h"
+#include "front/policy.h"
 #include "front/reclaim.h"
 #include "large/clear.h"
 #include "limits/limits.h"
 #include "os/os.h"
-#include "profile/progress.h"
 #include "purge/background.h"
 #include "space/span.h"
 #include "thread/lifecycle.h"
@@ -75,20 +74,12 @@ void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   return object;
 }
 
-void* allocate_ordinary_long(size_t size, size_t alignment, bool zeroed, Maker) {
-  if (LOFT_LIKELY(!profile::on())) return allocate_large(size, alignment, zeroed);
-  bool is_due = false;
-  void* object = sample_long(size, alignment, zeroed, &is_due);
-  if (object != nullptr) return object;
-  object = allocate_large(size, alignment, zeroed);
-  if (is_due && object != nullptr) mark_sampled(object, size);
-  return object;
-}
-
 // Ends with look_after: the program may take no other slow path for a long time.
 void free_large(Large* object) {
+  if (LOFT_UNLIKELY(object->sampled)) {
+    return policy().free(reinterpret_cast<void*>(object->start()));
+  }
   {
-    if (LOFT_UNLIKELY(object->sampled)) forget_large(object);
     const lifecycle::SlowPath slow;
     Thread* const thread = slow.thread();
     if (LOFT_LIKELY(thread != nullptr)) thread->counters.net_bytes.add(-object->bytes);
@@ -98,7 +89,7 @@ void free_large(Large* object) {
 }
 
 void free_medium(void* p, Entry entry) {
-  if (LOFT_UNLIKELY(medium::is_sampled(entry))) return free_sampled(p, entry);
+  if (LOFT_UNLIKELY(medium::is_sampled(entry))) return policy().free(p);
   {
     const lifecycle::SlowPath slow;
     if (LOFT_LIKELY(slow.thread() != nullptr)) {

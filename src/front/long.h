@@ -12,9 +12,6 @@ namespace loft {
 // nullptr and ENOMEM without memory. `alignment` is a power of two.
 void* allocate_large(size_t size, size_t alignment, bool zeroed);
 
-// The same, sampled while a profile is taken. As front::Parts::allocate_long.
-void* allocate_ordinary_long(size_t size, size_t alignment, bool zeroed, Maker maker);
-
 // Stops the program if no object is there. Keeps errno.
 void free_large(Large* object);
 void free_medium(void* p, Entry entry);

@@ -1,11 +1,15 @@
 #include "front/metered.h"
 
 #include "base/options.h"
+#include "base/sealed.h"
 #include "cache/medium_cache.h"
+#include "cache/object.h"
 #include "cpu/core.h"
 #include "files/inspect.h"
 #include "front/allocate.h"
-#include "front/modes.h"
+#include "front/long.h"
+#include "front/ordinary.h"
+#include "front/policy.h"
 #include "hard/mark.h"
 #include "hard/samples.h"
 #include "heap/registry.h"
@@ -13,7 +17,9 @@
 #include "meter/meter.h"
 #include "os/os.h"
 #include "os/restartable.h"
+#include "profile/progress.h"
 #include "profile/samples.h"
+#include "profile/write.h"
 #include "purge/background.h"
 #include "thread/lifecycle.h"
 
@@ -40,7 +46,7 @@ void* refill_lagging(Thread* thread, Request request) {
     meter::settle(thread, c);
     return hard::unmark(popped);
   }
-  return hard::unmark(ordinary_parts_of(thread).refill(thread, request));
+  return hard::unmark(core_policy_of(thread).refill(thread, request));
 }
 
 // Takes more objects of a class of which few go round.
@@ -49,7 +55,7 @@ void gather(Thread* thread, Request request) {
   void* few[meter::kMostShort + 1];
   unsigned count = 0;
   while (*bin.top() != nullptr) few[count++] = bin.pop();
-  void* const p = ordinary_parts_of(thread).refill(thread, request);
+  void* const p = core_policy_of(thread).refill(thread, request);
   if (p != nullptr) few[count++] = p;
   while (count != 0) meter::put_back(thread, request.size_class, few[--count]);
 }
@@ -63,6 +69,25 @@ meter::Filled fill(Thread* thread, Request request) {
   if (bins::held(thread, c, thread->bins[c].top()) < meter::short_of(c)) gather(thread, request);
   return meter::fill(thread, c);
 }
+
+// A charge for an object that a path takes by itself. Not passed: a sample falls on it, and the
+// ordinary path, which samples, is to be taken.
+class Charge {
+ public:
+  explicit Charge(size_t bytes)
+      : bytes_(LOFT_UNLIKELY(profile::on()) ? bytes : 0),
+        passes_(bytes_ == 0 || profile::passes(bytes_)) {}
+  bool passes() const { return passes_; }
+  // Returns the object, and takes the charge back if there is none.
+  void* for_what_is(void* object) const {
+    if (object == nullptr && bytes_ != 0) profile::give_back(bytes_);
+    return object;
+  }
+
+ private:
+  size_t bytes_;
+  bool passes_;
+};
 
 // An object between guards on which a sample has fallen, for the profile, too.
 void* take_guarded(Request request) {
@@ -98,7 +123,9 @@ void* take_sampled(Thread* thread, Request request) {
   return LOFT_LIKELY(sampled != nullptr) ? sampled : place;
 }
 
-void* refill_metered(Thread* thread, Request request) {
+}  // namespace
+
+void* refill_sampled(Thread* thread, Request request) {
   const SizeClass c = request.size_class;
   const meter::Filled filled = fill(thread, request);
   if (LOFT_LIKELY(filled == meter::Filled::kYes)) return meter::pop(thread, c);
@@ -109,30 +136,35 @@ void* refill_metered(Thread* thread, Request request) {
   return refill_lagging(thread, request);
 }
 
-// Parts with another refill, which are made before they are in use.
-struct PartsWith {
-  explicit PartsWith(void* (*refill)(Thread*, Request)) {
-    for (unsigned mode = 0; mode < kModes; ++mode) {
-      of[mode] = ordinary_parts[mode];
-      of[mode].refill = refill;
-    }
-  }
-  Parts of[kModes];
-};
+namespace {
+
+void* refill_metered(Thread* thread, Request request) {
+  return LOFT_LIKELY(meter::is_turned()) ? refill_sampled(thread, request)
+                                         : refill_lagging(thread, request);
+}
 
 bool guards() { return get(options.hardened) == kHardenedGuard; }
 
-const Parts* metered_parts() {
-  static const PartsWith metered(refill_metered);
-  return metered.of;
-}
+void free_as_metered(void* p, Freed) { free_metered(p); }
 
-// Under the lock of the changes.
-void turn_blocks(bool wanted) {
-  static const PartsWith lagging(refill_lagging);
-  // Release: with another thread's table in hand, or without, who finds these finds them made.
-  parts_in_use.store(wanted ? metered_parts() : lagging.of, memory_order_release);
-  meter::turn_all(wanted);
+// Made when the first profile is: most programs take none.
+const Policies& metered_policies() {
+  static const struct Metered {
+    Policies rows = core_policies;
+    Metered() {
+      for (Policy& row : rows.of) {
+        row.refill = refill_metered;
+        row.take_zero = take_zero_metered;
+        row.allocate_long = allocate_long_metered;
+        row.free = free_metered;
+        row.free_as = free_as_metered;
+        row.reallocate = reallocate_metered;
+        row.expand = expand_metered;
+        row.on_refused = write_refused;
+      }
+    }
+  } metered;
+  return metered.rows;
 }
 
 }  // namespace
@@ -141,35 +173,34 @@ void follow_profile_options() {
   const bool asked = get(options.profile) != kNoProfile;
   if (asked == profile::on() && !profile::changes_mean(get(options.sample_bytes))) return;
   // Before the lock: it takes the loader's, whose holder may be forking.
-  if (asked) inspect::open();
+  if (asked) {
+    inspect::open();
+    find_sealed_pages();
+  }
   const os::Guard guard(profile::changes());
   profile::set_mean(get(options.sample_bytes));
-  const bool wanted = get(options.profile) != kNoProfile && profile::prepare();
+  const bool is_core = get(options.hardened) == kHardenedOff;
+  const bool wanted = get(options.profile) != kNoProfile && profile::prepare() &&
+                      (!is_core || use(metered_policies()));
   if (wanted == profile::on()) return;
   profile::is_on.store(wanted, memory_order_relaxed);
   // With hardened=full, each allocation takes a slow path that samples.
   if (get(options.hardened) == kHardenedFull) return;
   pagemap.medium_limit.set(wanted ? 0 : kMediumMax + 1);
-  if (!guards()) turn_blocks(wanted);
+  if (is_core) meter::turn_all(wanted);
 }
 
 void meter_for_good() {
   profile::set_mean(get(options.sample_bytes));
-  parts_in_use.store(metered_parts(), memory_order_release);
   meter::turn_for_good(true);
 }
 
-void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due) {
-  const size_t bytes = whole_pages(size);
-  if (profile::passes(bytes)) return nullptr;
-  if (is_medium(size) && alignment <= os::page_size()) {
-    void* const p = profile::allocate(size, alignment, bytes, zeroed);
-    if (LOFT_LIKELY(p != nullptr)) lifecycle::count_net(bytes_at(p));
-    return p;
-  }
-  *is_due = true;
-  return nullptr;
+void* take_zero_metered(Request request) {
+  const Charge charge(class_size(request.size_class));
+  return charge.passes() ? charge.for_what_is(take_zero_ordinary(request)) : nullptr;
 }
+
+namespace {
 
 void mark_sampled(void* object, size_t asked) {
   const Entry entry = pagemap.of(object);
@@ -178,8 +209,24 @@ void mark_sampled(void* object, size_t asked) {
   profile::note(object, asked, whole_pages(asked));
 }
 
+}  // namespace
+
+void* allocate_long_metered(size_t size, size_t alignment, bool zeroed, Maker) {
+  const bool passes = !profile::on() || profile::passes(whole_pages(size));
+  if (LOFT_UNLIKELY(!passes) && is_medium(size) && alignment <= os::page_size()) {
+    void* const p = profile::allocate(size, alignment, whole_pages(size), zeroed);
+    if (LOFT_LIKELY(p != nullptr)) lifecycle::count_net(bytes_at(p));
+    if (LOFT_LIKELY(p != nullptr)) return p;
+  }
+  void* const object = allocate_large(size, alignment, zeroed);
+  if (!passes && object != nullptr) mark_sampled(object, size);
+  return object;
+}
+
+namespace {
+
 // As an object that is not sampled keeps its place and its charge: one in a slab while it fits and
-// fills half of it; a medium one while it does not grow.
+// fills half of it; a medium one while it does not grow. False: the caller copies it, as a new one.
 bool resize_sampled(void* p, Entry entry, size_t size) {
   profile::Sample* const sample = profile::lift(p);
   const size_t charged = profile::charged_of(sample);
@@ -210,18 +257,12 @@ void free_sampled(void* p, Entry entry) {
   background::look_after();
 }
 
-void forget_large(Large* object) {
-  object->sampled = false;
-  void* const place = profile::forget(reinterpret_cast<const void*>(object->start()));
-  if (LOFT_UNLIKELY(place != nullptr)) deallocate(place);
-}
-
-void* resize_metered(Large* object, size_t asked, void* (*how)(Large* object, size_t asked)) {
+void* resize_large_metered(Large* object, size_t asked, ResizeLarge how) {
   const size_t before = object->bytes;
   profile::Sample* const sample =
       object->sampled ? profile::lift(reinterpret_cast<const void*>(object->base)) : nullptr;
   profile::tell_of_end(sample);
-  void* const resized = how(object, asked);
+  void* const resized = resize_large(object, asked, how);
   profile::put_down(sample, reinterpret_cast<const void*>(object->base), object->asked,
                     object->bytes);
   if (resized == nullptr || object->sampled || !profile::on()) return resized;
@@ -229,5 +270,128 @@ void* resize_metered(Large* object, size_t asked, void* (*how)(Large* object, si
   if (!profile::passes(object->bytes - before)) mark_sampled(resized, asked);
   return resized;
 }
+
+// Where it grows, it may be due for a sample: only as a new object.
+bool grow_in_run(void* p, Entry entry, size_t size, size_t more) {
+  const Charge charge(more);
+  return charge.passes() && charge.for_what_is(resize_in_run(p, entry, size) ? p : nullptr);
+}
+
+void* reallocate_medium_metered(void* p, Entry entry, size_t usable, size_t size) {
+  if (is_medium(size) && grow_in_run(p, entry, size, size - usable)) return p;
+  void* fresh = nullptr;
+  if (const Charge charge(whole_pages(size)); is_medium(size) && charge.passes()) {
+    fresh = charge.for_what_is(allocate_with_room(size));
+  }
+  if (fresh == nullptr) return reallocate_by_copy(p, usable, size);
+  __builtin_memcpy(fresh, p, usable);
+  deallocate(p);
+  return fresh;
+}
+
+// The core's functions report what is wrong with an address.
+Entry entry_of(const void* p) { return pagemap.contains(p) ? pagemap.of(p) : Entry{}; }
+
+Large* large_at(Entry entry) { return entry.bin() == kLarge ? large::at(entry) : nullptr; }
+
+}  // namespace
+
+void free_metered(void* p) {
+  const Entry entry = entry_of(p);
+  if (medium::is_sampled(entry)) return free_sampled(p, entry);
+  if (Large* const object = large_at(entry); object != nullptr && object->sampled) {
+    check_start("free", p, entry);
+    forget_large(object);
+  }
+  free_ordinary(p);
+}
+
+void* reallocate_metered(void* p, size_t size) {
+  const Entry entry = entry_of(p);
+  if (entry.bin() == kMedium || entry.bin() == kLarge) check_start("realloc", p, entry);
+  if (medium::is_sampled(entry)) {
+    const size_t held = medium::usable_bytes(entry, p);
+    return resize_sampled(p, entry, size) ? p : reallocate_by_copy(p, held, size);
+  }
+  if (entry.bin() == kMedium) {
+    const size_t usable = medium::usable_bytes(entry, p);
+    if (size > usable) return reallocate_medium_metered(p, entry, usable, size);
+  }
+  if (Large* const object = large_at(entry); object != nullptr && size > kSmallMax) {
+    if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
+    void* const resized = resize_large_metered(object, size, large::resize);
+    return resized != nullptr ? resized : reallocate_by_copy(p, object->bytes, size);
+  }
+  return reallocate_ordinary(p, size);
+}
+
+bool expand_metered(const char* call, void* p, size_t size) {
+  const Entry entry = entry_of(p);
+  if (size > PTRDIFF_MAX - kGranule) return false;
+  if (entry.bin() == kMedium || entry.bin() == kLarge) check_start(call, p, entry);
+  if (medium::is_sampled(entry)) return resize_sampled(p, entry, size);
+  if (entry.bin() == kMedium) {
+    const size_t usable = medium::usable_bytes(entry, p);
+    if (size > usable) return is_medium(size) && grow_in_run(p, entry, size, size - usable);
+  }
+  if (Large* const object = large_at(entry); object != nullptr) {
+    return resize_large_metered(object, size, large::expand) != nullptr;
+  }
+  return expand_ordinary(call, p, size);
+}
+
+void write_refused(size_t) {
+  if (profile::prepared()) profile::write_refused();
+}
+
+void forget_large(Large* object) {
+  object->sampled = false;
+  void* const place = profile::forget(reinterpret_cast<const void*>(object->start()));
+  if (LOFT_UNLIKELY(place != nullptr)) deallocate(place);
+}
+
+namespace {
+
+void review(Thread* thread) {
+  meter::settle(thread, 0);
+  if (!meter::is_turned()) meter::empty(thread);
+}
+
+size_t held(const Thread* thread, SizeClass c) { return meter::held(thread, c); }
+
+void visit_held(const Thread* thread, void (*visit)(void* context, const void* p), void* context) {
+  for (SizeClass c = 0; c < kSizeClasses; ++c) meter::visit(thread, c, visit, context);
+}
+
+// Who switches the profile takes the locks of heaps.
+void lock(LockStep step) {
+  step == LockStep::kBeforeBlocks ? profile::changes().lock() : profile::prepare_fork();
+}
+
+void unlock(LockStep step, bool child) {
+  step == LockStep::kBeforeBlocks ? profile::changes().after_fork(child)
+                                  : profile::finish_fork(child);
+}
+
+}  // namespace
+
+// Second bins of a thread that a fork's child lacks are lost: its ordinary ones may be half
+// changed.
+constinit const Guest sampling = {
+    .join = meter::join,
+    .review = review,
+    .empty = meter::empty,
+    .inherit = nullptr,
+    .begin_child = nullptr,
+    .held = held,
+    .held_in_runs = nullptr,
+    .visit_held = visit_held,
+    .lock = lock,
+    .unlock = unlock,
+    .look = nullptr,
+    .begin_looks = nullptr,
+    .purge_idle = nullptr,
+    .purge = nullptr,
+};
 
 }  // namespace loft

@@ -1,12 +1,13 @@
-// The slow paths of malloc while a profile is taken (profile/). Objects in slabs come from the
-// second bins of the thread's block (meter/meter.h); all others are charged here, one by one.
+// The policies while samples are taken (profile/): what a profile does to malloc and free. Objects
+// in slabs come from the second bins of the thread's block (meter/meter.h); all others are charged
+// here, one by one. Once a profile was on, these policies stay, and do what the core's do while it
+// is off. hardened=guard takes samples, too, and has these functions where it has none of its own.
 #pragma once
 
 #include <cstddef>
 
-#include "cache/bins.h"
-#include "large/large.h"
-#include "profile/progress.h"
+#include "cache/guest.h"
+#include "front/policy.h"
 
 namespace loft {
 
@@ -17,40 +18,19 @@ void follow_profile_options();
 // profile, and a sample is an object between guards. When the library is loaded.
 void meter_for_good();
 
-// An object above 32 KiB. Returns one on which the sample has fallen, or nullptr: the caller goes
-// on. *is_due: the sample has fallen on the object that the caller is about to allocate.
-void* sample_long(size_t size, size_t alignment, bool zeroed, bool* is_due);
-void mark_sampled(void* object, size_t asked);
-
-// Another length for a sampled object, where it is. False: the caller copies it, as a new object.
-bool resize_sampled(void* p, Entry entry, size_t size);
-
-// free of a sampled object: medium::is_sampled(entry). Stops the program as free_medium does.
-void free_sampled(void* p, Entry entry);
+// As in Policy.
+void* refill_sampled(Thread* thread, Request request);  // while blocks are turned
+void* take_zero_metered(Request request);
+void* allocate_long_metered(size_t size, size_t alignment, bool zeroed, Maker maker);
+void free_metered(void* p);
+void* reallocate_metered(void* p, size_t size);
+bool expand_metered(const char* call, void* p, size_t size);
+void write_refused(size_t bytes);
 
 // Before a sampled large object is released.
 void forget_large(Large* object);
 
-// As large::resize or large::expand, which is `how`.
-void* resize_metered(Large* object, size_t asked, void* (*how)(Large* object, size_t asked));
-
-// A charge for an object that a path takes by itself. Not passed: a sample falls on it, and the
-// ordinary path, which samples, is to be taken.
-class Charge {
- public:
-  explicit Charge(size_t bytes)
-      : bytes_(LOFT_UNLIKELY(profile::on()) ? bytes : 0),
-        passes_(bytes_ == 0 || profile::passes(bytes_)) {}
-  bool passes() const { return passes_; }
-  // Returns the object, and takes the charge back if there is none.
-  void* for_what_is(void* object) const {
-    if (object == nullptr && bytes_ != 0) profile::give_back(bytes_);
-    return object;
-  }
-
- private:
-  size_t bytes_;
-  bool passes_;
-};
+// What the core calls.
+extern LOFT_HIDDEN const Guest sampling;
 
 }  // namespace loft

@@ -1,10 +1,10 @@
 // realloc, malloc_usable_size, and what changes an object's length without moving it.
-#include "arena/user_heap.h"
+#include "cache/guest.h"
 #include "cache/medium_cache.h"
 #include "cache/object.h"
 #include "front/allocate.h"
-#include "front/front.h"
-#include "front/metered.h"
+#include "front/ordinary.h"
+#include "front/policy.h"
 #include "large/large.h"
 #include "os/fault.h"
 #include "os/os.h"
@@ -13,34 +13,28 @@
 
 namespace loft {
 
-namespace {
-
-using front::stays;
-
-// To the pages of `size` bytes, if the thread's heap owns the run. Another heap's lock may be held
-// for long.
-bool resize_in_run(void* p, Entry entry, MediumRun* run, size_t size) {
+// Only if the thread's heap owns the run. Another heap's lock may be held for long.
+bool resize_in_run(void* p, Entry entry, size_t size) {
+  MediumRun* const run = medium::run_at(entry);
   const lifecycle::SlowPath slow;
   Thread* const thread = slow.thread();
   if (thread == nullptr || thread->owner != entry.owner()) return false;
-  // Where it grows, it may be due for a sample: only as a new object.
   const size_t usable = run->bytes_of(p);
-  const size_t more = size > usable ? size - usable : 0;
-  const Charge charge(more);
-  if (!charge.passes()) return false;
   const os::Guard guard(thread->heap->lock());
   // Read again: another heap may have taken the run over.
   const bool stays = pagemap.of(p).owner() == thread->owner && thread->heap->resize_medium(p, size);
   if (stays) thread->counters.net_bytes.add(run->bytes_of(p) - usable);
-  return charge.for_what_is(stays ? p : nullptr) != nullptr;
+  return stays;
 }
+
+namespace {
 
 // Another heap's object stays as it is if it fits.
 bool stays_in_run(void* p, Entry entry, MediumRun* run, size_t size) {
   MediumWord& word = run->word_at(p);
   const unsigned pages = word.object().pages;
   const size_t usable = size_t{pages} << run->page_log;
-  if (is_medium(size) && run->pages_for(size) != pages && resize_in_run(p, entry, run, size)) {
+  if (is_medium(size) && run->pages_for(size) != pages && resize_in_run(p, entry, size)) {
     return true;
   }
   if (!stays(usable, size) || usable - size > MediumWord::kMostSlack) return false;
@@ -54,12 +48,14 @@ bool expand_in_run(void* p, Entry entry, size_t size) {
   MediumWord& word = run->word_at(p);
   const size_t least_size = most(size, kSmallMax + 1);
   if (!is_medium(least_size)) return false;
-  if (run->pages_for(least_size) != word.object().pages) resize_in_run(p, entry, run, least_size);
+  if (run->pages_for(least_size) != word.object().pages) resize_in_run(p, entry, least_size);
   const size_t usable = run->bytes_of(p);
   if (least_size > usable) return false;
   word.set(word.object().pages, least(usable - size, MediumWord::kMostSlack));
   return true;
 }
+
+}  // namespace
 
 // An object that has grown once will grow again.
 void* allocate_with_room(size_t size) {
@@ -67,21 +63,17 @@ void* allocate_with_room(size_t size) {
   Thread* const thread = slow.thread();
   bool zero = false;
   if (!is_medium(size) || !lifecycle::give_heap(thread)) return nullptr;
-  const Charge charge(round_up(size, os::page_size()));
-  if (!charge.passes()) return nullptr;
-  return charge.for_what_is(medium_cache::take_from_heap(thread, size, true, &zero));
+  return medium_cache::take_from_heap(thread, size, true, &zero);
 }
 
+namespace {
+
 void* reallocate_medium(void* p, Entry entry, size_t size) {
-  if (LOFT_UNLIKELY(medium::is_sampled(entry))) {
-    const size_t held = medium::usable_bytes(entry, p);
-    return resize_sampled(p, entry, size) ? p : front::reallocate_by_copy(p, held, size);
-  }
   MediumRun* const run = medium::run_at(entry);
   if (stays_in_run(p, entry, run, size)) return p;
   const size_t usable = run->bytes_of(p);
   void* const fresh = size > usable ? allocate_with_room(size) : nullptr;
-  if (fresh == nullptr) return front::reallocate_by_copy(p, usable, size);
+  if (fresh == nullptr) return reallocate_by_copy(p, usable, size);
   __builtin_memcpy(fresh, p, usable);
   deallocate(p);
   return fresh;
@@ -89,20 +81,20 @@ void* reallocate_medium(void* p, Entry entry, size_t size) {
 
 }  // namespace
 
-size_t usable_size(const void* p) { return front::in_use->usable_size("malloc_usable_size", p); }
+size_t usable_size(const void* p) { return policy().usable_size("malloc_usable_size", p); }
 
 void check_bounds(const char* call, const void* p, size_t bytes) {
-  front::in_use->check_bounds(call, p, bytes);
+  policy().check_bounds(call, p, bytes);
 }
 
 bool free_as_asked(void* p, size_t size) {
-  if (LOFT_LIKELY(front::in_use == &front::ordinary)) return false;
-  front::in_use->free_as(p, {size, true, false, Maker::kMalloc, 0});
+  if (LOFT_LIKELY(policy().free_as == core_policy().free_as)) return false;
+  policy().free_as(p, {size, true, false, Maker::kMalloc, 0});
   return true;
 }
 
 bool free_as_asked(void* p, size_t alignment, size_t size) {
-  if (LOFT_LIKELY(front::in_use == &front::ordinary)) return false;
+  if (LOFT_LIKELY(policy().free_as == core_policy().free_as)) return false;
   if (LOFT_UNLIKELY(p == nullptr)) return true;
   const bool fits = is_power_of_two(alignment) && reinterpret_cast<uintptr_t>(p) % alignment == 0;
   if (LOFT_UNLIKELY(!fits)) {
@@ -111,13 +103,11 @@ bool free_as_asked(void* p, size_t alignment, size_t size) {
                      << uint64_t{alignment} << " bytes");
   }
   const auto log = static_cast<uint8_t>(highest_bit(alignment));
-  front::in_use->free_as(p, {size, true, false, Maker::kMalloc, log});
+  policy().free_as(p, {size, true, false, Maker::kMalloc, log});
   return true;
 }
 
-void* reallocate(void* p, size_t size) { return front::in_use->reallocate(p, size); }
-
-namespace front {
+void* reallocate(void* p, size_t size) { return policy().reallocate(p, size); }
 
 // Of a free object nothing is known, and the whole place is taken for the object.
 void check_bounds_ordinary(const char* call, const void* p, size_t bytes) {
@@ -130,15 +120,11 @@ void check_bounds_ordinary(const char* call, const void* p, size_t bytes) {
                    << uint64_t{before} << " bytes into an object of " << uint64_t{object.size});
 }
 
-size_t size_in_ordinary(const void*, size_t bytes) { return bytes; }
-
 size_t usable_size_ordinary(const char* call, const void* p) {
   if (p == nullptr) return 0;
   const Entry entry = checked_entry(call, p);
   if (entry.bin() == kNothing) return 0;
-  if (entry.bin() == kExtent) {
-    return UserHeap::object_starting_at(call, Shard::extent_at(entry), p).bytes;
-  }
+  if (entry.bin() == kGuest) return guest_objects.usable_size(call, p, entry);
   check_start(call, p, entry);
   if (entry.bin() == kMedium) return medium::usable_bytes(entry, p);
   return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
@@ -157,61 +143,50 @@ void* reallocate_small(void* p, Entry entry, size_t size) {
   return stays(usable, size) ? p : reallocate_by_copy(p, usable, size);
 }
 
+void* reallocate_guest(const char* call, void* p, Entry entry, size_t size, size_t alignment) {
+  void* resized = guest_objects.reallocate(call, p, entry, size, alignment);
+  if (LOFT_UNLIKELY(resized == nullptr)) {
+    reclaim();
+    resized = guest_objects.reallocate(call, p, entry, size, alignment);
+  }
+  background::look_after();
+  return resized != nullptr ? resized : refuse(size);
+}
+
 void* reallocate_ordinary(void* p, size_t size) {
   const Entry entry = checked_entry("realloc", p);
   if (entry.bin() == kNothing) return os::out_of_memory();
-  if (entry.bin() == kExtent) {
-    Extent* extent = Shard::extent_at(entry);
-    void* resized = UserHeap::reallocate("realloc", extent, p, size);
-    if (LOFT_UNLIKELY(resized == nullptr)) {
-      reclaim();
-      resized = UserHeap::reallocate("realloc", extent, p, size);
-    }
-    background::look_after();
-    return resized != nullptr ? resized : refuse(size);
-  }
+  if (entry.bin() == kGuest) return reallocate_guest("realloc", p, entry, size, kAlignment);
   check_start("realloc", p, entry);
   if (entry.bin() == kMedium) return reallocate_medium(p, entry, size);
   if (entry.bin() != kLarge) return reallocate_small(p, entry, size);
   Large* object = large::at(entry);
   if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
-  void* const resized = size > kSmallMax ? resize_large(object, size) : nullptr;
+  void* const resized = size > kSmallMax ? resize_large(object, size, large::resize) : nullptr;
   return resized != nullptr ? resized : reallocate_by_copy(p, object->bytes, size);
 }
 
-namespace {
-
-void* resize_large_by(void* (*how)(Large* object, size_t size), Large* object, size_t size) {
+void* resize_large(Large* object, size_t size, ResizeLarge how) {
   const size_t bytes = object->bytes;
-  const bool metered = profile::on() || object->sampled;
-  void* const resized =
-      LOFT_UNLIKELY(metered) ? resize_metered(object, size, how) : how(object, size);
+  void* const resized = how(object, size);
   if (resized == nullptr || object->bytes == bytes) return resized;
   lifecycle::count_net(object->bytes - bytes);
   background::look_after();  // purges what was freed
   return resized;
 }
 
-}  // namespace
-
-void* resize_large(Large* object, size_t size) {
-  return resize_large_by(large::resize, object, size);
-}
-
 bool expand_ordinary(const char* call, void* p, size_t size) {
   const Entry entry = checked_entry(call, p);
   if (entry.bin() == kNothing || size > PTRDIFF_MAX - kGranule) return false;
-  if (entry.bin() == kExtent) {
-    Extent* const extent = Shard::extent_at(entry);
-    const bool resized = UserHeap::expand(call, extent, p, size);
+  if (entry.bin() == kGuest) {
+    const bool resized = guest_objects.expand(call, p, entry, size);
     background::look_after();
     return resized;
   }
   check_start(call, p, entry);
-  if (medium::is_sampled(entry)) return resize_sampled(p, entry, size);
   if (entry.bin() == kMedium) return expand_in_run(p, entry, size);
   if (entry.bin() != kLarge) return stays(class_size(class_of_bin(entry.bin())), size);
-  return resize_large_by(large::expand, large::at(entry), size) != nullptr;
+  return resize_large(large::at(entry), size, large::expand) != nullptr;
 }
 
 size_t good_size_ordinary(size_t alignment, size_t size) {
@@ -221,5 +196,4 @@ size_t good_size_ordinary(size_t alignment, size_t size) {
   return size > PTRDIFF_MAX - kGranule ? size : round_up(size, os::page_size());
 }
 
-}  // namespace front
 }  // namespace loft

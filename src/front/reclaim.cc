@@ -1,16 +1,13 @@
 // Frees unused memory, for an allocation that found none and for a purge by the program.
 #include "front/reclaim.h"
 
-#include "arena/user_heap.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "cache/guest.h"
 #include "cache/medium_cache.h"
 #include "cpu/core.h"
 #include "front/allocate.h"
-#include "hard/quarantine.h"
 #include "heap/registry.h"
-#include "large/guarded.h"
-#include "meter/meter.h"
 #include "os/lock.h"
 #include "space/span.h"
 #include "thread/idle.h"
@@ -23,11 +20,10 @@ namespace {
 // Empties the thread's medium cache and bins, and rests its heap. Returns the bytes of holes
 // purged.
 size_t purge_caches(Thread* thread) {
-  hard::empty(thread);
+  guest::empty(thread);
   medium_cache::release_all(thread);
   size_t purged = 0;
   if (thread->heap != nullptr) {
-    meter::empty(thread);
     thread->core != nullptr ? core::flush_all(thread->core) : bins::flush_all(thread);
     const os::Guard guard(thread->heap->lock());
     purged = thread->heap->purge(nullptr, Heap::Walk::kNow);
@@ -66,7 +62,7 @@ size_t visit_others(AtWork at_work, size_t* passed_on) {
 // common one. Heaps of running threads are drained and lose their spare slabs; with kHoles their
 // holes are purged, too.
 size_t purge_others(AtWork at_work) {
-  size_t purged = UserHeap::purge_all();
+  size_t purged = guest::purge();
   // A heap may forward a message to one that was visited before it. If another heap takes the slab
   // over meanwhile, the message's route starts again: hence twice kMaxHops.
   for (unsigned round = 0; round < 2 * kMaxHops; ++round) {
@@ -96,7 +92,6 @@ void reclaim(Thread* thread) {
   }
   purge_others(AtWork::kSpares);
   purge_own_heap(thread);
-  large::empty_guarded();
 }
 
 LOFT_COLD void reclaim() {
@@ -121,7 +116,6 @@ size_t trim(size_t pad) {
   }
   purged += purge_others(AtWork::kHoles);
   purged += purge_own_heap(thread);
-  large::empty_guarded();
   return purged + span::purge(pad);
 }
 

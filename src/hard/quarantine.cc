@@ -28,6 +28,7 @@ Quarantine* make_quarantine(Thread* thread) {
     of.room = static_cast<uint32_t>(kGranule - class_size(c));
     of.step = key_step(class_size(c));
   }
+  thread->has_guests = true;
   compiler_fence();  // a signal handler that frees finds it made
   return thread->quarantine = quarantine;
 }

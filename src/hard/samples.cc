@@ -130,7 +130,7 @@ bool is_not_closed(const Record& record, bool was_freed, uintptr_t address) {
   if (was_freed) {
     const Entry entry = large::entry_around(reinterpret_cast<const void*>(address));
     return entry.is_slab() || entry.bin() == kMedium || entry.bin() == kLarge ||
-           entry.bin() == kExtent;
+           entry.bin() == kGuest;
   }
   const size_t page = os::page_size();
   const uintptr_t base = round_down(record.start, page);

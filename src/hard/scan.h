@@ -17,8 +17,6 @@
 
 namespace loft::hard {
 
-// Slabs of so many bytes are looked at in a tick.
-inline constexpr size_t kScanBytes = size_t{4} << 20;
 // How often a place must be found broken, a tick apart.
 inline constexpr unsigned kScanLooks = 4;
 

@@ -7,8 +7,9 @@
 #include "cache/bins.h"
 #include "cache/object.h"
 #include "front/allocate.h"
-#include "front/front.h"
-#include "front/modes.h"
+#include "front/metered.h"
+#include "front/ordinary.h"
+#include "front/policy.h"
 #include "hard/before.h"
 #include "hard/name.h"
 #include "hard/nothing.h"
@@ -61,7 +62,7 @@ LOFT_NOINLINE void* draw(Thread* thread, Request request) {
   const bool own = thread->core == nullptr && thread->mode != Mode::kUnset;
   Bin& bin = thread->bins[request.size_class];
   if (own && *bin.top() != nullptr) return bin.pop();
-  void* const p = ordinary_parts_of(thread).refill(thread, request);
+  void* const p = core_policy_of(thread).refill(thread, request);
   return own && p != nullptr ? shuffle(thread, request.size_class, p) : p;
 }
 
@@ -82,8 +83,8 @@ LOFT_NOINLINE void* refill_otherwise(Thread* thread, Request request) {
     // With a processor's block in hand, it is the second try, and takes no lock twice. The first
     // one has reclaimed what there was.
     if (thread->core != nullptr) return nullptr;
-    return front::in_use->allocate_long(request.asked, size_t{1} << request.alignment_log, false,
-                                        request.maker);
+    return policy().allocate_long(request.asked, size_t{1} << request.alignment_log, false,
+                                  request.maker);
   }
   request.size_class = static_cast<uint8_t>(c);
   void* const p = draw(thread, request);
@@ -130,10 +131,10 @@ LOFT_NOINLINE void give_back(Thread* thread, void* p) {
   const Entry entry = pagemap.of(p);
   if (LOFT_UNLIKELY(thread == nullptr)) return batch_cache::send_single(p, entry);
   if (LOFT_UNLIKELY(entry.owner() != thread->owner)) {
-    return ordinary_parts_of(thread).free_remote(thread, p, entry);
+    return core_policy_of(thread).free_remote(thread, p, entry);
   }
   const SizeClass c = class_of_bin(entry.bin());
-  if (!ordinary_parts_of(thread).push(thread, c, p)) batch_cache::send_single(thread, p, entry);
+  if (!core_policy_of(thread).push(thread, c, p)) batch_cache::send_single(thread, p, entry);
 }
 
 constexpr unsigned kFreesPerLook = 8;
@@ -158,14 +159,14 @@ LOFT_NOINLINE void retire_otherwise(void* p, SizeClass c) {
 }
 
 // Objects with a sample, from before, the first ones of a slab, and what is none.
-LOFT_NOINLINE void free_otherwise(void* p, Entry entry, front::Freed freed) {
+LOFT_NOINLINE void free_otherwise(void* p, Entry entry, Freed freed) {
   const char* const call = hard::name_of(freed);
   Marks marks;
   if (LOFT_UNLIKELY(!hard::read_marks(call, p, entry, &marks))) {
     // Cleared first: who frees the object behind it finds it noted, or zeros.
     __builtin_memset(p, 0, class_size(class_of_bin(entry.bin())));
-    if (!hard::forget_before(p)) return front::in_use->free_as(p, freed);  // freed meanwhile
-    return front::ordinary.free(p);
+    if (!hard::forget_before(p)) return policy().free_as(p, freed);  // freed meanwhile
+    return core_policy().free(p);
   }
   const SizeClass c = class_of_bin(entry.bin());
   const size_t bytes = class_size(c);
@@ -175,7 +176,7 @@ LOFT_NOINLINE void free_otherwise(void* p, Entry entry, front::Freed freed) {
   retire_otherwise(p, c);
 }
 
-LOFT_NOINLINE void free_elsewhere(void* p, front::Freed freed) {
+LOFT_NOINLINE void free_elsewhere(void* p, Freed freed) {
   if (p == nullptr) return;
   if (LOFT_UNLIKELY(hard::is_nothing(p))) return hard::free_nothing(hard::name_of(freed), p);
   const Entry entry = checked_entry(hard::name_of(freed), p);
@@ -190,7 +191,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, front::Freed freed) {
 // A tag says that an object starts at p: it is bound to the address. So nobody asks where the slab
 // begins, unless p is the first of its granule, or the tag may lie in another one.
 template <bool kFew, bool kPlain>
-LOFT_ALWAYS_INLINE void free_own(void* p, uint16_t bin, front::Freed freed) {
+LOFT_ALWAYS_INLINE void free_own(void* p, uint16_t bin, Freed freed) {
   Thread* const thread = this_thread();
   hard::Quarantine* const quarantine = thread->quarantine;
   if (LOFT_UNLIKELY(quarantine == nullptr)) return free_elsewhere(p, freed);
@@ -225,7 +226,7 @@ LOFT_ALWAYS_INLINE void free_own(void* p, uint16_t bin, front::Freed freed) {
 }
 
 template <bool kPlain>
-LOFT_NOINLINE void free_many(void* p, front::Freed freed) {
+LOFT_NOINLINE void free_many(void* p, Freed freed) {
   const uint64_t position = pagemap.position(p);
   if (LOFT_LIKELY(pagemap.limit.contains(position))) {
     const Entry entry = pagemap.at_position(position);
@@ -239,7 +240,7 @@ constexpr unsigned kFewBins = hard::kMostFew / kMinObject * kBinBytes;
 static_assert(class_size(hard::kMostFew / kMinObject - 1) == hard::kMostFew);
 
 template <bool kPlain>
-LOFT_ALWAYS_INLINE void free_by(void* p, front::Freed freed) {
+LOFT_ALWAYS_INLINE void free_by(void* p, Freed freed) {
   const uint64_t position = pagemap.position(p);
   if (LOFT_LIKELY(pagemap.limit.contains(position))) {
     const uint16_t bin = pagemap.at_position(position).bin();
@@ -251,15 +252,34 @@ LOFT_ALWAYS_INLINE void free_by(void* p, front::Freed freed) {
 }
 
 void free_hardened(void* p) { free_by<true>(p, {}); }
-void free_hardened_as(void* p, front::Freed freed) { free_by<false>(p, freed); }
+void free_hardened_as(void* p, Freed freed) { free_by<false>(p, freed); }
 
-LOFT_SEALED constinit Parts hardened_parts[kModes]{};
+LOFT_SEALED constinit Policies hardened{};
 
-constexpr front::Parts kHardened = {hard::allocate_long,  free_hardened,
-                                    free_hardened_as,     hard::reallocate_short_or_long,
-                                    hard::usable_size_of, hard::expand_short_or_long,
-                                    hard::good_size_of,   hard::check_bounds_of,
-                                    hard::size_in_place,  true};
+// Each object reads as zero.
+void* take_no_zero(Request) { return nullptr; }
+
+Policies make_policies() {
+  Policies made = core_policies;
+  for (unsigned mode = 0; mode < kModes; ++mode) {
+    Policy& row = made.of[mode];
+    const bool own = mode != static_cast<unsigned>(Mode::kProcessors);
+    row.refill = own ? refill_hardened : refill_otherwise;
+    row.take_zero = take_no_zero;
+    row.allocate_long = hard::allocate_long;
+    row.on_refused = write_refused;
+    row.free = free_hardened;
+    row.free_as = free_hardened_as;
+    row.reallocate = hard::reallocate_short_or_long;
+    row.usable_size = hard::usable_size_of;
+    row.expand = hard::expand_short_or_long;
+    row.good_size = hard::good_size_of;
+    row.check_bounds = hard::check_bounds_of;
+    row.size_in = hard::size_in_place;
+    row.clears = true;
+  }
+  return made;
+}
 
 }  // namespace
 
@@ -280,19 +300,13 @@ void clear_free_objects() {
 }  // namespace
 
 bool begin(bool (*note)()) {
-  Parts parts[kModes];
-  for (unsigned mode = 0; mode < kModes; ++mode) {
-    parts[mode] = ordinary_parts[mode];
-    const bool own = mode != static_cast<unsigned>(Mode::kProcessors);
-    parts[mode].refill = own ? refill_hardened : refill_otherwise;
-  }
   if (!span::initialise() || !make_secrets() || !note()) return false;
-  if (!write_sealed(hardened_parts, parts, sizeof parts) || !front::use(kHardened)) return false;
+  const Policies made = make_policies();
+  if (!write_sealed(&hardened, &made, sizeof made) || !use(hardened)) return false;
   close_gaps();
   registry::key_messages(kTagBytes);  // a place keeps its tag on its way
   free_reads_as_zero = true;
   clear_free_objects();
-  parts_in_use.store(hardened_parts, memory_order_release);
   span::serve_nobody();
   pagemap.medium_limit.set(0);
   meter::turn_for_good(false);

@@ -90,7 +90,7 @@ void check_unwritten(const void* p) {
                    << uint64_t{used - kTagBytes} << " bytes");
 }
 
-void free_in_run(void* p, Entry entry, front::Freed freed) {
+void free_in_run(void* p, Entry entry, Freed freed) {
   const InRun object = look_at(name_of(freed), p, entry);
   if (LOFT_LIKELY(object.tagged)) {
     check_fits(freed, p, object.marks.maker, object.asked);
@@ -106,7 +106,7 @@ void free_in_run(void* p, Entry entry, front::Freed freed) {
   } else {
     forget_before(p);
   }
-  front::ordinary.free(p);
+  core_policy().free(p);
 }
 
 // ---- Between guards ----
@@ -165,7 +165,7 @@ bool resize_guarded(Large* object, size_t size) {
   return true;
 }
 
-void free_guarded(Large* object, front::Freed freed) {
+void free_guarded(Large* object, Freed freed) {
   auto* const p = reinterpret_cast<void*>(object->base);
   check_fence(name_of(freed), *object);
   check_fits(freed, p, static_cast<Maker>(object->maker), object->asked);
@@ -189,31 +189,31 @@ void* allocate_long(size_t size, size_t alignment, bool, Maker maker) {
                                    : allocate_guarded(size, alignment, maker);
 }
 
-void free_long(void* p, Entry entry, front::Freed freed) {
+void free_long(void* p, Entry entry, Freed freed) {
   if (entry.bin() == kMedium) return free_in_run(p, entry, freed);
-  if (entry.bin() != kLarge) return front::ordinary.free(p);
+  if (entry.bin() != kLarge) return core_policy().free(p);
   check_start(name_of(freed), p, entry);
   Large* const object = large::at(entry);
   if (LOFT_LIKELY(object->guarded)) return free_guarded(object, freed);
   forget_before(p);
-  front::ordinary.free(p);
+  core_policy().free(p);
 }
 
 void* reallocate_long(void* p, Entry entry, size_t size) {
-  const front::Freed by_realloc = {};
+  const Freed by_realloc = {};
   if (entry.bin() == kMedium) {
     const InRun object = look_at("realloc", p, entry);
     if (object.tagged) check_fits(by_realloc, p, object.marks.maker, object.asked);
-    return front::reallocate_by_copy(p, object.asked, size);
+    return reallocate_by_copy(p, object.asked, size);
   }
-  if (entry.bin() != kLarge) return front::ordinary.reallocate(p, size);
+  if (entry.bin() != kLarge) return core_policy().reallocate(p, size);
   check_start("realloc", p, entry);
   Large* const object = large::at(entry);
-  if (LOFT_UNLIKELY(!object->guarded)) return front::reallocate_by_copy(p, object->asked, size);
+  if (LOFT_UNLIKELY(!object->guarded)) return reallocate_by_copy(p, object->asked, size);
   check_fence("realloc", *object);
   check_fits(by_realloc, p, static_cast<Maker>(object->maker), object->asked);
   if (size > kMostMedium && resize_guarded(object, size)) return p;
-  void* const moved = front::reallocate_by_copy(p, object->asked, size);
+  void* const moved = reallocate_by_copy(p, object->asked, size);
   // A shorter object stays where it is, if there is no memory.
   return moved == nullptr && resize_guarded(object, size) ? p : moved;
 }
@@ -242,7 +242,7 @@ bool expand_in_pages(const char* call, void* p, Entry entry, size_t size) {
 
 bool expand_long(const char* call, void* p, Entry entry, size_t size) {
   if (entry.bin() == kMedium) return expand_in_pages(call, p, entry, size);
-  if (entry.bin() != kLarge) return front::ordinary.expand(call, p, size);
+  if (entry.bin() != kLarge) return core_policy().expand(call, p, size);
   check_start(call, p, entry);
   Large* const object = large::at(entry);
   if (LOFT_UNLIKELY(!object->guarded)) return size <= object->bytes;
@@ -259,7 +259,7 @@ size_t good_size_long(size_t alignment, size_t size) {
 
 size_t usable_size_long(const char* call, const void* p, Entry entry) {
   if (entry.bin() == kMedium) return look_at(call, p, entry).asked;
-  if (entry.bin() != kLarge) return front::ordinary.usable_size(call, p);
+  if (entry.bin() != kLarge) return core_policy().usable_size(call, p);
   check_start(call, p, entry);
   const Large* const object = large::at(entry);
   return object->guarded ? object->asked : object->bytes;

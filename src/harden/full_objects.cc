@@ -3,7 +3,8 @@
 #include "base/bits.h"
 #include "cache/object.h"
 #include "front/allocate.h"
-#include "front/front.h"
+#include "front/ordinary.h"
+#include "front/policy.h"
 #include "hard/before.h"
 #include "hard/name.h"
 #include "hard/nothing.h"
@@ -34,7 +35,7 @@ bool read_marks(const char* call, const void* p, Entry entry, Marks* marks) {
   return false;
 }
 
-const char* name_of(front::Freed freed) {
+const char* name_of(Freed freed) {
   if (!freed.by_delete) return freed.has_size ? "free_sized" : "free";
   switch (freed.maker) {
     case Maker::kNewAligned:
@@ -55,13 +56,13 @@ LOFT_COLD bool has_own_operators() {
   return false;
 }
 
-LOFT_COLD bool has_good_size(front::Freed freed, size_t asked) {
+LOFT_COLD bool has_good_size(Freed freed, size_t asked) {
   if (!freed.has_size || freed.by_delete) return false;
   const size_t alignment = size_t{1} << freed.alignment_log;
-  return front::in_use->good_size(alignment, most<size_t>(freed.size, 1)) == asked;
+  return policy().good_size(alignment, most<size_t>(freed.size, 1)) == asked;
 }
 
-void check_fits(front::Freed freed, const void* p, Maker maker, size_t asked) {
+void check_fits(Freed freed, const void* p, Maker maker, size_t asked) {
   const bool has_another_size = freed.has_size && freed.size != asked;
   if (LOFT_LIKELY(maker == freed.maker && !has_another_size)) return;
   // An object of no bytes may have been given one.
@@ -87,7 +88,7 @@ size_t usable_size_of(const char* call, const void* p) {
   if (entry.bin() == kNothing) return 0;
   Marks marks;
   if (!entry.is_slab()) return usable_size_long(call, p, entry);
-  if (!read_marks(call, p, entry, &marks)) return front::ordinary.usable_size(call, p);
+  if (!read_marks(call, p, entry, &marks)) return core_policy().usable_size(call, p);
   return class_size(class_of_bin(entry.bin())) - kTagBytes - marks.slack;
 }
 
@@ -100,9 +101,9 @@ bool expand_short_or_long(const char* call, void* p, size_t size) {
   if (entry.bin() == kNothing) return false;
   if (!entry.is_slab()) return expand_long(call, p, entry, size);
   Marks marks;
-  if (!read_marks(call, p, entry, &marks)) return front::ordinary.expand(call, p, size);
+  if (!read_marks(call, p, entry, &marks)) return core_policy().expand(call, p, size);
   const size_t bytes = class_size(class_of_bin(entry.bin()));
-  if (!front::stays(bytes - kTagBytes, size)) return false;
+  if (!stays(bytes - kTagBytes, size)) return false;
   resize(call, p, bytes, size, marks);
   if (LOFT_UNLIKELY(marks.sampled)) resize_sample(p, size);
   return true;
@@ -118,14 +119,14 @@ size_t good_size_of(size_t alignment, size_t size) {
 void* reallocate_short_or_long(void* p, size_t size) {
   if (LOFT_UNLIKELY(is_nothing(p))) {
     check_nothing("realloc", p);
-    return front::reallocate_by_copy(p, 0, size);
+    return reallocate_by_copy(p, 0, size);
   }
   const Entry entry = checked_entry("realloc", p);
   if (entry.bin() == kNothing) return os::out_of_memory();
   Marks marks;
   if (!entry.is_slab()) return reallocate_long(p, entry, size);
   if (!read_marks("realloc", p, entry, &marks)) {
-    return front::reallocate_by_copy(p, class_size(class_of_bin(entry.bin())), size);
+    return reallocate_by_copy(p, class_size(class_of_bin(entry.bin())), size);
   }
   const SizeClass c = class_of_bin(entry.bin());
   const size_t bytes = class_size(c);
@@ -133,7 +134,7 @@ void* reallocate_short_or_long(void* p, size_t size) {
   check_fits({}, p, marks.maker, asked);
   const Request request = {0, kAlignmentLog, Maker::kMalloc, static_cast<uint32_t>(size)};
   if (size > kSmallMax || class_for(request) != c) {
-    void* const moved = front::reallocate_by_copy(p, asked, size);
+    void* const moved = reallocate_by_copy(p, asked, size);
     if (moved != nullptr || size > asked) return moved;
     // A shorter object stays where it is, if there is no memory.
   }

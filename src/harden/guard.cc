@@ -1,13 +1,15 @@
 #include "harden/guard.h"
 
 #include "base/peek.h"
+#include "base/sealed.h"
 #include "cache/bins.h"
 #include "cache/object.h"
 #include "cpu/core.h"
 #include "front/allocate.h"
-#include "front/front.h"
 #include "front/long.h"
 #include "front/metered.h"
+#include "front/ordinary.h"
+#include "front/policy.h"
 #include "hard/mark.h"
 #include "hard/name.h"
 #include "hard/samples.h"
@@ -26,7 +28,7 @@
 #include "space/span.h"
 #include "thread/lifecycle.h"
 
-namespace loft::front {
+namespace loft::guard {
 
 namespace {
 
@@ -38,7 +40,7 @@ LOFT_ALWAYS_INLINE Entry entry_at(const void* p) {
 
 bool is_nothing(Entry entry) {
   return !entry.is_slab() && entry.bin() != kMedium && entry.bin() != kLarge &&
-         entry.bin() != kExtent;
+         entry.bin() != kGuest;
 }
 
 bool is_sample(Entry entry) { return entry.bin() == kLarge && large::at(entry)->guarded; }
@@ -132,7 +134,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
       if (LOFT_LIKELY(pushed == os::Pushed::kYes)) return;
       if (pushed != os::Pushed::kNo && os::push(p, core::kForeignStack)) return;
     }
-    return ordinary.free(p);
+    return free_ordinary(p);
   }
   if (is_sample(entry)) {
     check_start(hard::name_of(freed), p, entry);
@@ -140,7 +142,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
   }
   if (is_nothing(entry)) hard::report_if_freed(hard::name_of(freed), p);
   check_long(freed, p, entry);
-  ordinary.free(p);
+  free_metered(p);
 }
 
 // A look at the place: of an object whose size the caller names, or that was not written to since
@@ -195,7 +197,7 @@ LOFT_ALWAYS_INLINE Entry entry_unmarked(const char* call, const void* p) {
 
 LOFT_NOINLINE void* reallocate_elsewhere(void* p, size_t size) {
   const Large* const sample = sample_at("realloc", p);
-  if (LOFT_LIKELY(sample == nullptr)) return reallocate_ordinary(p, size);
+  if (LOFT_LIKELY(sample == nullptr)) return reallocate_metered(p, size);
   return reallocate_by_copy(p, sample->asked, size);
 }
 
@@ -216,7 +218,7 @@ bool expand_guarded(const char* call, void* p, size_t size) {
   const Entry entry = entry_unmarked(call, p);
   if (LOFT_LIKELY(entry.is_slab())) return stays(class_size(class_of_bin(entry.bin())), size);
   Large* const sample = sample_at(call, p);
-  if (LOFT_LIKELY(sample == nullptr)) return expand_ordinary(call, p, size);
+  if (LOFT_LIKELY(sample == nullptr)) return expand_metered(call, p, size);
   if (!hard::resize_in_pages(call, sample, size)) return false;
   if (LOFT_UNLIKELY(sample->sampled)) hard::resize_sample(p, size);
   return true;
@@ -229,14 +231,24 @@ size_t size_in_guarded(const void* p, size_t bytes) {
   return peek(object->guarded) ? least(peek(object->asked), bytes) : bytes;
 }
 
-constexpr Parts kGuarded = {
-    allocate_ordinary_long, free_guarded,   free_guarded_as,    reallocate_guarded,
-    usable_size_guarded,    expand_guarded, good_size_ordinary, check_bounds_ordinary,
-    size_in_guarded,        false};
+LOFT_SEALED constinit Policies guarded{};
 
-}  // namespace
-
-namespace {
+Policies make_policies() {
+  Policies made = core_policies;
+  for (Policy& row : made.of) {
+    row.refill = refill_sampled;
+    row.take_zero = take_zero_metered;
+    row.allocate_long = allocate_long_metered;
+    row.on_refused = write_refused;
+    row.free = free_guarded;
+    row.free_as = free_guarded_as;
+    row.reallocate = reallocate_guarded;
+    row.usable_size = usable_size_guarded;
+    row.expand = expand_guarded;
+    row.size_in = size_in_guarded;
+  }
+  return made;
+}
 
 // So much is allocated before the first sample, which takes the signals of faults: what libraries
 // and runtimes allocate before they take signals themselves. Not where samples lie closer.
@@ -250,9 +262,10 @@ void begin_late() {
 
 }  // namespace
 
-bool begin_guard() {
+bool begin() {
   if (!span::initialise() || !hard::make_secrets() || !hard::begin_samples()) return false;
-  if (!use(kGuarded)) return false;
+  const Policies made = make_policies();
+  if (!write_sealed(&guarded, &made, sizeof made) || !use(guarded)) return false;
   registry::key_messages(0);
   os::random_bytes(&hard::mark_secret, sizeof hard::mark_secret);
   hard::is_marking = true;
@@ -262,4 +275,4 @@ bool begin_guard() {
   return true;
 }
 
-}  // namespace loft::front
+}  // namespace loft::guard

@@ -2,10 +2,10 @@
 // uses (meter/meter.h); each free takes the slow path, which marks the object.
 #pragma once
 
-namespace loft::front {
+namespace loft::guard {
 
 // From now on. When the library is loaded, before the program has a second thread. False without
 // memory, and nothing has changed.
-bool begin_guard();
+bool begin();
 
-}  // namespace loft::front
+}  // namespace loft::guard

@@ -35,14 +35,17 @@ void** slots_of(Thread* thread, SizeClass c) {
   if (LOFT_UNLIKELY(thread->metered_slots == nullptr)) {
     thread->metered_slots = static_cast<void**>(metadata::allocate(kSlotBytes));
     if (thread->metered_slots == nullptr) return nullptr;
+    thread->has_guests = true;
   }
   return thread->metered_slots + c * kSlots;
 }
 
-// Of a processor's block, the second bins are the full one, which is empty too.
+// Of a processor's block, the second bins are the full one, which is empty too; so they are in the
+// stand-in's tables, which all threads go by under owner=cpu.
 size_t offset_of(const Thread* thread, SizeClass c, bool on) {
   if (!on) return bin_offset(c);
-  return thread->core != nullptr ? size_t{kMedium} : offsetof(Thread, metered) + c * sizeof(Bin);
+  const bool has_none = thread->core != nullptr || thread == &stand_in;
+  return has_none ? size_t{kMedium} : offsetof(Thread, metered) + c * sizeof(Bin);
 }
 
 constinit bool for_good = false;
@@ -98,9 +101,10 @@ void turn_for_good(bool clears) {
 void turn_all(bool on) {
   on = on || for_good;
   turned.store(on, memory_order_relaxed);
-  // Also the release that parts_of pairs with (front/modes.h).
+  // Also the release that parts_of pairs with (front/policy.h).
   thread_fence(memory_order_seq_cst);
   for (Thread* t = newest_block(); t != nullptr; t = t->older) turn(t, on);
+  turn(&stand_in, on);
 }
 
 bool is_due(Thread* thread, SizeClass c) {
@@ -169,6 +173,14 @@ unsigned held(const Thread* thread, SizeClass c) {
   void** const top = peek(thread->metered[c].top());
   void** const slots = first + c * kSlots;
   return top < slots || top >= slots + kSlots ? 0 : static_cast<unsigned>(top - slots);
+}
+
+void visit(const Thread* thread, SizeClass c, void (*visit)(void* context, const void* p),
+           void* context) {
+  void* const* const end = peek(thread->metered[c].top()) + 1;
+  for (unsigned left = held(thread, c); left != 0; --left) {
+    visit(context, peek(end[-static_cast<ptrdiff_t>(left)]));
+  }
 }
 
 bool holds(const Thread* thread, SizeClass c, const void* p) {

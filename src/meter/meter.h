@@ -65,7 +65,9 @@ void empty(Thread* thread);
 // Whether the object is in the second bin.
 bool holds(const Thread* thread, SizeClass size_class, const void* p);
 
-// Objects in the second bin. Reads beside the thread.
+// Objects in the second bin, and each of them. Read beside the thread.
 unsigned held(const Thread* thread, SizeClass size_class);
+void visit(const Thread* thread, SizeClass size_class, void (*visit)(void* context, const void* p),
+           void* context);
 
 }  // namespace loft::meter

@@ -2,13 +2,12 @@
 
 #include <errno.h>
 
-#include "arena/user_heap.h"
 #include "base/bits.h"
 #include "base/options.h"
 #include "cache/bins.h"
 #include "cache/census.h"
+#include "cache/guest.h"
 #include "cpu/core.h"
-#include "hard/scan.h"
 #include "heap/registry.h"
 #include "limits/limits.h"
 #include "os/fault.h"
@@ -41,6 +40,8 @@ constexpr Round::Share kLook = {8, size_t{1} << 20};
 // Who looks seldom does more at a time: so much more for each tick that has passed, up to this.
 constexpr size_t kMostLooks = 16;
 constexpr Round::Share kAll = {~0u, ~size_t{0}};
+// What guests may read in a tick of the thread.
+constexpr size_t kTickBytes = size_t{4} << 20;
 
 // Where memory is tight, spans are purged after a fifth of decay_ms without use, or after half a
 // second if that is less.
@@ -142,17 +143,17 @@ bool tick() {
   const uint64_t now = os::now_ns();
   const unsigned ticks = ticks_until(now);
   last_tick.store(now, memory_order_relaxed);
-  const bool all_scanned = hard::scan(hard::kScanBytes);
-  if (get(options.decay_ms) == 0) return all_scanned;
+  const bool guests_are_done = guest::look(kTickBytes);
+  if (get(options.decay_ms) == 0) return guests_are_done;
   while (!round.go_on(kAll, ticks)) {
   }
   is_under_way.store(false, memory_order_relaxed);
-  return round.found_nothing() && all_scanned;
+  return round.found_nothing() && guests_are_done;
 }
 
 void scan_anew() {
   const os::Guard guard(looking);
-  hard::restart_scan();
+  guest::begin_looks();
 }
 
 // How long the thread sleeps where it has found nothing to do: twice as long each time. A slow
@@ -258,7 +259,6 @@ void in_child() {
   round = Round();
   is_under_way.store(false, memory_order_relaxed);
   thread.forget();
-  hard::forget_scan();
   watch_first_thread(true);
 }
 
@@ -304,7 +304,7 @@ LOFT_NOINLINE void go_on(uint64_t now) {
     const bool is_whole = round.go_on(share, ticks);
     is_under_way.store(!is_whole, memory_order_relaxed);
     if (is_whole) at_rest.store(round.found_nothing() ? unused::total() : 0, memory_order_relaxed);
-    if (!goes_on) hard::scan(kLook.bytes);
+    if (!goes_on) guest::look(kLook.bytes);
   }
   looking.unlock();
 }

@@ -1,8 +1,7 @@
 #include "purge/round.h"
 
-#include "arena/user_heap.h"
 #include "base/bits.h"
-#include "cpu/core.h"
+#include "cache/guest.h"
 #include "heap/registry.h"
 #include "space/span.h"
 
@@ -34,9 +33,7 @@ void Round::visit_heaps(Share& share) {
 
 void Round::visit_others() {
   const size_t dirty_before = span::totals().dirty;
-  const bool cores_are_idle = core::look(ticks_);
-  const bool users_are_purged = UserHeap::purge_idle_of_all();
-  found_nothing_ = found_nothing_ && cores_are_idle && users_are_purged;
+  found_nothing_ = guest::purge_idle(ticks_) && found_nothing_;
   const size_t dirty = span::totals().dirty;
   just_freed_ += dirty > dirty_before ? dirty - dirty_before : 0;
   const size_t idle = span::idle_bytes(ticks_);

@@ -62,7 +62,7 @@ class HeapMap {
         granules = pass_large(at, entry);
       } else if (entry.bin() == kFreeSpan) {
         granules = pass_span(at, entry);
-      } else if (entry.bin() == kExtent) {
+      } else if (entry.bin() == kGuest) {
         granules = pass_extent(at);
       }
       at += most<size_t>(granules, 1) << kGranuleLog;
@@ -148,7 +148,7 @@ class HeapMap {
   size_t pass_extent(uintptr_t at) {
     size_t granules = 1;
     for (uintptr_t next = at + kGranule; next < end_; next += kGranule, ++granules) {
-      if (pagemap.of(reinterpret_cast<const void*>(next)).bin() != kExtent) break;
+      if (pagemap.of(reinterpret_cast<const void*>(next)).bin() != kGuest) break;
     }
     if (begin(at, granules, "heap")) output_.print("}");
     return granules;

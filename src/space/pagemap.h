@@ -25,7 +25,7 @@ using HeapId = uint16_t;
 inline constexpr HeapId kNoHeap = 0;          // the owner of memory that no heap owns
 inline constexpr HeapId kNeverOwner = 65535;  // id of a thread without a heap; no entry has it
 
-// kExtent: a part of a heap of the program's own (arena/user_heap.h).
+// kGuest: a guest's objects (cache/guest.h): a part of a heap of the program's own.
 // kMedium: a medium run (medium/medium_run.h). As it has an owner, free's fast path takes this for
 // the offset of a bin; there is one, and it is always full.
 inline constexpr size_t kBinBytes = 16;
@@ -33,7 +33,7 @@ enum Kind : uint16_t {
   kNothing = 0,
   kLarge = 1,
   kFreeSpan = 2,
-  kExtent = 3,
+  kGuest = 3,
   kMedium = 64,
   kFirstBinOffset = kMedium + kBinBytes,
 };

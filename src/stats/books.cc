@@ -3,13 +3,12 @@
 #include "arena/user_heap.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "cache/guest.h"
 #include "cache/medium_cache.h"
 #include "cpu/core.h"
-#include "hard/quarantine.h"
 #include "heap/registry.h"
 #include "large/large.h"
 #include "limits/limits.h"
-#include "meter/meter.h"
 #include "os/os.h"
 #include "purge/background.h"
 #include "space/metadata.h"
@@ -76,8 +75,7 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
     const size_t sent = counters.batch_objects[c].get();
     sum.sent += sent;
     sum.flying += open[c];
-    sum.held += bins::held(&thread, c, core::top_of(&thread, c)) + meter::held(&thread, c) +
-                hard::held(&thread, c);
+    sum.held += bins::held(&thread, c, core::top_of(&thread, c)) + guest::held(&thread, c);
     stats.batch_objects += sent;
   }
   stats.flushes += counters.flushes.get();
@@ -94,7 +92,7 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   stats.large_cache_hits += hits;
   stats.caches_emptied += counters.emptied.get();
   const void* recent = nullptr;
-  return medium_cache::held(&thread, &recent) + hard::held_in_runs(&thread) +
+  return medium_cache::held(&thread, &recent) + guest::held_in_runs(&thread) +
          counters.medium_sent.get();
 }
 

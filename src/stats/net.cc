@@ -2,11 +2,10 @@
 
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "cache/guest.h"
 #include "cache/medium_cache.h"
 #include "cpu/core.h"
-#include "hard/quarantine.h"
 #include "heap/registry.h"
-#include "meter/meter.h"
 
 namespace loft {
 
@@ -14,12 +13,12 @@ namespace {
 
 size_t held_by(const Thread* thread) {
   const void* recent = nullptr;
-  size_t bytes = medium_cache::held(thread, &recent) + hard::held_in_runs(thread);
+  size_t bytes = medium_cache::held(thread, &recent) + guest::held_in_runs(thread);
   size_t open[kSizeClasses] = {};
   batch_cache::count_open(thread, open);
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    const size_t objects = open[c] + bins::held(thread, c, thread->bins[c].top()) +
-                           meter::held(thread, c) + hard::held(thread, c);
+    const size_t objects =
+        open[c] + bins::held(thread, c, thread->bins[c].top()) + guest::held(thread, c);
     bytes += objects * class_size(c);
   }
   return bytes;

@@ -2,15 +2,15 @@
 
 #include "base/peek.h"
 #include "cache/arrays.h"
+#include "cache/guest.h"
 #include "cache/medium_cache.h"
 #include "cpu/core.h"
 #include "files/output.h"
-#include "front/front.h"
-#include "hard/quarantine.h"
+#include "front/ordinary.h"
+#include "front/policy.h"
 #include "heap/registry.h"
 #include "large/large.h"
 #include "medium/medium_run.h"
-#include "meter/meter.h"
 #include "os/os.h"
 #include "profile/samples.h"
 #include "space/span.h"
@@ -77,7 +77,12 @@ class Cached {
  private:
   void remove_of(const Thread* thread) {
     for (SizeClass c = 0; c < kSizeClasses; ++c) remove_bins(thread, c);
-    hard::for_each(thread, [this](const void* p) { live_.remove(reinterpret_cast<uintptr_t>(p)); });
+    guest::visit_held(
+        thread,
+        [](void* live, const void* p) {
+          static_cast<Starts*>(live)->remove(reinterpret_cast<uintptr_t>(p));
+        },
+        &live_);
     for (unsigned open = peek(thread->open_batches); open != 0; open &= open - 1) {
       const size_t place = lowest_bit(open);
       const Batch& batch = thread->batches()[place];
@@ -110,9 +115,6 @@ class Cached {
       remove(full + 1, full + kMostSlots);
       full = static_cast<void**>(peek(full[0]));
     }
-    const unsigned metered = meter::held(thread, c);
-    void** const end = peek(thread->metered[c].top()) + 1;
-    if (metered != 0) remove(end - metered, end);
   }
 
   void remove(void* const* from, void* const* end) {
@@ -182,7 +184,7 @@ class Made {
       const Span* const span = metadata::at_index<Span>(entry.index());
       return span->base == at ? span->granules : 0;
     }
-    if (entry.bin() == kExtent) {
+    if (entry.bin() == kGuest) {
       const Extent* const extent = Shard::extent_at(entry);
       if (extent->base != at) return 0;
       if (only_ == nullptr || UserHeap::of(extent) == only_) add_extent(extent);
@@ -267,20 +269,20 @@ size_t bytes_at(void* start, const Extent* region) {
   const auto at = reinterpret_cast<uintptr_t>(start);
   const Entry entry = region == nullptr ? pagemap.of(start) : Entry{};
   if (entry.is_slab()) {
-    return front::in_use->size_in(start, class_size(class_of_bin(entry.bin())));
+    return policy().size_in(start, class_size(class_of_bin(entry.bin())));
   }
   if (entry.bin() == kMedium) {
     const MediumWord::Object object = medium::run_at(entry)->peek_at(start);
     if (object.kept || object.pages == 0) return 0;
-    return front::in_use->size_in(start, medium::usable_bytes(entry, object));
+    return policy().size_in(start, medium::usable_bytes(entry, object));
   }
   if (entry.bin() == kLarge) {
     const Large* const object = large::at(entry);
     if (peek(object->base) + peek(object->shift) != at || peek(object->kept)) return 0;
-    return front::in_use->size_in(start, peek(object->bytes) - peek(object->shift));
+    return policy().size_in(start, peek(object->bytes) - peek(object->shift));
   }
   if (region != nullptr) return bytes_in(region, start);
-  return entry.bin() == kExtent ? bytes_in(Shard::extent_at(entry), start) : 0;
+  return entry.bin() == kGuest ? bytes_in(Shard::extent_at(entry), start) : 0;
 }
 
 }  // namespace

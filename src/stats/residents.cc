@@ -64,7 +64,7 @@ class Walk {
 
  private:
   size_t& part_of(Entry entry) {
-    if (entry.bin() == kExtent) return found_.user_heaps;
+    if (entry.bin() == kGuest) return found_.user_heaps;
     return entry.is_slab() ? found_.classes[class_of_bin(entry.bin())] : found_.free;
   }
 

@@ -3,10 +3,9 @@
 #include "base/peek.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
+#include "cache/guest.h"
 #include "cache/medium_cache.h"
-#include "hard/quarantine.h"
 #include "heap/registry.h"
-#include "meter/meter.h"
 #include "os/lock.h"
 #include "thread/lifecycle.h"
 
@@ -19,7 +18,7 @@ size_t bytes_in_caches(const Thread* thread) {
   size_t bytes = medium_cache::held(thread, &recent);
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     bytes +=
-        (bins::held(thread, c, core::top_of(thread, c)) + hard::held(thread, c)) * class_size(c);
+        (bins::held(thread, c, core::top_of(thread, c)) + guest::held(thread, c)) * class_size(c);
   }
   return bytes;
 }
@@ -50,9 +49,8 @@ void begin_wait() {
   // Under owner=cpu, other threads use these caches, too.
   if (thread == nullptr || thread->core != nullptr) return;
   thread->counters.emptied.add(1);
-  hard::empty(thread);
+  guest::empty(thread);
   if (thread->heap != nullptr) {
-    meter::empty(thread);
     bins::flush_all(thread);
     bins::reset(thread, true);
   }

@@ -2,24 +2,19 @@
 
 #include <new>
 
-#include "arena/user_heap.h"
 #include "base/list.h"
 #include "base/options.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/census.h"
+#include "cache/guest.h"
 #include "cache/medium_cache.h"
 #include "cache/pool.h"
-#include "hard/quarantine.h"
 #include "heap/registry.h"
-#include "large/guarded.h"
 #include "limits/limits.h"
-#include "meter/meter.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/stdio_lock.h"
-#include "profile/samples.h"
-#include "slab/apart.h"
 #include "space/metadata.h"
 #include "space/span.h"
 
@@ -50,11 +45,8 @@ void give_up_heap(Thread* thread) {
 
 // Returns every object that the thread holds to its heap, and parks the thread's own heap.
 void hand_over(Thread* thread) {
-  hard::empty(thread);  // also of a thread that only frees, and has no heap
-  if (thread->heap != nullptr) {
-    meter::empty(thread);
-    bins::flush_all(thread);
-  }
+  guest::empty(thread);  // also of a thread that only frees, and has no heap
+  if (thread->heap != nullptr) bins::flush_all(thread);
   medium_cache::release_all(thread);
   batch_cache::send_all(thread);
   large::release_descriptors(&thread->spare_large);
@@ -169,7 +161,7 @@ Thread* unused_or_new() {
     if (thread == nullptr) return nullptr;
     thread->set_up();
     add_block(thread);
-    meter::join(thread);
+    guest::join(thread);
   }
   thread->counters.net_bytes.add(-thread->counters.net_bytes.get());
   threads.push_front(thread);
@@ -272,7 +264,7 @@ namespace {
 // say what of its block they rely on. What it had collected for other heaps is lost.
 void take_over_from_dead(Thread* thread) {
   thread->forget_batches();
-  hard::empty(thread);
+  guest::inherit(thread);
   bins::inherit(thread);
   batch_cache::send_all(thread);
   medium_cache::inherit(thread);
@@ -291,9 +283,8 @@ void bury_the_dead() {
     if (thread != mine && thread != this_thread()) take_over_from_dead(thread);
     thread = next;
   }
-  // The order in which places are handed out is another one than the parent's.
   for (Thread* thread = newest_block(); thread != nullptr; thread = thread->older) {
-    hard::renew_random(thread);
+    guest::begin_child(thread);
   }
   census::blockless.add((census::stage == census::kBlockless ? 1 : 0) - census::blockless.get());
 }
@@ -301,15 +292,11 @@ void bury_the_dead() {
 }  // namespace
 
 void lock_all() {
-  profile::changes().lock();
   round_lock.lock();
-  core::prepare_fork();
+  guest::lock(LockStep::kBeforeBlocks);
   lock.lock();
   registry::prepare_fork();
-  UserHeap::prepare_fork();
-  profile::prepare_fork();
-  large::prepare_fork_of_guarded();
-  slab::apart::prepare_fork();
+  guest::lock(LockStep::kAfterHeaps);
   span::prepare_fork();
 }
 
@@ -317,15 +304,11 @@ namespace {
 
 void finish_fork(bool child) {
   span::finish_fork(child);
-  slab::apart::finish_fork(child);
-  large::finish_fork_of_guarded(child);
-  profile::finish_fork(child);
-  UserHeap::finish_fork(child);
+  guest::unlock(LockStep::kAfterHeaps, child);
   registry::finish_fork(child);
   lock.after_fork(child);
-  core::finish_fork(child);
+  guest::unlock(LockStep::kBeforeBlocks, child);
   round_lock.after_fork(child);
-  profile::changes().after_fork(child);
 }
 
 void prepare_fork() {

@@ -1,14 +1,14 @@
-#include "front/modes.h"
+#include "front/ordinary.h"
 
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/depot.h"
+#include "cache/guest.h"
 #include "cache/medium_cache.h"
 #include "cpu/core.h"
+#include "front/long.h"
 #include "heap/registry.h"
 #include "limits/limits.h"
-#include "meter/meter.h"
-#include "profile/progress.h"
 #include "purge/background.h"
 #include "thread/lifecycle.h"
 
@@ -30,7 +30,7 @@ void review_next_bin(Thread* thread, SizeClass refilled) {
   thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
   if (c == 0) {
     depot::release_spares(thread);
-    if (!meter::is_turned()) meter::empty(thread);
+    guest::review(thread);
   }
   if (!core::own(thread, c)) return;
   bins::review(thread, c, c == refilled);
@@ -70,7 +70,7 @@ void* refill_from_processors(Thread* thread, Request request) {
   if (!core::hold(thread->core, request.size_class)) return bins::take_one(thread->heap, request);
   // Another thread may have filled the bin while this one waited for the lock.
   if (void* popped = pop(thread, request.size_class); popped != nullptr) {
-    meter::settle(thread, request.size_class);
+    guest::review(thread);
     return popped;
   }
   if (is_look_due(thread)) review_if_due(thread, request.size_class);
@@ -90,7 +90,7 @@ void* refill_without_heap(Thread*, Request request) {
   if (thread->core == nullptr) {
     if (void* popped = pop(thread, request.size_class); popped != nullptr) return popped;
   }
-  return ordinary_parts_of(thread).refill(thread, request);
+  return core_policy_of(thread).refill(thread, request);
 }
 
 bool push_to_processors(Thread* thread, SizeClass size_class, void* p) {
@@ -103,13 +103,27 @@ void free_from_processor(Thread* thread, void* p, Entry entry) {
   core::free_foreign(thread->core, p, entry);
 }
 
+void* allocate_long(size_t size, size_t alignment, bool zeroed, Maker) {
+  return allocate_large(size, alignment, zeroed);
+}
+
+void free_as(void* p, Freed) { free_ordinary(p); }
+
+size_t size_in(const void*, size_t bytes) { return bytes; }
+
+void on_refused(size_t) {}
+
+#define LOFT_FOR_ALL_MODES                                                                       \
+  take_zero_ordinary, allocate_long, free_ordinary, free_as, reallocate_ordinary,                \
+      usable_size_ordinary, expand_ordinary, good_size_ordinary, check_bounds_ordinary, size_in, \
+      on_refused, false
 }  // namespace
 
-constinit const Parts ordinary_parts[kModes] = {
-    {refill_without_heap, push_without_heap, batch_cache::add},
-    {refill_from_own, bins::push_slow, batch_cache::add},
-    {refill_from_processors, push_to_processors, free_from_processor},
-};
-constinit Atomic<const Parts*> parts_in_use{ordinary_parts};
+constinit const Policies core_policies = {{
+    {refill_without_heap, push_without_heap, batch_cache::add, LOFT_FOR_ALL_MODES},
+    {refill_from_own, bins::push_slow, batch_cache::add, LOFT_FOR_ALL_MODES},
+    {refill_from_processors, push_to_processors, free_from_processor, LOFT_FOR_ALL_MODES},
+}};
+#undef LOFT_FOR_ALL_MODES
 
 }  // namespace loft
