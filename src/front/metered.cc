@@ -143,8 +143,6 @@ void* refill_metered(Thread* thread, Request request) {
                                          : refill_lagging(thread, request);
 }
 
-bool guards() { return get(options.hardened) == kHardenedGuard; }
-
 void free_as_metered(void* p, Freed) { free_metered(p); }
 
 // Made when the first profile is: most programs take none.
