@@ -208,7 +208,7 @@ struct alignas(64) Thread {
   ThreadCounters counters{};
   MediumCache medium{};
   large::Descriptors spare_large{};
-  bool has_guests{};              // guests keep objects in the block, or did (cache/guest.h)
+  bool has_guests{};               // guests keep objects in the block, or did (cache/guest.h)
   hard::Quarantine* quarantine{};  // nullptr until first needed; then stays with the block
   Outbox outbox{};
 

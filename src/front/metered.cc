@@ -290,6 +290,13 @@ void* reallocate_medium_metered(void* p, Entry entry, size_t usable, size_t size
 // The core's functions report what is wrong with an address.
 Entry entry_of(const void* p) { return pagemap.contains(p) ? pagemap.of(p) : Entry{}; }
 
+// Whether the program has one that begins at p. Else the core says what is wrong, or what it is.
+bool is_page_object(const void* p, Entry entry) {
+  if (entry.bin() == kMedium) return medium::run_at(entry)->in_use_at(p);
+  return entry.bin() == kLarge && !large::at(entry)->kept &&
+         reinterpret_cast<uintptr_t>(p) == large::at(entry)->start();
+}
+
 Large* large_at(Entry entry) { return entry.bin() == kLarge ? large::at(entry) : nullptr; }
 
 }  // namespace
@@ -306,7 +313,7 @@ void free_metered(void* p) {
 
 void* reallocate_metered(void* p, size_t size) {
   const Entry entry = entry_of(p);
-  if (entry.bin() == kMedium || entry.bin() == kLarge) check_start("realloc", p, entry);
+  if (!is_page_object(p, entry)) return reallocate_ordinary(p, size);
   if (medium::is_sampled(entry)) {
     const size_t held = medium::usable_bytes(entry, p);
     return resize_sampled(p, entry, size) ? p : reallocate_by_copy(p, held, size);
@@ -326,7 +333,7 @@ void* reallocate_metered(void* p, size_t size) {
 bool expand_metered(const char* call, void* p, size_t size) {
   const Entry entry = entry_of(p);
   if (size > PTRDIFF_MAX - kGranule) return false;
-  if (entry.bin() == kMedium || entry.bin() == kLarge) check_start(call, p, entry);
+  if (!is_page_object(p, entry)) return expand_ordinary(call, p, size);
   if (medium::is_sampled(entry)) return resize_sampled(p, entry, size);
   if (entry.bin() == kMedium) {
     const size_t usable = medium::usable_bytes(entry, p);
