@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "control.h"
-#include "purge/background.h"
+#include "runtime/background.h"
 
 namespace loft::test {
 

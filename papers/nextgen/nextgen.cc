@@ -12,7 +12,7 @@
 #include "base/bits.h"
 #include "base/keep_errno.h"
 #include "base/macros.h"
-#include "front/allocate.h"
+#include "malloc/allocate.h"
 #include "nextgen/mailbox.h"
 #include "os/os.h"
 

@@ -3,13 +3,13 @@
 #include <string.h>
 
 #include "api/surface.h"
-#include "arena/user_heap.h"
 #include "base/options.h"
-#include "front/allocate.h"
+#include "heaps/user_heap.h"
 #include "loft/loft.h"
+#include "malloc/allocate.h"
 #include "os/fault.h"
 #include "os/os.h"
-#include "purge/background.h"
+#include "runtime/background.h"
 #include "stats/objects.h"
 
 namespace loft {

@@ -11,7 +11,7 @@
 #include "api/own_names.h"
 #include "api/surface.h"
 #include "base/macros.h"
-#include "front/allocate.h"
+#include "malloc/allocate.h"
 #include "os/os.h"
 
 #define LOFT_WEAK LOFT_REPLACEABLE

@@ -10,7 +10,7 @@
 #include "api/process.h"  // for keep_process_hooks
 #include "api/surface.h"
 #include "base/macros.h"
-#include "front/allocate.h"
+#include "malloc/allocate.h"
 
 extern "C" {
 

@@ -19,9 +19,9 @@
 #include "api/own_names.h"
 #include "base/bits.h"
 #include "base/macros.h"
-#include "front/allocate.h"
-#include "front/ordinary.h"
-#include "front/policy.h"
+#include "malloc/allocate.h"
+#include "malloc/ordinary.h"
+#include "malloc/policy.h"
 #include "os/symbols.h"
 #include "space/span.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/macros.h"
-#include "front/allocate.h"
+#include "malloc/allocate.h"
 #include "os/fault.h"
 
 // References that stay null if nothing defines the function: the C++ library's in a C program, the

@@ -8,26 +8,26 @@
 #include "api/report.h"
 #include "api/settings.h"
 #include "cache/census.h"
-#include "cpu/core.h"
 #include "files/last_signal.h"
 #include "files/misuse.h"
-#include "front/metered.h"
-#include "hard/before.h"
-#include "harden/full.h"
-#include "harden/guard.h"
+#include "hardened/before.h"
+#include "hardened/full.h"
+#include "hardened/guard.h"
 #include "heap/registry.h"
 #include "leaks/search.h"
 #include "limits/limits.h"
 #include "os/fault.h"
 #include "os/loader.h"
 #include "os/symbols.h"
+#include "percpu/percpu.h"
 #include "profile/samples.h"
 #include "profile/write.h"
-#include "purge/background.h"
+#include "runtime/background.h"
+#include "runtime/lifecycle.h"
+#include "sampling/sampling.h"
 #include "serve/server.h"
 #include "stats/objects.h"
 #include "stats/waste.h"
-#include "thread/lifecycle.h"
 
 #pragma weak dlsym
 
@@ -57,7 +57,7 @@ bool note_all_before() {
   bool noted = true;
   errno = 0;
   const auto note = [](void* all, void* object, size_t) {
-    return (*static_cast<bool*>(all) = hard::note_before(object)) ? 0 : 1;
+    return (*static_cast<bool*>(all) = hardened::note_before(object)) ? 0 : 1;
   };
   visit_objects(nullptr, note, &noted);
   return errno == 0 && noted;
@@ -97,9 +97,9 @@ LOFT_COLD void do_without_hardening(const char* why) {
 }
 
 bool serve_processors() {
-  if (has_other_threads() || !core::prepare()) return false;
+  if (has_other_threads() || !percpu::prepare()) return false;
   lifecycle::give_up_block();
-  core::begin();
+  percpu::begin();
   return true;
 }
 
@@ -136,7 +136,7 @@ int apply_option(std::string_view name, std::string_view value) {
     options.owner.store(kOwnerThread, memory_order_relaxed);
   }
   if (get(options.hardened) == kHardenedFull &&
-      !(start_over_alone() && hard::begin(note_all_before))) {
+      !(start_over_alone() && hardened::begin(note_all_before))) {
     do_without_hardening(
         "hardened=full: the program has other threads already, more than 8000 objects, or the "
         "system refuses memory or its protection; ");

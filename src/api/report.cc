@@ -1,9 +1,9 @@
 #include "api/report.h"
 
-#include "arena/user_heap.h"
 #include "cache/object.h"
 #include "files/misuse.h"
-#include "large/entries.h"
+#include "heap/entries.h"
+#include "heaps/user_heap.h"
 #include "loft/loft.h"
 
 namespace loft {

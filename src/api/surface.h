@@ -1,12 +1,12 @@
 // The edge cases of the C library's contract, for malloc.cc and loft.cc: what glibc documents for
-// zero sizes, overflowing products and odd alignments, on top of front/allocate.h. Functions may
+// zero sizes, overflowing products and odd alignments, on top of malloc/allocate.h. Functions may
 // set errno; nullptr means failure.
 #pragma once
 
 #include <cstddef>
 
 #include "base/macros.h"
-#include "front/allocate.h"
+#include "malloc/allocate.h"
 #include "os/os.h"
 
 namespace loft {

@@ -1,5 +1,5 @@
 // When a thread looks after what is due now and then. Every slow path counts down, in two
-// instructions; the look itself is in purge/background.h.
+// instructions; the look itself is in runtime/background.h.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,8 @@ class Bin {
   // Whether a push takes the slow path.
   LOFT_ALWAYS_INLINE bool is_full() const { return reaches(top_, limit_); }
 
-  // For sequences, by which a processor's stacks change (cpu/core.h). They know where the two lie.
+  // For sequences, by which a processor's stacks change (percpu/percpu.h). They know where the two
+  // lie.
   void*** top_word() { return &top_; }
   void*** limit_word() { return &limit_; }
 

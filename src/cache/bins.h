@@ -30,7 +30,7 @@ constexpr Request request_of(SizeClass c, size_t asked, Maker maker = Maker::kMa
 namespace bins {
 
 // Every bin below belongs to the caller. A thread's bins always do. A processor's bin does while
-// its lock is held and the bin's stack is closed (core::own).
+// its lock is held and the bin's stack is closed (percpu::own).
 
 // Refills an empty bin and pops one object. nullptr without memory. The thread must have a heap.
 void* refill(Thread* thread, Request request);

@@ -1,6 +1,6 @@
 // What the core calls of its guests: of the parts of loft that not every program uses. The core
 // knows no guest, only these two tables; api/guests.cc fills them in. What guests do to malloc and
-// free goes by another table (front/policy.h).
+// free goes by another table (malloc/policy.h).
 #pragma once
 
 #include <cstddef>

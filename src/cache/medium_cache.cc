@@ -76,7 +76,7 @@ void open(Thread* thread) {
 // together, the bin is open only as long as each one's share is enough for it.
 LOFT_COLD void follow_share(Thread* thread) {
   MediumCache& cache = thread->medium;
-  if (cache.watched != kWatched || thread->core != nullptr) return;
+  if (cache.watched != kWatched || thread->processor != nullptr) return;
   const bool is_open = thread->recent.limit() == cache.recent + 1;
   const bool opens = limits::cache_share() >= kMediumMax;
   if (opens && !is_open) open(thread);
@@ -192,7 +192,7 @@ void keep(Thread* thread, void* p, Entry entry) {
   if (LOFT_UNLIKELY(word == nullptr)) return;
   put(thread, p, *word, entry.owner());
   uint8_t& watched = thread->medium.watched;
-  if (LOFT_LIKELY(watched == kWatched) || thread->core != nullptr)
+  if (LOFT_LIKELY(watched == kWatched) || thread->processor != nullptr)
     return;  // a processor has no bin
   ++watched;
   if (watched == kWatched) follow_share(thread);

@@ -2,9 +2,9 @@
 
 #include "base/options.h"
 #include "cache/guest.h"
-#include "large/entries.h"
-#include "medium/medium_run.h"
+#include "heap/entries.h"
 #include "os/fault.h"
+#include "slab/medium_run.h"
 
 namespace loft {
 

@@ -1,8 +1,8 @@
 // A thread's block: its cache of free objects, the open batches of objects that it freed for other
 // heaps, and its outbox. Only its own thread accesses the block, or the holder of the lock of the
-// processor whose block it is (cpu/core.h). So nothing here is locked or atomic except the counters
-// that other threads may read. A thread that never allocates has no heap. A thread that never frees
-// for other heaps never touches the pages of its batches.
+// processor whose block it is (percpu/percpu.h). So nothing here is locked or atomic except the
+// counters that other threads may read. A thread that never allocates has no heap. A thread that
+// never frees for other heaps never touches the pages of its batches.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +17,18 @@
 #include "cache/profile.h"
 #include "cache/trade.h"
 #include "heap/heap.h"
-#include "large/large.h"
-#include "medium/medium_run.h"
+#include "heap/large.h"
 #include "os/lock.h"
 #include "remote/outbox.h"
 #include "slab/geometry.h"
+#include "slab/medium_run.h"
 
 namespace loft {
 
-struct Core;
+struct Processor;
 struct Thread;
-namespace hard {
-struct Quarantine;  // hard/quarantine.h
+namespace hardened {
+struct Quarantine;  // hardened/quarantine.h
 }
 
 static_assert(sizeof(Bin) == kBinBytes && std::is_standard_layout_v<Bin>);
@@ -56,7 +56,7 @@ struct BinState {
 };
 
 // Who owns the heap of a block. Chosen where the block gets its heap. The slow paths of malloc and
-// free take their parts from it (front/policy.h).
+// free take their parts from it (malloc/policy.h).
 enum class Mode : uint8_t {
   kUnset,       // a block without a heap, and the stand-in
   kThreads,     // a thread's block: owner=thread, owner=shared
@@ -179,13 +179,13 @@ struct alignas(64) Thread {
   Thread* next{};           // links in the list of running, warm or unused blocks;
   Thread* prev{};           // guarded by the lock in lifecycle.cc
   Thread* older{};          // the block made before this one; never changes
-  Core* core{};             // contains this block; nullptr for a thread's. Never changes
+  Processor* processor{};   // contains this block; nullptr for a thread's. Never changes
 
   alignas(64) Bin recent;  // of one medium object of the thread's own (cache/medium_cache.h)
   Bin bins[kSizeClasses]{};
   // The offset of the bin that malloc pops from, by size up to kTableMax, and by steps beyond.
   // While a profile is taken, other threads turn these to the bins in `metered`, and back
-  // (meter/meter.h).
+  // (sampling/meter.h).
   uint16_t bin_of[kTableMax + 1]{};
   uint16_t bin_of_step[kSteps]{};
   Bin metered[kSizeClasses]{};
@@ -208,8 +208,8 @@ struct alignas(64) Thread {
   ThreadCounters counters{};
   MediumCache medium{};
   large::Descriptors spare_large{};
-  bool has_guests{};               // guests keep objects in the block, or did (cache/guest.h)
-  hard::Quarantine* quarantine{};  // nullptr until first needed; then stays with the block
+  bool has_guests{};                   // guests keep objects in the block, or did (cache/guest.h)
+  hardened::Quarantine* quarantine{};  // nullptr until first needed; then stays with the block
   Outbox outbox{};
 
   constexpr Thread() { set_up(); }

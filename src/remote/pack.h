@@ -3,7 +3,8 @@
 // Also writes a batch as records, for a carrier that takes batches of several slabs.
 //
 // With hardened=full only (b), and without the carrier's last eight bytes: they are its tag
-// (hard/tag.h), which is looked at when the object behind it is freed. Records never reach as far.
+// (hardened/tag.h), which is looked at when the object behind it is freed. Records never reach as
+// far.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 
 #include <cerrno>
 
-#include "front/allocate.h"
 #include "loft/loft.h"
+#include "malloc/allocate.h"
 #include "profile/samples.h"
 #include "serve/slabs.h"
 #include "stats/report.h"

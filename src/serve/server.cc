@@ -15,7 +15,7 @@
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/own_thread.h"
-#include "purge/background.h"
+#include "runtime/background.h"
 #include "serve/connection.h"
 #include "serve/place.h"
 

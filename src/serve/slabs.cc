@@ -2,10 +2,10 @@
 
 #include "base/bits.h"
 #include "base/peek.h"
-#include "large/large.h"
+#include "heap/large.h"
 #include "loft/loft.h"
-#include "medium/medium_run.h"
 #include "slab/geometry.h"
+#include "slab/medium_run.h"
 #include "slab/slab.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"

@@ -26,7 +26,7 @@ inline constexpr HeapId kNoHeap = 0;          // the owner of memory that no hea
 inline constexpr HeapId kNeverOwner = 65535;  // id of a thread without a heap; no entry has it
 
 // kGuest: a guest's objects (cache/guest.h): a part of a heap of the program's own.
-// kMedium: a medium run (medium/medium_run.h). As it has an owner, free's fast path takes this for
+// kMedium: a medium run (slab/medium_run.h). As it has an owner, free's fast path takes this for
 // the offset of a bin; there is one, and it is always full.
 inline constexpr size_t kBinBytes = 16;
 enum Kind : uint16_t {
@@ -105,7 +105,7 @@ struct alignas(64) Pagemap {
 
   // The bounds of free's fast path for a thread and, below, for a processor. By the option `owner`,
   // one is `limit` and the other 0; with hardened=full, both are 0. table_max is the largest size
-  // on malloc's fast path for a thread. front/allocate.h.
+  // on malloc's fast path for a thread. malloc/allocate.h.
   Bound thread_limit;
   size_t table_max = kTableMax;
 

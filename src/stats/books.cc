@@ -1,19 +1,19 @@
 #include "stats/books.h"
 
-#include "arena/user_heap.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/guest.h"
 #include "cache/medium_cache.h"
-#include "cpu/core.h"
+#include "heap/large.h"
 #include "heap/registry.h"
-#include "large/large.h"
+#include "heaps/user_heap.h"
 #include "limits/limits.h"
 #include "os/os.h"
-#include "purge/background.h"
+#include "percpu/percpu.h"
+#include "runtime/background.h"
+#include "runtime/lifecycle.h"
 #include "space/metadata.h"
 #include "space/span.h"
-#include "thread/lifecycle.h"
 
 namespace loft {
 
@@ -69,13 +69,13 @@ size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
   const ThreadCounters& counters = thread.counters;
   size_t open[kSizeClasses] = {};
   batch_cache::count_open(&thread, open);
-  if (thread.core != nullptr) core::count_foreign(thread.core, open);
+  if (thread.processor != nullptr) percpu::count_foreign(thread.processor, open);
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     ClassBooks& sum = books.classes[c];
     const size_t sent = counters.batch_objects[c].get();
     sum.sent += sent;
     sum.flying += open[c];
-    sum.held += bins::held(&thread, c, core::top_of(&thread, c)) + guest::held(&thread, c);
+    sum.held += bins::held(&thread, c, percpu::top_of(&thread, c)) + guest::held(&thread, c);
     stats.batch_objects += sent;
   }
   stats.flushes += counters.flushes.get();
@@ -151,7 +151,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.threads_started = threads.started;
   stats.threads_exited = threads.exited;
 
-  const core::Totals cores = core::totals();
+  const percpu::Totals cores = percpu::totals();
   stats.cores = cores.blocks;
   stats.core_fences = cores.fences;
 

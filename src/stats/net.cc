@@ -4,8 +4,8 @@
 #include "cache/bins.h"
 #include "cache/guest.h"
 #include "cache/medium_cache.h"
-#include "cpu/core.h"
 #include "heap/registry.h"
+#include "percpu/percpu.h"
 
 namespace loft {
 
@@ -27,7 +27,7 @@ size_t held_by(const Thread* thread) {
 }  // namespace
 
 bool read_net_bytes(ptrdiff_t* bytes) {
-  if (core::in_use() || registry::all_share()) return false;
+  if (percpu::in_use() || registry::all_share()) return false;
   const Thread* const thread = this_thread();
   const size_t of_slabs = thread->heap == nullptr ? 0 : thread->heap->counters().net_bytes.get();
   const size_t sum = of_slabs + thread->counters.net_bytes.get() - held_by(thread);

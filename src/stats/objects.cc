@@ -4,18 +4,18 @@
 #include "cache/arrays.h"
 #include "cache/guest.h"
 #include "cache/medium_cache.h"
-#include "cpu/core.h"
 #include "files/output.h"
-#include "front/ordinary.h"
-#include "front/policy.h"
+#include "heap/large.h"
 #include "heap/registry.h"
-#include "large/large.h"
-#include "medium/medium_run.h"
+#include "malloc/ordinary.h"
+#include "malloc/policy.h"
 #include "os/os.h"
+#include "percpu/percpu.h"
 #include "profile/samples.h"
+#include "runtime/lifecycle.h"
+#include "slab/medium_run.h"
 #include "space/span.h"
 #include "space/span_bins.h"
-#include "thread/lifecycle.h"
 
 namespace loft {
 
@@ -99,8 +99,8 @@ class Cached {
     const void* recent = nullptr;
     medium_cache::held(thread, &recent);
     live_.remove(reinterpret_cast<uintptr_t>(recent));
-    if (thread->core != nullptr) {
-      const core::Foreign foreign = core::foreign_of(thread->core);
+    if (thread->processor != nullptr) {
+      const percpu::Foreign foreign = percpu::foreign_of(thread->processor);
       remove(foreign.first, foreign.end);
     }
   }
@@ -108,7 +108,7 @@ class Cached {
   void remove_bins(const Thread* thread, SizeClass c) {
     const BinState& state = thread->states[c];
     void** const slots = peek(state.slots);
-    void** const top = core::top_of(thread, c);
+    void** const top = percpu::top_of(thread, c);
     if (slots != nullptr && top >= slots && top < slots + kMostSlots) remove(slots + 1, top + 1);
     void** full = peek(state.depot);
     for (unsigned stashed = peek(state.stashed); stashed != 0 && full != nullptr; --stashed) {

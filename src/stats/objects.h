@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "arena/user_heap.h"
+#include "heaps/user_heap.h"
 
 namespace loft {
 

@@ -2,9 +2,9 @@
 
 #include "os/os.h"
 #include "profile/samples.h"
+#include "runtime/lifecycle.h"
 #include "slab/slab.h"
 #include "stats/objects.h"
-#include "thread/lifecycle.h"
 
 namespace loft {
 

@@ -13,17 +13,17 @@
 #include <algorithm>
 #include <random>
 
-#include "arena/user_heap.h"
 #include "base/size_class.h"
 #include "heap/registry.h"
+#include "heaps/user_heap.h"
 #include "os/os.h"
 #include "os/residency.h"
+#include "runtime/lifecycle.h"
 #include "space/span.h"
 #include "space/window.h"
 #include "stats/books.h"
 #include "stats/residents.h"
 #include "storm/support.h"
-#include "thread/lifecycle.h"
 
 namespace storm {
 namespace {

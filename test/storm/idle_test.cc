@@ -8,7 +8,7 @@
 #include <random>
 
 #include "cache/thread.h"
-#include "purge/background.h"
+#include "runtime/background.h"
 #include "storm/support.h"
 
 namespace storm {

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "purge/background.h"
+#include "runtime/background.h"
 #include "storm/support.h"
 
 namespace storm {

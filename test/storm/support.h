@@ -22,7 +22,7 @@
 
 #include "background.h"
 #include "control.h"
-#include "hard/tag.h"
+#include "hardened/tag.h"
 #include "loft/loft.h"
 
 #if defined(__has_feature)
@@ -276,7 +276,8 @@ inline bool hardened() { return !hardened_is("off"); }
 // The size of the place that an object of `size` bytes has with its tag, if it has one; or more
 // than kSmallMax.
 inline size_t with_tag(size_t size) {
-  return hardened() ? std::max(size + loft::hard::kTagBytes, loft::hard::kLeastPlace) : size;
+  return hardened() ? std::max(size + loft::hardened::kTagBytes, loft::hardened::kLeastPlace)
+                    : size;
 }
 
 // A storm starts and ends with one thread and no object.

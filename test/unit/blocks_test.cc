@@ -1,5 +1,5 @@
 // Blocks against a shadow of their extent, over address space that nobody may touch.
-#include "arena/blocks.h"
+#include "heaps/blocks.h"
 
 #include <gtest/gtest.h>
 

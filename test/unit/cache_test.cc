@@ -19,9 +19,9 @@
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/object.h"
-#include "front/allocate.h"
 #include "heap/registry.h"
-#include "thread/lifecycle.h"
+#include "malloc/allocate.h"
+#include "runtime/lifecycle.h"
 #include "unit/support.h"
 
 namespace loft {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "front/allocate.h"
+#include "malloc/allocate.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "calls.h"
-#include "large/guarded.h"
-#include "large/large.h"
+#include "hardened/guarded.h"
+#include "heap/large.h"
 #include "space/span.h"
 #include "unit/support.h"
 

@@ -10,7 +10,7 @@
 
 #include "cache/arrays.h"
 #include "cache/bins.h"
-#include "front/allocate.h"
+#include "malloc/allocate.h"
 #include "unit/support.h"
 
 namespace loft {

@@ -6,15 +6,15 @@
 #include <set>
 #include <vector>
 
-#include "hard/before.h"
-#include "hard/nothing.h"
-#include "hard/place.h"
-#include "hard/quarantine.h"
-#include "hard/secrets.h"
-#include "hard/tag.h"
+#include "hardened/before.h"
+#include "hardened/nothing.h"
+#include "hardened/place.h"
+#include "hardened/quarantine.h"
+#include "hardened/secrets.h"
+#include "hardened/tag.h"
 #include "space/span.h"
 
-namespace loft::hard {
+namespace loft::hardened {
 namespace {
 
 class Hard : public testing::Test {
@@ -191,4 +191,4 @@ TEST_F(Hard, NumbersBelowAnEnd) {
 }
 
 }  // namespace
-}  // namespace loft::hard
+}  // namespace loft::hardened

@@ -8,9 +8,9 @@
 
 #include "cache/object.h"
 #include "control.h"
-#include "large/entries.h"
-#include "large/guarded.h"
-#include "large/large.h"
+#include "hardened/guarded.h"
+#include "heap/entries.h"
+#include "heap/large.h"
 #include "os/os.h"
 #include "space/span.h"
 #include "stats/residents.h"

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "large/large.h"
+#include "heap/large.h"
 #include "space/span.h"
 #include "space/unused.h"
 #include "stats/residents.h"

@@ -9,8 +9,8 @@
 
 #include "cache/bins.h"
 #include "cache/object.h"
-#include "front/allocate.h"
 #include "heap/registry.h"
+#include "malloc/allocate.h"
 #include "space/span.h"
 #include "stats/net.h"
 #include "unit/support.h"

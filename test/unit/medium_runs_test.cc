@@ -1,5 +1,5 @@
 // Medium objects: their place in runs, who gets them back, and what their pages hold.
-#include "medium/medium_runs.h"
+#include "slab/medium_runs.h"
 
 #include <gtest/gtest.h>
 
@@ -15,9 +15,9 @@
 
 #include "cache/medium_cache.h"
 #include "cache/object.h"
-#include "front/allocate.h"
 #include "heap/registry.h"
 #include "limits/limits.h"
+#include "malloc/allocate.h"
 #include "space/span.h"
 #include "unit/support.h"
 

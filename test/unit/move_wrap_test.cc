@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "calls.h"
-#include "large/large.h"
+#include "heap/large.h"
 #include "loft/loft.h"
 #include "space/pagemap.h"
 #include "space/window.h"

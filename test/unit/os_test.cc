@@ -19,7 +19,7 @@
 
 #include "base/keep_errno.h"
 #include "control.h"
-#include "large/clear.h"
+#include "heap/clear.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cache/arrays.h"
-#include "front/allocate.h"
 #include "limits/limits.h"
+#include "malloc/allocate.h"
 #include "unit/support.h"
 
 namespace loft {

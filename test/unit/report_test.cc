@@ -9,8 +9,8 @@
 
 #include <string>
 
-#include "arena/user_heap.h"
 #include "base/options.h"
+#include "heaps/user_heap.h"
 #include "loft/loft.h"
 #include "os/fault.h"
 

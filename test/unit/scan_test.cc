@@ -5,14 +5,14 @@
 #include <thread>
 #include <vector>
 
-#include "hard/place.h"
-#include "hard/scan.h"
-#include "hard/secrets.h"
+#include "hardened/place.h"
+#include "hardened/scan.h"
+#include "hardened/secrets.h"
 #include "heap/registry.h"
 #include "os/lock.h"
 #include "space/span.h"
 
-namespace loft::hard {
+namespace loft::hardened {
 namespace {
 
 constexpr size_t kAll = SIZE_MAX;  // bytes: all slabs
@@ -159,4 +159,4 @@ TEST_F(Scan, ObjectsComeAndGoBesideIt) {
 }
 
 }  // namespace
-}  // namespace loft::hard
+}  // namespace loft::hardened

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "control.h"
-#include "large/large.h"
+#include "heap/large.h"
 #include "os/os.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "base/options.h"
-#include "large/clear.h"
-#include "large/large.h"
+#include "heap/clear.h"
+#include "heap/large.h"
 #include "os/os.h"
 #include "remote/message.h"
 #include "slab/slab.h"

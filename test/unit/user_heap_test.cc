@@ -1,5 +1,5 @@
 // Heaps of the program's own: where their memory comes from and goes to, and what they refuse.
-#include "arena/user_heap.h"
+#include "heaps/user_heap.h"
 
 #include <gtest/gtest.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "cache/object.h"
-#include "front/allocate.h"
 #include "limits/limits.h"
+#include "malloc/allocate.h"
 #include "space/span.h"
 #include "unit/support.h"
 

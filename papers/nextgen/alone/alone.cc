@@ -8,7 +8,7 @@
 
 #include "base/macros.h"
 #include "engine/engine.h"
-#include "front/allocate.h"
+#include "malloc/allocate.h"
 #include "nextgen/alone/room_heap.h"
 #include "nextgen/mailbox.h"
 

@@ -1,0 +1,135 @@
+// The slow paths of free.
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/guest.h"
+#include "cache/object.h"
+#include "heap/large.h"
+#include "malloc/allocate.h"
+#include "malloc/long.h"
+#include "malloc/ordinary.h"
+#include "malloc/policy.h"
+#include "os/restartable.h"
+#include "percpu/percpu.h"
+#include "runtime/background.h"
+#include "runtime/lifecycle.h"
+#include "slab/slab.h"
+
+namespace loft {
+
+namespace {
+
+LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
+  if (LOFT_UNLIKELY(reinterpret_cast<uintptr_t>(p) != object->base || object->kept)) {
+    return deallocate_slow(p);  // reports it
+  }
+  free_large(object);
+}
+
+// Keeps another heap's object in the thread's own bin. False if it must go into a batch. It is kept
+//   (a) if threads trade such objects (cache/trade.h) and the bin has room, unless the slab comes
+//       twice in a row: two objects are worth a batch;
+//   (b) if its owner is stalled (heap/stall.h), whatever room it takes.
+// A double free is detected at once if the object is the last one kept. Otherwise it is detected as
+// late as for an object of the thread's own.
+bool keep(Thread* thread, void* p, Entry entry) {
+  const SizeClass size_class = class_of_bin(entry.bin());
+  if (thread->heap == nullptr || !fills_cache_lines(size_class)) return false;
+  if (LOFT_UNLIKELY(*thread->bins[size_class].top() == p)) slab::report_bad_free(p);
+  Heap& heap = *thread->heap;
+  const bool traded = is_tradable(size_class) && thread->trade.keeps(heap.counters()) &&
+                      thread->missed_slab != entry.index() && bins::has_space(thread, size_class);
+  if (!traded && !heap.stall().is_at(entry.owner())) return false;
+  check_start("free", p, entry);
+  if (!policy_of(thread).push(thread, size_class, p)) return false;
+  if (traded) thread->missed_slab = entry.index();
+  thread->counters.turnarounds.add(1);
+  return true;
+}
+
+}  // namespace
+
+// False if it is the thread's own, whose block the slow path may have just set up.
+LOFT_ALWAYS_INLINE bool add_unbatched(void* p, Entry entry) {
+  const lifecycle::SlowPath slow;
+  Thread* const thread = slow.thread();
+  if (LOFT_UNLIKELY(thread == nullptr || entry.owner() == thread->owner)) return false;
+  if (!keep(thread, p, entry)) batch_cache::add(thread, p, entry);
+  return true;
+}
+
+// p is not of the thread's heap, and the fast path found no open batch for it. Mostly it is another
+// heap's object or a large one.
+void deallocate_unbatched(void* p) {
+  const Entry entry = pagemap.of(p);
+  if (LOFT_LIKELY(entry.is_slab())) {
+    if (LOFT_LIKELY(add_unbatched(p, entry))) return background::look_after();
+  } else if (entry.bin() == kMedium) {
+    return free_medium(p, entry);
+  } else if (entry.bin() == kLarge) {
+    return deallocate_large(p, large::at(entry));
+  }
+  deallocate_slow(p);
+}
+
+// Only under owner=cpu: p is not of the processor's heap.
+void deallocate_foreign(void* p) {
+  if (!pagemap.of(p).is_slab() || LOFT_UNLIKELY(!os::push(p, percpu::kForeignStack))) {
+    deallocate_slow(p);
+  }
+}
+
+namespace {
+
+// True if it took a slow path of the heap.
+bool free_small(void* p, Entry entry) {
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
+  if (LOFT_UNLIKELY(thread == nullptr)) {
+    batch_cache::send_single(p, entry);
+    return false;
+  }
+  if (LOFT_LIKELY(entry.owner() != thread->owner)) {
+    policy_of(thread).free_remote(thread, p, entry);
+    return false;
+  }
+  const size_t flushes = thread->counters.flushes.get();
+  if (!policy_of(thread).push(thread, class_of_bin(entry.bin()), p)) {
+    batch_cache::send_single(thread, p, entry);
+  }
+  return thread->counters.flushes.get() != flushes || slow_paths_left == 1;
+}
+
+}  // namespace
+
+// Keeps errno, as every function of the system floor does.
+void free_ordinary(void* p) {
+  if (p == nullptr) return;
+  const Entry entry = checked_entry("free", p);
+  if (entry.bin() == kNothing) return;  // reported; misuse=continue goes on
+  if (entry.bin() == kGuest) {
+    guest_objects.free("free", p, entry);
+    return background::look_after();
+  }
+  if (entry.bin() == kMedium) return free_medium(p, entry);
+  if (entry.bin() == kLarge) {
+    check_start("free", p, entry);
+    return free_large(large::at(entry));
+  }
+  if (LOFT_UNLIKELY(free_small(p, entry))) background::look_after();
+}
+
+void deallocate_slow(void* p) { policy().free(p); }
+void deallocate_slow_as(void* p, Maker maker) { policy().free_as(p, {0, false, true, maker, 0}); }
+void deallocate_slow_sized(void* p, Maker maker, size_t size) {
+  policy().free_as(p, {size, true, true, maker, 0});
+}
+
+void send_full_batch(size_t place) {
+  {
+    const lifecycle::SlowPath slow;
+    batch_cache::send(slow.thread(), place);
+  }
+  background::look_after();
+}
+
+}  // namespace loft

@@ -1,0 +1,104 @@
+#include "malloc/long.h"
+
+#include "base/bits.h"
+#include "cache/batch_cache.h"
+#include "cache/medium_cache.h"
+#include "heap/clear.h"
+#include "limits/limits.h"
+#include "malloc/allocate.h"
+#include "malloc/policy.h"
+#include "malloc/reclaim.h"
+#include "os/os.h"
+#include "runtime/background.h"
+#include "runtime/lifecycle.h"
+#include "space/span.h"
+
+namespace loft {
+
+namespace {
+
+// From the cache, or from the heap's runs. nullptr without memory or block.
+LOFT_NOINLINE void* allocate_medium(size_t size, bool* zero) {
+  background::look_after();
+  const lifecycle::SlowPath slow;
+  Thread* const thread = slow.thread();
+  if (!lifecycle::give_heap(thread)) return nullptr;
+  const size_t bytes = round_up(size, os::page_size());
+  if (void* kept = medium_cache::take(thread, bytes, size); kept != nullptr) return kept;
+  return medium_cache::take_from_heap(thread, size, false, zero);
+}
+
+// nullptr without memory.
+void* allocate_span(size_t size, size_t alignment, bool* zero) {
+  const lifecycle::SlowPath slow;
+  Thread* thread = slow.thread();
+  // The heap's gaps may use the memory that is needed.
+  if (LOFT_UNLIKELY(limits::tight()) && thread != nullptr && thread->heap != nullptr) {
+    const os::Guard guard(thread->heap->lock());
+    thread->heap->purge_gaps();
+  }
+  large::Descriptors* const spare = thread != nullptr ? &thread->spare_large : nullptr;
+  void* object = large::allocate(size, alignment, zero, spare);
+  if (LOFT_UNLIKELY(object == nullptr)) {
+    reclaim(thread);
+    object = large::allocate(size, alignment, zero, spare);
+  }
+  if (object != nullptr && thread != nullptr) {
+    thread->counters.net_bytes.add(large::at(pagemap.of(object))->bytes);
+  }
+  return object;
+}
+
+}  // namespace
+
+void* allocate_large(size_t size, size_t alignment, bool zeroed) {
+  bool zero = false;
+  void* object = nullptr;
+  if (is_medium(size) && alignment <= os::page_size()) {
+    object = medium_cache::take_recent(this_thread(), size);
+    if (LOFT_UNLIKELY(object == nullptr)) object = allocate_medium(size, &zero);
+  }
+  if (LOFT_UNLIKELY(object == nullptr)) {
+    alignment = most(alignment, kGranule);
+    // PTRDIFF_MAX: the difference of two pointers into one object must be representable.
+    if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
+      return os::out_of_memory();
+    }
+    background::look_after();
+    object = allocate_span(size, alignment, &zero);
+    if (LOFT_UNLIKELY(object == nullptr)) return refuse(size);
+  }
+  // Cleared outside of the slow path. Clearing may take milliseconds, and under owner=cpu other
+  // threads would wait for the processor's block.
+  if (zeroed && !zero && object != nullptr) large::clear(object, round_up(size, os::page_size()));
+  return object;
+}
+
+// Ends with look_after: the program may take no other slow path for a long time.
+void free_large(Large* object) {
+  if (LOFT_UNLIKELY(object->sampled)) {
+    return policy().free(reinterpret_cast<void*>(object->start()));
+  }
+  {
+    const lifecycle::SlowPath slow;
+    Thread* const thread = slow.thread();
+    if (LOFT_LIKELY(thread != nullptr)) thread->counters.net_bytes.add(-object->bytes);
+    large::release(object, thread != nullptr ? &thread->spare_large : nullptr);
+  }
+  background::look_after();
+}
+
+void free_medium(void* p, Entry entry) {
+  if (LOFT_UNLIKELY(medium::is_sampled(entry))) return policy().free(p);
+  {
+    const lifecycle::SlowPath slow;
+    if (LOFT_LIKELY(slow.thread() != nullptr)) {
+      medium_cache::keep(slow.thread(), p, entry);
+    } else if (medium_cache::mark(p, entry) != nullptr) {
+      batch_cache::send_single_medium(p);
+    }
+  }
+  background::look_after();
+}
+
+}  // namespace loft

@@ -1,0 +1,133 @@
+#include "malloc/ordinary.h"
+
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/depot.h"
+#include "cache/guest.h"
+#include "cache/medium_cache.h"
+#include "cache/object.h"
+#include "heap/registry.h"
+#include "limits/limits.h"
+#include "malloc/long.h"
+#include "percpu/percpu.h"
+#include "runtime/background.h"
+#include "runtime/lifecycle.h"
+
+namespace loft {
+
+namespace {
+
+// What is due now and then stands behind one counter: every kLookEvery refills a thread looks.
+constexpr uint8_t kLookEvery = 8;
+// Refills between two reviews of a bin, unless memory is tight: then every look reviews one. A
+// round of all bins takes kSizeClasses times that.
+constexpr uint8_t kReviewEvery = 64;
+
+bool is_look_due(Thread* thread) { return LOFT_UNLIKELY(++thread->refills % kLookEvery == 0); }
+
+// Reviews one bin per call, in turn.
+void review_next_bin(Thread* thread, SizeClass refilled) {
+  const SizeClass c = thread->review_next;
+  thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
+  if (c == 0) {
+    depot::release_spares(thread);
+    guest::review(thread);
+  }
+  if (!percpu::own(thread, c)) return;
+  bins::review(thread, c, c == refilled);
+}
+
+// A look also reviews a bin if the heap has made slabs of memory that it did not have: a few
+// objects in an idle bin keep a whole slab each, whose memory the heap could use instead. One bin
+// at a time, because it may have hundreds of KiB of objects to give back.
+void review_if_due(Thread* thread, SizeClass refilled) {
+  const auto slabs = static_cast<uint32_t>(thread->heap->counters().fresh_slabs.get());
+  const bool grown = thread->slabs_seen != slabs;
+  thread->slabs_seen = slabs;
+  const bool in_turn = limits::tight() || thread->refills % kReviewEvery == 0;
+  if (in_turn) medium_cache::review(thread);
+  if (in_turn || grown) review_next_bin(thread, refilled);
+}
+
+// nullptr if the bin is empty.
+void* pop(Thread* thread, SizeClass size_class) {
+  Bin& bin = thread->bins[size_class];
+  return *bin.top() == nullptr ? nullptr : bin.pop();
+}
+
+LOFT_NOINLINE void* look_and_refill(Thread* thread, Request request) {
+  background::look();
+  review_if_due(thread, request.size_class);
+  return bins::refill(thread, request);
+}
+
+void* refill_from_own(Thread* thread, Request request) {
+  if (is_look_due(thread)) return look_and_refill(thread, request);
+  return bins::refill(thread, request);
+}
+
+// Under the lock of the processor's block.
+void* refill_from_processors(Thread* thread, Request request) {
+  if (!percpu::hold(thread->processor, request.size_class))
+    return bins::take_one(thread->heap, request);
+  // Another thread may have filled the bin while this one waited for the lock.
+  if (void* popped = pop(thread, request.size_class); popped != nullptr) {
+    guest::review(thread);
+    return popped;
+  }
+  if (is_look_due(thread)) review_if_due(thread, request.size_class);
+  return bins::refill(thread, request);
+}
+
+// The first call of a thread, each call of one that has no block, and all under owner=cpu.
+void* refill_without_heap(Thread*, Request request) {
+  background::look_after();
+  const lifecycle::SlowPath slow;
+  Thread* const thread = slow.thread();
+  if (!lifecycle::give_heap(thread)) {
+    Heap* const heap = registry::shared_heap();
+    return heap != nullptr ? bins::take_one(heap, request) : nullptr;
+  }
+  // Setting up the block may have allocated, through the system.
+  if (thread->processor == nullptr) {
+    if (void* popped = pop(thread, request.size_class); popped != nullptr) return popped;
+  }
+  return core_policy_of(thread).refill(thread, request);
+}
+
+bool push_to_processors(Thread* thread, SizeClass size_class, void* p) {
+  return percpu::hold(thread->processor, size_class) && bins::push_slow(thread, size_class, p);
+}
+
+bool push_without_heap(Thread*, SizeClass, void*) { return false; }
+
+void free_from_processor(Thread* thread, void* p, Entry entry) {
+  percpu::free_foreign(thread->processor, p, entry);
+}
+
+void* allocate_long(size_t size, size_t alignment, bool zeroed, Maker) {
+  return allocate_large(size, alignment, zeroed);
+}
+
+void free_as(void* p, Freed) { free_ordinary(p); }
+
+size_t size_in(const void*, size_t bytes) { return bytes; }
+
+bool is_object_at(const void* p) { return object_of(p).start == p; }
+
+void on_refused(size_t) {}
+
+#define LOFT_FOR_ALL_MODES                                                                       \
+  take_zero_ordinary, allocate_long, free_ordinary, free_as, reallocate_ordinary,                \
+      usable_size_ordinary, expand_ordinary, good_size_ordinary, check_bounds_ordinary, size_in, \
+      is_object_at, on_refused, false
+}  // namespace
+
+constinit const Policies core_policies = {{
+    {refill_without_heap, push_without_heap, batch_cache::add, LOFT_FOR_ALL_MODES},
+    {refill_from_own, bins::push_slow, batch_cache::add, LOFT_FOR_ALL_MODES},
+    {refill_from_processors, push_to_processors, free_from_processor, LOFT_FOR_ALL_MODES},
+}};
+#undef LOFT_FOR_ALL_MODES
+
+}  // namespace loft

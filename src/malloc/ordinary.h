@@ -1,0 +1,37 @@
+// What the core's policies do, for guests that do the same of some objects.
+#pragma once
+
+#include <cstddef>
+
+#include "heap/large.h"
+#include "malloc/policy.h"
+
+namespace loft {
+
+void free_ordinary(void* p);
+void* take_zero_ordinary(Request request);
+void check_bounds_ordinary(const char* call, const void* p, size_t bytes);
+void* reallocate_ordinary(void* p, size_t size);
+// A new object of `size` bytes, with the first `held` at most of the one at p, which is freed.
+void* reallocate_by_copy(void* p, size_t held, size_t size);
+void* reallocate_small(void* p, Entry entry, size_t size);  // p: the start of an object in a slab
+size_t usable_size_ordinary(const char* call, const void* p);
+bool expand_ordinary(const char* call, void* p, size_t size);
+size_t good_size_ordinary(size_t alignment, size_t size);
+// Whether an object in a slab stays in its place of `usable` bytes. None is shorter than the first
+// class's, with a tag the second's.
+inline bool stays(size_t usable, size_t size) {
+  return size <= usable && (size >= usable / 2 || usable < 2 * kMinObject);
+}
+// An object of a guest's (cache/guest.h).
+void* reallocate_guest(const char* call, void* p, Entry entry, size_t size, size_t alignment);
+// A medium object: to the pages of `size` bytes, where it is; false if it cannot. size > kSmallMax
+bool resize_in_run(void* p, Entry entry, size_t size);
+// A new one, where it can grow to twice that if possible. nullptr: without memory or block.
+void* allocate_with_room(size_t size);
+// An object that large::allocate made, by large::resize or large::expand. nullptr: the caller
+// copies.
+using ResizeLarge = void* (*)(Large* object, size_t asked);
+void* resize_large(Large* object, size_t size, ResizeLarge how);
+
+}  // namespace loft

@@ -1,0 +1,340 @@
+#include "runtime/lifecycle.h"
+
+#include <new>
+
+#include "base/list.h"
+#include "base/options.h"
+#include "cache/batch_cache.h"
+#include "cache/bins.h"
+#include "cache/census.h"
+#include "cache/guest.h"
+#include "cache/medium_cache.h"
+#include "cache/pool.h"
+#include "heap/registry.h"
+#include "limits/limits.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "os/stdio_lock.h"
+#include "space/metadata.h"
+#include "space/span.h"
+
+namespace loft {
+
+namespace lifecycle {
+
+constinit Atomic<void (*)()> at_thread_end{nullptr};
+
+namespace {
+
+constinit os::Lock round_lock;  // taken before `lock`
+constinit os::Lock lock;        // taken before any heap's
+constinit List<Thread> threads;
+constinit List<Thread> unused;
+constinit List<Thread> warm;               // retired last; their bins keep first arrays
+constinit Thread* next_visited = nullptr;  // nullptr: the first one
+
+// Parks the thread's own heap.
+void give_up_heap(Thread* thread) {
+  thread->mode = Mode::kUnset;
+  thread->owner = kNeverOwner;
+  if (thread->heap != nullptr && thread->heap != registry::common_heap()) {
+    registry::park(thread->heap);
+  }
+  thread->heap = nullptr;
+}
+
+// Returns every object that the thread holds to its heap, and parks the thread's own heap.
+void hand_over(Thread* thread) {
+  guest::empty(thread);  // also of a thread that only frees, and has no heap
+  if (thread->heap != nullptr) bins::flush_all(thread);
+  medium_cache::release_all(thread);
+  batch_cache::send_all(thread);
+  large::release_descriptors(&thread->spare_large);
+  Heap* const heap = thread->heap;
+  if (heap == nullptr) return;
+  const bool own = heap != registry::common_heap();
+  if (own) {
+    const os::Guard guard(heap->lock());
+    heap->drain_all();
+    heap->check();
+  }
+  give_up_heap(thread);
+}
+
+// Under the lock.
+void retire(Thread* thread, List<Thread>& where) {
+  if (next_visited == thread) next_visited = thread->next;
+  threads.remove(thread);
+  medium_cache::reset(thread);
+  thread->spare_large = large::Descriptors{};
+  pool::forget(thread);
+  where.push_front(thread);
+  census::exited.add(1);
+  limits::count_caches(-size_t{1});
+}
+
+// Retires a block that keeps its first arrays for the next thread: to make and free arrays was a
+// third of the cost of a short-lived thread. Under the lock. If more than kMostWarm blocks are
+// warm, returns the oldest. The caller releases its arrays without the lock.
+Thread* retire_warm(Thread* thread) {
+  constexpr unsigned kMostWarm = 4;
+  retire(thread, warm);
+  unsigned blocks = 1;
+  Thread* oldest = warm.front();
+  for (; oldest->next != nullptr; oldest = oldest->next) ++blocks;
+  if (blocks <= kMostWarm) return nullptr;
+  warm.remove(oldest);
+  return oldest;
+}
+
+// (If a fork happens meanwhile, the child loses the block.)
+void cool_down(Thread* block) {
+  bins::reset(block, false);
+  const os::Guard guard(lock);
+  unused.push_front(block);
+}
+
+// The value of the exit hook for a thread without a block.
+void* const no_block = &stand_in;
+
+void count_blockless(size_t more) {
+  const os::Guard guard(lock);
+  census::blockless.add(more);
+}
+
+void tell_of_end() {
+  if (auto* call = at_thread_end.load(memory_order_relaxed); call != nullptr) call();
+}
+
+// Runs after the thread-local destructors of C++, among the destructors of the program's keys. A
+// later round of these destructors would leave the block to more of them, and they would be faster.
+// But a thread that first allocates in such a destructor would have no round left, and its heap
+// would never be parked.
+void on_exit(void* value) {
+  census::stage = census::kExited;
+  if (value == no_block) {
+    count_blockless(-1UL);
+    return tell_of_end();
+  }
+  auto* thread = static_cast<Thread*>(value);
+  self = &stand_in;
+  hand_over(thread);
+  bins::reset(thread, true);
+  Thread* cold = nullptr;
+  {
+    const os::Guard guard(lock);
+    cold = retire_warm(thread);
+  }
+  if (cold != nullptr) cool_down(cold);
+  tell_of_end();
+}
+
+// Asks the system to call on_exit at the ends of threads, once: as the library is loaded, when the
+// program cannot have used up the keys that this takes, or at a first call before that. Without a
+// lock: another library may stand in front of libc's function, and allocate.
+void ask_for_exit_hook() {
+  static constinit Atomic<uint32_t> asked{0};  // relaxed: who comes second does without
+  if (asked.exchange(1, memory_order_relaxed) == 0) os::on_thread_exit(on_exit);
+}
+
+// For a thread whose end the system would not tell. Its block would be lost then, with all that it
+// has: so it gets none, and allocates as after its end. The first thread keeps its block; it mostly
+// ends with the process.
+LOFT_COLD Thread* keep_if_told(Thread* thread) {
+  ask_for_exit_hook();
+  if (os::set_thread_exit_value(thread) || os::is_first_thread()) return thread;
+  give_up_block();
+  census::do_without_block();
+  return nullptr;
+}
+
+// Under the lock.
+Thread* unused_or_new() {
+  Thread* thread = warm.front();
+  if (thread != nullptr) {
+    warm.remove(thread);
+  } else if (thread = unused.front(); thread != nullptr) {
+    unused.remove(thread);
+  } else {
+    if (!span::initialise()) return nullptr;
+    thread = static_cast<Thread*>(metadata::allocate_apart(sizeof(Thread) + kBatchBytes));
+    if (thread == nullptr) return nullptr;
+    thread->set_up();
+    add_block(thread);
+    guest::join(thread);
+  }
+  thread->counters.net_bytes.add(-thread->counters.net_bytes.get());
+  threads.push_front(thread);
+  census::started.add(1);
+  limits::count_caches(1);
+  return thread;
+}
+
+}  // namespace
+
+Thread* attach() {
+  Thread* thread = this_thread();
+  if (LOFT_LIKELY(thread != &stand_in)) return thread;
+  if (LOFT_UNLIKELY(census::stage == census::kExited) || percpu::in_use()) return nullptr;
+  {
+    const os::Guard guard(lock);
+    thread = unused_or_new();
+  }
+  if (thread == nullptr) return nullptr;
+  self = thread;  // first: the next call may allocate
+  if (LOFT_UNLIKELY(!os::set_thread_exit_value(thread))) return keep_if_told(thread);
+  return thread;
+}
+
+Thread* enter_processor() {
+  if (LOFT_UNLIKELY(census::stage == census::kNone)) {
+    census::stage = census::kBlockless;  // first: the calls below may allocate
+    if (os::set_thread_exit_value(no_block)) count_blockless(1);
+  }
+  return percpu::enter();
+}
+
+os::Lock& round() { return round_lock; }
+
+void restart_visits() {
+  const os::Guard guard(lock);
+  next_visited = nullptr;
+}
+
+bool visit_threads(bool (*visit)(void*, Thread*), void* context) {
+  constexpr unsigned kMost = 512;
+  const os::Guard guard(lock);
+  Thread* thread = next_visited != nullptr ? next_visited : threads.front();
+  bool more = true;
+  for (unsigned looks = 0; more && looks < kMost && thread != nullptr; ++looks) {
+    more = visit(context, thread);
+    thread = thread->next;
+  }
+  next_visited = thread;
+  return thread == nullptr;
+}
+
+bool give_heap(Thread* thread) {
+  if (LOFT_UNLIKELY(thread == nullptr)) return false;
+  if (LOFT_LIKELY(thread->mode != Mode::kUnset)) return true;
+  const bool shares = registry::all_share();
+  // A signal handler that allocates may come between two of these stores, and finishes them.
+  if (thread->heap == nullptr) {
+    if (shares) {
+      thread->heap = registry::shared_heap();
+    } else {
+      registry::adopt(thread->heap);
+    }
+    if (thread->heap == nullptr) return false;
+    thread->trade = Trade{};
+  }
+  compiler_fence();
+  thread->mode = Mode::kThreads;
+  thread->owner = thread->heap->id();
+  return true;
+}
+
+void count_net(size_t bytes) {
+  if (Thread* const thread = attach(); thread != nullptr) thread->counters.net_bytes.add(bytes);
+}
+
+void give_up_block() {
+  Thread* thread = this_thread();
+  if (thread == &stand_in) return;
+  self = &stand_in;
+  os::set_thread_exit_value(nullptr);
+  hand_over(thread);
+  bins::reset(thread, false);
+  const os::Guard guard(lock);
+  retire(thread, unused);
+}
+
+Totals totals() {
+  const size_t exited = census::exited.get();
+  const size_t started = census::started.get();
+  return {started - exited, started, exited, lock.acquisitions(), lock.waits()};
+}
+
+// --- fork. It holds all locks, so that every structure under a lock is whole in the child.
+
+namespace {
+
+// In a fork's child. Returns what a thread that the child does not have held to its heap, and parks
+// that. The thread may have been between any two stores: bins::inherit and medium_cache::inherit
+// say what of its block they rely on. What it had collected for other heaps is lost.
+void take_over_from_dead(Thread* thread) {
+  thread->forget_batches();
+  guest::inherit(thread);
+  bins::inherit(thread);
+  batch_cache::send_all(thread);
+  medium_cache::inherit(thread);
+  give_up_heap(thread);
+  retire(thread, unused);
+}
+
+// The child has one thread, which takes over the blocks of the others.
+void bury_the_dead() {
+  pool::forget_all();
+  void* const value = os::thread_exit_value();
+  const Thread* mine = value == no_block ? nullptr : static_cast<Thread*>(value);
+  for (Thread* thread = threads.front(); thread != nullptr;) {
+    Thread* next = thread->next;
+    // `self` is the only mark of a block whose exit value the system could not store.
+    if (thread != mine && thread != this_thread()) take_over_from_dead(thread);
+    thread = next;
+  }
+  for (Thread* thread = newest_block(); thread != nullptr; thread = thread->older) {
+    guest::begin_child(thread);
+  }
+  census::blockless.add((census::stage == census::kBlockless ? 1 : 0) - census::blockless.get());
+}
+
+}  // namespace
+
+void lock_all() {
+  round_lock.lock();
+  guest::lock(LockStep::kBeforeBlocks);
+  lock.lock();
+  registry::prepare_fork();
+  guest::lock(LockStep::kAfterHeaps);
+  span::prepare_fork();
+}
+
+namespace {
+
+void finish_fork(bool child) {
+  span::finish_fork(child);
+  guest::unlock(LockStep::kAfterHeaps, child);
+  registry::finish_fork(child);
+  lock.after_fork(child);
+  guest::unlock(LockStep::kBeforeBlocks, child);
+  round_lock.after_fork(child);
+}
+
+void prepare_fork() {
+  os::lock_streams();
+  lock_all();
+}
+
+void in_parent() {
+  finish_fork(false);
+  os::unlock_streams(false);
+}
+
+void in_child() {
+  finish_fork(true);
+  os::unlock_streams(true);
+  bury_the_dead();
+}
+
+__attribute__((constructor(101))) void register_handlers() {
+  ask_for_exit_hook();
+  os::on_fork(prepare_fork, in_parent, in_child);
+}
+
+}  // namespace
+
+void unlock_all() { finish_fork(false); }
+
+}  // namespace lifecycle
+}  // namespace loft

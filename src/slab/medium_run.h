@@ -1,0 +1,196 @@
+// A medium run: a span that belongs to one heap and is cut into whole pages. Its objects are medium
+// ones: longer than a slab's, up to kMediumMax. What lies between them are gaps. The tables are
+// beside the run, never in it, and the owner's lock guards them, except the objects' words. Base
+// and pages do not change while an object lives in the run.
+//
+// snmalloc's medium slabs (ISMM'19 2.6) hold objects of one size each. Here one run serves all
+// lengths: an object takes its own pages and no more.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/macros.h"
+#include "base/peek.h"
+#include "base/size_class.h"
+#include "os/os.h"
+#include "slab/page_bits.h"
+#include "space/metadata.h"
+#include "space/pagemap.h"
+
+namespace loft {
+
+constexpr bool is_medium(size_t bytes) { return bytes > kSmallMax && bytes <= kMediumMax; }
+
+// What is known of a page: of an object at its first page, of a gap at its first and at its last.
+// Zero elsewhere.
+//
+//   object  0 | slack 19 | kept 1 | pages 11
+//   gap     1 | metadata index of its Gap 31
+//
+// pages  the object's length
+// kept   freed: in a cache, or on its way to its heap
+// slack  bytes at its end that the program did not ask for
+//
+// Whoever has the object writes the word: the program's thread, the cache that keeps it, and its
+// heap, under its lock, when it is handed out or given back. Relaxed: the word goes with the
+// object, and whatever hands that over orders it. Others read it as a hint, for statistics and
+// checks.
+class MediumWord {
+ public:
+  struct Object {
+    unsigned pages;
+    bool kept;
+    size_t slack;
+  };
+  static constexpr size_t kMostSlack = (size_t{1} << 19) - 1;
+
+  // Of no pages, if no object begins here.
+  Object object() const { return object_in(load()); }
+  // The same, of a run that may be gone: its memory may hold something else.
+  Object peeked() const { return object_in(peek(word_)); }
+  // Whether an object begins here that the program has.
+  bool in_use() const {
+    const Object object = this->object();
+    return object.pages != 0 && !object.kept;
+  }
+  // Whether it has that many pages, and is not kept.
+  bool is(unsigned pages) const { return (load() & (kGap | kPages | kKept)) == pages; }
+  void set(unsigned pages, size_t slack) {
+    store(pages | static_cast<uint32_t>(slack << kSlackShift));
+  }
+  void keep() { store(load() | kKept); }
+
+  // --- The heap, under its lock. ---
+
+  uint32_t gap() const {  // 0: none begins or ends here
+    const uint32_t word = load();
+    return (word & kGap) != 0 ? word & ~kGap : 0;
+  }
+  void set_gap(uint32_t index) { store(kGap | index); }
+  void clear() { store(0); }
+
+ private:
+  static constexpr uint32_t kPages = 0x7ff;
+  static constexpr uint32_t kKept = 0x800;
+  static constexpr unsigned kSlackShift = 12;
+  static constexpr uint32_t kGap = uint32_t{1} << 31;
+
+  static Object object_in(uint32_t word) {
+    if ((word & kGap) != 0) return {0, false, 0};
+    return {word & kPages, (word & kKept) != 0, word >> kSlackShift};
+  }
+  uint32_t load() const { return __atomic_load_n(&word_, __ATOMIC_RELAXED); }
+  void store(uint32_t word) { __atomic_store_n(&word_, word, __ATOMIC_RELAXED); }
+
+  uint32_t word_;
+};
+static_assert(kMediumMax / 4096 < 0x800, "pages fit their bits");
+
+struct MediumRun;
+
+// Free pages of a run, as many as lie side by side.
+struct alignas(kMetadataUnit) Gap {
+  MediumRun* run;
+  unsigned first;
+  unsigned pages;
+  Gap* next;
+  Gap* prev;
+
+  size_t length() const { return pages; }  // for RunBins
+  PageRow row() const { return {first, pages}; }
+};
+
+struct alignas(kMetadataUnit) MediumRun {
+  uintptr_t base;
+  unsigned pages;
+  unsigned page_log;
+  bool waited;  // wholly free at the last round, and since
+  MediumRun* next;
+  MediumRun* prev;
+  PageBits touched;  // pages that may hold memory, and count; the others read as zero
+  PageBits idle;     // of gaps: touched, and free at the last round and since
+  __extension__ MediumWord words[];
+
+  uintptr_t end() const { return base + (uintptr_t{pages} << page_log); }
+  size_t granules() const { return (end() - base) >> kGranuleLog; }
+  uintptr_t address_of(unsigned page) const { return base + (uintptr_t{page} << page_log); }
+  unsigned page_at(const void* p) const {
+    return static_cast<unsigned>((reinterpret_cast<uintptr_t>(p) - base) >> page_log);
+  }
+  unsigned pages_for(size_t bytes) const {  // bytes != 0
+    return static_cast<unsigned>((bytes - 1) >> page_log) + 1;
+  }
+  // The word of the object that begins at p.
+  MediumWord& word_at(const void* p) { return words[page_at(p)]; }
+  size_t bytes_of(const void* p) { return size_t{word_at(p).object().pages} << page_log; }
+  // Whether the program has an object that begins at p.
+  bool in_use_at(const void* p) {
+    const uintptr_t in_page = reinterpret_cast<uintptr_t>(p) & ((uintptr_t{1} << page_log) - 1);
+    return in_page == 0 && word_at(p).in_use();
+  }
+  // The object that begins at p, for statistics: the run may be gone.
+  MediumWord::Object peek_at(const void* p) const {
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - peek(base);
+    const size_t page = os::page_size();
+    if (offset % page != 0 || offset / page >= least(peek(pages), kMostRunPages)) return {};
+    const MediumWord* const word = &words[offset / page];
+    return metadata::contains(metadata::index_of(word)) ? word->peeked() : MediumWord::Object{};
+  }
+  // The first page of the object that covers p, if one does.
+  unsigned first_of(const void* p) const {
+    unsigned first = page_at(p);
+    while (first != 0 && words[first].object().pages == 0) --first;
+    return first;
+  }
+  // Whether the program has an object that covers p.
+  bool covers(const void* p) const {
+    const MediumWord& word = words[first_of(p)];
+    return word.in_use() && page_at(p) - first_of(p) < word.object().pages;
+  }
+};
+
+namespace medium {
+
+// How many runs were destroyed so far (modulo 2^32).
+extern LOFT_HIDDEN Atomic<uint32_t> destroyed;
+
+// The heap of the sampled objects, which has nothing else: they are whole pages, however short they
+// are. kNoHeap: nothing was sampled yet. Relaxed: whoever has such an object has seen it.
+extern LOFT_HIDDEN Atomic<HeapId> samples;
+inline bool is_sampled(Entry entry) {
+  return entry.owner() == samples.load(memory_order_relaxed) && entry.bin() == kMedium;
+}
+
+inline MediumRun* run_at(Entry entry) { return metadata::at_index<MediumRun>(entry.index()); }
+
+// What the program may use of an object of `entry`: its pages. Of a sampled one as much as malloc
+// would have given it without the sample.
+inline size_t usable_bytes(Entry entry, MediumWord::Object object) {
+  const size_t bytes = object.pages * os::page_size();
+  if (LOFT_LIKELY(!is_sampled(entry))) return bytes;
+  const size_t asked = bytes - least(bytes, object.slack);
+  return asked <= kSmallMax ? class_size(class_of(most<size_t>(asked, 1))) : bytes;
+}
+inline size_t usable_bytes(Entry entry, const void* p) {
+  return usable_bytes(entry, run_at(entry)->word_at(p).object());
+}
+
+// A run of at least `pages` pages that belongs to heap `owner`. `wanted`: how many it may have
+// where these have no memory, which costs addresses alone. Only touched pages count against the
+// limits (limits/limits.h). nullptr without memory. The caller makes its pages a gap.
+MediumRun* create(unsigned pages, unsigned wanted, HeapId owner);
+
+// Releases the span and the metadata of a run without objects, of which `touched` pages are
+// touched.
+void destroy(MediumRun* run, unsigned touched);
+
+// Makes the run another heap's. Under the locks of both heaps.
+void set_owner(MediumRun* run, HeapId owner);
+
+// Stops the program with one line.
+[[noreturn]] LOFT_COLD void report_misuse(const char* what, const void* p, MediumRun* run);
+
+}  // namespace medium
+}  // namespace loft
