@@ -22,7 +22,7 @@
 
 namespace loft {
 
-// Slow paths (malloc/malloc.cc, malloc/free.cc). All are tail calls, so that the fast paths save no registers.
+// Slow paths (malloc.cc, free.cc). All are tail calls, so that the fast paths save no registers.
 template <Maker kMaker>
 LOFT_NOINLINE void* allocate_beyond_table(size_t size);
 template <Maker kMaker>
@@ -126,7 +126,7 @@ LOFT_ALWAYS_INLINE void deallocate_sized(Maker maker, void* p, size_t size, Beyo
   deallocate<true>(p, [=](void* object) { deallocate_slow_sized(object, maker, size); }, beyond);
 }
 
-// The rest of the surface (malloc/malloc.cc, malloc/free.cc, malloc/reallocate.cc). `alignment` is a power of two.
+// The rest of the surface (malloc.cc, reallocate.cc). `alignment` is a power of two.
 void* allocate_zeroed(size_t size);
 void* allocate_aligned(size_t alignment, size_t size, Maker maker = Maker::kMalloc);
 void* reallocate(void* p, size_t size);  // p != nullptr, size > 0; keeps p when it fails
