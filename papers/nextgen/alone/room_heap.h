@@ -20,7 +20,7 @@ namespace nextgen {
 
 // Kinds of the pagemap that loft's floors do not use.
 enum RoomKind : uint16_t { kRoomLarge = 6, kRoomLargeZero = 7, kRoomClasses = 8 };
-static_assert(uint16_t{kRoomLarge} > uint16_t{loft::kExtent});
+static_assert(uint16_t{kRoomLarge} > uint16_t{loft::kGuest});
 static_assert(kRoomClasses + loft::kSizeClasses <= loft::kMedium);
 
 // Invariants: made <= capacity; `free` has free_count places below `made`, each once; an object is
