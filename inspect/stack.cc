@@ -82,7 +82,7 @@ constexpr uint8_t kReturn[] = {0x48, 0x83, 0xc4, 8, 0xc3};
 #endif
 
 // Of code that no table knows, and that can be read: nullptr.
-const void* information_of(uintptr_t pc) {
+const void* information_of([[maybe_unused]] uintptr_t pc) {
 #if defined(__x86_64__)
   // Python makes such code, one piece for each of its functions, for profilers to see (-X perf).
   // The return address is one further on.

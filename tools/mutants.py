@@ -48,7 +48,7 @@ BUILD = WHERE / "build"
 FLOORS = ROOT / "test" / "mutants" / "floors.toml"
 FOLDERS = ("remote", "heap", "cache", "space")
 # What a build of the tests reads.
-COPIED = ("CMakeLists.txt", "bounds", "cmake", "include", "src", "test", "tools")
+COPIED = ("CMakeLists.txt", "bounds", "cmake", "include", "inspect", "src", "test", "tools")
 KINDS = ("unit", "storm")
 # Labels of which each test has both.
 LABELS = (f"^({'|'.join(KINDS)})$", "^(gate|keyed)$")

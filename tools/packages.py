@@ -180,12 +180,13 @@ def tar(plan: Plan) -> list[Path]:
         root = fresh(plan.work / f"tar-{machine}")
         run("cmake", "--install", objects, env={**plan.env, "DESTDIR": str(root)})
         prefix = root / "usr"
-        for name in ("libloft.so.0", "libloft-bounds.so"):
+        for name in ("libloft.so.0", "libloft-bounds.so", "libloft-inspect.so"):
             (prefix / "lib" / name).write_bytes(plan.stripped(machine, name))
             (prefix / "lib" / name).chmod(0o755)
-        static = prefix / "lib" / "libloft.a"
         strip = f"{MACHINES[machine]}-strip"
-        run(strip, "--strip-debug", "--enable-deterministic-archives", static)
+        for name in ("libloft.a", "libloft-inspect.a"):
+            static = prefix / "lib" / name
+            run(strip, "--strip-debug", "--enable-deterministic-archives", static)
         config = prefix / "lib" / "pkgconfig" / "loft.pc"
         lines = config.read_text().splitlines()
         lines = ["prefix=${pcfiledir}/../.." if "prefix=/" in line else line for line in lines]
@@ -324,6 +325,11 @@ def image(plan: Plan) -> list[Path]:
             Entry(
                 "usr/local/lib/libloft-bounds.so",
                 plan.stripped(machine, "libloft-bounds.so"),
+                0o755,
+            ),
+            Entry(
+                "usr/local/lib/libloft-inspect.so",
+                plan.stripped(machine, "libloft-inspect.so"),
                 0o755,
             ),
         ]

@@ -244,6 +244,9 @@ def write_sources(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run([*amalgamate, "--core", "--output", str(folder / "loft_core.cc")], check=True)
     subprocess.run([*amalgamate, "--output", str(folder / "loft.cc")], check=True)
+    subprocess.run(
+        [*amalgamate, "--inspect", "--output", str(folder / "loft_inspect.cc")], check=True
+    )
     (folder / "loft").mkdir(exist_ok=True)
     shutil.copyfile(HEADER, folder / "loft" / "loft.h")
     shutil.copytree(MUSL, folder / "musl", dirs_exist_ok=True)

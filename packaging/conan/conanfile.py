@@ -8,7 +8,7 @@ from conan.errors import ConanInvalidConfiguration
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
 from conan.tools.files import copy
 
-BUILT_FROM = ("CMakeLists.txt", "LICENSE", "bounds/*", "cmake/*", "include/*", "src/*")
+BUILT_FROM = ("CMakeLists.txt", "LICENSE", "bounds/*", "cmake/*", "include/*", "inspect/*", "src/*")
 
 
 class Loft(ConanFile):
@@ -73,3 +73,10 @@ class Loft(ConanFile):
             forced = f"--push-state,--no-as-needed,{shared},--pop-state"
         loft = self.cpp_info.components["loft"]
         loft.exelinkflags = loft.sharedlinkflags = [f"-Wl,{forced}"]
+        if not self.options.shared:
+            # Stacks for a program that has loft in itself; libloft.so opens what lies beside it.
+            inspect = self.cpp_info.components["inspect"]
+            inspect.libs = ["loft-inspect"]
+            inspect.exelinkflags = inspect.sharedlinkflags = ["-Wl,-u,loft_inspect"]
+            inspect.set_property("cmake_target_name", "loft::inspect")
+            inspect.set_property("pkg_config_name", "loft-inspect")

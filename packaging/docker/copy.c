@@ -8,7 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char* const kFiles[] = {"libloft.so", "libloft-bounds.so", "libloft-musl.so"};
+static const char* const kFiles[] = {"libloft.so", "libloft-bounds.so", "libloft-inspect.so",
+                                     "libloft-musl.so"};
 
 static int fail(const char* what, const char* path) {
   fprintf(stderr, "loft-copy: %s cannot be %s: %s\n", path, what, strerror(errno));

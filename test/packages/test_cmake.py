@@ -78,7 +78,9 @@ def test_loft_is_a_part_of_a_project(
         path.name for path in (build / "_deps").rglob("libloft*")
     }
     assert made == (
-        {"libloft-core.a"} if target == "loft::core" else {"libloft.so", "libloft.so.0"}
+        {"libloft-core.a"}
+        if target == "loft::core"
+        else {"libloft.so", "libloft.so.0", "libloft-inspect.so"}
     )
     installed = {path.name for path in (tmp_path / "prefix").rglob("*") if path.is_file()}
     assert installed == {"program"}

@@ -22,7 +22,7 @@ RUST = ROOT / "bindings" / "rust"
 BUILD = ROOT / "build" / "rust"
 WRITER = ROOT / "tools" / "rust_bindings.py"
 MUSL = "x86_64-unknown-linux-musl"
-FEATURES = ["--features", "allocator-api2"]
+FEATURES = ["--features", "allocator-api2,inspect"]
 # What a crate's tests print, one line for each of their programs.
 PASSED = re.compile(r"test result: ok\. (\d+) passed; 0 failed; 0 ignored")
 
@@ -171,6 +171,7 @@ def test_packages_have_what_they_need_and_no_more(packages: Path) -> None:
         "src/lib.rs",
         "src-c/loft.cc",
         "src-c/loft_core.cc",
+        "src-c/loft_inspect.cc",
         "src-c/loft/loft.h",
         "src-c/musl/bits/c++config.h",
         "src-c/musl/bits/c++locale.h",

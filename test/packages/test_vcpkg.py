@@ -52,8 +52,10 @@ def test_a_program_finds_what_the_port_installs(
     assert {name for name in there if "include" not in name and "share/loft/" not in name} == {
         "lib/libloft.a",
         "lib/libloft-core.a",
+        "lib/libloft-inspect.a",
         "lib/pkgconfig/loft.pc",
         "lib/pkgconfig/loft-core.pc",
+        "lib/pkgconfig/loft-inspect.pc",
         "share/loft-malloc/copyright",
         "share/loft-malloc/usage",
     }

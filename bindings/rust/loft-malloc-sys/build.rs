@@ -40,10 +40,13 @@ fn main() {
         .debug(false)
         .define("NDEBUG", None)
         .warnings(false)
-        .include(&sources)
-        .file(&file);
+        .include(&sources);
     for flag in FLAGS {
         build.flag(flag);
+    }
+    let inspects = env::var_os("CARGO_FEATURE_INSPECT").is_some();
+    if inspects {
+        build.define("LOFT_INSPECT", None);
     }
     // Line tables, for profilers and backtraces, where the program has any.
     if env::var("DEBUG").is_ok_and(|debug| debug != "false") {
@@ -63,14 +66,48 @@ fn main() {
     for flag in headers {
         build.flag(flag);
     }
-    build.compile("loft");
+    if inspects {
+        let object = inspect(&build, &sources.join("loft_inspect.cc"));
+        build.object(object);
+    }
+    build.file(&file).compile("loft");
 
     // For build scripts of crates that compile C against the header: DEP_LOFT_INCLUDE.
     println!("cargo:include={}", sources.display());
     println!("cargo:rerun-if-changed=build.rs");
 }
 
-/// The folder that has loft.cc, loft_core.cc and loft/loft.h.
+/// What watches, as one object that has libgcc's unwinder in itself and shows one name, as loft's
+/// CMakeLists.txt makes it: no code that is made at run time is known to that copy.
+fn inspect(with: &cc::Build, source: &Path) -> PathBuf {
+    let parts = with.clone().file(source).compile_intermediates();
+    let compiler = with.get_compiler();
+    let place = |argument: &str| {
+        let output = compiler.to_command().arg(argument).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let object = PathBuf::from(env::var_os("OUT_DIR").unwrap()).join("loft_inspect.o");
+    let mut link = compiler.to_command();
+    link.args(["-r", "-nostdlib", "-fno-lto", "-o"])
+        .arg(&object);
+    link.arg("-Wl,--wrap=_dl_find_object,--wrap=dl_iterate_phdr,--wrap=_Unwind_Find_FDE");
+    link.args(&parts).arg(place("-print-file-name=libgcc_eh.a"));
+    run(&mut link);
+    run(Command::new(place("-print-prog-name=objcopy"))
+        .arg("--keep-global-symbol=loft_inspect")
+        .arg(&object));
+    object
+}
+
+fn run(command: &mut Command) {
+    match command.status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("{command:?} ended with {status}"),
+        Err(error) => panic!("{command:?}: {error}"),
+    }
+}
+
+/// The folder that has loft.cc, loft_core.cc, loft_inspect.cc and loft/loft.h.
 fn sources() -> PathBuf {
     let crate_folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap());
     let packaged = crate_folder.join("src-c");
@@ -82,6 +119,7 @@ fn sources() -> PathBuf {
     }
     for part in [
         "src",
+        "inspect",
         "include",
         "tools/amalgamate.py",
         "test/elsewhere/musl",
