@@ -7,6 +7,8 @@
 // beside the threads that run on it. The child therefore first marks its processor as unknown. Then
 // every sequence fails, and every call takes a processor's lock.
 //
+// Under any other owner a child is as any thread, and vfork is libc's, to which this jumps.
+//
 // Only libloft.so contains this file, because vfork is libc's own name. A child of a direct clone
 // with CLONE_VM must not allocate: it does not run this code, and nothing that a fast path reads
 // distinguishes it from its parent. A signal handler that allocates is also unsafe if it runs in
@@ -50,7 +52,6 @@ unsigned other_area_size() {
 // to write it by a new registration. Only a registered thread can do this: the child of a vfork
 // that calls vfork itself cannot. Without it, sequences fail until the thread changes processors.
 void find_processor_again() {
-  if (restartable.blocks == nullptr) return;
   auto* const area =
       reinterpret_cast<rseq*>(static_cast<char*>(__builtin_thread_pointer()) + restartable.area);
   // Volatile: the kernel writes it.
@@ -64,7 +65,7 @@ void find_processor_again() {
 
 }  // namespace loft::os
 
-// Runs in the parent. `result` is the return value of the system call.
+// Runs in the parent, under owner=cpu. `result` is the return value of the system call.
 extern "C" LOFT_HIDDEN pid_t loft_vfork_returns(long result) noexcept {
   if (result < 0) {
     errno = static_cast<int>(-result);
@@ -85,6 +86,8 @@ asm(R"(
   .p2align 4
 vfork:
   .cfi_startproc
+  cmpq $0, 8+_ZN4loft2os11restartableE(%rip)
+  je 1f
   popq %rdi
   .cfi_adjust_cfa_offset -8
   .cfi_register %rip, %rdi
@@ -92,11 +95,8 @@ vfork:
   syscall
   testq %rax, %rax
   jnz 2f
-  cmpq $0, 8+_ZN4loft2os11restartableE(%rip)
-  je 1f
   movq _ZN4loft2os11restartableE(%rip), %rcx
   movl $-1, %fs:4(%rcx)
-1:
   jmp *%rdi
 2:
   pushq %rdi
@@ -104,6 +104,8 @@ vfork:
   .cfi_rel_offset %rip, 0
   movq %rax, %rdi
   jmp loft_vfork_returns
+1:
+  jmp *__vfork@GOTPCREL(%rip)
   .cfi_endproc
   .size vfork, .-vfork
   .popsection
