@@ -446,7 +446,6 @@ typedef struct loft_stats_t {
   uint64_t group_limit_bytes;    ///< the group's limit that is nearest to being met; 0 for none
   uint64_t group_used_bytes;     ///< usage that counts against it, of all the group's processes; 0
                                  ///< unless cgroup=watch
-  uint64_t group_processors;     ///< processors that the process may use at a time; 0 if not known
   uint64_t soft_limit_hits;      ///< times that a soft limit, or one of the group, was met
   uint64_t hard_limit_refusals;  ///< requests that got NULL because of the hard limit
 

@@ -24,8 +24,6 @@ ROOMY = 2048 * MIB
 LARGEST_PAGE = 64 << 10
 # Version 1 of the control groups says "no limit" with the largest number of whole pages.
 NO_LIMIT = 1 << 60
-# The limits of version 2.
-MEMORY_FILES = ("memory.max", "memory.high")
 
 
 def size(count: int) -> str:
@@ -155,7 +153,10 @@ def _upwards(root: Path, path: str) -> Iterator[Path]:
 
 def _group_limits(machine: Machine) -> Iterator[tuple[int, Path]]:
     """A group's limit binds the groups in it."""
-    files = [folder / name for folder in _groups(machine) for name in MEMORY_FILES]
+    # Of version 2 loft heeds the second where it watches.
+    watches = machine.environment.get("LOFT_CGROUP") == "watch"
+    names = ("memory.max", "memory.high") if watches else ("memory.max",)
+    files = [folder / name for folder in _groups(machine) for name in names]
     for controllers, path in _memberships(machine):
         if "memory" in controllers:
             folders = _upwards(machine.sys / "fs/cgroup/memory", path)

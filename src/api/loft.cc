@@ -136,7 +136,6 @@ int loft_stats(loft_stats_t* stats) noexcept {
   if (asked < 2 * sizeof(uint64_t)) return EINVAL;
   const bool counters_alone = asked <= offsetof(loft_stats_t, resident_bytes);
   loft_stats_t all = counters_alone ? loft::counted_stats() : loft::Stats().all();
-  if (counters_alone) loft::limit_processors(all);
   all.struct_size = asked < sizeof(all) ? asked : sizeof(all);
   memcpy(stats, &all, all.struct_size);
   return 0;

@@ -74,9 +74,9 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
     "what follows from the limits of the control group that the process is in when the "          \
     "library is loaded; off: nothing; soft: a soft limit; hard: also a hard limit of "            \
     "fifteen sixteenths of the group's; watch: a soft limit, and the thread of background=on "    \
-    "reads the limits and the usage every second, so that loft keeps little near a limit, "       \
-    "whichever process has the memory; it opens files of the system, which filters of system "    \
-    "calls may forbid; read when the thread starts")                                              \
+    "reads the limits, memory.high among them, and the usage every second, so that loft keeps "   \
+    "little near a limit, whichever process has the memory; it opens files of the system, which " \
+    "filters of system calls may forbid; read when the thread starts")                            \
   X(kChoice, profile, 0, "off|on|peak|leaks|waste",                                               \
     "whether allocations are sampled, for a profile of which code holds memory; on: what is in "  \
     "use when it is written; peak: what was when it was the most, within three per cent; leaks: " \

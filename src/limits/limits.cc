@@ -21,7 +21,6 @@ constinit Atomic<size_t> group_high{kNone};
 constinit Atomic<size_t> group_max{kNone};
 constinit Atomic<size_t> group_limit{kNone};
 constinit Atomic<size_t> group_used{0};
-constinit Atomic<size_t> processors{kNone};
 constinit Atomic<size_t> address_space{kNone};
 constinit Atomic<size_t> caches{0};
 constinit Atomic<size_t> soft_hits{0};
@@ -109,7 +108,6 @@ void set_group(const Group& group) {
   group_max.store(group.max, memory_order_relaxed);
   group_limit.store(group.limit, memory_order_relaxed);
   group_used.store(group.used, memory_order_relaxed);
-  processors.store(group.processors, memory_order_relaxed);
   group_tight.store(above(group.used, near(group.limit), group_tight.load(memory_order_relaxed)),
                     memory_order_relaxed);
   follow_share();
@@ -122,7 +120,6 @@ Group group() {
   group.max = group_max.load(memory_order_relaxed);
   group.limit = group_limit.load(memory_order_relaxed);
   group.used = group_used.load(memory_order_relaxed);
-  group.processors = processors.load(memory_order_relaxed);
   return group;
 }
 
@@ -137,8 +134,7 @@ void note_refusal(size_t committed, size_t bytes) {
 
 Totals totals() {
   return {group_limit.load(memory_order_relaxed), group_used.load(memory_order_relaxed),
-          processors.load(memory_order_relaxed), soft_hits.load(memory_order_relaxed),
-          hard_refusals.load(memory_order_relaxed)};
+          soft_hits.load(memory_order_relaxed), hard_refusals.load(memory_order_relaxed)};
 }
 
 }  // namespace loft::limits

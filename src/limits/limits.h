@@ -86,7 +86,6 @@ void note_refusal(size_t committed, size_t bytes);
 struct Totals {
   size_t group_limit;  // the limit of the group nearest to being met; kNone
   size_t group_used;   // counted against it, in all processes of the group
-  size_t processors;   // how many the group may use at a time; kNone: any
   size_t soft_hits;
   size_t hard_refusals;
 };

@@ -53,14 +53,6 @@ uint64_t tick_ns() {
   return most<uint64_t>(limits::tight() ? least<uint64_t>(tick / 5, 100) : tick, 10) * kMillisecond;
 }
 
-// `again`: another read follows soon. Without one, the usage is left out, because the usage of one
-// moment would be taken as current for ever.
-void look_at_group(limits::GroupReader& reader, bool again) {
-  limits::Group group = reader.read(limits::group());
-  if (!again) group.used = 0;
-  limits::set_group(group);
-}
-
 constinit os::Lock looking;  // guards the round, and the scan of hardened=full
 constinit Round round;
 
@@ -171,14 +163,13 @@ void change_state(uint32_t from, uint32_t to) {
 // Returns when the thread is told to leave.
 void watch() {
   const bool sees_group = get(options.cgroup) == kGroupWatch && os::leave_files();
-  limits::GroupReader group;
   uint64_t watched = 0;
   uint64_t ticked = os::now_ns();
   uint64_t nap = 0;
   for (;;) {
     if (sees_group && get(options.cgroup) == kGroupWatch && os::now_ns() - watched >= kWatch) {
       watched = os::now_ns();
-      look_at_group(group, true);
+      limits::set_group(limits::read_group(limits::Read::kAll, limits::group()));
     }
     // A program that changed `cgroup` while the group was read may have published first. This
     // publishes what holds now.
@@ -236,8 +227,7 @@ void on_thread_end() {
 // Opens files before the program runs. None are opened after that, unless the program asks for it.
 void look_at_group_now() {
   if (get(options.cgroup) == kGroupOff) return;
-  limits::GroupReader reader;
-  look_at_group(reader, false);
+  limits::set_group(limits::read_group(limits::Read::kMax));
 }
 
 // Loft starts no threads if the end of the first thread cannot be observed. That is so if another

@@ -123,7 +123,6 @@ void add_limits(loft_stats_t& stats) {
   stats.hard_limit_bytes = shown(limits::hard());
   stats.group_limit_bytes = shown(totals.group_limit);
   stats.group_used_bytes = totals.group_used;
-  stats.group_processors = shown(totals.processors);
   stats.soft_limit_hits = totals.soft_hits;
   stats.hard_limit_refusals = totals.hard_refusals;
 }

@@ -110,8 +110,6 @@ inline constexpr Field kFields[] = {
     LOFT_NEXT(group_limit_bytes, kNow, "The nearest limit of the control group, 0 for none"),
     LOFT_NEXT(group_used_bytes, kNow,
               "Usage that counts against it, of all processes of the group"),
-    LOFT_NEXT(group_processors, kNow,
-              "Processors that the process may use at a time, 0 if unknown"),
     LOFT_NEXT(soft_limit_hits, kEvents, "Times that a soft limit was met"),
     LOFT_NEXT(hard_limit_refusals, kEvents, "Requests refused because of the hard limit"),
 };

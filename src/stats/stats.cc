@@ -2,7 +2,6 @@
 
 #include "base/options.h"
 #include "base/peek.h"
-#include "os/os.h"
 #include "slab/geometry.h"
 #include "space/window.h"
 
@@ -15,15 +14,8 @@ loft_stats_t counted_stats() {
   return stats;
 }
 
-void limit_processors(loft_stats_t& stats) {
-  const size_t here = os::processors();
-  if (here == 0) return;
-  if (stats.group_processors == 0 || stats.group_processors > here) stats.group_processors = here;
-}
-
 Stats::Stats() {
   read_books(books_, all_);
-  limit_processors(all_);
   residents_ = look_at_residents();
   huge_pages_ = residents_.huge != 0 || get(options.thp) == kHugePrefer;
   for (size_t i = 0; i < kStatsRows; ++i) add_row(row(i));

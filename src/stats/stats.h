@@ -32,9 +32,7 @@ class Stats {
 };
 
 // The fields that come from counters, without a system call. The fields of the identity need system
-// calls, and are zero. `group_processors` is the group's share alone.
+// calls, and are zero.
 loft_stats_t counted_stats();
-// Caps `group_processors` at the processors that the process may run on. Makes a system call.
-void limit_processors(loft_stats_t& stats);
 
 }  // namespace loft

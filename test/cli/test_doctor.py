@@ -157,7 +157,7 @@ def test_a_limit_of_version_2(made: Made) -> None:
     made.put("proc/self/cgroup", "0::/outer/inner\n")
     made.put("sys/fs/cgroup/outer/memory.max", f"{512 << 20}\n")
     made.put("sys/fs/cgroup/outer/inner/memory.max", "max\n")
-    made.put("sys/fs/cgroup/outer/inner/memory.high", f"{1 << 30}\n")
+    made.put("sys/fs/cgroup/outer/inner/memory.high", f"{256 << 20}\n")
     finding = made.find(GROUP)
     assert finding.level == "ok"
     assert finding.value.startswith("512.0 MiB (")
@@ -166,6 +166,8 @@ def test_a_limit_of_version_2(made: Made) -> None:
     finding = made.find(GROUP, made.machine({"LOFT_CGROUP": "off"}))
     assert finding.level == "note"
     assert "LOFT_CGROUP" in finding.do
+    finding = made.find(GROUP, made.machine({"LOFT_CGROUP": "watch"}))
+    assert finding.value.endswith("inner/memory.high)")
 
 
 def test_a_limit_of_version_1(made: Made) -> None:

@@ -201,35 +201,27 @@ def options() -> dict[str, bytes]:
 # The numbers of files follow from the order of its own list.
 TABLE = re.compile(r"kNames\[\] = \{(.*?)\};", re.DOTALL)
 NAMES = re.findall(r'"([^"]+)"', TABLE.findall((HERE / "group_fuzz.cc").read_text())[0])
-TOP, A, AB, MEMORY, MEMORY_A, MEMORY_AB, CPU, CPU_A = range(8)
+TOP, A, AB, MEMORY, MEMORY_A, MEMORY_AB, UNIFIED, UNIFIED_A = range(8)
 
 
-def files(mounts: str, groups: str, *rest: tuple[int, str, str]) -> bytes:
-    parts = [(0, mounts), (1, groups)]
-    parts += [(2 + folder * len(NAMES) + NAMES.index(name), text) for folder, name, text in rest]
+def files(groups: str, *rest: tuple[int, str, str]) -> bytes:
+    parts = [(0, groups)]
+    parts += [(1 + folder * len(NAMES) + NAMES.index(name), text) for folder, name, text in rest]
     return b"".join(b"\xff" + bytes([number]) + text.encode() for number, text in parts)
 
 
-V2 = "31 22 0:28 / /sys/fs/cgroup rw,nosuid shared:4 master:2 - cgroup2 cgroup2 rw,nsdelegate\n"
-V1 = (
-    "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n"
-    "33 31 0:30 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
-)
 STAT = "anon 41943040\ninactive_file 31457280\nactive_file 10485760\nslab_reclaimable 1048576\n"
 
 
 def group() -> dict[str, bytes]:
     two = files(
-        V2,
         "0::/a/b\n",
         (A, "memory.max", "104857600\n"),
         (A, "memory.current", "94371840\n"),
         (A, "memory.stat", STAT),
         (AB, "memory.high", "52428800\n"),
-        (AB, "cpu.max", "150000 100000\n"),
     )
     one = files(
-        V1,
         "9:name=systemd:/\n4:memory:/a\n1:cpu,cpuacct:/a\n",
         (MEMORY_A, "memory.limit_in_bytes", "67108864\n"),
         (MEMORY_A, "memory.usage_in_bytes", "57108864\n"),
@@ -238,30 +230,15 @@ def group() -> dict[str, bytes]:
             "memory.stat",
             "total_inactive_file 1048576\nhierarchical_memory_limit 67108864\n",
         ),
-        (CPU_A, "cpu.cfs_quota_us", "50000\n"),
-        (CPU_A, "cpu.cfs_period_us", "100000\n"),
     )
     long = "x" * 1100
     return {
         "version_2": two,
         "version_1": one,
-        "both": files(V1 + V2, "4:memory:/a\n0::/a\n", (A, "memory.max", "4096\n")),
-        "escapes": files(
-            "41 31 0:38 / /sys/fs/c\\147roup rw a:1 b:2 - cgroup2 none rw\n",
-            "0::/a b/../c:d\n",
-            (TOP, "memory.max", "max\n"),
-        ),
-        "part": files(
-            "41 31 0:38 /a /sys/fs/cgroup rw - cgroup2 cgroup2 rw",
-            "0::/a/b\n",
-            (TOP, "memory.max", "1"),
-        ),
-        "long": files(
-            f"30 1 0:25 /{long} /{long} rw - tmpfs {long} rw\n" + V2,
-            f"0::/{long[:1018]}\n",
-            (TOP, "memory.max", "9" * 40),
-            (TOP, "cpu.max", "max 100000\n"),
-        ),
+        "both": files("4:cpu:/a\n0::/a\n", (UNIFIED_A, "memory.max", "4096\n")),
+        "odd": files("0::/a b/../c:d\n", (TOP, "memory.max", "max\n")),
+        "part": files("4:memory:/docker/a\n", (MEMORY, "memory.limit_in_bytes", "1")),
+        "long": files(f"0::/{long[:1018]}\n", (TOP, "memory.max", "9" * 40)),
     }
 
 

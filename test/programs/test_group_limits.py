@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from control_groups import mounted, new_group
+from control_groups import new_group
 from programs import Build, Execute
 
 MIB = 1 << 20
@@ -17,34 +17,42 @@ MIB = 1 << 20
 WATCHED = {"LOFT_CGROUP": "watch", "LOFT_BACKGROUND": "on"}
 
 
-def groups() -> tuple[Path, str]:
-    """Where the control groups of version 2 are to be seen, and the group of this process."""
-    group = re.search(r"^0::(/.*)$", Path("/proc/self/cgroup").read_text(), re.MULTILINE)
-    if group is None:
-        pytest.skip("no control groups of version 2 here")
-    return mounted(2), group[1]
-
-
 class MadeUp:
-    """A tree of files that is put in the place of the control groups, for one process."""
+    """A tree of files that is put in the place of the control groups, for one process, and a file
+    that says that it is in one of them."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.mount, group = groups()
-        self.folder = root / group.lstrip("/")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.is_in("0::/box")
         if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
             pytest.skip("no mount namespace to be had here")
 
-    def put(self, **files: str) -> None:
-        for name, text in files.items():
-            (self.folder / name.replace("_", ".")).write_text(f"{text}\n")
+    def is_in(self, lines: str) -> None:
+        self.root.mkdir(exist_ok=True)
+        (self.root / "lines").write_text(f"{lines}\n")
 
-    def command(self, lib: Path, *command: str | Path) -> list[str]:
-        script = 'mount --bind "$0" "$1" && shift && LD_PRELOAD="$1" && export LD_PRELOAD'
-        script += ' && shift && exec "$@"'
-        words = ["unshare", "-m", "sh", "-c", script, self.root, self.mount, lib, *command]
+    def put(self, below: str = "box", **files: str) -> None:
+        folder = self.root / below
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name.replace("_", ".", 1)).write_text(f"{text}\n")
+
+    def command(self, *command: str | Path, within: Sequence[str | Path] = ()) -> list[str]:
+        script = 'mount --bind "$0/lines" /proc/$$/cgroup && mount --bind "$0" /sys/fs/cgroup'
+        words = [
+            "unshare",
+            "-m",
+            *within,
+            "sh",
+            "-c",
+            f'{script} && exec "$@"',
+            self.root,
+            *command,
+        ]
         return [str(word) for word in words]
+
+    def preloaded(self, lib: Path, *command: str | Path) -> list[str]:
+        return self.command("env", f"LD_PRELOAD={lib}", *command)
 
 
 @pytest.fixture
@@ -57,16 +65,14 @@ def test_limits_are_watched(made_up: MadeUp, build: Build, lib: Path, execute: E
         memory_max=str(1 << 30),
         memory_high=str(768 * MIB),
         memory_current=str(50 * MIB),
-        cpu_max="50000 100000",
     )
-    command = made_up.command(lib, build("group.c"), "watch", made_up.folder)
+    command = made_up.preloaded(lib, build("group.c"), "watch", made_up.root / "box")
     result = execute(*command, preload=False, LOFT_DECAY_MS="60000", **WATCHED)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.splitlines() == [
         f"group_limit_bytes {768 * MIB}",
         f"soft_limit_bytes {768 * MIB}",
         "hard_limit_bytes 0",
-        "group_processors 1",
         "soft_limit_hits 0",
         "group_used_bytes 800000000",
         f"soft_limit_bytes {960 * MIB}",
@@ -77,7 +83,7 @@ def test_hard_limit_of_the_group(
     made_up: MadeUp, build: Build, lib: Path, execute: Execute
 ) -> None:
     made_up.put(memory_max=str(64 * MIB), memory_high="max", memory_current=str(MIB))
-    command = made_up.command(lib, build("group.c"), "hard", made_up.folder)
+    command = made_up.preloaded(lib, build("group.c"), "hard", made_up.root / "box")
     result = execute(*command, preload=False, LOFT_CGROUP="hard")
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == ["59 MiB", "59 MiB", "child: 59 MiB"], "as it was at load"
@@ -87,7 +93,7 @@ def test_a_group_that_cannot_be_read_any_more(
     made_up: MadeUp, build: Build, lib: Path, execute: Execute
 ) -> None:
     made_up.put(memory_max=str(64 * MIB), memory_high="max", memory_current=str(MIB))
-    command = made_up.command(lib, build("group.c"), "lost", made_up.folder)
+    command = made_up.preloaded(lib, build("group.c"), "lost", made_up.root / "box")
     result = execute(*command, preload=False, LOFT_CGROUP="hard")
     assert (result.returncode, result.stdout) == (0, "child: 59 MiB\n"), result.stderr
 
@@ -99,7 +105,7 @@ def test_untouched_memory_is_not_refused(
     """By default: a program may ask for more than the group has, and use less."""
     made_up.put(memory_max=str(64 * MIB), memory_high="max", memory_current=str(MIB))
     script = "print(len(bytearray(200 << 20)))"
-    command = made_up.command(lib, "/usr/bin/python3", "-c", script)
+    command = made_up.preloaded(lib, "/usr/bin/python3", "-c", script)
     result = execute(*command, preload=False, LOFT_BACKGROUND=background, LOFT_STATS="json")
     assert (result.returncode, result.stdout) == (0, f"{200 << 20}\n"), result.stderr
     assert '"soft_limit_bytes": 62914560' in result.stderr, "read when the process starts"
@@ -108,11 +114,63 @@ def test_untouched_memory_is_not_refused(
 def test_off_reads_nothing(made_up: MadeUp, build: Build, lib: Path, execute: Execute) -> None:
     made_up.put(memory_max=str(64 * MIB), memory_high="max", memory_current=str(MIB))
     script = "print(len(bytearray(200 << 20)))"
-    command = made_up.command(lib, "/usr/bin/python3", "-c", script)
+    command = made_up.preloaded(lib, "/usr/bin/python3", "-c", script)
     result = execute(
         *command, preload=False, LOFT_CGROUP="off", LOFT_BACKGROUND="off", LOFT_STATS="json"
     )
     assert '"soft_limit_bytes": 0' in result.stderr
+
+
+# What loft asks the system as it is loaded into a program that asks for nothing.
+LOADED = """getrandom
+openat /etc/loft.conf ENOENT
+openat /proc/self/cgroup
+read
+close
+{groups}prlimit64
+"""
+READ = "openat /sys/fs/cgroup/{}\nread\nclose\n"
+SECOND = [READ.format(f"{path}memory.max") for path in ("box/inner/", "box/")]
+FIRST = [READ.format(f"memory/{path}memory.limit_in_bytes") for path in ("box/inner/", "box/")]
+# Of a container this has a limit, too; of the machine there is no such file.
+TOPMOST = "openat /sys/fs/cgroup/memory.max ENOENT\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("0::/", [TOPMOST]),
+        ("0::/box", [SECOND[1], TOPMOST]),
+        ("0::/box/inner", [*SECOND, TOPMOST]),
+        ("2:cpu:/\n1:memory:/box/inner\n0::/", FIRST),
+    ],
+    ids=["no group", "a group", "a group in a group", "version 1"],
+)
+def test_what_is_read_at_the_start(
+    made_up: MadeUp, lib: Path, execute: Execute, tmp_path: Path, lines: str, expected: list[str]
+) -> None:
+    made_up.is_in(lines)
+    for folder in ("box", "box/inner"):
+        made_up.put(folder, memory_max="max")
+        made_up.put(f"memory/{folder}", memory_limit_in_bytes="9223372036854771712")
+    trace = tmp_path / "trace"
+
+    def calls(*settings: str) -> list[str]:
+        command = made_up.command("env", *settings, "/bin/true", within=["strace", "-o", trace])
+        result = execute(*command, preload=False)
+        if "ptrace" in result.stderr:
+            pytest.skip("no process may be traced here")
+        assert result.returncode == 0, result.stderr
+        asked = re.compile(r'(\w+)\((?:AT_FDCWD, "([^"]+)")?.* = (?:-1 (\w+))?')
+        made = trace.read_text().split("execve(")[-1].splitlines()[1:]
+        found = [match.groups("") for match in map(asked.match, made) if match]
+        return [" ".join(filter(None, words)) for words in found]
+
+    bare, loaded = calls(), calls(f"LD_PRELOAD={lib}")
+    after = loaded.index("munmap") + 1
+    assert loaded[after:-1] == LOADED.format(groups="".join(expected)).splitlines()
+    # The loader opens and maps the file, and closes its constants.
+    assert after - bare.index("exit_group") == 8
 
 
 @pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
@@ -140,7 +198,7 @@ def test_threads_that_wait_keep_little(
     the group's limit, and the rest of these 56 MiB is the threads' own."""
     made_up.put(memory_max=str(128 * MIB), memory_high="max", memory_current=str(MIB))
     numbers = map(str, (threads, burst_kib, shortest, longest))
-    command = made_up.command(lib, build("waiting_threads.c"), *numbers)
+    command = made_up.preloaded(lib, build("waiting_threads.c"), *numbers)
     result = execute(*command, preload=False, LOFT_OWNER=owner)
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) << 10 <= 56 * MIB

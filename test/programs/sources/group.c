@@ -45,7 +45,6 @@ static int watch(const char* folder) {
   PRINT(group_limit_bytes);
   PRINT(soft_limit_bytes);
   PRINT(hard_limit_bytes);
-  PRINT(group_processors);
   PRINT(soft_limit_hits);
   // Others have used nearly all of it.
   put(folder, "memory.current", "800000000\n");

@@ -182,8 +182,6 @@ pub struct loft_stats_t {
     /// usage that counts against it, of all the group's processes; 0
     /// unless cgroup=watch
     pub group_used_bytes: u64,
-    /// processors that the process may use at a time; 0 if not known
-    pub group_processors: u64,
     /// times that a soft limit, or one of the group, was met
     pub soft_limit_hits: u64,
     /// requests that got NULL because of the hard limit
@@ -279,7 +277,7 @@ pub struct loft_stats_t {
 }
 
 const _: () = {
-    assert!(core::mem::size_of::<loft_stats_t>() == 608);
+    assert!(core::mem::size_of::<loft_stats_t>() == 600);
     assert!(core::mem::offset_of!(loft_stats_t, struct_size) == 0);
     assert!(core::mem::offset_of!(loft_stats_t, heaps) == 8);
     assert!(core::mem::offset_of!(loft_stats_t, heaps_parked) == 16);
@@ -318,44 +316,43 @@ const _: () = {
     assert!(core::mem::offset_of!(loft_stats_t, hard_limit_bytes) == 280);
     assert!(core::mem::offset_of!(loft_stats_t, group_limit_bytes) == 288);
     assert!(core::mem::offset_of!(loft_stats_t, group_used_bytes) == 296);
-    assert!(core::mem::offset_of!(loft_stats_t, group_processors) == 304);
-    assert!(core::mem::offset_of!(loft_stats_t, soft_limit_hits) == 312);
-    assert!(core::mem::offset_of!(loft_stats_t, hard_limit_refusals) == 320);
-    assert!(core::mem::offset_of!(loft_stats_t, resident_bytes) == 328);
-    assert!(core::mem::offset_of!(loft_stats_t, live_bytes) == 336);
-    assert!(core::mem::offset_of!(loft_stats_t, rounding_bytes) == 344);
-    assert!(core::mem::offset_of!(loft_stats_t, free_in_slabs_bytes) == 352);
-    assert!(core::mem::offset_of!(loft_stats_t, cached_bytes) == 360);
-    assert!(core::mem::offset_of!(loft_stats_t, in_flight_bytes) == 368);
-    assert!(core::mem::offset_of!(loft_stats_t, large_cached_bytes) == 376);
-    assert!(core::mem::offset_of!(loft_stats_t, free_span_bytes) == 384);
-    assert!(core::mem::offset_of!(loft_stats_t, metadata_resident_bytes) == 392);
-    assert!(core::mem::offset_of!(loft_stats_t, purged_charged_bytes) == 400);
-    assert!(core::mem::offset_of!(loft_stats_t, user_heap_resident_bytes) == 408);
-    assert!(core::mem::offset_of!(loft_stats_t, huge_slack_bytes) == 416);
-    assert!(core::mem::offset_of!(loft_stats_t, untouched_bytes) == 424);
-    assert!(core::mem::offset_of!(loft_stats_t, huge_page_bytes) == 432);
-    assert!(core::mem::offset_of!(loft_stats_t, live_objects) == 440);
-    assert!(core::mem::offset_of!(loft_stats_t, address_begin) == 448);
-    assert!(core::mem::offset_of!(loft_stats_t, address_end) == 456);
-    assert!(core::mem::offset_of!(loft_stats_t, checked_frees) == 464);
-    assert!(core::mem::offset_of!(loft_stats_t, bins_grown) == 472);
-    assert!(core::mem::offset_of!(loft_stats_t, bins_released) == 480);
-    assert!(core::mem::offset_of!(loft_stats_t, batches_evicted) == 488);
-    assert!(core::mem::offset_of!(loft_stats_t, objects_sent_singly) == 496);
-    assert!(core::mem::offset_of!(loft_stats_t, heaps_helped) == 504);
-    assert!(core::mem::offset_of!(loft_stats_t, hole_bytes) == 512);
-    assert!(core::mem::offset_of!(loft_stats_t, spans_acquired) == 520);
-    assert!(core::mem::offset_of!(loft_stats_t, spans_released) == 528);
-    assert!(core::mem::offset_of!(loft_stats_t, large_resizes) == 536);
-    assert!(core::mem::offset_of!(loft_stats_t, large_moves) == 544);
-    assert!(core::mem::offset_of!(loft_stats_t, caches_emptied) == 552);
-    assert!(core::mem::offset_of!(loft_stats_t, background_ticks) == 560);
-    assert!(core::mem::offset_of!(loft_stats_t, locks_waited_for) == 568);
-    assert!(core::mem::offset_of!(loft_stats_t, cores) == 576);
-    assert!(core::mem::offset_of!(loft_stats_t, core_fences) == 584);
-    assert!(core::mem::offset_of!(loft_stats_t, slabs_taken_over) == 592);
-    assert!(core::mem::offset_of!(loft_stats_t, background_threads) == 600);
+    assert!(core::mem::offset_of!(loft_stats_t, soft_limit_hits) == 304);
+    assert!(core::mem::offset_of!(loft_stats_t, hard_limit_refusals) == 312);
+    assert!(core::mem::offset_of!(loft_stats_t, resident_bytes) == 320);
+    assert!(core::mem::offset_of!(loft_stats_t, live_bytes) == 328);
+    assert!(core::mem::offset_of!(loft_stats_t, rounding_bytes) == 336);
+    assert!(core::mem::offset_of!(loft_stats_t, free_in_slabs_bytes) == 344);
+    assert!(core::mem::offset_of!(loft_stats_t, cached_bytes) == 352);
+    assert!(core::mem::offset_of!(loft_stats_t, in_flight_bytes) == 360);
+    assert!(core::mem::offset_of!(loft_stats_t, large_cached_bytes) == 368);
+    assert!(core::mem::offset_of!(loft_stats_t, free_span_bytes) == 376);
+    assert!(core::mem::offset_of!(loft_stats_t, metadata_resident_bytes) == 384);
+    assert!(core::mem::offset_of!(loft_stats_t, purged_charged_bytes) == 392);
+    assert!(core::mem::offset_of!(loft_stats_t, user_heap_resident_bytes) == 400);
+    assert!(core::mem::offset_of!(loft_stats_t, huge_slack_bytes) == 408);
+    assert!(core::mem::offset_of!(loft_stats_t, untouched_bytes) == 416);
+    assert!(core::mem::offset_of!(loft_stats_t, huge_page_bytes) == 424);
+    assert!(core::mem::offset_of!(loft_stats_t, live_objects) == 432);
+    assert!(core::mem::offset_of!(loft_stats_t, address_begin) == 440);
+    assert!(core::mem::offset_of!(loft_stats_t, address_end) == 448);
+    assert!(core::mem::offset_of!(loft_stats_t, checked_frees) == 456);
+    assert!(core::mem::offset_of!(loft_stats_t, bins_grown) == 464);
+    assert!(core::mem::offset_of!(loft_stats_t, bins_released) == 472);
+    assert!(core::mem::offset_of!(loft_stats_t, batches_evicted) == 480);
+    assert!(core::mem::offset_of!(loft_stats_t, objects_sent_singly) == 488);
+    assert!(core::mem::offset_of!(loft_stats_t, heaps_helped) == 496);
+    assert!(core::mem::offset_of!(loft_stats_t, hole_bytes) == 504);
+    assert!(core::mem::offset_of!(loft_stats_t, spans_acquired) == 512);
+    assert!(core::mem::offset_of!(loft_stats_t, spans_released) == 520);
+    assert!(core::mem::offset_of!(loft_stats_t, large_resizes) == 528);
+    assert!(core::mem::offset_of!(loft_stats_t, large_moves) == 536);
+    assert!(core::mem::offset_of!(loft_stats_t, caches_emptied) == 544);
+    assert!(core::mem::offset_of!(loft_stats_t, background_ticks) == 552);
+    assert!(core::mem::offset_of!(loft_stats_t, locks_waited_for) == 560);
+    assert!(core::mem::offset_of!(loft_stats_t, cores) == 568);
+    assert!(core::mem::offset_of!(loft_stats_t, core_fences) == 576);
+    assert!(core::mem::offset_of!(loft_stats_t, slabs_taken_over) == 584);
+    assert!(core::mem::offset_of!(loft_stats_t, background_threads) == 592);
 };
 
 /// What the calling thread has done so far.
