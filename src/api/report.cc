@@ -5,6 +5,7 @@
 #include "heap/entries.h"
 #include "heaps/user_heap.h"
 #include "loft/loft.h"
+#include "slab/medium_runs.h"
 
 namespace loft {
 

@@ -3,6 +3,7 @@
 #include "base/peek.h"
 #include "limits/limits.h"
 #include "remote/pack.h"
+#include "slab/medium_runs.h"
 #include "slab/slab.h"
 #include "space/unused.h"
 

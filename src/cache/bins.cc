@@ -6,11 +6,12 @@
 #include "base/probe.h"
 #include "cache/arrays.h"
 #include "cache/batch_cache.h"
-#include "cache/depot.h"
 #include "cache/object.h"
 #include "cache/pool.h"
+#include "heap/heap.h"
 #include "limits/limits.h"
 #include "os/fault.h"
+#include "os/lock.h"
 #include "slab/slab.h"
 
 namespace loft::bins {
@@ -323,3 +324,31 @@ void reset(Thread* thread, bool keep_first_arrays) {
 }
 
 }  // namespace loft::bins
+
+namespace loft {
+
+void Trade::end_window(const HeapCounters& own) {
+  size_t received = 0;
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    if (is_tradable(c)) received += own.classes[c].received.get();
+  }
+  seen_ = 0;
+  if (keeping_ != 0) {
+    --keeping_;
+  } else if (begun_ && received - received_ >= kEnough) {
+    keeping_ = kKeeping;
+  }
+  received_ = received;
+  begun_ = true;
+}
+
+Keep should_keep(Thread* thread, SizeClass c, Entry entry) {
+  Heap& heap = *thread->heap;
+  if (is_tradable(c) && thread->trade.keeps(heap.counters()) &&
+      thread->missed_slab != entry.index() && bins::has_space(thread, c)) {
+    return Keep::kTrade;
+  }
+  return heap.stall().is_at(entry.owner()) ? Keep::kStall : Keep::kNo;
+}
+
+}  // namespace loft

@@ -83,4 +83,11 @@ unsigned held(const Thread* thread, SizeClass size_class, void** top);
 void reset(Thread* thread, bool keep_first_arrays);
 
 }  // namespace bins
+// Whether another heap's object should go into the thread's own bin, and not into a batch:
+//   kTrade  threads trade such objects, and the bin has room, unless the slab comes twice in a row:
+//           two objects are worth a batch;
+//   kStall  its owner is stalled (heap/stall.h), whatever room it takes.
+enum class Keep : uint8_t { kNo, kTrade, kStall };
+Keep should_keep(Thread* thread, SizeClass size_class, Entry entry);
+
 }  // namespace loft

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "cache/thread.h"
+#include "slab/medium_runs.h"
 
 namespace loft::medium_cache {
 

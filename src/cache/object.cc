@@ -3,7 +3,9 @@
 #include "base/options.h"
 #include "cache/guest.h"
 #include "heap/entries.h"
+#include "heap/heap.h"
 #include "os/fault.h"
+#include "os/lock.h"
 #include "slab/medium_run.h"
 
 namespace loft {

@@ -5,11 +5,12 @@
 #include <cstddef>
 
 #include "cache/guest.h"
-#include "heap/heap.h"
 #include "slab/slab.h"
 #include "space/pagemap.h"
 
 namespace loft {
+
+class Heap;
 
 // {nullptr, 0} if p does not point into the place of an object in a slab, or into a large object.
 // The caller must know whether the object is allocated.

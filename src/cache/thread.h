@@ -15,16 +15,15 @@
 #include "base/size_class.h"
 #include "cache/bin.h"
 #include "cache/profile.h"
-#include "cache/trade.h"
-#include "heap/heap.h"
+#include "cache/turnaround.h"
 #include "heap/large.h"
-#include "os/lock.h"
 #include "remote/outbox.h"
 #include "slab/geometry.h"
-#include "slab/medium_run.h"
 
 namespace loft {
 
+class Heap;
+class MediumWord;
 struct Processor;
 struct Thread;
 namespace hardened {
@@ -49,7 +48,7 @@ struct BinState {
   uint8_t streak;          // refills since the last flush, saturating
   uint8_t watched_pushes;  // so far, in this array and the block's earlier ones
   void** seen_at;          // the value of `top` at the last review
-  void** depot;            // full arrays beside this one (cache/depot.h)
+  void** depot;            // full arrays beside this one (cache/arrays.h)
   uint16_t stashed;        // arrays in the depot
   uint16_t most_stashed;   // the limit on `stashed`; doubles like the capacity
   uint16_t least_stashed;  // the minimum of `stashed` since the last review

@@ -8,6 +8,7 @@
 #include "files/mappings.h"
 #include "files/output.h"
 #include "os/fault.h"
+#include "os/loader.h"
 #include "os/symbols.h"
 
 // Of libloft-inspect.a, in a program that is linked with it.

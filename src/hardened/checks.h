@@ -1,6 +1,7 @@
 // What the parts of the hardened modes share.
 #pragma once
 
+#include "cache/bins.h"
 #include "hardened/tag.h"
 #include "malloc/ordinary.h"
 #include "malloc/policy.h"
@@ -51,5 +52,12 @@ size_t usable_size_long(const char* call, const void* p, Entry entry);
 bool expand_long(const char* call, void* p, Entry entry, size_t size);
 size_t good_size_long(size_t alignment, size_t size);
 size_t size_in_long(const void* p, Entry entry, size_t bytes);
+
+// The names of the calls that make objects, for reports.
+
+const char* name_of(Maker maker);
+
+// Whether that is the name of a form of free or delete.
+inline bool frees(const char* call) { return call[0] == 'f' || call[0] == 'd'; }
 
 }  // namespace loft::hardened

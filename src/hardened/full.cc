@@ -1,4 +1,4 @@
-#include "hardened/full.h"
+#include "hardened/guest.h"
 
 #include "base/bits.h"
 #include "base/sealed.h"
@@ -8,8 +8,6 @@
 #include "cache/object.h"
 #include "hardened/before.h"
 #include "hardened/checks.h"
-#include "hardened/name.h"
-#include "hardened/nothing.h"
 #include "hardened/place.h"
 #include "hardened/quarantine.h"
 #include "hardened/secrets.h"

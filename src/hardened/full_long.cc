@@ -12,7 +12,7 @@
 #include "hardened/secrets.h"
 #include "hardened/tag.h"
 #include "malloc/allocate.h"
-#include "malloc/long.h"
+#include "malloc/ordinary.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "profile/progress.h"

@@ -4,8 +4,6 @@
 #include "cache/object.h"
 #include "hardened/before.h"
 #include "hardened/checks.h"
-#include "hardened/name.h"
-#include "hardened/nothing.h"
 #include "hardened/place.h"
 #include "malloc/allocate.h"
 #include "malloc/ordinary.h"
@@ -188,6 +186,22 @@ size_t size_in_place(const void* p, size_t bytes) {
   Marks marks;
   if (is_object(p, bytes, &marks)) return bytes - kTagBytes - marks.slack;
   return is_from_before(p) ? bytes : 0;
+}
+
+const char* name_of(Maker maker) {
+  switch (maker) {
+    case Maker::kMalloc:
+      return "malloc";
+    case Maker::kNew:
+      return "new";
+    case Maker::kNewArray:
+      return "new[]";
+    case Maker::kNewAligned:
+      return "new with an alignment";
+    case Maker::kNewArrayAligned:
+      break;
+  }
+  return "new[] with an alignment";
 }
 
 }  // namespace loft::hardened

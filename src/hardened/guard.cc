@@ -1,4 +1,4 @@
-#include "hardened/guard.h"
+#include "hardened/guest.h"
 
 #include "base/peek.h"
 #include "base/sealed.h"
@@ -6,12 +6,10 @@
 #include "cache/object.h"
 #include "hardened/checks.h"
 #include "hardened/guarded.h"
-#include "hardened/name.h"
 #include "hardened/samples.h"
 #include "hardened/secrets.h"
 #include "heap/registry.h"
 #include "malloc/allocate.h"
-#include "malloc/long.h"
 #include "malloc/ordinary.h"
 #include "malloc/policy.h"
 #include "os/fault.h"

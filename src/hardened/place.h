@@ -8,7 +8,6 @@
 #include "base/atomic.h"
 #include "base/peek.h"
 #include "hardened/tag.h"
-#include "hardened/words.h"
 
 namespace loft::hardened {
 

@@ -13,11 +13,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/table_entry.h"
 #include "cache/bins.h"
 #include "cache/thread.h"
 #include "os/restartable.h"
 #include "percpu/percpu.h"
+#include "slab/slab.h"
 #include "space/pagemap.h"
 
 namespace loft {
@@ -132,7 +132,7 @@ void* allocate_aligned(size_t alignment, size_t size, Maker maker = Maker::kMall
 void* reallocate(void* p, size_t size);  // p != nullptr, size > 0; keeps p when it fails
 size_t usable_size(const void* p);       // 0 for nullptr
 
-// The same with an alignment (malloc/aligned.cc).
+// The same with an alignment (malloc/reallocate.cc).
 void* allocate_aligned_zeroed(size_t alignment, size_t size);
 void* reallocate_aligned(void* p, size_t alignment, size_t size);  // as reallocate
 

@@ -5,7 +5,6 @@
 #include "cache/object.h"
 #include "heap/large.h"
 #include "malloc/allocate.h"
-#include "malloc/long.h"
 #include "malloc/ordinary.h"
 #include "malloc/policy.h"
 #include "os/restartable.h"
@@ -25,23 +24,18 @@ LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
   free_large(object);
 }
 
-// Keeps another heap's object in the thread's own bin. False if it must go into a batch. It is kept
-//   (a) if threads trade such objects (cache/trade.h) and the bin has room, unless the slab comes
-//       twice in a row: two objects are worth a batch;
-//   (b) if its owner is stalled (heap/stall.h), whatever room it takes.
-// A double free is detected at once if the object is the last one kept. Otherwise it is detected as
-// late as for an object of the thread's own.
+// Keeps another heap's object in the thread's own bin, if cache/turnaround.h says so. False if it
+// must go into a batch. A double free is detected at once if the object is the last one kept.
+// Otherwise it is detected as late as for an object of the thread's own.
 bool keep(Thread* thread, void* p, Entry entry) {
-  const SizeClass size_class = class_of_bin(entry.bin());
-  if (thread->heap == nullptr || !fills_cache_lines(size_class)) return false;
-  if (LOFT_UNLIKELY(*thread->bins[size_class].top() == p)) slab::report_bad_free(p);
-  Heap& heap = *thread->heap;
-  const bool traded = is_tradable(size_class) && thread->trade.keeps(heap.counters()) &&
-                      thread->missed_slab != entry.index() && bins::has_space(thread, size_class);
-  if (!traded && !heap.stall().is_at(entry.owner())) return false;
+  const SizeClass c = class_of_bin(entry.bin());
+  if (thread->heap == nullptr || !fills_cache_lines(c)) return false;
+  if (LOFT_UNLIKELY(*thread->bins[c].top() == p)) slab::report_bad_free(p);
+  const Keep keeps = should_keep(thread, c, entry);
+  if (keeps == Keep::kNo) return false;
   check_start("free", p, entry);
-  if (!policy_of(thread).push(thread, size_class, p)) return false;
-  if (traded) thread->missed_slab = entry.index();
+  if (!policy_of(thread).push(thread, c, p)) return false;
+  if (keeps == Keep::kTrade) thread->missed_slab = entry.index();
   thread->counters.turnarounds.add(1);
   return true;
 }

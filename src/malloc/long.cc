@@ -1,4 +1,5 @@
-#include "malloc/long.h"
+#include "heap/heap.h"
+#include "malloc/ordinary.h"
 
 #include "base/bits.h"
 #include "cache/batch_cache.h"

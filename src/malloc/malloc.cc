@@ -1,11 +1,9 @@
 // The slow paths of malloc.
-#include "base/table_entry.h"
 #include "cache/bins.h"
 #include "cache/medium_cache.h"
 #include "heap/registry.h"
 #include "limits/limits.h"
 #include "malloc/allocate.h"
-#include "malloc/long.h"
 #include "malloc/ordinary.h"
 #include "malloc/policy.h"
 #include "malloc/reclaim.h"

@@ -3,10 +3,22 @@
 
 #include <cstddef>
 
-#include "heap/large.h"
 #include "malloc/policy.h"
 
 namespace loft {
+
+struct Large;
+
+// --- Objects above kSmallMax, or aligned to more, beyond the cache of one. ---
+
+// nullptr and ENOMEM without memory. `alignment` is a power of two.
+void* allocate_large(size_t size, size_t alignment, bool zeroed);
+
+// Stops the program if no object is there. Keeps errno.
+void free_large(Large* object);
+void free_medium(void* p, Entry entry);
+
+// --- Any object. ---
 
 void free_ordinary(void* p);
 void* take_zero_ordinary(Request request);

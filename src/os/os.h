@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/keep_errno.h"
 #include "base/macros.h"
 
 namespace loft::os {

@@ -3,9 +3,9 @@
 #include <new>
 
 #include "base/peek.h"
+#include "cache/arrays.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
-#include "cache/depot.h"
 #include "cache/guest.h"
 #include "cache/medium_cache.h"
 #include "heap/registry.h"

@@ -21,7 +21,6 @@
 #include "base/idle.h"
 #include "base/peek.h"
 #include "cache/thread.h"
-#include "heap/heap.h"
 #include "os/lock.h"
 #include "os/restartable.h"
 #include "space/pagemap.h"

@@ -1,6 +1,7 @@
 #include "remote/directory.h"
 
 #include "os/fault.h"
+#include "remote/inbox.h"
 
 namespace loft {
 

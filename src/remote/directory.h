@@ -6,10 +6,13 @@
 
 #include "base/atomic.h"
 #include "base/macros.h"
-#include "remote/inbox.h"
+#include "remote/message.h"
 #include "space/pagemap.h"
 
 namespace loft {
+
+class Inbox;
+struct Chain;
 
 inline constexpr unsigned kMaxHeaps = kNeverOwner;  // ids 1 .. kMaxHeaps - 1
 

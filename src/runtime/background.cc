@@ -14,7 +14,6 @@
 #include "os/os.h"
 #include "os/own_thread.h"
 #include "percpu/percpu.h"
-#include "runtime/excess.h"
 #include "runtime/lifecycle.h"
 #include "runtime/round.h"
 #include "space/span.h"

@@ -1,9 +1,15 @@
 #include "runtime/round.h"
 
 #include "base/bits.h"
+#include "base/look.h"
 #include "cache/guest.h"
 #include "heap/registry.h"
+#include "limits/limits.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/pause.h"
 #include "space/span.h"
+#include "space/unused.h"
 
 namespace loft {
 
@@ -61,5 +67,71 @@ bool Round::go_on(Share share, unsigned ticks) {
   next_ = 0;
   return true;
 }
+
+namespace {
+
+constinit os::Lock purging;
+
+size_t excess() {
+  const size_t total = unused::total();
+  return total - least(total, unused::floor());
+}
+
+// The excess of this moment: threads that free more meanwhile purge that themselves.
+size_t purge_spans() {
+  size_t purged = 0;
+  const size_t wanted = excess();
+  for (size_t step = 1; step != 0 && purged < wanted; purged += step) {
+    step = span::purge_step(wanted - purged);
+  }
+  return purged;
+}
+
+// Leaves out heaps whose thread is in a call at this moment: *skipped.
+size_t purge_heaps(bool* skipped) {
+  size_t purged = 0;
+  for (unsigned id = 1; id <= registry::count() && excess() != 0; ++id) {
+    Heap* const heap = registry::at(id);
+    if (heap->is_purged() && !heap->inbox().maybe_pending()) continue;
+    if (!heap->lock().try_lock()) {
+      *skipped = true;
+      continue;
+    }
+    const auto walk = heap->parked() ? Heap::Walk::kNow : Heap::Walk::kAtWorkNow;
+    purged += heap->purge(nullptr, walk, excess());
+    heap->lock().unlock();
+    purged += purge_spans();  // the slabs that have become empty
+  }
+  return purged;
+}
+
+void purge() {
+  unused::adapt(os::now_ns());
+  if (!unused::is_too_much()) return;
+  bool skipped = false;
+  size_t purged = purge_spans();
+  if (excess() != 0) purged += purge_heaps(&skipped);
+  unused::note_purged(purged, os::now_ns());
+  if (!skipped) unused::rest();
+}
+
+}  // namespace
+
+// Where memory is tight, a purge is followed by a pause: what is freed and taken in turn is not to
+// fault in each time.
+void purge_excess() {
+  static constinit PurgePause pause;
+  if (!purging.try_lock()) return;
+  if (LOFT_LIKELY(!limits::tight())) {
+    purge();
+  } else if (!pause.purge_or_wait(unused::total() > limits::scarce_dirty(), purge)) {
+    return purging.unlock();
+  }
+  purging.unlock();
+  // Others have freed more meanwhile, or a heap was left out.
+  if (LOFT_UNLIKELY(unused::is_too_much())) look_soon();
+}
+
+void forget_excess() { purging.reset(); }
 
 }  // namespace loft

@@ -2,7 +2,6 @@
 
 #include "base/bits.h"
 #include "base/peek.h"
-#include "base/table_entry.h"
 #include "cache/arrays.h"
 #include "cache/bins.h"
 #include "profile/progress.h"

@@ -8,7 +8,6 @@
 #include "heap/large.h"
 #include "heap/registry.h"
 #include "malloc/allocate.h"
-#include "malloc/long.h"
 #include "malloc/ordinary.h"
 #include "malloc/policy.h"
 #include "os/os.h"

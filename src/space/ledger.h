@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "base/atomic.h"
-#include "base/low_water.h"
+#include "base/idle.h"
 #include "base/macros.h"
 #include "os/lock.h"
 

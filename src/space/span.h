@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/low_water.h"
+#include "base/idle.h"
 #include "space/range.h"
 #include "space/window.h"
 

@@ -1,8 +1,8 @@
 #include "space/unused.h"
 
 #include "base/bits.h"
+#include "base/idle.h"
 #include "base/look.h"
-#include "base/low_water.h"
 #include "base/options.h"
 #include "limits/limits.h"
 #include "space/free_spans.h"

@@ -1,6 +1,6 @@
 // Unused memory: what is free and may be resident, in free spans and in the slabs and medium runs
 // of heaps. A program that frees more of it than a bound gives the rest back to the system within
-// that free (runtime/excess.cc), whatever happens later. The bound is 64 MiB (option dirty_bytes)
+// that free (runtime/round.cc), whatever happens later. The bound is 64 MiB (option dirty_bytes)
 // or an eighth of what is in use, whichever is more; little where a limit is near.
 //
 // Purging what is wanted again soon costs a fault for each page. So the bound grows by what was

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "hardened/before.h"
-#include "hardened/nothing.h"
 #include "hardened/place.h"
 #include "hardened/quarantine.h"
 #include "hardened/secrets.h"

@@ -1,6 +1,6 @@
 // Spans against a shadow of the window: what is live, and of what is free, which part is resident.
 #include "space/span.h"
-#include "runtime/excess.h"
+#include "runtime/round.h"
 
 #include <gtest/gtest.h>
 #include <string.h>

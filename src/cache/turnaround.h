@@ -16,9 +16,12 @@
 
 #include "base/macros.h"
 #include "base/size_class.h"
-#include "heap/heap.h"
+#include "space/pagemap.h"
 
 namespace loft {
+
+struct HeapCounters;
+struct Thread;
 
 // Objects whose cache lines no two threads can both write. Larger objects are few per slab and per
 // bin; keeping them would keep slabs from becoming free.
@@ -39,20 +42,7 @@ class Trade {
   }
 
  private:
-  void end_window(const HeapCounters& own) {
-    size_t received = 0;
-    for (SizeClass c = 0; c < kSizeClasses; ++c) {
-      if (is_tradable(c)) received += own.classes[c].received.get();
-    }
-    seen_ = 0;
-    if (keeping_ != 0) {
-      --keeping_;
-    } else if (begun_ && received - received_ >= kEnough) {
-      keeping_ = kKeeping;
-    }
-    received_ = received;
-    begun_ = true;
-  }
+  void end_window(const HeapCounters& own);
 
   uint32_t seen_;     // in this window
   uint16_t keeping_;  // windows left
