@@ -70,7 +70,7 @@ def test_a_program_finds_what_the_port_installs(
         "cmake_minimum_required(VERSION 3.22)\n"
         "project(user C)\n"
         "find_package(loft CONFIG REQUIRED)\n"
-        "foreach(name loft cpu)\n"
+        "foreach(name loft core)\n"
         "  add_executable(with_${name} ${name}.c)\n"
         "  target_link_libraries(with_${name} PRIVATE loft::${name})\n"
         "endforeach()\n"
