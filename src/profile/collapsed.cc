@@ -58,6 +58,7 @@ int write_collapsed(int file, Moment moment) {
   for (const Site* site = newest; site != nullptr; site = site->older) {
     const uint64_t bytes = figures_of(*site, moment).used_bytes;
     if (bytes == 0) continue;
+    if (site->depth == 0) lines.put(Text() << "no stack ");
     for (unsigned i = site->depth; i != 0; --i) {
       lines.put(frame_text(places, site->frames()[i - 1]) << (i == 1 ? " " : ";"));
     }

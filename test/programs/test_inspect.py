@@ -1,0 +1,84 @@
+"""libloft-inspect.so: when it is opened, from where, and what there is without it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from compilers import link
+from programs import Build, Execute, captured, environment
+
+ASKED = {
+    "profile": {"LOFT_PROFILE": "on"},
+    "report_file": {"LOFT_REPORT_FILE": "report"},
+    "guard": {"LOFT_HARDENED": "guard"},
+}
+OPEN = "open, environment, inspect\n"
+
+
+def test_nobody_who_asks_for_nothing_has_it(execute: Execute, build: Build) -> None:
+    result = execute(build("inspect.c"))
+    assert (result.stdout, result.stderr) == ("not open, environment, inspect\n", "")
+
+
+# libloft.so is initialised before libc, which would not know the environment if this were libc's
+# first call.
+@pytest.mark.parametrize("asked", ASKED)
+def test_it_is_opened_where_an_option_asks(execute: Execute, build: Build, asked: str) -> None:
+    result = execute(build("inspect.c"), **ASKED[asked])
+    assert (result.stdout, result.stderr) == (OPEN, "")
+
+
+# By the path that the code lies at, whatever the loader was told.
+@pytest.mark.parametrize("option", [("profile", "on"), ("report_file", "/dev/null")])
+def test_it_is_opened_later(
+    lib: Path, build: Build, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    program = build("inspect.c")
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "loft.so").symlink_to(lib.resolve())
+    result = captured(
+        (program, *option), folder, environment(tmp_path) | {"LD_PRELOAD": "./loft.so"}
+    )
+    assert (result.stdout, result.stderr) == (OPEN, "")
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_without_it_a_line_says_so(lib: Path, build: Build, tmp_path: Path, asked: str) -> None:
+    alone = tmp_path / "libloft.so"
+    shutil.copy(lib.resolve(), alone)
+    env = environment(tmp_path) | ASKED[asked] | {"LD_PRELOAD": str(alone)}
+    result = captured((build("inspect.c"),), tmp_path, env)
+    assert result.stdout == "not open, environment, inspect\n"
+    missing = re.escape(f"loft: there are no stacks: {tmp_path}/libloft-inspect.so: cannot open ")
+    assert re.fullmatch(rf"{missing}[^\n]+\n", result.stderr)
+
+
+def test_a_profile_without_stacks(lib: Path, build: Build, tmp_path: Path) -> None:
+    alone = tmp_path / "libloft.so"
+    shutil.copy(lib.resolve(), alone)
+    settings = {
+        "LOFT_PROFILE": "on",
+        "LOFT_SAMPLE_BYTES": "1",
+        "LOFT_PROFILE_FILE": "heap.collapsed",
+    }
+    env = environment(tmp_path) | settings | {"LD_PRELOAD": str(alone)}
+    result = captured((build("inspect.c"),), tmp_path, env)
+    assert result.returncode == 0
+    assert re.fullmatch(r"no stack [0-9]+\n", (tmp_path / "heap.collapsed").read_text())
+
+
+# Another version's table is not called.
+def test_another_version_is_not_used(lib: Path, build: Build, tmp_path: Path) -> None:
+    for name in ("libloft.so", "libloft-inspect.so"):
+        shutil.copy(lib.resolve().parent / name, tmp_path / name)
+    source = tmp_path / "other.c"
+    source.write_text("const unsigned long loft_inspect[8] = {~0ul};")
+    link("gcc", [source], tmp_path / "libloft-inspect.so", ["-shared", "-fPIC"], [])
+    env = environment(tmp_path) | ASKED["profile"] | {"LD_PRELOAD": f"{tmp_path}/libloft.so"}
+    result = captured((build("inspect.c"),), tmp_path, env)
+    assert result.stdout == OPEN
+    assert result.stderr == "loft: there are no stacks: libloft-inspect.so is another version's\n"
