@@ -40,7 +40,7 @@ unsigned choice(const char* variable, unsigned otherwise, const char* const* wor
   if (value == nullptr) return otherwise;
   loft::Text all;
   for (unsigned i = 0; words[i] != nullptr; ++i) {
-    if (loft::equal(value, words[i])) return i;
+    if (std::string_view(value) == words[i]) return i;
     all << (i == 0 ? "" : ", ") << words[i];
   }
   refuse(variable, value, all.data());

@@ -81,7 +81,7 @@ bool has_other_threads() {
 // What the thread has is given back, so that it starts over in the mode. False beside others.
 bool start_over_alone() {
   if (has_other_threads()) return false;
-  lifecycle::give_up_block();
+  lifecycle::give_up_cache();
   return true;
 }
 
@@ -97,7 +97,7 @@ LOFT_COLD void do_without_hardening(const char* why) {
 
 bool serve_processors() {
   if (has_other_threads() || !percpu::prepare()) return false;
-  lifecycle::give_up_block();
+  lifecycle::give_up_cache();
   percpu::begin();
   return true;
 }
@@ -146,7 +146,7 @@ int apply_option(std::string_view name, std::string_view value) {
         "its protection; ");
   }
   // Objects allocated before belong to another heap than the common one: the thread starts over.
-  if (registry::all_share()) lifecycle::give_up_block();
+  if (registry::all_share()) lifecycle::give_up_cache();
   background::enable();
   if (get(options.profile) != kNoProfile) {
     follow_profile();

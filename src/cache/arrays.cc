@@ -54,7 +54,7 @@ void set_array(Bin& bin, BinState& state, void** slots, unsigned capacity, unsig
 }
 
 // Moves the bin's objects into a new array of `capacity` slots. False without memory.
-bool set_capacity(Thread* thread, SizeClass size_class, unsigned capacity) {
+bool set_capacity(ThreadCache* thread, SizeClass size_class, unsigned capacity) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   void** const slots = make_array(capacity);
@@ -86,7 +86,7 @@ void set_limit(Bin& bin, const BinState& state) {
   bin.set_limit(state.slots + (state.watched_pushes < kWatchedPushes ? 0 : state.capacity));
 }
 
-bool grow(Thread* thread, SizeClass size_class) {
+bool grow(ThreadCache* thread, SizeClass size_class) {
   const unsigned capacity = thread->states[size_class].capacity;
   const unsigned wanted = capacity == 0 ? first_capacity(size_class) : 2 * capacity + 1;
   if (wanted > max_capacity(size_class)) return false;
@@ -100,7 +100,7 @@ bool grow(Thread* thread, SizeClass size_class) {
   return true;
 }
 
-void release_array(Thread* thread, SizeClass size_class) {
+void release_array(ThreadCache* thread, SizeClass size_class) {
   const BinState state = thread->states[size_class];
   thread->capacity_bytes -= state.capacity * class_size(size_class);
   Bin& bin = thread->bins[size_class];
@@ -112,7 +112,7 @@ void release_array(Thread* thread, SizeClass size_class) {
 
 unsigned first_capacity(SizeClass size_class) { return kFirstCapacities.of[size_class]; }
 
-unsigned count(const Thread* thread, SizeClass size_class) {
+unsigned count(const ThreadCache* thread, SizeClass size_class) {
   return count(thread->bins[size_class], thread->states[size_class]);
 }
 
@@ -124,7 +124,7 @@ void release_array_of(void** slots, unsigned capacity) {
   metadata::release(slots, array_bytes(capacity));
 }
 
-void exchange(Thread* thread, SizeClass size_class, void** slots, unsigned objects) {
+void exchange(ThreadCache* thread, SizeClass size_class, void** slots, unsigned objects) {
   BinState& state = thread->states[size_class];
   set_array(thread->bins[size_class], state, slots, state.capacity, objects);
 }
@@ -133,7 +133,7 @@ void exchange(Thread* thread, SizeClass size_class, void** slots, unsigned objec
 
 namespace loft::depot {
 
-bool stash(Thread* thread, SizeClass size_class) {
+bool stash(ThreadCache* thread, SizeClass size_class) {
   BinState& state = thread->states[size_class];
   LOFT_CHECK(state.capacity == bins::kMaxCapacity &&
              thread->bins[size_class].top() == state.slots + state.capacity);
@@ -155,7 +155,7 @@ bool stash(Thread* thread, SizeClass size_class) {
   return true;
 }
 
-void take(Thread* thread, SizeClass size_class) {
+void take(ThreadCache* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
   LOFT_CHECK(thread->bins[size_class].top() == state.slots);
   void** const empty = state.slots;
@@ -163,7 +163,7 @@ void take(Thread* thread, SizeClass size_class) {
   keep(thread, empty);
 }
 
-void** remove(Thread* thread, SizeClass size_class) {
+void** remove(ThreadCache* thread, SizeClass size_class) {
   BinState& state = thread->states[size_class];
   void** const full = state.depot;
   if (full == nullptr) return nullptr;
@@ -176,12 +176,12 @@ void** remove(Thread* thread, SizeClass size_class) {
   return full;
 }
 
-void keep(Thread* thread, void** slots) {
+void keep(ThreadCache* thread, void** slots) {
   slots[0] = static_cast<void*>(thread->spare_arrays);
   thread->spare_arrays = slots;
 }
 
-void release_spares(Thread* thread) {
+void release_spares(ThreadCache* thread) {
   while (thread->spare_arrays != nullptr) {
     void** const slots = thread->spare_arrays;
     thread->spare_arrays = static_cast<void**>(slots[0]);

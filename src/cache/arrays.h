@@ -2,7 +2,7 @@
 // counts against the thread's budget by its capacity in bytes, not by its contents.
 #pragma once
 
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 
 namespace loft::bins {
 
@@ -16,7 +16,7 @@ size_t budget();
 unsigned first_capacity(SizeClass size_class);
 
 // The number of objects in a bin of the calling thread.
-unsigned count(const Thread* thread, SizeClass size_class);
+unsigned count(const ThreadCache* thread, SizeClass size_class);
 
 // Sets the bin's limit, the highest slot that a push may fill. A watched bin has no such slot, so
 // each push takes the slow path and is checked. A bin that is asked to look stays so.
@@ -24,13 +24,13 @@ void set_limit(Bin& bin, const BinState& state);
 
 // Gives the bin an array of the next size. False (a) at the maximum size, (b) over the budget, or
 // (c) without memory.
-bool grow(Thread* thread, SizeClass size_class);
+bool grow(ThreadCache* thread, SizeClass size_class);
 
 // Gives the bin another array of the same length, which holds `objects` objects.
-void exchange(Thread* thread, SizeClass size_class, void** slots, unsigned objects);
+void exchange(ThreadCache* thread, SizeClass size_class, void** slots, unsigned objects);
 
 // Frees the array of an empty bin.
-void release_array(Thread* thread, SizeClass size_class);
+void release_array(ThreadCache* thread, SizeClass size_class);
 
 void** make_array(unsigned capacity);  // nullptr without memory
 void release_array_of(void** slots, unsigned capacity);
@@ -46,17 +46,17 @@ void release_array_of(void** slots, unsigned capacity);
 namespace loft::depot {
 
 // Swaps the bin's full array for an empty one. False without memory.
-bool stash(Thread* thread, SizeClass size_class);
+bool stash(ThreadCache* thread, SizeClass size_class);
 
 // Swaps the bin's empty array for a full one. The depot must hold one.
-void take(Thread* thread, SizeClass size_class);
+void take(ThreadCache* thread, SizeClass size_class);
 
 // `remove` takes a full array out of the depot; nullptr if there is none. The caller empties the
 // array and hands it to `keep`.
-void** remove(Thread* thread, SizeClass size_class);
-void keep(Thread* thread, void** slots);
+void** remove(ThreadCache* thread, SizeClass size_class);
+void keep(ThreadCache* thread, void** slots);
 
 // Frees the empty arrays.
-void release_spares(Thread* thread);
+void release_spares(ThreadCache* thread);
 
 }  // namespace loft::depot

@@ -27,7 +27,7 @@ size_t least_of_share(size_t bytes, size_t divisor) {
   return least(bytes, most(kAlways, limits::cache_share() / divisor));
 }
 
-void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
+void open(ThreadCache* thread, size_t place, uintptr_t base, Entry entry) {
   const SizeClass size_class = class_of_bin(entry.bin());
   const Geometry& shape = geometry(size_class);
   Batch& batch = thread->batches()[place];
@@ -45,7 +45,7 @@ void open(Thread* thread, size_t place, uintptr_t base, Entry entry) {
 
 // An empty batch must not name a slab. Once its objects have returned, the slab may be released and
 // its metadata reused for another slab.
-void close(Thread* thread, size_t place) {
+void close(ThreadCache* thread, size_t place) {
   thread->batch_keys[place] = kNoSlab;
   thread->open_batches = static_cast<BatchPlaces>(thread->open_batches & ~(1u << place));
   thread->batches()[place].capacity = thread->batches()[place].left = 0;
@@ -73,14 +73,14 @@ constexpr Places places_of(uint32_t slab) {
 }
 
 // The place of a slab's open batch.
-size_t place_of(const Thread* thread, uint32_t slab) {
+size_t place_of(const ThreadCache* thread, uint32_t slab) {
   const auto [first, second] = places_of(slab);
   if (thread->batch_keys[first] == slab) return first;
   return thread->batch_keys[second] == slab ? second : kNoPlace;
 }
 
 // Opens the slab's batch in an unused place, or evicts a batch for it.
-size_t make_place(Thread* thread, uintptr_t base, Entry entry) {
+size_t make_place(ThreadCache* thread, uintptr_t base, Entry entry) {
   const auto [first, second] = places_of(entry.index());
   Batch& in_first = thread->batches()[first];
   Batch& in_second = thread->batches()[second];
@@ -128,19 +128,19 @@ unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geom
   return messages;
 }
 
-void count_batch(Thread* thread, SizeClass size_class, size_t objects) {
+void count_batch(ThreadCache* thread, SizeClass size_class, size_t objects) {
   thread->counters.batches_sent.add(1);
   thread->counters.batch_objects[size_class].add(objects);
   thread->counters.net_bytes.add(-objects * geometry(size_class).size);
 }
 
-void tell(Thread* thread) {
+void tell(ThreadCache* thread) {
   unused::tell(thread->untold_bytes);
   thread->untold_bytes = 0;
 }
 
 // So many bytes of freed objects are under way. Of objects of runs it is told by their step.
-void post_if_due(Thread* thread, size_t bytes, ptrdiff_t step = unused::kSlabStep) {
+void post_if_due(ThreadCache* thread, size_t bytes, ptrdiff_t step = unused::kSlabStep) {
   thread->untold_bytes += static_cast<uint32_t>(bytes);
   if (LOFT_UNLIKELY(thread->untold_bytes >= step)) tell(thread);
   if (thread->outbox.add_bytes(bytes, least_of_share(Profile::kOutboxBytes, 4))) {
@@ -164,7 +164,7 @@ Record record_of(const void* p, Entry entry, uintptr_t base) {
 // (b) the slab's set has an unused place;
 // (c) every kBatchEvery-th time, so that the objects in open batches return eventually;
 // (d) no message with space waits for the owner.
-bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record) {
+bool send_alone(ThreadCache* thread, const void* p, Entry entry, const Record& record) {
   constexpr uint8_t kBatchEvery = 7;    // odd: a periodic program then reaches all sets
   constexpr unsigned kLongMessage = 8;  // records; shorter messages are not worth their carrier
   const bool again = thread->missed_slab == entry.index();
@@ -188,7 +188,7 @@ bool send_alone(Thread* thread, const void* p, Entry entry, const Record& record
 
 }  // namespace
 
-void add(Thread* thread, void* p, Entry entry) {
+void add(ThreadCache* thread, void* p, Entry entry) {
   size_t place = place_of(thread, entry.index());
   const bool open = place != kNoPlace;
   const uintptr_t base = open ? thread->batches()[place].base : slab::base_of(p, entry);
@@ -204,7 +204,7 @@ void add(Thread* thread, void* p, Entry entry) {
   if (--batch.left == 0) send(thread, place);
 }
 
-void send(Thread* thread, size_t place) {
+void send(ThreadCache* thread, size_t place) {
   Batch& batch = thread->batches()[place];
   const SizeClass size_class = thread->batch_classes[place];
   const Geometry& shape = geometry(size_class);
@@ -217,7 +217,7 @@ void send(Thread* thread, size_t place) {
   post_if_due(thread, size_t{objects} * shape.size);
 }
 
-void send_all(Thread* thread) {
+void send_all(ThreadCache* thread) {
   while (thread->open_batches != 0) send(thread, lowest_bit(thread->open_batches));
   if (!thread->outbox.empty()) thread->counters.posts.add(thread->outbox.post());
   if (thread->untold_bytes != 0) tell(thread);
@@ -235,13 +235,13 @@ void send_single(void* p, Entry entry) {
        [](Message* message) { deliver({message, message}); });
 }
 
-void send_single(Thread* thread, void* p, Entry entry) {
+void send_single(ThreadCache* thread, void* p, Entry entry) {
   thread->counters.net_bytes.add(-class_size(class_of_bin(entry.bin())));
   send_single(p, entry);
 }
 
 // The owner may change before the message arrives, which is then forwarded.
-void send_medium(Thread* thread, void* p) {
+void send_medium(ThreadCache* thread, void* p) {
   const Entry entry = pagemap.of(p);
   const size_t bytes = medium::run_at(entry)->bytes_of(p);
   thread->outbox.add(entry.owner(), write_alone(p));
@@ -262,7 +262,7 @@ size_t medium_sent_singly() { return medium_singles.load(memory_order_relaxed); 
 
 size_t sent_singly(SizeClass size_class) { return singles[size_class].load(memory_order_relaxed); }
 
-void count_open(const Thread* thread, size_t* objects) {
+void count_open(const ThreadCache* thread, size_t* objects) {
   for (unsigned open = peek(thread->open_batches); open != 0; open &= open - 1) {
     const size_t place = lowest_bit(open);
     const uint32_t capacity = peek(thread->batches()[place].capacity);

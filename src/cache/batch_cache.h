@@ -2,23 +2,23 @@
 // sends batches.
 #pragma once
 
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 #include "space/pagemap.h"
 
 namespace loft::batch_cache {
 
 // Adds an object of another heap. The slab need not have an open batch. If its set is full, the
 // object is sent alone or the profile selects a batch to evict.
-void add(Thread* thread, void* p, Entry entry);
+void add(ThreadCache* thread, void* p, Entry entry);
 
 // Moves one batch to the outbox. Posts the outbox once it holds enough bytes.
-void send(Thread* thread, size_t place);
+void send(ThreadCache* thread, size_t place);
 
 // Sends all objects that the thread holds for other heaps.
-void send_all(Thread* thread);
+void send_all(ThreadCache* thread);
 
 // Sends a medium object, which the caller has marked as kept, to its heap.
-void send_medium(Thread* thread, void* p);
+void send_medium(ThreadCache* thread, void* p);
 // The same without a block.
 void send_single_medium(void* p);
 size_t medium_sent_singly();  // bytes so far
@@ -26,11 +26,11 @@ size_t medium_sent_singly();  // bytes so far
 // Sends one object without a block, for a thread that no longer has one.
 void send_single(void* p, Entry entry);
 // The same for a thread that has no memory for a bin.
-void send_single(Thread* thread, void* p, Entry entry);
+void send_single(ThreadCache* thread, void* p, Entry entry);
 size_t sent_singly(SizeClass size_class);  // objects so far
 
 // Adds the objects in open batches to objects[class]. Reads beside the running thread, so the
 // counts are approximate.
-void count_open(const Thread* thread, size_t* objects);
+void count_open(const ThreadCache* thread, size_t* objects);
 
 }  // namespace loft::batch_cache

@@ -32,7 +32,7 @@ constexpr unsigned kStreak = 2;  // consecutive refills that make a stream
 
 // Returns the heap's own objects to their slabs. Objects of other heaps go into batches: they came
 // by turnaround, or their slab has changed owners. Under the heap's lock.
-void return_objects(Thread* thread, SizeClass size_class, void** objects, void** end) {
+void return_objects(ThreadCache* thread, SizeClass size_class, void** objects, void** end) {
   for (;;) {
     objects = thread->heap->put_back(size_class, objects, end);
     if (LOFT_LIKELY(objects == end)) return;
@@ -42,7 +42,7 @@ void return_objects(Thread* thread, SizeClass size_class, void** objects, void**
   }
 }
 
-LOFT_COLD void put_back_one(Thread* thread, SizeClass size_class, void* p) {
+LOFT_COLD void put_back_one(ThreadCache* thread, SizeClass size_class, void* p) {
   const os::Guard guard(thread->heap->lock());
   return_objects(thread, size_class, &p, &p + 1);
 }
@@ -50,7 +50,7 @@ LOFT_COLD void put_back_one(Thread* thread, SizeClass size_class, void* p) {
 constexpr unsigned kAllOfIt = ~0u;
 
 // Returns the objects of up to `most` stashed arrays.
-void flush_depot(Thread* thread, SizeClass size_class, unsigned most) {
+void flush_depot(ThreadCache* thread, SizeClass size_class, unsigned most) {
   thread->counters.flushes.add(1);
   const os::Guard guard(thread->heap->lock());
   for (; most != 0; --most) {
@@ -62,7 +62,7 @@ void flush_depot(Thread* thread, SizeClass size_class, unsigned most) {
 }
 
 // Returns the `objects` oldest objects of a bin.
-void flush(Thread* thread, SizeClass size_class, unsigned objects) {
+void flush(ThreadCache* thread, SizeClass size_class, unsigned objects) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   thread->counters.flushes.add(1);
@@ -75,7 +75,7 @@ void flush(Thread* thread, SizeClass size_class, unsigned objects) {
 }
 
 // Returns all objects of the bin and frees its array. The bin starts over.
-void drop_bin(Thread* thread, SizeClass size_class) {
+void drop_bin(ThreadCache* thread, SizeClass size_class) {
   flush_class(thread, size_class);
   release_array(thread, size_class);
   pool::tell(thread);
@@ -84,7 +84,7 @@ void drop_bin(Thread* thread, SizeClass size_class) {
 // Resets a bin that has grown, if the thread is over its budget. For use while memory is tight, or
 // where more threads share a budget than did.
 // Only one bin at a time, on its own slow path, so that no bin is emptied only to be refilled.
-void shrink(Thread* thread, SizeClass size_class) {
+void shrink(ThreadCache* thread, SizeClass size_class) {
   if (thread->capacity_bytes <= budget()) return;
   const BinState& state = thread->states[size_class];
   if (state.capacity <= first_capacity(size_class)) return;
@@ -94,7 +94,7 @@ void shrink(Thread* thread, SizeClass size_class) {
 
 // Swaps a full array of the maximum length for an empty one, if the limit on stashed arrays allows
 // it.
-bool stash(Thread* thread, SizeClass size_class, bool alternating) {
+bool stash(ThreadCache* thread, SizeClass size_class, bool alternating) {
   BinState& state = thread->states[size_class];
   const size_t bytes = kMaxCapacity * class_size(size_class);
   if (alternating) {
@@ -108,7 +108,7 @@ bool stash(Thread* thread, SizeClass size_class, bool alternating) {
 
 // Makes space for one more object in a full bin. Grows it if it was refilled since it was last
 // full; otherwise stashes its array. False if neither is possible.
-bool grow_or_stash(Thread* thread, SizeClass size_class) {
+bool grow_or_stash(ThreadCache* thread, SizeClass size_class) {
   BinState& state = thread->states[size_class];
   const bool alternating = state.last == SlowEvent::kRefill;
   if (LOFT_UNLIKELY(limits::bounds_caches())) shrink(thread, size_class);
@@ -133,7 +133,7 @@ unsigned fill(Heap* heap, Request request, void** slots, unsigned wanted) {
 
 // Fills the bin's array, which is empty, and pops one object. nullptr without memory. In line: a
 // call of its own costs each refill two instructions.
-LOFT_ALWAYS_INLINE void* fill_empty(Thread* thread, Request request, unsigned wanted) {
+LOFT_ALWAYS_INLINE void* fill_empty(ThreadCache* thread, Request request, unsigned wanted) {
   Bin& bin = thread->bins[request.size_class];
   void** const slots = bin.top();
   LOFT_CHECK(slots == thread->states[request.size_class].slots);
@@ -154,7 +154,7 @@ LOFT_ALWAYS_INLINE void* fill_empty(Thread* thread, Request request, unsigned wa
 
 // For a bin without a depot. Grows the bin if growth is due and returns the number of objects to
 // fetch; 0 for a bin without an array.
-unsigned plan_refill(Thread* thread, SizeClass size_class) {
+unsigned plan_refill(ThreadCache* thread, SizeClass size_class) {
   if (LOFT_UNLIKELY(limits::bounds_caches())) shrink(thread, size_class);
   BinState& state = thread->states[size_class];
   state.streak = state.last == SlowEvent::kFlush
@@ -172,7 +172,7 @@ unsigned plan_refill(Thread* thread, SizeClass size_class) {
   return half;
 }
 
-LOFT_NOINLINE void* plan_and_refill(Thread* thread, Request request) {
+LOFT_NOINLINE void* plan_and_refill(ThreadCache* thread, Request request) {
   const unsigned wanted = plan_refill(thread, request.size_class);
   if (thread->states[request.size_class].depot != nullptr) {
     depot::take(thread, request.size_class);
@@ -190,19 +190,19 @@ void* take_one(Heap* heap, Request request) {
   return object;
 }
 
-void* refill(Thread* thread, Request request) {
+void* refill(ThreadCache* thread, Request request) {
   const unsigned wanted = thread->states[request.size_class].repeat;
   if (wanted == 0 || LOFT_UNLIKELY(limits::tight())) return plan_and_refill(thread, request);
   return fill_empty(thread, request, wanted);
 }
 
-void ask(Thread* thread) {
+void ask(ThreadCache* thread) {
   for (Bin& bin : thread->bins) {
     if (!bin.is_asked()) bin.ask();
   }
 }
 
-bool push_slow(Thread* thread, SizeClass size_class, void* p) {
+bool push_slow(ThreadCache* thread, SizeClass size_class, void* p) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   if (LOFT_UNLIKELY(bin.is_asked())) {
@@ -225,7 +225,7 @@ bool push_slow(Thread* thread, SizeClass size_class, void* p) {
   return true;
 }
 
-void flush_class(Thread* thread, SizeClass size_class) {
+void flush_class(ThreadCache* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
   if (state.slots == nullptr) return;
   if (state.depot != nullptr) flush_depot(thread, size_class, kAllOfIt);
@@ -234,12 +234,12 @@ void flush_class(Thread* thread, SizeClass size_class) {
   }
 }
 
-void flush_all(Thread* thread) {
+void flush_all(ThreadCache* thread) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) flush_class(thread, c);
   depot::release_spares(thread);
 }
 
-void review(Thread* thread, SizeClass size_class, bool in_use) {
+void review(ThreadCache* thread, SizeClass size_class, bool in_use) {
   BinState& state = thread->states[size_class];
   if (state.slots == nullptr) return;
   void** const top = thread->bins[size_class].top();
@@ -254,7 +254,7 @@ void review(Thread* thread, SizeClass size_class, bool in_use) {
   thread->counters.bins_released.add(1);
 }
 
-unsigned held(const Thread* thread, SizeClass size_class, void** top) {
+unsigned held(const ThreadCache* thread, SizeClass size_class, void** top) {
   const BinState& state = thread->states[size_class];
   void** const slots = peek(state.slots);
   const unsigned stashed = peek(state.stashed) * kMaxCapacity;
@@ -263,7 +263,7 @@ unsigned held(const Thread* thread, SizeClass size_class, void** top) {
   return static_cast<unsigned>(top - slots) + stashed;
 }
 
-void inherit(Thread* dead) {
+void inherit(ThreadCache* dead) {
   const auto return_all = [&](SizeClass c, void** objects, void** end) {
     if (objects == end) return;
     const os::Guard guard(dead->heap->lock());
@@ -297,7 +297,7 @@ void inherit(Thread* dead) {
   dead->capacity_bytes = 0;
 }
 
-void reset(Thread* thread, bool keep_first_arrays) {
+void reset(ThreadCache* thread, bool keep_first_arrays) {
   const bool keep = keep_first_arrays && !limits::tight();
   size_t kept = 0;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
@@ -342,7 +342,7 @@ void Trade::end_window(const HeapCounters& own) {
   begun_ = true;
 }
 
-Keep should_keep(Thread* thread, SizeClass c, Entry entry) {
+Keep should_keep(ThreadCache* thread, SizeClass c, Entry entry) {
   Heap& heap = *thread->heap;
   if (is_tradable(c) && thread->trade.keeps(heap.counters()) &&
       thread->missed_slab != entry.index() && bins::has_space(thread, c)) {

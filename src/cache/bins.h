@@ -7,7 +7,7 @@
 // unused bin returns its objects and starts over.
 #pragma once
 
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 #include "space/pagemap.h"
 
 namespace loft {
@@ -33,7 +33,7 @@ namespace bins {
 // its lock is held and the bin's stack is closed (percpu::own).
 
 // Refills an empty bin and pops one object. nullptr without memory. The thread must have a heap.
-void* refill(Thread* thread, Request request);
+void* refill(ThreadCache* thread, Request request);
 
 // Takes one object directly from a heap, for a caller that shares the heap or whose bin has no
 // array.
@@ -45,42 +45,42 @@ void* take_one(Heap* heap, Request request);
 // Each is checked, so a program that frees an interior pointer or frees twice is caught at once
 // even if it frees little, and the fast path pays nothing. A full bin that may not grow returns its
 // older half. Where it may have no array, the object goes to its slab. Always true.
-bool push_slow(Thread* thread, SizeClass size_class, void* p);
+bool push_slow(ThreadCache* thread, SizeClass size_class, void* p);
 
 // The next push into any of the thread's bins takes the slow path, and looks: a thread that does
 // little makes no other. Any thread may ask, while the asked one cannot end.
-void ask(Thread* thread);
+void ask(ThreadCache* thread);
 
 // Whether push_slow finds a free slot without growing, stashing or flushing.
-inline bool has_space(const Thread* thread, SizeClass size_class) {
+inline bool has_space(const ThreadCache* thread, SizeClass size_class) {
   const BinState& state = thread->states[size_class];
   return state.slots != nullptr && thread->bins[size_class].top() < state.slots + state.capacity;
 }
 
 // Returns all objects of one bin, or of all bins.
-void flush_class(Thread* thread, SizeClass size_class);
-void flush_all(Thread* thread);
+void flush_class(ThreadCache* thread, SizeClass size_class);
+void flush_all(ThreadCache* thread);
 
 // Reviews a bin. If its top is where the last review found it, the bin returns its objects and
 // frees its array. A busy bin returns half of the depot arrays that it did not need. A busy bin
 // whose top is there by chance pays one refill in some hundreds. `in_use` marks a bin under refill,
 // whose top is always in the same place.
-void review(Thread* thread, SizeClass size_class, bool in_use);
+void review(ThreadCache* thread, SizeClass size_class, bool in_use);
 
 // In the child of a fork, of a thread that the child does not have: returns what its bins and their
 // depots hold to its heap, or adds it to batches, and leaves them as new. The thread may have been
 // between any two stores, so of its bins nothing counts but the tops (cache/bin.h). An array that
 // was being exchanged is lost.
-void inherit(Thread* dead);
+void inherit(ThreadCache* dead);
 
 // The number of objects in a bin whose top is `top`. Reads beside the running thread, so the result
 // is approximate.
-unsigned held(const Thread* thread, SizeClass size_class, void** top);
+unsigned held(const ThreadCache* thread, SizeClass size_class, void** top);
 
 // Resets the bins, for the block's next thread or for its own thread before a wait. Frees all
 // arrays. With keep_first_arrays, small first arrays stay unless memory is tight; every bin must
 // then be empty.
-void reset(Thread* thread, bool keep_first_arrays);
+void reset(ThreadCache* thread, bool keep_first_arrays);
 
 }  // namespace bins
 // Whether another heap's object should go into the thread's own bin, and not into a batch:
@@ -88,6 +88,6 @@ void reset(Thread* thread, bool keep_first_arrays);
 //           two objects are worth a batch;
 //   kStall  its owner is stalled (heap/stall.h), whatever room it takes.
 enum class Keep : uint8_t { kNo, kTrade, kStall };
-Keep should_keep(Thread* thread, SizeClass size_class, Entry entry);
+Keep should_keep(ThreadCache* thread, SizeClass size_class, Entry entry);
 
 }  // namespace loft

@@ -23,7 +23,7 @@ extern LOFT_HIDDEN Counter blockless;  // threads that now use processors' block
 
 // Marks the calling thread as one that gets no block, as loft's own. It is not counted as the
 // program's.
-inline void do_without_block() { stage = kExited; }
+inline void do_without_cache() { stage = kExited; }
 
 // Whether at least two of the program's live threads have called loft.
 inline bool has_other_threads() { return started.get() - exited.get() + blockless.get() >= 2; }

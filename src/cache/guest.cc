@@ -33,14 +33,15 @@ bool do_all(Values... values) {
 
 }  // namespace
 
-void join(Thread* thread) { call_each<&Guest::join>(thread); }
-void review(Thread* thread) { call_each<&Guest::review>(thread); }
-void empty_slow(Thread* thread) { call_each<&Guest::empty>(thread); }
-void inherit(Thread* dead) { call_each<&Guest::inherit>(dead); }
-void begin_child(Thread* thread) { call_each<&Guest::begin_child>(thread); }
-size_t held(const Thread* thread, SizeClass c) { return sum_of<&Guest::held>(thread, c); }
-size_t held_in_runs(const Thread* thread) { return sum_of<&Guest::held_in_runs>(thread); }
-void visit_held(const Thread* thread, void (*visit)(void* context, const void* p), void* context) {
+void join(ThreadCache* thread) { call_each<&Guest::join>(thread); }
+void review(ThreadCache* thread) { call_each<&Guest::review>(thread); }
+void empty_slow(ThreadCache* thread) { call_each<&Guest::empty>(thread); }
+void inherit(ThreadCache* dead) { call_each<&Guest::inherit>(dead); }
+void begin_child(ThreadCache* thread) { call_each<&Guest::begin_child>(thread); }
+size_t held(const ThreadCache* thread, SizeClass c) { return sum_of<&Guest::held>(thread, c); }
+size_t held_in_runs(const ThreadCache* thread) { return sum_of<&Guest::held_in_runs>(thread); }
+void visit_held(const ThreadCache* thread, void (*visit)(void* context, const void* p),
+                void* context) {
   call_each<&Guest::visit_held>(thread, visit, context);
 }
 void lock(LockStep step) { call_each<&Guest::lock>(step); }

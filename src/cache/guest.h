@@ -7,7 +7,7 @@
 
 #include "base/macros.h"
 #include "base/size_class.h"
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 #include "space/pagemap.h"
 
 namespace loft {
@@ -26,24 +26,24 @@ enum class LockStep : uint8_t { kBeforeBlocks, kAfterHeaps };
 struct Guest {
   // --- What the guest keeps of a block: by its thread, or by who has it. ---
 
-  void (*join)(Thread* thread);    // the block has just been added to the list
-  void (*review)(Thread* thread);  // now and then, in a slow path
-  // Whoever keeps an object there sets Thread::has_guests; `empty` is not called before.
+  void (*join)(ThreadCache* thread);    // the block has just been added to the list
+  void (*review)(ThreadCache* thread);  // now and then, in a slow path
+  // Whoever keeps an object there sets ThreadCache::has_guests; `empty` is not called before.
   //
   // Returns all objects that the block holds for the guest: to its bins, its batches or its heap,
   // which the caller empties next.
-  void (*empty)(Thread* thread);
+  void (*empty)(ThreadCache* thread);
   // In the child of a fork, the same of a thread that the child does not have: it may have been
   // between any two stores.
-  void (*inherit)(Thread* dead);
-  void (*begin_child)(Thread* thread);  // in the child of a fork, of each block
+  void (*inherit)(ThreadCache* dead);
+  void (*begin_child)(ThreadCache* thread);  // in the child of a fork, of each block
 
   // --- The same, beside the thread. ---
 
-  size_t (*held)(const Thread* thread, SizeClass c);  // objects in slabs
-  size_t (*held_in_runs)(const Thread* thread);       // bytes of medium objects
+  size_t (*held)(const ThreadCache* thread, SizeClass c);  // objects in slabs
+  size_t (*held_in_runs)(const ThreadCache* thread);       // bytes of medium objects
   // Each object in a slab that the block holds.
-  void (*visit_held)(const Thread* thread, void (*visit)(void* context, const void* p),
+  void (*visit_held)(const ThreadCache* thread, void (*visit)(void* context, const void* p),
                      void* context);
 
   // --- The process. ---
@@ -79,17 +79,18 @@ extern LOFT_HIDDEN const GuestObjects guest_objects;
 
 namespace guest {
 
-void join(Thread* thread);
-void review(Thread* thread);
-void empty_slow(Thread* thread);
-LOFT_ALWAYS_INLINE void empty(Thread* thread) {
+void join(ThreadCache* thread);
+void review(ThreadCache* thread);
+void empty_slow(ThreadCache* thread);
+LOFT_ALWAYS_INLINE void empty(ThreadCache* thread) {
   if (LOFT_UNLIKELY(thread->has_guests)) empty_slow(thread);
 }
-void inherit(Thread* dead);
-void begin_child(Thread* thread);
-size_t held(const Thread* thread, SizeClass c);
-size_t held_in_runs(const Thread* thread);
-void visit_held(const Thread* thread, void (*visit)(void* context, const void* p), void* context);
+void inherit(ThreadCache* dead);
+void begin_child(ThreadCache* thread);
+size_t held(const ThreadCache* thread, SizeClass c);
+size_t held_in_runs(const ThreadCache* thread);
+void visit_held(const ThreadCache* thread, void (*visit)(void* context, const void* p),
+                void* context);
 void lock(LockStep step);
 void unlock(LockStep step, bool child);
 bool look(size_t bytes);

@@ -20,7 +20,7 @@ constexpr uint8_t kWatched = 32;  // frees that a block checks at once, as a bin
 
 // Returns a kept object to its heap. The owner is read again under the lock of the thread's heap:
 // the object's run stays there then.
-void give_back(Thread* thread, void* p) {
+void give_back(ThreadCache* thread, void* p) {
   if (Heap* const heap = thread->heap; LOFT_LIKELY(heap != nullptr)) {
     const os::Guard guard(heap->lock());
     if (pagemap.of(p).owner() == heap->id()) {
@@ -31,7 +31,7 @@ void give_back(Thread* thread, void* p) {
   batch_cache::send_medium(thread, p);
 }
 
-void empty(Thread* thread, unsigned place) {
+void empty(ThreadCache* thread, unsigned place) {
   MediumCache& cache = thread->medium;
   if (cache.bytes[place] == 0) return;
   thread->counters.medium_kept_bytes.add(-size_t{cache.bytes[place]});
@@ -39,7 +39,7 @@ void empty(Thread* thread, unsigned place) {
   give_back(thread, cache.kept[place].at);
 }
 
-unsigned next_place(Thread* thread) {
+unsigned next_place(ThreadCache* thread) {
   MediumCache& cache = thread->medium;
   cache.last = static_cast<uint8_t>((cache.last + 1) % kMediumPlaces);
   empty(thread, cache.last);
@@ -56,7 +56,7 @@ unsigned place_of(const MediumCache& cache, size_t bytes) {
 }
 
 // What may be kept: a share of what the heap has handed out, so that a small program keeps little.
-size_t budget_of(const Thread* thread) {
+size_t budget_of(const ThreadCache* thread) {
   constexpr size_t kShare = 16;
   constexpr size_t kLeast = size_t{1} << 20;
   const size_t most_bytes = get(options.cache_bytes);
@@ -66,7 +66,7 @@ size_t budget_of(const Thread* thread) {
 }
 
 // From now on, free's fast path fills the bin.
-void open(Thread* thread) {
+void open(ThreadCache* thread) {
   void** const slots = thread->medium.recent;
   thread->recent.set_top(slots);
   thread->recent.set_limit(slots + 1);
@@ -74,7 +74,7 @@ void open(Thread* thread) {
 
 // Nobody counts the object in the bin, which may be as long as any. So where caches have a budget
 // together, the bin is open only as long as each one's share is enough for it.
-LOFT_COLD void follow_share(Thread* thread) {
+LOFT_COLD void follow_share(ThreadCache* thread) {
   MediumCache& cache = thread->medium;
   if (cache.watched != kWatched || thread->processor != nullptr) return;
   const bool is_open = thread->recent.limit() == cache.recent + 1;
@@ -85,7 +85,7 @@ LOFT_COLD void follow_share(Thread* thread) {
 
 // Whether one of so many bytes may be kept where caches have a budget together. Those kept longest
 // make room.
-LOFT_COLD bool make_room(Thread* thread, size_t bytes) {
+LOFT_COLD bool make_room(ThreadCache* thread, size_t bytes) {
   follow_share(thread);
   const Counter& kept = thread->counters.medium_kept_bytes;
   while (kept.get() + bytes > limits::cache_share() || !pool::has_room(thread, bytes)) {
@@ -96,7 +96,7 @@ LOFT_COLD bool make_room(Thread* thread, size_t bytes) {
 }
 
 // Puts a kept object into a place, or returns it to its heap.
-void put(Thread* thread, void* p, MediumWord& word, HeapId owner) {
+void put(ThreadCache* thread, void* p, MediumWord& word, HeapId owner) {
   MediumCache& cache = thread->medium;
   const size_t budget = budget_of(thread);
   const size_t bytes = word.object().pages * os::page_size();
@@ -122,7 +122,7 @@ void put(Thread* thread, void* p, MediumWord& word, HeapId owner) {
 }
 
 // Moves the object of the bin to a place.
-void settle(Thread* thread) {
+void settle(ThreadCache* thread) {
   Bin& bin = thread->recent;
   void* const p = *bin.top();
   if (p == nullptr) return;
@@ -133,7 +133,7 @@ void settle(Thread* thread) {
 }
 
 // The object is about to be handed out.
-void note(Thread* thread, void* p, MediumWord& word) {
+void note(ThreadCache* thread, void* p, MediumWord& word) {
   const unsigned pages = word.object().pages;
   const size_t page = os::page_size();
   const uint32_t destroyed = medium::destroyed.load(memory_order_relaxed);
@@ -155,7 +155,7 @@ MediumWord* mark(void* p, Entry entry) {
   return &word;
 }
 
-void* take_from_heap(Thread* thread, size_t asked, bool room, bool* zero) {
+void* take_from_heap(ThreadCache* thread, size_t asked, bool room, bool* zero) {
   thread->counters.medium_misses.add(1);
   void* p = nullptr;
   {
@@ -168,7 +168,7 @@ void* take_from_heap(Thread* thread, size_t asked, bool room, bool* zero) {
   return p;
 }
 
-void* take(Thread* thread, size_t bytes, size_t asked) {
+void* take(ThreadCache* thread, size_t bytes, size_t asked) {
   MediumCache& cache = thread->medium;
   settle(thread);
   cache.credit = static_cast<uint8_t>(least(cache.credit + 1u, kMediumPlaces));
@@ -186,7 +186,7 @@ void* take(Thread* thread, size_t bytes, size_t asked) {
   return kept.at;
 }
 
-void keep(Thread* thread, void* p, Entry entry) {
+void keep(ThreadCache* thread, void* p, Entry entry) {
   settle(thread);
   MediumWord* const word = mark(p, entry);
   if (LOFT_UNLIKELY(word == nullptr)) return;
@@ -198,19 +198,19 @@ void keep(Thread* thread, void* p, Entry entry) {
   if (watched == kWatched) follow_share(thread);
 }
 
-void release_all(Thread* thread) {
+void release_all(ThreadCache* thread) {
   settle(thread);
   for (unsigned i = 0; i < kMediumPlaces; ++i) next_place(thread);
   pool::tell(thread);
 }
 
-void reset(Thread* thread) {
+void reset(ThreadCache* thread) {
   thread->counters.medium_hits.add(thread->medium.again);  // the counters stay with the block
   thread->recent = kEmptyBin;
   thread->medium = MediumCache{};
 }
 
-void inherit(Thread* dead) {
+void inherit(ThreadCache* dead) {
   const auto give_back = [](void* p) {
     Heap* const heap = registry::at(pagemap.of(p).owner());
     const os::Guard guard(heap->lock());
@@ -231,7 +231,7 @@ void inherit(Thread* dead) {
   dead->counters.medium_kept_bytes.add(-dead->counters.medium_kept_bytes.get());
 }
 
-void review(Thread* thread) {
+void review(ThreadCache* thread) {
   MediumCache& cache = thread->medium;
   for (unsigned place = 0; place < kMediumPlaces; ++place) {
     if ((cache.used >> place & 1) == 0) empty(thread, place);
@@ -240,11 +240,11 @@ void review(Thread* thread) {
   settle(thread);  // the next review finds it in a place, unless it was taken
 }
 
-size_t hits(const Thread* thread) {
+size_t hits(const ThreadCache* thread) {
   return thread->counters.medium_hits.get() + peek(thread->medium.again);
 }
 
-size_t held(const Thread* thread, const void** recent) {
+size_t held(const ThreadCache* thread, const void** recent) {
   size_t bytes = thread->counters.medium_kept_bytes.get();
   void** const top = peek(thread->recent.top());
   const void* const p = top == nullptr ? nullptr : peek(*top);

@@ -7,12 +7,12 @@ namespace {
 // What all caches were counted with. Relaxed: a sum by itself, which orders nothing. Modulo 2^64.
 constinit Atomic<size_t> total{0};
 
-size_t held(const Thread* thread) {
+size_t held(const ThreadCache* thread) {
   return thread->capacity_bytes + thread->counters.medium_kept_bytes.get();
 }
 
 // Returns the sum.
-size_t count(Thread* thread, size_t bytes) {
+size_t count(ThreadCache* thread, size_t bytes) {
   const size_t more = bytes - thread->counted_bytes;
   thread->counted_bytes = bytes;
   return total.fetch_add(more, memory_order_relaxed) + more;
@@ -20,7 +20,7 @@ size_t count(Thread* thread, size_t bytes) {
 
 }  // namespace
 
-bool claim(Thread* thread, size_t more) {
+bool claim(ThreadCache* thread, size_t more) {
   const size_t before = held(thread);
   // What was kept and taken in turn is counted all the time.
   if (before + more <= thread->counted_bytes) return true;
@@ -29,16 +29,16 @@ bool claim(Thread* thread, size_t more) {
   return false;
 }
 
-void give_back(Thread* thread) {
+void give_back(ThreadCache* thread) {
   if (thread->counted_bytes > held(thread)) count(thread, held(thread));
 }
 
-void forget(Thread* thread) {
+void forget(ThreadCache* thread) {
   if (thread->counted_bytes != 0) count(thread, 0);
 }
 
 void forget_all() {
-  for (Thread* thread = newest_block(); thread != nullptr; thread = thread->older) {
+  for (ThreadCache* thread = newest_cache(); thread != nullptr; thread = thread->older) {
     thread->counted_bytes = 0;
   }
   total.store(0, memory_order_relaxed);

@@ -21,7 +21,7 @@
 namespace loft {
 
 struct HeapCounters;
-struct Thread;
+struct ThreadCache;
 
 // Objects whose cache lines no two threads can both write. Larger objects are few per slab and per
 // bin; keeping them would keep slabs from becoming free.

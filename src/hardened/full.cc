@@ -35,7 +35,7 @@ using hardened::Marks;
 
 // Free places that a refill has brought come in the order of their addresses: draws one of them and
 // `p` by lot, and the order of the others. What comes out of the quarantine was drawn there.
-void* shuffle(Thread* thread, SizeClass c, void* p) {
+void* shuffle(ThreadCache* thread, SizeClass c, void* p) {
   hardened::Quarantine* const quarantine = hardened::quarantine_of(thread);
   void** const slots = thread->states[c].slots;
   if (slots == nullptr || LOFT_UNLIKELY(quarantine == nullptr)) return p;
@@ -56,7 +56,7 @@ void* shuffle(Thread* thread, SizeClass c, void* p) {
 }
 
 // A free place.
-LOFT_NOINLINE void* draw(Thread* thread, Request request) {
+LOFT_NOINLINE void* draw(ThreadCache* thread, Request request) {
   const bool own = thread->processor == nullptr && thread->mode != Mode::kUnset;
   Bin& bin = thread->bins[request.size_class];
   if (own && *bin.top() != nullptr) return bin.pop();
@@ -72,7 +72,7 @@ LOFT_NOINLINE void* hand_out_any(void* p, SizeClass c, Request request) {
 }
 
 // Whatever refill_hardened is not made for.
-LOFT_NOINLINE void* refill_otherwise(Thread* thread, Request request) {
+LOFT_NOINLINE void* refill_otherwise(ThreadCache* thread, Request request) {
   if (request.asked == 0 && request.alignment_log == kAlignmentLog) {
     if (void* const p = hardened::make_nothing(); p != nullptr) return p;
   }
@@ -91,7 +91,7 @@ LOFT_NOINLINE void* refill_otherwise(Thread* thread, Request request) {
 
 // Of a thread's own block.
 template <bool kFew>
-LOFT_ALWAYS_INLINE void* pop_and_hand_out(Thread* thread, SizeClass c, Request request) {
+LOFT_ALWAYS_INLINE void* pop_and_hand_out(ThreadCache* thread, SizeClass c, Request request) {
   Bin& bin = thread->bins[c];
   void** const top = bin.top();
   void* const p = *top;
@@ -102,14 +102,14 @@ LOFT_ALWAYS_INLINE void* pop_and_hand_out(Thread* thread, SizeClass c, Request r
   return hardened::hand_out<kFew>(p, bytes, request.asked, request.maker, false);
 }
 
-LOFT_NOINLINE void* refill_with_many(Thread* thread, Request request) {
+LOFT_NOINLINE void* refill_with_many(ThreadCache* thread, Request request) {
   if (LOFT_UNLIKELY(request.asked - 1u >= hardened::kMostTagged)) {
     return refill_otherwise(thread, request);
   }
   return pop_and_hand_out<false>(thread, class_of(request.asked + hardened::kTagBytes), request);
 }
 
-void* refill_hardened(Thread* thread, Request request) {
+void* refill_hardened(ThreadCache* thread, Request request) {
   if (LOFT_UNLIKELY(request.alignment_log != kAlignmentLog)) {
     return refill_otherwise(thread, request);
   }
@@ -125,7 +125,7 @@ void* refill_hardened(Thread* thread, Request request) {
 // ---- free ----
 
 // Gives a place back that may be handed out again. The bin is full, if it is the thread's own.
-LOFT_NOINLINE void give_back(Thread* thread, void* p) {
+LOFT_NOINLINE void give_back(ThreadCache* thread, void* p) {
   const Entry entry = pagemap.of(p);
   if (LOFT_UNLIKELY(thread == nullptr)) return batch_cache::send_single(p, entry);
   if (LOFT_UNLIKELY(entry.owner() != thread->owner)) {
@@ -142,7 +142,7 @@ LOFT_NOINLINE void retire_otherwise(void* p, SizeClass c) {
   bool is_look_due = true;
   {
     const lifecycle::SlowPath slow;
-    Thread* const thread = slow.thread();
+    ThreadCache* const thread = slow.thread();
     hardened::Quarantine* const quarantine = hardened::quarantine_of(thread);
     void* out = p;
     if (LOFT_LIKELY(quarantine != nullptr)) {
@@ -192,7 +192,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, Freed freed) {
 // begins, unless p is the first of its granule, or the tag may lie in another one.
 template <bool kFew, bool kPlain>
 LOFT_ALWAYS_INLINE void free_own(void* p, uint16_t bin, Freed freed) {
-  Thread* const thread = this_thread();
+  ThreadCache* const thread = this_thread();
   hardened::Quarantine* const quarantine = thread->quarantine;
   if (LOFT_UNLIKELY(quarantine == nullptr)) return free_elsewhere(p, freed);
   hardened::Quarantine::Class& of = hardened::class_at(quarantine, bin);

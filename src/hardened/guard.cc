@@ -121,7 +121,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
     check_start(hardened::name_of(freed), p, entry);
     if (LOFT_UNLIKELY(sampling::is_marked(p))) report_marked(hardened::name_of(freed), p);
     if (LOFT_UNLIKELY(!fits(freed, c))) report_size(freed, p, class_size(c));
-    Thread* const thread = this_thread();
+    ThreadCache* const thread = this_thread();
     if (entry.owner() == thread->owner && LOFT_UNLIKELY(sampling::holds(thread, c, p))) {
       slab::report_bad_free(p);
     }
@@ -148,7 +148,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
 LOFT_NOINLINE void free_with_a_look(void* p, const Freed& freed) {
   const Entry entry = pagemap.of(p);
   if (!entry.is_slab() || sampling::is_marked(p)) return free_elsewhere(p, freed);
-  Thread* const thread = this_thread();
+  ThreadCache* const thread = this_thread();
   const SizeClass c = class_of_bin(entry.bin());
   if (LOFT_UNLIKELY(!fits(freed, c))) report_size(freed, p, class_size(c));
   if (sampling::may_be_free(p) && LOFT_UNLIKELY(sampling::holds(thread, c, p))) {
@@ -163,7 +163,7 @@ LOFT_ALWAYS_INLINE void free_by(void* p, const Freed& freed) {
   const uint64_t position = pagemap.position(p);
   if (LOFT_UNLIKELY(!pagemap.limit.contains(position))) return free_elsewhere(p, freed);
   const Entry entry = pagemap.at_position(position);
-  Thread* const thread = this_thread();
+  ThreadCache* const thread = this_thread();
   if (LOFT_UNLIKELY(entry.owner() != thread->owner)) return free_elsewhere(p, freed);
   Bin* const bin = thread->bin_at(entry.bin());
   if (LOFT_UNLIKELY(bin->is_full())) return free_elsewhere(p, freed);

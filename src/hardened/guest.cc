@@ -9,7 +9,8 @@ namespace loft::hardened {
 
 namespace {
 
-void visit_held(const Thread* thread, void (*visit)(void* context, const void* p), void* context) {
+void visit_held(const ThreadCache* thread, void (*visit)(void* context, const void* p),
+                void* context) {
   for_each(thread, [=](const void* p) { visit(context, p); });
 }
 

@@ -15,7 +15,7 @@ namespace loft::hardened {
 
 static_assert(sizeof(Quarantine) <= kMetadataMaxBlock);
 
-Quarantine* make_quarantine(Thread* thread) {
+Quarantine* make_quarantine(ThreadCache* thread) {
   void* const memory = metadata::allocate_apart(sizeof(Quarantine));
   if (memory == nullptr) return nullptr;
   auto* const quarantine = new (memory) Quarantine{};
@@ -33,7 +33,7 @@ Quarantine* make_quarantine(Thread* thread) {
   return thread->quarantine = quarantine;
 }
 
-void renew_random(Thread* thread) {
+void renew_random(ThreadCache* thread) {
   Quarantine* const quarantine = thread->quarantine;
   if (quarantine != nullptr) quarantine->random = seed();
 }
@@ -81,7 +81,7 @@ void* take_out(Quarantine* quarantine, SizeClass c) {
   return nullptr;
 }
 
-void give_back(Thread* thread, SizeClass c, void* p) {
+void give_back(ThreadCache* thread, SizeClass c, void* p) {
   if (thread->heap != nullptr) {
     const os::Guard guard(thread->heap->lock());
     if (thread->heap->put_back(c, &p, &p + 1) == &p + 1) return;
@@ -91,7 +91,7 @@ void give_back(Thread* thread, SizeClass c, void* p) {
 
 }  // namespace
 
-void empty(Thread* thread) {
+void empty(ThreadCache* thread) {
   Quarantine* const quarantine = thread->quarantine;
   if (LOFT_LIKELY(quarantine == nullptr)) return;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {

@@ -9,7 +9,7 @@
 #include "base/atomic.h"
 #include "base/peek.h"
 #include "base/size_class.h"
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 #include "hardened/tag.h"
 #include "space/pagemap.h"
 
@@ -50,14 +50,14 @@ constexpr unsigned quarantine_length(SizeClass c) {
 }
 
 // That of a block. nullptr for no block, or without memory.
-Quarantine* make_quarantine(Thread* thread);
-inline Quarantine* quarantine_of(Thread* thread) {
+Quarantine* make_quarantine(ThreadCache* thread);
+inline Quarantine* quarantine_of(ThreadCache* thread) {
   if (LOFT_UNLIKELY(thread == nullptr)) return nullptr;
   return LOFT_LIKELY(thread->quarantine != nullptr) ? thread->quarantine : make_quarantine(thread);
 }
 
 // In the child of a fork.
-void renew_random(Thread* thread);
+void renew_random(ThreadCache* thread);
 
 inline void count_held(Quarantine* quarantine, const Quarantine::Class& of) {
   quarantine->held[&of - quarantine->of].add(1);
@@ -100,22 +100,22 @@ void* exchange_medium(Quarantine* quarantine, void* p);
 
 // Returns all objects that the block holds: to its heap, if it has one, and into its batches and
 // its cache of objects in runs, which the caller empties next.
-void empty(Thread* thread);
+void empty(ThreadCache* thread);
 
 // How many objects the block holds. Reads beside the thread.
-inline size_t held(const Thread* thread, SizeClass c) {
+inline size_t held(const ThreadCache* thread, SizeClass c) {
   const Quarantine* const quarantine = peek(thread->quarantine);
   return quarantine == nullptr ? 0 : quarantine->held[c].get();
 }
 
-inline size_t held_in_runs(const Thread* thread) {
+inline size_t held_in_runs(const ThreadCache* thread) {
   const Quarantine* const quarantine = peek(thread->quarantine);
   return quarantine == nullptr ? 0 : quarantine->medium_bytes.get();
 }
 
 // Calls visit(p) for each object in a slab that the block holds, beside the thread.
 template <class Visit>
-void for_each(const Thread* thread, Visit visit) {
+void for_each(const ThreadCache* thread, Visit visit) {
   const Quarantine* const quarantine = peek(thread->quarantine);
   if (LOFT_LIKELY(quarantine == nullptr)) return;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {

@@ -362,12 +362,12 @@ Heap::Rest Heap::look(bool is_shared, unsigned ticks, size_t most, size_t* purge
   if (is_purged() && !inbox_.maybe_pending()) return Rest::kWhole;
   if (!lock_.try_lock()) return Rest::kLater;
   Rest rest = Rest::kLater;
-  const bool is_parked = parked();
+  const bool is_abandoned = abandoned();
   // Of a heap that all threads share, medium objects do not count: programs that do little else
   // come to it for these.
   const size_t medium = is_shared ? counters_.medium_taken.get() : 0;
-  if (is_parked || goes_on_ || refills_seen_.look(counters_.refills.get() - medium, ticks)) {
-    const size_t bytes = purge(nullptr, is_parked ? Walk::kNowAndThen : Walk::kAtWork, most);
+  if (is_abandoned || goes_on_ || refills_seen_.look(counters_.refills.get() - medium, ticks)) {
+    const size_t bytes = purge(nullptr, is_abandoned ? Walk::kNowAndThen : Walk::kAtWork, most);
     *purged += bytes;
     goes_on_ = interrupted_ && bytes >= most;
     if (goes_on_) rest = Rest::kInterrupted;

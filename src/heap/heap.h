@@ -1,7 +1,7 @@
 // A heap owns slabs and has an inbox for objects that other threads freed. Its slow paths run under
 // its own lock, which is mostly uncontended while one thread owns the heap. Under the lock, other
 // threads drain the heap when its thread is gone, and take over surplus slabs. Heaps are never
-// destroyed: a thread that ends parks its heap, and the next thread adopts it. A message that
+// destroyed: a thread that ends abandons its heap, and the next thread adopts it. A message that
 // reaches a heap other than its objects' owner is forwarded.
 #pragma once
 
@@ -75,8 +75,8 @@ class alignas(64) Heap {
 
   // Parked: no thread owns the heap. Relaxed: a hint for threads that look for a heap to drain. The
   // lock decides.
-  void set_parked(bool parked) { parked_.store(parked, memory_order_relaxed); }
-  bool parked() const { return parked_.load(memory_order_relaxed); }
+  void set_abandoned(bool abandoned) { abandoned_.store(abandoned, memory_order_relaxed); }
+  bool abandoned() const { return abandoned_.load(memory_order_relaxed); }
 
   // For the thread that is about to own the heap: nobody else takes from it or puts back.
   void begin_net() { counters_.net_bytes.add(-counters_.net_bytes.get()); }
@@ -193,7 +193,8 @@ class alignas(64) Heap {
   // For a heap that needs a slab of a class. Samples up to four heaps, and never waits for a lock:
   // - drains a heap that has messages and has served no refill since the last look, so that the
   //   slabs it empties can be reused;
-  // - takes over a slab from the first donor. A donor is (a) parked; (b) idle for 1 ms, for classes
+  // - takes over a slab from the first donor. A donor is (a) abandoned; (b) idle for 1 ms, for
+  // classes
   //   that fill cache lines; or (c) busy, with a surplus (see above);
   // - notes a heap that should be drained but whose lock is held (stall).
   // True if this heap has gained a slab. heap/take_over.cc
@@ -222,7 +223,7 @@ class alignas(64) Heap {
 
   void check() const;  // invariants; debug builds
 
-  Heap* next_parked = nullptr;  // guarded by the lock in heap/registry.cc
+  Heap* next_abandoned = nullptr;  // guarded by the lock in heap/registry.cc
 
  private:
   struct Received {
@@ -279,7 +280,7 @@ class alignas(64) Heap {
 
   os::Lock lock_;
   HeapId id_;
-  Atomic<bool> parked_{false};
+  Atomic<bool> abandoned_{false};
   Atomic<size_t> seen_refills_{0};
   Atomic<uint64_t> seen_at_{0};    // time of the last look that found a new number
   Atomic<bool> is_purged_{false};  // relaxed: a hint for threads that look for work

@@ -12,7 +12,7 @@ namespace loft::registry {
 namespace {
 
 constinit os::Lock lock;
-constinit Heap* parked = nullptr;
+constinit Heap* abandoned = nullptr;
 constinit Atomic<Heap*> shared{nullptr};
 constinit Atomic<unsigned> heap_count{0};
 constinit Counter adoption_count;
@@ -30,13 +30,13 @@ Heap* create() {
 }
 
 // Under the lock.
-Heap* parked_or_new() {
-  Heap* heap = parked;
+Heap* abandoned_or_new() {
+  Heap* heap = abandoned;
   if (heap == nullptr) return create();
-  parked = heap->next_parked;
+  abandoned = heap->next_abandoned;
   adoption_count.add(1);
-  heap->next_parked = nullptr;
-  heap->set_parked(false);
+  heap->next_abandoned = nullptr;
+  heap->set_abandoned(false);
   heap->begin_net();
   return heap;
 }
@@ -45,7 +45,7 @@ Heap* parked_or_new() {
 
 Heap* adopt(Heap*& place) {
   const os::Guard guard(lock);
-  if (place == nullptr) place = parked_or_new();
+  if (place == nullptr) place = abandoned_or_new();
   return place;
 }
 
@@ -55,7 +55,7 @@ Heap* shared_heap() {
   if (!span::initialise()) return nullptr;
   const os::Guard guard(lock);
   if (Heap* heap = shared.load(memory_order_relaxed); heap != nullptr) return heap;
-  Heap* heap = parked_or_new();
+  Heap* heap = abandoned_or_new();
   shared.store(heap, memory_order_release);
   return heap;
 }
@@ -76,13 +76,13 @@ Heap* samples_heap() {
 
 Heap* common_heap() { return all_share() ? shared.load(memory_order_acquire) : nullptr; }
 
-void park(Heap*& place) {
+void abandon(Heap*& place) {
   const os::Guard guard(lock);
   Heap* const heap = place;
   place = nullptr;
-  heap->set_parked(true);
-  heap->next_parked = parked;
-  parked = heap;
+  heap->set_abandoned(true);
+  heap->next_abandoned = abandoned;
+  abandoned = heap;
 }
 
 unsigned count() { return heap_count.load(memory_order_acquire); }

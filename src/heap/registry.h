@@ -1,5 +1,5 @@
-// The registry of heaps. A heap is created on demand, parked when its thread ends, and adopted by
-// the next thread.
+// The registry of heaps. A heap is created on demand, abandoned when its thread ends, and adopted
+// by the next thread.
 #pragma once
 
 #include "base/options.h"
@@ -7,15 +7,15 @@
 
 namespace loft::registry {
 
-// Puts a parked heap, or a new one, into `place` if that is null. Returns it; nullptr without
-// memory, or when all ids are in use. The owner of `place` owns the heap until park.
+// Puts a abandoned heap, or a new one, into `place` if that is null. Returns it; nullptr without
+// memory, or when all ids are in use. The owner of `place` owns the heap until abandon.
 Heap* adopt(Heap*& place);
 
 // Ends the use of the heap in `place`, and clears that. The caller does not hold the heap's lock.
-void park(Heap*& place);
+void abandon(Heap*& place);
 
 // Both work under the registry's lock, which a fork takes. So in the child of a fork, each heap is
-// either parked or in one place.
+// either abandoned or in one place.
 
 // The heap shared, under its lock, by threads without a block. nullptr without memory. Under
 // owner=shared it owns every slab, and serves all threads.

@@ -98,7 +98,7 @@ bool Heap::take_from_others(SizeClass size_class) {
     const bool sleeps = idle >= kIdleNs && fills_cache_lines(size_class);
     const Surplus surplus = other->surplus(size_class);
     const bool pending = idle != 0 && other->inbox_.maybe_pending();
-    if (!sleeps && surplus == Surplus::kNone && !pending && !other->parked()) continue;
+    if (!sleeps && surplus == Surplus::kNone && !pending && !other->abandoned()) continue;
     if (!other->lock_.try_lock()) {
       if (pending) stall_.note(other->id_, other->lock_, os::now_ns());
       continue;
@@ -110,9 +110,10 @@ bool Heap::take_from_others(SizeClass size_class) {
       other->trim_spares(0);
       counters_.helped.add(1);
     }
-    // parked() is read again under the lock: a thread may have adopted the heap and taken objects.
-    if (sleeps || other->parked()) {
-      const bool has_cache = !other->parked() && !other->is_idle();
+    // abandoned() is read again under the lock: a thread may have adopted the heap and taken
+    // objects.
+    if (sleeps || other->abandoned()) {
+      const bool has_cache = !other->abandoned() && !other->is_idle();
       const bool returns = has_cache && idle >= kAsleepNs && idle < kAwayNs;
       taken = take_over(*other, size_class, returns ? 1 : 0, false);
     } else if (surplus != Surplus::kNone) {
@@ -125,7 +126,7 @@ bool Heap::take_from_others(SizeClass size_class) {
 
 bool Heap::take_run_over(Heap& other, unsigned pages) {
   size_t moved = 0;
-  if (!mediums_.take_over(other.mediums_, pages, !other.parked(), id_, &moved)) return false;
+  if (!mediums_.take_over(other.mediums_, pages, !other.abandoned(), id_, &moved)) return false;
   other.counters_.medium_out.add(-moved);
   counters_.medium_out.add(moved);
   is_purged_.store(false, memory_order_relaxed);
@@ -139,7 +140,7 @@ bool Heap::take_run_from_others(unsigned pages) {
   for (unsigned looks = 0; looks < kHeapLooks; ++looks) {
     Heap* other = registry::at(next_look.fetch_add(1, memory_order_relaxed) % existing + 1);
     const uint64_t idle = other->idle_ns(now);
-    if (other == this || other->keeps_runs() || (idle < kIdleNs && !other->parked())) continue;
+    if (other == this || other->keeps_runs() || (idle < kIdleNs && !other->abandoned())) continue;
     if (!other->lock_.try_lock()) continue;
     if (other->inbox_.maybe_pending()) {
       other->drain(kDrainBytes);

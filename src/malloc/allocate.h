@@ -14,7 +14,7 @@
 #include <cstdint>
 
 #include "cache/bins.h"
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 #include "os/restartable.h"
 #include "percpu/percpu.h"
 #include "slab/slab.h"
@@ -44,7 +44,7 @@ template <AllocateSlow kBeyondTable = allocate_beyond_table<Maker::kMalloc>,
 LOFT_ALWAYS_INLINE void* allocate(size_t size) {
   if (LOFT_LIKELY(kOperator ? pagemap.operator_table.contains(size) : size <= pagemap.table_max)) {
     if (size > kTableMax) __builtin_unreachable();  // table_max is that or 0
-    Thread* thread = this_thread();
+    ThreadCache* thread = this_thread();
     Bin* bin = thread->bin_at(load_entry(thread->bin_of[size]));
     void** top = bin->top();
     void* object = *top;
@@ -63,7 +63,7 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
 
 // Remote free: sets the object's bit in the open batch of its slab. Takes no lock, runs no atomic
 // operation and does not touch the object.
-LOFT_ALWAYS_INLINE void add_to_batch(Thread* thread, void* p, uint32_t slab) {
+LOFT_ALWAYS_INLINE void add_to_batch(ThreadCache* thread, void* p, uint32_t slab) {
   size_t place = batch_set(slab);
   if (LOFT_UNLIKELY(thread->batch_keys[place] != slab)) {
     place += kBatchSets;
@@ -101,7 +101,7 @@ LOFT_ALWAYS_INLINE void deallocate(void* p, Slow slow, Beyond beyond) {
     return pushed == os::Pushed::kNo ? slow(p) : deallocate_foreign(p);
   }
   const Entry entry = pagemap.of(p);
-  Thread* thread = this_thread();
+  ThreadCache* thread = this_thread();
   if (LOFT_UNLIKELY(entry.owner() != thread->owner)) {
     return add_to_batch(thread, p, entry.index());
   }

@@ -27,7 +27,7 @@ LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
 // Keeps another heap's object in the thread's own bin, if cache/turnaround.h says so. False if it
 // must go into a batch. A double free is detected at once if the object is the last one kept.
 // Otherwise it is detected as late as for an object of the thread's own.
-bool keep(Thread* thread, void* p, Entry entry) {
+bool keep(ThreadCache* thread, void* p, Entry entry) {
   const SizeClass c = class_of_bin(entry.bin());
   if (thread->heap == nullptr || !fills_cache_lines(c)) return false;
   if (LOFT_UNLIKELY(*thread->bins[c].top() == p)) slab::report_bad_free(p);
@@ -45,7 +45,7 @@ bool keep(Thread* thread, void* p, Entry entry) {
 // False if it is the thread's own, whose block the slow path may have just set up.
 LOFT_ALWAYS_INLINE bool add_unbatched(void* p, Entry entry) {
   const lifecycle::SlowPath slow;
-  Thread* const thread = slow.thread();
+  ThreadCache* const thread = slow.thread();
   if (LOFT_UNLIKELY(thread == nullptr || entry.owner() == thread->owner)) return false;
   if (!keep(thread, p, entry)) batch_cache::add(thread, p, entry);
   return true;
@@ -77,7 +77,7 @@ namespace {
 // True if it took a slow path of the heap.
 bool free_small(void* p, Entry entry) {
   const lifecycle::SlowPath slow;
-  Thread* thread = slow.thread();
+  ThreadCache* thread = slow.thread();
   if (LOFT_UNLIKELY(thread == nullptr)) {
     batch_cache::send_single(p, entry);
     return false;

@@ -22,7 +22,7 @@ namespace {
 LOFT_NOINLINE void* allocate_medium(size_t size, bool* zero) {
   background::look_after();
   const lifecycle::SlowPath slow;
-  Thread* const thread = slow.thread();
+  ThreadCache* const thread = slow.thread();
   if (!lifecycle::give_heap(thread)) return nullptr;
   const size_t bytes = round_up(size, os::page_size());
   if (void* kept = medium_cache::take(thread, bytes, size); kept != nullptr) return kept;
@@ -32,7 +32,7 @@ LOFT_NOINLINE void* allocate_medium(size_t size, bool* zero) {
 // nullptr without memory.
 void* allocate_span(size_t size, size_t alignment, bool* zero) {
   const lifecycle::SlowPath slow;
-  Thread* thread = slow.thread();
+  ThreadCache* thread = slow.thread();
   // The heap's gaps may use the memory that is needed.
   if (LOFT_UNLIKELY(limits::tight()) && thread != nullptr && thread->heap != nullptr) {
     const os::Guard guard(thread->heap->lock());
@@ -82,7 +82,7 @@ void free_large(Large* object) {
   }
   {
     const lifecycle::SlowPath slow;
-    Thread* const thread = slow.thread();
+    ThreadCache* const thread = slow.thread();
     if (LOFT_LIKELY(thread != nullptr)) thread->counters.net_bytes.add(-object->bytes);
     large::release(object, thread != nullptr ? &thread->spare_large : nullptr);
   }

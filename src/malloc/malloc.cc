@@ -27,13 +27,13 @@ LOFT_COLD void* reclaim_and_refill(Request request) {
   void* object = nullptr;
   {
     const lifecycle::SlowPath slow;
-    Thread* const thread = slow.thread();
+    ThreadCache* const thread = slow.thread();
     if (lifecycle::give_heap(thread)) {
       reclaim(thread);
       object = policy_of(thread).refill(thread, request);
     } else if (registry::shared_heap() != nullptr) {
       reclaim(nullptr);
-      object = policy_of(&stand_in).refill(&stand_in, request);
+      object = policy_of(&empty_cache).refill(&empty_cache, request);
     }
   }
   if (object != nullptr) return object;
@@ -42,7 +42,7 @@ LOFT_COLD void* reclaim_and_refill(Request request) {
 
 // Not inlined: its callers would save a register for it before they pop.
 LOFT_NOINLINE void* allocate_class(Request request) {
-  Thread* const thread = this_thread();
+  ThreadCache* const thread = this_thread();
   void* const object = policy_of(thread).refill(thread, request);
   return LOFT_LIKELY(object != nullptr) ? object : reclaim_and_refill(request);
 }
@@ -54,7 +54,7 @@ LOFT_ALWAYS_INLINE void* pop(size_t index) {
   if (LOFT_UNLIKELY(percpu::in_use())) {
     return os::pop(load_entry((this_thread()->*kTable)[index]));
   }
-  Thread* const thread = this_thread();
+  ThreadCache* const thread = this_thread();
   Bin* bin = thread->bin_at(load_entry((thread->*kTable)[index]));
   void** top = bin->top();
   void* object = *top;
@@ -68,12 +68,12 @@ LOFT_ALWAYS_INLINE void* pop_step(size_t size) {
   size_t last = size - 1;
   // Or the compiler keeps it for the slow path, in one instruction more.
   LOFT_FORGET(last);
-  return pop<&Thread::bin_of_step>(last / kStepBytes);
+  return pop<&ThreadCache::bin_of_step>(last / kStepBytes);
 }
 
 void* pop_or_refill(Request request) {
   const size_t size = class_size(request.size_class);
-  void* popped = size <= kTableMax ? pop<&Thread::bin_of>(size) : pop_step(size);
+  void* popped = size <= kTableMax ? pop<&ThreadCache::bin_of>(size) : pop_step(size);
   return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request);
 }
 
@@ -95,7 +95,7 @@ LOFT_NOINLINE void* allocate_long(size_t size, Maker maker) {
 void* take_zero_ordinary(Request request) {
   background::look_after();
   const lifecycle::SlowPath slow;
-  Thread* thread = slow.thread();
+  ThreadCache* thread = slow.thread();
   if (thread == nullptr || thread->heap == nullptr) return nullptr;
   if (!percpu::own(thread, request.size_class)) return nullptr;
   if (*thread->bins[request.size_class].top() != nullptr) return nullptr;

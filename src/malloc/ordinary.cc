@@ -22,10 +22,10 @@ constexpr uint8_t kLookEvery = 8;
 // round of all bins takes kSizeClasses times that.
 constexpr uint8_t kReviewEvery = 64;
 
-bool is_look_due(Thread* thread) { return LOFT_UNLIKELY(++thread->refills % kLookEvery == 0); }
+bool is_look_due(ThreadCache* thread) { return LOFT_UNLIKELY(++thread->refills % kLookEvery == 0); }
 
 // Reviews one bin per call, in turn.
-void review_next_bin(Thread* thread, SizeClass refilled) {
+void review_next_bin(ThreadCache* thread, SizeClass refilled) {
   const SizeClass c = thread->review_next;
   thread->review_next = static_cast<uint8_t>((c + 1) % kSizeClasses);
   if (c == 0) {
@@ -39,7 +39,7 @@ void review_next_bin(Thread* thread, SizeClass refilled) {
 // A look also reviews a bin if the heap has made slabs of memory that it did not have: a few
 // objects in an idle bin keep a whole slab each, whose memory the heap could use instead. One bin
 // at a time, because it may have hundreds of KiB of objects to give back.
-void review_if_due(Thread* thread, SizeClass refilled) {
+void review_if_due(ThreadCache* thread, SizeClass refilled) {
   const auto slabs = static_cast<uint32_t>(thread->heap->counters().fresh_slabs.get());
   const bool grown = thread->slabs_seen != slabs;
   thread->slabs_seen = slabs;
@@ -49,24 +49,24 @@ void review_if_due(Thread* thread, SizeClass refilled) {
 }
 
 // nullptr if the bin is empty.
-void* pop(Thread* thread, SizeClass size_class) {
+void* pop(ThreadCache* thread, SizeClass size_class) {
   Bin& bin = thread->bins[size_class];
   return *bin.top() == nullptr ? nullptr : bin.pop();
 }
 
-LOFT_NOINLINE void* look_and_refill(Thread* thread, Request request) {
+LOFT_NOINLINE void* look_and_refill(ThreadCache* thread, Request request) {
   background::look();
   review_if_due(thread, request.size_class);
   return bins::refill(thread, request);
 }
 
-void* refill_from_own(Thread* thread, Request request) {
+void* refill_from_own(ThreadCache* thread, Request request) {
   if (is_look_due(thread)) return look_and_refill(thread, request);
   return bins::refill(thread, request);
 }
 
 // Under the lock of the processor's block.
-void* refill_from_processors(Thread* thread, Request request) {
+void* refill_from_processors(ThreadCache* thread, Request request) {
   if (!percpu::hold(thread->processor, request.size_class))
     return bins::take_one(thread->heap, request);
   // Another thread may have filled the bin while this one waited for the lock.
@@ -79,10 +79,10 @@ void* refill_from_processors(Thread* thread, Request request) {
 }
 
 // The first call of a thread, each call of one that has no block, and all under owner=cpu.
-void* refill_without_heap(Thread*, Request request) {
+void* refill_without_heap(ThreadCache*, Request request) {
   background::look_after();
   const lifecycle::SlowPath slow;
-  Thread* const thread = slow.thread();
+  ThreadCache* const thread = slow.thread();
   if (!lifecycle::give_heap(thread)) {
     Heap* const heap = registry::shared_heap();
     return heap != nullptr ? bins::take_one(heap, request) : nullptr;
@@ -94,13 +94,13 @@ void* refill_without_heap(Thread*, Request request) {
   return core_policy_of(thread).refill(thread, request);
 }
 
-bool push_to_processors(Thread* thread, SizeClass size_class, void* p) {
+bool push_to_processors(ThreadCache* thread, SizeClass size_class, void* p) {
   return percpu::hold(thread->processor, size_class) && bins::push_slow(thread, size_class, p);
 }
 
-bool push_without_heap(Thread*, SizeClass, void*) { return false; }
+bool push_without_heap(ThreadCache*, SizeClass, void*) { return false; }
 
-void free_from_processor(Thread* thread, void* p, Entry entry) {
+void free_from_processor(ThreadCache* thread, void* p, Entry entry) {
   percpu::free_foreign(thread->processor, p, entry);
 }
 

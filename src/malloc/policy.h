@@ -3,7 +3,8 @@
 // the program's own heaps, caches by processor. It copies the rows of the core, replaces some
 // functions, and has its rows used instead. No slow path asks for an option.
 //
-// There is one row for each mode of a block (cache/thread.h), which the block gets with its heap.
+// There is one row for each mode of a block (cache/thread_cache.h), which the block gets with its
+// heap.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 #include "base/atomic.h"
 #include "base/macros.h"
 #include "cache/bins.h"
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 #include "space/pagemap.h"
 
 namespace loft {
@@ -31,12 +32,12 @@ struct alignas(64) Policy {
   // Returns an object of a class whose bin is empty, and refills the bin; nullptr without memory.
   // `thread` is the calling thread's block; the stand-in if it has none. For kProcessors, it is a
   // processor's block whose lock is held.
-  void* (*refill)(Thread* thread, Request request);
+  void* (*refill)(ThreadCache* thread, Request request);
   // Pushes an object onto a full bin. False if (a) the bin cannot be made the caller's own, or (b)
   // it has no array and gets none.
-  bool (*push)(Thread* thread, SizeClass size_class, void* p);
+  bool (*push)(ThreadCache* thread, SizeClass size_class, void* p);
   // Takes an object of another heap.
-  void (*free_remote)(Thread* thread, void* p, Entry entry);
+  void (*free_remote)(ThreadCache* thread, void* p, Entry entry);
 
   // --- The same for all modes. ---
 
@@ -77,14 +78,14 @@ struct Policies {
 
 // The core's own.
 extern LOFT_HIDDEN const Policies core_policies;
-inline const Policy& core_policy_of(const Thread* thread) {
+inline const Policy& core_policy_of(const ThreadCache* thread) {
   return core_policies.of[static_cast<unsigned>(thread->mode)];
 }
 inline const Policy& core_policy() { return core_policies.of[0]; }
 
 // Those in use. Read-only (base/sealed.h).
 extern LOFT_HIDDEN Atomic<const Policies*> policies;
-inline const Policy& policy_of(const Thread* thread) {
+inline const Policy& policy_of(const ThreadCache* thread) {
   // Acquire fence, pairs with the release fence in sampling::turn_all: a thread that has found its
   // tables turned finds the policies that were set before. Acquire load, with the store in use: it
   // finds them made. Neither costs anything on x86-64.

@@ -18,7 +18,7 @@ namespace loft {
 bool resize_in_run(void* p, Entry entry, size_t size) {
   MediumRun* const run = medium::run_at(entry);
   const lifecycle::SlowPath slow;
-  Thread* const thread = slow.thread();
+  ThreadCache* const thread = slow.thread();
   if (thread == nullptr || thread->owner != entry.owner()) return false;
   const size_t usable = run->bytes_of(p);
   const os::Guard guard(thread->heap->lock());
@@ -61,7 +61,7 @@ bool expand_in_run(void* p, Entry entry, size_t size) {
 // An object that has grown once will grow again.
 void* allocate_with_room(size_t size) {
   const lifecycle::SlowPath slow;
-  Thread* const thread = slow.thread();
+  ThreadCache* const thread = slow.thread();
   bool zero = false;
   if (!is_medium(size) || !lifecycle::give_heap(thread)) return nullptr;
   return medium_cache::take_from_heap(thread, size, true, &zero);

@@ -19,7 +19,7 @@ namespace {
 
 // Empties the thread's medium cache and bins, and rests its heap. Returns the bytes of holes
 // purged.
-size_t purge_caches(Thread* thread) {
+size_t purge_caches(ThreadCache* thread) {
   guest::empty(thread);
   medium_cache::release_all(thread);
   size_t purged = 0;
@@ -42,11 +42,11 @@ size_t visit_others(AtWork at_work, size_t* passed_on) {
     Heap* heap = registry::at(id);
     const size_t before = heap->counters().forwards.get();
     const bool common = heap == registry::common_heap();
-    if (heap->parked() || common) {
+    if (heap->abandoned() || common) {
       // Blocks. The background thread may hold the lock; it releases it within a step once a thread
       // sleeps on it.
       const os::Guard guard(heap->lock());
-      if (heap->parked() || common) purged += heap->purge(nullptr, Heap::Walk::kNow);
+      if (heap->abandoned() || common) purged += heap->purge(nullptr, Heap::Walk::kNow);
     } else if (heap->lock().try_lock()) {
       if (at_work == AtWork::kHoles) purged += heap->purge(nullptr, Heap::Walk::kAtWorkNow);
       if (heap->inbox().maybe_pending()) heap->drain_all();
@@ -58,7 +58,7 @@ size_t visit_others(AtWork at_work, size_t* passed_on) {
   return purged;
 }
 
-// The same for all other memory. Purges the program's own heaps, and rests parked heaps and the
+// The same for all other memory. Purges the program's own heaps, and rests abandoned heaps and the
 // common one. Heaps of running threads are drained and lose their spare slabs; with kHoles their
 // holes are purged, too.
 size_t purge_others(AtWork at_work) {
@@ -74,7 +74,7 @@ size_t purge_others(AtWork at_work) {
 }
 
 // Rests the thread's own heap again, for messages that have arrived meanwhile.
-size_t purge_own_heap(Thread* thread) {
+size_t purge_own_heap(ThreadCache* thread) {
   if (thread == nullptr || thread->heap == nullptr) return 0;
   const os::Guard guard(thread->heap->lock());
   return thread->heap->purge(nullptr, Heap::Walk::kNow);
@@ -82,7 +82,7 @@ size_t purge_own_heap(Thread* thread) {
 
 }  // namespace
 
-void reclaim(Thread* thread) {
+void reclaim(ThreadCache* thread) {
   if (thread != nullptr) {
     purge_caches(thread);
     // Moves the objects in the processor's foreign stack into batches.
@@ -109,7 +109,7 @@ size_t purge_everything(size_t* unreached_threads, size_t* unreached_bytes) {
 size_t trim(size_t pad) {
   size_t purged = percpu::in_use() ? percpu::empty_all() : 0;
   const lifecycle::SlowPath slow;
-  Thread* thread = slow.thread();
+  ThreadCache* thread = slow.thread();
   if (thread != nullptr) {
     purged += purge_caches(thread);
     batch_cache::send_all(thread);

@@ -20,7 +20,7 @@ size_t purge(Processor* processor, Heap::Walk walk) {
 // processor, which shows that it is in use. Returns the bytes of holes that were purged. Under the
 // lock.
 size_t empty(Processor* processor, Heap::Walk walk) {
-  Thread* thread = &processor->thread;
+  ThreadCache* thread = &processor->thread;
   close_from_afar(processor, kAllStacks & ~processor->held);
   // If fences are refused, this and flush_all still reach the caller's own processor.
   hold(processor, kForeign);

@@ -108,7 +108,7 @@ Processor* make(unsigned number) {
   if (registry::adopt(heap) == nullptr) return nullptr;
   Processor* processor = new_block();
   if (processor == nullptr) {
-    registry::park(heap);
+    registry::abandon(heap);
     return nullptr;
   }
   processor->number = number;
@@ -117,7 +117,7 @@ Processor* make(unsigned number) {
   processor->emptied = true;
   processor->thread.heap = heap;
   processor->owner = processor->thread.owner = heap->id();
-  add_block(&processor->thread);
+  add_cache(&processor->thread);
   limits::count_caches(1);
   guest::join(&processor->thread);
   processor->earlier = newest.load(memory_order_relaxed);
@@ -207,7 +207,7 @@ void begin() {
   span::serve_processors();
 }
 
-Thread* enter() {
+ThreadCache* enter() {
   for (unsigned moves = 0;; ++moves) {
     const unsigned number = os::processor() % numbers;
     Processor* processor = by_number[number].load(memory_order_acquire);

@@ -20,7 +20,7 @@
 #include "base/atomic.h"
 #include "base/idle.h"
 #include "base/peek.h"
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 #include "os/lock.h"
 #include "os/restartable.h"
 #include "space/pagemap.h"
@@ -60,11 +60,11 @@ struct alignas(64) Processor {
 
   // The state for slow paths. The `bins` entry of a class that is not held is out of date: it is as
   // the last holder left it.
-  Thread thread;
+  ThreadCache thread;
 };
 static_assert(offsetof(Processor, owner) == 0 && offsetof(Processor, full) == kMedium &&
               offsetof(Processor, stacks) == kFirstBinOffset);
-static_assert(offsetof(Processor, thread) + sizeof(Thread) ==
+static_assert(offsetof(Processor, thread) + sizeof(ThreadCache) ==
               sizeof(Processor));  // its batches follow
 static_assert(kStacks <= 64);
 
@@ -72,7 +72,7 @@ namespace percpu {
 
 // Offsets in a block, used by the sequences.
 inline constexpr size_t kForeignStack = kFirstBinOffset + kForeign * kBinBytes;
-inline constexpr size_t kTable = offsetof(Processor, thread) + offsetof(Thread, bin_of);
+inline constexpr size_t kTable = offsetof(Processor, thread) + offsetof(ThreadCache, bin_of);
 
 // Whether processors are the owners. Decided before the program has a second thread.
 extern LOFT_HIDDEN bool are_owners;
@@ -89,13 +89,13 @@ void begin();
 
 // Locks and returns the block of the caller's processor, or of another one if the caller is moved
 // repeatedly. nullptr if there is no memory for a block; leave must then not be called.
-Thread* enter();
+ThreadCache* enter();
 void leave(Processor* processor);
 
 // `hold` makes the bin of a class the lock holder's until leave. False only if the system refuses a
 // fence; the bin is then not the holder's. `own` does nothing for a thread's block.
 bool hold(Processor* processor, SizeClass stack);
-inline bool own(Thread* thread, SizeClass size_class) {
+inline bool own(ThreadCache* thread, SizeClass size_class) {
   return LOFT_LIKELY(thread->processor == nullptr) || hold(thread->processor, size_class);
 }
 
@@ -131,7 +131,7 @@ void empty_others();
 // top: the top of a class's objects in the block. count_foreign: adds the objects of the last stack
 // to objects[class]. All read beside running threads, for statistics.
 void** top(const Processor* processor, SizeClass size_class);
-inline void** top_of(const Thread* thread, SizeClass size_class) {
+inline void** top_of(const ThreadCache* thread, SizeClass size_class) {
   return thread->processor != nullptr ? top(thread->processor, size_class)
                                       : peek(thread->bins[size_class].top());
 }

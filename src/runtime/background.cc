@@ -81,11 +81,11 @@ bool something_waits() {
 }
 
 struct Asked {
-  const Thread* by;
+  const ThreadCache* by;
   unsigned threads;
 };
 
-bool ask_one(void* context, Thread* thread) {
+bool ask_one(void* context, ThreadCache* thread) {
   constexpr unsigned kMost = 64;
   Asked& asked = *static_cast<Asked*>(context);
   if (thread->processor == nullptr && thread != asked.by) bins::ask(thread);
@@ -94,7 +94,7 @@ bool ask_one(void* context, Thread* thread) {
 
 // The next call goes on with the next threads. Who is at rest has not answered the last question,
 // so this is seldom.
-void ask_others(const Thread* by, uint64_t now) {
+void ask_others(const ThreadCache* by, uint64_t now) {
   constexpr uint64_t kBetween = 10 * kMillisecond;
   static constinit Atomic<uint64_t> last{0};  // relaxed: a hint
   if (now - last.load(memory_order_relaxed) < kBetween || !lifecycle::round().try_lock()) return;
@@ -111,7 +111,7 @@ uint32_t stamp(uint64_t now) { return static_cast<uint32_t>(now >> kStampLog); }
 LOFT_TLS __thread uint32_t looked_at = 0;
 LOFT_TLS __thread uint32_t asked_at = 0;
 
-LOFT_NOINLINE void ask(Thread* thread, uint64_t now) {
+LOFT_NOINLINE void ask(ThreadCache* thread, uint64_t now) {
   if (stamp(now) - asked_at < kAtWork) return;
   if (get(options.decay_ms) == 0 || !something_waits()) return;
   ask_others(thread, now);
@@ -192,7 +192,7 @@ void watch() {
 }
 
 void run() {
-  census::do_without_block();
+  census::do_without_cache();
   scan_anew();
   watch();
 }
@@ -319,7 +319,7 @@ LOFT_NOINLINE void look() {
   if (is_under_way.load(memory_order_relaxed) || (get(options.decay_ms) != 0 && is_due(now))) {
     go_on(now);
   }
-  if (this_thread() != &stand_in) ask(this_thread(), now);
+  if (this_thread() != &empty_cache) ask(this_thread(), now);
 }
 
 // As if the option had been set: it says so, and may be set back.

@@ -13,7 +13,7 @@ namespace loft::idle {
 
 namespace {
 
-size_t bytes_in_caches(const Thread* thread) {
+size_t bytes_in_caches(const ThreadCache* thread) {
   const void* recent = nullptr;
   size_t bytes = medium_cache::held(thread, &recent);
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
@@ -23,7 +23,7 @@ size_t bytes_in_caches(const Thread* thread) {
   return bytes;
 }
 
-bool count(void* context, Thread* thread) {
+bool count(void* context, ThreadCache* thread) {
   Unreached& sum = *static_cast<Unreached*>(context);
   const size_t bytes = thread == this_thread() ? 0 : bytes_in_caches(thread);
   if (bytes == 0) return true;
@@ -45,7 +45,7 @@ Unreached unreached() {
 
 void begin_wait() {
   const lifecycle::SlowPath slow;
-  Thread* const thread = slow.thread();
+  ThreadCache* const thread = slow.thread();
   // Under owner=cpu, other threads use these caches, too.
   if (thread == nullptr || thread->processor != nullptr) return;
   thread->counters.emptied.add(1);

@@ -28,23 +28,23 @@ namespace {
 
 constinit os::Lock round_lock;  // taken before `lock`
 constinit os::Lock lock;        // taken before any heap's
-constinit List<Thread> threads;
-constinit List<Thread> unused;
-constinit List<Thread> warm;               // retired last; their bins keep first arrays
-constinit Thread* next_visited = nullptr;  // nullptr: the first one
+constinit List<ThreadCache> threads;
+constinit List<ThreadCache> unused;
+constinit List<ThreadCache> warm;               // retired last; their bins keep first arrays
+constinit ThreadCache* next_visited = nullptr;  // nullptr: the first one
 
 // Parks the thread's own heap.
-void give_up_heap(Thread* thread) {
+void give_up_heap(ThreadCache* thread) {
   thread->mode = Mode::kUnset;
   thread->owner = kNeverOwner;
   if (thread->heap != nullptr && thread->heap != registry::common_heap()) {
-    registry::park(thread->heap);
+    registry::abandon(thread->heap);
   }
   thread->heap = nullptr;
 }
 
-// Returns every object that the thread holds to its heap, and parks the thread's own heap.
-void hand_over(Thread* thread) {
+// Returns every object that the thread holds to its heap, and abandons the thread's own heap.
+void hand_over(ThreadCache* thread) {
   guest::empty(thread);  // also of a thread that only frees, and has no heap
   if (thread->heap != nullptr) bins::flush_all(thread);
   medium_cache::release_all(thread);
@@ -62,7 +62,7 @@ void hand_over(Thread* thread) {
 }
 
 // Under the lock.
-void retire(Thread* thread, List<Thread>& where) {
+void retire(ThreadCache* thread, List<ThreadCache>& where) {
   if (next_visited == thread) next_visited = thread->next;
   threads.remove(thread);
   medium_cache::reset(thread);
@@ -76,11 +76,11 @@ void retire(Thread* thread, List<Thread>& where) {
 // Retires a block that keeps its first arrays for the next thread: to make and free arrays was a
 // third of the cost of a short-lived thread. Under the lock. If more than kMostWarm blocks are
 // warm, returns the oldest. The caller releases its arrays without the lock.
-Thread* retire_warm(Thread* thread) {
+ThreadCache* retire_warm(ThreadCache* thread) {
   constexpr unsigned kMostWarm = 4;
   retire(thread, warm);
   unsigned blocks = 1;
-  Thread* oldest = warm.front();
+  ThreadCache* oldest = warm.front();
   for (; oldest->next != nullptr; oldest = oldest->next) ++blocks;
   if (blocks <= kMostWarm) return nullptr;
   warm.remove(oldest);
@@ -88,14 +88,14 @@ Thread* retire_warm(Thread* thread) {
 }
 
 // (If a fork happens meanwhile, the child loses the block.)
-void cool_down(Thread* block) {
+void cool_down(ThreadCache* block) {
   bins::reset(block, false);
   const os::Guard guard(lock);
   unused.push_front(block);
 }
 
 // The value of the exit hook for a thread without a block.
-void* const no_block = &stand_in;
+void* const no_block = &empty_cache;
 
 void count_blockless(size_t more) {
   const os::Guard guard(lock);
@@ -109,18 +109,18 @@ void tell_of_end() {
 // Runs after the thread-local destructors of C++, among the destructors of the program's keys. A
 // later round of these destructors would leave the block to more of them, and they would be faster.
 // But a thread that first allocates in such a destructor would have no round left, and its heap
-// would never be parked.
+// would never be abandoned.
 void on_exit(void* value) {
   census::stage = census::kExited;
   if (value == no_block) {
     count_blockless(-1UL);
     return tell_of_end();
   }
-  auto* thread = static_cast<Thread*>(value);
-  self = &stand_in;
+  auto* thread = static_cast<ThreadCache*>(value);
+  self = &empty_cache;
   hand_over(thread);
   bins::reset(thread, true);
-  Thread* cold = nullptr;
+  ThreadCache* cold = nullptr;
   {
     const os::Guard guard(lock);
     cold = retire_warm(thread);
@@ -140,27 +140,27 @@ void ask_for_exit_hook() {
 // For a thread whose end the system would not tell. Its block would be lost then, with all that it
 // has: so it gets none, and allocates as after its end. The first thread keeps its block; it mostly
 // ends with the process.
-LOFT_COLD Thread* keep_if_told(Thread* thread) {
+LOFT_COLD ThreadCache* keep_if_told(ThreadCache* thread) {
   ask_for_exit_hook();
   if (os::set_thread_exit_value(thread) || os::is_first_thread()) return thread;
-  give_up_block();
-  census::do_without_block();
+  give_up_cache();
+  census::do_without_cache();
   return nullptr;
 }
 
 // Under the lock.
-Thread* unused_or_new() {
-  Thread* thread = warm.front();
+ThreadCache* unused_or_new() {
+  ThreadCache* thread = warm.front();
   if (thread != nullptr) {
     warm.remove(thread);
   } else if (thread = unused.front(); thread != nullptr) {
     unused.remove(thread);
   } else {
     if (!span::initialise()) return nullptr;
-    thread = static_cast<Thread*>(metadata::allocate_apart(sizeof(Thread) + kBatchBytes));
+    thread = static_cast<ThreadCache*>(metadata::allocate_apart(sizeof(ThreadCache) + kBatchBytes));
     if (thread == nullptr) return nullptr;
     thread->set_up();
-    add_block(thread);
+    add_cache(thread);
     guest::join(thread);
   }
   thread->counters.net_bytes.add(-thread->counters.net_bytes.get());
@@ -172,9 +172,9 @@ Thread* unused_or_new() {
 
 }  // namespace
 
-Thread* attach() {
-  Thread* thread = this_thread();
-  if (LOFT_LIKELY(thread != &stand_in)) return thread;
+ThreadCache* attach() {
+  ThreadCache* thread = this_thread();
+  if (LOFT_LIKELY(thread != &empty_cache)) return thread;
   if (LOFT_UNLIKELY(census::stage == census::kExited) || percpu::in_use()) return nullptr;
   {
     const os::Guard guard(lock);
@@ -186,7 +186,7 @@ Thread* attach() {
   return thread;
 }
 
-Thread* enter_processor() {
+ThreadCache* enter_processor() {
   if (LOFT_UNLIKELY(census::stage == census::kNone)) {
     census::stage = census::kBlockless;  // first: the calls below may allocate
     if (os::set_thread_exit_value(no_block)) count_blockless(1);
@@ -201,10 +201,10 @@ void restart_visits() {
   next_visited = nullptr;
 }
 
-bool visit_threads(bool (*visit)(void*, Thread*), void* context) {
+bool visit_threads(bool (*visit)(void*, ThreadCache*), void* context) {
   constexpr unsigned kMost = 512;
   const os::Guard guard(lock);
-  Thread* thread = next_visited != nullptr ? next_visited : threads.front();
+  ThreadCache* thread = next_visited != nullptr ? next_visited : threads.front();
   bool more = true;
   for (unsigned looks = 0; more && looks < kMost && thread != nullptr; ++looks) {
     more = visit(context, thread);
@@ -214,7 +214,7 @@ bool visit_threads(bool (*visit)(void*, Thread*), void* context) {
   return thread == nullptr;
 }
 
-bool give_heap(Thread* thread) {
+bool give_heap(ThreadCache* thread) {
   if (LOFT_UNLIKELY(thread == nullptr)) return false;
   if (LOFT_LIKELY(thread->mode != Mode::kUnset)) return true;
   const bool shares = registry::all_share();
@@ -235,13 +235,14 @@ bool give_heap(Thread* thread) {
 }
 
 void count_net(size_t bytes) {
-  if (Thread* const thread = attach(); thread != nullptr) thread->counters.net_bytes.add(bytes);
+  if (ThreadCache* const thread = attach(); thread != nullptr)
+    thread->counters.net_bytes.add(bytes);
 }
 
-void give_up_block() {
-  Thread* thread = this_thread();
-  if (thread == &stand_in) return;
-  self = &stand_in;
+void give_up_cache() {
+  ThreadCache* thread = this_thread();
+  if (thread == &empty_cache) return;
+  self = &empty_cache;
   os::set_thread_exit_value(nullptr);
   hand_over(thread);
   bins::reset(thread, false);
@@ -259,10 +260,11 @@ Totals totals() {
 
 namespace {
 
-// In a fork's child. Returns what a thread that the child does not have held to its heap, and parks
-// that. The thread may have been between any two stores: bins::inherit and medium_cache::inherit
-// say what of its block they rely on. What it had collected for other heaps is lost.
-void take_over_from_dead(Thread* thread) {
+// In a fork's child. Returns what a thread that the child does not have held to its heap, and
+// abandons that. The thread may have been between any two stores: bins::inherit and
+// medium_cache::inherit say what of its block they rely on. What it had collected for other heaps
+// is lost.
+void take_over_from_dead(ThreadCache* thread) {
   thread->forget_batches();
   guest::inherit(thread);
   bins::inherit(thread);
@@ -276,14 +278,14 @@ void take_over_from_dead(Thread* thread) {
 void bury_the_dead() {
   pool::forget_all();
   void* const value = os::thread_exit_value();
-  const Thread* mine = value == no_block ? nullptr : static_cast<Thread*>(value);
-  for (Thread* thread = threads.front(); thread != nullptr;) {
-    Thread* next = thread->next;
+  const ThreadCache* mine = value == no_block ? nullptr : static_cast<ThreadCache*>(value);
+  for (ThreadCache* thread = threads.front(); thread != nullptr;) {
+    ThreadCache* next = thread->next;
     // `self` is the only mark of a block whose exit value the system could not store.
     if (thread != mine && thread != this_thread()) take_over_from_dead(thread);
     thread = next;
   }
-  for (Thread* thread = newest_block(); thread != nullptr; thread = thread->older) {
+  for (ThreadCache* thread = newest_cache(); thread != nullptr; thread = thread->older) {
     guest::begin_child(thread);
   }
   census::blockless.add((census::stage == census::kBlockless ? 1 : 0) - census::blockless.get());

@@ -2,7 +2,7 @@
 // blocks of the threads that it does not have.
 #pragma once
 
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 #include "percpu/percpu.h"
 
 namespace loft::lifecycle {
@@ -13,17 +13,17 @@ namespace loft::lifecycle {
 //   (b) without memory;
 //   (c) under owner=cpu, unless the thread got its block before owner=cpu was chosen;
 //   (d) without one of the system's keys for threads, unless it is the process's first.
-Thread* attach();
+ThreadCache* attach();
 
 // Calls percpu::enter. At its first call, counts the thread among the program's.
-Thread* enter_processor();
+ThreadCache* enter_processor();
 
 // A slow path of the calling thread. Under owner=cpu it holds the lock of a processor's block:
 // then the thread must not construct a second one while the first lives.
 class SlowPath {
  public:
   SlowPath() : thread_(this_thread()) {
-    if (LOFT_UNLIKELY(thread_ == &stand_in))
+    if (LOFT_UNLIKELY(thread_ == &empty_cache))
       thread_ = percpu::in_use() ? enter_processor() : attach();
   }
   ~SlowPath() {
@@ -33,10 +33,10 @@ class SlowPath {
   SlowPath(const SlowPath&) = delete;
   SlowPath& operator=(const SlowPath&) = delete;
 
-  Thread* thread() const { return thread_; }  // as of attach, or of percpu::enter
+  ThreadCache* thread() const { return thread_; }  // as of attach, or of percpu::enter
 
  private:
-  Thread* thread_;
+  ThreadCache* thread_;
 };
 
 // Set once, when the library is loaded, to a function of the purge floor. A thread calls it at its
@@ -49,19 +49,19 @@ os::Lock& round();
 
 // Calls visit(context, thread) for some of the threads, until it returns false. The next call goes
 // on with the next thread. No thread can end meanwhile. True if the last thread was visited.
-bool visit_threads(bool (*visit)(void*, Thread*), void* context);
+bool visit_threads(bool (*visit)(void*, ThreadCache*), void* context);
 void restart_visits();  // the next call begins with the first
 
 // Gives the block from attach or a SlowPath a heap if it has none, and with it its mode. False for
 // nullptr, or without memory or heap ids.
-bool give_heap(Thread* thread);
+bool give_heap(ThreadCache* thread);
 
 // The calling thread has that many bytes more, which neither a heap nor a cache has counted
 // (stats/net.h); modulo 2^64.
 void count_net(size_t bytes);
 
 // Removes the calling thread's block. All objects in it return to their heaps.
-void give_up_block();
+void give_up_cache();
 
 // Between these two calls all locks of loft are held, which its own threads take, too. For one
 // thread at a time, which holds none and calls nothing that takes one.

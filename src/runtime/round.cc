@@ -97,7 +97,7 @@ size_t purge_heaps(bool* skipped) {
       *skipped = true;
       continue;
     }
-    const auto walk = heap->parked() ? Heap::Walk::kNow : Heap::Walk::kAtWorkNow;
+    const auto walk = heap->abandoned() ? Heap::Walk::kNow : Heap::Walk::kAtWorkNow;
     purged += heap->purge(nullptr, walk, excess());
     heap->lock().unlock();
     purged += purge_spans();  // the slabs that have become empty

@@ -32,7 +32,7 @@ constexpr size_t kSlotBytes = sizeof(void*) * kSlots * kSizeClasses;
 static_assert(kSlotBytes <= kMetadataMaxBlock);
 
 // Once it has slots, a block keeps them.
-void** slots_of(Thread* thread, SizeClass c) {
+void** slots_of(ThreadCache* thread, SizeClass c) {
   if (LOFT_UNLIKELY(thread->metered_slots == nullptr)) {
     thread->metered_slots = static_cast<void**>(metadata::allocate(kSlotBytes));
     if (thread->metered_slots == nullptr) return nullptr;
@@ -43,16 +43,16 @@ void** slots_of(Thread* thread, SizeClass c) {
 
 // Of a processor's block, the second bins are the full one, which is empty too; so they are in the
 // stand-in's tables, which all threads go by under owner=cpu.
-size_t offset_of(const Thread* thread, SizeClass c, bool on) {
+size_t offset_of(const ThreadCache* thread, SizeClass c, bool on) {
   if (!on) return bin_offset(c);
-  const bool has_none = thread->processor != nullptr || thread == &stand_in;
-  return has_none ? size_t{kMedium} : offsetof(Thread, metered) + c * sizeof(Bin);
+  const bool has_none = thread->processor != nullptr || thread == &empty_cache;
+  return has_none ? size_t{kMedium} : offsetof(ThreadCache, metered) + c * sizeof(Bin);
 }
 
 constinit bool for_good = false;
 constinit bool clears_first_words = false;
 
-void turn(Thread* thread, bool on) {
+void turn(ThreadCache* thread, bool on) {
   for (size_t size = 0; size <= kTableMax; ++size) {
     store_entry(thread->bin_of[size], offset_of(thread, class_of(most<size_t>(size, 1)), on));
   }
@@ -72,12 +72,12 @@ void move_cleared(void** to, void* const* from, unsigned count) {
 
 }  // namespace
 
-void put_back(Thread* thread, SizeClass c, void* p) {
+void put_back(ThreadCache* thread, SizeClass c, void* p) {
   if (LOFT_LIKELY(bins::has_space(thread, c))) return thread->bins[c].push(p);
   bins::push_slow(thread, c, p);
 }
 
-void settle(Thread* thread, SizeClass c) {
+void settle(ThreadCache* thread, SizeClass c) {
   const size_t size = class_size(c);
   const size_t offset =
       load_entry(size <= kTableMax ? thread->bin_of[size] : thread->bin_of_step[step_of(size)]);
@@ -85,7 +85,7 @@ void settle(Thread* thread, SizeClass c) {
   if (LOFT_UNLIKELY((offset != bin_offset(c)) != on)) turn(thread, on);
 }
 
-void join(Thread* thread) {
+void join(ThreadCache* thread) {
   // Sequentially consistent, as in turn_all: the block was added before this, and there the mark is
   // set before the list is read. One of the two sees what the other did; with less, neither might.
   thread_fence(memory_order_seq_cst);
@@ -104,11 +104,11 @@ void turn_all(bool on) {
   turned.store(on, memory_order_relaxed);
   // Also the release that parts_of pairs with (malloc/policy.h).
   thread_fence(memory_order_seq_cst);
-  for (Thread* t = newest_block(); t != nullptr; t = t->older) turn(t, on);
-  turn(&stand_in, on);
+  for (ThreadCache* t = newest_cache(); t != nullptr; t = t->older) turn(t, on);
+  turn(&empty_cache, on);
 }
 
-bool is_due(Thread* thread, SizeClass c) {
+bool is_due(ThreadCache* thread, SizeClass c) {
   const uint64_t bit = uint64_t{1} << c;
   const bool due = (thread->samples_due & bit) != 0;
   thread->samples_due &= ~bit;
@@ -117,7 +117,7 @@ bool is_due(Thread* thread, SizeClass c) {
 
 unsigned short_of(SizeClass c) { return most_of(c) / 4; }
 
-Filled fill(Thread* thread, SizeClass c) {
+Filled fill(ThreadCache* thread, SizeClass c) {
   const BinState& state = thread->states[c];
   if (thread->processor != nullptr || state.slots == nullptr) return Filled::kNothing;
   // Not empty after all: there is a rest of an earlier profile, or what refilled the ordinary bin
@@ -152,12 +152,12 @@ Filled fill(Thread* thread, SizeClass c) {
   return Filled::kYes;
 }
 
-void* pop(Thread* thread, SizeClass c) {
+void* pop(ThreadCache* thread, SizeClass c) {
   Bin& bin = thread->metered[c];
   return *bin.top() == nullptr ? nullptr : bin.pop();
 }
 
-void empty(Thread* thread) {
+void empty(ThreadCache* thread) {
   if (LOFT_LIKELY(thread->metered_slots == nullptr)) return;
   thread->samples_due = 0;
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
@@ -168,7 +168,7 @@ void empty(Thread* thread) {
   }
 }
 
-unsigned held(const Thread* thread, SizeClass c) {
+unsigned held(const ThreadCache* thread, SizeClass c) {
   void** const first = peek(thread->metered_slots);
   if (LOFT_LIKELY(first == nullptr)) return 0;
   void** const top = peek(thread->metered[c].top());
@@ -176,7 +176,7 @@ unsigned held(const Thread* thread, SizeClass c) {
   return top < slots || top >= slots + kSlots ? 0 : static_cast<unsigned>(top - slots);
 }
 
-void visit(const Thread* thread, SizeClass c, void (*visit)(void* context, const void* p),
+void visit(const ThreadCache* thread, SizeClass c, void (*visit)(void* context, const void* p),
            void* context) {
   void* const* const end = peek(thread->metered[c].top()) + 1;
   for (unsigned left = held(thread, c); left != 0; --left) {
@@ -184,7 +184,7 @@ void visit(const Thread* thread, SizeClass c, void (*visit)(void* context, const
   }
 }
 
-bool holds(const Thread* thread, SizeClass c, const void* p) {
+bool holds(const ThreadCache* thread, SizeClass c, const void* p) {
   void* const* const end = thread->metered[c].top() + 1;
   for (unsigned left = held(thread, c); left != 0; --left) {
     if (end[-static_cast<ptrdiff_t>(left)] == p) return true;

@@ -11,7 +11,7 @@
 // they hold has been written to.
 #pragma once
 
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 
 namespace loft::sampling {
 
@@ -30,13 +30,13 @@ inline bool is_turned() { return turned.load(memory_order_relaxed); }
 
 // The same for one block, if its tables lag behind in this class: two threads may have turned them
 // at once, one on and one off.
-void settle(Thread* thread, SizeClass size_class);
+void settle(ThreadCache* thread, SizeClass size_class);
 
 // For a block that has just been added to the list: turn_all may have walked that before.
-void join(Thread* thread);
+void join(ThreadCache* thread);
 
 // Whether the next object of the class is the one on which a sample has fallen. It is told once.
-bool is_due(Thread* thread, SizeClass size_class);
+bool is_due(ThreadCache* thread, SizeClass size_class);
 
 // Moves objects from the ordinary bin of the class to the second one, which is empty, and charges
 // them: as many as are there, up to a limit, or up to the object on which the next sample falls.
@@ -45,29 +45,29 @@ enum class Filled : uint8_t {
   kYes,
   kDue,  // the sample falls on the first
 };
-Filled fill(Thread* thread, SizeClass size_class);
+Filled fill(ThreadCache* thread, SizeClass size_class);
 
 // A bin with fewer objects fills too little: each would come by the slow path.
 unsigned short_of(SizeClass size_class);
 inline constexpr unsigned kMostShort = 8;
 
 // Puts an object that nobody has seen into the ordinary bin.
-void put_back(Thread* thread, SizeClass size_class, void* p);
+void put_back(ThreadCache* thread, SizeClass size_class, void* p);
 
 // nullptr if the second bin is empty.
-void* pop(Thread* thread, SizeClass size_class);
+void* pop(ThreadCache* thread, SizeClass size_class);
 
 // Returns all objects in the second bins to their heaps. They stay charged: that no sample fell on
 // them is known, and would be lost with a charge that is taken back. By the thread itself, or who
 // has its block.
-void empty(Thread* thread);
+void empty(ThreadCache* thread);
 
 // Whether the object is in the second bin.
-bool holds(const Thread* thread, SizeClass size_class, const void* p);
+bool holds(const ThreadCache* thread, SizeClass size_class, const void* p);
 
 // Objects in the second bin, and each of them. Read beside the thread.
-unsigned held(const Thread* thread, SizeClass size_class);
-void visit(const Thread* thread, SizeClass size_class, void (*visit)(void* context, const void* p),
-           void* context);
+unsigned held(const ThreadCache* thread, SizeClass size_class);
+void visit(const ThreadCache* thread, SizeClass size_class,
+           void (*visit)(void* context, const void* p), void* context);
 
 }  // namespace loft::sampling

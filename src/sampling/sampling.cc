@@ -37,7 +37,7 @@ size_t bytes_at(const void* p) {
 
 // Once a profile was taken, the tables of a block may lag behind what is said of it, so that the
 // bin is not what the thread found empty. (Without a block, `thread` is the stand-in.)
-void* refill_lagging(Thread* thread, Request request) {
+void* refill_lagging(ThreadCache* thread, Request request) {
   const SizeClass c = request.size_class;
   if (percpu::in_use()) {
     if (void* const popped = os::pop(bin_offset(c)); popped != nullptr)
@@ -51,7 +51,7 @@ void* refill_lagging(Thread* thread, Request request) {
 }
 
 // Takes more objects of a class of which few go round.
-void gather(Thread* thread, Request request) {
+void gather(ThreadCache* thread, Request request) {
   Bin& bin = thread->bins[request.size_class];
   void* few[sampling::kMostShort + 1];
   unsigned count = 0;
@@ -61,7 +61,7 @@ void gather(Thread* thread, Request request) {
   while (count != 0) sampling::put_back(thread, request.size_class, few[--count]);
 }
 
-sampling::Filled fill(Thread* thread, Request request) {
+sampling::Filled fill(ThreadCache* thread, Request request) {
   const SizeClass c = request.size_class;
   // A processor's bins are not the caller's until it has closed their stacks.
   if (thread->mode == Mode::kUnset || thread->processor != nullptr)
@@ -108,7 +108,7 @@ void* take_guarded(Request request) {
 // An object on which a sample has fallen. If waste is to be counted, its ordinary place is taken,
 // too, and kept for as long as the object lives: its heap is then as it would be without the
 // sample. The caller may hold a processor's block (owner=cpu), so that nothing is freed here.
-void* take_sampled(Thread* thread, Request request) {
+void* take_sampled(ThreadCache* thread, Request request) {
   if (LOFT_UNLIKELY(make_guarded != nullptr)) {
     if (void* const p = take_guarded(request); p != nullptr) return p;
     if (!profile::on()) {
@@ -126,7 +126,7 @@ void* take_sampled(Thread* thread, Request request) {
 
 }  // namespace
 
-void* refill_sampled(Thread* thread, Request request) {
+void* refill_sampled(ThreadCache* thread, Request request) {
   const SizeClass c = request.size_class;
   const sampling::Filled filled = fill(thread, request);
   if (LOFT_LIKELY(filled == sampling::Filled::kYes)) return sampling::pop(thread, c);
@@ -139,7 +139,7 @@ void* refill_sampled(Thread* thread, Request request) {
 
 namespace {
 
-void* refill_metered(Thread* thread, Request request) {
+void* refill_metered(ThreadCache* thread, Request request) {
   return LOFT_LIKELY(sampling::is_turned()) ? refill_sampled(thread, request)
                                             : refill_lagging(thread, request);
 }
@@ -360,14 +360,15 @@ void forget_large(Large* object) {
 
 namespace {
 
-void review(Thread* thread) {
+void review(ThreadCache* thread) {
   sampling::settle(thread, 0);
   if (!sampling::is_turned()) sampling::empty(thread);
 }
 
-size_t held(const Thread* thread, SizeClass c) { return sampling::held(thread, c); }
+size_t held(const ThreadCache* thread, SizeClass c) { return sampling::held(thread, c); }
 
-void visit_held(const Thread* thread, void (*visit)(void* context, const void* p), void* context) {
+void visit_held(const ThreadCache* thread, void (*visit)(void* context, const void* p),
+                void* context) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) sampling::visit(thread, c, visit, context);
 }
 

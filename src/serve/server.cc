@@ -182,7 +182,7 @@ void serve_on(int listener) {
 
 // Returns when told to leave, or if there can be no socket.
 void run() {
-  census::do_without_block();
+  census::do_without_cache();
   const int listener = begin_to_listen();
   if (listener < 0) {
     tell(kFailed);

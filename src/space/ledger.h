@@ -17,7 +17,7 @@ extern LOFT_HIDDEN os::Lock lock;
 // because the spans in transit come back.
 extern LOFT_HIDDEN os::Lock purging;
 extern LOFT_HIDDEN Counter in_transit_bytes;  // counted as resident
-extern LOFT_HIDDEN Counter ahead_bytes;  // so are these: populated ahead of use (space/ahead.h)
+extern LOFT_HIDDEN Counter ahead_bytes;  // so are these: populated ahead of use (space/prefault.h)
 
 // The granules in use count by the sum of the two. `recounted` holds the changes made without the
 // lock. Relaxed: a thread that gives granules back under the lock has recounted them before.

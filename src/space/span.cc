@@ -7,12 +7,12 @@
 #include "limits/limits.h"
 #include "os/fault.h"
 #include "os/lock.h"
-#include "space/ahead.h"
 #include "space/free_spans.h"
 #include "space/frontier.h"
 #include "space/ledger.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
+#include "space/prefault.h"
 #include "space/search.h"
 #include "space/unused.h"
 #include "space/window.h"
@@ -40,7 +40,7 @@ bool admit(size_t bytes) {
     const size_t now = committed_locked();
     return now > limit - bytes ? now - (limit - bytes) : 0;
   };
-  if (LOFT_UNLIKELY(excess() != 0)) ahead::give_up();
+  if (LOFT_UNLIKELY(excess() != 0)) prefault::give_up();
   const size_t dirty = dirty_bytes();
   // If purging all of them would not suffice, they are of more use as they are.
   if (const size_t most = excess(); most != 0 && most <= dirty) free_spans::purge(dirty - most);
@@ -54,7 +54,7 @@ Range take_resident(size_t granules) {
 
 Range take_ahead(size_t bytes) {
   if (LOFT_UNLIKELY(committed_locked() > limits::hard())) return {};
-  const uintptr_t base = ahead::take(bytes);
+  const uintptr_t base = prefault::take(bytes);
   if (base != 0) unused::note_wanted(bytes);
   return {base, false};
 }
@@ -83,7 +83,7 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
   if (want == Want::kClean) return acquire_locked(granules, bytes, Want::kMixed);
   // The system refuses more addresses. With all that is free unmapped, none of it counts against a
   // limit, and free neighbours are one span, whatever purges have made of them before.
-  ahead::give_up();
+  prefault::give_up();
   free_spans::purge(0);
   free_spans::unmap_clean(0);
   for (const SpanState state : {kClean, kUnmapped}) {
@@ -214,13 +214,13 @@ void release_all(const Returned* spans, unsigned count) {
 
 Range acquire_growing(size_t granules, size_t filled) {
   const size_t bytes = granules << kGranuleLog;
-  const Want want = ahead::prepare(bytes, filled) ? Want::kAhead : Want::kMixed;
+  const Want want = prefault::prepare(bytes, filled) ? Want::kAhead : Want::kMixed;
   return acquire_as(granules, kGranule, bytes, want);
 }
 
 Range acquire_together(size_t granules, size_t filled) {
   const size_t bytes = granules << kGranuleLog;
-  const bool resident_only = ahead::serves(filled);
+  const bool resident_only = prefault::serves(filled);
   if (resident_only && dirty_bytes() < bytes) return {};
   return acquire_as(granules, kGranule, bytes,
                     resident_only ? Want::kResidentOnly : Want::kTogether);
@@ -290,7 +290,7 @@ size_t idle_bytes(unsigned passed) {
   // Relaxed: a thread that sees a tick late acts at the next one.
   tick_count.store(ticks() + passed, memory_order_relaxed);
   limits::weigh(committed_locked());  // the limits may have changed
-  ahead::tick();
+  prefault::tick();
   for (unsigned tick = 0; tick < passed; ++tick) unused::tick();
   return least_dirty.tick(dirty_bytes(), used() / kPlentyShare, passed);
 }
@@ -312,7 +312,7 @@ size_t purge(size_t keep) {
   size_t purged = 0;
   {
     const os::Guard guard(lock);
-    ahead::give_up();
+    prefault::give_up();
   }
   for (;;) {
     const size_t dirty = dirty_bytes();

@@ -61,7 +61,7 @@ inline Range acquire_clean(size_t granules, size_t bytes) {
 }
 
 // For a class that grows, of which `filled` bytes are in use and touched. The granules may come
-// from memory populated ahead (space/ahead.h).
+// from memory populated ahead (space/prefault.h).
 Range acquire_growing(size_t granules, size_t filled);
 
 // The same for granules of several slabs, which not all are needed yet. {} if single ones are to

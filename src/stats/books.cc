@@ -47,7 +47,7 @@ void add_heap(Books& books, loft_stats_t& stats, Heap& heap) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     add_class(books.classes[c], counters.classes[c], page);
   }
-  stats.heaps_parked += heap.parked() ? 1u : 0u;
+  stats.heaps_parked += heap.abandoned() ? 1u : 0u;
   stats.dirty_bytes += counters.spare_bytes.get() + heap.mediums().dirty_pages() * page;
   stats.drains += counters.drains.get();
   stats.heaps_helped += counters.helped.get();
@@ -65,7 +65,7 @@ void add_heap(Books& books, loft_stats_t& stats, Heap& heap) {
 }
 
 // Returns the bytes of medium objects in the thread's cache, and of those that it has sent.
-size_t add_thread(Books& books, loft_stats_t& stats, const Thread& thread) {
+size_t add_thread(Books& books, loft_stats_t& stats, const ThreadCache& thread) {
   const ThreadCounters& counters = thread.counters;
   size_t open[kSizeClasses] = {};
   batch_cache::count_open(&thread, open);
@@ -141,7 +141,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.adoptions = registry::adoptions();
 
   size_t kept = batch_cache::medium_sent_singly() - books.medium_received;
-  for (const Thread* t = newest_block(); t != nullptr; t = t->older) {
+  for (const ThreadCache* t = newest_cache(); t != nullptr; t = t->older) {
     kept += add_thread(books, stats, *t);
   }
   for (SizeClass c = 0; c < kSizeClasses; ++c) finish_class(books.classes[c], stats, c);

@@ -11,7 +11,7 @@ namespace loft {
 
 namespace {
 
-size_t held_by(const Thread* thread) {
+size_t held_by(const ThreadCache* thread) {
   const void* recent = nullptr;
   size_t bytes = medium_cache::held(thread, &recent) + guest::held_in_runs(thread);
   size_t open[kSizeClasses] = {};
@@ -28,10 +28,10 @@ size_t held_by(const Thread* thread) {
 
 bool read_net_bytes(ptrdiff_t* bytes) {
   if (percpu::in_use() || registry::all_share()) return false;
-  const Thread* const thread = this_thread();
+  const ThreadCache* const thread = this_thread();
   const size_t of_slabs = thread->heap == nullptr ? 0 : thread->heap->counters().net_bytes.get();
   const size_t sum = of_slabs + thread->counters.net_bytes.get() - held_by(thread);
-  *bytes = thread == &stand_in ? 0 : static_cast<ptrdiff_t>(sum);
+  *bytes = thread == &empty_cache ? 0 : static_cast<ptrdiff_t>(sum);
   return true;
 }
 

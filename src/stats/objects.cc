@@ -64,7 +64,7 @@ class Cached {
   explicit Cached(Starts& live, size_t most) : live_(live), most_(most) {}
 
   void remove_all() {
-    for (const Thread* t = newest_block(); t != nullptr; t = t->older) remove_of(t);
+    for (const ThreadCache* t = newest_cache(); t != nullptr; t = t->older) remove_of(t);
     for (unsigned id = 1; id <= registry::count(); ++id) {
       registry::at(id)->inbox().for_each(
           [](const Message*, uint64_t link) {
@@ -75,7 +75,7 @@ class Cached {
   }
 
  private:
-  void remove_of(const Thread* thread) {
+  void remove_of(const ThreadCache* thread) {
     for (SizeClass c = 0; c < kSizeClasses; ++c) remove_bins(thread, c);
     guest::visit_held(
         thread,
@@ -105,7 +105,7 @@ class Cached {
     }
   }
 
-  void remove_bins(const Thread* thread, SizeClass c) {
+  void remove_bins(const ThreadCache* thread, SizeClass c) {
     const BinState& state = thread->states[c];
     void** const slots = peek(state.slots);
     void** const top = percpu::top_of(thread, c);

@@ -43,7 +43,7 @@ class Walk {
   }
 
   // The object in the thread's bin has been taken for one of the program's.
-  void move_recent(const Thread* thread) {
+  void move_recent(const ThreadCache* thread) {
     const void* p = nullptr;
     medium_cache::held(thread, &p);
     if (p == nullptr || pagemap.of(p).bin() != kMedium) return;
@@ -146,7 +146,7 @@ Residents look_at_residents() {
   const uintptr_t limit = pagemap.base + (pagemap.limit.get_acquire() << kAlignmentLog);
   Walk walk(least(limit, round_up(pagemap.base + used, kHugePage)), found);
   walk.go();
-  for (const Thread* t = newest_block(); t != nullptr; t = t->older) walk.move_recent(t);
+  for (const ThreadCache* t = newest_cache(); t != nullptr; t = t->older) walk.move_recent(t);
   walk.go_along(window.pagemap.base, window.pagemap.base + (used >> kGranuleLog) * sizeof(Entry));
   if (metadata::end() != 0) walk.go_along(window.metadata.base, metadata::end());
   return found;

@@ -139,7 +139,7 @@ void end_of_thread(Heap* heap) {
     heap->drain_all();
   }
   owned[heap->id()] = false;
-  registry::park(heap);
+  registry::abandon(heap);
 }
 
 void do_not_explore(const Region& table) {
@@ -183,12 +183,12 @@ void prepare_for_a_taker() {
 
 void own_all() {
   for (unsigned id = 1; id <= registry::count(); ++id) {
-    if (registry::at(id)->parked()) start_of_thread();
+    if (registry::at(id)->abandoned()) start_of_thread();
   }
 }
 
-// The owner's thread has not run for so long that nothing is left to it, and no heap is parked: a
-// thread that starts makes one, and takes that slab over.
+// The owner's thread has not run for so long that nothing is left to it, and no heap is abandoned:
+// a thread that starts makes one, and takes that slab over.
 void prepare_for_a_new_heap() {
   prepare_slabs();
   empty_second_slab();
@@ -245,7 +245,7 @@ void finish() {
   const auto unowned = heaps - std::count_if(owned.begin(), owned.end(),
                                              [](const auto& entry) { return entry.second; });
   for (long i = 0; i < unowned; ++i) {
-    model::check(start_of_thread()->id() <= heaps, "a parked heap was lost");
+    model::check(start_of_thread()->id() <= heaps, "a abandoned heap was lost");
   }
 
   size_t allocated = 0;
@@ -421,7 +421,7 @@ std::vector<model::Scenario> scenarios() {
                          5000,
                          true});
 
-  all.push_back(Scenario{"a parked heap is drained by another owner and adopted meanwhile",
+  all.push_back(Scenario{"a abandoned heap is drained by another owner and adopted meanwhile",
                          [] {
                            prepare();
                            end_of_thread(owner);
@@ -466,11 +466,11 @@ int main(int argc, char** argv) {
   const Region& heaps_and_slabs = window.metadata;
   model::declare_instrumented(reinterpret_cast<void*>(heaps_and_slabs.base),
                               heaps_and_slabs.end - heaps_and_slabs.base);
-  // Four heaps, of which a look for parked ones always sees all. The first will be the owner's, the
-  // last one stays somebody else's.
+  // Four heaps, of which a look for abandoned ones always sees all. The first will be the owner's,
+  // the last one stays somebody else's.
   Heap* heaps[4] = {};
   for (Heap*& heap : heaps) registry::adopt(heap);
-  for (int i = 2; i >= 0; --i) registry::park(heaps[i]);
+  for (int i = 2; i >= 0; --i) registry::abandon(heaps[i]);
   owned[heaps[3]->id()] = true;
   // Whoever has a heap's number has it from the number of heaps or from a slab's entry.
   constexpr const char* kOrderedAlready = "the number was acquired, from who made the heap";

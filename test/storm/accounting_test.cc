@@ -633,7 +633,7 @@ TEST_F(Accounting, ReadingTakesNoLockAndNoMemory) {
   // With every lock held that there is: it would wait for ever.
   loft::lifecycle::restart_visits();
   loft::lifecycle::visit_threads(
-      [](void* context, loft::Thread*) {
+      [](void* context, loft::ThreadCache*) {
         loft::registry::prepare_fork();
         loft::UserHeap::prepare_fork();
         loft::span::prepare_fork();

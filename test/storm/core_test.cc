@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <mutex>
 
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 #include "os/os.h"
 #include "os/restartable.h"
 #include "refused_call.h"

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <random>
 
-#include "cache/thread.h"
+#include "cache/thread_cache.h"
 #include "runtime/background.h"
 #include "storm/support.h"
 
@@ -43,8 +43,8 @@ TEST_F(IdleStorm, DepotsAreEmptied) {
       objects.clear();
     }
     loft_idle_begin();
-    const loft::Thread* block = loft::self;
-    if (block == &loft::stand_in) return;  // processors have the caches
+    const loft::ThreadCache* block = loft::self;
+    if (block == &loft::empty_cache) return;  // processors have the caches
     const loft::BinState& state = block->states[loft::class_of(16)];
     broken += state.depot != nullptr || state.stashed != 0;
   });

@@ -21,8 +21,8 @@ class Shared : public Storm {
 
 constexpr size_t kSizes[] = {16, 48, 64, 320, 2'000, 30'000};
 
-// What one thread frees for another goes into its own cache: nothing travels, and nobody parks the
-// heap that the others use.
+// What one thread frees for another goes into its own cache: nothing travels, and nobody abandons
+// the heap that the others use.
 TEST_F(Shared, OneHeapOwnsEverything) {
   constexpr unsigned kThreads = 6;
   const unsigned rounds = scaled(40);

@@ -101,7 +101,7 @@ TEST(Shadow, ThreadsThatExchange) {
   EXPECT_EQ(rest.error(), "");
 }
 
-// Threads that live for a moment: heaps are parked and taken over while their objects live on.
+// Threads that live for a moment: heaps are abandoned and taken over while their objects live on.
 TEST(Shadow, ThreadsThatComeAndGo) {
   const uint64_t seed = loft::test::seed();
   SCOPED_TRACE("LOFT_TEST_SEED=" + std::to_string(seed));

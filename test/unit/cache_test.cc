@@ -503,13 +503,13 @@ TEST_F(CacheTest, ExitHandsEverythingToTheAdopter) {
     }
   });
   Heap* heap = registry::at(first);
-  EXPECT_TRUE(heap->parked());
+  EXPECT_TRUE(heap->abandoned());
   held = heap->counters().allocated_bytes();
   EXPECT_GE(held, 100 * class_size(class_of(200)));
   in_thread([&] {
     deallocate(allocate(16));
     EXPECT_EQ(self->owner, first);
-    EXPECT_FALSE(heap->parked());
+    EXPECT_FALSE(heap->abandoned());
     for (void* p : kept) {
       EXPECT_EQ(static_cast<char*>(p)[199], 0x3c);
       deallocate(p);
@@ -538,7 +538,7 @@ TEST_F(CacheTest, BlocksAndHeapsAreUsedAgain) {
 
 size_t blocks_with_arrays() {
   size_t found = 0;
-  for (const Thread* block = newest_block(); block != nullptr; block = block->older) {
+  for (const ThreadCache* block = newest_cache(); block != nullptr; block = block->older) {
     found += block->capacity_bytes != 0;
   }
   return found;
@@ -603,7 +603,7 @@ void use_after_exit(void* value) {
     test->failed = test->failed || larger == nullptr || static_cast<char*>(larger)[size - 1] != 1;
     deallocate(larger);
   }
-  test->failed = test->failed || self != &stand_in;
+  test->failed = test->failed || self != &empty_cache;
 }
 
 TEST_F(CacheTest, CallsAfterTheThreadsEndWork) {

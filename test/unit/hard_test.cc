@@ -116,7 +116,7 @@ TEST_F(Hard, AResizedObjectHasZerosWhereItGrewAndAWholeFence) {
 
 TEST_F(Hard, TheQuarantineKeepsAsManyAndGivesThemBackOnce) {
   ASSERT_TRUE(span::initialise());
-  Thread thread;
+  ThreadCache thread;
   Quarantine* const quarantine = quarantine_of(&thread);
   ASSERT_NE(quarantine, nullptr);
   const SizeClass c = class_of(64);

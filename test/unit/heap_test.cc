@@ -53,7 +53,7 @@ class HeapTest : public testing::Test {
   }
   void TearDown() override {
     heap_->check();
-    registry::park(heap_);
+    registry::abandon(heap_);
   }
 
   size_t held() const { return heap_->counters().allocated_bytes(); }
@@ -786,7 +786,7 @@ TEST_F(HeapDeathTest, RecordsOfAnotherHeap) {
   EXPECT_DEATH(receive(message), "damaged message in 0x");
   receive(recorded({mine}));
   other->put_word(slab_of(theirs), index_of(theirs) / 64, uint64_t{1} << index_of(theirs) % 64);
-  registry::park(other);
+  registry::abandon(other);
 }
 
 TEST_F(HeapDeathTest, LinksThatLeadAstray) {
@@ -859,17 +859,17 @@ TEST_F(RegistryTest, ParkAndAdoptKeepIdAndSlabs) {
   const HeapId id = heap_->id();
   const std::vector<void*> objects = take(class_of(80), 10);
   Heap* const before = heap_;
-  EXPECT_FALSE(before->parked());
-  registry::park(heap_);
+  EXPECT_FALSE(before->abandoned());
+  registry::abandon(heap_);
   EXPECT_EQ(heap_, nullptr);
-  EXPECT_TRUE(before->parked());
+  EXPECT_TRUE(before->abandoned());
   const unsigned count = registry::count();
   const unsigned adoptions = registry::adoptions();
   Heap* const again = registry::adopt(heap_);
   EXPECT_EQ(again, before);
   EXPECT_EQ(heap_, again);
   EXPECT_EQ(again->id(), id);
-  EXPECT_FALSE(again->parked());
+  EXPECT_FALSE(again->abandoned());
   EXPECT_EQ(registry::count(), count);
   EXPECT_EQ(registry::adoptions(), adoptions + 1);
   EXPECT_EQ(registry::at(id), again);
@@ -890,13 +890,13 @@ TEST_F(RegistryTest, EveryHeapHasAnIdOfItsOwn) {
     EXPECT_GE(heap->id(), 1);
     EXPECT_LE(heap->id(), registry::count());
   }
-  for (Heap* heap : heaps) registry::park(heap);
+  for (Heap* heap : heaps) registry::abandon(heap);
 }
 
 TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
   const SizeClass c = class_of(4096);
   const std::vector<void*> objects = take(c, geometry(c).objects * 2);
-  Heap* const parked = heap_;
+  Heap* const abandoned = heap_;
   std::vector<std::vector<void*>> slabs(2);
   for (void* p : objects) slabs[slab_of(p) == slab_of(objects[0])].push_back(p);
   for (const auto& slab : slabs) {
@@ -904,16 +904,16 @@ TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
   }
   Heap* mine = adopted();
   Heap* place = heap_;
-  registry::park(place);
+  registry::abandon(place);
   // Each looks at a few heaps, those that have rested; the cursor comes round.
-  for (unsigned i = 0; i <= registry::count() && parked->inbox().maybe_pending(); ++i) {
+  for (unsigned i = 0; i <= registry::count() && abandoned->inbox().maybe_pending(); ++i) {
     const os::Guard guard(mine->lock());
     test::advance_ns(1);
     mine->take_from_others(c);
   }
-  EXPECT_FALSE(parked->inbox().maybe_pending());
+  EXPECT_FALSE(abandoned->inbox().maybe_pending());
   EXPECT_EQ(held_here(), 0u);
-  registry::park(mine);
+  registry::abandon(mine);
   registry::adopt(heap_);
 }
 
@@ -946,7 +946,7 @@ TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
   look();
   EXPECT_EQ(received(), before + 2);
   EXPECT_EQ(held_here(), 0u);
-  registry::park(other);
+  registry::abandon(other);
 }
 
 // Slabs of a class that others had made, and that were released here, are no growth.
@@ -985,7 +985,7 @@ TEST_F(RegistryTest, WhatCameFromOthersAndWentIsNotFilled) {
   mine->put_back(c, first, end);
   mine->check();
   span::release(grown.base, 256, false);
-  registry::park(mine);
+  registry::abandon(mine);
 }
 
 // A heap that nobody uses has a slab that is mostly free. Whoever needs memory gets the slab, and
@@ -1008,7 +1008,7 @@ class TakeOverTest : public RegistryTest {
     mine_->purge(nullptr, Heap::Walk::kNow);
   }
   void TearDown() override {
-    registry::park(mine_);
+    registry::abandon(mine_);
     RegistryTest::TearDown();
   }
 
@@ -1120,12 +1120,12 @@ TEST_F(TakeOverTest, FromAHeapThatNobodyOwnsAndNotFromOneAtWork) {
   };
   look_at_all();
   EXPECT_EQ(pagemap.of(sparse_[0]).owner(), heap_->id());
-  heap_->set_parked(true);
+  heap_->set_abandoned(true);
   for (unsigned i = 0; i <= registry::count(); ++i) {
     const os::Guard guard(mine_->lock());
     mine_->take_from_others(kClass);
   }
-  heap_->set_parked(false);
+  heap_->set_abandoned(false);
   EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
   put(full_);
   for (Message* message : packed(sparse_)) send(message);
@@ -1340,7 +1340,7 @@ TEST_F(RegistryTest, AThousandHeapsGetTheirObjectsBack) {
   for (Heap* heap : heaps) {
     EXPECT_EQ(heap->counters().allocated_bytes(), 0u) << heap->id();
     forwards += heap->counters().forwards.get();
-    registry::park(heap);
+    registry::abandon(heap);
   }
   EXPECT_GT(forwards, 0u);
   EXPECT_LE(forwards, objects.size() * (kMaxHops - 1));

@@ -40,7 +40,7 @@ class Keyed : public testing::Test {
   }
   void TearDown() override {
     heap_->check();
-    registry::park(heap_);
+    registry::abandon(heap_);
   }
 
   std::vector<void*> take(SizeClass c, unsigned wanted) {
@@ -474,7 +474,7 @@ TEST_F(Keyed, AMovedSlabsMessagesArriveAllTheSame) {
     }
   }
   EXPECT_EQ(held_here(), 0u);
-  registry::park(mine);
+  registry::abandon(mine);
 }
 
 // hardened=full: what a message was written into reads as zero, its seal as well.

@@ -316,7 +316,7 @@ TEST_F(MediumCacheTest, TheThreadsBytesKnowEachWayBack) {
 // It may have died between keeping an object and counting it.
 TEST_F(MediumCacheTest, OfAThreadThatDiedInAForkNothingCounts) {
   std::atomic<int> state{0};
-  Thread* other = nullptr;
+  ThreadCache* other = nullptr;
   std::thread thread([&] {
     deallocate(allocate(kSize));
     other = self;

@@ -329,7 +329,7 @@ TEST_F(MediumRunsTest, APurgeCutShortIsNoneYet) {
   EXPECT_TRUE(other->is_purged());
   EXPECT_EQ(other->mediums().dirty_pages(), 0u);
   other->lock().unlock();
-  registry::park(other);
+  registry::abandon(other);
   for (const size_t i : {1, 3}) deallocate(all[i]);
 }
 

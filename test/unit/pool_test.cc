@@ -31,7 +31,7 @@ void burst(size_t bytes, size_t shortest, size_t longest) {
 
 size_t cached() {
   size_t bytes = 0;
-  for (const Thread* thread = newest_block(); thread != nullptr; thread = thread->older) {
+  for (const ThreadCache* thread = newest_cache(); thread != nullptr; thread = thread->older) {
     bytes += thread->capacity_bytes + thread->counters.medium_kept_bytes.get();
     if (thread->recent.top() != kEmptyBin.top() && *thread->recent.top() != nullptr) {
       bytes += kMediumMax;

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace loft::ahead {
+namespace loft::prefault {
 
 // Whether a class of which so many bytes are in use may take what is ahead.
 bool serves(size_t filled);
@@ -29,4 +29,4 @@ void give_up();
 // Gives up what is ahead if nothing was taken since the last tick.
 void tick();
 
-}  // namespace loft::ahead
+}  // namespace loft::prefault

@@ -1,4 +1,4 @@
-#include "space/ahead.h"
+#include "space/prefault.h"
 
 #include "base/bits.h"
 #include "base/options.h"
@@ -11,7 +11,7 @@
 #include "space/search.h"
 #include "space/unused.h"
 
-namespace loft::ahead {
+namespace loft::prefault {
 
 namespace {
 
@@ -158,4 +158,4 @@ void tick() {
   is_full = false;
 }
 
-}  // namespace loft::ahead
+}  // namespace loft::prefault

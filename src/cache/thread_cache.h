@@ -25,7 +25,7 @@ namespace loft {
 class Heap;
 class MediumWord;
 struct Processor;
-struct Thread;
+struct ThreadCache;
 namespace hardened {
 struct Quarantine;  // hardened/quarantine.h
 }
@@ -155,7 +155,7 @@ struct MediumCache {
   };
   Last last_taken;
   size_t again;     // times that the bin's object was handed out again
-  void* recent[2];  // the array of Thread::recent: a null slot, and one for an object
+  void* recent[2];  // the array of ThreadCache::recent: a null slot, and one for an object
   Kept kept[kMediumPlaces];
   uint32_t bytes[kMediumPlaces];  // 0 in an empty place
   uint16_t used;    // a bit for each place from which an object was taken since the last review
@@ -167,7 +167,7 @@ struct MediumCache {
 
 // A block starts as zeroed memory. set_up writes only the nonzero fields, so the pages of the
 // batches stay untouched until first use. The fast paths of allocate.h rely on the first fields.
-struct alignas(64) Thread {
+struct alignas(64) ThreadCache {
   HeapId owner{};  // id of `heap`, or kNeverOwner
   Mode mode{};
   uint8_t refills{};        // counts to the next look at what is due; wraps around
@@ -175,9 +175,9 @@ struct alignas(64) Thread {
   uint32_t slabs_seen{};    // the heap's fresh_slabs (modulo 2^32) at the last look
   Heap* heap{};             // nullptr until the thread first allocates
   size_t capacity_bytes{};  // of all arrays, stashed ones included; see cache_bytes
-  Thread* next{};           // links in the list of running, warm or unused blocks;
-  Thread* prev{};           // guarded by the lock in lifecycle.cc
-  Thread* older{};          // the block made before this one; never changes
+  ThreadCache* next{};      // links in the list of running, warm or unused blocks;
+  ThreadCache* prev{};      // guarded by the lock in lifecycle.cc
+  ThreadCache* older{};     // the block made before this one; never changes
   Processor* processor{};   // contains this block; nullptr for a thread's. Never changes
 
   alignas(64) Bin recent;  // of one medium object of the thread's own (cache/medium_cache.h)
@@ -211,7 +211,7 @@ struct alignas(64) Thread {
   hardened::Quarantine* quarantine{};  // nullptr until first needed; then stays with the block
   Outbox outbox{};
 
-  constexpr Thread() { set_up(); }
+  constexpr ThreadCache() { set_up(); }
 
   constexpr void set_up() {
     owner = kNeverOwner;
@@ -256,21 +256,23 @@ struct alignas(64) Thread {
   }
 };
 static_assert(sizeof(Batch) == 1024);
-static_assert(offsetof(Thread, recent) == kMedium && offsetof(Thread, bins) == kFirstBinOffset);
+static_assert(offsetof(ThreadCache, recent) == kMedium &&
+              offsetof(ThreadCache, bins) == kFirstBinOffset);
 
 inline constexpr size_t kBatchBytes = kBatches * sizeof(Batch);  // after each block
 
 // The current thread's block. The static stand-in has only empty bins without arrays and an owner
 // that matches no heap, so each call takes its slow path. No fast path tests whether a thread is
 // set up or has ended.
-extern LOFT_HIDDEN Thread stand_in;  // the block before a thread's first call and after its end
-extern LOFT_HIDDEN LOFT_TLS __thread Thread* self;
+extern LOFT_HIDDEN ThreadCache
+    empty_cache;  // the block before a thread's first call and after its end
+extern LOFT_HIDDEN LOFT_TLS __thread ThreadCache* self;
 
-LOFT_ALWAYS_INLINE Thread* this_thread() { return self; }
+LOFT_ALWAYS_INLINE ThreadCache* this_thread() { return self; }
 
 // All blocks ever made, from the newest on through `older`. Blocks are reused and never freed, so
 // any thread may walk the list without a lock. A block is added once, when it is set up.
-void add_block(Thread* block);
-Thread* newest_block();
+void add_cache(ThreadCache* block);
+ThreadCache* newest_cache();
 
 }  // namespace loft
