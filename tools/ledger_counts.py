@@ -91,7 +91,8 @@ GROUPS = {
     REPLAYED_PEAK: Group(unit="bytes"),
     REPLAYED_END: Group(unit="bytes"),
     REPLAYED_STEPS: Group(unit="instructions", within="chance"),
-    ATOMICS: Group(unit="operations", within="chance"),
+    # Which thread meets which message follows from what the lines cost.
+    ATOMICS: Group(unit="operations", within="places"),
     MOVES: Group(unit="lines", within="places"),
 }
 # What papers/simulation plays, as its tests do.
