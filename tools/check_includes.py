@@ -2,19 +2,22 @@
 """Checks the order of the floors in src/ and what each floor may know: tools/floors.toml.
 
 - A file includes from its own floor and those below it, never from above.
+- The core includes nothing of a guest's, but for the exceptions in tools/floors.toml.
 - No file includes one that includes it, by way of however many others. A header and its source
   count as one.
 - From outside it includes only what needs no C++ library to link: the freestanding headers, and of
   libc what the allocation functions speak of. System headers stay in os/.
 - Only os/ and base/ name a system, an architecture, an intrinsic or assembler.
 - Every header has `#pragma once`.
-- Each file that the map, src/README.md, names is there.
+- Each file that the map, src/README.md, names is there, and defines the functions that the map
+  names in it.
 """
 
 import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -22,7 +25,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 RULES = tomllib.loads((ROOT / "tools" / "floors.toml").read_text(encoding="utf-8"))
-FLOORS: list[str] = RULES["floors"]
+
+
+@dataclass(frozen=True)
+class Floor:
+    name: str
+    what: str
+    core: bool = False
+    guest: bool = False
+
+
+FLOOR_TABLE = [Floor(**row) for row in RULES["floors"]]
+FLOORS = [floor.name for floor in FLOOR_TABLE]
+CORE = [floor.name for floor in FLOOR_TABLE if floor.core]
+GUESTS = [floor.name for floor in FLOOR_TABLE if floor.guest]
+EXCEPTIONS = {(row["file"], row["includes"]) for row in RULES["exceptions"] if row["reason"]}
 PUBLIC_HEADER: str = RULES["public_header"]
 NAMES = [
     (re.compile(rf"\b({rule['pattern']})\b", re.VERBOSE), rule["floors"]) for rule in RULES["names"]
@@ -36,10 +53,12 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>|(.*))')
 TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""", re.DOTALL)
 
 
-def without_comments(text: str) -> str:
+def without_comments(text: str, *, keep_quoted: bool = False) -> str:
     """Blanks comments and what stands in quotes, and keeps every line where it was."""
 
     def blank(match: re.Match[str]) -> str:
+        if keep_quoted and match.group()[0] != "/":
+            return match.group()
         return re.sub(r"[^\n]", " ", match.group())
 
     # 1'000'000 is a number, not a character.
@@ -66,6 +85,10 @@ def check_include(source: Path, path: Path, line: str) -> str | None:
             return f'"{quoted}" must be written from src/, as "floor/file.h"'
         if FLOORS.index(target) > FLOORS.index(floor):
             return f"{floor}/ may not include from {target}/, which is above it"
+        if floor in CORE and target in GUESTS:
+            name = path.relative_to(source).as_posix()
+            if (name, quoted) not in EXCEPTIONS:
+                return f"{floor}/ is of the core, and may not include from {target}/, a guest"
         if not (source / quoted).is_file():
             return f'"{quoted}" does not exist'
         return None
@@ -101,6 +124,14 @@ def check_file(path: Path, source: Path) -> Iterator[str]:
                 yield f"{shown}:{number}: {found.group()} belongs in {'/ or '.join(floors)}/"
 
 
+def includes_of(path: Path) -> Iterator[str]:
+    """The files of ours that a file includes."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        match = INCLUDE.match(line)
+        if match is not None and match.group(1) is not None:
+            yield match.group(1)
+
+
 def module_of(path: Path, source: Path) -> str:
     return path.relative_to(source).with_suffix("").as_posix()
 
@@ -109,11 +140,8 @@ def check_cycles(files: list[Path], source: Path) -> Iterator[str]:
     """A cycle of modules is reported once, at one of them."""
     included: dict[str, set[str]] = {module_of(path, source): set() for path in files}
     for path in files:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            match = INCLUDE.match(line)
-            if match is None or match.group(1) is None:
-                continue
-            target = module_of(source / match.group(1), source)
+        for name in includes_of(path):
+            target = module_of(source / name, source)
             if target in included and target != module_of(path, source):
                 included[module_of(path, source)].add(target)
     try:
@@ -128,13 +156,51 @@ def sources_of(source: Path) -> list[Path]:
     return sorted(path for path in source.rglob("*") if path.suffix in {".cc", ".h"})
 
 
+def check_exceptions(source: Path) -> Iterator[str]:
+    """Each exception is needed."""
+    for name, header in sorted(EXCEPTIONS):
+        path = source / name
+        if not path.is_file() or header not in includes_of(path):
+            yield f"tools/floors.toml:1: {name} does not include {header}: no exception"
+
+
+# The end of a function's head, from after its parameters on.
+BEGINS_BODY = re.compile(r"\s*(const\b\s*)?(noexcept\b\s*)?(LOFT_\w+\s*)*(:(?!:)|\{)")
+
+
+def defines(code: str, function: str) -> bool:
+    """Whether the code, which is without comments, defines a function of the name."""
+    for match in re.finditer(rf"(?<![.>])\b{function}\s*\(", code):
+        end, depth = match.end(), 1
+        while depth and end < len(code):
+            depth += {"(": 1, ")": -1}.get(code[end], 0)
+            end += 1
+        if BEGINS_BODY.match(code, end):
+            return True
+    return False
+
+
+# A file, and functions in it: `heap/heap.cc refill, release`.
+NAMED = re.compile(r"`(\w+/\w+\.(?:h|cc))((?: \w+,?)*)`")
+
+
 def check_map(source: Path) -> Iterator[str]:
-    """Each file that the map names is there."""
+    """Each file that the map names is there, and has the functions that it names."""
     text = (source / "README.md").read_text(encoding="utf-8")
     for number, line in enumerate(text.splitlines(), 1):
-        for name in re.findall(r"`(\w+/\w+\.(?:h|cc))`", line):
-            if name.split("/")[0] in FLOORS and not (source / name).is_file():
-                yield f"{source.name}/README.md:{number}: {name} does not exist"
+        for name, functions in NAMED.findall(line):
+            shown = f"{source.name}/README.md:{number}"
+            folder = name.split("/")[0]
+            if folder not in FLOORS and folder != "inspect":
+                continue
+            root = source if folder in FLOORS else source.parent
+            if not (root / name).is_file():
+                yield f"{shown}: {name} does not exist"
+                continue
+            code = without_comments((root / name).read_text(encoding="utf-8"))
+            for function in re.findall(r"\w+", functions):
+                if not defines(code, function):
+                    yield f"{shown}: {name} defines no {function}"
 
 
 def check_tree(source: Path) -> list[str]:
@@ -146,7 +212,8 @@ def check_tree(source: Path) -> list[str]:
 
 
 def main() -> int:
-    violations = [*check_tree(ROOT / "src"), *check_map(ROOT / "src")]
+    source = ROOT / "src"
+    violations = [*check_tree(source), *check_exceptions(source), *check_map(source)]
     for violation in violations:
         print(violation)
     return 1 if violations else 0

@@ -7,8 +7,6 @@
 #include "malloc/allocate.h"
 #include "malloc/ordinary.h"
 #include "malloc/policy.h"
-#include "os/restartable.h"
-#include "percpu/percpu.h"
 #include "runtime/background.h"
 #include "runtime/lifecycle.h"
 #include "slab/slab.h"
@@ -63,13 +61,6 @@ void deallocate_unbatched(void* p) {
     return deallocate_large(p, large::at(entry));
   }
   deallocate_slow(p);
-}
-
-// Only under owner=cpu: p is not of the processor's heap.
-void deallocate_foreign(void* p) {
-  if (!pagemap.of(p).is_slab() || LOFT_UNLIKELY(!os::push(p, percpu::kForeignStack))) {
-    deallocate_slow(p);
-  }
 }
 
 namespace {

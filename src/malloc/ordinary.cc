@@ -8,6 +8,8 @@
 #include "cache/object.h"
 #include "heap/registry.h"
 #include "limits/limits.h"
+#include "malloc/allocate.h"
+#include "os/restartable.h"
 #include "percpu/percpu.h"
 #include "runtime/background.h"
 #include "runtime/lifecycle.h"
@@ -128,5 +130,12 @@ constinit const Policies core_policies = {{
     {refill_from_processors, push_to_processors, free_from_processor, LOFT_FOR_ALL_MODES},
 }};
 #undef LOFT_FOR_ALL_MODES
+
+// The fast path of owner=cpu: p is not of the processor's heap.
+void deallocate_foreign(void* p) {
+  if (!pagemap.of(p).is_slab() || LOFT_UNLIKELY(!os::push(p, percpu::kForeignStack))) {
+    deallocate_slow(p);
+  }
+}
 
 }  // namespace loft

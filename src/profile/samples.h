@@ -66,8 +66,8 @@ struct Totals {
 };
 Totals totals();
 
-// Held while the profile is switched on or off. The first of the fork's locks: its holder takes
-// others.
+// Held while the profile is switched on or off. A fork takes it before those of blocks and heaps:
+// its holder takes others.
 os::Lock& changes();
 
 // The lock of the samples is held between these two calls.

@@ -13,7 +13,6 @@
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/own_thread.h"
-#include "percpu/percpu.h"
 #include "runtime/lifecycle.h"
 #include "runtime/round.h"
 #include "space/span.h"

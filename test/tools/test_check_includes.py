@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from check_includes import check_map, check_tree
+from check_includes import EXCEPTIONS, ROOT, check_exceptions, check_map, check_tree
 from trees import write_tree
 
 
@@ -31,7 +31,8 @@ def test_downwards_and_sideways_is_allowed(tmp_path: Path) -> None:
     [
         ("heap/a.cc", '#include "cache/up.h"\n', "cache/, which is above"),
         ("slab/a.cc", '  #  include "heap/up.h"\n', "heap/, which is above"),
-        ("cache/a.cc", '#include "purge/up.h"\n', "purge/, which is above"),
+        ("cache/a.cc", '#include "runtime/up.h"\n', "runtime/, which is above"),
+        ("malloc/a.cc", '#include "percpu/low.h"\n', "may not include from percpu/, a guest"),
         ("heap/a.cc", '#include "bits.h"\n', "must be written from src/"),
         ("heap/a.cc", '#include "../base/bits.h"\n', "must be written from src/"),
         ("heap/a.cc", '#include "base/nothing.h"\n', "does not exist"),
@@ -62,7 +63,8 @@ def test_a_violation_is_found(tmp_path: Path, name: str, text: str, expected: st
         "base/bits.h": header,
         "heap/up.h": header,
         "cache/up.h": header,
-        "purge/up.h": header,
+        "runtime/up.h": header,
+        "percpu/low.h": header,
         name: text,
     }
     found = problems(tmp_path, files)
@@ -85,13 +87,45 @@ def test_a_cycle_is_found(tmp_path: Path) -> None:
     assert problems(tmp_path / "without", files) == []
 
 
-def test_the_map_names_files_that_are_there(tmp_path: Path) -> None:
-    files = {
-        "heap/a.h": "#pragma once\n",
-        "README.md": "`heap/a.h` and `docs/b.h`,\nthen `heap/b.cc` go, `base/`\n",
-    }
-    (found,) = check_map(write_tree(tmp_path / "src", files))
-    assert found == "src/README.md:2: heap/b.cc does not exist"
+MAP = """\
+`heap/a.h` and `docs/b.h`,
+then `heap/b.cc` go, `base/`
+`heap/c.cc refill, begin, Heap` and `heap/c.cc called, declared, quoted`
+"""
+NAMED = """\
+Heap::Heap(int id) : id_(id) {}
+void Heap::refill(int (*f)(int)) const noexcept {
+  if (called(1)) f(this->called(2));
+  say("quoted() {");  // declared() {
+}
+template <class T>
+LOFT_ALWAYS_INLINE void begin(T t) {}
+void declared();
+"""
+
+
+def test_the_map_names_what_is_there(tmp_path: Path) -> None:
+    files = {"heap/a.h": "#pragma once\n", "heap/c.cc": NAMED, "README.md": MAP}
+    assert list(check_map(write_tree(tmp_path / "src", files))) == [
+        "src/README.md:2: heap/b.cc does not exist",
+        "src/README.md:3: heap/c.cc defines no called",
+        "src/README.md:3: heap/c.cc defines no declared",
+        "src/README.md:3: heap/c.cc defines no quoted",
+    ]
+
+
+def test_each_exception_is_needed(tmp_path: Path) -> None:
+    name, header = min(EXCEPTIONS)
+    files = {name: f'#include "{header}"\n', header: "#pragma once\n"}
+    found = list(check_exceptions(write_tree(tmp_path / "src", files)))
+    assert len(found) == len(EXCEPTIONS) - 1
+    assert not any(name in line for line in found)
+    files[name] += "#pragma once\n"
+    assert problems(tmp_path / "same", files) == []
+
+
+def test_the_map_is_true() -> None:
+    assert list(check_map(ROOT / "src")) == []
 
 
 def test_comments_strings_and_symbol_names_are_left_alone(tmp_path: Path) -> None:
