@@ -59,6 +59,8 @@ void* pop(ThreadCache* thread, SizeClass size_class) {
 LOFT_NOINLINE void* look_and_refill(ThreadCache* thread, Request request) {
   background::look();
   review_if_due(thread, request.size_class);
+  // What a profile that has ended kept beside the bin may have come back to it.
+  if (void* const popped = pop(thread, request.size_class); popped != nullptr) return popped;
   return bins::refill(thread, request);
 }
 
