@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/macros.h"
 #include "base/words.h"
 #include "files/signal_names.h"
 #include "loft/loft.h"
@@ -257,7 +258,7 @@ void set_options_from_list(std::string_view list, const char* source) {
   }
 }
 
-void load_options() {
+LOFT_AT_LOAD void load_options() {
   if (loft_options != nullptr) set_options_from_list(loft_options, "loft_options");
   for (const Option& option : kOptionTable) {
     const VariableName variable(option.name);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "api/options.h"
+#include "base/macros.h"
 #include "files/trusted.h"
 #include "os/fault.h"
 
@@ -31,7 +32,7 @@ class Settings {
     static_cast<Settings*>(settings)->take(line);
   }
 
-  void finish(const char* trouble) {
+  LOFT_AT_LOAD void finish(const char* trouble) {
     if (untold_ != 0) {
       os::report(Text() << path_ << ": " << untold_ << " more lines are not accepted");
     }

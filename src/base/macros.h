@@ -5,6 +5,9 @@
 #define LOFT_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define LOFT_NOINLINE __attribute__((noinline))
 #define LOFT_COLD __attribute__((noinline, cold))
+// Runs as the library is loaded, and hardly again. These lie side by side, so that a program that
+// asks for nothing has few pages of the library (bench/ledger.toml counts them).
+#define LOFT_AT_LOAD __attribute__((section(".text.startup")))
 #define LOFT_ALWAYS_INLINE inline __attribute__((always_inline))
 #define LOFT_EXPORT __attribute__((visibility("default")))
 

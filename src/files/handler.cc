@@ -21,7 +21,7 @@ void tell_message(const char* text, size_t bytes) {
 
 // A thread that is stopped in the middle of a change, or was when its process forked, is not waited
 // for: there is no handler then.
-Handler::Called Handler::present() const {
+LOFT_AT_LOAD Handler::Called Handler::present() const {
   for (int i = 0; i < 1000; ++i) {
     const unsigned before = changes_.load();
     const Called called = {function_.load(), closure_.load()};

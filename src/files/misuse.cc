@@ -186,7 +186,7 @@ void begin_reports(Text (*describe)(const void* p)) {
   os::on_misuse.store(tell_misuse, memory_order_release);
 }
 
-void follow_reports() {
+LOFT_AT_LOAD void follow_reports() {
   const bool is_guarded = get(options.hardened) == kHardenedGuard;
   if (!is_guarded && path_of(options.report_file) == nullptr && !handler.is_set()) return;
   note_program_path();

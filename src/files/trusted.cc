@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/keep_errno.h"
+#include "base/macros.h"
 #include "base/raw_file.h"
 
 namespace loft::files {
@@ -74,7 +75,8 @@ const char* visit_lines(int file, VisitTrusted visit, void* context) {
 
 }  // namespace
 
-const char* visit_trusted(const char* path, unsigned owner, VisitTrusted visit, void* context) {
+LOFT_AT_LOAD const char* visit_trusted(const char* path, unsigned owner, VisitTrusted visit,
+                                       void* context) {
   const KeepErrno keep;
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
   int file = -1;

@@ -13,6 +13,7 @@
 
 #include "base/bits.h"
 #include "base/keep_errno.h"
+#include "base/macros.h"
 #include "base/words.h"
 
 namespace loft::limits {
@@ -53,7 +54,7 @@ class Path {
 // A file of the folder, read at once: the system gives all of such a file to one read.
 class File {
  public:
-  File(Path& folder, std::string_view name) {
+  LOFT_AT_LOAD LOFT_NOINLINE File(Path& folder, std::string_view name) {
     const size_t size = folder.size();
     const long file = syscall(SYS_openat, AT_FDCWD, folder.add(name).text(), O_RDONLY | O_CLOEXEC);
     folder.cut(size);
@@ -80,7 +81,7 @@ class File {
 };
 
 // Takes what is in front of `end`, and `end`, from the text.
-std::string_view take(std::string_view& text, char end) {
+LOFT_AT_LOAD std::string_view take(std::string_view& text, char end) {
   const size_t size = least(text.find(end), text.size());
   const std::string_view taken(text.data(), size);
   text.remove_prefix(least(size + 1, text.size()));
@@ -100,7 +101,7 @@ size_t number(std::string_view text) {
   return parse_number(text, n) ? n : kNoLimit;
 }
 
-size_t first_number(const File& file) {
+LOFT_AT_LOAD size_t first_number(const File& file) {
   std::string_view text = file.text();
   text = take(text, '\n');
   return number(take(text, ' '));
@@ -137,7 +138,7 @@ class Reader {
   Reader(Read what, const char* root) : what_(what), root_(root) {}
 
   // False if there may be limits that could not be read.
-  bool look() {
+  LOFT_AT_LOAD bool look() {
     Path path(root_);
     const File file(path, "/proc/self/cgroup");
     bool any_first = false;  // a line of version 1 was seen; the system lists those first
@@ -160,7 +161,7 @@ class Reader {
   // Reads the group and those that contain it, as far as they are visible. In version 2 the topmost
   // of these may be a container's, which has limits. In version 1 it is read if the group is
   // nowhere else: a container sees its own at the mount.
-  bool look_along(const Hierarchy& names, const char* below, std::string_view group) {
+  LOFT_AT_LOAD bool look_along(const Hierarchy& names, const char* below, std::string_view group) {
     if (group.starts_with("/..") || group.size() > kLongestName) return false;
     Path folder(root_);
     const size_t top = folder.add(names.place).add(below).size();
@@ -171,7 +172,7 @@ class Reader {
     return any_ && !unread_;
   }
 
-  void look_at(Path& folder, const Hierarchy& names) {
+  LOFT_AT_LOAD void look_at(Path& folder, const Hierarchy& names) {
     size_t max = limit_in(folder, names.max);
     if (max >= kNoLimitOfVersion1) max = kNoLimit;
     found.max = least(found.max, max);
@@ -192,7 +193,7 @@ class Reader {
     found.used = used;
   }
 
-  size_t limit_in(Path& folder, const char* name) {
+  LOFT_AT_LOAD size_t limit_in(Path& folder, const char* name) {
     const File file(folder, name);
     any_ = any_ || file.found();
     unread_ = unread_ || file.unread();
@@ -231,7 +232,7 @@ class Reader {
 // A process cannot leave the groups, but it may become unable to read them: (a) it changes its
 // root; (b) it loses access to /proc; or (c) the system can open no more files at the moment. The
 // known limits then stay in force.
-Group read_group(Read what, const Group& last, const char* root) {
+LOFT_AT_LOAD Group read_group(Read what, const Group& last, const char* root) {
   const KeepErrno keep;
   Reader reader(what, root);
   const bool is_whole = reader.look();

@@ -2,6 +2,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/macros.h"
 #include "base/options.h"
 #include "base/probe.h"
 
@@ -40,7 +41,7 @@ bool above(size_t bytes, size_t limit, bool was_above) {
 bool has(Reason reason) { return (reasons.load(memory_order_relaxed) & reason) != 0; }
 
 // A bit for each reason, so that threads that learn of two reasons at once lose neither.
-void set(Reason reason, bool is) {
+LOFT_AT_LOAD void set(Reason reason, bool is) {
   uint32_t before = reasons.load(memory_order_relaxed);
   uint32_t after = 0;
   do {
@@ -52,7 +53,7 @@ void set(Reason reason, bool is) {
 }
 
 // Of two threads that do this at once, the first may write last: what comes next is right again.
-void follow_share() {
+LOFT_AT_LOAD void follow_share() {
   const size_t all = scarce_cached();
   const size_t count = loft::most<size_t>(caches.load(memory_order_relaxed), 1);
   share.store(all == kNone ? kNone : all / count, memory_order_relaxed);
@@ -80,7 +81,7 @@ void options_changed() {
   set(kGroup, group_tight.load(memory_order_relaxed) && get(options.cgroup) == kGroupWatch);
 }
 
-void set_address_space(size_t bytes) {
+LOFT_AT_LOAD void set_address_space(size_t bytes) {
   address_space.store(bytes, memory_order_relaxed);
   follow_share();
 }
@@ -103,7 +104,7 @@ size_t kept_when_tight() {
 
 void weigh(size_t committed) { set(kOwn, above(committed, soft(), has(kOwn))); }
 
-void set_group(const Group& group) {
+LOFT_AT_LOAD void set_group(const Group& group) {
   group_high.store(group.high, memory_order_relaxed);
   group_max.store(group.max, memory_order_relaxed);
   group_limit.store(group.limit, memory_order_relaxed);

@@ -16,6 +16,7 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/keep_errno.h"
+#include "base/macros.h"
 #include "base/raw_file.h"
 #include "base/single_thread.h"
 #include "base/words.h"
@@ -192,7 +193,7 @@ bool locks_mappings() {
 // QEMU's user mode, until version 8, keeps some 10 bytes for every page of a mapping.
 bool may_try_long_mappings() { return has_vdso(); }
 
-size_t address_space_limit() {
+LOFT_AT_LOAD size_t address_space_limit() {
   const KeepErrno keep;
   struct rlimit limit;
   const bool told = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
@@ -201,7 +202,7 @@ size_t address_space_limit() {
 
 bool has_more_rights() { return auxiliary(AT_SECURE) != 0; }
 
-const char* environment(const char* name) {
+LOFT_AT_LOAD const char* environment(const char* name) {
   char** const entries = environ != nullptr ? environ : first_environ;
   if (entries == nullptr) return nullptr;
   for (char** entry = entries; *entry != nullptr; ++entry) {
@@ -265,7 +266,7 @@ size_t processors() {
   return count;
 }
 
-bool is_first_thread() { return known_single_thread() || thread_number() == getpid(); }
+LOFT_AT_LOAD bool is_first_thread() { return known_single_thread() || thread_number() == getpid(); }
 
 int thread_number() {
   clockid_t clock;
@@ -273,7 +274,7 @@ int thread_number() {
   return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~(clock >> 3) : 0;
 }
 
-bool on_thread_exit(void (*hook)(void*)) {
+LOFT_AT_LOAD bool on_thread_exit(void (*hook)(void*)) {
   const bool made = pthread_key_create(&exit_key, hook) == 0;
   exit_key_made.store(made, memory_order_release);
   return made;
@@ -287,7 +288,7 @@ void* thread_exit_value() {
   return exit_key_made.load(memory_order_acquire) ? pthread_getspecific(exit_key) : nullptr;
 }
 
-void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {
+LOFT_AT_LOAD void on_fork(void (*prepare)(), void (*parent)(), void (*child)()) {
   pthread_atfork(prepare, parent, child);
 }
 

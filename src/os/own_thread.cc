@@ -14,6 +14,7 @@
 
 #include "base/bits.h"
 #include "base/keep_errno.h"
+#include "base/macros.h"
 #include "base/raw_file.h"
 #include "os/os.h"
 #include "os/symbols.h"
@@ -226,7 +227,7 @@ void OwnThread::forget() {
   runs_.store(false, memory_order_relaxed);
 }
 
-bool on_end_of_first_thread(void (*hook)(), bool is_first) {
+LOFT_AT_LOAD bool on_end_of_first_thread(void (*hook)(), bool is_first) {
   if (!is_first && !is_first_thread()) return false;
   static constinit bool key_made = false;
   static pthread_key_t key;

@@ -34,7 +34,7 @@ uint64_t drawn_without_system(const void* at) {
 
 }  // namespace
 
-void random_bytes(void* to, size_t bytes) {
+LOFT_AT_LOAD void random_bytes(void* to, size_t bytes) {
   const KeepErrno keep;
   if (LOFT_LIKELY(syscall(SYS_getrandom, to, bytes, GRND_NONBLOCK) == static_cast<long>(bytes))) {
     return;

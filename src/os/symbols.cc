@@ -1,5 +1,6 @@
 #include <link.h>
 
+#include "base/macros.h"
 #include "os/loaded_object.h"
 #include "os/symbols.h"
 
@@ -19,7 +20,7 @@ struct Search {
   size_t count;
 };
 
-int look_for_libc(dl_phdr_info* info, size_t, void* context) {
+LOFT_AT_LOAD int look_for_libc(dl_phdr_info* info, size_t, void* context) {
   const auto* const search = static_cast<const Search*>(context);
   LoadedObject object(*info);
   if (!object.find_tables() || !object.is_a_part_of_libc()) return 0;
@@ -37,7 +38,7 @@ int look_for_libc(dl_phdr_info* info, size_t, void* context) {
 
 }  // namespace
 
-void find_in_libc(Wanted* wanted, size_t count) {
+LOFT_AT_LOAD void find_in_libc(Wanted* wanted, size_t count) {
   Search search{wanted, count};
   dl_iterate_phdr(look_for_libc, &search);
 }

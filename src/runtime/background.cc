@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/bits.h"
+#include "base/macros.h"
 #include "base/options.h"
 #include "cache/bins.h"
 #include "cache/census.h"
@@ -257,7 +258,7 @@ int start_now() {
 }
 
 // Starts or ends the thread as the option says.
-void follow_option() {
+LOFT_AT_LOAD void follow_option() {
   const os::Guard guard(following);
   const uint64_t wanted = get(options.background);
   if (followed == wanted) return;
@@ -273,7 +274,7 @@ void follow_option() {
   }
 }
 
-void check_watch() {
+LOFT_AT_LOAD void check_watch() {
   if (get(options.cgroup) != kGroupWatch || get(options.background) != 0) return;
   os::report(Text() << "cgroup=watch does what cgroup=soft does: it needs background=on");
 }
@@ -334,7 +335,7 @@ bool has_thread() {
   return now == kTicking || now == kAsleep || now == kLeaving;
 }
 
-void enable() {
+LOFT_AT_LOAD void enable() {
   os::on_fork(nullptr, nullptr, in_child);
   // First: it may find that loft can have no threads. The state is kRefused then, and stays.
   watch_first_thread(false);

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/list.h"
+#include "base/macros.h"
 #include "base/options.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
@@ -132,7 +133,7 @@ void on_exit(void* value) {
 // Asks the system to call on_exit at the ends of threads, once: as the library is loaded, when the
 // program cannot have used up the keys that this takes, or at a first call before that. Without a
 // lock: another library may stand in front of libc's function, and allocate.
-void ask_for_exit_hook() {
+LOFT_AT_LOAD void ask_for_exit_hook() {
   static constinit Atomic<uint32_t> asked{0};  // relaxed: who comes second does without
   if (asked.exchange(1, memory_order_relaxed) == 0) os::on_thread_exit(on_exit);
 }
