@@ -75,7 +75,10 @@ def test_no_key_for_threads_is_left(execute: Execute, lib: Path, tmp_path: Path)
     flags = ("-O1", "-fno-builtin", "-pthread")
     source = SOURCES / "keys_taken.c"
     subprocess.run(["gcc", *flags, "-fPIC", "-shared", source, "-o", taken], check=True)
-    linked: list[str | Path] = [lib.parent / "libloft.a", "-Wl,--no-as-needed", taken]
+    linked: list[str | Path] = [
+        *(lib.parent / "libloft.a", "-Wl,-u,loft_inspect", lib.parent / "libloft-inspect.a"),
+        *("-Wl,--no-as-needed", taken),
+    ]
     link("gcc", [SOURCES / "without_keys.c"], program, flags, [*linked, f"-Wl,-rpath,{tmp_path}"])
     for hardened in ("off", "guard", "full"):
         result = execute(program, preload=False, LOFT_STATS="json", LOFT_HARDENED=hardened)
