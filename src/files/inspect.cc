@@ -25,7 +25,9 @@ namespace {
 
 constexpr char kName[] = "libloft-inspect.so";
 
-// Release and acquire pair: who finds the table finds it begun.
+// Release and acquire pair, both: who finds the table finds what the loader has written; and in
+// `in_use`, that stacks have begun.
+constinit Atomic<const Table*> opened{nullptr};
 constinit Atomic<const Table*> in_use{nullptr};
 
 // The file that this code is mapped from, without its symbolic links; then the library beside it.
@@ -60,19 +62,31 @@ const Table* open_beside(const char** why) {
 }
 
 const char* begin(const Table* table) {
-  if (table->version != kTableVersion) return "libloft-inspect.so is another version's";
   const auto* const own = os::is_own_library() ? reinterpret_cast<const void*>(&open) : nullptr;
   return table->begin(own);
 }
 
 }  // namespace
 
+// Two threads may open it at once, and find the same.
+const Table* library(const char** why) {
+  const Table* table = opened.load(memory_order_acquire);
+  if (table != nullptr) return table;
+  const KeepErrno keep;
+  table = &loft_inspect != nullptr ? &loft_inspect : open_beside(why);
+  if (table == nullptr) return nullptr;
+  *why = "libloft-inspect.so is another version's";
+  if (table->version != kTableVersion) return nullptr;
+  opened.store(table, memory_order_release);
+  return table;
+}
+
 void open() {
   static constinit Atomic<uint32_t> begun{0};  // relaxed: it only says who is first
   if (begun.load(memory_order_relaxed) != 0 || begun.exchange(1, memory_order_relaxed) != 0) return;
   const KeepErrno keep;
   const char* why = nullptr;
-  const Table* const table = &loft_inspect != nullptr ? &loft_inspect : open_beside(&why);
+  const Table* const table = library(&why);
   if (table != nullptr) why = begin(table);
   if (why != nullptr) return os::report(Text() << "there are no stacks: " << why);
   in_use.store(table, memory_order_release);

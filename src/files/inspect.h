@@ -1,16 +1,19 @@
-// The stack of the calling thread, and the names of code: by libloft-inspect.so, which is opened
-// when an option asks for what it does, or by libloft-inspect.a in the program. Where neither is,
-// there is no stack.
+// The stack of the calling thread, the names of code, and a server on a socket: by
+// libloft-inspect.so, which is opened when an option asks for what it does, or by libloft-inspect.a
+// in the program. Where neither is, there is none of it.
 #pragma once
 
 #include "files/inspect_table.h"
 
 namespace loft::inspect {
 
-// Opens the library that lies beside the file that loft is in, unless the program has it in itself.
-// If stacks cannot be had, a line on standard error says why. It may allocate and take the loader's
-// lock, so no lock of loft's may be held. Any thread may call it; further calls change nothing.
-// While another thread opens it, stacks are empty.
+// Opens the library that lies beside the file that loft is in, unless the program has it in itself
+// or it is open. nullptr, and why not. It may allocate and take the loader's lock, so no lock of
+// loft's may be held. Any thread may call it.
+const Table* library(const char** why);
+
+// The same, for stacks. If they cannot be had, a line on standard error says why. Further calls
+// change nothing. While another thread opens it, stacks are empty.
 void open();
 
 // Writes the return addresses of the running functions, innermost first, at most so many; returns

@@ -1,9 +1,10 @@
-// What libloft-inspect.so (inspect/) gives to loft: one table, under the name `loft_inspect`. The
-// library and loft have nothing else of each other.
+// What libloft-inspect.so (inspect/) and loft have of each other. The library exports one table,
+// under the name `loft_inspect`; what it asks of loft is handed to it as another one.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace loft::inspect {
 
@@ -15,17 +16,40 @@ struct CodeName {
   size_t build_id_bytes;
 };
 
+// What can be asked of a process.
+enum class Told : uint8_t { kMetrics, kStats, kMap, kProfile, kPeak, kPurge };
+
+// What a server asks of loft. Only the thread that serves calls these.
+struct Served {
+  // Somebody listens now.
+  void (*begins)();
+  // Whether to go on. To be asked often: whoever waits for the end of the server cannot wake it.
+  bool (*goes_on)();
+  // Writes into a file; kMap: from that address on. 0, or an error of the system; ENODATA: there is
+  // no profile.
+  int (*write)(Told what, int file, uint64_t from);
+  // Returns what loft_option_set does; EACCES: the option is a path.
+  int (*set_option)(std::string_view name, std::string_view value);
+};
+
 struct Table {
   uint64_t version;
 
-  // Before all others, once, with no lock of loft's held. `own`: in the code that a stack leaves
+  // Before the next two, once, with no lock of loft's held. `own`: in the code that a stack leaves
   // out where it begins; nullptr: none. nullptr, or why stacks cannot be followed here.
   const char* (*begin)(const void* own);
   size_t (*capture)(uintptr_t* frames, size_t most);
   bool (*name_code)(uintptr_t pc, CodeName* name);
+
+  // Makes a socket at `path`, answers on it until it is told to end, and removes it: nullptr. Or
+  // why there can be none, a text that stays until the next call. One thread at a time, which has a
+  // table of files for itself and no lock of loft's. `path` is not changed before the next call.
+  const char* (*serve)(const Served& loft, const char* path);
+  // The process ends: removes the socket's file. Any thread.
+  void (*leave)();
 };
 
-// Raised with each change of the table or of what its functions mean.
-inline constexpr uint64_t kTableVersion = 1;
+// Raised with each change of the tables or of what their functions mean.
+inline constexpr uint64_t kTableVersion = 2;
 
 }  // namespace loft::inspect

@@ -4,7 +4,6 @@
 #include <new>
 
 #include "files/output.h"
-#include "os/os.h"
 #include "profile/gzip.h"
 #include "profile/places.h"
 #include "profile/progress.h"
@@ -85,16 +84,15 @@ void put_value_type(Encoder& encoder, unsigned field, String type, String unit) 
   encoder.whole.message(field, encoder.inner);
 }
 
-void put_types(Encoder& encoder, const Told& told) {
+void put_types(Encoder& encoder) {
   put_value_type(encoder, 1, kAllocObjects, kCount);
   put_value_type(encoder, 1, kAllocSpace, kBytes);
   put_value_type(encoder, 1, kInuseObjects, kCount);
   put_value_type(encoder, 1, kInuseSpace, kBytes);
   put_value_type(encoder, 11, kSpace, kBytes);
   encoder.whole.number(12, mean_bytes());
-  encoder.whole.number(14, told.shows_allocated ? kAllocSpace : kInuseSpace);
+  encoder.whole.number(14, kInuseSpace);
   encoder.whole.number(9, files::wall_clock_ns());
-  if (told.since != nullptr) encoder.whole.number(10, os::now_ns() - told.since->time_ns);
   encoder.put();
 }
 
@@ -169,30 +167,12 @@ void put_strings(Encoder& encoder, const Places& places) {
   }
 }
 
-bool is_nothing(const Figures& figures) {
-  return (figures.allocated_objects | figures.allocated_bytes | figures.used_objects |
-          figures.used_bytes) == 0;
-}
-
-void put_samples(Encoder& encoder, const Places& places, const Site* newest, const Told& told) {
-  const Figures* before = nullptr;
-  for (const Site* site = newest; site != nullptr; site = site->older) {
-    Figures figures = figures_of(*site, told.moment);
-    if (told.since != nullptr) {
-      if (site == told.since->newest) before = told.since->figures;
-      if (before != nullptr) figures = difference(figures, *before++);
-      if (is_nothing(figures)) continue;
-    }
-    // Of a difference it would be that since the start.
-    const uint64_t lifetime = told.since != nullptr ? 0 : mean_lifetime_us(*site);
-    put_sample(encoder, places, *site, figures, lifetime);
-  }
-}
-
-int put_all(Encoder& encoder, const Places& places, const Site* newest, const Told& told) {
+int put_all(Encoder& encoder, const Places& places, const Site* newest, Moment moment) {
   encoder.gzip.begin();
-  put_types(encoder, told);
-  put_samples(encoder, places, newest, told);
+  put_types(encoder);
+  for (const Site* site = newest; site != nullptr; site = site->older) {
+    put_sample(encoder, places, *site, figures_of(*site, moment), mean_lifetime_us(*site));
+  }
   for (size_t i = 0; i < places.code_count(); ++i) put_mapping(encoder, places.code(i), i);
   for (size_t slot = 0; slot < places.slots(); ++slot) {
     if (places.address_at(slot) != 0) put_location(encoder, places, slot);
@@ -203,13 +183,13 @@ int put_all(Encoder& encoder, const Places& places, const Site* newest, const To
 
 }  // namespace
 
-int write_pprof(int file, const Told& told) {
+int write_pprof(int file, Moment moment) {
   const Site* const newest = newest_site();
   const Places places;  // after the sites: it knows all their frames
   void* const memory = files::borrow(sizeof(Encoder));
   int error = ENOMEM;
   if (places.is_complete() && memory != nullptr) {
-    error = put_all(*new (memory) Encoder(file), places, newest, told);
+    error = put_all(*new (memory) Encoder(file), places, newest, moment);
   }
   files::give_back(memory, sizeof(Encoder));
   return error;

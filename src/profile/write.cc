@@ -46,8 +46,7 @@ int write_to_target(Target& target, const char* path, const char* whose, const c
   const files::WithoutSignals without_signals;
   const bool as_text = std::string_view(target.path).ends_with(".collapsed");
   const int file = target.output.file();
-  return target.output.close(as_text ? write_collapsed(file, moment)
-                                     : write_pprof(file, {.moment = moment}));
+  return target.output.close(as_text ? write_collapsed(file, moment) : write_pprof(file, moment));
 }
 
 int write_with(const char* path, const char* whose, const char* word) {

@@ -20,13 +20,6 @@ namespace {
 
 unsigned long long as_number(uint64_t n) { return n; }
 
-// Sums over the slabs of a class.
-struct OfClass {
-  size_t slabs;
-  size_t objects;
-  size_t free;
-};
-
 class HeapMap {
  public:
   HeapMap(Output& output, uint64_t from, size_t most) : output_(output), from_(from), most_(most) {}
@@ -38,14 +31,11 @@ class HeapMap {
     end_ = pagemap.base + least(pagemap.limit.get_acquire() << kAlignmentLog,
                                 round_up(span::used_bytes(), kGranule));
     if (span::used_bytes() != 0) walk();
-    output_.print("\n], ");
     if (next_ != 0) {
-      output_.print("\"next\": %llu, ", as_number(next_));
+      output_.print("\n], \"next\": %llu}\n", as_number(next_));
     } else {
-      output_.print("\"next\": null, ");
+      output_.print("\n], \"next\": null}\n");
     }
-    write_classes();
-    output_.print("}\n");
     output_.flush();
   }
 
@@ -95,9 +85,6 @@ class HeapMap {
     const size_t granules = whole(peek(slab->base), at, shape.granules);
     const size_t free = peek(slab->free);
     if (granules == 0 || free > shape.objects) return 0;
-    ++classes_[c].slabs;
-    classes_[c].objects += shape.objects;
-    classes_[c].free += free;
     if (begin(at, granules, "slab")) {
       output_.print(", \"owner\": %u, \"object_bytes\": %u, \"objects\": %u, \"free\": %llu}",
                     entry.owner(), shape.size, shape.objects, as_number(free));
@@ -154,24 +141,12 @@ class HeapMap {
     return granules;
   }
 
-  void write_classes() {
-    output_.print("\"classes\": [");
-    for (SizeClass c = 0; c < kSizeClasses; ++c) {
-      output_.print(
-          "%s\n{\"object_bytes\": %u, \"slabs\": %llu, \"objects\": %llu, \"free\": %llu}",
-          c == 0 ? "" : ",", geometry(c).size, as_number(classes_[c].slabs),
-          as_number(classes_[c].objects), as_number(classes_[c].free));
-    }
-    output_.print("\n]");
-  }
-
   Output& output_;
   const uint64_t from_;
   const size_t most_;
   uintptr_t end_ = 0;
   size_t listed_ = 0;
   uint64_t next_ = 0;  // the first range that was to be listed and is not; 0: none
-  OfClass classes_[kSizeClasses] = {};
 };
 
 }  // namespace

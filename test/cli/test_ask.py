@@ -31,16 +31,6 @@ def test_a_name_with_loft_in_it_is_found_without(ask: Ask) -> None:
     assert found in find.everywhere()
 
 
-def test_it_is_found_by_the_name_that_it_had_first(ask: Ask) -> None:
-    """The kernel's table goes on to have the one under which the library binds it."""
-    process = ask(".x-loft.sock~01af", tell=False)
-    later = process.path.with_name("x-loft.sock")
-    process.path.rename(later)
-    found = find.of(int(process.pid))
-    assert found is not None and found.path == later
-    assert found in find.everywhere()
-
-
 def test_a_socket_that_is_another_processs_is_not_taken(ask: Ask, loft: Loft) -> None:
     process = ask()
     ours = os.getpid()

@@ -327,20 +327,20 @@ def request() -> dict[str, bytes]:
     return {
         "nothing": b"",
         "plain": b"GET /stats.json HTTP/1.1\r\n" + host + b"Accept: */*\r\n\r\n",
-        "difference": b"GET /debug/pprof/heap?seconds=30 HTTP/1.1\r\n" + host + b"\r\n",
-        "old": b"HEAD / HTTP/1.0\r\n\r\n",
+        "map": b"GET /slabs.json?from=65536 HTTP/1.1\r\n" + host + b"\r\n",
+        "old": b"GET / HTTP/1.0\r\n\r\n",
+        "head": b"HEAD / HTTP/1.1\r\n\r\n",
         "posted": posted + b"Content-Length: 13\r\n\r\ndecay_ms=100\n",
         "half": posted + b"Content-Length: 14\r\n\r\ndecay_ms=100\n",
         "two_lengths": posted + b"Content-Length: 0\r\ncontent-length: 0\r\n\r\n",
         "no_length": posted + b"Content-Length: \r\n\r\n",
         "too_long": posted + b"Content-Length: 4097\r\n\r\n",
         "chunked": posted + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        "expecting": posted + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n",
+        "expecting": posted + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n=",
         "folded": b"GET / HTTP/1.1\r\n" + host + b"A: b\r\n c\r\n\r\n",
         "newer": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         "line_feeds": b"GET / HTTP/1.1\nHost: x\n\n",
         "many_fields": b"GET / HTTP/1.1\r\n" + host + b"A: b\r\n" * 32 + b"\r\n",
-        "parameter": b"seconds=300",
     }
 
 

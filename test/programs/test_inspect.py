@@ -25,14 +25,18 @@ def test_nobody_who_asks_for_nothing_has_it(execute: Execute, build: Build) -> N
 
 # libloft.so is initialised before libc, which would not know the environment if this were libc's
 # first call.
-@pytest.mark.parametrize("asked", ASKED)
-def test_it_is_opened_where_an_option_asks(execute: Execute, build: Build, asked: str) -> None:
-    result = execute(build("inspect.c"), **ASKED[asked])
+@pytest.mark.parametrize("settings", [*ASKED.values(), {"LOFT_SOCKET": "s"}])
+def test_it_is_opened_where_an_option_asks(
+    execute: Execute, build: Build, settings: dict[str, str]
+) -> None:
+    result = execute(build("inspect.c"), **settings)
     assert (result.stdout, result.stderr) == (OPEN, "")
 
 
 # By the path that the code lies at, whatever the loader was told.
-@pytest.mark.parametrize("option", [("profile", "on"), ("report_file", "/dev/null")])
+@pytest.mark.parametrize(
+    "option", [("profile", "on"), ("report_file", "/dev/null"), ("socket", "s")]
+)
 def test_it_is_opened_later(
     lib: Path, build: Build, tmp_path: Path, option: tuple[str, str]
 ) -> None:
@@ -55,6 +59,16 @@ def test_without_it_a_line_says_so(lib: Path, build: Build, tmp_path: Path, aske
     assert result.stdout == "not open, environment, inspect\n"
     missing = re.escape(f"loft: there are no stacks: {tmp_path}/libloft-inspect.so: cannot open ")
     assert re.fullmatch(rf"{missing}[^\n]+\n", result.stderr)
+
+
+def test_without_it_there_is_no_socket(lib: Path, build: Build, tmp_path: Path) -> None:
+    alone = tmp_path / "libloft.so"
+    shutil.copy(lib.resolve(), alone)
+    env = environment(tmp_path) | {"LOFT_SOCKET": "s", "LD_PRELOAD": str(alone)}
+    result = captured((build("inspect.c"),), tmp_path, env)
+    assert result.stdout == "not open, environment, inspect\n"
+    missing = f"loft: the socket s is not served: {tmp_path}/libloft-inspect.so: cannot open "
+    assert re.fullmatch(rf"{re.escape(missing)}[^\n]+\n", result.stderr)
 
 
 def test_a_profile_without_stacks(lib: Path, build: Build, tmp_path: Path) -> None:

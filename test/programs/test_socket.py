@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import select
 import signal
 import socket
 import stat
@@ -23,8 +24,6 @@ from pathlib import Path
 import pytest
 from programs import PYTHON, Build, Clock, Execute, environment, session
 from prometheus_client.parser import text_string_to_metric_families
-
-from loft_malloc.profile import pprof
 
 OWNERS = pytest.mark.parametrize("owner", ["thread", "cpu", "shared"])
 
@@ -143,17 +142,14 @@ def serve(lib: Path, tmp_path: Path, place: Path) -> Serve:
 
 def test_every_address(serve: Serve) -> None:
     with serve(LOFT_PROFILE="on", LOFT_SAMPLE_BYTES="4K") as served:
-        index = served.ask("GET /")
-        assert (index.status, index.kind) == (200, "text/plain")
         stats = served.ask("GET /stats.json")
         assert (stats.status, stats.kind) == (200, "application/json")
         # Most of what it holds is sampled, and counts as if it were not.
         assert json.loads(stats.body)["live_bytes"] > 2000 * 5000
-        for what in ("heap", "allocs"):
-            profile = served.ask(f"GET /debug/pprof/{what}")
+        for what in ("/debug/pprof/heap", "/peak"):
+            profile = served.ask(f"GET {what}")
             assert (profile.status, profile.kind) == (200, "application/octet-stream")
             assert b"inuse_space" in gzip.decompress(profile.body)
-        assert b"inuse_space" in gzip.decompress(served.ask("GET /peak").body)
         purged = served.ask("POST /purge", "")
         assert (purged.status, purged.kind) == (200, "application/json")
         assert set(json.loads(purged.body)) == {
@@ -164,7 +160,6 @@ def test_every_address(serve: Serve) -> None:
         assert served.ask("POST /options", "decay_ms=77\nthp=never\n").text == "options set: 2\n"
         assert served.ask("GET /nowhere").status == 404
         assert served.ask("POST /stats.json", "").status == 405
-        assert served.ask("HEAD /stats.json").body == b""
         assert served.end() == (0, "ended\n", "")
         assert not served.path.exists()
 
@@ -191,80 +186,17 @@ def test_the_map_covers_the_heap(serve: Serve) -> None:
         for one, other in itertools.pairwise(ranges):
             assert one["at"] + one["bytes"] <= other["at"]
         assert {"slab", "medium"} <= {one["kind"] for one in ranges}
-        held = next(row for row in first["classes"] if row["object_bytes"] >= 5000)
-        assert held["objects"] - held["free"] >= 4000
-        in_ranges = [one for one in ranges if one.get("object_bytes") == held["object_bytes"]]
-        assert sum(one["objects"] for one in in_ranges) == held["objects"]
-        assert len(in_ranges) == held["slabs"]
+        of_slabs = [one for one in ranges if one["kind"] == "slab"]
+        size = min(one["object_bytes"] for one in of_slabs if one["object_bytes"] >= 5000)
+        held = [one for one in of_slabs if one["object_bytes"] == size]
+        assert sum(one["objects"] - one["free"] for one in held) >= 4000
         later = json.loads(served.ask(f"GET /slabs.json?from={ranges[-1]['at']}").body)
         assert next(one["at"] for one in later["ranges"]) == ranges[-1]["at"]
 
 
-ALLOCATE = """
-import os, select
-def early():
-    return [bytes(40000) for _ in range(500)]
-def late():
-    return [bytes(50000) for _ in range(200)]
-data = [early()]
-print("ready", flush=True)
-while not os.path.exists("more"):
-    select.select([], [], [], 0.01)
-data.append(late())
-print("more", flush=True)
-while not os.path.exists("end"):
-    select.select([], [], [], 0.01)
-"""
-
-
-def samples(profile: bytes) -> list[list[int]]:
-    """The four figures of each of a profile's samples."""
-    return [sample.values for sample in pprof.decode(gzip.decompress(profile)).samples]
-
-
-def values(profile: bytes) -> list[int]:
-    """The sums of all samples."""
-    return [sum(column) for column in zip(*samples(profile), strict=True)] or [0, 0, 0, 0]
-
-
-# It frees what it had in place of allocating more.
-FREE = ALLOCATE.replace("data.append(late())", "data.clear()")
-
-
-def difference(served: Served, clock: Clock) -> bytes:
-    """What changes while the program goes on."""
-    with contextlib.closing(raw(served.path)) as peer:
-        peer.sendall(b"GET /debug/pprof/heap?seconds=3 HTTP/1.1\r\nHost: x\r\n\r\n")
-        # Answered while the other request waits, and behind it: so its figures are remembered.
-        assert values(served.ask("GET /debug/pprof/heap").body)[3] > 500 * 40000
-        (served.folder / "more").touch()
-        assert served.line() == "more\n"
-        clock.set(3)
-        return everything(peer).partition(b"\r\n\r\n")[2]
-
-
-def test_a_difference_is_what_came_in_between(serve: Serve, clock: Clock) -> None:
-    command = (PYTHON, "-c", ALLOCATE)
-    with serve(command, clock, LOFT_PROFILE="on", LOFT_SAMPLE_BYTES="1") as served:
-        _, allocated, _, used = values(difference(served, clock))
-        assert 190 * 50000 <= used < 200 * 50000 + (1 << 20)
-        assert allocated >= used
-
-
-def test_of_what_is_freed_memory_in_use_alone_is_negative(serve: Serve, clock: Clock) -> None:
-    command = (PYTHON, "-c", FREE)
-    with serve(command, clock, LOFT_PROFILE="on", LOFT_SAMPLE_BYTES="1") as served:
-        body = difference(served, clock)
-        for sample in samples(body):
-            assert sample[0] >= 0 <= sample[1]
-        objects, used = values(body)[2:]
-        assert -510 * 40000 < used < -490 * 40000
-        assert -10_000 < objects < -490
-
-
 def test_without_a_profile(serve: Serve) -> None:
     with serve() as served:
-        for what in ("/debug/pprof/heap", "/debug/pprof/heap?seconds=9", "/peak"):
+        for what in ("/debug/pprof/heap", "/peak"):
             answer = served.ask(f"GET {what}")
             assert (answer.status, answer.text.count("\n")) == (503, 1)
         assert served.ask("POST /options", "profile=on").status == 200
@@ -303,8 +235,8 @@ def test_only_its_user_and_root(serve: Serve, place: Path) -> None:
         place.chmod(0o711)
         assert as_nobody(served) == "no permission\n"
         served.path.chmod(0o666)
-        assert as_nobody(served) == "HTTP/1.1 403 Forbidden\n"
-        assert served.ask("GET /").status == 200
+        assert as_nobody(served).startswith("HTTP/1.1 403 ")
+        assert served.ask("GET /").status == 404
 
 
 ACTS_FOR_NOBODY = """
@@ -321,8 +253,8 @@ def test_not_the_user_for_whom_a_daemon_acts(serve: Serve, place: Path) -> None:
     with serve((PYTHON, "-c", ACTS_FOR_NOBODY)) as served:
         place.chmod(0o711)
         served.path.chmod(0o666)
-        assert as_nobody(served) == "HTTP/1.1 403 Forbidden\n"
-        assert served.ask("GET /").status == 200
+        assert as_nobody(served).startswith("HTTP/1.1 403 ")
+        assert served.ask("GET /").status == 404
 
 
 @OWNERS
@@ -357,43 +289,49 @@ def test_a_thousand_visits_under_load(serve: Serve, build: Build, owner: str) ->
                     peer.sendall(garbage.randbytes(64) + b"\r\n\r\n")
                     assert everything(peer).startswith(b"HTTP/1.1 400 ")
             else:
-                gzip.decompress(served.ask("GET /debug/pprof/allocs").body)
+                gzip.decompress(served.ask("GET /peak").body)
         assert served.end() == (0, "whole\n", "")
 
 
-def test_many_connections(serve: Serve, clock: Clock) -> None:
-    """Twelve are answered at a time, the next are told to come later, and all others wait."""
+def test_one_after_another(serve: Serve, clock: Clock) -> None:
+    """Whoever comes while somebody is answered waits, and is answered."""
     with serve(clock=clock) as served, contextlib.ExitStack() as stack:
-        idle = [stack.enter_context(raw(served.path)) for _ in range(12)]
-        assert served.ask("GET /").status == 503
-        for peer in idle:
-            peer.close()
-        statuses = {served.ask("GET /").status for _ in range(50)}
-        assert statuses <= {200, 503}
         flood = [stack.enter_context(raw(served.path)) for _ in range(30)]
         for peer in flood:
-            peer.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            peer.sendall(b"GET /stats.json HTTP/1.1\r\nHost: x\r\n\r\n")
         for peer in flood:
-            assert everything(peer)[:12] in (b"HTTP/1.1 200", b"HTTP/1.1 503")
-            peer.close()  # its place is free for the next one
+            assert everything(peer).startswith(b"HTTP/1.1 200 ")
+            peer.close()  # it is the next one's turn
         assert served.end() == (0, "ended\n", "")
 
 
-def test_slow_and_half_closed(serve: Serve, clock: Clock) -> None:
-    with serve(clock=clock) as served, raw(served.path) as slow:
-        slow.sendall(b"GET / HTTP")
-        with raw(served.path) as half:
-            half.sendall(b"GET /stats.json HTTP/1.1\r\nHost: x\r\n\r\n")
+def after_a_while(clock: Clock, peer: socket.socket) -> bytes:
+    """What a peer receives, for which time must pass."""
+    for second in itertools.count(1):
+        if select.select([peer], [], [], 0.01)[0]:
+            break
+        clock.set(second)
+    return everything(peer)
+
+
+def test_who_is_slow_is_given_up(serve: Serve, clock: Clock) -> None:
+    request = b"GET /stats.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    with serve(clock=clock) as served:
+        with raw(served.path) as slow, raw(served.path) as half:
+            slow.sendall(request[:9])
+            half.sendall(request)
             half.shutdown(socket.SHUT_WR)
-            assert everything(half).startswith(b"HTTP/1.1 200 ")
-        assert served.ask("GET /").status == 200
-        clock.set(60)
-        assert everything(slow).startswith(b"HTTP/1.1 408 ")
+            assert after_a_while(clock, half).startswith(b"HTTP/1.1 200 ")
+            assert everything(slow) == b""
         with raw(served.path) as endless:
             endless.sendall(b"GET /" + b"x" * 5000)
-            assert everything(endless).startswith(b"HTTP/1.1 431 ")
-        body = "x" * 5000
-        assert served.ask("POST /options", body).status == 413
+            assert everything(endless).startswith(b"HTTP/1.1 413 ")
+        assert served.ask("POST /options", "x" * 5000).status == 413
+        with raw(served.path) as deaf, raw(served.path) as other:
+            deaf.sendall(request)
+            other.sendall(request)
+            assert after_a_while(clock, other).startswith(b"HTTP/1.1 200 ")
+        assert served.end() == (0, "ended\n", "")
 
 
 FORK = """
@@ -457,9 +395,9 @@ def test_a_child_has_none_until_it_asks(lib: Path, tmp_path: Path, place: Path, 
 def test_where_there_can_be_none(execute: Execute, place: Path) -> None:
     """One line, and the program goes on."""
     for path, why in (
-        (place / "missing" / "s", "its folder does not exist"),
-        (place / ("x" * 120), "101 bytes"),
-        (place / ("x" * 2000), "101 bytes"),
+        (place / "missing" / "s", "it cannot be made there: No such file or directory"),
+        (place / ("x" * 120), "107 bytes"),
+        (place / ("x" * 2000), "107 bytes"),
         (place, "no socket is there"),
     ):
         result = execute(PYTHON, "-c", "print('lived')", LOFT_SOCKET=str(path))
@@ -476,12 +414,12 @@ def test_an_old_socket_is_replaced_and_a_live_one_is_not(
         result = execute(PYTHON, "-c", "print('lived')", LOFT_SOCKET=str(served.path))
         assert (result.returncode, result.stdout) == (0, "lived\n")
         assert "another process serves it" in result.stderr
-        assert served.ask("GET /").status == 200
+        assert served.ask("GET /").status == 404
         served.process.send_signal(signal.SIGKILL)
         served.process.wait()
     assert served.path.exists()
     with serve(name="s") as served:
-        assert served.ask("GET /").status == 200
+        assert served.ask("GET /").status == 404
         assert served.end() == (0, "ended\n", "")
     assert list(place.iterdir()) == []
 
@@ -546,7 +484,7 @@ def test_the_first_thread_ends(execute: Execute, build: Build, place: Path, owne
 
 # Each fails from the first time on that the library's thread could make it.
 CALLS = (
-    *("clone3,clone", "close_range", "socket", "fchmod", "bind", "listen", "link,linkat"),
+    *("clone3,clone", "close_range", "socket", "fchmod", "bind", "listen"),
     *("connect", "flock", "unlink,unlinkat"),
 )
 LATER = ("memfd_create", "accept4", "poll", "getsockopt", "recvfrom", "sendto")

@@ -91,6 +91,6 @@ def test_options_exist() -> None:
 
 
 def test_requests_of_the_socket_exist() -> None:
-    sources = (ROOT / "src/serve/routes.cc").read_text()
+    sources = (ROOT / "inspect/serve.cc").read_text()
     for path in re.findall(r"`GET ([^`?]+)", PAGE):
         assert f'"{path}"' in sources, path

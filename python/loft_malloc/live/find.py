@@ -8,7 +8,6 @@ Descriptors are no help: the thread that serves has a table of its own.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +18,6 @@ PROC = Path("/proc")
 VARIABLE = "LOFT_SOCKET"
 # In /proc/net/unix: the flag of a socket that listens.
 LISTENS = 0x10000
-# What loft's socket is called until somebody listens, and for ever in that table.
-FIRST_NAME = re.compile(r"\.(.+)~[0-9a-f]{4}")
 # In the name of a socket that the environment does not name.
 MARK = "loft"
 RUN = Path(f"/run/user/{os.getuid()}")
@@ -150,9 +147,7 @@ def _listening(table: Path) -> list[Path]:
         # Num RefCount Protocol Flags Type St Inode Path
         words = line.split(maxsplit=7)
         if len(words) == 8 and int(words[3], 16) & LISTENS and not words[7].startswith("@"):
-            path = Path(words[7])
-            later = FIRST_NAME.fullmatch(path.name)
-            found.append(path.with_name(later[1]) if later else path)
+            found.append(Path(words[7]))
     return found
 
 
