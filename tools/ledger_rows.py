@@ -179,6 +179,9 @@ def look_at_history(versions: list[Ledger], findings: Findings) -> None:
             else:
                 firsts[title, name] = start + row.value - old.value
     for (title, name), rise in rises.items():
+        # What it has lost again is no rise any more.
+        if (last := versions[-1].find(title, name)) is not None:
+            rise = min(rise, last.value - firsts[title, name])
         first = next(each for it in versions if (each := it.find(title, name)) is not None)
         group = versions[-1].groups.get(title)
         allowed = max(

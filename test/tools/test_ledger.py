@@ -91,9 +91,9 @@ def test_a_row_rises_by_two_hundredths_since_the_tag() -> None:
     assert looked_back(first, second, book(1021, "second")) == [
         f"{TITLE}: pair: since the last tag it has risen by 21, more than 20"
     ]
-    # What it regains of a fall is no rise, and how far it falls later does not matter.
+    # What it regains of a fall is no rise, nor is what it has lost again.
     assert looked_back(first, second, book(1000), book(1015, "second")) == []
-    assert looked_back(first, book(1021, "second"), book(1000))
+    assert looked_back(first, book(1021, "second"), book(1000)) == []
     # Of few instructions two more are allowed.
     assert looked_back(book(13), book(15, "first")) == []
     assert looked_back(book(13), book(15, "first"), book(16, "second"))
