@@ -162,7 +162,9 @@ class Reader {
   // of these may be a container's, which has limits. In version 1 it is read if the group is
   // nowhere else: a container sees its own at the mount.
   LOFT_AT_LOAD bool look_along(const Hierarchy& names, const char* below, std::string_view group) {
-    if (group.starts_with("/..") || group.size() > kLongestName) return false;
+    // (Not starts_with: libstdc++'s may throw, as far as the compiler sees.)
+    const std::string_view first(group.data(), least<size_t>(group.size(), 3));
+    if (first == "/.." || group.size() > kLongestName) return false;
     Path folder(root_);
     const size_t top = folder.add(names.place).add(below).size();
     if (group != "/") folder.add(group);
