@@ -227,7 +227,8 @@ void* allocate_long_metered(size_t size, size_t alignment, bool zeroed, Maker) {
 namespace {
 
 // As an object that is not sampled keeps its place and its charge: one in a slab while it fits and
-// fills half of it; a medium one while it does not grow. False: the caller copies it, as a new one.
+// fills half of it; a medium one while it does not grow. One that has shrunk grows again where the
+// pages behind it are still free. False: the caller copies it, as a new one.
 bool resize_sampled(void* p, Entry entry, size_t size) {
   profile::Sample* const sample = profile::lift(p);
   const size_t charged = profile::charged_of(sample);
@@ -239,10 +240,15 @@ bool resize_sampled(void* p, Entry entry, size_t size) {
   }
   profile::tell_of_end(sample);
   const size_t before = bytes_at(p);
+  bool is_resized = false;
   {
     Heap* const heap = registry::at(entry.owner());
     const os::Guard guard(heap->lock());
-    heap->resize_medium(p, size);  // it does not grow
+    is_resized = heap->resize_medium(p, size);
+  }
+  if (LOFT_UNLIKELY(!is_resized)) {
+    profile::put_back(sample, p, true);
+    return false;
   }
   lifecycle::count_net(bytes_at(p) - before);
   profile::put_down(sample, p, size, charged);

@@ -249,6 +249,34 @@ TEST(Expand, OfSampledObjects) {
   EXPECT_EQ(loft_option_set("profile", "off"), 0);
 }
 
+// The pages behind one that has shrunk are soon another's.
+TEST(Realloc, OfSampledObjectsThatHaveShrunk) {
+  ASSERT_EQ(loft_option_set("sample_bytes", "1"), 0);
+  ASSERT_EQ(loft_option_set("profile", "on"), 0);
+  struct Step {
+    size_t size, to, behind;
+  };
+  for (const Step& step : {Step{kMiB, 600'000, 300'000}, Step{32'000, 17'000, 4000}}) {
+    void* p = loft_realloc(loft_malloc(step.size), step.to);
+    fill(p, 0, step.to);
+    std::vector<void*> others;
+    for (int i = 0; i < 16; ++i) {
+      others.push_back(loft_malloc(step.behind));
+      fill(others.back(), 0, step.behind);
+    }
+    p = loft_realloc(p, step.size);
+    EXPECT_GE(loft_malloc_usable_size(p), step.size);
+    EXPECT_TRUE(holds(p, step.to));
+    memset(p, 0, step.size);
+    for (void* const other : others) {
+      EXPECT_TRUE(holds(other, step.behind));
+      loft_free(other);
+    }
+    loft_free(p);
+  }
+  EXPECT_EQ(loft_option_set("profile", "off"), 0);
+}
+
 // ---- Alignment ---------------------------------------------------------------------------------
 
 TEST(AlignedRealloc, KeepsAlignmentAndContents) {
