@@ -262,6 +262,9 @@ bool is_object(const void* p) { return hardened::is_nothing(p) || core_policy().
 // Each object reads as zero.
 void* take_no_zero(Request) { return nullptr; }
 
+// Those from before, which no guards are around, give way to one with guards.
+void* resize_no_large(Large*, size_t, ResizeLarge) { return nullptr; }
+
 Policies make_policies() {
   Policies made = core_policies;
   for (unsigned mode = 0; mode < kModes; ++mode) {
@@ -271,6 +274,7 @@ Policies make_policies() {
     row.take_zero = take_no_zero;
     row.allocate_long = hardened::allocate_long;
     row.is_object = is_object;
+    row.resize_large = resize_no_large;
     row.on_refused = write_refused;
     row.free = free_hardened;
     row.free_as = free_hardened_as;
@@ -280,7 +284,6 @@ Policies make_policies() {
     row.good_size = hardened::good_size_of;
     row.check_bounds = hardened::check_bounds_of;
     row.size_in = hardened::size_in_place;
-    row.clears = true;
   }
   return made;
 }

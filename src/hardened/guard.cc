@@ -237,6 +237,7 @@ Policies make_policies() {
     row.refill = refill_sampled;
     row.take_zero = take_zero_metered;
     row.allocate_long = allocate_long_metered;
+    row.resize_large = resize_large_metered;
     row.on_refused = write_refused;
     row.free = free_guarded;
     row.free_as = free_guarded_as;

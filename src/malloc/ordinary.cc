@@ -123,7 +123,7 @@ void on_refused(size_t) {}
 #define LOFT_FOR_ALL_MODES                                                                       \
   take_zero_ordinary, allocate_long, free_ordinary, free_as, reallocate_ordinary,                \
       usable_size_ordinary, expand_ordinary, good_size_ordinary, check_bounds_ordinary, size_in, \
-      is_object_at, on_refused, false
+      is_object_at, resize_large_ordinary, on_refused
 }  // namespace
 
 constinit const Policies core_policies = {{

@@ -7,8 +7,6 @@
 
 namespace loft {
 
-struct Large;
-
 // --- Objects above kSmallMax, or aligned to more, beyond the cache of one. ---
 
 // nullptr and ENOMEM without memory. `alignment` is a power of two.
@@ -41,9 +39,6 @@ void* reallocate_guest(const char* call, void* p, Entry entry, size_t size, size
 bool resize_in_run(void* p, Entry entry, size_t size);
 // A new one, where it can grow to twice that if possible. nullptr: without memory or block.
 void* allocate_with_room(size_t size);
-// An object that large::allocate made, by large::resize or large::expand. nullptr: the caller
-// copies.
-using ResizeLarge = void* (*)(Large* object, size_t asked);
-void* resize_large(Large* object, size_t size, ResizeLarge how);
+void* resize_large_ordinary(Large* object, size_t size, ResizeLarge how);
 
 }  // namespace loft

@@ -17,6 +17,9 @@
 
 namespace loft {
 
+struct Large;
+using ResizeLarge = void* (*)(Large* object, size_t size);
+
 // What is known of a free, in two registers: the call, and the size that the caller names.
 struct Freed {
   size_t size;
@@ -65,9 +68,11 @@ struct alignas(64) Policy {
   size_t (*size_in)(const void* p, size_t bytes);
   // Whether one of the program's begins at p, as far as its place says.
   bool (*is_object)(const void* p);
+  // Another length for a large object, by large::resize or large::expand. nullptr: the caller
+  // copies.
+  void* (*resize_large)(Large* object, size_t size, ResizeLarge how);
   // `bytes` bytes were refused for want of memory. No lock is held.
   void (*on_refused)(size_t bytes);
-  bool clears;  // all objects read as zero when they are handed out
 };
 
 inline constexpr unsigned kModes = 3;  // in the order of Mode

@@ -163,11 +163,12 @@ void* reallocate_ordinary(void* p, size_t size) {
   if (entry.bin() != kLarge) return reallocate_small(p, entry, size);
   Large* object = large::at(entry);
   if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
-  void* const resized = size > kSmallMax ? resize_large(object, size, large::resize) : nullptr;
+  void* const resized =
+      size > kSmallMax ? policy().resize_large(object, size, large::resize) : nullptr;
   return resized != nullptr ? resized : reallocate_by_copy(p, object->bytes, size);
 }
 
-void* resize_large(Large* object, size_t size, ResizeLarge how) {
+void* resize_large_ordinary(Large* object, size_t size, ResizeLarge how) {
   const size_t bytes = object->bytes;
   void* const resized = how(object, size);
   if (resized == nullptr || object->bytes == bytes) return resized;
@@ -187,7 +188,7 @@ bool expand_ordinary(const char* call, void* p, size_t size) {
   check_start(call, p, entry);
   if (entry.bin() == kMedium) return expand_in_run(p, entry, size);
   if (entry.bin() != kLarge) return stays(class_size(class_of_bin(entry.bin())), size);
-  return resize_large(large::at(entry), size, large::expand) != nullptr;
+  return policy().resize_large(large::at(entry), size, large::expand) != nullptr;
 }
 
 size_t good_size_ordinary(size_t alignment, size_t size) {
@@ -204,10 +205,10 @@ namespace {
 // Of an object whose pages can go to another place, at the start of a granule.
 void* resize_pages(void* p, size_t alignment, size_t size) {
   if (alignment > kGranule || size <= kSmallMax || size > PTRDIFF_MAX - kGranule) return nullptr;
-  if (policy().clears || !pagemap.contains(p)) return nullptr;
+  if (!pagemap.contains(p)) return nullptr;
   const Entry entry = pagemap.of(p);
   if (entry.bin() != kLarge || large::at(entry)->guarded) return nullptr;
-  return resize_large(large::at(entry), size, large::resize);
+  return policy().resize_large(large::at(entry), size, large::resize);
 }
 
 }  // namespace

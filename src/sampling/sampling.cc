@@ -159,6 +159,7 @@ const Policies& metered_policies() {
         row.free_as = free_as_metered;
         row.reallocate = reallocate_metered;
         row.expand = expand_metered;
+        row.resize_large = resize_large_metered;
         row.on_refused = write_refused;
       }
     }
@@ -264,20 +265,6 @@ void free_sampled(void* p, Entry entry) {
   background::look_after();
 }
 
-void* resize_large_metered(Large* object, size_t asked, ResizeLarge how) {
-  const size_t before = object->bytes;
-  profile::Sample* const sample =
-      object->sampled ? profile::lift(reinterpret_cast<const void*>(object->base)) : nullptr;
-  profile::tell_of_end(sample);
-  void* const resized = resize_large(object, asked, how);
-  profile::put_down(sample, reinterpret_cast<const void*>(object->base), object->asked,
-                    object->bytes);
-  if (resized == nullptr || object->sampled || !profile::on()) return resized;
-  if (object->bytes <= before) return resized;
-  if (!profile::passes(object->bytes - before)) mark_sampled(resized, asked);
-  return resized;
-}
-
 // Where it grows, it may be due for a sample: only as a new object.
 bool grow_in_run(void* p, Entry entry, size_t size, size_t more) {
   const Charge charge(more);
@@ -299,11 +286,9 @@ void* reallocate_medium_metered(void* p, Entry entry, size_t usable, size_t size
 // The core's functions report what is wrong with an address.
 Entry entry_of(const void* p) { return pagemap.contains(p) ? pagemap.of(p) : Entry{}; }
 
-// Whether the program has one that begins at p. Else the core says what is wrong, or what it is.
-bool is_page_object(const void* p, Entry entry) {
-  if (entry.bin() == kMedium) return medium::run_at(entry)->in_use_at(p);
-  return entry.bin() == kLarge && !large::at(entry)->kept &&
-         reinterpret_cast<uintptr_t>(p) == large::at(entry)->start();
+// Whether the program has a medium one that begins at p.
+bool is_medium_object(const void* p, Entry entry) {
+  return entry.bin() == kMedium && medium::run_at(entry)->in_use_at(p);
 }
 
 Large* large_at(Entry entry) { return entry.bin() == kLarge ? large::at(entry) : nullptr; }
@@ -322,36 +307,36 @@ void free_metered(void* p) {
 
 void* reallocate_metered(void* p, size_t size) {
   const Entry entry = entry_of(p);
-  if (!is_page_object(p, entry)) return reallocate_ordinary(p, size);
+  if (!is_medium_object(p, entry)) return reallocate_ordinary(p, size);
+  const size_t usable = medium::usable_bytes(entry, p);
   if (medium::is_sampled(entry)) {
-    const size_t held = medium::usable_bytes(entry, p);
-    return resize_sampled(p, entry, size) ? p : reallocate_by_copy(p, held, size);
+    return resize_sampled(p, entry, size) ? p : reallocate_by_copy(p, usable, size);
   }
-  if (entry.bin() == kMedium) {
-    const size_t usable = medium::usable_bytes(entry, p);
-    if (size > usable) return reallocate_medium_metered(p, entry, usable, size);
-  }
-  if (Large* const object = large_at(entry); object != nullptr && size > kSmallMax) {
-    if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
-    void* const resized = resize_large_metered(object, size, large::resize);
-    return resized != nullptr ? resized : reallocate_by_copy(p, object->bytes, size);
-  }
-  return reallocate_ordinary(p, size);
+  return size > usable ? reallocate_medium_metered(p, entry, usable, size)
+                       : reallocate_ordinary(p, size);
 }
 
 bool expand_metered(const char* call, void* p, size_t size) {
   const Entry entry = entry_of(p);
-  if (size > PTRDIFF_MAX - kGranule) return false;
-  if (!is_page_object(p, entry)) return expand_ordinary(call, p, size);
+  if (!is_medium_object(p, entry)) return expand_ordinary(call, p, size);
   if (medium::is_sampled(entry)) return resize_sampled(p, entry, size);
-  if (entry.bin() == kMedium) {
-    const size_t usable = medium::usable_bytes(entry, p);
-    if (size > usable) return is_medium(size) && grow_in_run(p, entry, size, size - usable);
-  }
-  if (Large* const object = large_at(entry); object != nullptr) {
-    return resize_large_metered(object, size, large::expand) != nullptr;
-  }
-  return expand_ordinary(call, p, size);
+  const size_t usable = medium::usable_bytes(entry, p);
+  if (size <= usable) return expand_ordinary(call, p, size);
+  return is_medium(size) && grow_in_run(p, entry, size, size - usable);
+}
+
+void* resize_large_metered(Large* object, size_t size, ResizeLarge how) {
+  const size_t before = object->bytes;
+  profile::Sample* const sample =
+      object->sampled ? profile::lift(reinterpret_cast<const void*>(object->base)) : nullptr;
+  profile::tell_of_end(sample);
+  void* const resized = resize_large_ordinary(object, size, how);
+  profile::put_down(sample, reinterpret_cast<const void*>(object->base), object->asked,
+                    object->bytes);
+  if (resized == nullptr || object->sampled || !profile::on()) return resized;
+  if (object->bytes <= before) return resized;
+  if (!profile::passes(object->bytes - before)) mark_sampled(resized, size);
+  return resized;
 }
 
 void write_refused(size_t) {

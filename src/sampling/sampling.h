@@ -29,6 +29,7 @@ void* allocate_long_metered(size_t size, size_t alignment, bool zeroed, Maker ma
 void free_metered(void* p);
 void* reallocate_metered(void* p, size_t size);
 bool expand_metered(const char* call, void* p, size_t size);
+void* resize_large_metered(Large* object, size_t size, ResizeLarge how);
 void write_refused(size_t bytes);
 
 // Before a sampled large object is released.

@@ -255,7 +255,12 @@ TEST_F(Profile, SampledObjectsAreLikeAnyOther) {
         void* const aligned = loft_memalign(alignment, size);
         EXPECT_EQ(reinterpret_cast<uintptr_t>(aligned) % alignment, 0u);
         std::memset(aligned, 1, size);
-        loft_free(aligned);
+        // What lies behind it has it move.
+        void* const behind = loft_malloc(size_t{9} << 20);
+        void* const moved = loft_aligned_realloc(aligned, alignment, size_t{40} << 20);
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(moved) % alignment, 0u);
+        loft_free(behind);
+        loft_free(moved);
       }
       auto* const zeroed = static_cast<char*>(loft_calloc(size, 1));
       EXPECT_EQ(std::count(zeroed, zeroed + size, 0), static_cast<ptrdiff_t>(size));
