@@ -112,7 +112,7 @@ void* allocate_long(size_t size, size_t alignment, bool zeroed, Maker) {
   return allocate_large(size, alignment, zeroed);
 }
 
-void free_as(void* p, Freed) { free_ordinary(p); }
+void free_as(void* p, Freed) { policy().free(p); }
 
 size_t size_in(const void*, size_t bytes) { return bytes; }
 

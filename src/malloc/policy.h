@@ -52,7 +52,7 @@ struct alignas(64) Policy {
   // By the call of this name; keeps errno. It also gets the objects whose bit `sampled` is set
   // (heap/large_object.h), or whose heap's is (medium::is_sampled).
   void (*free)(void* p);
-  void (*free_as)(void* p, Freed freed);
+  void (*free_as)(void* p, Freed freed);  // the core's: free, whatever the call says
   void* (*reallocate)(void* p, size_t size);
   size_t (*usable_size)(const char* call, const void* p);
   // Another length for an object that stays where it is. False, and nothing has changed, if it

@@ -144,8 +144,6 @@ void* refill_metered(ThreadCache* thread, Request request) {
                                             : refill_lagging(thread, request);
 }
 
-void free_as_metered(void* p, Freed) { free_metered(p); }
-
 // Made when the first profile is: most programs take none.
 const Policies& metered_policies() {
   static const struct Metered {
@@ -156,7 +154,6 @@ const Policies& metered_policies() {
         row.take_zero = take_zero_metered;
         row.allocate_long = allocate_long_metered;
         row.free = free_metered;
-        row.free_as = free_as_metered;
         row.reallocate = reallocate_metered;
         row.expand = expand_metered;
         row.resize_large = resize_large_metered;

@@ -507,6 +507,16 @@ TEST(SizedFreeDeath, OfAWrongAlignment) {
   loft_free(p);
 }
 
+// A profile looks no closer than loft does without.
+TEST(SizedFree, OfAWrongAlignmentInAProfile) {
+  if (surface::hardened() || surface::guarded()) return;
+  ASSERT_EQ(loft_option_set("profile", "on"), 0);
+  void* const p = loft_malloc(1000);
+  const size_t too_much = size_t{2} << (__builtin_ctzll(reinterpret_cast<uintptr_t>(p)));
+  loft_free_aligned_sized(p, too_much, 1000);
+  EXPECT_EQ(loft_option_set("profile", "off"), 0);
+}
+
 TEST(ExpandDeath, Misuse) {
   int local = 0;
   EXPECT_DEATH(loft_expand(&local, 10), "loft_expand");
