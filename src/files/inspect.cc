@@ -9,6 +9,7 @@
 #include "files/output.h"
 #include "os/fault.h"
 #include "os/loader.h"
+#include "os/os.h"
 #include "os/symbols.h"
 
 // Of libloft-inspect.a, in a program that is linked with it.
@@ -49,7 +50,13 @@ void take_place(void* context, const files::Mapping& mapping) {
   place.found = true;
 }
 
+// Who may link to a program's file has it lie wherever he likes. The loader looks after the folders
+// that libloft.so may come from.
+bool may_lie_anywhere() { return os::has_more_rights() && !os::is_own_library(); }
+
 const Table* open_beside(const char** why) {
+  *why = "libloft-inspect.so may be its user's, who has fewer rights than the program";
+  if (may_lie_anywhere()) return nullptr;
   auto* const place = static_cast<Place*>(files::borrow(sizeof(Place)));
   *why = "no memory to look for libloft-inspect.so";
   if (place == nullptr) return nullptr;
