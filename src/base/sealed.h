@@ -1,7 +1,7 @@
-// Static data that is written when the library is loaded, and read-only from then on: who can write
-// to any address of the program cannot write there. It lies where the linker puts pointers that the
-// loader fills in and then protects (RELRO), beside those that are constant. So reading it costs
-// what it always did, and nothing is done unless it is written.
+// Static data that is written when the library is loaded, or once later, and is read-only but for
+// that moment: who can write to any address of the program cannot write there. It lies where the
+// linker puts pointers that the loader fills in and then protects (RELRO), beside those that are
+// constant. So reading it costs what it always did, and nothing is done unless it is written.
 //
 //   LOFT_SEALED constinit Atomic<const Policies*> policies{&core_policies};
 #pragma once

@@ -102,7 +102,7 @@ void turn_for_good(bool clears) {
 void turn_all(bool on) {
   on = on || for_good;
   turned.store(on, memory_order_relaxed);
-  // Also the release that parts_of pairs with (malloc/policy.h).
+  // Also the release that policy_of pairs with (malloc/policy.h).
   thread_fence(memory_order_seq_cst);
   for (ThreadCache* t = newest_cache(); t != nullptr; t = t->older) turn(t, on);
   turn(&empty_cache, on);

@@ -175,6 +175,8 @@ void follow_profile_options() {
     find_sealed_pages();
   }
   const os::Guard guard(profile::changes());
+  // Who has set it meanwhile comes here, too, prepared.
+  if (!asked && get(options.profile) != kNoProfile) return;
   profile::set_mean(get(options.sample_bytes));
   const bool is_core = get(options.hardened) == kHardenedOff;
   const bool wanted = get(options.profile) != kNoProfile && profile::prepare() &&
@@ -372,8 +374,8 @@ void unlock(LockStep step, bool child) {
 
 }  // namespace
 
-// Second bins of a thread that a fork's child lacks are lost: its ordinary ones may be half
-// changed.
+// Second bins of a thread that a fork's child lacks are emptied with its ordinary ones
+// (bins::inherit).
 constinit const Guest sampling_guest = {
     .join = sampling::join,
     .review = review,
