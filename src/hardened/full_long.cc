@@ -19,6 +19,7 @@
 #include "profile/samples.h"
 #include "runtime/background.h"
 #include "runtime/lifecycle.h"
+#include "sampling/sampling.h"
 #include "space/span.h"
 
 namespace loft::hardened {
@@ -57,7 +58,9 @@ InRun look_at(const char* call, const void* p, Entry entry) {
   check_start(call, p, entry);
   MediumRun* const run = medium::run_at(entry);
   const MediumWord::Object object = run->word_at(p).object();
-  const size_t asked = (size_t{object.pages} << run->page_log) - object.slack - kTagBytes;
+  const size_t used = (size_t{object.pages} << run->page_log) - object.slack;
+  if (LOFT_UNLIKELY(medium::is_sampled(entry))) return {used, {}, false};
+  const size_t asked = used - kTagBytes;
   Marks marks{};
   const uint64_t tag = load_tag(static_cast<const char*>(p) + asked);
   if (LOFT_LIKELY(read_tag(reinterpret_cast<uintptr_t>(p), tag, &marks))) {
@@ -106,7 +109,7 @@ void free_in_run(void* p, Entry entry, Freed freed) {
   } else {
     forget_before(p);
   }
-  core_policy().free(p);
+  free_metered(p);  // from before, it may be a sample
 }
 
 // ---- Between guards ----
@@ -196,7 +199,7 @@ void free_long(void* p, Entry entry, Freed freed) {
   Large* const object = large::at(entry);
   if (LOFT_LIKELY(object->guarded)) return free_guarded(object, freed);
   forget_before(p);
-  core_policy().free(p);
+  free_metered(p);
 }
 
 void* reallocate_long(void* p, Entry entry, size_t size) {

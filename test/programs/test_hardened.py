@@ -112,3 +112,32 @@ def test_a_mode_that_cannot_be_kept(
 def test_a_mode_that_can_be_kept(execute: Execute, build: Build, mode: str) -> None:
     result = execute(build("hello.c"), LOFT_HARDENED=mode, LOFT_HARDENED_REQUIRED="on")
     assert (result.returncode, result.stdout, result.stderr) == (0, "hello\n", "")
+
+
+@pytest.mark.parametrize("mode", ["off", "guard", "full"])
+@pytest.mark.parametrize("resized", [False, True])
+def test_samples_from_before(
+    execute: Execute, lib: Path, tmp_path: Path, mode: str, resized: bool
+) -> None:
+    """A profile begins before loft, which is a part of the program, knows its options."""
+    source = tmp_path / "main.c"
+    source.write_text(
+        "#include <stdlib.h>\n#include <string.h>\n"
+        "int loft_option_set(const char* name, const char* value);\n"
+        "static const size_t kSizes[] = {1, 100, 50000, 6 << 20};\n"
+        "static char* objects[4];\n"
+        "__attribute__((constructor(101))) static void begin(void) {\n"
+        '  loft_option_set("sample_bytes", "1");\n  loft_option_set("profile", "on");\n'
+        "  for (int i = 0; i < 4; ++i) memset(objects[i] = malloc(kSizes[i]), 1, kSizes[i]);\n}\n"
+        "int main(int count, char** words) {\n"
+        "  for (int i = 0; i < 4; ++i) {\n"
+        "    if (count > 1) objects[i] = realloc(objects[i], 2 * kSizes[i]);\n"
+        "    if (objects[i][kSizes[i] - 1] != 1) return 1;\n"
+        "    free(objects[i]);\n  }\n  return words[0] == NULL;\n}\n"
+    )
+    program = tmp_path / "main"
+    parts: list[str | Path] = ["-Wl,-u,malloc", lib.parent / "libloft.a", "-Wl,--no-as-needed"]
+    link("gcc", [source], program, ["-O1", "-fno-builtin", "-pthread"], parts)
+    words = ["resized"] if resized else []
+    result = execute(program, *words, preload=False, LOFT_HARDENED=mode, LOFT_PROFILE="on")
+    assert result.returncode == 0, result.stderr
