@@ -77,7 +77,7 @@ bool keep_path(std::string_view text, uint64_t& value) {
   return true;
 }
 
-bool parse(const Option& option, std::string_view text, uint64_t& value) {
+LOFT_AT_LOAD bool parse(const Option& option, std::string_view text, uint64_t& value) {
   if (option.kind == OptionKind::kFile) return keep_path(text, value);
   if (option.kind == OptionKind::kBytes) return parse_bytes(text, value);
   if (option.kind == OptionKind::kMilliseconds) return parse_number(text, value);
@@ -155,7 +155,7 @@ class VariableName {
 
 }  // namespace
 
-const Option* find_option(std::string_view name) {
+LOFT_AT_LOAD const Option* find_option(std::string_view name) {
   for (const Option& option : kOptionTable) {
     if (option.name == name) return &option;
   }
@@ -167,7 +167,7 @@ bool is_strictest(const Option& option, uint64_t value) {
   return strictest(option, strict) && value == strict;
 }
 
-OptionError set_option(std::string_view name, std::string_view value) {
+LOFT_AT_LOAD OptionError set_option(std::string_view name, std::string_view value) {
   const Option* option = find_option(name);
   if (option == nullptr) return OptionError::kUnknownName;
   uint64_t parsed = 0;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "base/macros.h"
 #include "base/options.h"
 #include "cache/census.h"
 #include "files/inspect.h"
@@ -146,7 +147,7 @@ void in_child() {
 
 }  // namespace
 
-void follow() {
+LOFT_AT_LOAD void follow() {
   if (get(options.socket) == followed.load(memory_order_relaxed)) return;
   const char* why = nullptr;
   const inspect::Table* const found = inspect::library(&why);
@@ -165,14 +166,14 @@ void follow() {
                      : "the system gives no thread for it now");
 }
 
-void enable(ChangeOption change) {
+LOFT_AT_LOAD void enable(ChangeOption change) {
   served.set_option = change;
   os::on_fork(nullptr, nullptr, in_child);
   background::at_end_of_first_thread.store(leave, memory_order_relaxed);
   follow();
 }
 
-void leave_place() {
+LOFT_AT_LOAD void leave_place() {
   const inspect::Table* const table = library.load(memory_order_relaxed);
   if (table != nullptr) table->leave();
 }
