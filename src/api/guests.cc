@@ -1,7 +1,7 @@
 // The guests of the core, in the order in which a fork takes their locks.
 #include "cache/guest.h"
-#include "hardened/guest.h"
-#include "heaps/guest.h"
+#include "hardened/modes.h"
+#include "heaps/as_guest.h"
 #include "percpu/percpu.h"
 #include "sampling/sampling.h"
 

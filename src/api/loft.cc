@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "api/options.h"
+#include "api/option_text.h"
 #include "api/process.h"
 #include "api/surface.h"
 #include "cache/object.h"
@@ -15,8 +15,8 @@
 #include "profile/samples.h"
 #include "profile/write.h"
 #include "runtime/background.h"
-#include "runtime/idle.h"
 #include "runtime/lifecycle.h"
+#include "runtime/sleepers.h"
 #include "serve/server.h"
 #include "stats/net.h"
 #include "stats/objects.h"

@@ -110,13 +110,13 @@ void* nothrow_by_new(size_t size, size_t alignment, Maker maker) {
 }
 
 // Each form of delete calls one of these; the basic ones call free.
-enum class Calls : uint8_t { kFree, kDelete, kDeleteArray };
+enum class DeleteCalls : uint8_t { kFree, kDelete, kDeleteArray };
 
-template <Calls kCalls, class... Alignment>
+template <DeleteCalls kCalls, class... Alignment>
 LOFT_COLD void delete_otherwise(void* p, Alignment... alignment) {
-  if constexpr (kCalls == Calls::kFree) {
+  if constexpr (kCalls == DeleteCalls::kFree) {
     free(p);
-  } else if constexpr (kCalls == Calls::kDelete) {
+  } else if constexpr (kCalls == DeleteCalls::kDelete) {
     operator delete(p, alignment...);
   } else {
     operator delete[](p, alignment...);
@@ -168,12 +168,12 @@ LOFT_ALWAYS_INLINE void* make(size_t size, align_val_t align) {
 }
 
 // Each call's way in the hardened modes: nothing is carried here but what the caller has said.
-template <Maker kMaker, Calls kCalls, class... Alignment>
+template <Maker kMaker, DeleteCalls kCalls, class... Alignment>
 LOFT_NOINLINE void delete_beyond(void* p, Alignment... alignment) {
   if (LOFT_LIKELY(are_ours())) return loft::policy().free_as(p, {0, false, true, kMaker, 0});
   delete_otherwise<kCalls>(p, alignment...);
 }
-template <Maker kMaker, Calls kCalls, class... Alignment>
+template <Maker kMaker, DeleteCalls kCalls, class... Alignment>
 LOFT_NOINLINE void delete_sized_beyond(void* p, size_t size, Alignment... alignment) {
   if (LOFT_LIKELY(are_ours())) {
     return loft::policy().free_as(p, {size, true, true, kMaker, 0});
@@ -181,11 +181,11 @@ LOFT_NOINLINE void delete_sized_beyond(void* p, size_t size, Alignment... alignm
   delete_otherwise<kCalls>(p, alignment...);
 }
 
-template <Maker kMaker, Calls kCalls, class... Alignment>
+template <Maker kMaker, DeleteCalls kCalls, class... Alignment>
 LOFT_ALWAYS_INLINE void destroy(void* p, Alignment... alignment) {
   loft::deallocate_as(kMaker, p, [=](void* q) { delete_beyond<kMaker, kCalls>(q, alignment...); });
 }
-template <Maker kMaker, Calls kCalls, class... Alignment>
+template <Maker kMaker, DeleteCalls kCalls, class... Alignment>
 LOFT_ALWAYS_INLINE void destroy_sized(void* p, size_t size, Alignment... alignment) {
   loft::deallocate_sized(kMaker, p, size, [=](void* q) {
     delete_sized_beyond<kMaker, kCalls>(q, size, alignment...);
@@ -222,37 +222,39 @@ LOFT_FORM void* operator new[](size_t n, align_val_t a, const nothrow_t&) noexce
   return make<Maker::kNewArrayAligned, loft::new_retry_nothrow, nothrow_by_new>(n, a);
 }
 
-LOFT_FORM void operator delete(void* p) noexcept { destroy<Maker::kNew, Calls::kFree>(p); }
-LOFT_FORM void operator delete[](void* p) noexcept { destroy<Maker::kNewArray, Calls::kDelete>(p); }
+LOFT_FORM void operator delete(void* p) noexcept { destroy<Maker::kNew, DeleteCalls::kFree>(p); }
+LOFT_FORM void operator delete[](void* p) noexcept {
+  destroy<Maker::kNewArray, DeleteCalls::kDelete>(p);
+}
 LOFT_FORM void operator delete(void* p, const nothrow_t&) noexcept {
-  destroy<Maker::kNew, Calls::kDelete>(p);
+  destroy<Maker::kNew, DeleteCalls::kDelete>(p);
 }
 LOFT_FORM void operator delete[](void* p, const nothrow_t&) noexcept {
-  destroy<Maker::kNewArray, Calls::kDeleteArray>(p);
+  destroy<Maker::kNewArray, DeleteCalls::kDeleteArray>(p);
 }
 LOFT_FORM void operator delete(void* p, align_val_t a) noexcept {
-  destroy<Maker::kNewAligned, Calls::kFree>(p, a);
+  destroy<Maker::kNewAligned, DeleteCalls::kFree>(p, a);
 }
 LOFT_FORM void operator delete[](void* p, align_val_t a) noexcept {
-  destroy<Maker::kNewArrayAligned, Calls::kDelete>(p, a);
+  destroy<Maker::kNewArrayAligned, DeleteCalls::kDelete>(p, a);
 }
 LOFT_FORM void operator delete(void* p, align_val_t a, const nothrow_t&) noexcept {
-  destroy<Maker::kNewAligned, Calls::kDelete>(p, a);
+  destroy<Maker::kNewAligned, DeleteCalls::kDelete>(p, a);
 }
 LOFT_FORM void operator delete[](void* p, align_val_t a, const nothrow_t&) noexcept {
-  destroy<Maker::kNewArrayAligned, Calls::kDeleteArray>(p, a);
+  destroy<Maker::kNewArrayAligned, DeleteCalls::kDeleteArray>(p, a);
 }
 
 LOFT_FORM void operator delete(void* p, size_t n) noexcept {
-  destroy_sized<Maker::kNew, Calls::kDelete>(p, n);
+  destroy_sized<Maker::kNew, DeleteCalls::kDelete>(p, n);
 }
 LOFT_FORM void operator delete[](void* p, size_t n) noexcept {
-  destroy_sized<Maker::kNewArray, Calls::kDeleteArray>(p, n);
+  destroy_sized<Maker::kNewArray, DeleteCalls::kDeleteArray>(p, n);
 }
 LOFT_FORM void operator delete(void* p, size_t n, align_val_t a) noexcept {
-  destroy_sized<Maker::kNewAligned, Calls::kDelete>(p, n, a);
+  destroy_sized<Maker::kNewAligned, DeleteCalls::kDelete>(p, n, a);
 }
 LOFT_FORM void operator delete[](void* p, size_t n, align_val_t a) noexcept {
-  destroy_sized<Maker::kNewArrayAligned, Calls::kDeleteArray>(p, n, a);
+  destroy_sized<Maker::kNewArrayAligned, DeleteCalls::kDeleteArray>(p, n, a);
 }
 #undef LOFT_FORM

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "api/options.h"
+#include "api/option_text.h"
 #include "base/macros.h"
 #include "files/trusted.h"
 #include "os/fault.h"

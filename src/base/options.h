@@ -1,6 +1,6 @@
 // The only table of options. The system's file, the environment (LOFT_NAME), the link-time symbol
-// `loft_options`, the API and docs/options.md all follow it. api/options.cc parses; lower floors
-// only read the values.
+// `loft_options`, the API and docs/options.md all follow it. api/option_text.cc parses; lower
+// floors only read the values.
 #pragma once
 
 #include <cstddef>

@@ -22,13 +22,13 @@ constinit Atomic<uintptr_t> end_of_sealed{0};
 
 [[gnu::section(".data.rel.ro.loft_sealed"), gnu::used]] constinit uintptr_t within = 0;
 
-struct Found {
+struct SealedPages {
   uintptr_t page;
   uintptr_t from, end;
 };
 
 int find(dl_phdr_info* object, size_t, void* context) {
-  auto& found = *static_cast<Found*>(context);
+  auto& found = *static_cast<SealedPages*>(context);
   const auto at = reinterpret_cast<uintptr_t>(&within);
   for (unsigned i = 0; i < object->dlpi_phnum; ++i) {
     const auto& part = object->dlpi_phdr[i];
@@ -50,7 +50,7 @@ uintptr_t page_bytes() { return static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)); }
 void find_sealed_pages() {
   if (end_of_sealed.load(memory_order_relaxed) != 0) return;
   const KeepErrno keep;
-  Found found = {page_bytes(), 1, 1};
+  SealedPages found = {page_bytes(), 1, 1};
   dl_iterate_phdr(find, &found);
   first_sealed.store(found.from, memory_order_relaxed);
   end_of_sealed.store(found.end, memory_order_relaxed);

@@ -64,10 +64,10 @@ void check_end(const Batch& batch, const Geometry& shape) {
 constexpr size_t kNoPlace = kBatches;
 
 // The places of a slab's set. Both are the same if a set has one place.
-struct Places {
+struct BatchSet {
   size_t first, second;
 };
-constexpr Places places_of(uint32_t slab) {
+constexpr BatchSet places_of(uint32_t slab) {
   const size_t first = batch_set(slab);
   return {first, kBatchWays == 1 ? first : first + kBatchSets};
 }

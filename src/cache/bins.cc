@@ -121,7 +121,7 @@ bool grow_or_stash(ThreadCache* thread, SizeClass size_class) {
 // Fills slots[0], slots[-1], ... from the heap's slabs. If these supply less than half of `wanted`,
 // a new slab supplies the rest: refills of three or four just returned objects cost more than they
 // save. Under the heap's lock.
-unsigned fill(Heap* heap, Request request, void** slots, unsigned wanted) {
+unsigned fill(Heap* heap, ObjectRequest request, void** slots, unsigned wanted) {
   const SizeClass size_class = request.size_class;
   unsigned taken = heap->refill(size_class, slots, wanted);
   if (taken != wanted && taken < (wanted + 1) / 2) {
@@ -133,7 +133,7 @@ unsigned fill(Heap* heap, Request request, void** slots, unsigned wanted) {
 
 // Fills the bin's array, which is empty, and pops one object. nullptr without memory. In line: a
 // call of its own costs each refill two instructions.
-LOFT_ALWAYS_INLINE void* fill_empty(ThreadCache* thread, Request request, unsigned wanted) {
+LOFT_ALWAYS_INLINE void* fill_empty(ThreadCache* thread, ObjectRequest request, unsigned wanted) {
   Bin& bin = thread->bins[request.size_class];
   void** const slots = bin.top();
   LOFT_CHECK(slots == thread->states[request.size_class].slots);
@@ -172,7 +172,7 @@ unsigned plan_refill(ThreadCache* thread, SizeClass size_class) {
   return half;
 }
 
-LOFT_NOINLINE void* plan_and_refill(ThreadCache* thread, Request request) {
+LOFT_NOINLINE void* plan_and_refill(ThreadCache* thread, ObjectRequest request) {
   const unsigned wanted = plan_refill(thread, request.size_class);
   if (thread->states[request.size_class].depot != nullptr) {
     depot::take(thread, request.size_class);
@@ -183,14 +183,14 @@ LOFT_NOINLINE void* plan_and_refill(ThreadCache* thread, Request request) {
 
 }  // namespace
 
-void* take_one(Heap* heap, Request request) {
+void* take_one(Heap* heap, ObjectRequest request) {
   void* object = nullptr;
   const os::Guard guard(heap->lock());
   fill(heap, request, &object, 1);
   return object;
 }
 
-void* refill(ThreadCache* thread, Request request) {
+void* refill(ThreadCache* thread, ObjectRequest request) {
   const unsigned wanted = thread->states[request.size_class].repeat;
   if (wanted == 0 || LOFT_UNLIKELY(limits::tight())) return plan_and_refill(thread, request);
   return fill_empty(thread, request, wanted);

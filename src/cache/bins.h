@@ -16,14 +16,14 @@ namespace loft {
 enum class Maker : uint8_t { kMalloc, kNew, kNewArray, kNewAligned, kNewArrayAligned };
 
 // A malloc request for a small object, in one register.
-struct Request {
+struct ObjectRequest {
   uint8_t size_class;     // whose size is a multiple of the alignment
   uint8_t alignment_log;  // of the alignment asked for, kAlignmentLog at least
   Maker maker;
   uint32_t asked;  // bytes
 };
-static_assert(sizeof(Request) == sizeof(uint64_t));
-constexpr Request request_of(SizeClass c, size_t asked, Maker maker = Maker::kMalloc) {
+static_assert(sizeof(ObjectRequest) == sizeof(uint64_t));
+constexpr ObjectRequest request_of(SizeClass c, size_t asked, Maker maker = Maker::kMalloc) {
   return {static_cast<uint8_t>(c), kAlignmentLog, maker, static_cast<uint32_t>(asked)};
 }
 
@@ -33,11 +33,11 @@ namespace bins {
 // its lock is held and the bin's stack is closed (percpu::own).
 
 // Refills an empty bin and pops one object. nullptr without memory. The thread must have a heap.
-void* refill(ThreadCache* thread, Request request);
+void* refill(ThreadCache* thread, ObjectRequest request);
 
 // Takes one object directly from a heap, for a caller that shares the heap or whose bin has no
 // array.
-void* take_one(Heap* heap, Request request);
+void* take_one(Heap* heap, ObjectRequest request);
 
 // Pushes when the fast path cannot: the bin (a) is full, (b) has no array yet, (c) is watched, or
 // (d) got the same object last, which stops the program, or (e) is asked to look.

@@ -8,7 +8,7 @@
 #include "files/mappings.h"
 #include "files/output.h"
 #include "os/fault.h"
-#include "os/loader.h"
+#include "os/libraries.h"
 #include "os/os.h"
 #include "os/symbols.h"
 
@@ -32,22 +32,22 @@ constinit Atomic<const Table*> opened{nullptr};
 constinit Atomic<const Table*> in_use{nullptr};
 
 // The file that this code is mapped from, without its symbolic links; then the library beside it.
-struct Place {
+struct LibraryPath {
   char path[files::kLongestPath];
   bool found;
 };
 
-void take_place(void* context, const files::Mapping& mapping) {
-  auto& place = *static_cast<Place*>(context);
-  const auto here = reinterpret_cast<uintptr_t>(&take_place);
+void note_library(void* context, const files::Mapping& mapping) {
+  auto& library = *static_cast<LibraryPath*>(context);
+  const auto here = reinterpret_cast<uintptr_t>(&note_library);
   if (here - mapping.begin >= mapping.end - mapping.begin || mapping.name[0] != '/') return;
   const auto* const slash =
       static_cast<const char*>(memrchr(mapping.name, '/', mapping.name_bytes));
   const auto folder = static_cast<size_t>(slash + 1 - mapping.name);
-  if (folder + sizeof(kName) > sizeof(place.path)) return;
-  memcpy(place.path, mapping.name, folder);
-  memcpy(place.path + folder, kName, sizeof(kName));
-  place.found = true;
+  if (folder + sizeof(kName) > sizeof(library.path)) return;
+  memcpy(library.path, mapping.name, folder);
+  memcpy(library.path + folder, kName, sizeof(kName));
+  library.found = true;
 }
 
 // Who may link to a program's file has it lie wherever he likes. The loader looks after the folders
@@ -57,14 +57,14 @@ bool may_lie_anywhere() { return os::has_more_rights() && !os::is_own_library();
 const Table* open_beside(const char** why) {
   *why = "libloft-inspect.so may be its user's, who has fewer rights than the program";
   if (may_lie_anywhere()) return nullptr;
-  auto* const place = static_cast<Place*>(files::borrow(sizeof(Place)));
+  auto* const library = static_cast<LibraryPath*>(files::borrow(sizeof(LibraryPath)));
   *why = "no memory to look for libloft-inspect.so";
-  if (place == nullptr) return nullptr;
-  files::visit_mappings(take_place, place, files::BuildIds::kNotWanted);
+  if (library == nullptr) return nullptr;
+  files::visit_mappings(note_library, library, files::BuildIds::kNotWanted);
   const void* found = nullptr;
   *why = "the system does not say where libloft-inspect.so would lie";
-  if (place->found) found = os::open_for_good(place->path, "loft_inspect", why);
-  files::give_back(place, sizeof(Place));
+  if (library->found) found = os::open_for_good(library->path, "loft_inspect", why);
+  files::give_back(library, sizeof(LibraryPath));
   return static_cast<const Table*>(found);
 }
 

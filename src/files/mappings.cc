@@ -121,9 +121,9 @@ void find_build_id(uintptr_t begin, uintptr_t end, Scratch& scratch, Mapping& ma
   }
 }
 
-class Reader {
+class LineReader {
  public:
-  explicit Reader(int file) : file_(file) {}
+  explicit LineReader(int file) : file_(file) {}
 
   // The next line, without its end; nullptr at the end of the file. A longer line than the buffer
   // is cut.
@@ -160,7 +160,7 @@ class Reader {
 bool visit_mappings(VisitMapping visit, void* context, BuildIds ids) {
   struct Work {
     explicit Work(int file) : reader(file) {}
-    Reader reader;
+    LineReader reader;
     Scratch scratch{};
   };
   const KeepErrno keep;

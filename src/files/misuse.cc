@@ -32,7 +32,7 @@ constinit Atomic<const char*> program_path{nullptr};
 constinit Handler handler;
 
 // What is worked with. Not on the stack, which may be a fiber's or a signal's.
-struct Block {
+struct MisuseReport {
   void put(std::string_view text) {
     const size_t fits = least(text.size(), sizeof(text_) - 1 - size_);
     memcpy(text_ + size_, text.data(), fits);
@@ -60,14 +60,14 @@ Text hex(const uint8_t* bytes, size_t count) {
 }
 
 // Names of files can have anything in them, and a report has lines.
-void put_name(Block& block, std::string_view name) {
+void put_name(MisuseReport& report, std::string_view name) {
   for (const char c : std::string_view(name.data(), least(name.size(), kLongestName))) {
     const char shown = static_cast<unsigned char>(c) < ' ' ? '?' : c;
-    block.put(std::string_view(&shown, 1));
+    report.put(std::string_view(&shown, 1));
   }
 }
 
-void Block::put_stack(const uintptr_t* frames, size_t count) {
+void MisuseReport::put_stack(const uintptr_t* frames, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     put(Text() << "  #" << uint64_t{i} << " " << reinterpret_cast<const void*>(frames[i]));
     inspect::CodeName code = {};
@@ -87,7 +87,7 @@ void Block::put_stack(const uintptr_t* frames, size_t count) {
   if (count == 0) put("  no stack\n");
 }
 
-void Block::put_process() {
+void MisuseReport::put_process() {
   const uint64_t now = wall_clock_ns();
   put(Text() << "  process " << uint64_t{process_number()} << ", thread "
              << static_cast<uint64_t>(os::thread_number()) << ", second " << now / 1'000'000'000
@@ -95,7 +95,7 @@ void Block::put_process() {
 }
 
 // In one write: reports of several processes do not mix.
-void Block::append_to(const char* path) {
+void MisuseReport::append_to(const char* path) {
   const char* trouble = "its path is too long";
   int file = -1;
   if (expand_path(path, "", path_, sizeof(path_))) {
@@ -117,26 +117,26 @@ struct Kept {
   size_t count;
 };
 
-void put_what(Block& block, const Text& what, bool for_a_file, bool describes) {
-  block.put("loft: ");
-  block.put(what);
-  block.put("\n");
-  if (for_a_file) block.put_process();
+void put_what(MisuseReport& report, const Text& what, bool for_a_file, bool describes) {
+  report.put("loft: ");
+  report.put(what);
+  report.put("\n");
+  if (for_a_file) report.put_process();
   if (describes && what.what_about() != nullptr && describe_object != nullptr) {
-    block.put("  ");
-    block.put(describe_object(what.what_about()));
-    block.put("\n");
+    report.put("  ");
+    report.put(describe_object(what.what_about()));
+    report.put("\n");
   }
 }
 
-void put_stacks(Block& block, Kept kept) {
-  block.put_stack(block.frames_, inspect::capture(block.frames_, kMostFrames));
+void put_stacks(MisuseReport& report, Kept kept) {
+  report.put_stack(report.frames_, inspect::capture(report.frames_, kMostFrames));
   for (size_t i = 0; i < kept.count; ++i) {
     const Stack& stack = kept.stacks[i];
-    block.put(Text() << "  " << stack.what << " by thread " << stack.thread << "\n");
-    block.put_stack(stack.frames, stack.depth);
+    report.put(Text() << "  " << stack.what << " by thread " << stack.thread << "\n");
+    report.put_stack(stack.frames, stack.depth);
   }
-  block.put("  end of report\n");
+  report.put("  end of report\n");
 }
 
 void tell(const Text& what, bool always_whole, Kept kept) {
@@ -144,24 +144,24 @@ void tell(const Text& what, bool always_whole, Kept kept) {
   const char* const path = path_of(options.report_file);
   const bool whole = always_whole || path != nullptr || handler.is_set();
   if (!whole || in_a_handler()) return os::report(what);
-  void* const memory = borrow(sizeof(Block));
+  void* const memory = borrow(sizeof(MisuseReport));
   if (memory == nullptr) {
     // The line is what is left of it.
     os::report(what);
     handler.call(what.data(), what.size());
     return;
   }
-  Block& block = *new (memory) Block;
-  put_what(block, what, path != nullptr, kept.count == 0);
+  MisuseReport& report = *new (memory) MisuseReport;
+  put_what(report, what, path != nullptr, kept.count == 0);
   const auto write_out = os::on_text.load(memory_order_acquire);
   // Before the stack, which may be what was overwritten: to follow it then ends the process.
-  const size_t told = block.size_;
-  write_out(block.text_, told);
-  put_stacks(block, kept);
-  write_out(block.text_ + told, block.size_ - told);
-  if (path != nullptr) block.append_to(path);
-  handler.call(block.text_, block.size_);
-  give_back(memory, sizeof(Block));
+  const size_t told = report.size_;
+  write_out(report.text_, told);
+  put_stacks(report, kept);
+  write_out(report.text_ + told, report.size_ - told);
+  if (path != nullptr) report.append_to(path);
+  handler.call(report.text_, report.size_);
+  give_back(memory, sizeof(MisuseReport));
 }
 
 void tell_misuse(const Text& what) { tell(what, false, {nullptr, 0}); }

@@ -109,7 +109,7 @@ bool add_word(char* path, size_t size, const char* word) {
   return true;
 }
 
-int Output::open(const char* path) {
+int OutputFile::open(const char* path) {
   const KeepErrno keep;
   struct stat present;
   if (raw::look_at_path(path, &present) == 0 && !S_ISREG(present.st_mode)) {
@@ -124,7 +124,7 @@ int Output::open(const char* path) {
   return file_ < 0 ? errno : 0;
 }
 
-int Output::close(int error) {
+int OutputFile::close(int error) {
   const KeepErrno keep;
   raw::close_file(file_);
   if (error == 0 && raw::rename_file(temporary_, path_) != 0) error = errno;

@@ -25,7 +25,7 @@ inline constexpr size_t kLongestPath = 4096;
 // A file that is written whole. Until it is closed it has a name of its own, in the same folder: so
 // nobody reads a part of it, a file that had the name is as it was if writing fails, and no link
 // there leads to another file. Too long for a stack: it lies in borrowed memory.
-class Output {
+class OutputFile {
  public:
   // Makes a file that becomes `path`, which stays meanwhile. Mode 0600: addresses are nobody else's
   // business. What has the name must be a regular file, or nothing: neither a device nor a queue is

@@ -26,7 +26,7 @@ bool has_good_size(Freed freed, size_t asked);
 bool has_own_operators();
 
 // The class whose places hold such an object and its tag. kSizeClasses: none.
-SizeClass class_for(Request request);
+SizeClass class_for(ObjectRequest request);
 
 // Whether the program's object at p is one with a tag; or else one from before. Stops the program
 // if there is none.

@@ -1,4 +1,4 @@
-#include "hardened/guest.h"
+#include "hardened/modes.h"
 
 #include "base/bits.h"
 #include "base/sealed.h"
@@ -7,8 +7,8 @@
 #include "cache/bins.h"
 #include "cache/object.h"
 #include "hardened/before.h"
+#include "hardened/cell.h"
 #include "hardened/checks.h"
-#include "hardened/place.h"
 #include "hardened/quarantine.h"
 #include "hardened/secrets.h"
 #include "heap/registry.h"
@@ -56,7 +56,7 @@ void* shuffle(ThreadCache* thread, SizeClass c, void* p) {
 }
 
 // A free place.
-LOFT_NOINLINE void* draw(ThreadCache* thread, Request request) {
+LOFT_NOINLINE void* draw(ThreadCache* thread, ObjectRequest request) {
   const bool own = thread->processor == nullptr && thread->mode != Mode::kUnset;
   Bin& bin = thread->bins[request.size_class];
   if (own && *bin.top() != nullptr) return bin.pop();
@@ -64,7 +64,7 @@ LOFT_NOINLINE void* draw(ThreadCache* thread, Request request) {
   return own && p != nullptr ? shuffle(thread, request.size_class, p) : p;
 }
 
-LOFT_NOINLINE void* hand_out_any(void* p, SizeClass c, Request request) {
+LOFT_NOINLINE void* hand_out_any(void* p, SizeClass c, ObjectRequest request) {
   const size_t bytes = class_size(c);
   const bool sampled =
       profile::on() && !profile::passes(bytes) && profile::note(p, request.asked, bytes, nullptr);
@@ -72,7 +72,7 @@ LOFT_NOINLINE void* hand_out_any(void* p, SizeClass c, Request request) {
 }
 
 // Whatever refill_hardened is not made for.
-LOFT_NOINLINE void* refill_otherwise(ThreadCache* thread, Request request) {
+LOFT_NOINLINE void* refill_otherwise(ThreadCache* thread, ObjectRequest request) {
   if (request.asked == 0 && request.alignment_log == kAlignmentLog) {
     if (void* const p = hardened::make_nothing(); p != nullptr) return p;
   }
@@ -91,7 +91,7 @@ LOFT_NOINLINE void* refill_otherwise(ThreadCache* thread, Request request) {
 
 // Of a thread's own block.
 template <bool kFew>
-LOFT_ALWAYS_INLINE void* pop_and_hand_out(ThreadCache* thread, SizeClass c, Request request) {
+LOFT_ALWAYS_INLINE void* pop_and_hand_out(ThreadCache* thread, SizeClass c, ObjectRequest request) {
   Bin& bin = thread->bins[c];
   void** const top = bin.top();
   void* const p = *top;
@@ -102,14 +102,14 @@ LOFT_ALWAYS_INLINE void* pop_and_hand_out(ThreadCache* thread, SizeClass c, Requ
   return hardened::hand_out<kFew>(p, bytes, request.asked, request.maker, false);
 }
 
-LOFT_NOINLINE void* refill_with_many(ThreadCache* thread, Request request) {
+LOFT_NOINLINE void* refill_with_many(ThreadCache* thread, ObjectRequest request) {
   if (LOFT_UNLIKELY(request.asked - 1u >= hardened::kMostTagged)) {
     return refill_otherwise(thread, request);
   }
   return pop_and_hand_out<false>(thread, class_of(request.asked + hardened::kTagBytes), request);
 }
 
-void* refill_hardened(ThreadCache* thread, Request request) {
+void* refill_hardened(ThreadCache* thread, ObjectRequest request) {
   if (LOFT_UNLIKELY(request.alignment_log != kAlignmentLog)) {
     return refill_otherwise(thread, request);
   }
@@ -260,7 +260,7 @@ LOFT_SEALED constinit Policies full_policies{};
 bool is_object(const void* p) { return hardened::is_nothing(p) || core_policy().is_object(p); }
 
 // Each object reads as zero.
-void* take_no_zero(Request) { return nullptr; }
+void* take_no_zero(ObjectRequest) { return nullptr; }
 
 // Those from before, which no guards are around, give way to one with guards.
 void* resize_no_large(Large*, size_t, ResizeLarge) { return nullptr; }

@@ -3,19 +3,19 @@
 #include "base/bits.h"
 #include "cache/object.h"
 #include "hardened/before.h"
+#include "hardened/cell.h"
 #include "hardened/checks.h"
-#include "hardened/place.h"
 #include "malloc/allocate.h"
 #include "malloc/ordinary.h"
 #include "malloc/policy.h"
 #include "os/fault.h"
-#include "os/loader.h"
+#include "os/libraries.h"
 #include "os/os.h"
 
 namespace loft::hardened {
 
 // The class whose places hold such an object and its tag. kSizeClasses: none.
-SizeClass class_for(Request request) {
+SizeClass class_for(ObjectRequest request) {
   size_t bytes = most(request.asked + hardened::kTagBytes, hardened::kLeastPlace);
   if (LOFT_UNLIKELY(request.alignment_log != kAlignmentLog)) {
     bytes = round_up(bytes, size_t{1} << request.alignment_log);
@@ -130,7 +130,7 @@ void* reallocate_short_or_long(void* p, size_t size) {
   const size_t bytes = class_size(c);
   const size_t asked = bytes - kTagBytes - marks.slack;
   check_fits({}, p, marks.maker, asked);
-  const Request request = {0, kAlignmentLog, Maker::kMalloc, static_cast<uint32_t>(size)};
+  const ObjectRequest request = {0, kAlignmentLog, Maker::kMalloc, static_cast<uint32_t>(size)};
   if (size > kSmallMax || class_for(request) != c) {
     void* const moved = reallocate_by_copy(p, asked, size);
     if (moved != nullptr || size > asked) return moved;

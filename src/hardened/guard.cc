@@ -1,4 +1,4 @@
-#include "hardened/guest.h"
+#include "hardened/modes.h"
 
 #include "base/peek.h"
 #include "base/sealed.h"
@@ -6,7 +6,7 @@
 #include "cache/object.h"
 #include "hardened/checks.h"
 #include "hardened/guarded.h"
-#include "hardened/samples.h"
+#include "hardened/guarded_samples.h"
 #include "hardened/secrets.h"
 #include "heap/registry.h"
 #include "malloc/allocate.h"

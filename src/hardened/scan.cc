@@ -3,7 +3,7 @@
 #include "base/bits.h"
 #include "base/peek.h"
 #include "hardened/before.h"
-#include "hardened/place.h"
+#include "hardened/cell.h"
 #include "heap/registry.h"
 #include "os/lock.h"
 #include "slab/slab.h"

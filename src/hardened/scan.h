@@ -5,7 +5,7 @@
 //   - addresses of a slab stay mapped, and stay those of a slab of the same class (slab/apart.h),
 //     whatever becomes of the slab meanwhile;
 //   - whoever hands a place out or takes it back keeps its tag at 0 while the fence is neither
-//     whole nor gone (hardened/place.cc). So a tag of an object in use says that the fence is
+//     whole nor gone (hardened/cell.cc). So a tag of an object in use says that the fence is
 //     whole, at any moment, and also if that thread is stopped there;
 //   - between two reads of the tag, the object may be freed and come again. So a broken place is
 //     looked at again in the next ticks, and told of when it was broken at each look;

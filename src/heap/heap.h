@@ -321,7 +321,7 @@ class alignas(64) Heap {
   HeapCounters counters_;
   // Bytes of charged pages that are in no object, modulo 2^64, and what is told of them.
   size_t unused_ = 0;
-  unused::Told<unused::kSlabStep> told_;
+  unused::Teller<unused::kSlabStep> told_;
   Stall stall_;  // of another heap; placed away from the lock, on which others wait
   Inbox inbox_{this};
 };

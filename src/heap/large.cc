@@ -205,9 +205,9 @@ void* expand(Large* object, size_t asked) {
   return reinterpret_cast<void*>(object->base);
 }
 
-Totals totals() {
-  Totals totals = {0, 0, 0, resize_count.load(memory_order_relaxed),
-                   move_count.load(memory_order_relaxed)};
+LargeTotals totals() {
+  LargeTotals totals = {0, 0, 0, resize_count.load(memory_order_relaxed),
+                        move_count.load(memory_order_relaxed)};
   for (const Part& part : parts) {
     totals.bytes += part.live_bytes.load(memory_order_relaxed);
     totals.allocations += part.allocations.load(memory_order_relaxed);

@@ -42,13 +42,13 @@ void* resize(Large* object, size_t asked);
 // The same in place alone: into free pages behind it, or without its last pages.
 void* expand(Large* object, size_t asked);
 
-struct Totals {
+struct LargeTotals {
   size_t bytes;        // in use
   size_t allocations;  // ever made
   size_t cache_hits;   // of these, on pages still resident
   size_t resizes;      // to another length in pages, without a copy
   size_t moves;        // of these, to another place
 };
-Totals totals();
+LargeTotals totals();
 
 }  // namespace loft::large

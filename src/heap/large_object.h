@@ -16,7 +16,7 @@ struct Large {
   size_t front;     // granules of a guarded object that lie in front of it
   size_t asked;     // bytes; the part that the program requested
   uint16_t shift;   // bytes of a guarded object's pages that lie in front of it
-  uint16_t record;  // of a guarded sample (hardened/samples.h)
+  uint16_t record;  // of a guarded sample (hardened/guarded_samples.h)
   bool moved;       // its pages came by os::move_pages: a mapping of their own
   bool kept;        // free: the descriptor is among a thread's unused ones
   bool guarded;     // by hardened/guarded.h

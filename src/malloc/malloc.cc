@@ -18,12 +18,12 @@ namespace loft {
 
 namespace {
 
-Request request_of(size_t size, Maker maker = Maker::kMalloc) {
+ObjectRequest request_of(size_t size, Maker maker = Maker::kMalloc) {
   return request_of(class_of(most<size_t>(size, 1)), size, maker);
 }
 
 // Frees unused memory, and tries again.
-LOFT_COLD void* reclaim_and_refill(Request request) {
+LOFT_COLD void* reclaim_and_refill(ObjectRequest request) {
   void* object = nullptr;
   {
     const lifecycle::SlowPath slow;
@@ -41,7 +41,7 @@ LOFT_COLD void* reclaim_and_refill(Request request) {
 }
 
 // Not inlined: its callers would save a register for it before they pop.
-LOFT_NOINLINE void* allocate_class(Request request) {
+LOFT_NOINLINE void* allocate_class(ObjectRequest request) {
   ThreadCache* const thread = this_thread();
   void* const object = policy_of(thread).refill(thread, request);
   return LOFT_LIKELY(object != nullptr) ? object : reclaim_and_refill(request);
@@ -71,7 +71,7 @@ LOFT_ALWAYS_INLINE void* pop_step(size_t size) {
   return pop<&ThreadCache::bin_of_step>(last / kStepBytes);
 }
 
-void* pop_or_refill(Request request) {
+void* pop_or_refill(ObjectRequest request) {
   const size_t size = class_size(request.size_class);
   void* popped = size <= kTableMax ? pop<&ThreadCache::bin_of>(size) : pop_step(size);
   return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request);
@@ -92,7 +92,7 @@ LOFT_NOINLINE void* allocate_long(size_t size, Maker maker) {
 
 }  // namespace
 
-void* take_zero_ordinary(Request request) {
+void* take_zero_ordinary(ObjectRequest request) {
   background::look_after();
   const lifecycle::SlowPath slow;
   ThreadCache* thread = slow.thread();
@@ -154,7 +154,7 @@ bool is_for_slab(size_t alignment, size_t size) {
 // multiple of the alignment will do. The smallest class for a size that is such a multiple has that
 // property: above kLinearLog, class sizes are the multiples of a power of two, which divides the
 // alignment or is divided by it.
-Request aligned_request(size_t alignment, size_t size, Maker maker) {
+ObjectRequest aligned_request(size_t alignment, size_t size, Maker maker) {
   alignment = most(alignment, kAlignment);
   const SizeClass c = class_of(round_up(most<size_t>(size, 1), alignment));
   return {static_cast<uint8_t>(c), static_cast<uint8_t>(highest_bit(alignment)), maker,
@@ -174,7 +174,7 @@ void* allocate_aligned_zeroed(size_t alignment, size_t size) {
   if (!is_for_slab(alignment, size)) {
     return policy().allocate_long(most<size_t>(size, 1), alignment, true, Maker::kMalloc);
   }
-  const Request request = aligned_request(alignment, size, Maker::kMalloc);
+  const ObjectRequest request = aligned_request(alignment, size, Maker::kMalloc);
   if (size >= kZeroMin) {
     void* const popped = pop_step(class_size(request.size_class));
     if (popped != nullptr) return __builtin_memset(popped, 0, size);

@@ -56,7 +56,7 @@ void* pop(ThreadCache* thread, SizeClass size_class) {
   return *bin.top() == nullptr ? nullptr : bin.pop();
 }
 
-LOFT_NOINLINE void* look_and_refill(ThreadCache* thread, Request request) {
+LOFT_NOINLINE void* look_and_refill(ThreadCache* thread, ObjectRequest request) {
   background::look();
   review_if_due(thread, request.size_class);
   // What a profile that has ended kept beside the bin may have come back to it.
@@ -64,13 +64,13 @@ LOFT_NOINLINE void* look_and_refill(ThreadCache* thread, Request request) {
   return bins::refill(thread, request);
 }
 
-void* refill_from_own(ThreadCache* thread, Request request) {
+void* refill_from_own(ThreadCache* thread, ObjectRequest request) {
   if (is_look_due(thread)) return look_and_refill(thread, request);
   return bins::refill(thread, request);
 }
 
 // Under the lock of the processor's block.
-void* refill_from_processors(ThreadCache* thread, Request request) {
+void* refill_from_processors(ThreadCache* thread, ObjectRequest request) {
   if (!percpu::hold(thread->processor, request.size_class))
     return bins::take_one(thread->heap, request);
   // Another thread may have filled the bin while this one waited for the lock.
@@ -83,7 +83,7 @@ void* refill_from_processors(ThreadCache* thread, Request request) {
 }
 
 // The first call of a thread, each call of one that has no block, and all under owner=cpu.
-void* refill_without_heap(ThreadCache*, Request request) {
+void* refill_without_heap(ThreadCache*, ObjectRequest request) {
   background::look_after();
   const lifecycle::SlowPath slow;
   ThreadCache* const thread = slow.thread();

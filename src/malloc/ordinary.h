@@ -19,7 +19,7 @@ void free_medium(void* p, Entry entry);
 // --- Any object. ---
 
 void free_ordinary(void* p);
-void* take_zero_ordinary(Request request);
+void* take_zero_ordinary(ObjectRequest request);
 void check_bounds_ordinary(const char* call, const void* p, size_t bytes);
 void* reallocate_ordinary(void* p, size_t size);
 // A new object of `size` bytes, with the first `held` at most of the one at p, which is freed.

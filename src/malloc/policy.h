@@ -35,7 +35,7 @@ struct alignas(64) Policy {
   // Returns an object of a class whose bin is empty, and refills the bin; nullptr without memory.
   // `thread` is the calling thread's block; the stand-in if it has none. For kProcessors, it is a
   // processor's block whose lock is held.
-  void* (*refill)(ThreadCache* thread, Request request);
+  void* (*refill)(ThreadCache* thread, ObjectRequest request);
   // Pushes an object onto a full bin. False if (a) the bin cannot be made the caller's own, or (b)
   // it has no array and gets none.
   bool (*push)(ThreadCache* thread, SizeClass size_class, void* p);
@@ -46,7 +46,7 @@ struct alignas(64) Policy {
 
   // calloc of an object in a slab, of which no bin has any: one that reads as zero. nullptr: the
   // caller takes the ordinary way, which may find an object.
-  void* (*take_zero)(Request request);
+  void* (*take_zero)(ObjectRequest request);
   // An object above kSmallMax, or aligned to more. nullptr and ENOMEM without memory.
   void* (*allocate_long)(size_t size, size_t alignment, bool zeroed, Maker maker);
   // By the call of this name; keeps errno. It also gets the objects whose bit `sampled` is set

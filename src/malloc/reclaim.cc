@@ -9,8 +9,8 @@
 #include "malloc/allocate.h"
 #include "os/lock.h"
 #include "percpu/percpu.h"
-#include "runtime/idle.h"
 #include "runtime/lifecycle.h"
+#include "runtime/sleepers.h"
 #include "space/span.h"
 
 namespace loft {

@@ -58,14 +58,14 @@ int visit_object(dl_phdr_info* info, size_t, void* context) {
   return 1;
 }
 
-struct Search {
+struct ExportSearch {
   const char* name;
   bool found;
 };
 
 // As above. The loader looks through the objects in this order.
 int look_into_object(dl_phdr_info* info, size_t, void* context) {
-  auto* const search = static_cast<Search*>(context);
+  auto* const search = static_cast<ExportSearch*>(context);
   LoadedObject object(*info);
   if (object.contains(reinterpret_cast<const void*>(&look_into_object))) return 1;
   if (object.find_tables())
@@ -78,7 +78,7 @@ int look_into_object(dl_phdr_info* info, size_t, void* context) {
 bool is_defined_before(const char* name);
 bool is_defined_before(const char* name) {
   const KeepErrno keep;
-  Search search{name, false};
+  ExportSearch search{name, false};
   dl_iterate_phdr(look_into_object, &search);
   return search.found;
 }

@@ -15,13 +15,13 @@ bool has_another(const char* name) { return !is_own_library() || is_defined_befo
 
 namespace {
 
-struct Search {
+struct SymbolSearch {
   Wanted* wanted;
   size_t count;
 };
 
 LOFT_AT_LOAD int look_for_libc(dl_phdr_info* info, size_t, void* context) {
-  const auto* const search = static_cast<const Search*>(context);
+  const auto* const search = static_cast<const SymbolSearch*>(context);
   LoadedObject object(*info);
   if (!object.find_tables() || !object.is_a_part_of_libc()) return 0;
   bool all = true;
@@ -39,7 +39,7 @@ LOFT_AT_LOAD int look_for_libc(dl_phdr_info* info, size_t, void* context) {
 }  // namespace
 
 LOFT_AT_LOAD void find_in_libc(Wanted* wanted, size_t count) {
-  Search search{wanted, count};
+  SymbolSearch search{wanted, count};
   dl_iterate_phdr(look_for_libc, &search);
 }
 

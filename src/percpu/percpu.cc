@@ -289,8 +289,8 @@ void count_foreign(const Processor* processor, size_t* objects) {
   }
 }
 
-Totals totals() {
-  Totals totals{0, 0, making.acquisitions(), making.waits()};
+ProcessorTotals totals() {
+  ProcessorTotals totals{0, 0, making.acquisitions(), making.waits()};
   for_each([&](const Processor* processor) {
     ++totals.blocks;
     totals.fences += processor->fences.get();

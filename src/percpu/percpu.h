@@ -144,10 +144,10 @@ struct Foreign {
 Foreign foreign_of(const Processor* processor);
 
 // Blocks made, fences, and lock acquisitions and waits so far.
-struct Totals {
+struct ProcessorTotals {
   size_t blocks, fences, locks, waits;
 };
-Totals totals();
+ProcessorTotals totals();
 
 // Between the two calls, no thread holds a block or makes one.
 void prepare_fork();

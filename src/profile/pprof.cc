@@ -32,7 +32,7 @@ constexpr const char* kText[kStrings] = {"",         "alloc_objects", "count",  
                                          "lifetime", "microseconds"};
 
 // One message of the wire format. Those of a profile are short, but for a sample's locations.
-class Message {
+class ProtoMessage {
  public:
   void varint(uint64_t value) {
     for (; value >= 128; value >>= 7) put(static_cast<uint8_t>(value | 128));
@@ -47,7 +47,9 @@ class Message {
     varint(count);
     for (size_t i = 0; i < count; ++i) put(static_cast<const uint8_t*>(from)[i]);
   }
-  void message(unsigned field, const Message& inner) { bytes(field, inner.buffer_, inner.size_); }
+  void message(unsigned field, const ProtoMessage& inner) {
+    bytes(field, inner.buffer_, inner.size_);
+  }
   void text(unsigned field, const char* from) { bytes(field, from, strlen(from)); }
 
   void put_to(Gzip& gzip) {
@@ -72,9 +74,9 @@ struct Encoder {
   void put() { whole.put_to(gzip); }
 
   Gzip gzip;
-  Message whole;
-  Message outer;
-  Message inner;
+  ProtoMessage whole;
+  ProtoMessage outer;
+  ProtoMessage inner;
 };
 
 void put_value_type(Encoder& encoder, unsigned field, String type, String unit) {
@@ -106,8 +108,8 @@ void put_label(Encoder& encoder, String key, uint64_t number, String unit) {
 
 void put_sample(Encoder& encoder, const Places& places, const Site& site, const Figures& figures,
                 uint64_t lifetime) {
-  Message& sample = encoder.outer;
-  Message& part = encoder.inner;
+  ProtoMessage& sample = encoder.outer;
+  ProtoMessage& part = encoder.inner;
   sample.clear();
   part.clear();
   for (unsigned i = 0; i < site.depth; ++i) part.varint(places.id_of(site.frames()[i]));
@@ -128,7 +130,7 @@ void put_sample(Encoder& encoder, const Places& places, const Site& site, const 
 
 // The strings follow those of kText: a name and a build id for each mapping.
 void put_mapping(Encoder& encoder, const Code& code, size_t i) {
-  Message& mapping = encoder.outer;
+  ProtoMessage& mapping = encoder.outer;
   mapping.clear();
   mapping.number(1, i + 1);
   mapping.number(2, code.begin);
@@ -142,7 +144,7 @@ void put_mapping(Encoder& encoder, const Code& code, size_t i) {
 
 void put_location(Encoder& encoder, const Places& places, size_t slot) {
   const uintptr_t address = places.address_at(slot);
-  Message& location = encoder.outer;
+  ProtoMessage& location = encoder.outer;
   location.clear();
   location.number(1, slot + 1);
   location.number(2, places.code_of(address));

@@ -285,7 +285,9 @@ uint64_t in_use() { return in_use_bytes.get(); }
 
 bool lost_are_counted() { return counted_lost.load(memory_order_relaxed); }
 
-Totals totals() { return {live_samples.get(), in_use_bytes.get(), peak_bytes.get(), lost.get()}; }
+SampleTotals totals() {
+  return {live_samples.get(), in_use_bytes.get(), peak_bytes.get(), lost.get()};
+}
 
 os::Lock& changes() {
   static constinit os::Lock of_changes;

@@ -58,13 +58,13 @@ bool lost_are_counted();  // whether count_lost or count_waste was ever called
 
 uint64_t in_use();  // weighted bytes; takes no lock
 
-struct Totals {
+struct SampleTotals {
   size_t live_samples;
   uint64_t in_use_bytes;  // weighted
   uint64_t peak_bytes;    // the highest of these that was kept, within a thirty-second part
   size_t lost;            // samples without memory for their record
 };
-Totals totals();
+SampleTotals totals();
 
 // Held while the profile is switched on or off. A fork takes it before those of blocks and heaps:
 // its holder takes others.

@@ -17,7 +17,7 @@ namespace {
 
 struct Target {
   char path[files::kLongestPath];
-  files::Output output;
+  files::OutputFile output;
 };
 
 // The process that the options were read in.

@@ -14,7 +14,7 @@
 
 namespace loft::background {
 
-enum State : uint32_t {
+enum ThreadState : uint32_t {
   kNotYet,   // enable has not run: nothing is done
   kNobody,   // there is no thread: slow paths look
   kRefused,  // the same, and none can start any more

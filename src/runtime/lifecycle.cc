@@ -251,7 +251,7 @@ void give_up_cache() {
   retire(thread, unused);
 }
 
-Totals totals() {
+ThreadTotals totals() {
   const size_t exited = census::exited.get();
   const size_t started = census::started.get();
   return {started - exited, started, exited, lock.acquisitions(), lock.waits()};

@@ -68,9 +68,9 @@ void give_up_cache();
 void lock_all();
 void unlock_all();
 
-struct Totals {
+struct ThreadTotals {
   size_t attached, started, exited, locks, waits;
 };
-Totals totals();
+ThreadTotals totals();
 
 }  // namespace loft::lifecycle

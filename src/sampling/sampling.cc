@@ -37,7 +37,7 @@ size_t bytes_at(const void* p) {
 
 // Once a profile was taken, the tables of a block may lag behind what is said of it, so that the
 // bin is not what the thread found empty. (Without a block, `thread` is the stand-in.)
-void* refill_lagging(ThreadCache* thread, Request request) {
+void* refill_lagging(ThreadCache* thread, ObjectRequest request) {
   const SizeClass c = request.size_class;
   if (percpu::in_use()) {
     if (void* const popped = os::pop(bin_offset(c)); popped != nullptr)
@@ -51,7 +51,7 @@ void* refill_lagging(ThreadCache* thread, Request request) {
 }
 
 // Takes more objects of a class of which few go round.
-void gather(ThreadCache* thread, Request request) {
+void gather(ThreadCache* thread, ObjectRequest request) {
   Bin& bin = thread->bins[request.size_class];
   void* few[sampling::kMostShort + 1];
   unsigned count = 0;
@@ -61,7 +61,7 @@ void gather(ThreadCache* thread, Request request) {
   while (count != 0) sampling::put_back(thread, request.size_class, few[--count]);
 }
 
-sampling::Filled fill(ThreadCache* thread, Request request) {
+sampling::Filled fill(ThreadCache* thread, ObjectRequest request) {
   const SizeClass c = request.size_class;
   // A processor's bins are not the caller's until it has closed their stacks.
   if (thread->mode == Mode::kUnset || thread->processor != nullptr)
@@ -92,7 +92,7 @@ class Charge {
 };
 
 // An object between guards on which a sample has fallen, for the profile, too.
-void* take_guarded(Request request) {
+void* take_guarded(ObjectRequest request) {
   void* const p = make_guarded(request.asked, size_t{1} << request.alignment_log, request.maker);
   if (p == nullptr) return nullptr;
   lifecycle::count_net(large::at(pagemap.of(p))->bytes);
@@ -108,7 +108,7 @@ void* take_guarded(Request request) {
 // An object on which a sample has fallen. If waste is to be counted, its ordinary place is taken,
 // too, and kept for as long as the object lives: its heap is then as it would be without the
 // sample. The caller may hold a processor's block (owner=cpu), so that nothing is freed here.
-void* take_sampled(ThreadCache* thread, Request request) {
+void* take_sampled(ThreadCache* thread, ObjectRequest request) {
   if (LOFT_UNLIKELY(make_guarded != nullptr)) {
     if (void* const p = take_guarded(request); p != nullptr) return p;
     if (!profile::on()) {
@@ -126,7 +126,7 @@ void* take_sampled(ThreadCache* thread, Request request) {
 
 }  // namespace
 
-void* refill_sampled(ThreadCache* thread, Request request) {
+void* refill_sampled(ThreadCache* thread, ObjectRequest request) {
   const SizeClass c = request.size_class;
   const sampling::Filled filled = fill(thread, request);
   if (LOFT_LIKELY(filled == sampling::Filled::kYes)) return sampling::pop(thread, c);
@@ -139,7 +139,7 @@ void* refill_sampled(ThreadCache* thread, Request request) {
 
 namespace {
 
-void* refill_metered(ThreadCache* thread, Request request) {
+void* refill_metered(ThreadCache* thread, ObjectRequest request) {
   return LOFT_LIKELY(sampling::is_turned()) ? refill_sampled(thread, request)
                                             : refill_lagging(thread, request);
 }
@@ -196,7 +196,7 @@ void sample_for_good() {
   sampling::turn_for_good(true);
 }
 
-void* take_zero_metered(Request request) {
+void* take_zero_metered(ObjectRequest request) {
   const Charge charge(class_size(request.size_class));
   return charge.passes() ? charge.for_what_is(take_zero_ordinary(request)) : nullptr;
 }

@@ -23,8 +23,8 @@ bool sample_by(MakeGuarded make);
 void sample_for_good();
 
 // As in Policy.
-void* refill_sampled(ThreadCache* thread, Request request);  // while blocks are turned
-void* take_zero_metered(Request request);
+void* refill_sampled(ThreadCache* thread, ObjectRequest request);  // while blocks are turned
+void* take_zero_metered(ObjectRequest request);
 void* allocate_long_metered(size_t size, size_t alignment, bool zeroed, Maker maker);
 void free_metered(void* p);
 void* reallocate_metered(void* p, size_t size);

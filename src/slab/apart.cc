@@ -13,16 +13,16 @@ namespace loft::slab::apart {
 namespace {
 
 // Where released slabs lay. A stack for each class, in blocks that are linked.
-struct Block {
+struct FreeSlabs {
   static constexpr unsigned kBases = 6;
-  Block* next;
+  FreeSlabs* next;
   unsigned count;
   uintptr_t bases[kBases];
 };
-static_assert(sizeof(Block) == kMetadataUnit);
+static_assert(sizeof(FreeSlabs) == kMetadataUnit);
 
 constinit os::Lock lock;  // taken before those of the spans and of the metadata
-constinit Block* stacks[kSizeClasses]{};
+constinit FreeSlabs* stacks[kSizeClasses]{};
 
 // A guard splits a mapping in two. The system allows a process some 65 000 mappings.
 constexpr unsigned kGuardShare = 16;
@@ -43,23 +43,23 @@ unsigned draw_below(size_t end) {
 
 // Under the lock. One of a few.
 uintptr_t pop(SizeClass c) {
-  Block* const block = stacks[c];
+  FreeSlabs* const block = stacks[c];
   if (block == nullptr) return 0;
   uintptr_t& drawn = block->bases[draw_below(block->count)];
   const uintptr_t base = drawn;
   drawn = block->bases[--block->count];
   if (block->count == 0) {
     stacks[c] = block->next;
-    metadata::release(block, sizeof(Block));
+    metadata::release(block, sizeof(FreeSlabs));
   }
   return base;
 }
 
 // Under the lock. False without memory.
 bool push(SizeClass c, uintptr_t base) {
-  Block* block = stacks[c];
-  if (block == nullptr || block->count == Block::kBases) {
-    block = static_cast<Block*>(metadata::allocate(sizeof(Block)));
+  FreeSlabs* block = stacks[c];
+  if (block == nullptr || block->count == FreeSlabs::kBases) {
+    block = static_cast<FreeSlabs*>(metadata::allocate(sizeof(FreeSlabs)));
     if (block == nullptr) return false;
     *block = {stacks[c], 0, {}};
     stacks[c] = block;

@@ -15,14 +15,14 @@ constexpr size_t metadata_bytes(unsigned pages) {
 }
 static_assert(metadata_bytes(kMostRunPages) <= kMetadataMaxBlock);
 
-struct Place {
+struct RunSpan {
   span::Range range;
   size_t granules;
 };
 
 // Memory that is there comes first, even if it makes a short run. If addresses are scarce, there
 // are some for the first object; so too if they cost memory before they are touched.
-Place acquire(size_t granules, size_t wanted) {
+RunSpan acquire(size_t granules, size_t wanted) {
   for (const size_t n : {wanted, granules}) {
     if (const span::Range range = span::acquire_resident(n); range.base != 0) return {range, n};
   }
@@ -40,19 +40,19 @@ MediumRun* create(unsigned pages, unsigned wanted, HeapId owner) {
   const size_t page = os::page_size();
   const size_t per_granule = kGranule / page;
   const auto granules = [=](unsigned n) { return (n + per_granule - 1) / per_granule; };
-  const Place place = acquire(granules(pages), granules(wanted));
-  if (place.range.base == 0) return nullptr;
-  const auto got = static_cast<unsigned>(place.granules * per_granule);
+  const RunSpan taken = acquire(granules(pages), granules(wanted));
+  if (taken.range.base == 0) return nullptr;
+  const auto got = static_cast<unsigned>(taken.granules * per_granule);
   auto* run = static_cast<MediumRun*>(metadata::allocate(metadata_bytes(got)));
   if (run == nullptr) {
-    span::release(place.range.base, place.granules, !place.range.zero,
-                  place.range.zero ? 0 : place.granules << kGranuleLog);
+    span::release(taken.range.base, taken.granules, !taken.range.zero,
+                  taken.range.zero ? 0 : taken.granules << kGranuleLog);
     return nullptr;
   }
-  run->base = place.range.base;
+  run->base = taken.range.base;
   run->pages = got;
   run->page_log = lowest_bit(page);
-  if (!place.range.zero) run->touched.add({0, got});
+  if (!taken.range.zero) run->touched.add({0, got});
   set_owner(run, owner);
   return run;
 }

@@ -86,11 +86,11 @@ class MediumRuns {
   unsigned descriptors_ = 0;
   unsigned objects_ = 0;
   unsigned run_count_ = 0;
-  unsigned empty_ = 0;                   // runs without objects
-  uint32_t last_round_ = 0;              // in ticks of span
-  Counter pages_;                        // of all runs
-  Counter dirty_;                        // pages
-  unused::Told<unused::kRunStep> told_;  // of the dirty ones
+  unsigned empty_ = 0;                     // runs without objects
+  uint32_t last_round_ = 0;                // in ticks of span
+  Counter pages_;                          // of all runs
+  Counter dirty_;                          // pages
+  unused::Teller<unused::kRunStep> told_;  // of the dirty ones
 };
 
 }  // namespace loft

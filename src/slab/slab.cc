@@ -306,7 +306,7 @@ void destroy_all(Slab* const* slabs, unsigned count) {
     for (unsigned i = 0; i < count; ++i) destroy_apart(slabs[i]);
     return;
   }
-  metadata::Block blocks[kMostAtOnce];
+  metadata::MetadataBlock blocks[kMostAtOnce];
   span::Returned spans[kMostAtOnce];
   for (unsigned i = 0; i < count; ++i) {
     const Slab& slab = *slabs[i];

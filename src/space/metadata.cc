@@ -89,13 +89,13 @@ void* allocate(size_t bytes) {
   return allocate_all(bytes, &block, 1) ? block : nullptr;
 }
 
-void release_all(const Block* blocks, unsigned count) {
+void release_all(const MetadataBlock* blocks, unsigned count) {
   const os::Guard guard(lock);
   for (unsigned i = 0; i < count; ++i) put(blocks[i].at, units_of(blocks[i].bytes));
 }
 
 void release(void* block, size_t bytes) {
-  const Block one = {block, bytes};
+  const MetadataBlock one = {block, bytes};
   release_all(&one, 1);
 }
 

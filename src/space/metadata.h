@@ -23,11 +23,11 @@ void release(void* block, size_t bytes);
 // none.
 inline constexpr unsigned kMostAtOnce = 8;
 bool allocate_all(size_t bytes, void** blocks, unsigned count);
-struct Block {
+struct MetadataBlock {
   void* at;
   size_t bytes;
 };
-void release_all(const Block* blocks, unsigned count);
+void release_all(const MetadataBlock* blocks, unsigned count);
 
 // The same for structures that are never freed. They share no pair of cache lines with other
 // metadata, because processors fetch lines in pairs: the neighbour of a thread's or processor's

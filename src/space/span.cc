@@ -327,7 +327,7 @@ size_t purge(size_t keep) {
   return purged;
 }
 
-Totals totals() {
+SpanTotals totals() {
   return {dirty_bytes() + ahead_bytes.get() + in_transit_bytes.get(),
           free_spans::refused_bytes.get(),
           free_spans::bytes[kClean].get() + free_spans::bytes[kUnmapped].get(),

@@ -134,14 +134,14 @@ size_t counted();
 size_t committed();
 
 // Read without the lock.
-struct Totals {
+struct SpanTotals {
   size_t dirty;               // bytes of free spans that may be resident
   size_t refused;             // of these, in spans that the system refused to take
   size_t clean;               // bytes of free spans without memory, mapped or not
   size_t acquired, released;  // spans, so far
   size_t locks, waits;
 };
-Totals totals();
+SpanTotals totals();
 
 void prepare_fork();
 void finish_fork(bool child);

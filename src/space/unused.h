@@ -28,7 +28,7 @@ inline constexpr ptrdiff_t kRunStep = 1 << 20;
 // What a heap has told of its slabs, or of its runs: what it has now within a step. Guarded by
 // the heap's lock. Modulo 2^64: objects may come back to another heap than had them.
 template <ptrdiff_t kStep>
-class Told {
+class Teller {
  public:
   // After bytes came back. Asks for a look if that is too much.
   LOFT_ALWAYS_INLINE void see_more(size_t now) {

@@ -145,16 +145,16 @@ void read_books(Books& books, loft_stats_t& stats) {
     kept += add_thread(books, stats, *t);
   }
   for (SizeClass c = 0; c < kSizeClasses; ++c) finish_class(books.classes[c], stats, c);
-  const lifecycle::Totals threads = lifecycle::totals();
+  const lifecycle::ThreadTotals threads = lifecycle::totals();
   stats.threads_attached = threads.attached;
   stats.threads_started = threads.started;
   stats.threads_exited = threads.exited;
 
-  const percpu::Totals cores = percpu::totals();
+  const percpu::ProcessorTotals cores = percpu::totals();
   stats.cores = cores.blocks;
   stats.core_fences = cores.fences;
 
-  const large::Totals larges = large::totals();
+  const large::LargeTotals larges = large::totals();
   // Below zero if an object was counted out at one heap and back at another between the two reads.
   const size_t mediums = static_cast<ptrdiff_t>(books.medium_out) < 0 ? 0 : books.medium_out;
   const size_t large_bytes = larges.bytes + mediums;
@@ -165,7 +165,7 @@ void read_books(Books& books, loft_stats_t& stats) {
   stats.large_moves = larges.moves;
   stats.allocated_bytes += large_bytes;
 
-  const span::Totals spans = span::totals();
+  const span::SpanTotals spans = span::totals();
   stats.dirty_bytes += spans.dirty;
   stats.purged_bytes = spans.clean;
   stats.spans_acquired = spans.acquired;

@@ -17,9 +17,9 @@ namespace loft {
 
 namespace {
 
-class Walk {
+class PageWalk {
  public:
-  Walk(uintptr_t end, Residents& found) : end_(end), found_(found) {
+  PageWalk(uintptr_t end, Residents& found) : end_(end), found_(found) {
     residency_.begin(pagemap.base, end);
   }
 
@@ -144,7 +144,7 @@ Residents look_at_residents() {
   // Rounded up, because a huge page may reach beyond the last address ever handed out. Up to the
   // limit the table of the entries is mapped.
   const uintptr_t limit = pagemap.base + (pagemap.limit.get_acquire() << kAlignmentLog);
-  Walk walk(least(limit, round_up(pagemap.base + used, kHugePage)), found);
+  PageWalk walk(least(limit, round_up(pagemap.base + used, kHugePage)), found);
   walk.go();
   for (const ThreadCache* t = newest_cache(); t != nullptr; t = t->older) walk.move_recent(t);
   walk.go_along(window.pagemap.base, window.pagemap.base + (used >> kGranuleLog) * sizeof(Entry));

@@ -1,7 +1,7 @@
 // The parser of options: one value, a list of them, a file, or the environment. Each value is as
 // before, or what a second, plain parser makes of the text; and its text, given back, is the same
 // value.
-#include "api/options.h"
+#include "api/option_text.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "leaks/search.h"
+#include "leaks/leaks.h"
 #include "os/os.h"
 #include "profile/samples.h"
 #include "profile/site.h"

@@ -65,7 +65,7 @@ class Spans {
 // tick, beyond an eighth after two, and in the end all.
 TEST_P(Decay, FreeSpansTickByTick) {
   const Spans spans;
-  const loft::span::Totals free = loft::span::totals();
+  const loft::span::SpanTotals free = loft::span::totals();
   const size_t used = loft::span::used_bytes() - free.dirty - free.clean;
   EXPECT_EQ(stats().dirty_bytes, Spans::kFreed);
   pass_ms(2 * kTickMs - 10);

@@ -522,7 +522,7 @@ TEST_F(CacheTest, BlocksAndHeapsAreUsedAgain) {
   in_thread([] { deallocate(allocate(16)); });
   const unsigned heaps = registry::count();
   const size_t metadata = metadata::used_bytes();
-  const lifecycle::Totals before = lifecycle::totals();
+  const lifecycle::ThreadTotals before = lifecycle::totals();
   for (int i = 0; i < 200; ++i) {
     in_thread([] {
       for (size_t size = 16; size < 2000; size += 16) deallocate(allocate(size));
@@ -530,7 +530,7 @@ TEST_F(CacheTest, BlocksAndHeapsAreUsedAgain) {
   }
   EXPECT_EQ(registry::count(), heaps);
   EXPECT_LT(metadata::used_bytes(), metadata + 64 * 1024);
-  const lifecycle::Totals after = lifecycle::totals();
+  const lifecycle::ThreadTotals after = lifecycle::totals();
   EXPECT_EQ(after.attached, before.attached);
   EXPECT_EQ(after.started - before.started, 200u);
   EXPECT_EQ(after.exited - before.exited, 200u);
@@ -611,7 +611,7 @@ TEST_F(CacheTest, CallsAfterTheThreadsEndWork) {
   // Made after loft's own key: the system calls it after loft's in each round.
   ASSERT_EQ(pthread_key_create(&test.key, use_after_exit), 0);
   test.remote = allocate(64);
-  const lifecycle::Totals before = lifecycle::totals();
+  const lifecycle::ThreadTotals before = lifecycle::totals();
   in_thread([&] {
     test.own = allocate(64);
     pthread_setspecific(test.key, &test);

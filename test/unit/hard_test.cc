@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hardened/before.h"
-#include "hardened/place.h"
+#include "hardened/cell.h"
 #include "hardened/quarantine.h"
 #include "hardened/secrets.h"
 #include "hardened/tag.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "api/options.h"
+#include "api/option_text.h"
 #include "base/options.h"
 #include "loft/loft.h"
 

@@ -45,7 +45,7 @@ class OutputTest : public testing::Test {
 
   // Writes "text" and ends as if the writer had met that error.
   int write_whole(int error = 0) const {
-    Output output;
+    OutputFile output;
     if (const int refused = output.open(path_.c_str()); refused != 0) return refused;
     EXPECT_TRUE(write_at_once(output.file(), "text", 4));
     return output.close(error);
@@ -69,7 +69,7 @@ class OutputTest : public testing::Test {
 
 TEST_F(OutputTest, HasItsNameOnceItIsWhole) {
   std::ofstream(path_) << "former";
-  Output output;
+  OutputFile output;
   ASSERT_EQ(output.open(path_.c_str()), 0);
   ASSERT_TRUE(write_at_once(output.file(), "text", 4));
   EXPECT_EQ(text_of(path_), "former");
@@ -90,8 +90,8 @@ TEST_F(OutputTest, LeavesTheFormerFileWhereWritingFails) {
 }
 
 TEST_F(OutputTest, TwoAtOnceAreBothWhole) {
-  Output one;
-  Output other;
+  OutputFile one;
+  OutputFile other;
   ASSERT_EQ(one.open(path_.c_str()), 0);
   ASSERT_EQ(other.open(path_.c_str()), 0);
   ASSERT_TRUE(write_at_once(one.file(), "one", 3));
@@ -110,7 +110,7 @@ TEST_F(OutputTest, FollowsNoLink) {
   EXPECT_EQ(names().size(), 2u);
   // One that comes while the file is written is replaced.
   ASSERT_EQ(unlink(path_.c_str()), 0);
-  Output output;
+  OutputFile output;
   ASSERT_EQ(output.open(path_.c_str()), 0);
   ASSERT_EQ(symlink("precious", path_.c_str()), 0);
   EXPECT_EQ(output.close(0), 0);

@@ -1,5 +1,5 @@
 // What reports of misuse say of an address, and whom they are told.
-#include "api/report.h"
+#include "api/describe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

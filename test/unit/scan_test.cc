@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "hardened/place.h"
+#include "hardened/cell.h"
 #include "hardened/scan.h"
 #include "hardened/secrets.h"
 #include "heap/registry.h"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/options.h"
+#include "api/option_text.h"
 #include "files/trusted.h"
 #include "loft/loft.h"
 

@@ -102,7 +102,7 @@ TEST_F(SpanTest, WhatIsFreeServesALongSpanWhereAddressesAreLimited) {
 
 TEST_F(SpanTest, ResidentAndCleanNeighboursStayApart) {
   const uintptr_t base = acquire(1000);
-  const span::Totals before = span::totals();
+  const span::SpanTotals before = span::totals();
   span::release(base, 500, true);
   ASSERT_TRUE(os::discard(address(base + 500 * kGranule), 500 * kGranule));
   span::release(base + 500 * kGranule, 500, false);
@@ -359,7 +359,7 @@ class SpanShadow {
 
   size_t live() const { return live_; }
   uintptr_t frontier() const {
-    const span::Totals totals = span::totals();
+    const span::SpanTotals totals = span::totals();
     return window.heap.base + totals.dirty + totals.clean + live_;
   }
 

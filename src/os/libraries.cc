@@ -1,4 +1,4 @@
-#include "os/loader.h"
+#include "os/libraries.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -1,4 +1,4 @@
-#include "runtime/idle.h"
+#include "runtime/sleepers.h"
 
 #include "base/peek.h"
 #include "cache/batch_cache.h"

@@ -1,4 +1,4 @@
-#include "hardened/guest.h"
+#include "hardened/modes.h"
 
 #include "hardened/guarded.h"
 #include "hardened/quarantine.h"

@@ -1,4 +1,4 @@
-#include "hardened/samples.h"
+#include "hardened/guarded_samples.h"
 
 #include <signal.h>
 
@@ -11,9 +11,9 @@
 #include "files/inspect.h"
 #include "files/misuse.h"
 #include "files/output.h"
+#include "hardened/cell.h"
 #include "hardened/checks.h"
 #include "hardened/guarded.h"
-#include "hardened/place.h"
 #include "hardened/tag.h"
 #include "heap/entries.h"
 #include "os/access.h"
@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kMostFrames = 16;
 
-struct Stack {
+struct KeptStack {
   uint64_t thread;
   size_t depth;
   uintptr_t frames[kMostFrames];
@@ -39,33 +39,34 @@ struct Stack {
 
 // kBusy: one thread writes it. Release when it is left for another state, acquire where it is
 // taken: the record is whole. It outlives the sample, until it is taken for another one.
-enum class State : uint32_t { kUnused, kBusy, kLive, kFreed };
+enum class SampleState : uint32_t { kUnused, kBusy, kLive, kFreed };
 
-struct Record {
-  Atomic<State> state;
+struct SampleRecord {
+  Atomic<SampleState> state;
   uint64_t number;  // of samples, in the order in which they were made
   uintptr_t start;
   size_t asked;
   large::Around around;
-  Stack made;
-  Stack freed;
+  KeptStack made;
+  KeptStack freed;
 };
 
 constexpr unsigned kRecords = 512;
 constexpr unsigned kMostLive = 256;
-constinit Record* records = nullptr;  // kRecords of them; written once, before the first sample
-constinit Atomic<uint64_t> next{0};   // relaxed, as `live`: where the search begins
-constinit Atomic<unsigned> live{0};   // a bound, which may be missed by a few
+constinit SampleRecord* records =
+    nullptr;                         // kRecords of them; written once, before the first sample
+constinit Atomic<uint64_t> next{0};  // relaxed, as `live`: where the search begins
+constinit Atomic<unsigned> live{0};  // a bound, which may be missed by a few
 // Who is first: relaxed, it says nothing else. A word, because RISC-V exchanges nothing shorter.
 constinit Atomic<uint32_t> catches{0};
 
-Record* take_record() {
+SampleRecord* take_record() {
   for (unsigned tries = 0; tries < kRecords; ++tries) {
     const uint64_t number = next.fetch_add(1, memory_order_relaxed);
-    Record* const record = &records[number % kRecords];
-    State state = record->state.load(memory_order_relaxed);
-    if (state != State::kUnused && state != State::kFreed) continue;
-    if (record->state.compare_exchange_strong(state, State::kBusy, memory_order_acquire,
+    SampleRecord* const record = &records[number % kRecords];
+    SampleState state = record->state.load(memory_order_relaxed);
+    if (state != SampleState::kUnused && state != SampleState::kFreed) continue;
+    if (record->state.compare_exchange_strong(state, SampleState::kBusy, memory_order_acquire,
                                               memory_order_relaxed)) {
       record->number = number;
       return record;
@@ -75,12 +76,12 @@ Record* take_record() {
 }
 
 // The record whose pages have the address: the newest, because addresses come again.
-const Record* find(uintptr_t address) {
-  const Record* found = nullptr;
+const SampleRecord* find(uintptr_t address) {
+  const SampleRecord* found = nullptr;
   for (unsigned i = 0; records != nullptr && i < kRecords; ++i) {
-    const Record* const record = &records[i];
-    const State state = record->state.load(memory_order_acquire);
-    if (state != State::kLive && state != State::kFreed) continue;
+    const SampleRecord* const record = &records[i];
+    const SampleState state = record->state.load(memory_order_acquire);
+    if (state != SampleState::kLive && state != SampleState::kFreed) continue;
     if (address - record->around.base >= record->around.end - record->around.base) continue;
     if (found == nullptr || record->number > found->number) found = record;
   }
@@ -88,29 +89,29 @@ const Record* find(uintptr_t address) {
 }
 
 // Written as part of a line.
-Text& operator<<(Text& line, const Record& record) {
+Text& operator<<(Text& line, const SampleRecord& record) {
   return line << "an object of " << uint64_t{record.asked} << " bytes at "
               << reinterpret_cast<const void*>(record.start);
 }
 
-const Record* record_of(const Large& sample) { return &records[sample.record]; }
+const SampleRecord* record_of(const Large& sample) { return &records[sample.record]; }
 
 // The stacks of a report: of the call that finds it, then the object's.
-void tell(const Record& record, const Text& line) {
+void tell(const SampleRecord& record, const Text& line) {
   files::Stack stacks[2] = {
       {"allocated", record.made.thread, record.made.frames, record.made.depth},
       {"freed", record.freed.thread, record.freed.frames, record.freed.depth}};
-  const bool was_freed = record.state.load(memory_order_acquire) == State::kFreed;
+  const bool was_freed = record.state.load(memory_order_acquire) == SampleState::kFreed;
   files::tell_with_stacks(line, stacks, was_freed ? 2 : 1);
 }
 
-[[noreturn]] LOFT_COLD void stop(const Record& record, const Text& line) {
+[[noreturn]] LOFT_COLD void stop(const SampleRecord& record, const Text& line) {
   tell(record, line);
   os::abort_process();
 }
 
 void check_page(const char* call, const Large& sample) {
-  const Record& record = *record_of(sample);
+  const SampleRecord& record = *record_of(sample);
   auto* const start = reinterpret_cast<unsigned char*>(sample.start());
   auto* const end = reinterpret_cast<unsigned char*>(sample.base + sample.bytes);
   const size_t behind = sample.bytes - sample.shift - sample.asked;
@@ -126,7 +127,7 @@ void check_page(const char* call, const Large& sample) {
 
 // Whether nothing is closed there but by the program: a sample's own page, whose protection it has
 // changed, or what has come to lie there since.
-bool is_not_closed(const Record& record, bool was_freed, uintptr_t address) {
+bool is_not_closed(const SampleRecord& record, bool was_freed, uintptr_t address) {
   if (was_freed) {
     const Entry entry = large::entry_around(reinterpret_cast<const void*>(address));
     return entry.is_slab() || entry.bin() == kMedium || entry.bin() == kLarge ||
@@ -139,7 +140,7 @@ bool is_not_closed(const Record& record, bool was_freed, uintptr_t address) {
 }
 
 // Written as part of a line: where an address lies.
-Text& tell_place(Text& line, const Record& record, uintptr_t address, bool was_freed) {
+Text& tell_place(Text& line, const SampleRecord& record, uintptr_t address, bool was_freed) {
   if (address < record.start) {
     line << uint64_t{record.start - address} << " bytes in front of ";
   } else if (was_freed && address - record.start < record.asked) {
@@ -151,16 +152,16 @@ Text& tell_place(Text& line, const Record& record, uintptr_t address, bool was_f
 }
 
 enum class Access : uint8_t { kUnknown, kRead, kWrite };
-enum class Told : uint8_t { kNothing, kIt, kAndOpened };
+enum class FaultTold : uint8_t { kNothing, kIt, kAndOpened };
 
 // For a fault at an address: tells what was there, unless it has nothing to do with what is closed
 // around samples. `opens`: makes the page accessible, so that the program can go on, if that is
 // possible.
-Told tell_of_fault(uintptr_t address, Access access, bool opens) {
-  const Record* const record = find(address);
-  if (record == nullptr) return Told::kNothing;
-  const bool was_freed = record->state.load(memory_order_acquire) == State::kFreed;
-  if (is_not_closed(*record, was_freed, address)) return Told::kNothing;
+FaultTold tell_of_fault(uintptr_t address, Access access, bool opens) {
+  const SampleRecord* const record = find(address);
+  if (record == nullptr) return FaultTold::kNothing;
+  const bool was_freed = record->state.load(memory_order_acquire) == SampleState::kFreed;
+  if (is_not_closed(*record, was_freed, address)) return FaultTold::kNothing;
   const char* const verb = access == Access::kRead    ? "read"
                            : access == Access::kWrite ? "write"
                                                       : "use";
@@ -171,10 +172,10 @@ Told tell_of_fault(uintptr_t address, Access access, bool opens) {
   line << verb << when << ": at " << reinterpret_cast<const void*>(address) << ", ";
   tell(*record, tell_place(line, *record, address, was_freed));
   // Addresses that are no more kept for a freed sample are those of free memory.
-  if (!opens || (was_freed && !large::is_kept_closed(address))) return Told::kIt;
+  if (!opens || (was_freed && !large::is_kept_closed(address))) return FaultTold::kIt;
   const size_t page = os::page_size();
   const bool opened = os::commit(reinterpret_cast<void*>(round_down(address, page)), page);
-  return opened ? Told::kAndOpened : Told::kIt;
+  return opened ? FaultTold::kAndOpened : FaultTold::kIt;
 }
 
 // ---- The handler of SIGSEGV and SIGBUS ----
@@ -223,10 +224,10 @@ void on_fault(int signal, siginfo_t* info, void* context) {
                       : os::wrote(context) == 0 ? Access::kRead
                       : os::wrote(context) == 1 ? Access::kWrite
                                                 : Access::kUnknown;
-  const Told told =
-      info->si_code <= 0 ? Told::kNothing : tell_of_fault(address, access, goes_on && !calls);
-  if (told == Told::kNothing) return pass_on(signal, info, context);
-  if (told != Told::kAndOpened) give_up(signal);
+  const FaultTold told =
+      info->si_code <= 0 ? FaultTold::kNothing : tell_of_fault(address, access, goes_on && !calls);
+  if (told == FaultTold::kNothing) return pass_on(signal, info, context);
+  if (told != FaultTold::kAndOpened) give_up(signal);
 }
 
 void catch_faults() {
@@ -249,7 +250,7 @@ void catch_faults() {
 }  // namespace
 
 bool begin_samples() {
-  records = static_cast<Record*>(files::borrow(kRecords * sizeof(Record)));
+  records = static_cast<SampleRecord*>(files::borrow(kRecords * sizeof(SampleRecord)));
   if (records == nullptr) return false;
   inspect::open();
   return true;
@@ -263,14 +264,14 @@ void* make_sample(size_t asked, size_t alignment, Maker maker) {
       catches.exchange(1, memory_order_relaxed) == 0) {
     catch_faults();
   }
-  Record* const record = take_record();
+  SampleRecord* const record = take_record();
   if (record == nullptr) return nullptr;
   const auto index = static_cast<uint16_t>(record - records);
   // By turns: what goes beyond the object meets a guard at once, or what goes before it.
   const auto at = index % 4 == 0 ? large::At::kStart : large::At::kEnd;
   void* const p = large::allocate_guarded(asked, alignment, at);
   if (LOFT_UNLIKELY(p == nullptr)) {
-    record->state.store(State::kUnused, memory_order_release);
+    record->state.store(SampleState::kUnused, memory_order_release);
     return nullptr;
   }
   Large* const sample = large::at(pagemap.of(p));
@@ -284,7 +285,7 @@ void* make_sample(size_t asked, size_t alignment, Maker maker) {
               sample->bytes - sample->shift - asked, fence_of(record->start));
   record->made.capture();
   live.fetch_add(1, memory_order_relaxed);
-  record->state.store(State::kLive, memory_order_release);
+  record->state.store(SampleState::kLive, memory_order_release);
   return p;
 }
 
@@ -292,7 +293,7 @@ bool resize_in_pages(const char* call, Large* sample, size_t asked) {
   const size_t room = sample->bytes - sample->shift;
   if (asked > room) return false;
   check_page(call, *sample);
-  Record& record = records[sample->record];
+  SampleRecord& record = records[sample->record];
   auto* const end = reinterpret_cast<unsigned char*>(sample->base + sample->bytes);
   clear_fence(end, room - sample->asked);
   sample->asked = asked;
@@ -304,25 +305,25 @@ bool resize_in_pages(const char* call, Large* sample, size_t asked) {
 void end_sample(const char* call, Maker maker, Large* sample) {
   check_page(call, *sample);
   const auto made_by = static_cast<Maker>(sample->maker);
-  Record* const record = &records[sample->record];
+  SampleRecord* const record = &records[sample->record];
   if (LOFT_UNLIKELY(made_by != maker)) {
     stop(*record, Text() << call << " of " << *record << ", which " << name_of(made_by) << " made");
   }
   // Acquire, as where a record is taken. Of two threads that free one object, one finds another
   // state.
-  State state = State::kLive;
+  SampleState state = SampleState::kLive;
   if (LOFT_UNLIKELY(!record->state.compare_exchange_strong(
-          state, State::kBusy, memory_order_acquire, memory_order_relaxed))) {
+          state, SampleState::kBusy, memory_order_acquire, memory_order_relaxed))) {
     stop(*record, Text() << "double free of " << *record << ", by two threads at once");
   }
   record->freed.capture();
   live.fetch_sub(1, memory_order_relaxed);
-  record->state.store(State::kFreed, memory_order_release);
+  record->state.store(SampleState::kFreed, memory_order_release);
 }
 
 void report_if_freed(const char* call, const void* p) {
-  const Record* const record = find(reinterpret_cast<uintptr_t>(p));
-  if (record == nullptr || record->state.load(memory_order_acquire) != State::kFreed) return;
+  const SampleRecord* const record = find(reinterpret_cast<uintptr_t>(p));
+  if (record == nullptr || record->state.load(memory_order_acquire) != SampleState::kFreed) return;
   if (record->start != reinterpret_cast<uintptr_t>(p)) return;
   const bool twice = frees(call);
   stop(*record, Text() << (twice ? "double free" : call) << " of " << *record

@@ -1,4 +1,4 @@
-// What the core calls of the hardened modes.
+// The hardened modes: what the core calls of them, and how each begins.
 #pragma once
 
 #include "cache/guest.h"

@@ -1,4 +1,4 @@
-#include "leaks/search.h"
+#include "leaks/leaks.h"
 
 #include "base/bits.h"
 #include "cache/object.h"
@@ -15,7 +15,7 @@ namespace loft::leaks {
 
 namespace {
 
-struct Range {
+struct Words {
   uintptr_t begin;
   uintptr_t end;
 };
@@ -81,8 +81,8 @@ class Search {
 
   // Looks at a range without what loft's own tables take of it: they name objects, and are none of
   // the program's memory. A mapping of the program's may be one with theirs.
-  void look_around(Range range, size_t from) {
-    const Range own[] = {
+  void look_around(Words range, size_t from) {
+    const Words own[] = {
         {window.heap.base, window.heap.committed},
         {window.pagemap.base, window.pagemap.committed},
         {window.metadata.base, window.metadata.committed},
@@ -100,13 +100,13 @@ class Search {
     follow();
   }
 
-  static Range range_of(const void* at, size_t bytes) {
+  static Words range_of(const void* at, size_t bytes) {
     const auto begin = reinterpret_cast<uintptr_t>(at);
     return {begin, begin + bytes};
   }
 
   // Of a reservation, what was ever written. To ask for less than is copied at once does not pay.
-  void look_at_touched(Range range) {
+  void look_at_touched(Words range) {
     if (range.end - range.begin <= kCopied) return look_at(range);
     touched_.begin(range.begin, range.end);
     while (range.begin < range.end) {
@@ -118,7 +118,7 @@ class Search {
   }
 
   // Other threads may free the memory, and the system may have it back: only copies are read.
-  void look_at(Range range) {
+  void look_at(Words range) {
     range.begin = round_up(range.begin, sizeof(uintptr_t));
     while (range.begin < range.end) {
       const size_t wanted = least(range.end - range.begin, kCopied);

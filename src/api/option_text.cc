@@ -1,4 +1,4 @@
-#include "api/options.h"
+#include "api/option_text.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "heaps/guest.h"
+#include "heaps/as_guest.h"
 
 #include "heaps/user_heap.h"
 

@@ -1,4 +1,4 @@
-#include "api/report.h"
+#include "api/describe.h"
 
 #include "cache/object.h"
 #include "files/misuse.h"

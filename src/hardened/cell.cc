@@ -1,4 +1,4 @@
-#include "hardened/place.h"
+#include "hardened/cell.h"
 
 #include "base/bits.h"
 #include "hardened/before.h"
