@@ -105,8 +105,8 @@ void loft_check_bounds(const char* call, const void* at, size_t bytes) noexcept 
 void* loft_object_start(const void* interior) noexcept { return loft::object_of(interior).start; }
 
 size_t loft_object_size(const void* interior) noexcept {
-  const loft::ObjectRange place = loft::object_of(interior);
-  return place.start == nullptr ? 0 : loft::policy().size_in(place.start, place.size);
+  const loft::ObjectRange object = loft::object_of(interior);
+  return object.start == nullptr ? 0 : loft::policy().size_in(object.start, object.size);
 }
 
 size_t loft_visit_objects(loft_visit_t visit, void* context) noexcept {

@@ -27,10 +27,10 @@ size_t least_of_share(size_t bytes, size_t divisor) {
   return least(bytes, most(kAlways, limits::cache_share() / divisor));
 }
 
-void open(ThreadCache* thread, size_t place, uintptr_t base, Entry entry) {
+void open(ThreadCache* thread, size_t slot, uintptr_t base, Entry entry) {
   const SizeClass size_class = class_of_bin(entry.bin());
   const Geometry& shape = geometry(size_class);
-  Batch& batch = thread->batches()[place];
+  Batch& batch = thread->batches()[slot];
   batch.base = base;
   batch.inverse = shape.inverse;
   batch.start_limit = start_limit_for(shape);
@@ -38,17 +38,17 @@ void open(ThreadCache* thread, size_t place, uintptr_t base, Entry entry) {
   batch.capacity = batch.left = static_cast<uint32_t>(clamp<size_t>(fitting, 1, shape.objects));
   batch.before = 0;
   batch.owner = entry.owner();
-  thread->batch_classes[place] = static_cast<uint8_t>(size_class);
-  thread->batch_keys[place] = entry.index();
-  thread->open_batches = static_cast<BatchPlaces>(thread->open_batches | 1u << place);
+  thread->batch_classes[slot] = static_cast<uint8_t>(size_class);
+  thread->batch_keys[slot] = entry.index();
+  thread->open_batches = static_cast<BatchSlots>(thread->open_batches | 1u << slot);
 }
 
 // An empty batch must not name a slab. Once its objects have returned, the slab may be released and
 // its metadata reused for another slab.
-void close(ThreadCache* thread, size_t place) {
-  thread->batch_keys[place] = kNoSlab;
-  thread->open_batches = static_cast<BatchPlaces>(thread->open_batches & ~(1u << place));
-  thread->batches()[place].capacity = thread->batches()[place].left = 0;
+void close(ThreadCache* thread, size_t slot) {
+  thread->batch_keys[slot] = kNoSlab;
+  thread->open_batches = static_cast<BatchSlots>(thread->open_batches & ~(1u << slot));
+  thread->batches()[slot].capacity = thread->batches()[slot].left = 0;
 }
 
 // The fast path assumes an object at every multiple of the size. A carrier behind the last object
@@ -61,43 +61,43 @@ void check_end(const Batch& batch, const Geometry& shape) {
   }
 }
 
-constexpr size_t kNoPlace = kBatches;
+constexpr size_t kNoSlot = kBatches;
 
-// The places of a slab's set. Both are the same if a set has one place.
+// The slots of a slab's set. Both are the same if a set has one slot.
 struct BatchSet {
   size_t first, second;
 };
-constexpr BatchSet places_of(uint32_t slab) {
+constexpr BatchSet slots_of(uint32_t slab) {
   const size_t first = batch_set(slab);
   return {first, kBatchWays == 1 ? first : first + kBatchSets};
 }
 
-// The place of a slab's open batch.
-size_t place_of(const ThreadCache* thread, uint32_t slab) {
-  const auto [first, second] = places_of(slab);
+// The slot of a slab's open batch.
+size_t slot_of(const ThreadCache* thread, uint32_t slab) {
+  const auto [first, second] = slots_of(slab);
   if (thread->batch_keys[first] == slab) return first;
-  return thread->batch_keys[second] == slab ? second : kNoPlace;
+  return thread->batch_keys[second] == slab ? second : kNoSlot;
 }
 
-// Opens the slab's batch in an unused place, or evicts a batch for it.
-size_t make_place(ThreadCache* thread, uintptr_t base, Entry entry) {
-  const auto [first, second] = places_of(entry.index());
+// Opens the slab's batch in an unused slot, or evicts a batch for it.
+size_t make_slot(ThreadCache* thread, uintptr_t base, Entry entry) {
+  const auto [first, second] = slots_of(entry.index());
   Batch& in_first = thread->batches()[first];
   Batch& in_second = thread->batches()[second];
-  size_t place = in_first.count() == 0 ? first : second;
+  size_t slot = in_first.count() == 0 ? first : second;
   if (in_first.count() != 0 && in_second.count() != 0) {
     const bool second_goes =
         Profile::Eviction::second(first, in_first.gathered(), in_second.gathered());
-    place = second_goes ? second : first;
-    send(thread, place);
+    slot = second_goes ? second : first;
+    send(thread, slot);
     thread->counters.batches_evicted.add(1);
   }
   // Both batches are compared over the time since the younger one was opened. A batch that is not
   // open has no page to write to.
-  Batch& other = place == first ? in_second : in_first;
+  Batch& other = slot == first ? in_second : in_first;
   if (other.count() != 0) other.before = other.count();
-  open(thread, place, base, entry);
-  return place;
+  open(thread, slot, base, entry);
+  return slot;
 }
 
 // Writes the batch's words into messages, in the form that needs fewer of them. Returns the number
@@ -161,7 +161,7 @@ Record record_of(const void* p, Entry entry, uintptr_t base) {
 // than one object per batch, and pays for opening and sending it. False if the object must go into
 // a batch:
 // (a) its slab comes twice in a row;
-// (b) the slab's set has an unused place;
+// (b) the slab's set has an unused slot;
 // (c) every kBatchEvery-th time, so that the objects in open batches return eventually;
 // (d) no message with space waits for the owner.
 bool send_alone(ThreadCache* thread, const void* p, Entry entry, const Record& record) {
@@ -174,7 +174,7 @@ bool send_alone(ThreadCache* thread, const void* p, Entry entry, const Record& r
     if (LOFT_UNLIKELY(thread->outbox.holds(entry.owner(), record))) slab::report_bad_free(p);
     return false;
   }
-  const auto [first, second] = places_of(entry.index());
+  const auto [first, second] = slots_of(entry.index());
   if (thread->batch_keys[first] == kNoSlab || thread->batch_keys[second] == kNoSlab) return false;
   if (++thread->misses % kBatchEvery == 0) return false;
   Record* const space = thread->outbox.space_for(entry.owner(), 1, kLongMessage);
@@ -189,29 +189,29 @@ bool send_alone(ThreadCache* thread, const void* p, Entry entry, const Record& r
 }  // namespace
 
 void add(ThreadCache* thread, void* p, Entry entry) {
-  size_t place = place_of(thread, entry.index());
-  const bool open = place != kNoPlace;
-  const uintptr_t base = open ? thread->batches()[place].base : slab::base_of(p, entry);
+  size_t slot = slot_of(thread, entry.index());
+  const bool open = slot != kNoSlot;
+  const uintptr_t base = open ? thread->batches()[slot].base : slab::base_of(p, entry);
   const Record record = record_of(p, entry, base);
   if (!open) {
     if (send_alone(thread, p, entry, record)) return;
-    place = make_place(thread, base, entry);
+    slot = make_slot(thread, base, entry);
   }
-  Batch& batch = thread->batches()[place];
+  Batch& batch = thread->batches()[slot];
   uint64_t& word = batch.words[record.word];
   if (LOFT_UNLIKELY((word & record.freed) != 0)) slab::report_bad_free(p);
   word |= record.freed;
-  if (--batch.left == 0) send(thread, place);
+  if (--batch.left == 0) send(thread, slot);
 }
 
-void send(ThreadCache* thread, size_t place) {
-  Batch& batch = thread->batches()[place];
-  const SizeClass size_class = thread->batch_classes[place];
+void send(ThreadCache* thread, size_t slot) {
+  Batch& batch = thread->batches()[slot];
+  const SizeClass size_class = thread->batch_classes[slot];
   const Geometry& shape = geometry(size_class);
-  const uint32_t slab = thread->batch_keys[place];
+  const uint32_t slab = thread->batch_keys[slot];
   const uint32_t objects = batch.count();
   check_end(batch, shape);
-  close(thread, place);
+  close(thread, slot);
   count_batch(thread, size_class, objects);
   thread->counters.batch_messages.add(put_into_outbox(thread->outbox, batch, slab, shape));
   post_if_due(thread, size_t{objects} * shape.size);
@@ -264,10 +264,10 @@ size_t sent_singly(SizeClass size_class) { return singles[size_class].load(memor
 
 void count_open(const ThreadCache* thread, size_t* objects) {
   for (unsigned open = peek(thread->open_batches); open != 0; open &= open - 1) {
-    const size_t place = lowest_bit(open);
-    const uint32_t capacity = peek(thread->batches()[place].capacity);
-    const uint32_t space = peek(thread->batches()[place].left);
-    if (space < capacity) objects[peek(thread->batch_classes[place])] += capacity - space;
+    const size_t slot = lowest_bit(open);
+    const uint32_t capacity = peek(thread->batches()[slot].capacity);
+    const uint32_t space = peek(thread->batches()[slot].left);
+    if (space < capacity) objects[peek(thread->batch_classes[slot])] += capacity - space;
   }
 }
 

@@ -12,7 +12,7 @@ namespace loft::batch_cache {
 void add(ThreadCache* thread, void* p, Entry entry);
 
 // Moves one batch to the outbox. Posts the outbox once it holds enough bytes.
-void send(ThreadCache* thread, size_t place);
+void send(ThreadCache* thread, size_t slot);
 
 // Sends all objects that the thread holds for other heaps.
 void send_all(ThreadCache* thread);

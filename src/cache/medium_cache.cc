@@ -10,7 +10,7 @@
 #include "os/fault.h"
 #include "os/os.h"
 
-static_assert(loft::kMediumPlaces <= 8 * sizeof(loft::MediumCache::used));
+static_assert(loft::kMediumSlots <= 8 * sizeof(loft::MediumCache::used));
 
 namespace loft::medium_cache {
 
@@ -31,28 +31,28 @@ void give_back(ThreadCache* thread, void* p) {
   batch_cache::send_medium(thread, p);
 }
 
-void empty(ThreadCache* thread, unsigned place) {
+void empty(ThreadCache* thread, unsigned slot) {
   MediumCache& cache = thread->medium;
-  if (cache.bytes[place] == 0) return;
-  thread->counters.medium_kept_bytes.add(-size_t{cache.bytes[place]});
-  cache.bytes[place] = 0;
-  give_back(thread, cache.kept[place].at);
+  if (cache.bytes[slot] == 0) return;
+  thread->counters.medium_kept_bytes.add(-size_t{cache.bytes[slot]});
+  cache.bytes[slot] = 0;
+  give_back(thread, cache.kept[slot].at);
 }
 
-unsigned next_place(ThreadCache* thread) {
+unsigned next_slot(ThreadCache* thread) {
   MediumCache& cache = thread->medium;
-  cache.last = static_cast<uint8_t>((cache.last + 1) % kMediumPlaces);
+  cache.last = static_cast<uint8_t>((cache.last + 1) % kMediumSlots);
   empty(thread, cache.last);
   return cache.last;
 }
 
-// A place with an object of that many bytes; 0 finds an empty place. Prefers the last place, then
-// the first match. kMediumPlaces if there is none.
-unsigned place_of(const MediumCache& cache, size_t bytes) {
+// A slot with an object of that many bytes; 0 finds an empty slot. Prefers the last slot, then
+// the first match. kMediumSlots if there is none.
+unsigned slot_of(const MediumCache& cache, size_t bytes) {
   if (LOFT_LIKELY(cache.bytes[cache.last] == bytes)) return cache.last;
-  unsigned place = 0;
-  while (place < kMediumPlaces && cache.bytes[place] != bytes) ++place;
-  return place;
+  unsigned slot = 0;
+  while (slot < kMediumSlots && cache.bytes[slot] != bytes) ++slot;
+  return slot;
 }
 
 // What may be kept: a share of what the heap has handed out, so that a small program keeps little.
@@ -90,12 +90,12 @@ LOFT_COLD bool make_room(ThreadCache* thread, size_t bytes) {
   const Counter& kept = thread->counters.medium_kept_bytes;
   while (kept.get() + bytes > limits::cache_share() || !pool::has_room(thread, bytes)) {
     if (kept.get() == 0) return false;
-    next_place(thread);
+    next_slot(thread);
   }
   return true;
 }
 
-// Puts a kept object into a place, or returns it to its heap.
+// Puts a kept object into a slot, or returns it to its heap.
 void put(ThreadCache* thread, void* p, MediumWord& word, HeapId owner) {
   MediumCache& cache = thread->medium;
   const size_t budget = budget_of(thread);
@@ -111,17 +111,17 @@ void put(ThreadCache* thread, void* p, MediumWord& word, HeapId owner) {
     --cache.credit;
   }
   const Counter& kept_bytes = thread->counters.medium_kept_bytes;
-  unsigned place = place_of(cache, 0);
-  if (LOFT_UNLIKELY(place == kMediumPlaces)) place = next_place(thread);
-  while (LOFT_UNLIKELY(kept_bytes.get() + bytes > budget)) place = next_place(thread);
-  cache.last = static_cast<uint8_t>(place);
-  cache.kept[place] = {p, &word};
+  unsigned slot = slot_of(cache, 0);
+  if (LOFT_UNLIKELY(slot == kMediumSlots)) slot = next_slot(thread);
+  while (LOFT_UNLIKELY(kept_bytes.get() + bytes > budget)) slot = next_slot(thread);
+  cache.last = static_cast<uint8_t>(slot);
+  cache.kept[slot] = {p, &word};
   compiler_fence();  // before it counts, for inherit
-  cache.bytes[place] = static_cast<uint32_t>(bytes);
+  cache.bytes[slot] = static_cast<uint32_t>(bytes);
   thread->counters.medium_kept_bytes.add(bytes);
 }
 
-// Moves the object of the bin to a place.
+// Moves the object of the bin to a slot.
 void settle(ThreadCache* thread) {
   Bin& bin = thread->recent;
   void* const p = *bin.top();
@@ -171,14 +171,14 @@ void* take_from_heap(ThreadCache* thread, size_t asked, bool room, bool* zero) {
 void* take(ThreadCache* thread, size_t bytes, size_t asked) {
   MediumCache& cache = thread->medium;
   settle(thread);
-  cache.credit = static_cast<uint8_t>(least(cache.credit + 1u, kMediumPlaces));
-  const unsigned place = place_of(cache, bytes);
-  if (place == kMediumPlaces) return nullptr;
-  const MediumCache::Kept kept = cache.kept[place];
-  cache.bytes[place] = 0;
-  cache.last = static_cast<uint8_t>(place);  // the next kept object goes here
-  cache.used = static_cast<uint16_t>(cache.used | 1u << place);
-  compiler_fence();  // out of its place before its mark can change, for inherit
+  cache.credit = static_cast<uint8_t>(least(cache.credit + 1u, kMediumSlots));
+  const unsigned slot = slot_of(cache, bytes);
+  if (slot == kMediumSlots) return nullptr;
+  const MediumCache::Kept kept = cache.kept[slot];
+  cache.bytes[slot] = 0;
+  cache.last = static_cast<uint8_t>(slot);  // the next kept object goes here
+  cache.used = static_cast<uint16_t>(cache.used | 1u << slot);
+  compiler_fence();  // out of its slot before its mark can change, for inherit
   thread->counters.medium_kept_bytes.add(-bytes);
   thread->counters.medium_hits.add(1);
   kept.word->set(static_cast<unsigned>(bytes / os::page_size()), bytes - asked);
@@ -200,7 +200,7 @@ void keep(ThreadCache* thread, void* p, Entry entry) {
 
 void release_all(ThreadCache* thread) {
   settle(thread);
-  for (unsigned i = 0; i < kMediumPlaces; ++i) next_place(thread);
+  for (unsigned i = 0; i < kMediumSlots; ++i) next_slot(thread);
   pool::tell(thread);
 }
 
@@ -217,12 +217,12 @@ void inherit(ThreadCache* dead) {
     heap->put_medium(p);
   };
   MediumCache& cache = dead->medium;
-  for (unsigned place = 0; place < kMediumPlaces; ++place) {
-    // One that is not marked is on its way out of its place.
-    const MediumCache::Kept& kept = cache.kept[place];
-    if (cache.bytes[place] != 0 && kept.word->object().kept) give_back(kept.at);
+  for (unsigned slot = 0; slot < kMediumSlots; ++slot) {
+    // One that is not marked is on its way out of its slot.
+    const MediumCache::Kept& kept = cache.kept[slot];
+    if (cache.bytes[slot] != 0 && kept.word->object().kept) give_back(kept.at);
   }
-  // One that is marked is on its way to a place.
+  // One that is marked is on its way to a slot.
   if (void* const p = *dead->recent.top(); p != nullptr) {
     const Entry entry = pagemap.of(p);
     if (entry.bin() == kMedium && medium::run_at(entry)->in_use_at(p)) give_back(p);
@@ -233,11 +233,11 @@ void inherit(ThreadCache* dead) {
 
 void review(ThreadCache* thread) {
   MediumCache& cache = thread->medium;
-  for (unsigned place = 0; place < kMediumPlaces; ++place) {
-    if ((cache.used >> place & 1) == 0) empty(thread, place);
+  for (unsigned slot = 0; slot < kMediumSlots; ++slot) {
+    if ((cache.used >> slot & 1) == 0) empty(thread, slot);
   }
   cache.used = 0;
-  settle(thread);  // the next review finds it in a place, unless it was taken
+  settle(thread);  // the next review finds it in a slot, unless it was taken
 }
 
 size_t hits(const ThreadCache* thread) {

@@ -4,7 +4,7 @@
 //
 // The object freed last lies in a bin of its own, where free's fast path puts it unchecked. What
 // comes next finds that bin full, or finds there an object of another length. The object then moves
-// to one of sixteen places. It is checked and marked as kept there.
+// to one of sixteen slots. It is checked and marked as kept there.
 //
 // An object of another heap is kept only by a thread that allocates such objects, too: one that
 // only frees sends them to their heaps.
@@ -59,7 +59,7 @@ void reset(ThreadCache* thread);
 // In the child of a fork: the same of a thread that the child does not have.
 void inherit(ThreadCache* dead);
 
-// Returns the objects of all places from which none was taken since the last call. Called every few
+// Returns the objects of all slots from which none was taken since the last call. Called every few
 // dozen refills. A kept object saves one turn at its heap, which is worth its memory only if such
 // objects come and go about as often as bins are refilled.
 void review(ThreadCache* thread);

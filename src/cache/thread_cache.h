@@ -81,9 +81,9 @@ constexpr bool steps_are_exact() {
 }
 static_assert(steps_are_exact());
 
-// One bit per place.
-using BatchPlaces = std::conditional_t<kBatches <= 16, uint16_t, uint32_t>;
-static_assert(kBatches <= 8 * sizeof(BatchPlaces));
+// One bit per slot.
+using BatchSlots = std::conditional_t<kBatches <= 16, uint16_t, uint32_t>;
+static_assert(kBatches <= 8 * sizeof(BatchSlots));
 
 // Multiplicative hash. Slabs are numbered in order of creation, and neighbours must not crowd one
 // set.
@@ -138,7 +138,7 @@ struct ThreadCounters {
 
 // Invariants: each kept[i] is all null or a medium object marked as kept, of bytes[i] bytes;
 // counters.medium_kept_bytes is the sum of these. See cache/medium_cache.h.
-inline constexpr unsigned kMediumPlaces = 16;
+inline constexpr unsigned kMediumSlots = 16;
 struct MediumCache {
   struct Kept {
     void* at;
@@ -156,12 +156,12 @@ struct MediumCache {
   Last last_taken;
   size_t again;     // times that the bin's object was handed out again
   void* recent[2];  // the array of ThreadCache::recent: a null slot, and one for an object
-  Kept kept[kMediumPlaces];
-  uint32_t bytes[kMediumPlaces];  // 0 in an empty place
-  uint16_t used;    // a bit for each place from which an object was taken since the last review
-  uint8_t last;     // the place filled or emptied last; if empty, the next object goes there
+  Kept kept[kMediumSlots];
+  uint32_t bytes[kMediumSlots];  // 0 in an empty slot
+  uint16_t used;    // a bit for each slot from which an object was taken since the last review
+  uint8_t last;     // the slot filled or emptied last; if empty, the next object goes there
   uint8_t credit;   // objects of other heaps that may still be kept: one for each allocation that
-                    // came here, up to kMediumPlaces
+                    // came here, up to kMediumSlots
   uint8_t watched;  // frees that were checked at once
 };
 
@@ -192,14 +192,14 @@ struct alignas(64) ThreadCache {
   uint64_t samples_due{};  // a bit for each class of which the next object is a sample
   size_t counted_bytes{};  // by cache/pool.h
 
-  // The batch cache (ISMM'24 2): the slab of each batch, by metadata index. The places of a set are
-  // kBatchSets apart. Each slab has one set, so each place is reachable.
+  // The batch cache (ISMM'24 2): the slab of each batch, by metadata index. The slots of a set are
+  // kBatchSets apart. Each slab has one set, so each slot is reachable.
   alignas(64) uint32_t batch_keys[kBatches]{};
   uint8_t batch_classes[kBatches]{};
-  BatchPlaces open_batches{};  // the places with a key
-  uint8_t misses{};            // frees for slabs without a batch whose set was full
-  uint32_t missed_slab{};      // the last slab without a batch
-  uint32_t untold_bytes{};     // sent to other heaps since space/unused.h was told
+  BatchSlots open_batches{};  // the slots with a key
+  uint8_t misses{};           // frees for slabs without a batch whose set was full
+  uint32_t missed_slab{};     // the last slab without a batch
+  uint32_t untold_bytes{};    // sent to other heaps since space/unused.h was told
   Trade trade{};
 
   BinState states[kSizeClasses]{};
@@ -238,15 +238,15 @@ struct alignas(64) ThreadCache {
   // Discards the objects collected for other heaps. They count as sent and never arrive.
   void forget_batches() {
     for (unsigned open = open_batches; open != 0; open &= open - 1) {
-      const size_t place = lowest_bit(open);
-      counters.batch_objects[batch_classes[place]].add(batches()[place].count());
+      const size_t slot = lowest_bit(open);
+      counters.batch_objects[batch_classes[slot]].add(batches()[slot].count());
     }
     clear_keys();
     open_batches = 0;
     outbox = Outbox{};
-    for (size_t place = 0; place < kBatches; ++place) {
+    for (size_t slot = 0; slot < kBatches; ++slot) {
       // A batch that was never opened is skipped: its pages stay untouched.
-      if (batches()[place].inverse != 0) batches()[place] = Batch{};
+      if (batches()[slot].inverse != 0) batches()[slot] = Batch{};
     }
   }
 

@@ -38,16 +38,16 @@ struct LibraryPath {
 };
 
 void note_library(void* context, const files::Mapping& mapping) {
-  auto& library = *static_cast<LibraryPath*>(context);
+  auto& beside = *static_cast<LibraryPath*>(context);
   const auto here = reinterpret_cast<uintptr_t>(&note_library);
   if (here - mapping.begin >= mapping.end - mapping.begin || mapping.name[0] != '/') return;
   const auto* const slash =
       static_cast<const char*>(memrchr(mapping.name, '/', mapping.name_bytes));
   const auto folder = static_cast<size_t>(slash + 1 - mapping.name);
-  if (folder + sizeof(kName) > sizeof(library.path)) return;
-  memcpy(library.path, mapping.name, folder);
-  memcpy(library.path + folder, kName, sizeof(kName));
-  library.found = true;
+  if (folder + sizeof(kName) > sizeof(beside.path)) return;
+  memcpy(beside.path, mapping.name, folder);
+  memcpy(beside.path + folder, kName, sizeof(kName));
+  beside.found = true;
 }
 
 // Who may link to a program's file has it lie wherever he likes. The loader looks after the folders
@@ -57,14 +57,14 @@ bool may_lie_anywhere() { return os::has_more_rights() && !os::is_own_library();
 const Table* open_beside(const char** why) {
   *why = "libloft-inspect.so may be its user's, who has fewer rights than the program";
   if (may_lie_anywhere()) return nullptr;
-  auto* const library = static_cast<LibraryPath*>(files::borrow(sizeof(LibraryPath)));
+  auto* const beside = static_cast<LibraryPath*>(files::borrow(sizeof(LibraryPath)));
   *why = "no memory to look for libloft-inspect.so";
-  if (library == nullptr) return nullptr;
-  files::visit_mappings(note_library, library, files::BuildIds::kNotWanted);
+  if (beside == nullptr) return nullptr;
+  files::visit_mappings(note_library, beside, files::BuildIds::kNotWanted);
   const void* found = nullptr;
   *why = "the system does not say where libloft-inspect.so would lie";
-  if (library->found) found = os::open_for_good(library->path, "loft_inspect", why);
-  files::give_back(library, sizeof(LibraryPath));
+  if (beside->found) found = os::open_for_good(beside->path, "loft_inspect", why);
+  files::give_back(beside, sizeof(LibraryPath));
   return static_cast<const Table*>(found);
 }
 

@@ -16,7 +16,7 @@ constexpr size_t kMostNoted = kMetadataMaxBlock / sizeof(void*);
 constinit Atomic<const void*>* noted = nullptr;
 constinit size_t count = 0;
 
-Atomic<const void*>* place_of(const void* p) {
+Atomic<const void*>* slot_of(const void* p) {
   for (size_t i = 0; i < count; ++i) {
     // Acquire: who does not find an object any more finds its memory as forget_before's caller left
     // it.
@@ -36,12 +36,12 @@ bool note_before(const void* p) {
   return true;
 }
 
-bool is_from_before(const void* p) { return place_of(p) != nullptr; }
+bool is_from_before(const void* p) { return slot_of(p) != nullptr; }
 
 bool forget_before(const void* p) {
-  Atomic<const void*>* const place = place_of(p);
-  return place != nullptr &&
-         place->compare_exchange_strong(p, nullptr, memory_order_release, memory_order_relaxed);
+  Atomic<const void*>* const slot = slot_of(p);
+  return slot != nullptr &&
+         slot->compare_exchange_strong(p, nullptr, memory_order_release, memory_order_relaxed);
 }
 
 namespace {

@@ -70,7 +70,7 @@ bool is_known_before(const void* p, size_t bytes) {
          is_from_before(static_cast<const char*>(p) - bytes) || is_tagged_before(p, key, step);
 }
 
-// As is_tagged_before, in front of the first place of a slab: the last place of another slab ends
+// As is_tagged_before, in front of the first cell of a slab: the last cell of another slab ends
 // there, its slack, or memory that waits for a slab. All of these stay mapped, and of one class.
 // What else lies there nobody knows.
 bool seems_whole_in_front(const void* p) {
@@ -110,7 +110,7 @@ void take_back(const char* call, void* p, size_t bytes, Marks marks, bool first)
                "between them",
                p);
   }
-  clear_place(p, bytes, key);
+  clear_cell(p, bytes, key);
 }
 
 void resize(const char* call, void* p, size_t bytes, size_t asked, Marks before) {

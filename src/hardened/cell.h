@@ -1,4 +1,4 @@
-// A place of a slab under hardened=full, from the moment when it is handed out to the moment when
+// A cell of a slab under hardened=full, from the moment when it is handed out to the moment when
 // it may be handed out again. Its length is a multiple of sixteen, and so is its address.
 //
 // At any moment, for whoever looks from another thread (hardened/scan.h): if the tag is that of an
@@ -14,12 +14,12 @@ namespace loft::hardened {
 // Whether `bytes` bytes read as zero: a multiple of eight, from an address that is one.
 bool is_zero(const void* from, size_t bytes);
 
-// Stop the program: over a free place that was written to, and over what lies behind the object at
+// Stop the program: over a free cell that was written to, and over what lies behind the object at
 // p, which `call` found.
 [[noreturn]] void report_written(const void* p);
 [[noreturn]] void report_damage(const char* call, const void* p);
 
-// Stops the program if the free place at p was written to.
+// Stops the program if the free cell at p was written to.
 void check_unwritten(const void* p, size_t bytes);
 
 inline constexpr size_t kMostFew = kMostInline;
@@ -31,8 +31,8 @@ inline const unsigned char* tag_at(const void* p, size_t bytes) {
   return static_cast<const unsigned char*>(p) + (bytes - kTagBytes);
 }
 
-// Makes the free place of `bytes` bytes at p an object of `asked`. Stops the program if something
-// was written there since it was freed. kFew: the place has at most kMostFew bytes.
+// Makes the free cell of `bytes` bytes at p an object of `asked`. Stops the program if something
+// was written there since it was freed. kFew: the cell has at most kMostFew bytes.
 template <bool kFew = false>
 LOFT_ALWAYS_INLINE void* hand_out(void* p, size_t bytes, size_t asked, Maker maker, bool sampled) {
   const uint64_t key = key_of(p);
@@ -57,16 +57,16 @@ LOFT_ALWAYS_INLINE void* hand_out(void* p, size_t bytes, size_t asked, Maker mak
   return p;
 }
 
-// The place before the one at p, or the object in it, ends with its tag: of one in use, of a free
-// one, or none yet. `step`: from that place to p. False also for objects from before the start.
+// The cell before the one at p, or the object in it, ends with its tag: of one in use, of a free
+// one, or none yet. `step`: from that cell to p. False also for objects from before the start.
 LOFT_ALWAYS_INLINE bool is_tagged_before(const void* p, uint64_t key, uint64_t step) {
   const uint64_t tag = peek(static_cast<const uint64_t*>(p)[-1]);  // of another thread, it may be
   return LOFT_LIKELY(note_in(key - step, tag) <= kFree) || tag == 0;
 }
 
-// Makes an object a free place. `key`: of its address.
+// Makes an object a free cell. `key`: of its address.
 template <bool kFew = false>
-LOFT_ALWAYS_INLINE void clear_place(void* p, size_t bytes, uint64_t key) {
+LOFT_ALWAYS_INLINE void clear_cell(void* p, size_t bytes, uint64_t key) {
   unsigned char* const end = tag_at(p, bytes);
   store_tag(end, 0);
   compiler_fence();
@@ -81,7 +81,7 @@ LOFT_ALWAYS_INLINE void clear_place(void* p, size_t bytes, uint64_t key) {
 }
 
 // Takes the object at p back: checks its fence and the tag before it, and clears it. Stops the
-// program if one of them is damaged. `first`: no place lies before p.
+// program if one of them is damaged. `first`: no cell lies before p.
 void take_back(const char* call, void* p, size_t bytes, Marks marks, bool first);
 
 // False if the program has no object with a tag at p.

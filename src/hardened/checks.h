@@ -25,7 +25,7 @@ bool has_good_size(Freed freed, size_t asked);
 // and a size may be another one than the one that malloc was asked for.
 bool has_own_operators();
 
-// The class whose places hold such an object and its tag. kSizeClasses: none.
+// The class whose cells hold such an object and its tag. kSizeClasses: none.
 SizeClass class_for(ObjectRequest request);
 
 // Whether the program's object at p is one with a tag; or else one from before. Stops the program
@@ -41,7 +41,7 @@ size_t usable_size_of(const char* call, const void* p);
 bool expand_short_or_long(const char* call, void* p, size_t size);
 size_t good_size_of(size_t alignment, size_t size);
 void check_bounds_of(const char* call, const void* p, size_t bytes);
-size_t size_in_place(const void* p, size_t bytes);
+size_t size_in_cell(const void* p, size_t bytes);
 
 // --- Objects above kSmallMax, or aligned to more: as Policy, with the pagemap's entry. ---
 

@@ -33,7 +33,7 @@ using hardened::Marks;
 
 // ---- Allocation ----
 
-// Free places that a refill has brought come in the order of their addresses: draws one of them and
+// Free cells that a refill has brought come in the order of their addresses: draws one of them and
 // `p` by lot, and the order of the others. What comes out of the quarantine was drawn there.
 void* shuffle(ThreadCache* thread, SizeClass c, void* p) {
   hardened::Quarantine* const quarantine = hardened::quarantine_of(thread);
@@ -46,16 +46,16 @@ void* shuffle(ThreadCache* thread, SizeClass c, void* p) {
   bin.set_top(slots);
   for (auto left = static_cast<uint32_t>(top - slots); left != 0; --left) {
     const uint32_t drawn = hardened::below(&quarantine->random, left + 1);
-    void*& place = drawn == 0 ? p : slots[drawn];
+    void*& cell = drawn == 0 ? p : slots[drawn];
     void* const last = slots[left];
-    slots[left] = place;
-    place = last;
+    slots[left] = cell;
+    cell = last;
   }
   bin.set_top(top);
   return p;
 }
 
-// A free place.
+// A free cell.
 LOFT_NOINLINE void* draw(ThreadCache* thread, ObjectRequest request) {
   const bool own = thread->processor == nullptr && thread->mode != Mode::kUnset;
   Bin& bin = thread->bins[request.size_class];
@@ -124,7 +124,7 @@ void* refill_hardened(ThreadCache* thread, ObjectRequest request) {
 
 // ---- free ----
 
-// Gives a place back that may be handed out again. The bin is full, if it is the thread's own.
+// Gives a cell back that may be handed out again. The bin is full, if it is the thread's own.
 LOFT_NOINLINE void give_back(ThreadCache* thread, void* p) {
   const Entry entry = pagemap.of(p);
   if (LOFT_UNLIKELY(thread == nullptr)) return batch_cache::send_single(p, entry);
@@ -137,7 +137,7 @@ LOFT_NOINLINE void give_back(ThreadCache* thread, void* p) {
 
 constexpr unsigned kFreesPerLook = 8;
 
-// Passes a cleared place to the quarantine. The thread may have no block, or none of its own.
+// Passes a cleared cell to the quarantine. The thread may have no block, or none of its own.
 LOFT_NOINLINE void retire_otherwise(void* p, SizeClass c) {
   bool is_look_due = true;
   {
@@ -214,7 +214,7 @@ LOFT_ALWAYS_INLINE void free_own(void* p, uint16_t bin, Freed freed) {
       LOFT_UNLIKELY(!hardened::is_tagged_before(p, key, of.step))) {
     return free_elsewhere(p, freed);
   }
-  hardened::clear_place<kFew>(p, bytes, key);
+  hardened::clear_cell<kFew>(p, bytes, key);
   const uint32_t turn = of.next;
   void* const out = hardened::exchange(quarantine, of, p, key);
   if (LOFT_UNLIKELY(out == nullptr)) return;
@@ -236,7 +236,7 @@ LOFT_NOINLINE void free_many(void* p, Freed freed) {
   free_elsewhere(p, freed);
 }
 
-// Classes whose places have at most kMostFew bytes.
+// Classes whose cells have at most kMostFew bytes.
 constexpr unsigned kFewBins = hardened::kMostFew / kMinObject * kBinBytes;
 static_assert(class_size(hardened::kMostFew / kMinObject - 1) == hardened::kMostFew);
 
@@ -283,7 +283,7 @@ Policies make_policies() {
     row.expand = hardened::expand_short_or_long;
     row.good_size = hardened::good_size_of;
     row.check_bounds = hardened::check_bounds_of;
-    row.size_in = hardened::size_in_place;
+    row.size_in = hardened::size_in_cell;
   }
   return made;
 }
@@ -311,7 +311,7 @@ bool begin(bool (*note)()) {
   const Policies made = make_policies();
   if (!write_sealed(&full_policies, &made, sizeof made) || !use(full_policies)) return false;
   close_gaps();
-  registry::key_messages(kTagBytes);  // a place keeps its tag on its way
+  registry::key_messages(kTagBytes);  // a cell keeps its tag on its way
   free_reads_as_zero = true;
   clear_free_objects();
   span::serve_nobody();

@@ -14,7 +14,7 @@
 
 namespace loft::hardened {
 
-// The class whose places hold such an object and its tag. kSizeClasses: none.
+// The class whose cells hold such an object and its tag. kSizeClasses: none.
 SizeClass class_for(ObjectRequest request) {
   size_t bytes = most(request.asked + hardened::kTagBytes, hardened::kLeastPlace);
   if (LOFT_UNLIKELY(request.alignment_log != kAlignmentLog)) {
@@ -158,21 +158,21 @@ void check_bounds_of(const char* call, const void* p, size_t bytes) {
     if (is_nothing(p)) report_range(call, p, bytes, 0, 0);
     return;
   }
-  const ObjectRange place = object_of(p);
-  if (LOFT_UNLIKELY(place.start == nullptr)) return;
-  const size_t before = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(place.start);
+  const ObjectRange cell = object_of(p);
+  if (LOFT_UNLIKELY(cell.start == nullptr)) return;
+  const size_t before = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(cell.start);
   const Entry entry = pagemap.of(p);
-  size_t asked = place.size;
+  size_t asked = cell.size;
   Marks marks;
   if (LOFT_LIKELY(entry.is_slab())) {
-    if (LOFT_LIKELY(is_object(place.start, place.size, &marks))) {
-      asked = place.size - kTagBytes - marks.slack;
-    } else if (!is_from_before(place.start)) {
+    if (LOFT_LIKELY(is_object(cell.start, cell.size, &marks))) {
+      asked = cell.size - kTagBytes - marks.slack;
+    } else if (!is_from_before(cell.start)) {
       const Text what = Text() << call << " to or from";
-      report_none(what.data(), place.start, place.size);
+      report_none(what.data(), cell.start, cell.size);
     }
   } else if (entry.bin() == kMedium || entry.bin() == kLarge) {
-    asked = usable_size_long(call, place.start, entry);
+    asked = usable_size_long(call, cell.start, entry);
   }
   if (LOFT_UNLIKELY(before > asked || bytes > asked - before)) {
     report_range(call, p, bytes, before, asked);
@@ -180,7 +180,7 @@ void check_bounds_of(const char* call, const void* p, size_t bytes) {
 }
 
 // Of objects above kSmallMax, what stands beside them tells: their memory may be gone meanwhile.
-size_t size_in_place(const void* p, size_t bytes) {
+size_t size_in_cell(const void* p, size_t bytes) {
   const Entry entry = pagemap.of(p);
   if (!entry.is_slab()) return size_in_long(p, entry, bytes);
   Marks marks;

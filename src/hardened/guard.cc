@@ -64,7 +64,7 @@ SizeClass class_of_freed(const Freed& freed) {
   return class_of(round_up(most<size_t>(freed.size, 1), alignment));
 }
 
-// Whether that many bytes lie in a place of the class. Objects of operator new with an alignment
+// Whether that many bytes lie in a cell of the class. Objects of operator new with an alignment
 // may lie in any larger one, and those that realloc has left where they were in one twice as large.
 bool fits(const Freed& freed, SizeClass c) {
   if (LOFT_LIKELY(!freed.has_size)) return true;
@@ -143,7 +143,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
   free_metered(p);
 }
 
-// A look at the place: of an object whose size the caller names, or that was not written to since
+// A look at the cell: of an object whose size the caller names, or that was not written to since
 // it was handed out; or else it is free.
 LOFT_NOINLINE void free_with_a_look(void* p, const Freed& freed) {
   const Entry entry = pagemap.of(p);

@@ -66,7 +66,7 @@ Addresses all_of(const Large& object) {
 
 }  // namespace
 
-void* allocate_guarded(size_t asked, size_t alignment, At place) {
+void* allocate_guarded(size_t asked, size_t alignment, At side) {
   const size_t page = os::page_size();
   const size_t bytes = round_up(most<size_t>(asked, 1), page);
   const size_t front = most(alignment, kGranule) >> kGranuleLog;
@@ -92,7 +92,7 @@ void* allocate_guarded(size_t asked, size_t alignment, At place) {
   object->front = front;
   object->asked = asked;
   object->guarded = true;
-  if (place == At::kEnd) {
+  if (side == At::kEnd) {
     object->shift = static_cast<uint16_t>((bytes - most<size_t>(asked, 1)) &
                                           ~(most(alignment, kAlignment) - 1));
   }

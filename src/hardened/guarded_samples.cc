@@ -140,7 +140,7 @@ bool is_not_closed(const SampleRecord& record, bool was_freed, uintptr_t address
 }
 
 // Written as part of a line: where an address lies.
-Text& tell_place(Text& line, const SampleRecord& record, uintptr_t address, bool was_freed) {
+Text& tell_where(Text& line, const SampleRecord& record, uintptr_t address, bool was_freed) {
   if (address < record.start) {
     line << uint64_t{record.start - address} << " bytes in front of ";
   } else if (was_freed && address - record.start < record.asked) {
@@ -170,7 +170,7 @@ FaultTold tell_of_fault(uintptr_t address, Access access, bool opens) {
                                                      : " beyond an object";
   Text line;
   line << verb << when << ": at " << reinterpret_cast<const void*>(address) << ", ";
-  tell(*record, tell_place(line, *record, address, was_freed));
+  tell(*record, tell_where(line, *record, address, was_freed));
   // Addresses that are no more kept for a freed sample are those of free memory.
   if (!opens || (was_freed && !large::is_kept_closed(address))) return FaultTold::kIt;
   const size_t page = os::page_size();
@@ -187,10 +187,10 @@ constexpr int kSignals[] = {SIGSEGV, SIGBUS};
 constexpr unsigned kCount = sizeof kSignals / sizeof kSignals[0];
 constinit struct sigaction former[kCount]{};  // written once, before the handlers are there
 
-unsigned place_of(int signal) { return signal == kSignals[0] ? 0 : 1; }
+unsigned index_of(int signal) { return signal == kSignals[0] ? 0 : 1; }
 
 // The instruction is tried again when the handler returns, and then the former one gets the signal.
-void give_up(int signal) { sigaction(signal, &former[place_of(signal)], nullptr); }
+void give_up(int signal) { sigaction(signal, &former[index_of(signal)], nullptr); }
 
 bool is_a_handler(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) != 0 ||
@@ -198,7 +198,7 @@ bool is_a_handler(const struct sigaction& action) {
 }
 
 void pass_on(int signal, siginfo_t* info, void* context) {
-  const struct sigaction& action = former[place_of(signal)];
+  const struct sigaction& action = former[index_of(signal)];
   if ((static_cast<unsigned>(action.sa_flags) & SA_RESETHAND) != 0 && is_a_handler(action)) {
     struct sigaction none = {};
     sigaction(signal, &none, nullptr);

@@ -34,7 +34,7 @@ size_t purge() {
 
 }  // namespace
 
-// In a fork's child, the order in which places are handed out is another one than the parent's.
+// In a fork's child, the order in which cells are handed out is another one than the parent's.
 constinit const Guest guest = {
     .join = nullptr,
     .review = nullptr,

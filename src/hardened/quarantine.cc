@@ -24,7 +24,7 @@ Quarantine* make_quarantine(ThreadCache* thread) {
     Quarantine::Class& of = quarantine->of[c];
     of.bytes = static_cast<uint32_t>(class_size(c));
     of.length = quarantine_length(c);
-    of.lots = quarantine->places[c];
+    of.lots = quarantine->slots[c];
     of.room = static_cast<uint32_t>(kGranule - class_size(c));
     of.step = key_step(class_size(c));
   }
@@ -70,11 +70,10 @@ namespace {
 // Takes one object of the class out; nullptr if none is left.
 void* take_out(Quarantine* quarantine, SizeClass c) {
   for (unsigned i = 0; i < quarantine->of[c].length; ++i) {
-    for (void** place :
-         {&quarantine->places[c][Quarantine::kMost + i], &quarantine->places[c][i]}) {
-      void* const out = *place;
+    for (void** slot : {&quarantine->slots[c][Quarantine::kMost + i], &quarantine->slots[c][i]}) {
+      void* const out = *slot;
       if (out == nullptr) continue;
-      *place = nullptr;
+      *slot = nullptr;
       return out;
     }
   }

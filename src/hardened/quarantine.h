@@ -1,5 +1,5 @@
 // What a thread has freed stays out of use for a while (hardened=full): in a row, until as many of
-// its class were freed again, and before that in a place that is drawn by lot. So an object is not
+// its class were freed again, and before that in a slot that is drawn by lot. So an object is not
 // handed out again at once, and nobody can tell when it will be.
 #pragma once
 
@@ -23,8 +23,8 @@ struct Quarantine {
 
   // All that free reads of a class, in half a cache line.
   struct Class {
-    uint32_t bytes;   // of a place
-    uint32_t room;    // an address at most so far into a granule has its place in it
+    uint32_t bytes;   // of a cell
+    uint32_t room;    // an address at most so far into a granule has its slot in it
     uint32_t length;  // of both
     uint32_t next;    // in the row
     void** lots;      // the row is kMost further
@@ -39,7 +39,7 @@ struct Quarantine {
   static constexpr unsigned kMediums = 4;
   unsigned next_medium;
   void* mediums[kMediums];
-  void* places[kSizeClasses][2 * kMost];
+  void* slots[kSizeClasses][2 * kMost];
 };
 
 constexpr unsigned quarantine_length(SizeClass c) {
@@ -71,7 +71,7 @@ LOFT_ALWAYS_INLINE Quarantine::Class& class_at(Quarantine* quarantine, uint16_t 
 }
 
 // Takes an object in, which reads as zero. Returns one that may be handed out again; nullptr while
-// there is room. A fork between two stores loses an object for the child, or finds it in one place.
+// there is room. A fork between two stores loses an object for the child, or finds it in one slot.
 // `secret`: a number that nobody can guess, such as the key of the object's address.
 LOFT_ALWAYS_INLINE void* exchange(Quarantine* quarantine, Quarantine::Class& of, void* p,
                                   uint64_t secret) {
@@ -121,7 +121,7 @@ void for_each(const ThreadCache* thread, Visit visit) {
   for (SizeClass c = 0; c < kSizeClasses; ++c) {
     for (unsigned i = 0; i < quarantine_length(c); ++i) {
       for (const unsigned at : {i, Quarantine::kMost + i}) {
-        if (const void* const p = peek(quarantine->places[c][at]); p != nullptr) visit(p);
+        if (const void* const p = peek(quarantine->slots[c][at]); p != nullptr) visit(p);
       }
     }
   }

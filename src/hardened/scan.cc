@@ -17,9 +17,9 @@ namespace {
 // An address without a slab costs a look at the pagemap: a share of the bytes that it stands for.
 constexpr size_t kLookedPast = kGranule / 64;
 
-// A place that was found broken.
+// A cell that was found broken.
 struct Suspect {
-  uintptr_t place;
+  uintptr_t cell;
   uint8_t size_class;
   uint8_t looks;
 };
@@ -53,28 +53,28 @@ bool seems_zero(uintptr_t from, size_t bytes) {
   return any == 0;
 }
 
-bool is_broken(uintptr_t place, size_t bytes) {
-  const uintptr_t end = place + bytes - kTagBytes;
+bool is_broken(uintptr_t cell, size_t bytes) {
+  const uintptr_t end = cell + bytes - kTagBytes;
   const uint64_t tag = peek(scan_word(end));
-  if (tag == 0 || tag == free_tag_of(place)) return false;
+  if (tag == 0 || tag == free_tag_of(cell)) return false;
   Marks marks;
-  if (!read_tag(place, tag, &marks) || marks.slack > bytes - kTagBytes) return true;
+  if (!read_tag(cell, tag, &marks) || marks.slack > bytes - kTagBytes) return true;
   compiler_fence();
-  if (LOFT_LIKELY(seems_whole(end, marks.slack, fence_of(place)))) return false;
+  if (LOFT_LIKELY(seems_whole(end, marks.slack, fence_of(cell)))) return false;
   compiler_fence();
   return peek(scan_word(end)) == tag;
 }
 
-void suspect(uintptr_t place, SizeClass c) {
+void suspect(uintptr_t cell, SizeClass c) {
   if (suspect_count == kMostSuspects) return;  // one of the others will be told of
-  if (is_from_before(reinterpret_cast<const void*>(place))) return;
+  if (is_from_before(reinterpret_cast<const void*>(cell))) return;
   for (unsigned i = 0; i < suspect_count; ++i) {
-    if (suspects[i].place == place) return;
+    if (suspects[i].cell == cell) return;
   }
-  suspects[suspect_count++] = {place, static_cast<uint8_t>(c), 1};
+  suspects[suspect_count++] = {cell, static_cast<uint8_t>(c), 1};
 }
 
-// The lock of the heap whose slab has the place, if the pagemap says so then, too. nullptr: not
+// The lock of the heap whose slab has the cell, if the pagemap says so then, too. nullptr: not
 // now, and the next look or round comes here again.
 os::Lock* try_lock_of(const void* p, Entry entry) {
   Heap* const heap = registry::find(entry.owner());
@@ -86,16 +86,16 @@ os::Lock* try_lock_of(const void* p, Entry entry) {
   return nullptr;
 }
 
-// False if the place is not to be looked at again.
+// False if the cell is not to be looked at again.
 bool look_again(Suspect& it) {
-  auto* const p = reinterpret_cast<const void*>(it.place);
+  auto* const p = reinterpret_cast<const void*>(it.cell);
   const Entry entry = pagemap.acquire(p);
   if (!entry.is_slab() || class_of_bin(entry.bin()) != it.size_class) return false;
-  if (!is_broken(it.place, class_size(it.size_class)) || is_from_before(p)) return false;
+  if (!is_broken(it.cell, class_size(it.size_class)) || is_from_before(p)) return false;
   if (it.looks + 1u < kScanLooks) {
     ++it.looks;
   } else if (os::Lock* const lock = try_lock_of(p, entry); lock != nullptr) {
-    if (is_broken(it.place, class_size(it.size_class))) report_damage("scan", p);
+    if (is_broken(it.cell, class_size(it.size_class))) report_damage("scan", p);
     lock->unlock();
     return false;
   }
@@ -111,10 +111,10 @@ void look_again() {
   suspect_count = kept;
 }
 
-// A place that seemed to be free in its slab, and written to. Nobody has such a place, and no
+// A cell that seemed to be free in its slab, and written to. Nobody has such a cell, and no
 // message is in it.
-LOFT_COLD void look_at_free(uintptr_t place, Entry entry) {
-  auto* const p = reinterpret_cast<const void*>(place);
+LOFT_COLD void look_at_free(uintptr_t cell, Entry entry) {
+  auto* const p = reinterpret_cast<const void*>(cell);
   os::Lock* const lock = try_lock_of(p, entry);
   if (lock == nullptr) return;
   const Slab* const slab = slab::at(entry);
@@ -130,17 +130,17 @@ void look_at_slab(uintptr_t base, Entry entry) {
   const Slab* const slab = slab::at(entry);
   const PageSet gone = slab->gone.peeked();
   for (uint32_t object = 0; object < shape.objects; ++object) {
-    const uintptr_t place = base + size_t{object} * shape.size;
+    const uintptr_t cell = base + size_t{object} * shape.size;
     if ((peek(slab->bits[object / 64]) >> object % 64 & 1) == 0) {
-      if (LOFT_UNLIKELY(is_broken(place, shape.size))) suspect(place, c);
+      if (LOFT_UNLIKELY(is_broken(cell, shape.size))) suspect(cell, c);
       continue;
     }
     // A page without memory is not to get any by being read.
     if (gone.meets(pages_of(shape, object, object))) continue;
     const size_t bytes = shape.size - kTagBytes;
-    const uint64_t tag = peek(scan_word(place + bytes));
-    if (LOFT_UNLIKELY(!seems_zero(place, bytes) || (tag != 0 && tag != free_tag_of(place)))) {
-      look_at_free(place, entry);
+    const uint64_t tag = peek(scan_word(cell + bytes));
+    if (LOFT_UNLIKELY(!seems_zero(cell, bytes) || (tag != 0 && tag != free_tag_of(cell)))) {
+      look_at_free(cell, entry);
     }
   }
 }
@@ -150,7 +150,7 @@ size_t scan_step() {
   const uintptr_t at = window.heap.base + scan_at;
   const Entry entry = pagemap.acquire(reinterpret_cast<const void*>(at));
   // If the slab has just gone, its metadata may be something else by now. Should that name the same
-  // base, the places are where they were, and its bits are a hint.
+  // base, the cells are where they were, and its bits are a hint.
   if (!entry.is_slab() || peek(slab::at(entry)->base) != at) return 0;
   look_at_slab(at, entry);
   return geometry(class_of_bin(entry.bin())).granules;

@@ -13,7 +13,7 @@ LOFT_SEALED constinit Secrets secrets{};
 bool make_secrets() {
   Secrets made{};
   os::random_bytes(&made, sizeof made);
-  made.place <<= kTagShift;
+  made.offset <<= kTagShift;
   made.value = (made.value | 1) << kTagShift;
   const uint64_t code = made.code | 1;
   made.code = code << kTagShift;

@@ -1,5 +1,5 @@
 // The secrets of hardened=full: those of the tags, which last as long as the process, and the seeds
-// of the order in which places are handed out, which the child of a fork makes anew.
+// of the order in which cells are handed out, which the child of a fork makes anew.
 #pragma once
 
 #include <cstdint>

@@ -1,17 +1,17 @@
-// The tag behind each object of hardened=full, in the last eight bytes of its place. It says that
-// the program has the object, how much of the place it asked for, and which call made it; and it is
+// The tag behind each object of hardened=full, in the last eight bytes of its cell. It says that
+// the program has the object, how much of the cell it asked for, and which call made it; and it is
 // bound to the object's address and to secrets of the process. So a write beyond the object breaks
 // it, and what is free has none.
 //
-//   place   [asked bytes | fence | tag 8]     fence: the bytes that were not asked for. Some have a
+//   cell    [asked bytes | fence | tag 8]     fence: the bytes that were not asked for. Some have a
 //                                              value that is checked as well
 //   tag     key + note * code, 56 bits | 0    note, 20 bits: slack 16, made by 3, sampled 1
-//           key = address * value + place
-//   free    the place reads as zero, but for the tag, which has the note kFree, or is zero
+//           key = address * value + offset
+//   free    the cell reads as zero, but for the tag, which has the note kFree, or is zero
 //
-// `value`, `place` and `code` are secrets; value and code are odd, and code's inverse finds the
+// `value`, `offset` and `code` are secrets; value and code are odd, and code's inverse finds the
 // note. A tag that is written over by chance passes with a chance of 2^-44, one that was copied
-// from another place with 2^-36. The last byte is zero: a string that has no end ends there. The
+// from another cell with 2^-36. The last byte is zero: a string that has no end ends there. The
 // function is no cryptographic one: it withstands who can write, not who can read tags and write
 // them. Its merit is that three multiplications check a tag and the one before it, and make
 // another.
@@ -29,7 +29,7 @@
 namespace loft::hardened {
 
 inline constexpr size_t kTagBytes = 8;
-// A smaller place has no room for a tag and a message (remote/message.h).
+// A smaller cell has no room for a tag and a message (remote/message.h).
 inline constexpr size_t kLeastPlace = 32;
 inline constexpr size_t kMostTagged = kSmallMax - kTagBytes;
 
@@ -49,7 +49,7 @@ inline constexpr uint64_t kFree = uint64_t{1} << 20;  // above all notes of obje
 // All but `inverse` are multiples of 2^8, and so is what is reckoned with them: 56 bits, in the
 // upper ones of a word.
 struct Secrets {
-  uint64_t place;
+  uint64_t offset;
   uint64_t value;
   uint64_t code;
   uint64_t inverse;  // code * inverse == 2^8
@@ -57,7 +57,7 @@ struct Secrets {
 };
 extern LOFT_HIDDEN Secrets secrets;
 
-inline uint64_t key_of(uintptr_t p) { return p * secrets.value + secrets.place; }
+inline uint64_t key_of(uintptr_t p) { return p * secrets.value + secrets.offset; }
 inline uint64_t key_of(const void* p) { return key_of(reinterpret_cast<uintptr_t>(p)); }
 // From the key of an address to that of the one `bytes` bytes further.
 inline uint64_t key_step(size_t bytes) { return bytes * secrets.value; }
@@ -75,7 +75,7 @@ inline uint64_t tag_for(uint64_t key, uint64_t note) {
   return (key + note * secrets.code) >> kTagShift;
 }
 inline uint64_t free_tag_for(uint64_t key) { return (key + secrets.free) >> kTagShift; }
-// Below kFree: that of an object. kFree: of a free place. Anything else was never made.
+// Below kFree: that of an object. kFree: of a free cell. Anything else was never made.
 inline uint64_t note_in(uint64_t key, uint64_t tag) {
   return std::rotr((std::rotl(tag, kTagShift) - key) * secrets.inverse, kTagShift);
 }

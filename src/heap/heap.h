@@ -248,7 +248,7 @@ class alignas(64) Heap {
                        Forwarder& forwarder, Received& received);
   void receive_alone(Message* message, Slab* slab, Received& received);
   void receive_medium(Message* message, Received& received);
-  MediumRuns::Place place_for(unsigned pages, bool room);
+  MediumRuns::Taken take_pages(unsigned pages, bool room);
   bool take_run_from_others(unsigned pages);
   // Called after objects came back to `slab`.
   LOFT_ALWAYS_INLINE void update_list(Slab* slab) {

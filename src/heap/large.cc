@@ -86,7 +86,7 @@ void give_back(const Large& from, uintptr_t base, size_t granules) {
   span::release_left(base, granules, true, granules << kGranuleLog);
 }
 
-bool resize_in_place(Large* object, size_t bytes) {
+bool resize_in_cell(Large* object, size_t bytes) {
   const size_t before = object->granules;
   const size_t granules = granules_for(bytes);
   if (granules > before) {
@@ -185,7 +185,7 @@ void release_descriptors(Descriptors* spare) {
 void* resize(Large* object, size_t asked) {
   const size_t bytes = round_up(asked, os::page_size());
   if (bytes != object->bytes) {
-    if (!resize_in_place(object, bytes)) {
+    if (!resize_in_cell(object, bytes)) {
       if (bytes < kMoveMin || !resize_by_moving(object, bytes)) return nullptr;
       move_count.fetch_add(1, memory_order_relaxed);
     }
@@ -198,7 +198,7 @@ void* resize(Large* object, size_t asked) {
 void* expand(Large* object, size_t asked) {
   const size_t bytes = round_up(asked, os::page_size());
   if (bytes != object->bytes) {
-    if (!resize_in_place(object, bytes)) return nullptr;
+    if (!resize_in_cell(object, bytes)) return nullptr;
     resize_count.fetch_add(1, memory_order_relaxed);
   }
   object->asked = asked;

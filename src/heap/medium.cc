@@ -6,15 +6,15 @@
 namespace loft {
 
 // As a refill: messages first, then runs of other heaps, then new memory.
-MediumRuns::Place Heap::place_for(unsigned pages, bool room) {
+MediumRuns::Taken Heap::take_pages(unsigned pages, bool room) {
   if (inbox_.maybe_pending()) drain(kDrainBytes);
-  MediumRuns::Place place = mediums_.take(pages, room);
-  if (place.run == nullptr && inbox_.maybe_pending()) {
+  MediumRuns::Taken taken = mediums_.take(pages, room);
+  if (taken.run == nullptr && inbox_.maybe_pending()) {
     inbox_.complete();
     drain(kDrainBytes);
-    place = mediums_.take(pages, room);
+    taken = mediums_.take(pages, room);
   }
-  if (place.run != nullptr) return place;
+  if (taken.run != nullptr) return taken;
   if (!take_run_from_others(pages) && !mediums_.grow(pages, id_)) {
     if (spare_count_ == 0) return {};
     trim_spares(0);
@@ -28,16 +28,16 @@ void* Heap::take_medium(size_t asked, bool room, bool* zero) {
   if (LOFT_UNLIKELY(span::ticks() != last_tick_)) tick();
   const size_t bytes = round_up(asked, os::page_size());
   const auto pages = static_cast<unsigned>(bytes / os::page_size());
-  const MediumRuns::Place place = place_for(pages, room);
-  if (place.run == nullptr) return nullptr;
-  place.run->words[place.first].set(pages, bytes - asked);
+  const MediumRuns::Taken taken = take_pages(pages, room);
+  if (taken.run == nullptr) return nullptr;
+  taken.run->words[taken.first].set(pages, bytes - asked);
   counters_.medium_taken.add(1);
-  if (place.resident) counters_.medium_resident.add(1);
+  if (taken.resident) counters_.medium_resident.add(1);
   counters_.medium_out.add(bytes);
   is_purged_.store(false, memory_order_relaxed);
   is_idle_ = false;
-  *zero = place.zero;
-  return reinterpret_cast<void*>(place.run->address_of(place.first));
+  *zero = taken.zero;
+  return reinterpret_cast<void*>(taken.run->address_of(taken.first));
 }
 
 void Heap::put_medium(void* p) {

@@ -43,10 +43,10 @@ Heap* abandoned_or_new() {
 
 }  // namespace
 
-Heap* adopt(Heap*& place) {
+Heap* adopt(Heap*& holder) {
   const os::Guard guard(lock);
-  if (place == nullptr) place = abandoned_or_new();
-  return place;
+  if (holder == nullptr) holder = abandoned_or_new();
+  return holder;
 }
 
 Heap* shared_heap() {
@@ -76,10 +76,10 @@ Heap* samples_heap() {
 
 Heap* common_heap() { return all_share() ? shared.load(memory_order_acquire) : nullptr; }
 
-void abandon(Heap*& place) {
+void abandon(Heap*& holder) {
   const os::Guard guard(lock);
-  Heap* const heap = place;
-  place = nullptr;
+  Heap* const heap = holder;
+  holder = nullptr;
   heap->set_abandoned(true);
   heap->next_abandoned = abandoned;
   abandoned = heap;

@@ -7,12 +7,12 @@
 
 namespace loft::registry {
 
-// Puts a abandoned heap, or a new one, into `place` if that is null. Returns it; nullptr without
-// memory, or when all ids are in use. The owner of `place` owns the heap until abandon.
-Heap* adopt(Heap*& place);
+// Puts a abandoned heap, or a new one, into `holder` if that is null. Returns it; nullptr without
+// memory, or when all ids are in use. The owner of `holder` owns the heap until abandon.
+Heap* adopt(Heap*& holder);
 
-// Ends the use of the heap in `place`, and clears that. The caller does not hold the heap's lock.
-void abandon(Heap*& place);
+// Ends the use of the heap in `holder`, and clears that. The caller does not hold the heap's lock.
+void abandon(Heap*& holder);
 
 // Both work under the registry's lock, which a fork takes. So in the child of a fork, each heap is
 // either abandoned or in one place.

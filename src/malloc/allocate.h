@@ -32,7 +32,7 @@ LOFT_NOINLINE void deallocate_slow(void* p);
 LOFT_NOINLINE void deallocate_slow_as(void* p, Maker maker);
 LOFT_NOINLINE void deallocate_slow_sized(void* p, Maker maker, size_t size);
 LOFT_NOINLINE void deallocate_unbatched(void* p);
-LOFT_NOINLINE void send_full_batch(size_t place);
+LOFT_NOINLINE void send_full_batch(size_t slot);
 
 // malloc. Results are 16-byte aligned; nullptr and ENOMEM without memory. Any thread, any time.
 // operator new must not return nullptr. It passes slow paths of its own, so that checking the
@@ -64,14 +64,14 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
 // Remote free: sets the object's bit in the open batch of its slab. Takes no lock, runs no atomic
 // operation and does not touch the object.
 LOFT_ALWAYS_INLINE void add_to_batch(ThreadCache* thread, void* p, uint32_t slab) {
-  size_t place = batch_set(slab);
-  if (LOFT_UNLIKELY(thread->batch_keys[place] != slab)) {
-    place += kBatchSets;
-    if (LOFT_UNLIKELY(kBatchWays == 1 || thread->batch_keys[place] != slab)) {
+  size_t slot = batch_set(slab);
+  if (LOFT_UNLIKELY(thread->batch_keys[slot] != slab)) {
+    slot += kBatchSets;
+    if (LOFT_UNLIKELY(kBatchWays == 1 || thread->batch_keys[slot] != slab)) {
       return deallocate_unbatched(p);
     }
   }
-  Batch* batch = &thread->batches()[place];
+  Batch* batch = &thread->batches()[slot];
   LOFT_FORGET(batch);
   const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch->base) * batch->inverse;
   const uint32_t index = index_in(product);
@@ -82,7 +82,7 @@ LOFT_ALWAYS_INLINE void add_to_batch(ThreadCache* thread, void* p, uint32_t slab
     return slab::report_bad_free(p);
   }
   word = after;
-  if (LOFT_UNLIKELY(--batch->left == 0)) return send_full_batch(place);
+  if (LOFT_UNLIKELY(--batch->left == 0)) return send_full_batch(slot);
 }
 
 // free. Keeps errno. Detected misuse stops the program with one line. `slow` does what

@@ -109,10 +109,10 @@ void deallocate_slow_sized(void* p, Maker maker, size_t size) {
   policy().free_as(p, {size, true, true, maker, 0});
 }
 
-void send_full_batch(size_t place) {
+void send_full_batch(size_t slot) {
   {
     const lifecycle::SlowPath slow;
-    batch_cache::send(slow.thread(), place);
+    batch_cache::send(slow.thread(), slot);
   }
   background::look_after();
 }

@@ -63,14 +63,14 @@ void* map(void* at, size_t bytes, int protection, int flags) {
   return call_mmap(at, bytes, protection, MAP_NORESERVE | flags);
 }
 
-Placed place_at(void* at, size_t bytes, int protection) {
+Mapped map_with(void* at, size_t bytes, int protection) {
   const KeepErrno keep;
   void* p = map(at, bytes, protection, kFixedNoReplace);
-  if (p == at) return Placed::kYes;
-  if (p == MAP_FAILED) return errno == EEXIST ? Placed::kOccupied : Placed::kNoMemory;
+  if (p == at) return Mapped::kYes;
+  if (p == MAP_FAILED) return errno == EEXIST ? Mapped::kOccupied : Mapped::kNoMemory;
   // A kernel older than the flag treats the address as a hint and chooses another place.
   call_munmap(p, bytes);
-  return Placed::kOccupied;
+  return Mapped::kOccupied;
 }
 
 // Every kernel gives a program a vDSO. Emulators of the time of QEMU 7 have none.
@@ -107,10 +107,10 @@ bool commit(void* at, size_t bytes) {
   return call_mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
-Placed place(void* at, size_t bytes) { return place_at(at, bytes, PROT_READ | PROT_WRITE); }
+Mapped map_at(void* at, size_t bytes) { return map_with(at, bytes, PROT_READ | PROT_WRITE); }
 
 // Linux counts writable private memory against its overcommit limit, but not read-only memory.
-bool place_zeros(void* at, size_t bytes) { return place_at(at, bytes, PROT_READ) == Placed::kYes; }
+bool map_zeros_at(void* at, size_t bytes) { return map_with(at, bytes, PROT_READ) == Mapped::kYes; }
 
 bool has_room_for(size_t bytes) {
   const KeepErrno keep;

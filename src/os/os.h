@@ -25,15 +25,15 @@ bool commit(void* at, size_t bytes);
 
 // Maps zeroed, readable and writable memory at exactly [at, at + bytes), which is page-aligned.
 // Fails if anything is mapped there.
-enum class Placed {
+enum class Mapped {
   kYes,
   kNoMemory,  // or an address that the machine does not have
   kOccupied,  // another mapping is there
 };
-Placed place(void* at, size_t bytes);
+Mapped map_at(void* at, size_t bytes);
 
-// As `place`, but read-only. It claims no memory, even where the kernel refuses to overcommit.
-bool place_zeros(void* at, size_t bytes);
+// As map_at, but read-only. It claims no memory, even where the kernel refuses to overcommit.
+bool map_zeros_at(void* at, size_t bytes);
 
 // Whether the system would map that much memory now, and whether it would grant it to a program
 // that means to use all of it: where it overcommits by its own judgement, it may refuse that. The

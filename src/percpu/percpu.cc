@@ -165,12 +165,12 @@ bool close_from_afar(Processor* processor, uint64_t wanted) {
     processor->fences.add(1);
     for (uint64_t left = wanted; left != 0; left &= left - 1) {
       const SizeClass stack = lowest_bit(left);
-      void*** place = processor->stacks[stack].top_word();
+      void*** top = processor->stacks[stack].top_word();
       if (LOFT_UNLIKELY(!fenced)) {
         if (tops[stack] != closed) processor->left_closed[stack] = tops[stack];
-      } else if (void** at = __atomic_load_n(place, __ATOMIC_ACQUIRE); LOFT_LIKELY(is_closed(at))) {
+      } else if (void** at = __atomic_load_n(top, __ATOMIC_ACQUIRE); LOFT_LIKELY(is_closed(at))) {
         // Relaxed: no sequence can change the top any more, and sequences fail on both values.
-        __atomic_store_n(place, closed, __ATOMIC_RELAXED);
+        __atomic_store_n(top, closed, __ATOMIC_RELAXED);
         take_over(processor, stack, tops[stack] + (at - closed));
         wanted &= ~bit(stack);
       }

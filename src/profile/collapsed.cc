@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "files/output.h"
 #include "os/os.h"
-#include "profile/places.h"
+#include "profile/locations.h"
 #include "profile/snapshot.h"
 
 namespace loft::profile {
@@ -33,11 +33,11 @@ class Lines {
   char buffer_[4096];
 };
 
-Text frame_text(const Places& places, uintptr_t address) {
+Text frame_text(const Locations& locations, uintptr_t address) {
   Text text;
-  const size_t id = places.code_of(address);
+  const size_t id = locations.code_of(address);
   if (id == 0) return text << reinterpret_cast<const void*>(address);
-  const Code& code = places.code(id - 1);
+  const Code& code = locations.code(id - 1);
   // Semicolons and line ends separate.
   for (const char* c = code.base_name(); *c != 0; ++c) {
     const char one[] = {*c == ';' || *c == '\n' ? '_' : *c, 0};
@@ -50,8 +50,8 @@ Text frame_text(const Places& places, uintptr_t address) {
 
 int write_collapsed(int file, Moment moment) {
   const Site* const newest = newest_site();
-  const Places places;
-  if (!places.is_complete()) return ENOMEM;
+  const Locations locations;
+  if (!locations.is_complete()) return ENOMEM;
   void* const memory = files::borrow(sizeof(Lines));
   if (memory == nullptr) return ENOMEM;
   Lines& lines = *new (memory) Lines(file);
@@ -60,7 +60,7 @@ int write_collapsed(int file, Moment moment) {
     if (bytes == 0) continue;
     if (site->depth == 0) lines.put(Text() << "no stack ");
     for (unsigned i = site->depth; i != 0; --i) {
-      lines.put(frame_text(places, site->frames()[i - 1]) << (i == 1 ? " " : ";"));
+      lines.put(frame_text(locations, site->frames()[i - 1]) << (i == 1 ? " " : ";"));
     }
     lines.put(Text() << bytes << "\n");
   }

@@ -5,7 +5,7 @@
 
 #include "files/output.h"
 #include "profile/gzip.h"
-#include "profile/places.h"
+#include "profile/locations.h"
 #include "profile/progress.h"
 #include "profile/snapshot.h"
 
@@ -106,13 +106,13 @@ void put_label(Encoder& encoder, String key, uint64_t number, String unit) {
   encoder.outer.message(3, encoder.inner);
 }
 
-void put_sample(Encoder& encoder, const Places& places, const Site& site, const Figures& figures,
-                uint64_t lifetime) {
+void put_sample(Encoder& encoder, const Locations& locations, const Site& site,
+                const Figures& figures, uint64_t lifetime) {
   ProtoMessage& sample = encoder.outer;
   ProtoMessage& part = encoder.inner;
   sample.clear();
   part.clear();
-  for (unsigned i = 0; i < site.depth; ++i) part.varint(places.id_of(site.frames()[i]));
+  for (unsigned i = 0; i < site.depth; ++i) part.varint(locations.id_of(site.frames()[i]));
   sample.message(1, part);
   part.clear();
   part.varint(figures.allocated_objects);
@@ -142,22 +142,22 @@ void put_mapping(Encoder& encoder, const Code& code, size_t i) {
   encoder.put();
 }
 
-void put_location(Encoder& encoder, const Places& places, size_t slot) {
-  const uintptr_t address = places.address_at(slot);
+void put_location(Encoder& encoder, const Locations& locations, size_t slot) {
+  const uintptr_t address = locations.address_at(slot);
   ProtoMessage& location = encoder.outer;
   location.clear();
   location.number(1, slot + 1);
-  location.number(2, places.code_of(address));
+  location.number(2, locations.code_of(address));
   location.number(3, address - 1);  // within the call, not behind it: that may be another line's
   encoder.whole.message(4, location);
   encoder.put();
 }
 
-void put_strings(Encoder& encoder, const Places& places) {
+void put_strings(Encoder& encoder, const Locations& locations) {
   for (const char* text : kText) encoder.whole.text(6, text);
   encoder.put();
-  for (size_t i = 0; i < places.code_count(); ++i) {
-    const Code& code = places.code(i);
+  for (size_t i = 0; i < locations.code_count(); ++i) {
+    const Code& code = locations.code(i);
     char id[2 * sizeof(code.build_id) + 1] = {};
     for (size_t n = 0; n < code.build_id_bytes; ++n) {
       id[2 * n] = "0123456789abcdef"[code.build_id[n] >> 4];
@@ -169,17 +169,17 @@ void put_strings(Encoder& encoder, const Places& places) {
   }
 }
 
-int put_all(Encoder& encoder, const Places& places, const Site* newest, Moment moment) {
+int put_all(Encoder& encoder, const Locations& locations, const Site* newest, Moment moment) {
   encoder.gzip.begin();
   put_types(encoder);
   for (const Site* site = newest; site != nullptr; site = site->older) {
-    put_sample(encoder, places, *site, figures_of(*site, moment), mean_lifetime_us(*site));
+    put_sample(encoder, locations, *site, figures_of(*site, moment), mean_lifetime_us(*site));
   }
-  for (size_t i = 0; i < places.code_count(); ++i) put_mapping(encoder, places.code(i), i);
-  for (size_t slot = 0; slot < places.slots(); ++slot) {
-    if (places.address_at(slot) != 0) put_location(encoder, places, slot);
+  for (size_t i = 0; i < locations.code_count(); ++i) put_mapping(encoder, locations.code(i), i);
+  for (size_t slot = 0; slot < locations.slots(); ++slot) {
+    if (locations.address_at(slot) != 0) put_location(encoder, locations, slot);
   }
-  put_strings(encoder, places);
+  put_strings(encoder, locations);
   return encoder.gzip.end();
 }
 
@@ -187,11 +187,11 @@ int put_all(Encoder& encoder, const Places& places, const Site* newest, Moment m
 
 int write_pprof(int file, Moment moment) {
   const Site* const newest = newest_site();
-  const Places places;  // after the sites: it knows all their frames
+  const Locations locations;  // after the sites: it knows all their frames
   void* const memory = files::borrow(sizeof(Encoder));
   int error = ENOMEM;
-  if (places.is_complete() && memory != nullptr) {
-    error = put_all(*new (memory) Encoder(file), places, newest, moment);
+  if (locations.is_complete() && memory != nullptr) {
+    error = put_all(*new (memory) Encoder(file), locations, newest, moment);
   }
   files::give_back(memory, sizeof(Encoder));
   return error;

@@ -25,7 +25,7 @@ struct Sample {
   uint64_t charged;
   uint64_t weight;
   uint64_t time_ns;
-  void* place;  // kept for it, where it would lie were it not sampled; nullptr: none
+  void* kept;  // kept for it, where it would lie were it not sampled; nullptr: none
 };
 static_assert(sizeof(Sample) <= kMetadataUnit);
 
@@ -123,7 +123,7 @@ bool prepare() { return registry::samples_heap() != nullptr; }
 
 bool prepared() { return medium::samples.load(memory_order_relaxed) != kNoHeap; }
 
-bool note(const void* p, size_t asked, size_t charged, void* place) {
+bool note(const void* p, size_t asked, size_t charged, void* kept) {
   uintptr_t frames[kMostFrames];
   const auto depth = static_cast<unsigned>(inspect::capture(frames, kMostFrames));
   const uint64_t weight = weight_for(charged, mine().mean);
@@ -137,7 +137,7 @@ bool note(const void* p, size_t asked, size_t charged, void* place) {
       lost.add(1);
       return false;
     }
-    auto* const sample = new (memory) Sample{0, nullptr, site, asked, charged, weight, now, place};
+    auto* const sample = new (memory) Sample{0, nullptr, site, asked, charged, weight, now, kept};
     insert(p, sample);
     live_samples.add(1);
     count_in(sample);
@@ -174,10 +174,10 @@ void release(void* p) {
   samples->put_medium(p);
 }
 
-void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed, void* place) {
+void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed, void* kept) {
   void* const p = take_pages(asked, alignment, zeroed);
   if (LOFT_UNLIKELY(p == nullptr)) return nullptr;
-  if (LOFT_LIKELY(note(p, asked, charged, place)) || place == nullptr) return p;
+  if (LOFT_LIKELY(note(p, asked, charged, kept)) || kept == nullptr) return p;
   release(p);
   return nullptr;
 }
@@ -233,9 +233,9 @@ void* forget(const void* p) {
   sample->site->freed_samples.add(1);
   sample->site->lifetime_us.add((now - sample->time_ns + 500) / 1000);
   live_samples.add(-1UL);
-  void* const place = sample->place;
+  void* const kept = sample->kept;
   metadata::release(sample, sizeof(Sample));
-  return place;
+  return kept;
 }
 
 namespace {
@@ -267,17 +267,17 @@ void count_lost(bool (*is_lost)(void* context, const void* p), void* context) {
   });
 }
 
-void count_waste(uint64_t (*wasted)(void* context, const void* place), void* context) {
+void count_waste(uint64_t (*wasted)(void* context, const void* kept), void* context) {
   clear_lost();
   for_each_sample([=](const Sample& sample) {
-    const uint64_t bytes = sample.place == nullptr ? 0 : wasted(context, sample.place);
+    const uint64_t bytes = sample.kept == nullptr ? 0 : wasted(context, sample.kept);
     if (bytes != 0) sample.site->lost.add(sample.weight, weighted(bytes, sample.weight));
   });
 }
 
-void visit_places(void (*visit)(void* context, void* place), void* context) {
+void visit_kept(void (*visit)(void* context, void* kept), void* context) {
   for_each_sample([=](const Sample& sample) {
-    if (sample.place != nullptr) visit(context, sample.place);
+    if (sample.kept != nullptr) visit(context, sample.kept);
   });
 }
 

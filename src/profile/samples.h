@@ -20,13 +20,13 @@ bool prepared();
 
 // Allocates an object on which a sample has fallen, and draws the next one. `charged`: its length
 // in memory were it not sampled, which the chance followed. nullptr without memory: the caller goes
-// on as if nothing had fallen on it. `place`: where the object would have lain, for the sample to
+// on as if nothing had fallen on it. `kept`: the object in a slab, for the sample to
 // keep; it stays the caller's if the result is nullptr.
-void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed, void* place = nullptr);
+void* allocate(size_t asked, size_t alignment, size_t charged, bool zeroed, void* kept = nullptr);
 
 // The same for an object that is there already. Its owner marks it, and tells of its end. False
 // without memory.
-bool note(const void* p, size_t asked, size_t charged, void* place = nullptr);
+bool note(const void* p, size_t asked, size_t charged, void* kept = nullptr);
 
 // For a sampled object that is about to move or to get another length: takes its sample out of the
 // table, and puts it back. In between its old place may be allocated again.
@@ -38,8 +38,8 @@ size_t charged_of(const Sample* sample);  // 0 for nullptr
 void tell_of_end(const Sample* sample);
 void put_back(Sample* sample, const void* p, bool told);  // unchanged; told: by tell_of_end
 
-// Before a sampled object is freed. Nothing happens if there is no sample of it. Returns the place
-// that was kept for it, which the caller frees after it; nullptr: none.
+// Before a sampled object is freed. Nothing happens if there is no sample of it. Returns what
+// was kept for it, which the caller frees after it; nullptr: none.
 void* forget(const void* p);
 
 // Gives a sampled object's pages back. It is marked as kept (medium_cache::mark).
@@ -49,10 +49,11 @@ void release(void* p);
 // before.
 void count_lost(bool (*is_lost)(void* context, const void* p), void* context);
 
-// Counts the bytes that the places of sampled objects waste, in place of what was counted before.
-// visit_places calls `visit` for each place. The lock of the samples is held (prepare_fork).
-void count_waste(uint64_t (*wasted)(void* context, const void* place), void* context);
-void visit_places(void (*visit)(void* context, void* place), void* context);
+// Counts the bytes that are wasted where objects are kept for samples, in place of what was counted
+// before. visit_kept calls `visit` for each of these. The lock of the samples is held
+// (prepare_fork).
+void count_waste(uint64_t (*wasted)(void* context, const void* kept), void* context);
+void visit_kept(void (*visit)(void* context, void* kept), void* context);
 
 bool lost_are_counted();  // whether count_lost or count_waste was ever called
 

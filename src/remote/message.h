@@ -132,8 +132,8 @@ inline uint64_t begin_seal(const Message* carrier) {
   return messages::keyed() ? messages::binding_of(reinterpret_cast<uintptr_t>(carrier)) : 0;
 }
 inline uint64_t add_record(uint64_t seal, const Record& record) {
-  const uint64_t place = record.slab | uint64_t{record.word} << 32;
-  return messages::add_word(messages::add_word(seal, place), record.freed);
+  const uint64_t where = record.slab | uint64_t{record.word} << 32;
+  return messages::add_word(messages::add_word(seal, where), record.freed);
 }
 
 // The number of records that fit into a carrier of `size` bytes.

@@ -116,12 +116,12 @@ void* take_sampled(ThreadCache* thread, ObjectRequest request) {
       return nullptr;
     }
   }
-  void* const place =
+  void* const kept =
       get(options.profile) == kProfileWaste ? refill_lagging(thread, request) : nullptr;
   void* const sampled = profile::allocate(request.asked, size_t{1} << request.alignment_log,
-                                          class_size(request.size_class), false, place);
+                                          class_size(request.size_class), false, kept);
   if (LOFT_LIKELY(sampled != nullptr)) lifecycle::count_net(bytes_at(sampled));
-  return LOFT_LIKELY(sampled != nullptr) ? sampled : place;
+  return LOFT_LIKELY(sampled != nullptr) ? sampled : kept;
 }
 
 }  // namespace
@@ -258,9 +258,9 @@ bool resize_sampled(void* p, Entry entry, size_t size) {
 void free_sampled(void* p, Entry entry) {
   if (medium_cache::mark(p, entry) == nullptr) return;  // reported
   lifecycle::count_net(-bytes_at(p));
-  void* const place = profile::forget(p);
+  void* const kept = profile::forget(p);
   profile::release(p);
-  if (LOFT_UNLIKELY(place != nullptr)) deallocate(place);
+  if (LOFT_UNLIKELY(kept != nullptr)) deallocate(kept);
   background::look_after();
 }
 
@@ -344,8 +344,8 @@ void write_refused(size_t) {
 
 void forget_large(Large* object) {
   object->sampled = false;
-  void* const place = profile::forget(reinterpret_cast<const void*>(object->start()));
-  if (LOFT_UNLIKELY(place != nullptr)) deallocate(place);
+  void* const kept = profile::forget(reinterpret_cast<const void*>(object->start()));
+  if (LOFT_UNLIKELY(kept != nullptr)) deallocate(kept);
 }
 
 namespace {

@@ -77,7 +77,7 @@ bool MediumRuns::grow(unsigned pages, HeapId owner) {
 }
 
 // Takes the first `count` pages of a gap.
-MediumRuns::Place MediumRuns::claim(Gap* gap, unsigned count) {
+MediumRuns::Taken MediumRuns::claim(Gap* gap, unsigned count) {
   MediumRun* const run = gap->run;
   const PageRow row = {gap->first, count};
   const unsigned resident = run->touched.count_in(row);
@@ -101,14 +101,14 @@ MediumRuns::Place MediumRuns::claim(Gap* gap, unsigned count) {
   return {run, row.first, resident == 0, resident == count};
 }
 
-MediumRuns::Place MediumRuns::take(unsigned pages, bool room) {
+MediumRuns::Taken MediumRuns::take(unsigned pages, bool room) {
   if (!have_descriptors(objects_ + run_count_ + 1)) return {};
   Gap* gap = room ? gaps_.find(2 * pages) : nullptr;
   if (gap == nullptr) gap = gaps_.find(pages);
   if (gap == nullptr) return {};
-  const Place place = claim(gap, pages);
-  if (LOFT_LIKELY(place.run != nullptr)) ++objects_;
-  return place;
+  const Taken taken = claim(gap, pages);
+  if (LOFT_LIKELY(taken.run != nullptr)) ++objects_;
+  return taken;
 }
 
 bool MediumRuns::extend(MediumRun* run, unsigned first, unsigned pages, unsigned more) {

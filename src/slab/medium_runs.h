@@ -18,7 +18,7 @@ namespace loft {
 
 class MediumRuns {
  public:
-  struct Place {
+  struct Taken {
     MediumRun* run;  // nullptr: none
     unsigned first;
     bool zero;      // no page holds memory
@@ -27,7 +27,7 @@ class MediumRuns {
 
   // Takes `pages` pages, where as many more follow if `room`. None if no gap is that long, or
   // without memory.
-  Place take(unsigned pages, bool room);
+  Taken take(unsigned pages, bool room);
   // Makes a run with a gap of at least that many. False without memory.
   bool grow(unsigned pages, HeapId owner);
   // Takes the `more` pages behind an object of `pages`. False if they are not free.
@@ -69,7 +69,7 @@ class MediumRuns {
   void discard(Gap* gap);
   void list(Gap* gap);
   void unlist(Gap* gap);
-  Place claim(Gap* gap, unsigned count);
+  Taken claim(Gap* gap, unsigned count);
   void add(MediumRun* run);
   void remove(MediumRun* run);
   void release(Gap* whole);

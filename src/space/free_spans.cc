@@ -165,9 +165,9 @@ void take_front(Span* s, size_t granules) {
 bool claim(Span* s, size_t granules) {
   if (s->state == kUnmapped) {
     const uintptr_t base = s->base;
-    const os::Placed placed = os::place(reinterpret_cast<void*>(base), granules << kGranuleLog);
-    if (placed == os::Placed::kOccupied) take_front(s, granules);
-    if (placed != os::Placed::kYes) return false;
+    const os::Mapped mapped = os::map_at(reinterpret_cast<void*>(base), granules << kGranuleLog);
+    if (mapped == os::Mapped::kOccupied) take_front(s, granules);
+    if (mapped != os::Mapped::kYes) return false;
     advise_huge_pages(base, granules << kGranuleLog);
   }
   take_front(s, granules);

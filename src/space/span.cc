@@ -275,7 +275,7 @@ void release_moved(uintptr_t base, size_t granules, size_t bytes) {
 }
 
 void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, size_t bytes) {
-  if (os::place(reinterpret_cast<void*>(base), moved) == os::Placed::kYes) {
+  if (os::map_at(reinterpret_cast<void*>(base), moved) == os::Mapped::kYes) {
     advise_huge_pages(base, moved);
     release_left(base, granules, dirty, bytes);
   } else {

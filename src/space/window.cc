@@ -117,9 +117,9 @@ bool open_at(uintptr_t base, size_t heap) {
 }
 
 bool in_the_way(uintptr_t at, size_t bytes) {
-  const auto placed = os::place(reinterpret_cast<void*>(at), bytes);
-  if (placed == os::Placed::kYes) os::unmap(reinterpret_cast<void*>(at), bytes);
-  return placed == os::Placed::kOccupied;
+  const auto mapped = os::map_at(reinterpret_cast<void*>(at), bytes);
+  if (mapped == os::Mapped::kYes) os::unmap(reinterpret_cast<void*>(at), bytes);
+  return mapped == os::Mapped::kOccupied;
 }
 
 // The address at which the system would now place a mapping of `bytes`. 0 if there is none, or if
@@ -177,14 +177,14 @@ uintptr_t find_way_past(size_t bytes) {
 
 void** open_nulls() {
   void* const nulls = reinterpret_cast<void*>(window.nulls);
-  return os::place_zeros(nulls, kGranule) ? static_cast<void**>(nulls) : nullptr;
+  return os::map_zeros_at(nulls, kGranule) ? static_cast<void**>(nulls) : nullptr;
 }
 
 void close_gaps() {
   for (const uintptr_t end : {window.metadata.base, window.heap.base}) {
     void* const at = reinterpret_cast<void*>(end - kGranule);
     // What lies there already is nobody's way from a heap to its metadata, or is closed, too.
-    if (os::place(at, kGranule) == os::Placed::kYes) os::close(at, kGranule, true);
+    if (os::map_at(at, kGranule) == os::Mapped::kYes) os::close(at, kGranule, true);
   }
 }
 
@@ -202,7 +202,7 @@ bool Region::grow(uintptr_t target) {
   const uintptr_t wanted = least(end, round_up(most(needed, committed + ahead), kGranule));
   for (const uintptr_t to : {wanted, needed}) {
     void* const at = reinterpret_cast<void*>(committed);
-    if (os::place(at, to - committed) != os::Placed::kYes) continue;
+    if (os::map_at(at, to - committed) != os::Mapped::kYes) continue;
     // Advises against huge pages unless they are preferred. On a system that uses them by default,
     // the first object of each of a few classes would otherwise cost 2 MiB.
     if (this == &window.heap) {

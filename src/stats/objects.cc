@@ -84,9 +84,9 @@ class Cached {
         },
         &live_);
     for (unsigned open = peek(thread->open_batches); open != 0; open &= open - 1) {
-      const size_t place = lowest_bit(open);
-      const Batch& batch = thread->batches()[place];
-      const size_t size = class_size(peek(thread->batch_classes[place]) % kSizeClasses);
+      const size_t slot = lowest_bit(open);
+      const Batch& batch = thread->batches()[slot];
+      const size_t size = class_size(peek(thread->batch_classes[slot]) % kSizeClasses);
       for (unsigned word = 0; word < kMaxWords; ++word) {
         remove(peek(batch.base), size, word, peek(batch.words[word]));
       }
@@ -239,10 +239,10 @@ bool note_objects(Starts& live, const UserHeap* only, With with) {
   // Objects of heaps of the program's own are never cached.
   if (only == nullptr) Cached(live, (end - base) / kAlignment).remove_all();
   if (only == nullptr && with == With::kObjects) {
-    const auto remove = [](void* context, void* place) {
-      static_cast<Starts*>(context)->remove(reinterpret_cast<uintptr_t>(place));
+    const auto remove = [](void* context, void* kept) {
+      static_cast<Starts*>(context)->remove(reinterpret_cast<uintptr_t>(kept));
     };
-    profile::visit_places(remove, &live);
+    profile::visit_kept(remove, &live);
   }
   return true;
 }

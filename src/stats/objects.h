@@ -54,8 +54,8 @@ class Starts {
 };
 
 // Adds the objects that the program has in the window, with `only` those of that heap alone. All
-// locks are held. False without memory. With kPlaces, the places that samples keep are among them.
-enum class With : uint8_t { kObjects, kPlaces };
+// locks are held. False without memory. With kKept, the places that samples keep are among them.
+enum class With : uint8_t { kObjects, kKept };
 bool note_objects(Starts& live, const UserHeap* only, With with);
 
 // Calls visit(context, object, usable bytes) for each object that the program had when this was

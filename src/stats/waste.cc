@@ -11,9 +11,9 @@ namespace loft {
 namespace {
 
 // Objects in caches are no objects of the program's: what they take is wasted, too.
-uint64_t share_at(void* context, const void* place) {
+uint64_t share_at(void* context, const void* kept) {
   const Starts& live = *static_cast<const Starts*>(context);
-  const Entry entry = pagemap.of(place);
+  const Entry entry = pagemap.of(kept);
   if (!entry.is_slab()) return 0;
   const Slab* const slab = slab::at(entry);
   const uintptr_t end = slab->base + (size_t{slab->shape().granules} << kGranuleLog);
@@ -28,7 +28,7 @@ uint64_t share_at(void* context, const void* place) {
 bool count_waste() {
   Starts live;
   lifecycle::lock_all();
-  const bool enough = note_objects(live, nullptr, With::kPlaces);
+  const bool enough = note_objects(live, nullptr, With::kKept);
   if (enough) profile::count_waste(share_at, &live);
   lifecycle::unlock_all();
   return enough;

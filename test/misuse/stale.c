@@ -245,7 +245,7 @@ static void measure_interior(const Setting* s) {
 }
 
 #define USES "Uses after free"
-#define PLACES "Places that are used again"
+#define PLACES "Locations that are used again"
 #define CONTENTS "Secrets in fresh memory"
 #define CALLS "Calls with freed objects"
 

@@ -66,7 +66,7 @@ def test_more_long_objects_than_there_are_mappings(execute: Execute, build: Buil
     assert result.stderr.count("\n") == 1
 
 
-def test_a_resize_in_place_looks_at_what_lies_behind(execute: Execute, build: Build) -> None:
+def test_a_resize_in_cell_looks_at_what_lies_behind(execute: Execute, build: Build) -> None:
     result = execute(build("hardened.c"), "resize", LOFT_HARDENED="full")
     assert (result.returncode, result.stdout) == (-signal.SIGABRT, "")
     assert result.stderr.startswith("loft: realloc: a write beyond the object has damaged what ")

@@ -51,17 +51,17 @@ profile::Figures counted_at(const char* from, const char* to) {
 }
 
 // Where an object lies, or would lie were it not sampled.
-using Places = std::vector<void*>;
+using Locations = std::vector<void*>;
 
-Places places_of_objects() {
-  Places all;
+Locations places_of_objects() {
+  Locations all;
   const auto add = [](void* context, void* object, size_t) {
-    if (loft::pagemap.of(object).is_slab()) static_cast<Places*>(context)->push_back(object);
+    if (loft::pagemap.of(object).is_slab()) static_cast<Locations*>(context)->push_back(object);
     return 0;
   };
   loft_visit_objects(add, &all);
-  profile::visit_places(
-      [](void* context, void* place) { static_cast<Places*>(context)->push_back(place); }, &all);
+  profile::visit_kept(
+      [](void* context, void* place) { static_cast<Locations*>(context)->push_back(place); }, &all);
   return all;
 }
 

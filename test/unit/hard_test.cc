@@ -52,14 +52,14 @@ TEST_F(Hard, ATagIsOfItsAddressAndItsMarksAlone) {
 }
 
 // A place of the test's own, with one before it.
-struct Places {
+struct Locations {
   alignas(16) unsigned char before[64] = {};
   alignas(16) unsigned char bytes[64] = {};
 };
 
 TEST_F(Hard, AFenceIsEachByteNearAnObjectsEnd) {
   for (size_t asked = 33; asked <= 64 - kTagBytes; ++asked) {
-    Places places;
+    Locations places;
     hand_out(places.bytes, 64, asked, Maker::kMalloc, false);
     Marks marks{};
     ASSERT_TRUE(is_object(places.bytes, 64, &marks));
@@ -81,7 +81,7 @@ TEST_F(Hard, AFenceIsEachByteNearAnObjectsEnd) {
 }
 
 TEST_F(Hard, APlaceReadsAsZeroWhenItIsTakenBack) {
-  Places places;
+  Locations places;
   hand_out(places.bytes, 64, 40, Maker::kMalloc, false);
   std::memset(places.bytes, 0xaa, 40);
   Marks marks{};
@@ -99,7 +99,7 @@ TEST_F(Hard, APlaceReadsAsZeroWhenItIsTakenBack) {
 TEST_F(Hard, AResizedObjectHasZerosWhereItGrewAndAWholeFence) {
   for (const size_t from : {10, 30, 47, 56}) {
     for (const size_t to : {9, 31, 48, 56}) {
-      Places places;
+      Locations places;
       hand_out(places.bytes, 64, from, Maker::kMalloc, false);
       std::memset(places.bytes, 0xaa, from);
       Marks marks{};
@@ -171,7 +171,7 @@ TEST_F(Hard, WhatWasThereBeforeIsForgottenOnce) {
 
 TEST_F(Hard, WhatWasThereBeforeMayEndWithAnything) {
   ASSERT_TRUE(span::initialise());
-  Places places;
+  Locations places;
   std::memset(places.before, 0xa5, sizeof places.before);
   ASSERT_TRUE(note_before(places.before));
   const Marks marks = {6, Maker::kMalloc, false};

@@ -31,7 +31,7 @@ Large* at(const void* p) {
   return entry.bin() == kLarge ? large::at(entry) : nullptr;
 }
 
-// Places in [base, end) at which a way may begin or end.
+// Locations in [base, end) at which a way may begin or end.
 template <class Look>
 bool everywhere(uintptr_t base, uintptr_t end, Look look) {
   for (uintptr_t p = base; p < end; p += kHuge / 16 - 3 * kGranule) {

@@ -172,14 +172,14 @@ TEST_F(MediumCacheTest, WhatComesBackFindsAnEmptyPlace) {
     for (void* p : objects) deallocate(p);
     objects.clear();
   };
-  allocate_some(kMediumPlaces);
+  allocate_some(kMediumSlots);
   free_all();
-  ASSERT_EQ(kept(), kMediumPlaces * kLength);
-  for (unsigned count = 1; count <= kMediumPlaces; ++count) {
+  ASSERT_EQ(kept(), kMediumSlots * kLength);
+  for (unsigned count = 1; count <= kMediumSlots; ++count) {
     allocate_some(count);
-    EXPECT_EQ(kept(), (kMediumPlaces - count) * kLength);
+    EXPECT_EQ(kept(), (kMediumSlots - count) * kLength);
     free_all();
-    EXPECT_EQ(kept(), kMediumPlaces * kLength);
+    EXPECT_EQ(kept(), kMediumSlots * kLength);
   }
 }
 
@@ -205,10 +205,10 @@ TEST_F(MediumCacheTest, AThreadThatOnlyFreesKeepsNothing) {
 
 TEST_F(MediumCacheTest, KeepsNoMoreThanItsPlacesAndItsBudget) {
   std::vector<void*> objects;
-  for (unsigned i = 0; i < 2 * kMediumPlaces; ++i) objects.push_back(allocate(40'000));
+  for (unsigned i = 0; i < 2 * kMediumSlots; ++i) objects.push_back(allocate(40'000));
   const size_t usable = usable_size(objects[0]);
   for (void* p : objects) deallocate(p);
-  EXPECT_EQ(kept(), kMediumPlaces * usable);
+  EXPECT_EQ(kept(), kMediumSlots * usable);
 }
 
 TEST_F(MediumCacheTest, TheBudgetIsTheOption) {
@@ -303,7 +303,7 @@ TEST_F(MediumCacheTest, TheThreadsBytesKnowEachWayBack) {
   };
   const ptrdiff_t before = net();
   std::vector<void*> objects;
-  for (unsigned i = 0; i <= kMediumPlaces; ++i) objects.push_back(allocate(kSize));
+  for (unsigned i = 0; i <= kMediumSlots; ++i) objects.push_back(allocate(kSize));
   objects.push_back(allocate(3'900'000));
   EXPECT_GE(net() - before, static_cast<ptrdiff_t>(kSize * objects.size()));
   for (void* p : objects) deallocate(p);

@@ -136,15 +136,15 @@ TEST(Pages, NothingIsPlacedWhereSomebodyIs) {
   void* at = os::reserve(bytes);
   ASSERT_NE(at, nullptr);
   errno = 4711;
-  EXPECT_EQ(os::place(at, bytes), os::Placed::kOccupied);
-  EXPECT_FALSE(os::place_zeros(at, bytes));
+  EXPECT_EQ(os::map_at(at, bytes), os::Mapped::kOccupied);
+  EXPECT_FALSE(os::map_zeros_at(at, bytes));
   EXPECT_EQ(errno, 4711);
   EXPECT_TRUE(os::unmap(at, bytes));
-  EXPECT_EQ(os::place(at, bytes), os::Placed::kYes);
+  EXPECT_EQ(os::map_at(at, bytes), os::Mapped::kYes);
   memset(at, 1, bytes);
   os::unmap(at, bytes);
 #if !defined(LOFT_THREAD_SANITIZER)  // whose own mmap drops an address that is none
-  EXPECT_EQ(os::place(reinterpret_cast<void*>(uintptr_t{1} << 62), bytes), os::Placed::kNoMemory);
+  EXPECT_EQ(os::map_at(reinterpret_cast<void*>(uintptr_t{1} << 62), bytes), os::Mapped::kNoMemory);
 #endif
   EXPECT_EQ(errno, 4711);
 }
@@ -153,7 +153,7 @@ TEST(Pages, ZerosAreReadable) {
   const size_t bytes = 4 * os::page_size();
   auto* at = static_cast<char*>(os::reserve(bytes));
   os::unmap(at, bytes);
-  ASSERT_TRUE(os::place_zeros(at, bytes));
+  ASSERT_TRUE(os::map_zeros_at(at, bytes));
   EXPECT_TRUE(reads_zero(at, bytes));
   os::unmap(at, bytes);
 }

@@ -130,7 +130,7 @@ TEST_F(SpanTest, PurgeGivesTheLongestBackUntilItMay) {
   EXPECT_EQ(span::totals().dirty, 30 * kGranule);
   // The end of the longest went.
   EXPECT_EQ(static_cast<char*>(address(base))[0], 1);
-  ASSERT_EQ(os::place(address(base + 10 * kGranule), 50 * kGranule), os::Placed::kYes)
+  ASSERT_EQ(os::map_at(address(base + 10 * kGranule), 50 * kGranule), os::Mapped::kYes)
       << "unmapped, as it is long";
   os::unmap(address(base + 10 * kGranule), 50 * kGranule);
   EXPECT_EQ(static_cast<char*>(address(base + 70 * kGranule))[0], 1);
@@ -251,9 +251,9 @@ TEST_F(SpanTest, LockedSpansAreUnmapped) {
   purge_excess();
   EXPECT_EQ(span::totals().refused, 0u);
   EXPECT_EQ(span::totals().dirty, 0u);
-  ASSERT_EQ(os::place(address(base), (kCount - 2) * kGranule), os::Placed::kYes);
+  ASSERT_EQ(os::map_at(address(base), (kCount - 2) * kGranule), os::Mapped::kYes);
   os::unmap(address(base), (kCount - 2) * kGranule);
-  ASSERT_EQ(os::place(address(base + (kCount - 1) * kGranule), kGranule), os::Placed::kYes);
+  ASSERT_EQ(os::map_at(address(base + (kCount - 1) * kGranule), kGranule), os::Mapped::kYes);
   os::unmap(address(base + (kCount - 1) * kGranule), kGranule);
   EXPECT_EQ(syscall(SYS_munlock, address(base + (kCount - 2) * kGranule), kGranule), 0);
   span::release(base + (kCount - 2) * kGranule, 1, true);
@@ -562,7 +562,7 @@ TEST_F(SpanTest, AddressesThatOthersHaveTakenAreLost) {
   const uintptr_t taken = base + kBefore * kGranule;
   span::release(taken, kTaken, true);
   span::purge(0);
-  ASSERT_EQ(os::place(address(taken), kTaken * kGranule), os::Placed::kYes) << "it is not mapped";
+  ASSERT_EQ(os::map_at(address(taken), kTaken * kGranule), os::Mapped::kYes) << "it is not mapped";
   memset(address(taken), 0x77, kTaken * kGranule);
   span::release(base, kBefore, true);
   span::release(taken + kTaken * kGranule, kBehind, true);

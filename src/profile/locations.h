@@ -19,13 +19,13 @@ struct Code {
   const char* base_name() const;
 };
 
-class Places {
+class Locations {
  public:
   // Reads all sites and mappings. False without memory.
-  Places();
-  ~Places();
-  Places(const Places&) = delete;
-  Places& operator=(const Places&) = delete;
+  Locations();
+  ~Locations();
+  Locations(const Locations&) = delete;
+  Locations& operator=(const Locations&) = delete;
 
   bool is_complete() const { return addresses_ != nullptr && codes_ != nullptr; }
 

@@ -1,4 +1,4 @@
-#include "profile/places.h"
+#include "profile/locations.h"
 
 #include <cstring>
 
@@ -21,14 +21,14 @@ const char* Code::base_name() const {
   return slash != nullptr ? slash + 1 : name;
 }
 
-void Places::count_code(void* count, const files::Mapping& mapping) {
+void Locations::count_code(void* count, const files::Mapping& mapping) {
   if (mapping.executable) ++*static_cast<size_t*>(count);
 }
 
-void Places::add_code(void* self, const files::Mapping& mapping) {
-  auto& places = *static_cast<Places*>(self);
-  if (!mapping.executable || places.code_count_ == places.code_limit_) return;
-  Code& code = places.codes_[places.code_count_++];
+void Locations::add_code(void* self, const files::Mapping& mapping) {
+  auto& locations = *static_cast<Locations*>(self);
+  if (!mapping.executable || locations.code_count_ == locations.code_limit_) return;
+  Code& code = locations.codes_[locations.code_count_++];
   code.begin = mapping.begin;
   code.end = mapping.end;
   code.offset = mapping.offset;
@@ -37,7 +37,7 @@ void Places::add_code(void* self, const files::Mapping& mapping) {
   if (code.build_id_bytes != 0) memcpy(code.build_id, mapping.build_id, code.build_id_bytes);
 }
 
-Places::Places() {
+Locations::Locations() {
   const Site* const newest = newest_site();
   size_t frames = 0;
   for (const Site* site = newest; site != nullptr; site = site->older) frames += site->depth;
@@ -59,12 +59,12 @@ Places::Places() {
   }
 }
 
-Places::~Places() {
+Locations::~Locations() {
   files::give_back(addresses_, slots_ * sizeof(uintptr_t));
   files::give_back(codes_, code_limit_ * sizeof(Code));
 }
 
-size_t Places::id_of(uintptr_t address) const {
+size_t Locations::id_of(uintptr_t address) const {
   size_t slot = first_slot(address, slots_);
   while (addresses_[slot] != 0) {
     if (addresses_[slot] == address) return slot + 1;
@@ -73,7 +73,7 @@ size_t Places::id_of(uintptr_t address) const {
   return 0;
 }
 
-size_t Places::code_of(uintptr_t address) const {
+size_t Locations::code_of(uintptr_t address) const {
   size_t low = 0;
   for (size_t high = code_count_; low < high;) {
     const size_t middle = (low + high) / 2;
