@@ -26,37 +26,37 @@ enum class LockStep : uint8_t { kBeforeBlocks, kAfterHeaps };
 struct Guest {
   // --- What the guest keeps of a block: by its thread, or by who has it. ---
 
-  void (*join)(ThreadCache* thread);    // the block has just been added to the list
-  void (*review)(ThreadCache* thread);  // now and then, in a slow path
+  void (*join)(ThreadCache* thread) = nullptr;    // the block has just been added to the list
+  void (*review)(ThreadCache* thread) = nullptr;  // now and then, in a slow path
   // Whoever keeps an object there sets ThreadCache::has_guests; `empty` is not called before.
   //
   // Returns all objects that the block holds for the guest: to its bins, its batches or its heap,
   // which the caller empties next.
-  void (*empty)(ThreadCache* thread);
+  void (*empty)(ThreadCache* thread) = nullptr;
   // In the child of a fork, the same of a thread that the child does not have: it may have been
   // between any two stores.
-  void (*inherit)(ThreadCache* dead);
-  void (*begin_child)(ThreadCache* thread);  // in the child of a fork, of each block
+  void (*inherit)(ThreadCache* dead) = nullptr;
+  void (*begin_child)(ThreadCache* thread) = nullptr;  // in the child of a fork, of each block
 
   // --- The same, beside the thread. ---
 
-  size_t (*held)(const ThreadCache* thread, SizeClass c);  // objects in slabs
-  size_t (*held_in_runs)(const ThreadCache* thread);       // bytes of medium objects
+  size_t (*held)(const ThreadCache* thread, SizeClass c) = nullptr;  // objects in slabs
+  size_t (*held_in_runs)(const ThreadCache* thread) = nullptr;       // bytes of medium objects
   // Each object in a slab that the block holds.
   void (*visit_held)(const ThreadCache* thread, void (*visit)(void* context, const void* p),
-                     void* context);
+                     void* context) = nullptr;
 
   // --- The process. ---
 
-  void (*lock)(LockStep step);
-  void (*unlock)(LockStep step, bool child);
+  void (*lock)(LockStep step) = nullptr;
+  void (*unlock)(LockStep step, bool child) = nullptr;
   // Now and then, seldom more often than once a tick. `bytes`: what the look may read. True if
   // nothing is left to look at.
-  bool (*look)(size_t bytes);
-  void (*begin_looks)();  // all is to be looked at again
+  bool (*look)(size_t bytes) = nullptr;
+  void (*begin_looks)() = nullptr;  // all is to be looked at again
   // Purges what has been unused for some ticks. True if nothing is left to do.
-  bool (*purge_idle)(unsigned ticks);
-  size_t (*purge)();  // all unused memory; returns the bytes
+  bool (*purge_idle)(unsigned ticks) = nullptr;
+  size_t (*purge)() = nullptr;  // all unused memory; returns the bytes
 };
 
 extern LOFT_HIDDEN const Guest* const guests[];

@@ -36,8 +36,6 @@ size_t purge() {
 
 // In a fork's child, the order in which cells are handed out is another one than the parent's.
 constinit const Guest guest = {
-    .join = nullptr,
-    .review = nullptr,
     .empty = empty,
     .inherit = empty,
     .begin_child = renew_random,
@@ -48,7 +46,6 @@ constinit const Guest guest = {
     .unlock = unlock,
     .look = scan,
     .begin_looks = restart_scan,
-    .purge_idle = nullptr,
     .purge = purge,
 };
 

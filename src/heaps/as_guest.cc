@@ -47,18 +47,8 @@ bool purge_idle(unsigned) { return UserHeap::purge_idle_of_all(); }
 }  // namespace
 
 constinit const Guest guest = {
-    .join = nullptr,
-    .review = nullptr,
-    .empty = nullptr,
-    .inherit = nullptr,
-    .begin_child = nullptr,
-    .held = nullptr,
-    .held_in_runs = nullptr,
-    .visit_held = nullptr,
     .lock = lock,
     .unlock = unlock,
-    .look = nullptr,
-    .begin_looks = nullptr,
     .purge_idle = purge_idle,
     .purge = UserHeap::purge_all,
 };

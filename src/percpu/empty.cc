@@ -110,20 +110,9 @@ void unlock(LockStep step, bool child) {
 }  // namespace
 
 constinit const Guest guest = {
-    .join = nullptr,
-    .review = nullptr,
-    .empty = nullptr,
-    .inherit = nullptr,
-    .begin_child = nullptr,
-    .held = nullptr,
-    .held_in_runs = nullptr,
-    .visit_held = nullptr,
     .lock = lock,
     .unlock = unlock,
-    .look = nullptr,
-    .begin_looks = nullptr,
     .purge_idle = look,
-    .purge = nullptr,
 };
 
 }  // namespace loft::percpu

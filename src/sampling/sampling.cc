@@ -380,17 +380,10 @@ constinit const Guest sampling_guest = {
     .join = sampling::join,
     .review = review,
     .empty = sampling::empty,
-    .inherit = nullptr,
-    .begin_child = nullptr,
     .held = held,
-    .held_in_runs = nullptr,
     .visit_held = visit_held,
     .lock = lock,
     .unlock = unlock,
-    .look = nullptr,
-    .begin_looks = nullptr,
-    .purge_idle = nullptr,
-    .purge = nullptr,
 };
 
 }  // namespace loft
