@@ -97,7 +97,7 @@ int check(Model& model) {
       if (slabs[chosen].empty()) std::swap(slabs[chosen], slabs[--left]);
       model.add(slab_of(p));
       loft::deallocate(p);
-      const loft::Thread* self = loft::this_thread();
+      const loft::ThreadCache* self = loft::this_thread();
       std::set<uint32_t> open;
       for (const uint32_t key : self->batch_keys) {
         if (key != kNoSlab) open.insert(key);

@@ -325,7 +325,7 @@ def test_names_of_cpp_and_rust(only: Callable[..., None]) -> None:
     names = {
         "_ZN5store3addEv": "store::add()",
         "_ZN3foo3barILi3EEEvv@GLIBC_2.2": "void foo::bar<3>()",
-        "_ZN4core3ptr4drop17h0123456789abcdefE": "percpu::ptr::drop",
+        "_ZN4core3ptr4drop17h0123456789abcdefE": "core::ptr::drop",
         "_RNvC6_123foo3bar": "123foo::bar",
         "__libc_start_main@@GLIBC_2.34": "__libc_start_main",
         "main": "main",

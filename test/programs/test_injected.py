@@ -33,7 +33,6 @@ CALLS = {
     "pread64": ("error=EIO", "retval=0"),
     "close": ("error=EINTR",),
     "prlimit64": ("error=EPERM",),
-    "sched_getaffinity": ("error=EPERM",),
     "clock_gettime": ("error=EPERM",),
     "getrandom": ("error=EAGAIN", "error=ENOSYS"),
 }
