@@ -234,11 +234,8 @@ LOFT_SEALED constinit Policies guarded{};
 Policies make_policies() {
   Policies made = core_policies;
   for (Policy& row : made.of) {
+    sample_in(&row);
     row.refill = refill_sampled;
-    row.take_zero = take_zero_metered;
-    row.allocate_long = allocate_long_metered;
-    row.resize_large = resize_large_metered;
-    row.on_refused = write_refused;
     row.free = free_guarded;
     row.free_as = free_guarded_as;
     row.reallocate = reallocate_guarded;

@@ -150,14 +150,8 @@ const Policies& metered_policies() {
     Policies rows = core_policies;
     Metered() {
       for (Policy& row : rows.of) {
+        sample_in(&row);
         row.refill = refill_metered;
-        row.take_zero = take_zero_metered;
-        row.allocate_long = allocate_long_metered;
-        row.free = free_metered;
-        row.reallocate = reallocate_metered;
-        row.expand = expand_metered;
-        row.resize_large = resize_large_metered;
-        row.on_refused = write_refused;
       }
     }
   } metered;
@@ -196,12 +190,12 @@ void sample_for_good() {
   sampling::turn_for_good(true);
 }
 
+namespace {
+
 void* take_zero_metered(ObjectRequest request) {
   const Charge charge(class_size(request.size_class));
   return charge.passes() ? charge.for_what_is(take_zero_ordinary(request)) : nullptr;
 }
-
-namespace {
 
 void mark_sampled(void* object, size_t asked) {
   const Entry entry = pagemap.of(object);
@@ -209,8 +203,6 @@ void mark_sampled(void* object, size_t asked) {
   large::at(entry)->sampled = true;
   profile::note(object, asked, whole_pages(asked));
 }
-
-}  // namespace
 
 void* allocate_long_metered(size_t size, size_t alignment, bool zeroed, Maker) {
   const bool passes = !profile::on() || profile::passes(whole_pages(size));
@@ -223,8 +215,6 @@ void* allocate_long_metered(size_t size, size_t alignment, bool zeroed, Maker) {
   if (!passes && object != nullptr) mark_sampled(object, size);
   return object;
 }
-
-namespace {
 
 // As an object that is not sampled keeps its place and its charge: one in a slab while it fits and
 // fills half of it; a medium one while it does not grow. One that has shrunk grows again where the
@@ -282,6 +272,20 @@ void* reallocate_medium_metered(void* p, Entry entry, size_t usable, size_t size
   return fresh;
 }
 
+void* resize_large_metered(Large* object, size_t size, ResizeLarge how) {
+  const size_t before = object->bytes;
+  profile::Sample* const sample =
+      object->sampled ? profile::lift(reinterpret_cast<const void*>(object->base)) : nullptr;
+  profile::tell_of_end(sample);
+  void* const resized = resize_large_ordinary(object, size, how);
+  profile::put_down(sample, reinterpret_cast<const void*>(object->base), object->asked,
+                    object->bytes);
+  if (resized == nullptr || object->sampled || !profile::on()) return resized;
+  if (object->bytes <= before) return resized;
+  if (!profile::passes(object->bytes - before)) mark_sampled(resized, size);
+  return resized;
+}
+
 // The core's functions report what is wrong with an address.
 Entry entry_of(const void* p) { return pagemap.contains(p) ? pagemap.of(p) : Entry{}; }
 
@@ -324,22 +328,18 @@ bool expand_metered(const char* call, void* p, size_t size) {
   return is_medium(size) && grow_in_run(p, entry, size, size - usable);
 }
 
-void* resize_large_metered(Large* object, size_t size, ResizeLarge how) {
-  const size_t before = object->bytes;
-  profile::Sample* const sample =
-      object->sampled ? profile::lift(reinterpret_cast<const void*>(object->base)) : nullptr;
-  profile::tell_of_end(sample);
-  void* const resized = resize_large_ordinary(object, size, how);
-  profile::put_down(sample, reinterpret_cast<const void*>(object->base), object->asked,
-                    object->bytes);
-  if (resized == nullptr || object->sampled || !profile::on()) return resized;
-  if (object->bytes <= before) return resized;
-  if (!profile::passes(object->bytes - before)) mark_sampled(resized, size);
-  return resized;
-}
-
 void write_refused(size_t) {
   if (profile::prepared()) profile::write_refused();
+}
+
+void sample_in(Policy* row) {
+  row->take_zero = take_zero_metered;
+  row->allocate_long = allocate_long_metered;
+  row->free = free_metered;
+  row->reallocate = reallocate_metered;
+  row->expand = expand_metered;
+  row->resize_large = resize_large_metered;
+  row->on_refused = write_refused;
 }
 
 void forget_large(Large* object) {

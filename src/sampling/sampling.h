@@ -24,13 +24,13 @@ void sample_for_good();
 
 // As in Policy.
 void* refill_sampled(ThreadCache* thread, ObjectRequest request);  // while blocks are turned
-void* take_zero_metered(ObjectRequest request);
-void* allocate_long_metered(size_t size, size_t alignment, bool zeroed, Maker maker);
 void free_metered(void* p);
 void* reallocate_metered(void* p, size_t size);
 bool expand_metered(const char* call, void* p, size_t size);
-void* resize_large_metered(Large* object, size_t size, ResizeLarge how);
 void write_refused(size_t bytes);
+
+// Makes a row of the core's one that samples, but for its refill.
+void sample_in(Policy* row);
 
 // Before a sampled large object is released.
 void forget_large(Large* object);
