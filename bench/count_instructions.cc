@@ -40,6 +40,9 @@ constexpr size_t kRefillSize = 64;
 constexpr size_t kRemoteSize = 64;
 constexpr int kWarmUpRounds = 20;
 constexpr int kThreadRounds = 8;
+// Of many objects, so many in a row are stepped through, at so many places.
+constexpr size_t kWindow = 512;
+constexpr size_t kWindows = 4;
 
 // Each part to be counted stands between two stops; what is before the first warms up.
 
@@ -120,24 +123,29 @@ struct Counts {
   uint64_t of_sizes;
   uint64_t long_pairs;
   uint64_t many;
+  uint64_t scattered;
   std::vector<std::string> arguments() const {
     const auto argument = [](const char* name, uint64_t value) {
       return "--" + std::string(name) + "=" + std::to_string(value);
     };
     return {argument("remote", remote), argument("pairs", of_sizes), argument("long", long_pairs),
-            argument("many", many)};
+            argument("many", many), argument("scattered", scattered)};
   }
   uint64_t of(const Case& each) const { return each.is_long ? long_pairs : kPairs; }
 };
 
-void many_objects(size_t count) {
-  bench::Table<void*> kept(count);
-  bench::Table<size_t> order(count);
+void put_in_random_order(bench::Table<size_t>& order) {
   for (size_t i = 0; i < order.size(); i++) order[i] = i;
   bench::Random random(1);
   for (size_t i = order.size(); i > 1; i--) {
     std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
   }
+}
+
+void many_objects(size_t count) {
+  bench::Table<void*> kept(count);
+  bench::Table<size_t> order(count);
+  put_in_random_order(order);
   // Freed before: the slabs have what is more than the cache holds.
   for (void*& p : kept) p = bench::allocate(kRefillSize);
   for (void* p : kept) bench::release(p);
@@ -145,6 +153,36 @@ void many_objects(size_t count) {
   for (void*& p : kept) p = bench::allocate(kRefillSize);
   stop_here();
   for (size_t i : order) bench::release(kept[i]);
+  stop_here();
+}
+
+// Objects of many slabs. A bin is full for most of the time, so it is flushed once for each half.
+void scattered_objects(size_t count) {
+  bench::Table<void*> kept(count);
+  const auto allocate_all = [&] {
+    for (void*& p : kept) p = bench::allocate(kRefillSize);
+  };
+  const auto release_in_windows = [&](const auto& place) {
+    const size_t apart = count / kWindows;
+    const size_t first = (apart - kWindow) / 2;
+    for (size_t i = 0; i < count; i++) {
+      if (i % apart == first || i % apart == first + kWindow) stop_here();
+      bench::release(kept[place(i)]);
+    }
+  };
+  bench::Table<size_t> order(count);
+  put_in_random_order(order);
+  allocate_all();
+  release_in_windows([&](size_t i) { return order[i]; });
+  allocate_all();
+  release_in_windows([](size_t i) { return i; });
+  allocate_all();
+  // Those that stay are scattered, too. First come objects that the cache holds.
+  const size_t freed = count / 4 * 3;
+  for (size_t i = 0; i < freed; i++) bench::release(kept[order[i]]);
+  for (size_t i = 0; i < freed / 2; i++) bench::allocate(kRefillSize);
+  stop_here();
+  for (size_t i = 0; i < kWindow; i++) bench::allocate(kRefillSize);
   stop_here();
 }
 
@@ -167,10 +205,11 @@ void free_remotely(size_t count, int cpu) {
   auto* shared = new Remote{bench::Table<void*>(count), cpu};
   pthread_t owner;
   if (pthread_create(&owner, nullptr, own, shared) != 0) bench::fail("no thread started");
-  for (;;) {
+  for (int round = 0; round <= kWarmUpRounds; round++) {
     stop_here();
     for (void* p : shared->objects) bench::release(p);
   }
+  stop_here();
 }
 
 void* live_shortly(void*) {
@@ -205,6 +244,7 @@ void start_threads() {
   many_objects(counts.many);
   start_threads();
   free_remotely(counts.remote, other_cpu);
+  if (counts.scattered != 0) scattered_objects(counts.scattered);
   _exit(0);
 }
 
@@ -241,6 +281,7 @@ class Counter {
     count_many();
     count_threads();
     count_remote(counts_.remote, cpus);
+    if (counts_.scattered != 0) count_scattered();
     json_ += ", \"cases\": {" + cases_ + "}}";
     std::puts(json_.c_str());
   }
@@ -268,9 +309,12 @@ class Counter {
     return text;
   }
 
-  void add_case(const char* name, uint64_t instructions, size_t of) {
+  void add_case(const char* name, double instructions) {
     if (!cases_.empty()) cases_ += ", ";
-    cases_ += print("\"%s\": %.2f", name, mean(instructions, of));
+    cases_ += print("\"%s\": %.2f", name, instructions);
+  }
+  void add_case(const char* name, uint64_t instructions, size_t of) {
+    add_case(name, mean(instructions, of));
   }
 
   void count_pairs(size_t size) {
@@ -323,6 +367,30 @@ class Counter {
     add_case("the shortest refill of 64 B", refill.instructions, 1);
     add_case("its conditional jumps, each once", refill.questions.size(), 1);
     add_case("free of 64 B, in random order", sum(step(main_)).instructions, counts_.many);
+  }
+
+  // What the slow ones of some calls take, for each object.
+  static double slow_part(const std::vector<Call>& calls) {
+    const uint64_t fast = median(calls).instructions;
+    uint64_t slow = 0;
+    for (const Call& call : calls) slow += call.instructions > fast ? call.instructions : 0;
+    return static_cast<double>(slow) / static_cast<double>(calls.size());
+  }
+
+  void count_scattered() {
+    const auto frees = [&] {
+      std::vector<Call> all;
+      for (size_t window = 0; window < kWindows; window++) {
+        const std::vector<Call> some = step_to_stop(kWindow);
+        all.insert(all.end(), some.begin(), some.end());
+      }
+      return all;
+    };
+    const std::vector<Call> random = frees();
+    add_case("free of 64 B, many in random order", sum(random).instructions, random.size());
+    add_case("of these, flushes, an object", slow_part(random));
+    add_case("flushes of 64 B in runs, an object", slow_part(frees()));
+    add_case("refills of 64 B from scattered places, an object", slow_part(step_to_stop(kWindow)));
   }
 
   // All that its start, a pair and its end take, in both threads.
@@ -381,10 +449,14 @@ int main(int argc, char** argv) {
   const Counts counts = {arguments.number("remote", 4096, 1, 1'000'000),
                          arguments.number("pairs", kPairs, 1, 1'000'000),
                          arguments.number("long", kPairs, 1, 1'000'000),
-                         arguments.number("many", kRefillObjects, 1, 1'000'000)};
+                         arguments.number("many", kRefillObjects, 1, 1'000'000),
+                         arguments.number("scattered", 0, 0, 1'000'000)};
   const std::string library = arguments.word("library", "");
   const uint64_t other_cpu = arguments.number("stepped", CPU_SETSIZE, 0, CPU_SETSIZE);
   arguments.finish();
+  if (counts.scattered != 0 && counts.scattered < 2 * kWindows * kWindow) {
+    bench::fail("--scattered is 0 or above %zu", 2 * kWindows * kWindow);
+  }
   if (other_cpu != CPU_SETSIZE) be_stepped(counts, static_cast<int>(other_cpu));
 
   // Both processes on one CPU: a step is then a switch, not a wake-up of another CPU. The thread

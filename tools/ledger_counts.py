@@ -34,8 +34,8 @@ SETTINGS = {"LOFT_CGROUP": "off", "LOFT_BACKGROUND": "off"}
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C", **SETTINGS}
 # guard: no object is a sample. full looks through long objects, word by word, so few of them.
 STEPPED = {
-    "owner=thread": ({"LOFT_OWNER": "thread"}, ["--long=16"]),
-    "owner=cpu": ({"LOFT_OWNER": "cpu"}, ["--long=16"]),
+    "owner=thread": ({"LOFT_OWNER": "thread"}, ["--long=16", "--scattered=100000"]),
+    "owner=cpu": ({"LOFT_OWNER": "cpu"}, ["--long=16", "--scattered=100000"]),
     "hardened=guard": (
         {"LOFT_HARDENED": "guard", "LOFT_SAMPLE_BYTES": "1000G"},
         ["--pairs=1", "--long=8", "--many=384"],
