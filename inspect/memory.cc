@@ -4,7 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/keep_errno.h"
+#include "base/keep.h"
 
 namespace loft::inspect {
 

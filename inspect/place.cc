@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "base/atomic.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 
 namespace loft::inspect {
 

@@ -1,6 +1,6 @@
 #include "inspect/request.h"
 
-#include "base/words.h"
+#include "base/text.h"
 
 namespace loft::inspect {
 

@@ -15,7 +15,6 @@
 
 #include "base/bits.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "inspect/place.h"
 #include "inspect/request.h"
 

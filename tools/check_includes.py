@@ -2,7 +2,7 @@
 """Checks the order of the floors in src/ and what each floor may know: tools/floors.toml.
 
 - A file includes from its own floor and those below it, never from above.
-- The core includes nothing of a guest's, but for the exceptions in tools/floors.toml.
+- The core includes nothing of a guest's.
 - No file includes one that includes it, by way of however many others. A header and its source
   count as one.
 - From outside it includes only what needs no C++ library to link: the freestanding headers, and of
@@ -39,7 +39,6 @@ FLOOR_TABLE = [Floor(**row) for row in RULES["floors"]]
 FLOORS = [floor.name for floor in FLOOR_TABLE]
 CORE = [floor.name for floor in FLOOR_TABLE if floor.core]
 GUESTS = [floor.name for floor in FLOOR_TABLE if floor.guest]
-EXCEPTIONS = {(row["file"], row["includes"]) for row in RULES["exceptions"] if row["reason"]}
 PUBLIC_HEADER: str = RULES["public_header"]
 NAMES = [
     (re.compile(rf"\b({rule['pattern']})\b", re.VERBOSE), rule["floors"]) for rule in RULES["names"]
@@ -86,9 +85,7 @@ def check_include(source: Path, path: Path, line: str) -> str | None:
         if FLOORS.index(target) > FLOORS.index(floor):
             return f"{floor}/ may not include from {target}/, which is above it"
         if floor in CORE and target in GUESTS:
-            name = path.relative_to(source).as_posix()
-            if (name, quoted) not in EXCEPTIONS:
-                return f"{floor}/ is of the core, and may not include from {target}/, a guest"
+            return f"{floor}/ is of the core, and may not include from {target}/, a guest"
         if not (source / quoted).is_file():
             return f'"{quoted}" does not exist'
         return None
@@ -156,14 +153,6 @@ def sources_of(source: Path) -> list[Path]:
     return sorted(path for path in source.rglob("*") if path.suffix in {".cc", ".h"})
 
 
-def check_exceptions(source: Path) -> Iterator[str]:
-    """Each exception is needed."""
-    for name, header in sorted(EXCEPTIONS):
-        path = source / name
-        if not path.is_file() or header not in includes_of(path):
-            yield f"tools/floors.toml:1: {name} does not include {header}: no exception"
-
-
 # The end of a function's head, from after its parameters on.
 BEGINS_BODY = re.compile(r"\s*(const\b\s*)?(noexcept\b\s*)?(LOFT_\w+\s*)*(:(?!:)|\{)")
 
@@ -213,7 +202,7 @@ def check_tree(source: Path) -> list[str]:
 
 def main() -> int:
     source = ROOT / "src"
-    violations = [*check_tree(source), *check_exceptions(source), *check_map(source)]
+    violations = [*check_tree(source), *check_map(source)]
     for violation in violations:
         print(violation)
     return 1 if violations else 0

@@ -7,7 +7,7 @@
 #include <bit>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/macros.h"
 #include "engine/engine.h"
 #include "os/fault.h"

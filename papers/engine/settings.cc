@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "base/words.h"
+#include "base/text.h"
 #include "os/fault.h"
 #include "os/os.h"
 

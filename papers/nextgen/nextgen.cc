@@ -10,7 +10,7 @@
 #include "api/new_failure.h"
 #include "api/surface.h"
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/macros.h"
 #include "malloc/allocate.h"
 #include "nextgen/mailbox.h"

@@ -2,7 +2,7 @@
 
 #include "cache/object.h"
 #include "files/misuse.h"
-#include "heap/entries.h"
+#include "heap/large.h"
 #include "heaps/user_heap.h"
 #include "loft/loft.h"
 #include "slab/medium_runs.h"

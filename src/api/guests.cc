@@ -1,8 +1,8 @@
 // The guests of the core, in the order in which a fork takes their locks.
 #include "cache/guest.h"
+#include "cache/percpu.h"
 #include "hardened/modes.h"
 #include "heaps/as_guest.h"
-#include "percpu/percpu.h"
 #include "sampling/sampling.h"
 
 namespace loft {

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "files/output.h"
 #include "os/fault.h"
 #include "os/os.h"

@@ -16,7 +16,6 @@
 #include "profile/write.h"
 #include "runtime/background.h"
 #include "runtime/lifecycle.h"
-#include "runtime/sleepers.h"
 #include "serve/server.h"
 #include "stats/net.h"
 #include "stats/objects.h"

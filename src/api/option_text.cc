@@ -4,7 +4,7 @@
 
 #include "base/bits.h"
 #include "base/macros.h"
-#include "base/words.h"
+#include "base/text.h"
 #include "files/signal_names.h"
 #include "loft/loft.h"
 #include "os/fault.h"

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 
 namespace loft {
 

@@ -1,6 +1,6 @@
 // Free runs of units by length, for best fit: one list for each length below 64, four lists for
 // each doubling above, and a bit for each non-empty list. The spans of the window are such runs, in
-// granules (space/span_bins.h); so are the blocks of a heap of the program's own (heaps/blocks.h).
+// granules (space/free_spans.h); so are the blocks of a heap of the program's own (heaps/blocks.h).
 #pragma once
 
 #include <cstddef>

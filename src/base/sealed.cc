@@ -8,7 +8,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 
 namespace loft {
 

@@ -1,7 +1,8 @@
 #include "cache/batch_cache.h"
 
 #include "base/peek.h"
-#include "limits/limits.h"
+#include "cache/object.h"
+#include "os/limits.h"
 #include "remote/pack.h"
 #include "slab/medium_runs.h"
 #include "slab/slab.h"
@@ -56,8 +57,7 @@ void close(ThreadCache* thread, size_t slot) {
 void check_end(const Batch& batch, const Geometry& shape) {
   const unsigned last = shape.words - 1u;
   if (LOFT_UNLIKELY(beyond_last_object(shape, last, batch.words[last]))) {
-    slab::report_bad_free(
-        reinterpret_cast<const void*>(batch.base + shape.objects * size_t{shape.size}));
+    report_bad_free(reinterpret_cast<const void*>(batch.base + shape.objects * size_t{shape.size}));
   }
 }
 
@@ -152,7 +152,7 @@ void post_if_due(ThreadCache* thread, size_t bytes, ptrdiff_t step = unused::kSl
 Record record_of(const void* p, Entry entry, uintptr_t base) {
   const Geometry& shape = geometry(class_of_bin(entry.bin()));
   const uint32_t index = object_starting_at(shape, reinterpret_cast<uintptr_t>(p) - base);
-  if (LOFT_UNLIKELY(index == kNoObject)) slab::report_bad_free(p);
+  if (LOFT_UNLIKELY(index == kNoObject)) report_bad_free(p);
   return Record{entry.index(), index / 64, uint64_t{1} << index % 64};
 }
 
@@ -171,7 +171,7 @@ bool send_alone(ThreadCache* thread, const void* p, Entry entry, const Record& r
   thread->missed_slab = entry.index();
   if (again) {
     // A double free in a row: the first free was sent alone.
-    if (LOFT_UNLIKELY(thread->outbox.holds(entry.owner(), record))) slab::report_bad_free(p);
+    if (LOFT_UNLIKELY(thread->outbox.holds(entry.owner(), record))) report_bad_free(p);
     return false;
   }
   const auto [first, second] = slots_of(entry.index());
@@ -199,7 +199,7 @@ void add(ThreadCache* thread, void* p, Entry entry) {
   }
   Batch& batch = thread->batches()[slot];
   uint64_t& word = batch.words[record.word];
-  if (LOFT_UNLIKELY((word & record.freed) != 0)) slab::report_bad_free(p);
+  if (LOFT_UNLIKELY((word & record.freed) != 0)) report_bad_free(p);
   word |= record.freed;
   if (--batch.left == 0) send(thread, slot);
 }
@@ -226,7 +226,7 @@ void send_all(ThreadCache* thread) {
 void send_single(void* p, Entry entry) {
   const Slab* slab = slab::at(entry);
   const uint32_t index = slab->object_starting_at(p);
-  if (index == kNoObject) slab::report_bad_free(p);
+  if (index == kNoObject) report_bad_free(p);
   singles[slab->size_class].fetch_add(1, memory_order_relaxed);
   unused::tell(slab->shape().size);
   uint64_t words[kMaxWords];

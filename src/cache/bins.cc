@@ -7,10 +7,9 @@
 #include "cache/arrays.h"
 #include "cache/batch_cache.h"
 #include "cache/object.h"
-#include "cache/pool.h"
 #include "heap/heap.h"
-#include "limits/limits.h"
 #include "os/fault.h"
+#include "os/limits.h"
 #include "os/lock.h"
 #include "slab/slab.h"
 
@@ -210,7 +209,7 @@ bool push_slow(ThreadCache* thread, SizeClass size_class, void* p) {
     set_limit(bin, state);
     look_soon();
   }
-  if (LOFT_UNLIKELY(*bin.top() == p)) slab::report_bad_free(p);
+  if (LOFT_UNLIKELY(*bin.top() == p)) report_bad_free(p);
   if (state.watched_pushes < kWatchedPushes) {
     check_freed(thread->heap, state.slots, count(thread, size_class), p);
     thread->counters.checked_frees.add(1);

@@ -69,8 +69,8 @@ void review(ThreadCache* thread, SizeClass size_class, bool in_use);
 
 // In the child of a fork, of a thread that the child does not have: returns what its bins and their
 // depots hold to its heap, or adds it to batches, and leaves them as new. The thread may have been
-// between any two stores, so of its bins nothing counts but the tops (cache/bin.h). An array that
-// was being exchanged is lost.
+// between any two stores, so of its bins nothing counts but the tops (cache/thread_cache.h). An
+// array that was being exchanged is lost.
 void inherit(ThreadCache* dead);
 
 // The number of objects in a bin whose top is `top`. Reads beside the running thread, so the result
@@ -86,7 +86,7 @@ void reset(ThreadCache* thread, bool keep_first_arrays);
 // Whether another heap's object should go into the thread's own bin, and not into a batch:
 //   kTrade  threads trade such objects, and the bin has room, unless the slab comes twice in a row:
 //           two objects are worth a batch;
-//   kStall  its owner is stalled (heap/stall.h), whatever room it takes.
+//   kStall  its owner is stalled (heap/heap.h), whatever room it takes.
 enum class Keep : uint8_t { kNo, kTrade, kStall };
 Keep should_keep(ThreadCache* thread, SizeClass size_class, Entry entry);
 

@@ -2,12 +2,12 @@
 
 #include "base/options.h"
 #include "base/peek.h"
+#include "cache/arrays.h"
 #include "cache/batch_cache.h"
 #include "cache/object.h"
-#include "cache/pool.h"
 #include "heap/registry.h"
-#include "limits/limits.h"
 #include "os/fault.h"
+#include "os/limits.h"
 #include "os/os.h"
 
 static_assert(loft::kMediumSlots <= 8 * sizeof(loft::MediumCache::used));

@@ -2,11 +2,11 @@
 
 #include "base/options.h"
 #include "cache/guest.h"
-#include "heap/entries.h"
 #include "heap/heap.h"
+#include "heap/large.h"
 #include "os/fault.h"
 #include "os/lock.h"
-#include "slab/medium_run.h"
+#include "slab/medium_runs.h"
 
 namespace loft {
 
@@ -104,6 +104,16 @@ ObjectRange object_of(const void* p) {
   const uint32_t index = index_in(offset * shape.inverse);
   if (index >= shape.objects) return {nullptr, 0};
   return {reinterpret_cast<void*>(slab->base + uint64_t{index} * shape.size), shape.size};
+}
+
+void report_bad_free(const void* p) {
+  const Slab* slab = slab::at(pagemap.of(p));
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - slab->base;
+  slab::report_misuse(
+      offset % slab->shape().size == 0 && offset / slab->shape().size < slab->shape().objects
+          ? "double free of"
+          : "free of an interior pointer",
+      p, slab);
 }
 
 }  // namespace loft

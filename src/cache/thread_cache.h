@@ -1,6 +1,6 @@
 // A thread's block: its cache of free objects, the open batches of objects that it freed for other
 // heaps, and its outbox. Only its own thread accesses the block, or the holder of the lock of the
-// processor whose block it is (percpu/percpu.h). So nothing here is locked or atomic except the
+// processor whose block it is (cache/percpu.h). So nothing here is locked or atomic except the
 // counters that other threads may read. A thread that never allocates has no heap. A thread that
 // never frees for other heaps never touches the pages of its batches.
 #pragma once
@@ -11,16 +11,111 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/bound.h"
 #include "base/macros.h"
 #include "base/size_class.h"
-#include "cache/bin.h"
 #include "cache/profile.h"
-#include "cache/turnaround.h"
 #include "heap/large.h"
 #include "remote/outbox.h"
 #include "slab/geometry.h"
+#include "space/pagemap.h"
 
 namespace loft {
+
+// A bin: a stack of free objects of one class. It is an array of pointers, so a pop never waits for
+// an object's cache line. The slot below the first object is null, so one load both pops and
+// detects the empty stack.
+//
+// What a bin holds is told by its top alone: the objects from there down to the null slot. So the
+// child of a fork finds the objects of a thread that it does not have, wherever that thread was
+// (bins::inherit). This class sees to the order that makes this true: a slot is written before it
+// counts, and an array is complete before the top points into it, and until the top has left it.
+class Bin {
+ public:
+  constexpr Bin() = default;
+  constexpr Bin(void** top, void** limit) : top_(top), limit_(limit) {}
+
+  // The last object pushed, or the null slot. Others may peek at it.
+  void** const& top() const { return top_; }
+
+  void push(void* p) {
+    top_[1] = p;
+    compiler_fence();
+    ++top_;  // adds in memory: one instruction less than storing the new top
+  }
+  void* pop() { return *top_--; }
+  // The same, for a caller that has read top() and the object there.
+  void pop_from(void** top) { top_ = top - 1; }
+
+  // Another number of objects, or another array.
+  void set_top(void** top) {
+    compiler_fence();
+    top_ = top;
+    compiler_fence();
+  }
+
+  // The highest slot that a push may fill; the null slot while the bin is watched, and nullptr
+  // where the next push is asked to look. Relaxed: another thread may ask, and nothing follows from
+  // it but a slow path. Where the thread sets its limit at that moment, the question is lost.
+  void** limit() const { return __atomic_load_n(&limit_, __ATOMIC_RELAXED); }
+  void set_limit(void** limit) { __atomic_store_n(&limit_, limit, __ATOMIC_RELAXED); }
+  void ask() { set_limit(nullptr); }
+  bool is_asked() const { return limit() == nullptr; }
+
+  // Whether a push takes the slow path.
+  LOFT_ALWAYS_INLINE bool is_full() const { return reaches(top_, limit_); }
+
+  // For sequences, by which a processor's stacks change (cache/percpu.h). They know where the two
+  // lie.
+  void*** top_word() { return &top_; }
+  void*** limit_word() { return &limit_; }
+
+ private:
+  void** top_{};
+  void** limit_{};
+};
+
+// Detects threads that free each other's objects all the time, as threads that share a table or a
+// queue do. A returned object then soon comes back through another thread, at the cost of two
+// messages and two refills. The freeing thread may as well hand it out itself. A thread that
+// received objects only once must return them, to leave room for its own objects, which it frees on
+// the fast path.
+//
+// The number of the thread's own objects that return meanwhile separates the two cases. A thread
+// keeps nothing for one window. If it receives enough of its own objects in it, it keeps others'
+// objects for some windows and then tests again. (While others keep, a testing thread receives
+// fewer objects: at any time, most trading threads keep.) The first window only sets the baseline,
+// because the heap's counters include an earlier thread's objects. So a thread that frees fewer
+// than two windows of others' objects never keeps any.
+struct HeapCounters;
+struct ThreadCache;
+
+// Objects whose cache lines no two threads can both write. Larger objects are few per slab and per
+// bin; keeping them would keep slabs from becoming free.
+constexpr bool is_tradable(SizeClass c) { return fills_cache_lines(c) && class_size(c) <= 1024; }
+
+// The state of one thread. Initially all zero.
+class Trade {
+ public:
+  static constexpr uint32_t kWindow = 1 << 14;  // tradable objects freed without an open batch
+  static constexpr uint32_t kEnough = kWindow / 4;
+  static constexpr uint32_t kKeeping = 15;  // windows after a window that received enough
+
+  // Counts one such object that the thread freed. True if the thread should keep it. `own`: the
+  // counters of its heap.
+  bool keeps(const HeapCounters& own) {
+    if (LOFT_UNLIKELY(++seen_ == kWindow)) end_window(own);
+    return keeping_ != 0;
+  }
+
+ private:
+  void end_window(const HeapCounters& own);
+
+  uint32_t seen_;     // in this window
+  uint16_t keeping_;  // windows left
+  bool begun_;        // a window has ended
+  size_t received_;   // at the start of the window
+};
 
 class Heap;
 class MediumWord;
@@ -190,7 +285,7 @@ struct alignas(64) ThreadCache {
   Bin metered[kSizeClasses]{};
   void** metered_slots{};  // of all these bins; nullptr until the first profile
   uint64_t samples_due{};  // a bit for each class of which the next object is a sample
-  size_t counted_bytes{};  // by cache/pool.h
+  size_t counted_bytes{};  // by cache/arrays.h
 
   // The batch cache (ISMM'24 2): the slab of each batch, by metadata index. The slots of a set are
   // kBatchSets apart. Each slab has one set, so each slot is reachable.

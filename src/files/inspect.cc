@@ -3,12 +3,11 @@
 #include <string.h>
 
 #include "base/atomic.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/macros.h"
 #include "files/mappings.h"
 #include "files/output.h"
 #include "os/fault.h"
-#include "os/libraries.h"
 #include "os/os.h"
 #include "os/symbols.h"
 

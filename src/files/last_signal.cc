@@ -5,7 +5,7 @@
 #include <initializer_list>
 
 #include "base/atomic.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "files/output.h"
 #include "os/os.h"
 

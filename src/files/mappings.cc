@@ -8,7 +8,7 @@
 #include <new>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/raw_file.h"
 #include "files/output.h"
 

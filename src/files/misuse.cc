@@ -7,7 +7,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/macros.h"
 #include "base/options.h"
 #include "files/inspect.h"

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/raw_file.h"
 #include "base/text.h"
 #include "os/calls.h"

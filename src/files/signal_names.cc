@@ -2,7 +2,7 @@
 
 #include <signal.h>
 
-#include "base/words.h"
+#include "base/text.h"
 
 namespace loft::files {
 

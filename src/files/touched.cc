@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/raw_file.h"
 #include "files/output.h"
 #include "os/os.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/macros.h"
 #include "base/raw_file.h"
 

@@ -9,8 +9,8 @@
 #include "malloc/ordinary.h"
 #include "malloc/policy.h"
 #include "os/fault.h"
-#include "os/libraries.h"
 #include "os/os.h"
+#include "os/symbols.h"
 
 namespace loft::hardened {
 

@@ -4,6 +4,7 @@
 #include "base/sealed.h"
 #include "cache/bins.h"
 #include "cache/object.h"
+#include "cache/percpu.h"
 #include "hardened/checks.h"
 #include "hardened/guarded.h"
 #include "hardened/guarded_samples.h"
@@ -15,7 +16,6 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/restartable.h"
-#include "percpu/percpu.h"
 #include "profile/progress.h"
 #include "profile/samples.h"
 #include "runtime/background.h"
@@ -23,7 +23,7 @@
 #include "sampling/mark.h"
 #include "sampling/meter.h"
 #include "sampling/sampling.h"
-#include "slab/medium_run.h"
+#include "slab/medium_runs.h"
 #include "space/span.h"
 
 namespace loft::guard {
@@ -123,7 +123,7 @@ LOFT_NOINLINE void free_elsewhere(void* p, const Freed& freed) {
     if (LOFT_UNLIKELY(!fits(freed, c))) report_size(freed, p, class_size(c));
     ThreadCache* const thread = this_thread();
     if (entry.owner() == thread->owner && LOFT_UNLIKELY(sampling::holds(thread, c, p))) {
-      slab::report_bad_free(p);
+      report_bad_free(p);
     }
     sampling::mark(p);
     if (percpu::in_use()) {
@@ -152,7 +152,7 @@ LOFT_NOINLINE void free_with_a_look(void* p, const Freed& freed) {
   const SizeClass c = class_of_bin(entry.bin());
   if (LOFT_UNLIKELY(!fits(freed, c))) report_size(freed, p, class_size(c));
   if (sampling::may_be_free(p) && LOFT_UNLIKELY(sampling::holds(thread, c, p))) {
-    return slab::report_bad_free(p);
+    return report_bad_free(p);
   }
   sampling::mark(p);
   thread->bins[c].push(p);

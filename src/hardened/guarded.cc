@@ -4,7 +4,7 @@
 
 #include "base/bits.h"
 #include "base/peek.h"
-#include "heap/entries.h"
+#include "heap/large.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"

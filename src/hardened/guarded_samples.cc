@@ -6,7 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/options.h"
 #include "files/inspect.h"
 #include "files/misuse.h"
@@ -15,7 +15,7 @@
 #include "hardened/checks.h"
 #include "hardened/guarded.h"
 #include "hardened/tag.h"
-#include "heap/entries.h"
+#include "heap/large.h"
 #include "os/access.h"
 #include "os/fault.h"
 #include "os/os.h"

@@ -7,7 +7,7 @@
 #include "hardened/secrets.h"
 #include "heap/heap.h"
 #include "os/lock.h"
-#include "slab/medium_run.h"
+#include "slab/medium_runs.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 

@@ -95,7 +95,7 @@ LOFT_ALWAYS_INLINE void* exchange(Quarantine* quarantine, Quarantine::Class& of,
   return out;
 }
 
-// The same for an object in a run (slab/medium_run.h).
+// The same for an object in a run (slab/medium_runs.h).
 void* exchange_medium(Quarantine* quarantine, void* p);
 
 // Returns all objects that the block holds: to its heap, if it has one, and into its batches and

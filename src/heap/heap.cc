@@ -1,8 +1,8 @@
 #include "heap/heap.h"
 
 #include "base/options.h"
-#include "limits/limits.h"
 #include "os/fault.h"
+#include "os/limits.h"
 #include "slab/run.h"
 #include "space/span.h"
 

@@ -1,10 +1,11 @@
-#include "heap/large.h"
-
 #include <new>
 
 #include "base/atomic.h"
 #include "base/bits.h"
-#include "heap/entries.h"
+#include "base/peek.h"
+#include "base/size_class.h"
+#include "heap/large.h"
+#include "os/fault.h"
 #include "os/os.h"
 #include "space/span.h"
 #include "space/unused.h"
@@ -217,6 +218,108 @@ LargeTotals totals() {
   // later.
   if (static_cast<ptrdiff_t>(totals.bytes) < 0) totals.bytes = 0;
   return totals;
+}
+
+namespace entries {
+
+namespace {
+
+// Where the window is cut into pieces of kHuge: the object in which a piece begins, by its index in
+// the metadata; 0 for any other. A huge object has the beginning of one piece at least. So an
+// address in an object has the object's index at the beginning of its piece, or of the next one.
+// Relaxed, as entries of the pagemap: an object's owner writes while others have no pointer into
+// it.
+constinit Atomic<uint32_t> pieces[kLargestWindow / kHuge + 1];
+
+constexpr unsigned kHugeLog = highest_bit(kHuge);
+
+size_t piece_of(uintptr_t address) { return (address - pagemap.base) >> kHugeLog; }
+
+}  // namespace
+
+void name_pieces(uintptr_t from, uintptr_t end, uint32_t index) {
+  for (size_t i = piece_of(from + kHuge - 1); i < piece_of(end + kHuge - 1); ++i) {
+    pieces[i].store(index, memory_order_relaxed);
+  }
+}
+
+Entry entry_by_pieces(const void* p) {
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  for (size_t i = piece_of(address); i <= piece_of(address) + 1; ++i) {
+    const uint32_t index = pieces[i].load(memory_order_relaxed);
+    if (index == 0) continue;
+    const auto* const object = metadata::at_index<Large>(index);
+    if (address - peek(object->base) < peek(object->granules) << kGranuleLog) {
+      return Entry(kNoHeap, kLarge, index);
+    }
+  }
+  return Entry{};
+}
+
+}  // namespace entries
+
+void enter_anew(const Large& object, size_t before) {
+  enter(object);
+  const size_t had = entries::count(before);
+  const size_t has = entries::count(object.granules);
+  if (had > has) pagemap.fill(entries::limit(object, has), had - has, Entry{});
+  if (LOFT_LIKELY(!is_huge(before))) return;
+  const uintptr_t from =
+      is_huge(object.granules) ? entries::limit(object, object.granules) : object.base;
+  entries::name_pieces(from, entries::limit(object, before), 0);
+}
+
+namespace {
+
+// From this size on, looking at some pages costs little beside clearing them all.
+constexpr size_t kLookMin = size_t{1} << 20;
+constexpr size_t kSamples = 16;  // pages examined first
+
+// Whether a page reads as zero. The first line of most other pages already differs.
+bool is_zero(const char* page, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += kCacheLine) {
+    uint64_t words[kCacheLine / sizeof(uint64_t)];
+    __builtin_memcpy(words, page + at, kCacheLine);
+    uint64_t any = 0;
+    for (const uint64_t word : words) any |= word;
+    if (any != 0) return false;
+  }
+  return true;
+}
+
+// Whether more than three quarters of the sampled pages read as zero. Reading a page without memory
+// maps the system's one page of zeros, and gives it none.
+bool is_mostly_zero(const char* at, size_t bytes, size_t page) {
+  const size_t stride = round_down(bytes / kSamples, page);
+  size_t zeros = 0;
+  for (size_t i = 0; i < kSamples; ++i) {
+    if (is_zero(at + i * stride, page)) ++zeros;
+  }
+  return zeros > kSamples * 3 / 4;
+}
+
+// Skips pages that read as zero: writing would give memory to a page without any.
+void clear_pages(char* at, size_t bytes, size_t page) {
+  size_t first = 0;  // of the pages before `i` that are yet to be cleared
+  for (size_t i = 0; i < bytes; i += page) {
+    if (LOFT_LIKELY(!is_zero(at + i, page))) continue;
+    __builtin_memset(at + first, 0, i - first);
+    first = i + page;
+  }
+  __builtin_memset(at + first, 0, bytes - first);
+}
+
+}  // namespace
+
+void clear(void* at, size_t bytes) {
+  const size_t page = os::page_size();
+  LOFT_CHECK(bytes % page == 0);
+  auto* const base = static_cast<char*>(at);
+  if (bytes < kLookMin) {
+    __builtin_memset(base, 0, bytes);
+  } else if (!is_mostly_zero(base, bytes, page) || !os::discard(base, bytes)) {
+    clear_pages(base, bytes, page);
+  }
 }
 
 }  // namespace loft::large

@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 #include "base/peek.h"
-#include "heap/clear.h"
+#include "heap/large.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "space/span.h"

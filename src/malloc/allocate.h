@@ -6,7 +6,7 @@
 //               batch, a large object, a foreign, misaligned or null pointer, and a thread without
 //               a block
 //
-// Under owner=cpu (percpu/percpu.h) both fail their first comparison, whose other side is then 0.
+// Under owner=cpu (cache/percpu.h) both fail their first comparison, whose other side is then 0.
 // The choice of owner costs nothing here.
 #pragma once
 
@@ -14,10 +14,10 @@
 #include <cstdint>
 
 #include "cache/bins.h"
+#include "cache/object.h"
+#include "cache/percpu.h"
 #include "cache/thread_cache.h"
 #include "os/restartable.h"
-#include "percpu/percpu.h"
-#include "slab/slab.h"
 #include "space/pagemap.h"
 
 namespace loft {
@@ -79,7 +79,7 @@ LOFT_ALWAYS_INLINE void add_to_batch(ThreadCache* thread, void* p, uint32_t slab
   const uint64_t before = word;
   const uint64_t after = before | uint64_t{1} << index % 64;
   if (LOFT_UNLIKELY(after == before || product << (64 - kInverseShift) >= batch->start_limit)) {
-    return slab::report_bad_free(p);
+    return report_bad_free(p);
   }
   word = after;
   if (LOFT_UNLIKELY(--batch->left == 0)) return send_full_batch(slot);

@@ -9,7 +9,6 @@
 #include "malloc/policy.h"
 #include "runtime/background.h"
 #include "runtime/lifecycle.h"
-#include "slab/slab.h"
 
 namespace loft {
 
@@ -22,13 +21,13 @@ LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
   free_large(object);
 }
 
-// Keeps another heap's object in the thread's own bin, if cache/turnaround.h says so. False if it
+// Keeps another heap's object in the thread's own bin, if cache/thread_cache.h says so. False if it
 // must go into a batch. A double free is detected at once if the object is the last one kept.
 // Otherwise it is detected as late as for an object of the thread's own.
 bool keep(ThreadCache* thread, void* p, Entry entry) {
   const SizeClass c = class_of_bin(entry.bin());
   if (thread->heap == nullptr || !fills_cache_lines(c)) return false;
-  if (LOFT_UNLIKELY(*thread->bins[c].top() == p)) slab::report_bad_free(p);
+  if (LOFT_UNLIKELY(*thread->bins[c].top() == p)) report_bad_free(p);
   const Keep keeps = should_keep(thread, c, entry);
   if (keeps == Keep::kNo) return false;
   check_start("free", p, entry);

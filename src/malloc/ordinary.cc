@@ -1,16 +1,17 @@
 #include "malloc/ordinary.h"
 
+#include "base/sealed.h"
 #include "cache/arrays.h"
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/guest.h"
 #include "cache/medium_cache.h"
 #include "cache/object.h"
+#include "cache/percpu.h"
 #include "heap/registry.h"
-#include "limits/limits.h"
 #include "malloc/allocate.h"
+#include "os/limits.h"
 #include "os/restartable.h"
-#include "percpu/percpu.h"
 #include "runtime/background.h"
 #include "runtime/lifecycle.h"
 
@@ -138,6 +139,15 @@ void deallocate_foreign(void* p) {
   if (!pagemap.of(p).is_slab() || LOFT_UNLIKELY(!os::push(p, percpu::kForeignStack))) {
     deallocate_slow(p);
   }
+}
+
+LOFT_SEALED constinit Atomic<const Policies*> policies{&core_policies};
+
+bool use(const Policies& chosen) {
+  const Policies* const rows = &chosen;
+  // Relaxed: whoever chooses does it alone.
+  if (policies.load(memory_order_relaxed) == rows) return true;
+  return write_sealed(&policies, &rows, sizeof(uintptr_t));
 }
 
 }  // namespace loft

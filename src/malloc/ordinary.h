@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "cache/thread_cache.h"
 #include "malloc/policy.h"
 
 namespace loft {
@@ -40,5 +41,11 @@ bool resize_in_run(void* p, Entry entry, size_t size);
 // A new one, where it can grow to twice that if possible. nullptr: without memory or block.
 void* allocate_with_room(size_t size);
 void* resize_large_ordinary(Large* object, size_t size, ResizeLarge how);
+
+// For slow paths that found no memory.
+
+// Frees unused memory that may be in the way of the thread's allocation. `thread` is nullptr for a
+// thread without a block.
+void reclaim(ThreadCache* thread);
 
 }  // namespace loft

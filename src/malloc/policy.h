@@ -50,7 +50,7 @@ struct alignas(64) Policy {
   // An object above kSmallMax, or aligned to more. nullptr and ENOMEM without memory.
   void* (*allocate_long)(size_t size, size_t alignment, bool zeroed, Maker maker);
   // By the call of this name; keeps errno. It also gets the objects whose bit `sampled` is set
-  // (heap/large_object.h), or whose heap's is (medium::is_sampled).
+  // (heap/large.h), or whose heap's is (medium::is_sampled).
   void (*free)(void* p);
   void (*free_as)(void* p, Freed freed);  // the core's: free, whatever the call says
   void* (*reallocate)(void* p, size_t size);

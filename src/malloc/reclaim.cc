@@ -1,16 +1,15 @@
 // Frees unused memory, for an allocation that found none and for a purge by the program.
-#include "malloc/reclaim.h"
+#include "malloc/ordinary.h"
 
 #include "cache/batch_cache.h"
 #include "cache/bins.h"
 #include "cache/guest.h"
 #include "cache/medium_cache.h"
+#include "cache/percpu.h"
 #include "heap/registry.h"
 #include "malloc/allocate.h"
 #include "os/lock.h"
-#include "percpu/percpu.h"
 #include "runtime/lifecycle.h"
-#include "runtime/sleepers.h"
 #include "space/span.h"
 
 namespace loft {

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "os/loaded_object.h"
 #include "os/os.h"
 #include "os/symbols.h"

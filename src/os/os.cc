@@ -15,11 +15,10 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/macros.h"
 #include "base/raw_file.h"
-#include "base/single_thread.h"
-#include "base/words.h"
+#include "base/text.h"
 #include "os/auxiliary.h"
 #include "os/calls.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/macros.h"
 #include "base/raw_file.h"
 #include "os/os.h"

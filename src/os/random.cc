@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/macros.h"
 #include "os/auxiliary.h"
 #include "os/os.h"

@@ -9,7 +9,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/raw_file.h"
 #include "os/calls.h"
 #include "os/os.h"

@@ -2,7 +2,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "os/os.h"
 #include "os/restartable.h"
 

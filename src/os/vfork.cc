@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/macros.h"
 #include "os/auxiliary.h"
 #include "os/os.h"

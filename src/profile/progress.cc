@@ -1,7 +1,7 @@
 #include "profile/progress.h"
 
 #include "base/bits.h"
-#include "base/keep_float.h"
+#include "base/keep.h"
 #include "os/os.h"
 #include "profile/poisson.h"
 

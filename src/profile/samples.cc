@@ -3,7 +3,7 @@
 #include <new>
 
 #include "base/bits.h"
-#include "base/keep_float.h"
+#include "base/keep.h"
 #include "base/probe.h"
 #include "files/inspect.h"
 #include "heap/large.h"

@@ -2,7 +2,7 @@
 // (registry::samples_heap). So its free leaves free's fast path as that of any other thread's
 // medium object, and its pagemap entry says that it has a sample, which lies in a table elsewhere.
 // An object above 4 MiB, or aligned to more than a page, is a large one with a mark
-// (heap/large_object.h).
+// (heap/large.h).
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 //   records   {slab, word, bits} for any slabs of one owner, for batches of a few objects. One
 //             carrier takes many: the cost of a message is moving its cache line between cores.
 //
-// A medium object (slab/medium_run.h) is a message without a payload. It stands for itself. So
+// A medium object (slab/medium_runs.h) is a message without a payload. It stands for itself. So
 // does, if messages are keyed, an object that has no room for a seal and a word.
 //
 //   link      next message, 48 bits | tag, 16 bits: form, and first word and number of words, or

@@ -1,9 +1,15 @@
-// A thread's block, from the thread's first call to its end. After a fork, the child takes over the
-// blocks of the threads that it does not have.
+// A thread's block, from the thread's first call to its end; what threads hold while they sleep;
+// how many there are. After a fork, the child takes over the blocks of the threads that it does not
+// have.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/macros.h"
+#include "cache/percpu.h"
 #include "cache/thread_cache.h"
-#include "percpu/percpu.h"
 
 namespace loft::lifecycle {
 
@@ -74,3 +80,45 @@ struct ThreadTotals {
 ThreadTotals totals();
 
 }  // namespace loft::lifecycle
+
+// What threads hold in their caches while they sleep. Nobody else can empty these.
+
+namespace loft::idle {
+
+// What all threads except the caller hold in their caches. Only the thread itself can reach it.
+struct Unreached {
+  size_t threads;
+  size_t bytes;  // about
+};
+Unreached unreached();
+
+// The calling thread is about to wait. Empties its caches and rests its heap.
+void begin_wait();
+
+}  // namespace loft::idle
+
+// Counts the program's threads, and records the calling thread's stage of use of loft.
+
+namespace loft::census {
+
+// The stage of the calling thread.
+enum Stage : uint8_t {
+  kNone,       // has not called loft, or has a block
+  kBlockless,  // uses processors' blocks and is counted
+  kExited,     // its destructors have run, or would not be told; or the thread is loft's own
+};
+extern LOFT_HIDDEN LOFT_TLS __thread Stage stage;
+
+// Written under the lock in lifecycle.cc.
+extern LOFT_HIDDEN Counter started;
+extern LOFT_HIDDEN Counter exited;
+extern LOFT_HIDDEN Counter blockless;  // threads that now use processors' blocks
+
+// Marks the calling thread as one that gets no block, as loft's own. It is not counted as the
+// program's.
+inline void do_without_cache() { stage = kExited; }
+
+// Whether at least two of the program's live threads have called loft.
+inline bool has_other_threads() { return started.get() - exited.get() + blockless.get() >= 2; }
+
+}  // namespace loft::census

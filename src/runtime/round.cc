@@ -4,10 +4,9 @@
 #include "base/look.h"
 #include "cache/guest.h"
 #include "heap/registry.h"
-#include "limits/limits.h"
+#include "os/limits.h"
 #include "os/lock.h"
 #include "os/os.h"
-#include "space/pause.h"
 #include "space/span.h"
 #include "space/unused.h"
 

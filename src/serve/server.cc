@@ -4,7 +4,6 @@
 
 #include "base/macros.h"
 #include "base/options.h"
-#include "cache/census.h"
 #include "files/inspect.h"
 #include "files/output.h"
 #include "malloc/allocate.h"
@@ -15,6 +14,7 @@
 #include "profile/samples.h"
 #include "profile/snapshot.h"
 #include "runtime/background.h"
+#include "runtime/lifecycle.h"
 #include "serve/slabs.h"
 #include "stats/report.h"
 #include "stats/stats.h"

@@ -11,7 +11,7 @@
 
 #include "base/size_class.h"
 #include "space/pagemap.h"
-#include "space/range.h"
+#include "space/window.h"
 
 namespace loft::slab::apart {
 

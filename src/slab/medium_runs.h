@@ -1,20 +1,281 @@
-// The medium runs of one heap, under its lock. An object comes from the shortest gap of all runs
-// that suffices: emptier runs then become empty.
-//
-// Gaps keep their memory for a while. A round, some ticks after the last, purges what was free all
-// that time, and gives back runs that were empty.
+// Medium runs: memory cut into objects of whole pages, above 32 KiB and up to 4 MiB.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "base/atomic.h"
+#include "base/bits.h"
 #include "base/list.h"
+#include "base/macros.h"
+#include "base/peek.h"
+#include "base/size_class.h"
 #include "os/lock.h"
-#include "slab/medium_run.h"
-#include "space/span_bins.h"
+#include "os/os.h"
+#include "space/free_spans.h"
+#include "space/metadata.h"
+#include "space/pagemap.h"
 #include "space/unused.h"
 
 namespace loft {
+
+inline constexpr size_t kMostRunBytes = size_t{16} << 20;
+inline constexpr unsigned kMostRunPages = kMostRunBytes / 4096;  // 4 KiB is the smallest page size
+
+// A set of pages of one medium run, by number.
+struct PageRow {
+  unsigned first;
+  unsigned count;
+};
+
+class PageBits {
+ public:
+  void add(PageRow row) {
+    for_words(row, [&](unsigned word, uint64_t bits) { words_[word] |= bits; });
+  }
+  void remove(PageRow row) {
+    for_words(row, [&](unsigned word, uint64_t bits) { words_[word] &= ~bits; });
+  }
+  unsigned count_in(PageRow row) const {
+    unsigned sum = 0;
+    for_words(row, [&](unsigned word, uint64_t bits) { sum += count_bits(words_[word] & bits); });
+    return sum;
+  }
+  // The first page behind all of the set.
+  unsigned end() const {
+    for (unsigned word = kMostRunPages / 64; word-- != 0;) {
+      if (words_[word] != 0) return word * 64 + highest_bit(words_[word]) + 1;
+    }
+    return 0;
+  }
+  // Makes this set equal to `other` in the row.
+  void copy(const PageBits& other, PageRow row) {
+    for_words(row, [&](unsigned word, uint64_t bits) {
+      words_[word] = (words_[word] & ~bits) | (other.words_[word] & bits);
+    });
+  }
+
+  // Calls visit(row) for each row of pages of the set within `row`.
+  template <class Visit>
+  void for_each_row(PageRow row, Visit visit) const {
+    const unsigned end = row.first + row.count;
+    for (unsigned first = row.first; (first = search(first, end, 0)) != end;) {
+      const unsigned next = search(first, end, ~uint64_t{0});
+      visit(PageRow{first, next - first});
+      first = next;
+    }
+  }
+
+ private:
+  // The first page from `page` on, below `end`, whose bit differs from those of `flip`; else `end`.
+  unsigned search(unsigned page, unsigned end, uint64_t flip) const {
+    while (page < end) {
+      const uint64_t bits = (words_[page / 64] ^ flip) >> page % 64;
+      if (bits != 0) return least(page + lowest_bit(bits), end);
+      page = (page / 64 + 1) * 64;
+    }
+    return end;
+  }
+
+  template <class Visit>
+  static void for_words(PageRow row, Visit visit) {
+    while (row.count != 0) {
+      const unsigned in_word = least(row.count, 64 - row.first % 64);
+      visit(row.first / 64, ~uint64_t{0} >> (64 - in_word) << row.first % 64);
+      row.first += in_word;
+      row.count -= in_word;
+    }
+  }
+
+  uint64_t words_[kMostRunPages / 64];
+};
+
+// A medium run: a span that belongs to one heap and is cut into whole pages. Its objects are medium
+// ones: longer than a slab's, up to kMediumMax. What lies between them are gaps. The tables are
+// beside the run, never in it, and the owner's lock guards them, except the objects' words. Base
+// and pages do not change while an object lives in the run.
+//
+// snmalloc's medium slabs (ISMM'19 2.6) hold objects of one size each. Here one run serves all
+// lengths: an object takes its own pages and no more.
+
+constexpr bool is_medium(size_t bytes) { return bytes > kSmallMax && bytes <= kMediumMax; }
+
+// What is known of a page: of an object at its first page, of a gap at its first and at its last.
+// Zero elsewhere.
+//
+//   object  0 | slack 19 | kept 1 | pages 11
+//   gap     1 | metadata index of its Gap 31
+//
+// pages  the object's length
+// kept   freed: in a cache, or on its way to its heap
+// slack  bytes at its end that the program did not ask for
+//
+// Whoever has the object writes the word: the program's thread, the cache that keeps it, and its
+// heap, under its lock, when it is handed out or given back. Relaxed: the word goes with the
+// object, and whatever hands that over orders it. Others read it as a hint, for statistics and
+// checks.
+class MediumWord {
+ public:
+  struct Object {
+    unsigned pages;
+    bool kept;
+    size_t slack;
+  };
+  static constexpr size_t kMostSlack = (size_t{1} << 19) - 1;
+
+  // Of no pages, if no object begins here.
+  Object object() const { return object_in(load()); }
+  // The same, of a run that may be gone: its memory may hold something else.
+  Object peeked() const { return object_in(peek(word_)); }
+  // Whether an object begins here that the program has.
+  bool in_use() const {
+    const Object object = this->object();
+    return object.pages != 0 && !object.kept;
+  }
+  // Whether it has that many pages, and is not kept.
+  bool is(unsigned pages) const { return (load() & (kGap | kPages | kKept)) == pages; }
+  void set(unsigned pages, size_t slack) {
+    store(pages | static_cast<uint32_t>(slack << kSlackShift));
+  }
+  void keep() { store(load() | kKept); }
+
+  // --- The heap, under its lock. ---
+
+  uint32_t gap() const {  // 0: none begins or ends here
+    const uint32_t word = load();
+    return (word & kGap) != 0 ? word & ~kGap : 0;
+  }
+  void set_gap(uint32_t index) { store(kGap | index); }
+  void clear() { store(0); }
+
+ private:
+  static constexpr uint32_t kPages = 0x7ff;
+  static constexpr uint32_t kKept = 0x800;
+  static constexpr unsigned kSlackShift = 12;
+  static constexpr uint32_t kGap = uint32_t{1} << 31;
+
+  static Object object_in(uint32_t word) {
+    if ((word & kGap) != 0) return {0, false, 0};
+    return {word & kPages, (word & kKept) != 0, word >> kSlackShift};
+  }
+  uint32_t load() const { return __atomic_load_n(&word_, __ATOMIC_RELAXED); }
+  void store(uint32_t word) { __atomic_store_n(&word_, word, __ATOMIC_RELAXED); }
+
+  uint32_t word_;
+};
+static_assert(kMediumMax / 4096 < 0x800, "pages fit their bits");
+
+struct MediumRun;
+
+// Free pages of a run, as many as lie side by side.
+struct alignas(kMetadataUnit) Gap {
+  MediumRun* run;
+  unsigned first;
+  unsigned pages;
+  Gap* next;
+  Gap* prev;
+
+  size_t length() const { return pages; }  // for RunBins
+  PageRow row() const { return {first, pages}; }
+};
+
+struct alignas(kMetadataUnit) MediumRun {
+  uintptr_t base;
+  unsigned pages;
+  unsigned page_log;
+  bool waited;  // wholly free at the last round, and since
+  MediumRun* next;
+  MediumRun* prev;
+  PageBits touched;  // pages that may hold memory, and count; the others read as zero
+  PageBits idle;     // of gaps: touched, and free at the last round and since
+  __extension__ MediumWord words[];
+
+  uintptr_t end() const { return base + (uintptr_t{pages} << page_log); }
+  size_t granules() const { return (end() - base) >> kGranuleLog; }
+  uintptr_t address_of(unsigned page) const { return base + (uintptr_t{page} << page_log); }
+  unsigned page_at(const void* p) const {
+    return static_cast<unsigned>((reinterpret_cast<uintptr_t>(p) - base) >> page_log);
+  }
+  unsigned pages_for(size_t bytes) const {  // bytes != 0
+    return static_cast<unsigned>((bytes - 1) >> page_log) + 1;
+  }
+  // The word of the object that begins at p.
+  MediumWord& word_at(const void* p) { return words[page_at(p)]; }
+  size_t bytes_of(const void* p) { return size_t{word_at(p).object().pages} << page_log; }
+  // Whether the program has an object that begins at p.
+  bool in_use_at(const void* p) {
+    const uintptr_t in_page = reinterpret_cast<uintptr_t>(p) & ((uintptr_t{1} << page_log) - 1);
+    return in_page == 0 && word_at(p).in_use();
+  }
+  // The object that begins at p, for statistics: the run may be gone.
+  MediumWord::Object peek_at(const void* p) const {
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - peek(base);
+    const size_t page = os::page_size();
+    if (offset % page != 0 || offset / page >= least(peek(pages), kMostRunPages)) return {};
+    const MediumWord* const word = &words[offset / page];
+    return metadata::contains(metadata::index_of(word)) ? word->peeked() : MediumWord::Object{};
+  }
+  // The first page of the object that covers p, if one does.
+  unsigned first_of(const void* p) const {
+    unsigned first = page_at(p);
+    while (first != 0 && words[first].object().pages == 0) --first;
+    return first;
+  }
+  // Whether the program has an object that covers p.
+  bool covers(const void* p) const {
+    const MediumWord& word = words[first_of(p)];
+    return word.in_use() && page_at(p) - first_of(p) < word.object().pages;
+  }
+};
+
+namespace medium {
+
+// How many runs were destroyed so far (modulo 2^32).
+extern LOFT_HIDDEN Atomic<uint32_t> destroyed;
+
+// The heap of the sampled objects, which has nothing else: they are whole pages, however short they
+// are. kNoHeap: nothing was sampled yet. Relaxed: whoever has such an object has seen it.
+extern LOFT_HIDDEN Atomic<HeapId> samples;
+inline bool is_sampled(Entry entry) {
+  return entry.owner() == samples.load(memory_order_relaxed) && entry.bin() == kMedium;
+}
+
+inline MediumRun* run_at(Entry entry) { return metadata::at_index<MediumRun>(entry.index()); }
+
+// What the program may use of an object of `entry`: its pages. Of a sampled one as much as malloc
+// would have given it without the sample.
+inline size_t usable_bytes(Entry entry, MediumWord::Object object) {
+  const size_t bytes = object.pages * os::page_size();
+  if (LOFT_LIKELY(!is_sampled(entry))) return bytes;
+  const size_t asked = bytes - least(bytes, object.slack);
+  return asked <= kSmallMax ? class_size(class_of(most<size_t>(asked, 1))) : bytes;
+}
+inline size_t usable_bytes(Entry entry, const void* p) {
+  return usable_bytes(entry, run_at(entry)->word_at(p).object());
+}
+
+// A run of at least `pages` pages that belongs to heap `owner`. `wanted`: how many it may have
+// where these have no memory, which costs addresses alone. Only touched pages count against the
+// limits (os/limits.h). nullptr without memory. The caller makes its pages a gap.
+MediumRun* create(unsigned pages, unsigned wanted, HeapId owner);
+
+// Releases the span and the metadata of a run without objects, of which `touched` pages are
+// touched.
+void destroy(MediumRun* run, unsigned touched);
+
+// Makes the run another heap's. Under the locks of both heaps.
+void set_owner(MediumRun* run, HeapId owner);
+
+// Stops the program with one line.
+[[noreturn]] LOFT_COLD void report_misuse(const char* what, const void* p, MediumRun* run);
+
+}  // namespace medium
+
+// The medium runs of one heap, under its lock. An object comes from the shortest gap of all runs
+// that suffices: emptier runs then become empty.
+//
+// Gaps keep their memory for a while. A round, some ticks after the last, purges what was free all
+// that time, and gives back runs that were empty.
 
 class MediumRuns {
  public:

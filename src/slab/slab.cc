@@ -322,16 +322,6 @@ void destroy_all(Slab* const* slabs, unsigned count) {
   span::release_all(spans, count);
 }
 
-void report_bad_free(const void* p) {
-  const Slab* slab = at(pagemap.of(p));
-  const size_t offset = reinterpret_cast<uintptr_t>(p) - slab->base;
-  report_misuse(
-      offset % slab->shape().size == 0 && offset / slab->shape().size < slab->shape().objects
-          ? "double free of"
-          : "free of an interior pointer",
-      p, slab);
-}
-
 void report_without_slab(const void* p) {
   os::fault(Text() << "double free of " << p << ", whose slab was given back since");
 }

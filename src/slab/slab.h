@@ -9,14 +9,71 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/macros.h"
+#include "base/peek.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "slab/geometry.h"
-#include "slab/page_set.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 
 namespace loft {
+
+inline constexpr unsigned kMostPages = kMaxSlabBytes / 4096;  // 4 KiB is the smallest page size
+
+// A set of pages of one slab, by number.
+struct Pages {
+  unsigned first;
+  unsigned last;
+};
+
+class PageSet {
+ public:
+  // A recent state of a set that others change.
+  PageSet peeked() const {
+    PageSet now{};
+    for (unsigned i = 0; i < 2; ++i) now.words_[i] = peek(words_[i]);
+    return now;
+  }
+
+  bool has(unsigned page) const { return (words_[page / 64] >> page % 64 & 1) != 0; }
+  bool empty() const { return (words_[0] | words_[1]) == 0; }
+  unsigned count() const { return count_bits(words_[0]) + count_bits(words_[1]); }
+  // How many pages of this set are missing from `now`, a later state of it. Mostly none.
+  unsigned count_lost(const PageSet& now) const {
+    unsigned lost = 0;
+    for (unsigned i = 0; i < 2; ++i) {
+      if (words_[i] != now.words_[i]) lost += count_bits(words_[i] & ~now.words_[i]);
+    }
+    return lost;
+  }
+
+  void add(Pages pages) {
+    words_[0] |= bits(pages, 0);
+    words_[1] |= bits(pages, 64);
+  }
+  void remove(Pages pages) {
+    words_[0] &= ~bits(pages, 0);
+    words_[1] &= ~bits(pages, 64);
+  }
+  bool has_all(Pages pages) const {
+    return (bits(pages, 0) & ~words_[0]) == 0 && (bits(pages, 64) & ~words_[1]) == 0;
+  }
+  bool meets(Pages pages) const {
+    return ((words_[0] & bits(pages, 0)) | (words_[1] & bits(pages, 64))) != 0;
+  }
+
+ private:
+  // The part of [first, last] in [from, from + 64), as bits.
+  static constexpr uint64_t bits(Pages pages, unsigned from) {
+    if (pages.last < from || pages.first >= from + 64) return 0;
+    const unsigned low = pages.first < from ? 0 : pages.first - from;
+    const unsigned high = least(pages.last - from, 63u);
+    return ~uint64_t{0} >> (63 - high) & ~uint64_t{0} << low;
+  }
+
+  uint64_t words_[2];
+};
+static_assert(kMostPages == 128);
 
 // Whether free objects read as zero (hardened=full): what was written into them is cleared again,
 // and so are pages of which slabs are made. Set when the library is loaded.
@@ -225,11 +282,6 @@ Text misuse(const char* what, const void* p, const Slab* slab);
 
 // Stops the program over an object freed before, whose slab has since become another's or nobody's.
 [[noreturn]] void report_without_slab(const void* p);
-
-// Stops the program over a free of p. p lies in a slab, but (a) no object starts there or (b) the
-// object is free already. By its type the function returns, so that a fast path may end in the call
-// and save no register.
-LOFT_NOINLINE void report_bad_free(const void* p);
 
 }  // namespace slab
 }  // namespace loft

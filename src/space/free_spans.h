@@ -1,5 +1,5 @@
-// The free spans of the window: for each state, lists by length. Neighbours find each other through
-// pagemap entries and join. Callers hold the lock of space/span.cc.
+// The free spans of the window, the frontier above which no granule was handed out yet, and the
+// search for the granules of a new span in both.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,58 @@
 
 #include "base/atomic.h"
 #include "base/macros.h"
-#include "space/span_bins.h"
+#include "base/run_bins.h"
 #include "space/window.h"
+
+namespace loft {
+
+enum SpanState : uint8_t {
+  kClean,     // mapped; reads as zero
+  kDirty,     // resident, as far as loft knows
+  kUnmapped,  // addresses given back, too: another mapping may be there
+};
+inline constexpr unsigned kSpanStates = 3;
+
+// A run of free granules. The descriptor lives in the metadata region. The pagemap entries of the
+// first and last granule name it, so that a neighbour that becomes free finds it.
+struct Span {
+  uintptr_t base;
+  size_t granules;
+  SpanState state;
+  Span* next;
+  Span* prev;
+  bool refused;  // the system refused to take its pages back
+
+  size_t length() const { return granules; }
+};
+
+using SpanBins = RunBins<Span>;
+
+}  // namespace loft
+
+// The search for the granules of a new span. Callers hold the lock of space/span.cc.
+
+namespace loft::search {
+
+using span::Range;
+
+// Takes the first granules of a listed span. An empty range if `s` is nullptr.
+Range take_from(Span* s, size_t granules);
+
+// Takes granules from two adjacent spans of different states, which never join. Otherwise a long
+// object that is allocated again and again would take new addresses, and as much memory, each time
+// a part of its span was purged. Looks at the longest span of each state.
+Range take_in_two_parts(size_t granules);
+
+// Takes the free span that ends at the frontier, or the last two, and adds as many new granules as
+// are missing. For an object (a) that is a little longer each time, or (b) whose span has lost its
+// first granule to a slab.
+Range take_last_and_more(size_t granules);
+
+}  // namespace loft::search
+
+// The free spans of the window: for each state, lists by length. Neighbours find each other through
+// pagemap entries and join. Callers hold the lock of space/span.cc.
 
 namespace loft::free_spans {
 
@@ -77,3 +127,21 @@ void link_refused(Span* s);
 void discard_descriptor(Span* s);
 
 }  // namespace loft::free_spans
+
+// The frontier of the window: granules at and above it were never handed out. Callers hold the lock
+// of space/span.cc, except for end().
+
+namespace loft::frontier {
+
+// Called once, after the window is open.
+void begin();
+
+// Any thread, without the lock.
+uintptr_t end();
+
+// Advances the frontier by `bytes` and returns where the new bytes begin; 0 without memory. If
+// another mapping is in the way, the frontier continues behind it. With `next_to_last`, the new
+// bytes must follow the old frontier: after such a jump the result is 0.
+uintptr_t advance(size_t bytes, bool next_to_last);
+
+}  // namespace loft::frontier

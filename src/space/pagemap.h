@@ -26,7 +26,7 @@ inline constexpr HeapId kNoHeap = 0;          // the owner of memory that no hea
 inline constexpr HeapId kNeverOwner = 65535;  // id of a thread without a heap; no entry has it
 
 // kGuest: a guest's objects (cache/guest.h): a part of a heap of the program's own.
-// kMedium: a medium run (slab/medium_run.h). As it has an owner, free's fast path takes this for
+// kMedium: a medium run (slab/medium_runs.h). As it has an owner, free's fast path takes this for
 // the offset of a bin; there is one, and it is always full.
 inline constexpr size_t kBinBytes = 16;
 enum Kind : uint16_t {

@@ -2,13 +2,11 @@
 
 #include "base/bits.h"
 #include "base/options.h"
-#include "limits/limits.h"
+#include "os/limits.h"
 #include "os/os.h"
 #include "space/discards.h"
 #include "space/free_spans.h"
-#include "space/frontier.h"
 #include "space/ledger.h"
-#include "space/search.h"
 #include "space/unused.h"
 
 namespace loft::prefault {

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "base/idle.h"
-#include "space/range.h"
 #include "space/window.h"
 
 namespace loft::span {
@@ -42,7 +41,7 @@ inline constexpr size_t kAskFrom = size_t{1} << 30;
 
 // Hands out `granules` granules; their base is a multiple of `alignment` bytes (a power of two, at
 // least kGranule). The caller fills their pagemap entries. `bytes` of them count against the limits
-// (limits/limits.h): fewer than all if the rest will hold (a) no memory or (b) memory moved from
+// (os/limits.h): fewer than all if the rest will hold (a) no memory or (b) memory moved from
 // other granules. No memory also if the hard limit forbids it, or the system.
 Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want);
 inline Range acquire(size_t granules, size_t alignment, size_t bytes) {
@@ -121,7 +120,7 @@ uint32_t ticks();  // ticks so far
 
 // Purges up to `wanted` bytes of free resident spans, the longest first and a bounded number of
 // them. They are in transit meanwhile: the lock is not held during the system calls. Returns the
-// bytes purged. space/transit.cc
+// bytes purged.
 size_t purge_step(size_t wanted);
 
 // Bytes of the window ever handed out.

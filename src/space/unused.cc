@@ -4,7 +4,7 @@
 #include "base/idle.h"
 #include "base/look.h"
 #include "base/options.h"
-#include "limits/limits.h"
+#include "os/limits.h"
 #include "space/free_spans.h"
 #include "space/ledger.h"
 

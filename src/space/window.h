@@ -86,3 +86,14 @@ void close_gaps();
 void advise_huge_pages(uintptr_t at, size_t bytes);
 
 }  // namespace loft
+
+// The granules that an acquire of span.h returns.
+
+namespace loft::span {
+
+struct Range {
+  uintptr_t base = 0;  // 0: no memory
+  bool zero = false;   // every byte reads as zero
+};
+
+}  // namespace loft::span

@@ -4,8 +4,8 @@
 #include "cache/bins.h"
 #include "cache/guest.h"
 #include "cache/medium_cache.h"
+#include "cache/percpu.h"
 #include "heap/registry.h"
-#include "percpu/percpu.h"
 
 namespace loft {
 

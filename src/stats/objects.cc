@@ -4,18 +4,18 @@
 #include "cache/arrays.h"
 #include "cache/guest.h"
 #include "cache/medium_cache.h"
+#include "cache/percpu.h"
 #include "files/output.h"
 #include "heap/large.h"
 #include "heap/registry.h"
 #include "malloc/ordinary.h"
 #include "malloc/policy.h"
 #include "os/os.h"
-#include "percpu/percpu.h"
 #include "profile/samples.h"
 #include "runtime/lifecycle.h"
-#include "slab/medium_run.h"
+#include "slab/medium_runs.h"
+#include "space/free_spans.h"
 #include "space/span.h"
-#include "space/span_bins.h"
 
 namespace loft {
 

@@ -6,11 +6,11 @@
 #include "heaps/user_heap.h"
 #include "os/os.h"
 #include "os/residency.h"
-#include "slab/medium_run.h"
+#include "slab/medium_runs.h"
+#include "space/free_spans.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 #include "space/span.h"
-#include "space/span_bins.h"
 #include "space/window.h"
 
 namespace loft {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bytes.h"
-#include "limits/group.h"
+#include "os/limits.h"
 #include "os/os.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "limits/group.h"
+#include "os/limits.h"
 #include "os/os.h"
 #include "unit/support.h"
 

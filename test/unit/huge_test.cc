@@ -9,7 +9,6 @@
 #include "cache/object.h"
 #include "control.h"
 #include "hardened/guarded.h"
-#include "heap/entries.h"
 #include "heap/large.h"
 #include "os/os.h"
 #include "space/span.h"

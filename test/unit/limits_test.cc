@@ -1,5 +1,5 @@
 // Which limits are in force, what counts against them, and what spans do at the hard one.
-#include "limits/limits.h"
+#include "os/limits.h"
 
 #include <gtest/gtest.h>
 #include <string.h>

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "limits/limits.h"
 #include "loft/loft.h"
 #include "malloc/allocate.h"
+#include "os/limits.h"
 #include "space/metadata.h"
 #include "space/span.h"
 #include "unit/support.h"

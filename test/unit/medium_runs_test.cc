@@ -16,8 +16,8 @@
 #include "cache/medium_cache.h"
 #include "cache/object.h"
 #include "heap/registry.h"
-#include "limits/limits.h"
 #include "malloc/allocate.h"
+#include "os/limits.h"
 #include "space/span.h"
 #include "unit/support.h"
 

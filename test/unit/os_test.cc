@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "control.h"
-#include "heap/clear.h"
+#include "heap/large.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"

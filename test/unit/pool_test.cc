@@ -1,5 +1,5 @@
 // What the caches of all threads hold together where a group's limit bounds it.
-#include "cache/pool.h"
+#include "cache/arrays.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "cache/arrays.h"
-#include "limits/limits.h"
 #include "malloc/allocate.h"
+#include "os/limits.h"
 #include "unit/support.h"
 
 namespace loft {

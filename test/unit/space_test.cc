@@ -12,10 +12,10 @@
 #include "control.h"
 #include "heap/large.h"
 #include "os/os.h"
+#include "space/free_spans.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 #include "space/span.h"
-#include "space/span_bins.h"
 #include "space/window.h"
 #include "unit/support.h"
 

@@ -15,12 +15,11 @@
 #include <vector>
 
 #include "control.h"
-#include "limits/limits.h"
+#include "os/limits.h"
 #include "os/os.h"
+#include "space/free_spans.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
-#include "space/pause.h"
-#include "space/span_bins.h"
 #include "space/window.h"
 #include "unit/support.h"
 

@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "base/options.h"
-#include "heap/clear.h"
 #include "heap/large.h"
 #include "os/os.h"
 #include "remote/message.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "cache/object.h"
-#include "limits/limits.h"
 #include "malloc/allocate.h"
+#include "os/limits.h"
 #include "space/span.h"
 #include "unit/support.h"
 

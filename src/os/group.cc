@@ -2,7 +2,7 @@
 // memory. Version 2 has one hierarchy for all resources. The system limits memory in one of them
 // alone. The code makes system calls directly, because libc's functions are cancellation points and
 // some of them allocate.
-#include "limits/group.h"
+#include "os/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +12,9 @@
 #include <string_view>
 
 #include "base/bits.h"
-#include "base/keep_errno.h"
+#include "base/keep.h"
 #include "base/macros.h"
-#include "base/words.h"
+#include "base/text.h"
 
 namespace loft::limits {
 

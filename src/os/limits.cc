@@ -1,4 +1,4 @@
-#include "limits/limits.h"
+#include "os/limits.h"
 
 #include "base/atomic.h"
 #include "base/bits.h"

@@ -1,11 +1,26 @@
-// For floating-point arithmetic inside malloc: the program may have changed how it rounds and what
-// it traps, and may look at its flags.
+// What malloc and free must leave as they found it.
 #pragma once
+
+#include <errno.h>
 
 #include "base/macros.h"
 
 namespace loft {
 
+// Restores the caller's errno at the end of a scope.
+class KeepErrno {
+ public:
+  KeepErrno() : saved_(errno) {}
+  ~KeepErrno() { errno = saved_; }
+  KeepErrno(const KeepErrno&) = delete;
+  KeepErrno& operator=(const KeepErrno&) = delete;
+
+ private:
+  int saved_;
+};
+
+// For floating-point arithmetic inside malloc: the program may have changed how it rounds and what
+// it traps, and may look at its flags.
 class [[maybe_unused]] KeepFloat {
  public:
 #if defined(__x86_64__)

@@ -7,11 +7,12 @@
 // changed. A fork hangs if another thread is doing this for the first time. The same happens under
 // other malloc replacements that hold their locks across a fork. A program that cannot rule this
 // out should look up a user or a host once before it starts threads.
+#include "os/lock.h"
+
 #include <stdio.h>  // for __GLIBC__
 
 #include "base/atomic.h"
-#include "base/single_thread.h"
-#include "os/stdio_lock.h"
+#include "os/auxiliary.h"
 
 extern "C" {
 #if defined(__GLIBC__)
