@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -113,8 +114,12 @@ bool naps_on(const void* word) {
 uint64_t seed() {
   constexpr uint64_t kFixed = 0x6C6F6674;
   // The library asks before the C library is ready, too.
-  const char* const given = os::environment("LOFT_TEST_SEED");
-  return given == nullptr ? kFixed : std::strtoull(given, nullptr, 0);
+  uint64_t seed = kFixed;
+  const auto take = [](void* to, const char* entry) {
+    *static_cast<uint64_t*>(to) = std::strtoull(strchr(entry, '=') + 1, nullptr, 0);
+  };
+  os::visit_environment("LOFT_TEST_SEED=", take, &seed);
+  return seed;
 }
 
 // The limit in time of a test.

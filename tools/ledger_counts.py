@@ -50,6 +50,8 @@ LIBRARY = "libloft.so"
 AT_START = "anonymous memory of a process that does nothing"
 AT_START_FILE = "memory of such a process in the library's file"
 AT_START_CALLS = "system calls at start"
+AT_START_STEPS = "instructions at start, the loader's among them"
+BEYOND = "/bin/true, beyond those without loft"
 OF_THREAD = "anonymous memory of a thread"
 OF_CROWD = "anonymous memory of 10 000 threads"
 PEAK = "malloc's memory at its peak"
@@ -81,6 +83,7 @@ GROUPS = {
     AT_START: Group(unit="bytes", within="pages"),
     AT_START_FILE: Group(unit="bytes", within="bytes"),
     AT_START_CALLS: Group(unit="calls"),
+    AT_START_STEPS: Group(unit="instructions", within="chance"),
     OF_THREAD: Group(unit="KiB"),
     OF_CROWD: Group(unit="KiB", night=True),
     of_growing(PEAK): Group(unit="bytes", within="chance"),
@@ -224,8 +227,15 @@ def count_start(there: Place) -> Counts:
     return {
         AT_START: {"/bin/true": told["anonymous"]},
         AT_START_FILE: {"/bin/true": told.get("library_bytes", 0)},
-        AT_START_CALLS: {"/bin/true, beyond those without loft": told["system_calls"] - bare},
+        AT_START_CALLS: {BEYOND: told["system_calls"] - bare},
     }
+
+
+def count_start_steps(there: Place) -> Counts:
+    """Under valgrind, whose own part of the start is the same with the library and without."""
+    bare = steps(there, ["/bin/true"], {})
+    preload = {"LD_PRELOAD": ":".join(there.preload())}
+    return {AT_START_STEPS: {BEYOND: steps(there, ["/bin/true"], preload) - bare}}
 
 
 def threads(there: Place, count: int, *options: str) -> dict[str, int]:
@@ -274,15 +284,20 @@ def count_replay(there: Place, recording: Path) -> Counts:
     return counts
 
 
+def steps(there: Place, command: list[str], environment: dict[str, str]) -> int:
+    """The instructions of a whole process."""
+    found = re.search(r"Collected : (\d+)", there.run([*replay.COUNTER, *command], environment)[1])
+    if found is None:
+        raise UserError("valgrind has counted nothing", 1)
+    return int(found[1])
+
+
 def count_replayed_steps(there: Place, recording: Path) -> Counts:
     """By valgrind, which has no restartable sequences, and copies and clears as it likes."""
     plan = plan_of(recording, there.folder)
     preload = {"LD_PRELOAD": ":".join([*there.preload(), there.path("still.so")])}
-    command = [*replay.COUNTER, there.path("loft-replay"), str(plan), "0", "ends"]
-    found = re.search(r"Collected : (\d+)", there.run(command, preload)[1])
-    if found is None:
-        raise UserError("valgrind has counted nothing", 1)
-    return {REPLAYED_STEPS: {recording.stem: int(found[1])}}
+    command = [there.path("loft-replay"), str(plan), "0", "ends"]
+    return {REPLAYED_STEPS: {recording.stem: steps(there, command, preload)}}
 
 
 def count_simulated(there: Place) -> Counts:
@@ -334,6 +349,7 @@ def parts() -> dict[str, Part]:
             own=setting != "owner=thread",
         )
     made["start"] = Part(count_start)
+    made["start, steps"] = Part(count_start_steps, package="libc6")
     made["threads"] = Part(lambda there: {OF_THREAD: count_threads(there, 1, 1000)})
     made["many threads"] = Part(lambda there: {OF_CROWD: count_threads(there, 10_000)}, night=True)
     for name, each in observed().items():

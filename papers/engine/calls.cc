@@ -10,6 +10,7 @@
 #include "base/keep.h"
 #include "base/macros.h"
 #include "engine/engine.h"
+#include "engine/settings.h"
 #include "os/fault.h"
 #include "os/os.h"
 
@@ -47,7 +48,7 @@ __attribute__((constructor(103))) void start() {
 
 // PAPER_COUNTS=1: the counts as one line of JSON, when the process ends.
 __attribute__((destructor(101))) void end() {
-  const char* const wanted = loft::os::environment("PAPER_COUNTS");
+  const char* const wanted = engine::variable_of("PAPER_COUNTS");
   if (wanted != nullptr && *wanted == '1') print_counts();
 }
 

@@ -15,9 +15,23 @@ namespace engine {
   _exit(2);
 }
 
+const char* variable_of(const char* name) {
+  struct Search {
+    const char* name;
+    const char* value;
+  } search{name, nullptr};
+  const auto look = [](void* context, const char* entry) {
+    auto& wanted = *static_cast<Search*>(context);
+    const char* const rest = loft::after(wanted.name, entry);
+    if (*rest == '=' && wanted.value == nullptr) wanted.value = rest + 1;
+  };
+  loft::os::visit_environment(name, look, &search);
+  return search.value;
+}
+
 uint64_t setting(const char* variable, uint64_t otherwise, uint64_t least, uint64_t most,
                  const char* what) {
-  const char* const value = loft::os::environment(variable);
+  const char* const value = variable_of(variable);
   if (value == nullptr) return otherwise;
   std::string_view text = value;
   unsigned shift = 0;
@@ -36,7 +50,7 @@ uint64_t setting(const char* variable, uint64_t otherwise, uint64_t least, uint6
 }
 
 unsigned choice(const char* variable, unsigned otherwise, const char* const* words) {
-  const char* const value = loft::os::environment(variable);
+  const char* const value = variable_of(variable);
   if (value == nullptr) return otherwise;
   loft::Text all;
   for (unsigned i = 0; words[i] != nullptr; ++i) {

@@ -7,6 +7,9 @@
 
 namespace engine {
 
+// nullptr if it is not set.
+const char* variable_of(const char* name);
+
 // The value of the variable, a plain number or one with K, M or G behind it; `otherwise` if it is
 // not set. `what` says what it may be, for the line. Both limits belong to the range.
 uint64_t setting(const char* variable, uint64_t otherwise, uint64_t least, uint64_t most,

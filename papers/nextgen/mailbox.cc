@@ -48,7 +48,7 @@ struct {
 __attribute__((constructor(103))) void check_processor() {
   constexpr const char* kVariable = "NEXTGEN_CPU";
   constexpr const char* kWhat = "the number of a processor that the process may use";
-  const char* const wanted = loft::os::environment(kVariable);
+  const char* const wanted = engine::variable_of(kVariable);
   cpu_set_t all;
   if (wanted == nullptr || sched_getaffinity(0, sizeof(all), &all) != 0) return;
   const size_t cpu = engine::setting(kVariable, 0, 0, CPU_SETSIZE - 1, kWhat);
@@ -63,7 +63,7 @@ void pin() {
   for (size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (CPU_ISSET(cpu, &all)) chosen = cpu;
   }
-  if (const char* wanted = loft::os::environment("NEXTGEN_CPU"); wanted != nullptr) {
+  if (const char* wanted = engine::variable_of("NEXTGEN_CPU"); wanted != nullptr) {
     const size_t cpu = strtoul(wanted, nullptr, 10);
     if (cpu < CPU_SETSIZE && CPU_ISSET(cpu, &all)) chosen = cpu;
   }

@@ -136,22 +136,41 @@ Text refuse_name(std::string_view source, std::string_view name) {
   return line << " is no option of loft; see docs/options.md";
 }
 
-// LOFT_ and the option's name in capitals.
-class VariableName {
- public:
-  explicit VariableName(std::string_view option) {
-    size_t n = 0;
-    for (const char c : std::string_view("LOFT_")) name_[n++] = c;
-    for (const char c : head(option, sizeof(name_) - n - 1)) {
-      name_[n++] = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-    }
-    name_[n] = 0;
-  }
-  const char* get() const { return name_; }
+constexpr std::string_view kPrefix = "LOFT_";
 
- private:
-  char name_[64];
-};
+// Whether it is the option's name in capitals.
+LOFT_AT_LOAD bool is_variable_of(const Option& option, std::string_view name) {
+  if (name.size() != option.name.size()) return false;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const char c = option.name[i];
+    if (name[i] != (c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c)) return false;
+  }
+  return true;
+}
+
+// `entry`: "LOFT_NAME=value". The first of a name counts, as for getenv; a bit of `taken` says for
+// each option that it was there. What is no option may be a variable of somebody else's.
+LOFT_AT_LOAD void take_variable(void* taken, const char* entry) {
+  const std::string_view all = entry;
+  const size_t equals = all.find('=');
+  if (equals == all.npos) return;
+  const std::string_view name = tail(head(all, equals), kPrefix.size());
+  const std::string_view value = tail(all, equals + 1);
+  uint64_t bit = 1;
+  for (const Option& option : kOptionTable) {
+    if (is_variable_of(option, name)) {
+      auto& had = *static_cast<uint64_t*>(taken);
+      // A shell unsets a variable for one command by an empty value.
+      if ((had & bit) == 0 && !value.empty() &&
+          set_option(option.name, value) == OptionError::kBadValue) {
+        os::report(refuse_value(head(all, equals), option, value));
+      }
+      had |= bit;
+      return;
+    }
+    bit <<= 1;
+  }
+}
 
 }  // namespace
 
@@ -260,15 +279,8 @@ void set_options_from_list(std::string_view list, const char* source) {
 
 LOFT_AT_LOAD void load_options() {
   if (loft_options != nullptr) set_options_from_list(loft_options, "loft_options");
-  for (const Option& option : kOptionTable) {
-    const VariableName variable(option.name);
-    const char* value = os::environment(variable.get());
-    // A shell unsets a variable for one command by an empty value.
-    if (value == nullptr || *value == 0) continue;
-    if (set_option(option.name, value) == OptionError::kBadValue) {
-      os::report(refuse_value(variable.get(), option, value));
-    }
-  }
+  uint64_t taken = 0;
+  os::visit_environment(kPrefix.data(), take_variable, &taken);
 }
 
 }  // namespace loft

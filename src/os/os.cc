@@ -194,21 +194,20 @@ bool may_try_long_mappings() { return has_vdso(); }
 
 LOFT_AT_LOAD size_t address_space_limit() {
   const KeepErrno keep;
-  struct rlimit limit;
-  const bool told = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  return told ? limit.rlim_cur : kNoLimit;
+  uint64_t limit[2];  // now, and at most
+  const bool told = syscall(SYS_prlimit64, 0, RLIMIT_AS, nullptr, limit) == 0;
+  return told && limit[0] != ~uint64_t{0} ? limit[0] : kNoLimit;
 }
 
 bool has_more_rights() { return auxiliary(AT_SECURE) != 0; }
 
-LOFT_AT_LOAD const char* environment(const char* name) {
+LOFT_AT_LOAD void visit_environment(const char* prefix, void (*visit)(void*, const char*),
+                                    void* context) {
   char** const entries = environ != nullptr ? environ : first_environ;
-  if (entries == nullptr) return nullptr;
+  if (entries == nullptr) return;
   for (char** entry = entries; *entry != nullptr; ++entry) {
-    const char* const rest = after(name, *entry);
-    if (rest != nullptr && *rest == '=') return has_more_rights() ? nullptr : rest + 1;
+    if (after(prefix, *entry) != nullptr && !has_more_rights()) visit(context, *entry);
   }
-  return nullptr;
 }
 
 void write_error(const char* text, size_t bytes) {
@@ -236,7 +235,11 @@ int write_all(int file, const char* text, size_t bytes) {
 
 void abort_process() {
   // A second fault, inside a handler of the first. The handler has had its chance.
-  if (at_fault) signal(SIGABRT, SIG_DFL);
+  if (at_fault) {
+    struct sigaction none = {};
+    none.sa_handler = SIG_DFL;
+    sigaction(SIGABRT, &none, nullptr);
+  }
   at_fault = true;
   abort();
 }

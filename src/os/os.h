@@ -98,9 +98,9 @@ void random_bytes(void* to, size_t bytes);
 // capabilities): neither its environment nor its folder is to be trusted.
 bool has_more_rights();
 
-// nullptr if (a) the variable is unset; (b) the C library is not initialised yet; or (c) the
-// program has more rights than its user.
-const char* environment(const char* name);
+// Calls visit(context, "NAME=value") for each variable whose name begins with the prefix. None does
+// (a) before the C library is initialised; (b) in a program with more rights than its user.
+void visit_environment(const char* prefix, void (*visit)(void*, const char*), void* context);
 void write_error(const char* text, size_t bytes);
 int write_all(int file, const char* text, size_t bytes);  // returns 0 or the error
 // Handlers of SIGABRT run, once in each thread, and may allocate. If a handler needs a lock that

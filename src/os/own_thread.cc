@@ -59,12 +59,14 @@ CreateThread* creator_of_threads() {
   return wanted.found == 0 ? pthread_create : reinterpret_cast<CreateThread*>(wanted.found);
 }
 
+// Where signals find much to save, more than the constant of older headers.
+size_t smallest_stack() { return static_cast<size_t>(sysconf(_SC_THREAD_STACK_MIN)); }
+
 bool create_thread(pthread_t* thread, void* (*begin)(void*), void* argument) {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
   const size_t least = kStackBytes + thread_local_bytes();
-  pthread_attr_setstacksize(
-      &attributes, round_up(most(least, static_cast<size_t>(PTHREAD_STACK_MIN)), page_size()));
+  pthread_attr_setstacksize(&attributes, round_up(most(least, smallest_stack()), page_size()));
   auto* const create = creator_of_threads();
   int error = create(thread, &attributes, begin, argument);
   pthread_attr_destroy(&attributes);
@@ -85,7 +87,7 @@ bool is_thread_of_libc() {
 // A thread begins with it. It may run where the process's first thread may. Where the system
 // refuses, the thread goes on as it is.
 void settle_in(const char* name) {
-  prctl(PR_SET_NAME, name);
+  syscall(SYS_prctl, PR_SET_NAME, name);
   // It has nothing of the thread that starts it: not the scheduling of one that may never be late.
   const sched_param lowest = {};
   syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &lowest);

@@ -311,13 +311,24 @@ TEST(RandomBytes, AreNoOthersThatTheProcessHas) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(Environment, WholeNamesOnly) {
-  setenv("LOFT_TEST_NAME", "value=1", 1);
-  EXPECT_STREQ(os::environment("LOFT_TEST_NAME"), "value=1");
-  EXPECT_EQ(os::environment("LOFT_TEST_NAM"), nullptr);
-  EXPECT_EQ(os::environment("LOFT_TEST_NAMES"), nullptr);
-  unsetenv("LOFT_TEST_NAME");
-  EXPECT_EQ(os::environment("LOFT_TEST_NAME"), nullptr);
+TEST(Environment, EntriesThatBeginSo) {
+  const auto entries = [](const char* prefix) {
+    std::set<std::string> found;
+    const auto note = [](void* to, const char* entry) {
+      static_cast<std::set<std::string>*>(to)->insert(entry);
+    };
+    os::visit_environment(prefix, note, &found);
+    return found;
+  };
+  using Entries = std::set<std::string>;
+  setenv("LOFT_ENTRY_NAME", "value=1", 1);
+  setenv("LOFT_ENTRY_OTHER", "", 1);
+  EXPECT_EQ(entries("LOFT_ENTRY_"), (Entries{"LOFT_ENTRY_NAME=value=1", "LOFT_ENTRY_OTHER="}));
+  EXPECT_EQ(entries("LOFT_ENTRY_NAME="), Entries{"LOFT_ENTRY_NAME=value=1"});
+  EXPECT_EQ(entries("OFT_ENTRY_NAME"), Entries{});
+  unsetenv("LOFT_ENTRY_NAME");
+  unsetenv("LOFT_ENTRY_OTHER");
+  EXPECT_EQ(entries("LOFT_ENTRY_"), Entries{});
 }
 
 TEST(Lock, ZeroedMemoryIsUnlocked) {
