@@ -40,9 +40,9 @@ unsigned count(const Bin& bin, const BinState& state) {
   return state.slots == nullptr ? 0 : static_cast<unsigned>(bin.top() - state.slots);
 }
 
-// Gives the bin an array that holds `objects` objects. Its place changes before its capacity, and
-// the top last. So bins::inherit, which takes the array of a bin for its own only if the top lies
-// in it, never finds it with another's capacity.
+// Gives the bin an array that holds `objects` objects. `slots` changes first, then `capacity`, then
+// the top. bins::inherit frees the array at `slots` only if the top lies in it: then the capacity
+// is that array's, too.
 void set_array(Bin& bin, BinState& state, void** slots, unsigned capacity, unsigned objects) {
   state.slots = slots;
   compiler_fence();
@@ -52,7 +52,7 @@ void set_array(Bin& bin, BinState& state, void** slots, unsigned capacity, unsig
   set_limit(bin, state);
 }
 
-// Moves the bin's objects into a new array of `capacity` slots. False without memory.
+// Moves the bin's objects into a new array for `capacity` of them. False without memory.
 bool set_capacity(ThreadCache* thread, SizeClass size_class, unsigned capacity) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
@@ -90,8 +90,8 @@ bool grow(ThreadCache* thread, SizeClass size_class) {
   const unsigned wanted = capacity == 0 ? first_capacity(size_class) : 2 * capacity + 1;
   if (wanted > max_capacity(size_class)) return false;
   const size_t more = (wanted - capacity) * class_size(size_class);
-  // A short first array ignores the budget: a thread over its budget still needs a slot to free
-  // into. Long ones do, too, but for a budget of all caches.
+  // A first array ignores the thread's budget: a thread over its budget still needs a slot to free
+  // into. A long one (above kAlways) does not ignore the budget that all caches share.
   if (capacity != 0 && thread->capacity_bytes + more > budget()) return false;
   if ((capacity != 0 || more > kAlways) && !pool::has_room(thread, more)) return false;
   if (!set_capacity(thread, size_class, wanted)) return false;
@@ -194,15 +194,15 @@ namespace loft::pool {
 
 namespace {
 
-// What all caches were counted with. Relaxed: a sum by itself, which orders nothing. Modulo 2^64.
+// The sum of all counted_bytes, modulo 2^64. Relaxed: it orders nothing.
 constinit Atomic<size_t> total{0};
 
 size_t held(const ThreadCache* thread) {
   return thread->capacity_bytes + thread->counters.medium_kept_bytes.get();
 }
 
-// Returns the sum.
-size_t count(ThreadCache* thread, size_t bytes) {
+// Counts the thread's cache as `bytes`. Returns the total.
+size_t count_as(ThreadCache* thread, size_t bytes) {
   const size_t more = bytes - thread->counted_bytes;
   thread->counted_bytes = bytes;
   return total.fetch_add(more, memory_order_relaxed) + more;
@@ -212,19 +212,19 @@ size_t count(ThreadCache* thread, size_t bytes) {
 
 bool claim(ThreadCache* thread, size_t more) {
   const size_t before = held(thread);
-  // What was kept and taken in turn is counted all the time.
+  // A cache that shrinks and grows in turn stays counted at its largest, until give_back.
   if (before + more <= thread->counted_bytes) return true;
-  if (count(thread, before + more) <= limits::scarce_cached()) return true;
-  count(thread, before);
+  if (count_as(thread, before + more) <= limits::scarce_cached()) return true;
+  count_as(thread, before);
   return false;
 }
 
 void give_back(ThreadCache* thread) {
-  if (thread->counted_bytes > held(thread)) count(thread, held(thread));
+  if (thread->counted_bytes > held(thread)) count_as(thread, held(thread));
 }
 
 void forget(ThreadCache* thread) {
-  if (thread->counted_bytes != 0) count(thread, 0);
+  if (thread->counted_bytes != 0) count_as(thread, 0);
 }
 
 void forget_all() {

@@ -25,7 +25,7 @@ size_t medium_sent_singly();  // bytes so far
 
 // Sends one object without a block, for a thread that no longer has one.
 void send_single(void* p, Entry entry);
-// The same for a thread that has no memory for a bin.
+// The same for a thread whose bin could not take the object.
 void send_single(ThreadCache* thread, void* p, Entry entry);
 size_t sent_singly(SizeClass size_class);  // objects so far
 

@@ -21,7 +21,7 @@ namespace {
 // bin's own array. A program whose number of live objects varies by 1000 needs room for more than
 // 1000, because a refill brings more objects than were wanted.
 constexpr size_t kDepotBytes = 512 * 1024;
-constexpr size_t kKeptBytes = 4096;  // the limit for a first array that the next thread inherits
+constexpr size_t kKeptBytes = 4096;  // the limit for a first array that stays with the block
 // The size to which a stream of allocations may grow a bin: the larger of the two. Each further
 // doubling saves few refills of small objects, and costs more where objects come back from another
 // thread: with 64 KiB of 64-byte objects, xmalloc-test took 1.6 times as long.
@@ -29,8 +29,8 @@ constexpr size_t kStreamSlots = 128;
 constexpr size_t kStreamBytes = 8 * 1024;
 constexpr unsigned kStreak = 2;  // consecutive refills that make a stream
 
-// Returns the heap's own objects to their slabs. Objects of other heaps go into batches: they came
-// by turnaround, or their slab has changed owners. Under the heap's lock.
+// Returns the heap's own objects to their slabs. Objects of other heaps go into batches: the thread
+// kept them (should_keep), or their slab has changed owners. Under the heap's lock.
 void return_objects(ThreadCache* thread, SizeClass size_class, void** objects, void** end) {
   for (;;) {
     objects = thread->heap->put_back(size_class, objects, end);
@@ -66,6 +66,7 @@ void flush(ThreadCache* thread, SizeClass size_class, unsigned objects) {
   BinState& state = thread->states[size_class];
   thread->counters.flushes.add(1);
   LOFT_PROBE2(loft, flush, uint64_t{size_class}, uint64_t{objects});
+  // Held until the top is set: a fork waits for it, and finds each object in one place.
   const os::Guard guard(thread->heap->lock());
   return_objects(thread, size_class, state.slots + 1, state.slots + 1 + objects);
   const unsigned rest = bins::count(thread, size_class) - objects;
@@ -92,7 +93,7 @@ void shrink(ThreadCache* thread, SizeClass size_class) {
 }
 
 // Swaps a full array of the maximum length for an empty one, if the limit on stashed arrays allows
-// it.
+// it. That limit doubles where refills and flushes alternate.
 bool stash(ThreadCache* thread, SizeClass size_class, bool alternating) {
   BinState& state = thread->states[size_class];
   const size_t bytes = kMaxCapacity * class_size(size_class);
@@ -151,8 +152,8 @@ LOFT_ALWAYS_INLINE void* fill_empty(ThreadCache* thread, ObjectRequest request, 
   return slots[taken];
 }
 
-// For a bin without a depot. Grows the bin if growth is due and returns the number of objects to
-// fetch; 0 for a bin without an array.
+// Grows the bin if growth is due. Returns the number of objects to fetch if it has no depot; 0 if
+// it has no array.
 unsigned plan_refill(ThreadCache* thread, SizeClass size_class) {
   if (LOFT_UNLIKELY(limits::bounds_caches())) shrink(thread, size_class);
   BinState& state = thread->states[size_class];
@@ -205,7 +206,7 @@ bool push_slow(ThreadCache* thread, SizeClass size_class, void* p) {
   Bin& bin = thread->bins[size_class];
   BinState& state = thread->states[size_class];
   if (LOFT_UNLIKELY(bin.is_asked())) {
-    bin.set_limit(no_objects);
+    bin.set_limit(no_objects);  // no longer asked: set_limit leaves bins alone that are
     set_limit(bin, state);
     look_soon();
   }
@@ -279,7 +280,7 @@ void inherit(ThreadCache* dead) {
     return_bin(c, dead->metered[c]);
     dead->metered[c] = kEmptyBin;
     void** const null_slot = return_bin(c, dead->bins[c]);
-    // Its place changes first, then its capacity, then the top.
+    // set_array writes `slots`, then `capacity`, then the top: all are one array's if the top is.
     if (null_slot == state.slots) release_array_of(state.slots, state.capacity);
     while (state.depot != nullptr) {
       void** const full = state.depot;

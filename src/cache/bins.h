@@ -39,16 +39,17 @@ void* refill(ThreadCache* thread, ObjectRequest request);
 // array.
 void* take_one(Heap* heap, ObjectRequest request);
 
-// Pushes when the fast path cannot: the bin (a) is full, (b) has no array yet, (c) is watched, or
-// (d) got the same object last, which stops the program, or (e) is asked to look.
-// Every bin is watched for its first pushes, unless an earlier thread of the block has done them.
-// Each is checked, so a program that frees an interior pointer or frees twice is caught at once
-// even if it frees little, and the fast path pays nothing. A full bin that may not grow returns its
-// older half. Where it may have no array, the object goes to its slab. Always true.
+// Pushes where the fast path cannot: the bin (a) is full, (b) has no array, (c) is watched, (d) is
+// asked to look, or (e) got the same object last, which stops the program. Always true.
+//
+// A bin is watched for its first pushes, unless an earlier thread of the block has made them. Each
+// is checked, so a program that frees an interior pointer or frees twice is caught at once even if
+// it frees little, and the fast path pays nothing. A full bin that can neither grow nor stash its
+// array returns its older half. A bin that gets no array passes the object to its slab.
 bool push_slow(ThreadCache* thread, SizeClass size_class, void* p);
 
-// The next push into any of the thread's bins takes the slow path, and looks: a thread that does
-// little makes no other. Any thread may ask, while the asked one cannot end.
+// Sends the next push into each of the thread's bins to the slow path, where the thread looks: it
+// may come to no other for long. Any thread may ask, while the asked one cannot end.
 void ask(ThreadCache* thread);
 
 // Whether push_slow finds a free slot without growing, stashing or flushing.
@@ -83,6 +84,7 @@ unsigned held(const ThreadCache* thread, SizeClass size_class, void** top);
 void reset(ThreadCache* thread, bool keep_first_arrays);
 
 }  // namespace bins
+
 // Whether another heap's object should go into the thread's own bin, and not into a batch:
 //   kTrade  threads trade such objects, and the bin has room, unless the slab comes twice in a row:
 //           two objects are worth a batch;

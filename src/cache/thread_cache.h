@@ -1,8 +1,8 @@
 // A thread's block: its cache of free objects, the open batches of objects that it freed for other
-// heaps, and its outbox. Only its own thread accesses the block, or the holder of the lock of the
-// processor whose block it is (cache/percpu.h). So nothing here is locked or atomic except the
-// counters that other threads may read. A thread that never allocates has no heap. A thread that
-// never frees for other heaps never touches the pages of its batches.
+// heaps, and its outbox. It belongs to its own thread, or to the holder of the lock of the
+// processor whose block it is (cache/percpu.h). So nothing here is locked, and only counters, the
+// limits of bins and the tables that name bins are atomic: other threads touch these. A thread that
+// never allocates has no heap. One that never frees for other heaps touches no batch.
 #pragma once
 
 #include <cstddef>
@@ -55,8 +55,8 @@ class Bin {
   }
 
   // The highest slot that a push may fill; the null slot while the bin is watched, and nullptr
-  // where the next push is asked to look. Relaxed: another thread may ask, and nothing follows from
-  // it but a slow path. Where the thread sets its limit at that moment, the question is lost.
+  // where the next push is asked to look. Relaxed: another thread may ask, which only leads to a
+  // slow path. If the bin's own thread sets the limit at that moment, the request is lost.
   void** limit() const { return __atomic_load_n(&limit_, __ATOMIC_RELAXED); }
   void set_limit(void** limit) { __atomic_store_n(&limit_, limit, __ATOMIC_RELAXED); }
   void ask() { set_limit(nullptr); }
@@ -75,6 +75,19 @@ class Bin {
   void** limit_{};
 };
 
+class Heap;
+struct HeapCounters;
+class MediumWord;
+struct Processor;
+struct ThreadCache;
+namespace hardened {
+struct Quarantine;  // hardened/quarantine.h
+}
+
+// Objects whose cache lines no two threads can both write. Larger objects are few per slab and per
+// bin; keeping them would keep slabs from becoming free.
+constexpr bool is_tradable(SizeClass c) { return fills_cache_lines(c) && class_size(c) <= 1024; }
+
 // Detects threads that free each other's objects all the time, as threads that share a table or a
 // queue do. A returned object then soon comes back through another thread, at the cost of two
 // messages and two refills. The freeing thread may as well hand it out itself. A thread that
@@ -87,14 +100,8 @@ class Bin {
 // fewer objects: at any time, most trading threads keep.) The first window only sets the baseline,
 // because the heap's counters include an earlier thread's objects. So a thread that frees fewer
 // than two windows of others' objects never keeps any.
-struct HeapCounters;
-struct ThreadCache;
-
-// Objects whose cache lines no two threads can both write. Larger objects are few per slab and per
-// bin; keeping them would keep slabs from becoming free.
-constexpr bool is_tradable(SizeClass c) { return fills_cache_lines(c) && class_size(c) <= 1024; }
-
-// The state of one thread. Initially all zero.
+//
+// One thread's state. Initially all zero.
 class Trade {
  public:
   static constexpr uint32_t kWindow = 1 << 14;  // tradable objects freed without an open batch
@@ -117,14 +124,6 @@ class Trade {
   size_t received_;   // at the start of the window
 };
 
-class Heap;
-class MediumWord;
-struct Processor;
-struct ThreadCache;
-namespace hardened {
-struct Quarantine;  // hardened/quarantine.h
-}
-
 static_assert(sizeof(Bin) == kBinBytes && std::is_standard_layout_v<Bin>);
 
 // The null slot of every bin without an array. Never written.
@@ -138,7 +137,7 @@ inline constexpr size_t kMostSlots = 1024;  // in a bin's array, the null slot i
 struct BinState {
   void** slots;       // capacity + 1 slots; slots[0] is null. nullptr while the capacity is zero
   uint16_t capacity;  // 2^k - 1: the array then fills whole cache lines
-  uint16_t repeat;    // objects of the next refill; 0: to be planned (bins::plan_refill)
+  uint16_t repeat;    // objects of the next refill. 0: bins::plan_refill says, as beside a depot
   SlowEvent last;
   uint8_t streak;          // refills since the last flush, saturating
   uint8_t watched_pushes;  // so far, in this array and the block's earlier ones
@@ -222,7 +221,7 @@ struct ThreadCounters {
   Counter batch_objects[kSizeClasses];  // objects sent
   Counter batch_messages;
   Counter posts;
-  Counter turnarounds;
+  Counter turnarounds;  // other heaps' objects that the thread kept (should_keep)
   Counter medium_hits;
   Counter medium_misses;
   Counter medium_kept_bytes;  // now
@@ -267,7 +266,7 @@ struct alignas(64) ThreadCache {
   Mode mode{};
   uint8_t refills{};        // counts to the next look at what is due; wraps around
   uint8_t review_next{};    // the size class to review next
-  uint32_t slabs_seen{};    // the heap's fresh_slabs (modulo 2^32) at the last look
+  uint32_t fresh_seen{};    // the heap's fresh_slabs (modulo 2^32) at the last look
   Heap* heap{};             // nullptr until the thread first allocates
   size_t capacity_bytes{};  // of all arrays, stashed ones included; see cache_bytes
   ThreadCache* next{};      // links in the list of running, warm or unused blocks;

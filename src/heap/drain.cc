@@ -66,7 +66,7 @@ Text cut_behind_stub(uint64_t link) {
   return line;
 }
 
-// Its seal is none, or one of another time or place.
+// The message has no seal, or the seal of another time or place.
 [[noreturn]] LOFT_COLD void report_forged(const Message* message) {
   constexpr const char* kWhat = "write after free: forged or stale message in";
   if (const Entry entry = pagemap.of(message); entry.bin() == kMedium) {
@@ -86,7 +86,7 @@ LOFT_COLD void report_cut(const Message* message, uint64_t link) {
   os::misuse(line);
 }
 
-// Either error leaves the same trace.
+// A double free and a write after free leave the same trace.
 [[noreturn]] LOFT_COLD void report_returned_twice(const Message* message, const Slab* slab,
                                                   unsigned word, uint64_t twice) {
   const size_t object = (size_t{word} * 64 + lowest_bit(twice)) * slab->shape().size;
@@ -240,7 +240,8 @@ LOFT_ALWAYS_INLINE size_t Heap::receive(Message* message, Tag tag, const uint64_
   return most(received.bytes - bytes_before, least_charge);
 }
 
-// Nothing changes before the seal of what is then believed, a copy, was found to be right.
+// Copies the payload, and checks the seal of the copy before anything changes. Then only the copy
+// is believed.
 LOFT_NOINLINE size_t Heap::receive_keyed(Message* message, Tag tag, Entry entry,
                                          Forwarder& forwarder, Received& received) {
   union {
@@ -288,8 +289,8 @@ bool Heap::drain(size_t budget, size_t record_charge) {
     return receive(message, tag, message->words(), entry, forwarder, received);
   });
   if (received.messages != 0) is_purged_.store(false, memory_order_relaxed);
-  // Their senders have told of these. What was taken out meanwhile is told of here: a heap that
-  // lives on what it receives may come by nowhere else.
+  // The senders have told space/unused.h of these bytes. The heap tells of what it handed out
+  // meanwhile: if it lives on what it receives, it may tell nowhere else.
   const size_t in_slabs = received.bytes - received.medium_bytes;
   unused_ += in_slabs;
   told_.was_told(in_slabs);

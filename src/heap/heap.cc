@@ -98,7 +98,7 @@ void* Heap::take_zero(SizeClass size_class) {
   return object;
 }
 
-// In this order: messages that the bounded drain left, slabs of other heaps, new memory.
+// In this order: messages that the bounded drain left, a spare slab, another heap's, new memory.
 unsigned Heap::refill_from_new(SizeClass size_class, void** slots, unsigned wanted) {
   if (inbox_.maybe_pending()) {
     inbox_.complete();  // the refill has drained already
@@ -158,8 +158,8 @@ void Heap::release(Slab* slab) {
     trim_spares(0);
     return destroy(&slab, 1);
   }
-  // Those that are too many go some at a time: a heap that shrinks meets the locks that all heaps
-  // share less often.
+  // Spare slabs beyond most_kept go several at a time: a heap that shrinks meets the locks that all
+  // heaps share less often.
   const unsigned most_kept = most_spares();
   const unsigned more = least(slab::kMostAtOnce, 1 + granules_ / kShareAtOnce);
   keep_spare(slab);
@@ -218,9 +218,9 @@ Slab* Heap::take_spare(SizeClass size_class) {
   return recut;
 }
 
-// What a class has filled, as far as it tells for the next slab. A new slab is made when all others
-// of its class are full, so their pages have memory wherever a page has a part of several objects.
-// Longer objects may be left untouched, in part or as a whole.
+// The bytes of a class's slabs, if they promise that the program will touch all pages of the next
+// one; else 0. A heap makes a new slab when all others of the class are full. So where several
+// objects share each page, all pages have memory. Longer objects may be left untouched.
 size_t Heap::filled(SizeClass size_class) const {
   constexpr size_t kLeastOnPage = 4;
   if (geometry(size_class).size > os::page_size() / kLeastOnPage) return 0;
@@ -231,7 +231,7 @@ size_t Heap::filled(SizeClass size_class) const {
 // the locks that all heaps share less often.
 Slab* Heap::create_fresh(SizeClass size_class) {
   const bool may_be_spare = geometry(size_class).granules == 1 && !limits::tight();
-  // Where addresses or memory are scarce, few: they come to lie between longer objects.
+  // Few where addresses or memory are scarce: spare slabs come to lie between longer objects.
   constexpr size_t kScarceShare = 64;
   const auto room =
       static_cast<unsigned>(least(size_t{least(slab::kMostAtOnce - 1, kMostSpares - spare_count_)},

@@ -1,8 +1,8 @@
 // A heap owns slabs and has an inbox for objects that other threads freed. Its slow paths run under
 // its own lock, which is mostly uncontended while one thread owns the heap. Under the lock, other
-// threads drain the heap when its thread is gone, and take over surplus slabs. Heaps are never
-// destroyed: a thread that ends abandons its heap, and the next thread adopts it. A message that
-// reaches a heap other than its objects' owner is forwarded.
+// threads drain a heap whose thread is gone or idle, and take over slabs that it can spare. Heaps
+// are never destroyed: a thread that ends abandons its heap, and the next thread adopts it. A heap
+// forwards messages that reach it and are for another.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ namespace loft {
 // of megabytes of new memory each time.
 //
 // All accesses are relaxed: these are hints, and a wrong answer only costs an object a detour.
-// Locks of heaps are never destroyed. A caller of note holds the lock of the heap that has this
+// Locks of heaps are never destroyed. A caller of note() holds the lock of the heap that has this
 // Stall.
 class Stall {
  public:
@@ -84,7 +84,7 @@ struct HeapCounters {
   Counter forwards;
   Counter posts;
   Counter slabs_taken_over;
-  Counter fresh_slabs;  // made of memory that the heap did not have
+  Counter fresh_slabs;  // times that the heap made slabs of memory that it did not have
   Counter hole_bytes;   // purged so far
   Counter spare_bytes;  // in spare slabs, now
 
@@ -121,8 +121,8 @@ class alignas(64) Heap {
   // Whether it takes no runs from others and gives them none.
   bool keeps_runs() const { return id_ == medium::samples.load(memory_order_relaxed); }
 
-  // Parked: no thread owns the heap. Relaxed: a hint for threads that look for a heap to drain. The
-  // lock decides.
+  // No thread owns the heap. Relaxed: a hint for threads that look for a heap to drain. Under the
+  // heap's lock, it is false once an adopter has taken objects: it took them under that lock.
   void set_abandoned(bool abandoned) { abandoned_.store(abandoned, memory_order_relaxed); }
   bool abandoned() const { return abandoned_.load(memory_order_relaxed); }
 
@@ -241,9 +241,8 @@ class alignas(64) Heap {
   // For a heap that needs a slab of a class. Samples up to four heaps, and never waits for a lock:
   // - drains a heap that has messages and has served no refill since the last look, so that the
   //   slabs it empties can be reused;
-  // - takes over a slab from the first donor. A donor is (a) abandoned; (b) idle for 1 ms, for
-  // classes
-  //   that fill cache lines; or (c) busy, with a surplus (see above);
+  // - takes over a slab from the first donor. A donor is (a) abandoned; (b) idle for 1 ms, if the
+  //   class fills cache lines; or (c) busy, with a surplus (see above);
   // - notes a heap that should be drained but whose lock is held (stall).
   // True if this heap has gained a slab. heap/take_over.cc
   bool take_from_others(SizeClass size_class);
@@ -265,8 +264,8 @@ class alignas(64) Heap {
   // Nothing has changed since purge() last ran to its end.
   bool is_purged() const { return is_purged_.load(memory_order_relaxed); }
 
-  // No object has been taken out since the last purge() of a heap not at work. Its thread has
-  // emptied its cache or is gone, so few objects are cached.
+  // No object was taken out since the last purge() other than kAtWork and kAtWorkNow. By then the
+  // thread had emptied its cache or was gone, so few objects are cached.
   bool is_idle() const { return is_idle_; }
 
   void check() const;  // invariants; debug builds
@@ -367,7 +366,7 @@ class alignas(64) Heap {
   Available available_[kSizeClasses] = {};
   MediumRuns mediums_;
   HeapCounters counters_;
-  // Bytes of charged pages that are in no object, modulo 2^64, and what is told of them.
+  // Free bytes on charged pages (slab/holes.h), modulo 2^64; what space/unused.h was told of them.
   size_t unused_ = 0;
   unused::Teller<unused::kSlabStep> told_;
   Stall stall_;  // of another heap; placed away from the lock, on which others wait

@@ -7,7 +7,7 @@
 
 namespace loft::registry {
 
-// Puts a abandoned heap, or a new one, into `holder` if that is null. Returns it; nullptr without
+// Puts an abandoned heap, or a new one, into `holder` if that is null. Returns it; nullptr without
 // memory, or when all ids are in use. The owner of `holder` owns the heap until abandon.
 Heap* adopt(Heap*& holder);
 
@@ -15,7 +15,7 @@ Heap* adopt(Heap*& holder);
 void abandon(Heap*& holder);
 
 // Both work under the registry's lock, which a fork takes. So in the child of a fork, each heap is
-// either abandoned or in one place.
+// either abandoned or in one holder.
 
 // The heap shared, under its lock, by threads without a block. nullptr without memory. Under
 // owner=shared it owns every slab, and serves all threads.

@@ -95,10 +95,10 @@ bool Heap::take_from_others(SizeClass size_class) {
     if (other == this) continue;
     // A sleeping thread will write to the objects in its cache. In classes that share cache lines,
     // another thread would then write to the same lines.
-    const bool sleeps = idle >= kIdleNs && fills_cache_lines(size_class);
+    const bool is_idle_donor = idle >= kIdleNs && fills_cache_lines(size_class);
     const Surplus surplus = other->surplus(size_class);
     const bool pending = idle != 0 && other->inbox_.maybe_pending();
-    if (!sleeps && surplus == Surplus::kNone && !pending && !other->abandoned()) continue;
+    if (!is_idle_donor && surplus == Surplus::kNone && !pending && !other->abandoned()) continue;
     if (!other->lock_.try_lock()) {
       if (pending) stall_.note(other->id_, other->lock_, os::now_ns());
       continue;
@@ -112,10 +112,10 @@ bool Heap::take_from_others(SizeClass size_class) {
     }
     // abandoned() is read again under the lock: a thread may have adopted the heap and taken
     // objects.
-    if (sleeps || other->abandoned()) {
+    if (is_idle_donor || other->abandoned()) {
       const bool has_cache = !other->abandoned() && !other->is_idle();
-      const bool returns = has_cache && idle >= kAsleepNs && idle < kAwayNs;
-      taken = take_over(*other, size_class, returns ? 1 : 0, false);
+      const bool wakes = has_cache && idle >= kAsleepNs && idle < kAwayNs;
+      taken = take_over(*other, size_class, wakes ? 1 : 0, false);
     } else if (surplus != Surplus::kNone) {
       taken = take_over(*other, size_class, kKept, surplus == Surplus::kEighthFree);
     }
@@ -157,12 +157,12 @@ bool Heap::take_run_from_others(unsigned pages) {
 
 bool Heap::take_over(Heap& other, SizeClass size_class, unsigned kept, bool eighths) {
   for (const Fullness fullness : {Fullness::kSparser, Fullness::kSparse, Fullness::kHalf}) {
-    const bool half = fullness == Fullness::kHalf;
-    if (half && !eighths) break;
-    if (half) kept = 1;  // the owner's next refill starts with the first
+    const bool by_eighths = fullness == Fullness::kHalf;
+    if (by_eighths && !eighths) break;
+    if (by_eighths) kept = 1;  // the owner's next refill starts with the first
     Slab* slab = other.available_[size_class].lists[static_cast<unsigned>(fullness)].front();
     for (unsigned looks = 1; slab != nullptr; ++looks) {
-      if (saves_memory(*slab, half ? 8 : 2) && kept-- == 0) break;
+      if (saves_memory(*slab, by_eighths ? 8 : 2) && kept-- == 0) break;
       slab = looks < kSlabLooks ? slab->next : nullptr;
     }
     if (slab == nullptr) continue;

@@ -6,8 +6,8 @@
 //               batch, a large object, a foreign, misaligned or null pointer, and a thread without
 //               a block
 //
-// Under owner=cpu (cache/percpu.h) both fail their first comparison, whose other side is then 0.
-// The choice of owner costs nothing here.
+// Under owner=cpu (cache/percpu.h), table_max and thread_limit are 0: both fail their first
+// comparison. So the choice of owner costs a thread nothing here.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace loft {
 
-// Slow paths (malloc.cc, free.cc). All are tail calls, so that the fast paths save no registers.
+// Slow paths, in the sources beside: tail calls, so that the fast paths save no registers.
 template <Maker kMaker>
 LOFT_NOINLINE void* allocate_beyond_table(size_t size);
 template <Maker kMaker>
@@ -85,9 +85,9 @@ LOFT_ALWAYS_INLINE void add_to_batch(ThreadCache* thread, void* p, uint32_t slab
   if (LOFT_UNLIKELY(--batch->left == 0)) return send_full_batch(slot);
 }
 
-// free. Keeps errno. Detected misuse stops the program with one line. `slow` does what
-// deallocate_slow does, for a caller that knows more of the object; `beyond` does for objects
-// outside of the bounds, which operator delete has of its own.
+// free. Keeps errno. Detected misuse stops the program with one line. `slow` stands in for
+// deallocate_slow: its caller may know more of the object. `beyond` gets what lies outside of the
+// bounds; operator delete has bounds of its own.
 template <bool kOperator, class Slow, class Beyond>
 LOFT_ALWAYS_INLINE void deallocate(void* p, Slow slow, Beyond beyond) {
   const uint64_t position = pagemap.position(p);

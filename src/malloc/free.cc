@@ -21,8 +21,8 @@ LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
   free_large(object);
 }
 
-// Keeps another heap's object in the thread's own bin, if cache/thread_cache.h says so. False if it
-// must go into a batch. A double free is detected at once if the object is the last one kept.
+// Keeps another heap's object in the thread's own bin, if should_keep says so. False if it must go
+// into a batch. A double free is detected at once if the object is the last one kept.
 // Otherwise it is detected as late as for an object of the thread's own.
 bool keep(ThreadCache* thread, void* p, Entry entry) {
   const SizeClass c = class_of_bin(entry.bin());
@@ -64,7 +64,7 @@ void deallocate_unbatched(void* p) {
 
 namespace {
 
-// True if it took a slow path of the heap.
+// True if it flushed, which is a slow path of the heap, or if a look is due.
 bool free_small(void* p, Entry entry) {
   const lifecycle::SlowPath slow;
   ThreadCache* thread = slow.thread();
@@ -85,7 +85,7 @@ bool free_small(void* p, Entry entry) {
 
 }  // namespace
 
-// Keeps errno, as every function of the system floor does.
+// Keeps errno, because every function of os/ does.
 void free_ordinary(void* p) {
   if (p == nullptr) return;
   const Entry entry = checked_entry("free", p);

@@ -46,8 +46,8 @@ LOFT_NOINLINE void* allocate_class(ObjectRequest request) {
   return LOFT_LIKELY(object != nullptr) ? object : reclaim_and_refill(request);
 }
 
-// The fast path of allocate, for a bin whose offset a table of the block holds for `index`. nullptr
-// if the bin is empty. Under owner=cpu, the table is the stand-in's.
+// As allocate's fast path: pops from the bin that a table of the block names for `index`. nullptr
+// if the bin is empty. Under owner=cpu, the table is the stand-in's, and the bin the processor's.
 template <auto kTable>
 LOFT_ALWAYS_INLINE void* pop(size_t index) {
   if (LOFT_UNLIKELY(percpu::in_use())) {
@@ -65,7 +65,7 @@ LOFT_ALWAYS_INLINE void* pop(size_t index) {
 // From the bin of a size beyond allocate's table.
 LOFT_ALWAYS_INLINE void* pop_step(size_t size) {
   size_t last = size - 1;
-  // Or the compiler keeps it for the slow path, in one instruction more.
+  // Without this, the compiler keeps it for the slow path, in one instruction more.
   LOFT_FORGET(last);
   return pop<&ThreadCache::bin_of_step>(last / kStepBytes);
 }

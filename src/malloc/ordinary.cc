@@ -19,7 +19,7 @@ namespace loft {
 
 namespace {
 
-// What is due now and then stands behind one counter: every kLookEvery refills a thread looks.
+// Every kLookEvery refills, a thread looks at all that is due now and then: one counter will do.
 constexpr uint8_t kLookEvery = 8;
 // Refills between two reviews of a bin, unless memory is tight: then every look reviews one. A
 // round of all bins takes kSizeClasses times that.
@@ -39,13 +39,13 @@ void review_next_bin(ThreadCache* thread, SizeClass refilled) {
   bins::review(thread, c, c == refilled);
 }
 
-// A look also reviews a bin if the heap has made slabs of memory that it did not have: a few
-// objects in an idle bin keep a whole slab each, whose memory the heap could use instead. One bin
-// at a time, because it may have hundreds of KiB of objects to give back.
+// A look reviews the next bin if it is time, or if the heap has made slabs of new memory since the
+// last look: each object in an idle bin may keep a whole slab, whose memory the heap could use
+// instead. Only one bin, because it may have hundreds of KiB of objects to give back.
 void review_if_due(ThreadCache* thread, SizeClass refilled) {
-  const auto slabs = static_cast<uint32_t>(thread->heap->counters().fresh_slabs.get());
-  const bool grown = thread->slabs_seen != slabs;
-  thread->slabs_seen = slabs;
+  const auto fresh = static_cast<uint32_t>(thread->heap->counters().fresh_slabs.get());
+  const bool grown = thread->fresh_seen != fresh;
+  thread->fresh_seen = fresh;
   const bool in_turn = limits::tight() || thread->refills % kReviewEvery == 0;
   if (in_turn) medium_cache::review(thread);
   if (in_turn || grown) review_next_bin(thread, refilled);
@@ -60,7 +60,7 @@ void* pop(ThreadCache* thread, SizeClass size_class) {
 LOFT_NOINLINE void* look_and_refill(ThreadCache* thread, ObjectRequest request) {
   background::look();
   review_if_due(thread, request.size_class);
-  // What a profile that has ended kept beside the bin may have come back to it.
+  // The review may have moved objects into the bin that a profile, now ended, kept beside it.
   if (void* const popped = pop(thread, request.size_class); popped != nullptr) return popped;
   return bins::refill(thread, request);
 }
@@ -70,7 +70,7 @@ void* refill_from_own(ThreadCache* thread, ObjectRequest request) {
   return bins::refill(thread, request);
 }
 
-// Under the lock of the processor's block.
+// `thread` is a processor's block, whose lock the caller holds.
 void* refill_from_processors(ThreadCache* thread, ObjectRequest request) {
   if (!percpu::hold(thread->processor, request.size_class))
     return bins::take_one(thread->heap, request);
@@ -83,7 +83,7 @@ void* refill_from_processors(ThreadCache* thread, ObjectRequest request) {
   return bins::refill(thread, request);
 }
 
-// The first call of a thread, each call of one that has no block, and all under owner=cpu.
+// For the first malloc of a thread, each of one that has no block, and all under owner=cpu.
 void* refill_without_heap(ThreadCache*, ObjectRequest request) {
   background::look_after();
   const lifecycle::SlowPath slow;
@@ -92,7 +92,7 @@ void* refill_without_heap(ThreadCache*, ObjectRequest request) {
     Heap* const heap = registry::shared_heap();
     return heap != nullptr ? bins::take_one(heap, request) : nullptr;
   }
-  // Setting up the block may have allocated, through the system.
+  // The system, asked to tell of the thread's end, may have called malloc and so filled the bin.
   if (thread->processor == nullptr) {
     if (void* popped = pop(thread, request.size_class); popped != nullptr) return popped;
   }

@@ -1,7 +1,7 @@
-// The table of what malloc and free do beyond their fast paths: the one door through which a guest
-// comes in. A guest is what not every program runs: the hardened modes, the samples of a profile,
-// the program's own heaps, caches by processor. It copies the rows of the core, replaces some
-// functions, and has its rows used instead. No slow path asks for an option.
+// The table of what malloc and free do beyond their fast paths. A guest is what not every program
+// runs, such as the hardened modes or the samples of a profile. To change malloc or free, it copies
+// the rows of the core, replaces some functions, and has its rows used instead. So no slow path
+// asks which guests there are. What else the core calls of guests is in cache/guest.h.
 //
 // There is one row for each mode of a block (cache/thread_cache.h), which the block gets with its
 // heap.
@@ -36,8 +36,8 @@ struct alignas(64) Policy {
   // `thread` is the calling thread's block; the stand-in if it has none. For kProcessors, it is a
   // processor's block whose lock is held.
   void* (*refill)(ThreadCache* thread, ObjectRequest request);
-  // Pushes an object onto a full bin. False if (a) the bin cannot be made the caller's own, or (b)
-  // it has no array and gets none.
+  // Pushes an object where the fast path could not. False, and nothing has changed, if (a) the
+  // block has no heap, or (b) the bin cannot be made the caller's own.
   bool (*push)(ThreadCache* thread, SizeClass size_class, void* p);
   // Takes an object of another heap.
   void (*free_remote)(ThreadCache* thread, void* p, Entry entry);
@@ -92,8 +92,8 @@ inline const Policy& core_policy() { return core_policies.of[0]; }
 extern LOFT_HIDDEN Atomic<const Policies*> policies;
 inline const Policy& policy_of(const ThreadCache* thread) {
   // Acquire fence, pairs with the release fence in sampling::turn_all: a thread that has found its
-  // tables turned finds the policies that were set before. Acquire load, with the store in use: it
-  // finds them made. Neither costs anything on x86-64.
+  // tables turned finds the policies that were set before. The acquire load pairs with the release
+  // in use(): the thread finds the rows complete. Neither costs anything on x86-64.
   thread_fence(memory_order_acquire);
   return policies.load(memory_order_acquire)->of[static_cast<unsigned>(thread->mode)];
 }

@@ -1,6 +1,6 @@
 // The inbox of a heap: a queue with many producers and one consumer at a time (ISMM'19 2.2). A
-// producer needs one exchange and one store for a whole chain. The consumer needs no atomic
-// read-modify-write. Between a producer's two steps the queue is cut after the old back: the
+// producer needs one exchange and one store for a whole chain. The consumer needs an exchange only
+// to queue the stub. Between a producer's two steps the queue is cut after the old back: the
 // consumer stops there and continues later. Nothing is lost, and no thread waits.
 //
 //   front -> m -> m -> ... -> back           consumer reads at front, producers append at back
@@ -78,9 +78,8 @@ class Inbox {
     return more;
   }
 
-  // Consumer only, after a drain. Makes the last message drainable. Suppose that neither this drain
-  // nor the next is stopped by its budget or by a producer between its two steps. Then both
-  // together consume every message pushed before the first of them.
+  // Consumer only, between two drains. Makes the last message drainable: the two drains consume all
+  // that was pushed before the first, unless a budget or a producer between its steps stops one.
   void complete() {
     if (front_.load(memory_order_relaxed) == &stub_ || stub_queued_) return;
     queue_stub();

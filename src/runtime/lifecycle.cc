@@ -33,7 +33,7 @@ constinit List<ThreadCache> unused;
 constinit List<ThreadCache> warm;               // retired last; their bins keep first arrays
 constinit ThreadCache* next_visited = nullptr;  // nullptr: the first one
 
-// Parks the thread's own heap.
+// Abandons the thread's own heap.
 void give_up_heap(ThreadCache* thread) {
   thread->mode = Mode::kUnset;
   thread->owner = kNeverOwner;

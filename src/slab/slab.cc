@@ -178,7 +178,7 @@ namespace slab {
 
 namespace {
 
-constinit uint8_t sealed_from_now = 0;  // of slabs that are made
+constinit uint8_t sealed_from_now = 0;  // Slab::sealed of slabs that are made
 
 void clear_pages(const Slab& slab) {
   const size_t page = os::page_size();
@@ -248,7 +248,7 @@ bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned cou
   return true;
 }
 
-// Those that there are get a place in a table, which ends before 255.
+// The slabs that there are get their Seals in a table, by numbers below kSealedBehind.
 void seal_all() {
   constexpr size_t kMost = kSealedBehind - 1u;
   sealed_from_now = kSealedBehind;

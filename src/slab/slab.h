@@ -20,12 +20,13 @@ namespace loft {
 
 inline constexpr unsigned kMostPages = kMaxSlabBytes / 4096;  // 4 KiB is the smallest page size
 
-// A set of pages of one slab, by number.
+// Adjacent pages of one slab, by number.
 struct Pages {
   unsigned first;
   unsigned last;
 };
 
+// Any pages of one slab.
 class PageSet {
  public:
   // A recent state of a set that others change.
@@ -89,8 +90,7 @@ constexpr bool beyond_last_object(const Geometry& shape, unsigned word, uint64_t
 // them. Fuller slabs come first, so that emptier ones drain. Nearly full slabs come last, because a
 // visit to a slab should yield more than a few objects.
 enum class Fullness : uint8_t { kHalf, kSparse, kSparser, kNearlyFull, kFull, kSpare };
-inline constexpr unsigned kFullnessLists =
-    4;  // slabs without a free object, and spare ones, are in none
+inline constexpr unsigned kFullnessLists = 4;  // full and spare slabs are in none
 
 constexpr Fullness fullness_of(uint32_t free, uint32_t objects) {
   if (free * 2 > objects) return free * 4 > objects * 3 ? Fullness::kSparser : Fullness::kSparse;
@@ -139,7 +139,7 @@ inline Pages pages_of(const Geometry& shape, uint32_t first, uint32_t last) {
 //   no bit at or beyond geometry(size_class).objects is set
 //   list == kFull <=> free == 0: a heap finds every slab with room, and no full one
 //   list == kSpare => all objects are free: the heap keeps the slab for its next need
-//   stays == range_of(list, geometry(size_class).objects), or empty: settled
+//   stays == range_of(list, geometry(size_class).objects), or an empty range: settled
 struct alignas(kMetadataUnit) Slab {
   uintptr_t base;
   uint64_t summary;
@@ -243,11 +243,11 @@ static_assert(offsetof(Slab, bits) <= kMetadataUnit);
 
 namespace slab {
 
-// `count` slabs, kMostAtOnce at most, side by side on a newly acquired span, owned by heap `owner`,
-// with all objects free. They meet each lock that all heaps share once. False without memory for
-// all of them, or if several would take memory that single ones are to use up first. `filled`: the
-// bytes in full slabs of this class there, if objects and pages of these will be used as theirs
-// are. One that is alone may then lie in memory populated ahead.
+// Makes `count` slabs, kMostAtOnce at most, side by side on a new span, for heap `owner`, with all
+// objects free. Takes each lock that all heaps share once. False without memory for all of them, or
+// if memory is left that single slabs are to use up first. `filled`: the bytes of the heap's slabs
+// of this class, if the new ones will be touched as fully; else 0. A single slab may then lie in
+// memory populated ahead (space/prefault.h).
 inline constexpr unsigned kMostAtOnce = metadata::kMostAtOnce;
 bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned count, size_t filled);
 

@@ -42,7 +42,7 @@ inline constexpr size_t kAskFrom = size_t{1} << 30;
 // Hands out `granules` granules; their base is a multiple of `alignment` bytes (a power of two, at
 // least kGranule). The caller fills their pagemap entries. `bytes` of them count against the limits
 // (os/limits.h): fewer than all if the rest will hold (a) no memory or (b) memory moved from
-// other granules. No memory also if the hard limit forbids it, or the system.
+// other granules. {} without memory, or if the hard limit or the system refuses.
 Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want);
 inline Range acquire(size_t granules, size_t alignment, size_t bytes) {
   return acquire_as(granules, alignment, bytes, Want::kMixed);
@@ -59,12 +59,12 @@ inline Range acquire_clean(size_t granules, size_t bytes) {
   return acquire_as(granules, kGranule, bytes, Want::kClean);
 }
 
-// For a class that grows, of which `filled` bytes are in use and touched. The granules may come
-// from memory populated ahead (space/prefault.h).
+// For one slab of a class of which `filled` bytes are in use and touched. It may get memory
+// populated ahead (space/prefault.h).
 Range acquire_growing(size_t granules, size_t filled);
 
-// The same for granules of several slabs, which not all are needed yet. {} if single ones are to
-// come first: (a) shorter resident free spans; (b) memory populated ahead.
+// The same for several slabs, of which the caller needs only one yet. {} if single slabs are to use
+// up memory first: (a) shorter resident free spans; (b) memory populated ahead.
 Range acquire_together(size_t granules, size_t filled);
 
 // Takes back granules, their entries, and the bytes that counted. `dirty`: the granules were

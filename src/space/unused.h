@@ -16,12 +16,12 @@
 
 namespace loft::unused {
 
-// There are more bytes of it, in heaps or under way to them; modulo 2^64. Asks for a look if that
-// is too much.
+// So many bytes more are unused, in heaps or under way to them; modulo 2^64. Asks for a look if
+// that is too much.
 void tell(size_t bytes);
 
-// What is told of goes by steps: all threads write to the line that it goes to. An object of a run
-// may have 1 MiB, and must not cost a line each time.
+// Heaps tell in steps, because all threads write to the line of the total. An object of a run may
+// have 1 MiB, and must not cost that line each time.
 inline constexpr ptrdiff_t kSlabStep = 256 << 10;
 inline constexpr ptrdiff_t kRunStep = 1 << 20;
 
