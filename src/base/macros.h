@@ -4,6 +4,13 @@
 #define LOFT_LIKELY(x) __builtin_expect(!!(x), 1)
 #define LOFT_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define LOFT_NOINLINE __attribute__((noinline))
+// For a function that never returns, but shall look as if it did: gcc otherwise finds out, and its
+// callers do not end in it.
+#if defined(__clang__)
+#define LOFT_OPAQUE LOFT_NOINLINE
+#else
+#define LOFT_OPAQUE __attribute__((noipa))
+#endif
 #define LOFT_COLD __attribute__((noinline, cold))
 // Runs as the library is loaded, and hardly again. These lie side by side, so that a program that
 // asks for nothing has few pages of the library (bench/ledger.toml counts them).

@@ -45,7 +45,7 @@ inline void check_start(const char* call, const void* p, Entry entry) {
 // Stops the program over a free of p. p lies in a slab, but (a) no object starts there or (b) the
 // object is free already. By its type the function returns, so that a fast path may end in the call
 // and save no register.
-LOFT_NOINLINE void report_bad_free(const void* p);
+LOFT_OPAQUE void report_bad_free(const void* p);
 
 // The checks that free's fast path omits. Stops the program with one line if p (a) is not the first
 // byte of an object, or (b) is already free, in its slab or as one of cached[1 .. count]. p is of
