@@ -381,9 +381,10 @@ LOFT_API void loft_set_message_handler(loft_message_t handler, void* closure) LO
 /// Writes the profile that the option `profile` has taken so far to the file `path`, in which %p
 /// stands for the number of the process: lines of text if the name ends with .collapsed, otherwise
 /// the format of pprof, compressed. Returns 0; or an error number: of the system, ENOMEM, or
-/// ENODATA if `profile` was never on. The file takes its name once it is whole, in place of the
-/// file that had it; a symbolic link, and all that is no regular file, is refused. Any thread may
-/// call it at any time, also in a signal handler.
+/// ENODATA if `profile` was never on; or ELIBACC where libloft-inspect.so is not beside loft, which
+/// a line has said when `profile` was set. The file takes its name once it is whole, in place of
+/// the file that had it; a symbolic link, and all that is no regular file, is refused. Any thread
+/// may call it at any time, also in a signal handler.
 LOFT_API int loft_profile_write(const char* path) LOFT_NOEXCEPT;
 
 // ---- Statistics --------------------------------------------------------------------------------

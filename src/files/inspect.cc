@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+#include <new>
+#include <string_view>
+
 #include "base/atomic.h"
 #include "base/keep.h"
 #include "base/macros.h"
@@ -30,40 +33,43 @@ constexpr char kName[] = "libloft-inspect.so";
 constinit Atomic<const Table*> opened{nullptr};
 constinit Atomic<const Table*> in_use{nullptr};
 
-// The file that this code is mapped from, without its symbolic links; then the library beside it.
-struct LibraryPath {
-  char path[files::kLongestPath];
-  bool found;
-};
-
-void note_library(void* context, const files::Mapping& mapping) {
-  auto& beside = *static_cast<LibraryPath*>(context);
-  const auto here = reinterpret_cast<uintptr_t>(&note_library);
-  if (here - mapping.begin >= mapping.end - mapping.begin || mapping.name[0] != '/') return;
-  const auto* const slash =
-      static_cast<const char*>(memrchr(mapping.name, '/', mapping.name_bytes));
-  const auto folder = static_cast<size_t>(slash + 1 - mapping.name);
-  if (folder + sizeof(kName) > sizeof(beside.path)) return;
-  memcpy(beside.path, mapping.name, folder);
-  memcpy(beside.path + folder, kName, sizeof(kName));
-  beside.found = true;
-}
-
 // Who may link to a program's file has it lie wherever he likes. The loader looks after the folders
 // that libloft.so may come from.
 bool may_lie_anywhere() { return os::has_more_rights() && !os::is_own_library(); }
 
+// Beside the file that this code is mapped from, by its path without symbolic links.
+struct Beside {
+  files::Mappings mappings;
+  char path[files::kLongestPath];
+
+  // False if it is not known.
+  bool find() {
+    const auto here = reinterpret_cast<uintptr_t>(&loft::inspect::open);
+    files::Mapping mapping;
+    while (mappings.next(&mapping)) {
+      if (here - mapping.begin >= mapping.end - mapping.begin || mapping.name[0] != '/') continue;
+      const size_t folder = std::string_view(mapping.name).rfind('/') + 1;
+      if (folder + sizeof(kName) > sizeof(path)) return false;
+      memcpy(path, mapping.name, folder);
+      memcpy(path + folder, kName, sizeof(kName));
+      return true;
+    }
+    return false;
+  }
+};
+
 const Table* open_beside(const char** why) {
   *why = "libloft-inspect.so may be its user's, who has fewer rights than the program";
   if (may_lie_anywhere()) return nullptr;
-  auto* const beside = static_cast<LibraryPath*>(files::borrow(sizeof(LibraryPath)));
+  void* const memory = files::borrow(sizeof(Beside));
   *why = "no memory to look for libloft-inspect.so";
-  if (beside == nullptr) return nullptr;
-  files::visit_mappings(note_library, beside, files::BuildIds::kNotWanted);
+  if (memory == nullptr) return nullptr;
+  auto& beside = *new (memory) Beside;
   const void* found = nullptr;
   *why = "the system does not say where libloft-inspect.so would lie";
-  if (beside->found) found = os::open_for_good(beside->path, "loft_inspect", why);
-  files::give_back(beside, sizeof(LibraryPath));
+  if (beside.find()) found = os::open_for_good(beside.path, "loft_inspect", why);
+  beside.~Beside();
+  files::give_back(memory, sizeof(Beside));
   return static_cast<const Table*>(found);
 }
 
@@ -87,13 +93,19 @@ const Table* library(const char** why) {
   return table;
 }
 
+const Table* opened_library() { return opened.load(memory_order_acquire); }
+
 void open() {
   static constinit Atomic<uint32_t> begun{0};  // relaxed: it only says who is first
   if (begun.load(memory_order_relaxed) != 0 || begun.exchange(1, memory_order_relaxed) != 0) return;
   const KeepErrno keep;
   const char* why = nullptr;
   const Table* const table = library(&why);
-  if (table != nullptr) why = begin(table);
+  if (table == nullptr) {
+    return os::report(Text() << "there are no stacks and no profiles: " << why
+                             << "; install libloft-inspect.so beside the file that loft is in");
+  }
+  why = begin(table);
   if (why != nullptr) return os::report(Text() << "there are no stacks: " << why);
   in_use.store(table, memory_order_release);
 }

@@ -1,6 +1,6 @@
-// The stack of the calling thread, the names of code, and a server on a socket: by
-// libloft-inspect.so, which is opened when an option asks for what it does, or by libloft-inspect.a
-// in the program. Where neither is, there is none of it.
+// The stack of the calling thread, the names of code, profiles as files, and a server on a socket:
+// by libloft-inspect.so, which is opened when an option asks for what it does, or by
+// libloft-inspect.a in the program. Where neither is, there is none of it.
 #pragma once
 
 #include "files/inspect_table.h"
@@ -12,8 +12,11 @@ namespace loft::inspect {
 // loft's may be held. Any thread may call it.
 const Table* library(const char** why);
 
-// The same, for stacks. If they cannot be had, a line on standard error says why. Further calls
-// change nothing. While another thread opens it, stacks are empty.
+// nullptr: it is not open. Any thread, also in a signal handler.
+const Table* opened_library();
+
+// Opens it, for stacks and profiles. If they cannot be had, a line on standard error says why.
+// Further calls change nothing. While another thread opens it, stacks are empty.
 void open();
 
 // Writes the return addresses of the running functions, innermost first, at most so many; returns

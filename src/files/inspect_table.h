@@ -6,15 +6,37 @@
 #include <cstdint>
 #include <string_view>
 
+namespace loft {
+class Text;
+namespace profile {
+struct Site;
+enum class Moment : uint8_t;
+}  // namespace profile
+}  // namespace loft
+
 namespace loft::inspect {
 
 // What the linker calls a place in the code that runs: in a file, so far behind its address 0.
 struct CodeName {
   const char* file;  // as the loader knows it; "" for the program itself
   uintptr_t address;
-  const uint8_t* build_id;  // nullptr for none
-  size_t build_id_bytes;
+  size_t build_id_bytes;  // 0 for none
+  uint8_t build_id[64];   // a longer one is cut
 };
+
+// What a profile is written from.
+struct Source {
+  const profile::Site* newest;
+  uint64_t mean_bytes;
+  uint64_t in_use;  // weighted bytes
+  profile::Moment moment;
+  void (*report)(const Text& line);
+  bool (*expand_path)(const char* path, char* result, size_t size);
+};
+
+// Why it is written: the program calls for it, by any path, which it is told how that came out. Or
+// to the path of the option profile_file: the process ends, a signal arrives, or memory is refused.
+enum class Occasion : uint8_t { kCall, kEnd, kSignal, kRefused };
 
 // What can be asked of a process.
 enum class Told : uint8_t { kMetrics, kStats, kMap, kProfile, kPeak, kPurge };
@@ -41,6 +63,16 @@ struct Table {
   size_t (*capture)(uintptr_t* frames, size_t most);
   bool (*name_code)(uintptr_t pc, CodeName* name);
 
+  // These take no lock, allocate nothing and keep errno. Return 0 or an error of the system.
+  //
+  // In the format of pprof.
+  int (*write_profile)(const Source& source, int file);
+  // In the form that the path's ending says, and in the file that the occasion does.
+  int (*save_profile)(const Source& source, Occasion occasion, const char* path);
+  // Samples are taken, and nobody has forked since: notes the process, and keeps some address space
+  // for a profile of the occasion kRefused.
+  void (*expect_profile)(bool in_a_file);
+
   // Makes a socket at `path`, answers on it until it is told to end, and removes it: nullptr. Or
   // why there can be none, a text that stays until the next call. One thread at a time, which has a
   // table of files for itself and no lock of loft's. `path` is not changed before the next call.
@@ -50,6 +82,6 @@ struct Table {
 };
 
 // Raised with each change of the tables or of what their functions mean.
-inline constexpr uint64_t kTableVersion = 2;
+inline constexpr uint64_t kTableVersion = 3;
 
 }  // namespace loft::inspect

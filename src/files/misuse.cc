@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "files/inspect.h"
 #include "files/output.h"
+#include "files/without_signals.h"
 #include "os/fault.h"
 #include "os/os.h"
 
@@ -79,7 +80,7 @@ void MisuseReport::put_stack(const uintptr_t* frames, size_t count) {
       put(Text() << "+" << reinterpret_cast<const void*>(code.address + 1));
       if (code.build_id_bytes != 0) {
         put(" build-id ");
-        put(hex(code.build_id, least<size_t>(code.build_id_bytes, 64)));
+        put(hex(code.build_id, code.build_id_bytes));
       }
     }
     put("\n");
@@ -98,7 +99,7 @@ void MisuseReport::put_process() {
 void MisuseReport::append_to(const char* path) {
   const char* trouble = "its path is too long";
   int file = -1;
-  if (expand_path(path, "", path_, sizeof(path_))) {
+  if (expand_path(path, path_, sizeof(path_))) {
     file = open_to_append(path_, &trouble);
   }
   if (file >= 0) {

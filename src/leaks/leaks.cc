@@ -1,6 +1,9 @@
 #include "leaks/leaks.h"
 
+#include <new>
+
 #include "base/bits.h"
+#include "base/keep.h"
 #include "cache/object.h"
 #include "files/mappings.h"
 #include "files/output.h"
@@ -38,8 +41,16 @@ class Search {
   Search& operator=(const Search&) = delete;
 
   bool run() {
+    const KeepErrno keep;
     if (marks_ == nullptr || found_ == nullptr || words_ == nullptr) return false;
-    if (!files::visit_mappings(look_at_mapping, this) || copied_ == 0) return false;
+    void* const memory = files::borrow(sizeof(files::Mappings));
+    if (memory == nullptr) return false;
+    auto& mappings = *new (memory) files::Mappings;
+    files::Mapping mapping;
+    while (mappings.next(&mapping)) look_at_mapping(mapping);
+    mappings.~Mappings();
+    files::give_back(memory, sizeof(files::Mappings));
+    if (copied_ == 0) return false;
     // What did not fit was marked and forgotten: all marked objects are looked at once more.
     while (overflowed_) {
       overflowed_ = false;
@@ -68,15 +79,14 @@ class Search {
     return (marks_[bit / 64] >> bit % 64 & 1) != 0;
   }
 
-  static void look_at_mapping(void* self, const files::Mapping& mapping) {
-    auto& search = *static_cast<Search*>(self);
+  void look_at_mapping(const files::Mapping& mapping) {
     // Memory of devices may change when it is read.
     const bool device = mapping.shared && mapping.name[0] == '/';
     if (!mapping.readable || !mapping.writable || device) return;
-    const bool own_stack = search.stack_ >= mapping.begin && search.stack_ < mapping.end;
+    const bool own_stack = stack_ >= mapping.begin && stack_ < mapping.end;
     // Untouched, a file's page holds what the file does, and a shared one what others wrote.
-    search.is_private_ = !mapping.shared && (mapping.name[0] == 0 || mapping.name[0] == '[');
-    search.look_around({own_stack ? search.stack_ : mapping.begin, mapping.end}, 0);
+    is_private_ = !mapping.shared && (mapping.name[0] == 0 || mapping.name[0] == '[');
+    look_around({own_stack ? stack_ : mapping.begin, mapping.end}, 0);
   }
 
   // Looks at a range without what loft's own tables take of it: they name objects, and are none of

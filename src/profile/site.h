@@ -12,6 +12,9 @@ namespace loft::profile {
 // The innermost frames of a stack are kept; what lies further out is left off.
 inline constexpr unsigned kMostFrames = 96;
 
+// The moment whose memory in use is told. kLeaks: what was counted of it (Site::lost).
+enum class Moment : uint8_t { kNow, kPeak, kLeaks };
+
 // Weighted: what the samples stand for, not what they are. Objects in units of 1 / kWeightUnit.
 // Written under the lock of samples.cc.
 struct Amount {

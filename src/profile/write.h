@@ -1,12 +1,18 @@
-// The profile as a file.
+// The profile as a file, which libloft-inspect writes (inspect/save.cc).
 #pragma once
+
+#include "files/inspect.h"
+#include "profile/site.h"
 
 namespace loft::profile {
 
+// What is known of a moment.
+inspect::Source as_it_is(Moment moment);
+
 // Writes the profile to `path`, in which %p stands for the number of the process: as lines of text
 // if the name ends with .collapsed, in the format of pprof otherwise. Of the moment that the option
-// profile names. Returns 0 or an error of the system. Any thread and signal handlers; takes no
-// lock.
+// profile names. Returns 0 or an error of the system; ELIBACC: there is no libloft-inspect. Any
+// thread and signal handlers; takes no lock.
 int write_to(const char* path);
 
 // What the option profile_file asks for; a failure is reported in one line. The child of a fork

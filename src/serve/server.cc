@@ -12,7 +12,7 @@
 #include "os/os.h"
 #include "os/own_thread.h"
 #include "profile/samples.h"
-#include "profile/snapshot.h"
+#include "profile/write.h"
 #include "runtime/background.h"
 #include "runtime/lifecycle.h"
 #include "serve/slabs.h"
@@ -53,8 +53,9 @@ int write(inspect::Told what, int file, uint64_t from) {
   using inspect::Told;
   if (what == Told::kProfile || what == Told::kPeak) {
     if (!profile::prepared()) return ENODATA;
-    const bool of_peak = what == Told::kPeak;
-    return profile::write_pprof(file, of_peak ? profile::Moment::kPeak : profile::Moment::kNow);
+    using profile::Moment;
+    const Moment moment = what == Told::kPeak ? Moment::kPeak : Moment::kNow;
+    return library.load(memory_order_relaxed)->write_profile(profile::as_it_is(moment), file);
   }
   Output output = Output::to_file(file);
   if (what == Told::kMap) {
@@ -87,7 +88,7 @@ const char* serve() {
   const char* const path = path_of(options.socket);
   if (path == nullptr) return "the option has been cleared";
   if (!os::leave_files()) return "the system gives a thread no files of its own (close_range)";
-  if (!files::expand_path(path, "", place, sizeof(place))) {
+  if (!files::expand_path(path, place, sizeof(place))) {
     return "the path is longer than 107 bytes";
   }
   return library.load(memory_order_relaxed)->serve(served, place);

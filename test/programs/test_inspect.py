@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ ASKED = {
     "report_file": {"LOFT_REPORT_FILE": "report"},
     "guard": {"LOFT_HARDENED": "guard"},
 }
+WHERE = "; install libloft-inspect.so beside the file that loft is in"
 OPEN = "open, environment, inspect\n"
 
 
@@ -57,8 +59,10 @@ def test_without_it_a_line_says_so(lib: Path, build: Build, tmp_path: Path, aske
     env = environment(tmp_path) | ASKED[asked] | {"LD_PRELOAD": str(alone)}
     result = captured((build("inspect.c"),), tmp_path, env)
     assert result.stdout == "not open, environment, inspect\n"
-    missing = re.escape(f"loft: there are no stacks: {tmp_path}/libloft-inspect.so: cannot open ")
-    assert re.fullmatch(rf"{missing}[^\n]+\n", result.stderr)
+    missing = (
+        f"loft: there are no stacks and no profiles: {tmp_path}/libloft-inspect.so: cannot open "
+    )
+    assert re.fullmatch(rf"{re.escape(missing)}[^\n]+{re.escape(WHERE)}\n", result.stderr)
 
 
 def test_without_it_there_is_no_socket(lib: Path, build: Build, tmp_path: Path) -> None:
@@ -71,18 +75,24 @@ def test_without_it_there_is_no_socket(lib: Path, build: Build, tmp_path: Path) 
     assert re.fullmatch(rf"{re.escape(missing)}[^\n]+\n", result.stderr)
 
 
-def test_a_profile_without_stacks(lib: Path, build: Build, tmp_path: Path) -> None:
+# It is said once, and the program goes on.
+@pytest.mark.parametrize("asked", ["on", "leaks", "waste", "peak"])
+def test_without_it_there_is_no_profile(
+    lib: Path, build: Build, tmp_path: Path, asked: str
+) -> None:
     alone = tmp_path / "libloft.so"
     shutil.copy(lib.resolve(), alone)
     settings = {
-        "LOFT_PROFILE": "on",
+        "LOFT_PROFILE": asked,
         "LOFT_SAMPLE_BYTES": "1",
-        "LOFT_PROFILE_FILE": "heap.collapsed",
+        "LOFT_PROFILE_FILE": f"{tmp_path}/heap.pb.gz",
     }
     env = environment(tmp_path) | settings | {"LD_PRELOAD": str(alone)}
-    result = captured((build("inspect.c"),), tmp_path, env)
+    result = captured((build("inspect.c"), "sample_bytes", "2"), tmp_path, env)
     assert result.returncode == 0
-    assert re.fullmatch(r"no stack [0-9]+\n", (tmp_path / "heap.collapsed").read_text())
+    assert result.stdout == f"not open, environment, inspect\nwritten: {errno.ELIBACC}\n"
+    assert result.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("heap*"))
 
 
 # Another version's table is not called.
@@ -95,4 +105,5 @@ def test_another_version_is_not_used(lib: Path, build: Build, tmp_path: Path) ->
     env = environment(tmp_path) | ASKED["profile"] | {"LD_PRELOAD": f"{tmp_path}/libloft.so"}
     result = captured((build("inspect.c"),), tmp_path, env)
     assert result.stdout == OPEN
-    assert result.stderr == "loft: there are no stacks: libloft-inspect.so is another version's\n"
+    said = "loft: there are no stacks and no profiles: libloft-inspect.so is another version's"
+    assert result.stderr == said + WHERE + "\n"

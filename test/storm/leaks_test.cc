@@ -5,16 +5,17 @@
 
 #include <cstring>
 
+#include "inspect/snapshot.h"
 #include "leaks/leaks.h"
 #include "os/os.h"
 #include "profile/samples.h"
 #include "profile/site.h"
-#include "profile/snapshot.h"
 #include "storm/support.h"
 
 namespace storm {
 namespace {
 
+namespace inspect = loft::inspect;
 namespace profile = loft::profile;
 
 constexpr size_t kReserved = size_t{8} << 30;
@@ -23,7 +24,7 @@ constexpr size_t kFew = size_t{1} << 20;
 uint64_t lost_objects() {
   uint64_t sum = 0;
   for (const profile::Site* s = profile::newest_site(); s != nullptr; s = s->older) {
-    sum += profile::figures_of(*s, profile::Moment::kLeaks).used_objects;
+    sum += inspect::figures_of(*s, profile::Moment::kLeaks).used_objects;
   }
   return sum;
 }

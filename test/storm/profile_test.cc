@@ -9,15 +9,16 @@
 #include <deque>
 #include <string>
 
+#include "inspect/snapshot.h"
 #include "profile/poisson.h"
 #include "profile/samples.h"
 #include "profile/site.h"
-#include "profile/snapshot.h"
 #include "storm/support.h"
 
 namespace storm {
 namespace {
 
+namespace inspect = loft::inspect;
 namespace profile = loft::profile;
 
 void set(const char* option, const char* value) { EXPECT_EQ(loft_option_set(option, value), 0); }
@@ -64,17 +65,17 @@ const std::array<Place, 9> kPlaces = {{
 #undef PLACE
 
 // The figures of a place: of all stacks with a return address in its function.
-profile::Figures figures_at(const Place& place) {
+inspect::Figures figures_at(const Place& place) {
   const auto begin = reinterpret_cast<uintptr_t>(place.begin);
   const auto end = reinterpret_cast<uintptr_t>(place.end);
-  profile::Figures sum = {};
+  inspect::Figures sum = {};
   for (const profile::Site* s = profile::newest_site(); s != nullptr; s = s->older) {
     const uintptr_t* const frames = s->frames();
     if (std::none_of(frames, frames + s->depth,
                      [&](uintptr_t at) { return at > begin && at <= end; })) {
       continue;
     }
-    const profile::Figures figures = profile::figures_of(*s, profile::Moment::kNow);
+    const inspect::Figures figures = inspect::figures_of(*s, profile::Moment::kNow);
     sum.allocated_objects += figures.allocated_objects;
     sum.allocated_bytes += figures.allocated_bytes;
     sum.used_objects += figures.used_objects;
@@ -119,7 +120,7 @@ TEST_F(Profile, StandsForWhatWasAllocated) {
     on_threads(kThreads, [&](unsigned t) { work(t, rounds, &kept[t]); });
     for (size_t i = 0; i < kPlaces.size(); ++i) {
       const Place& place = kPlaces[i];
-      const profile::Figures figures = figures_at(place);
+      const inspect::Figures figures = figures_at(place);
       const double made = 4 * static_cast<double>(pairs[i]);
       const double live = static_cast<double>(pairs[i]);
       const auto bytes = static_cast<double>(place.size);
@@ -378,7 +379,7 @@ TEST_F(Profile, KeepsThePeak) {
     for (int i = 0; i < 10; ++i) objects[static_cast<size_t>(i)] = site_100();
     uint64_t at_peak = 0;
     for (const profile::Site* s = profile::newest_site(); s != nullptr; s = s->older) {
-      at_peak += profile::figures_of(*s, profile::Moment::kPeak).used_bytes;
+      at_peak += inspect::figures_of(*s, profile::Moment::kPeak).used_bytes;
     }
     EXPECT_GE(at_peak, 1000u * 1000 * 31 / 32);
     EXPECT_EQ(at_peak, profile::totals().peak_bytes);

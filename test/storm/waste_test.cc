@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "inspect/snapshot.h"
 #include "os/os.h"
 #include "profile/poisson.h"
 #include "profile/samples.h"
 #include "profile/site.h"
-#include "profile/snapshot.h"
 #include "slab/slab.h"
 #include "stats/waste.h"
 #include "storm/support.h"
@@ -20,6 +20,7 @@
 namespace storm {
 namespace {
 
+namespace inspect = loft::inspect;
 namespace profile = loft::profile;
 
 // A function for each site, in a section of its own: the linker tells where that begins and ends.
@@ -35,15 +36,15 @@ SITE(keeping_site)
 #undef SITE
 
 // Of all stacks with a return address in [begin, end).
-profile::Figures counted_at(const char* from, const char* to) {
-  profile::Figures sum = {};
+inspect::Figures counted_at(const char* from, const char* to) {
+  inspect::Figures sum = {};
   for (const profile::Site* s = profile::newest_site(); s != nullptr; s = s->older) {
     const uintptr_t* const frames = s->frames();
     const auto is_here = [&](uintptr_t at) {
       return at > reinterpret_cast<uintptr_t>(from) && at <= reinterpret_cast<uintptr_t>(to);
     };
     if (std::none_of(frames, frames + s->depth, is_here)) continue;
-    const profile::Figures figures = profile::figures_of(*s, profile::Moment::kLeaks);
+    const inspect::Figures figures = inspect::figures_of(*s, profile::Moment::kLeaks);
     sum.used_objects += figures.used_objects;
     sum.used_bytes += figures.used_bytes;
   }
@@ -118,7 +119,7 @@ TEST_F(WasteStorm, IsThatOfTheSurvivors) {
     const Waste exact = exact_waste();
     EXPECT_EQ(exact.objects, kept.size());
     ASSERT_TRUE(loft::count_waste());
-    const profile::Figures found = counted_at(__start_keeping_site, __stop_keeping_site);
+    const inspect::Figures found = counted_at(__start_keeping_site, __stop_keeping_site);
     // Six standard deviations of the number of samples; shares differ by as much again.
     const double chance = 65536 / static_cast<double>(profile::weight_of(112, kWasteMean));
     const double n = static_cast<double>(kept.size());

@@ -12,6 +12,8 @@
 #include <set>
 #include <string>
 
+#include "inspect/new_file.h"
+
 namespace loft::files {
 namespace {
 
@@ -45,7 +47,7 @@ class OutputTest : public testing::Test {
 
   // Writes "text" and ends as if the writer had met that error.
   int write_whole(int error = 0) const {
-    OutputFile output;
+    inspect::NewFile output;
     if (const int refused = output.open(path_.c_str()); refused != 0) return refused;
     EXPECT_TRUE(write_at_once(output.file(), "text", 4));
     return output.close(error);
@@ -69,7 +71,7 @@ class OutputTest : public testing::Test {
 
 TEST_F(OutputTest, HasItsNameOnceItIsWhole) {
   std::ofstream(path_) << "former";
-  OutputFile output;
+  inspect::NewFile output;
   ASSERT_EQ(output.open(path_.c_str()), 0);
   ASSERT_TRUE(write_at_once(output.file(), "text", 4));
   EXPECT_EQ(text_of(path_), "former");
@@ -90,8 +92,8 @@ TEST_F(OutputTest, LeavesTheFormerFileWhereWritingFails) {
 }
 
 TEST_F(OutputTest, TwoAtOnceAreBothWhole) {
-  OutputFile one;
-  OutputFile other;
+  inspect::NewFile one;
+  inspect::NewFile other;
   ASSERT_EQ(one.open(path_.c_str()), 0);
   ASSERT_EQ(other.open(path_.c_str()), 0);
   ASSERT_TRUE(write_at_once(one.file(), "one", 3));
@@ -110,7 +112,7 @@ TEST_F(OutputTest, FollowsNoLink) {
   EXPECT_EQ(names().size(), 2u);
   // One that comes while the file is written is replaced.
   ASSERT_EQ(unlink(path_.c_str()), 0);
-  OutputFile output;
+  inspect::NewFile output;
   ASSERT_EQ(output.open(path_.c_str()), 0);
   ASSERT_EQ(symlink("precious", path_.c_str()), 0);
   EXPECT_EQ(output.close(0), 0);
@@ -163,14 +165,14 @@ TEST(Files, TemporaryNamesLieInTheSameFolder) {
   char one[64];
   char other[64];
   for (const std::string folder : {"", "/", "a/", "/a/b/"}) {
-    ASSERT_TRUE(name_temporary((folder + "name").c_str(), one, sizeof(one)));
-    ASSERT_TRUE(name_temporary((folder + "name").c_str(), other, sizeof(other)));
+    ASSERT_TRUE(inspect::name_temporary((folder + "name").c_str(), one, sizeof(one)));
+    ASSERT_TRUE(inspect::name_temporary((folder + "name").c_str(), other, sizeof(other)));
     EXPECT_STRNE(one, other);
     EXPECT_EQ(std::string(one).find(folder + ".loft-"), 0u);
     EXPECT_EQ(std::string(one).size(), folder.size() + 22);
   }
-  EXPECT_TRUE(name_temporary("a/name", one, 25));
-  EXPECT_FALSE(name_temporary("a/name", one, 24));
+  EXPECT_TRUE(inspect::name_temporary("a/name", one, 25));
+  EXPECT_FALSE(inspect::name_temporary("a/name", one, 24));
 }
 
 }  // namespace

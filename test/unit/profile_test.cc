@@ -8,18 +8,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "files/mappings.h"
 #include "files/output.h"
 #include "files/signal_names.h"
 #include "files/touched.h"
+#include "inspect/locations.h"
+#include "inspect/new_file.h"
+#include "inspect/sink.h"
 #include "os/os.h"
-#include "profile/gzip.h"
 #include "profile/poisson.h"
 
 namespace loft::profile {
@@ -87,47 +89,49 @@ class File {
   int file_;
 };
 
-TEST(Gzip, IsReadByGzip) {
+// In two parts.
+int put(int file, bool as_gzip, const std::string& text) {
+  inspect::Sink sink(file, as_gzip);
+  sink.put(text.data(), text.size() / 3);
+  sink.put(text.data() + text.size() / 3, text.size() - text.size() / 3);
+  return sink.end();
+}
+
+TEST(Sink, IsReadByGzip) {
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{8191}, size_t{8192}, size_t{100'000}}) {
     std::string text(bytes, 0);
     for (size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(i * i >> 3);
     const File file;
-    Gzip gzip(file.file());
-    gzip.begin();
-    gzip.put(text.data(), bytes / 3);
-    gzip.put(text.data() + bytes / 3, bytes - bytes / 3);
-    EXPECT_EQ(gzip.end(), 0);
+    EXPECT_EQ(put(file.file(), true, text), 0);
     EXPECT_EQ(unpacked(file.name()), text) << bytes;
+    const File plain;
+    EXPECT_EQ(put(plain.file(), false, text), 0);
+    std::ifstream written(plain.name());
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(written), {}), text) << bytes;
   }
 }
 
-TEST(Gzip, TellsOfAFullDisk) {
+TEST(Sink, TellsOfAFullDisk) {
   FILE* const full = fopen("/dev/full", "w");
   ASSERT_NE(full, nullptr);
-  Gzip gzip(fileno(full));
-  gzip.begin();
-  gzip.put("text", 4);
-  EXPECT_EQ(gzip.end(), ENOSPC);
+  EXPECT_EQ(put(fileno(full), true, "text"), ENOSPC);
+  EXPECT_EQ(put(fileno(full), false, "text"), ENOSPC);
   fclose(full);
 }
 
 TEST(Files, PathsAreExpanded) {
   char text[32];
   const std::string number = std::to_string(getpid());
-  EXPECT_TRUE(files::expand_path("/x/%p.%%p%", "", text, sizeof(text)));
+  EXPECT_TRUE(files::expand_path("/x/%p.%%p%", text, sizeof(text)));
   EXPECT_EQ(text, "/x/" + number + ".%p%");
-  EXPECT_FALSE(
-      files::expand_path("/a/path/that/is/longer/than/thirty/one", "", text, sizeof(text)));
-  EXPECT_TRUE(files::expand_path("", "", text, sizeof(text)));
+  EXPECT_FALSE(files::expand_path("/a/path/that/is/longer/than/thirty/one", text, sizeof(text)));
   EXPECT_STREQ(text, "");
-  EXPECT_TRUE(files::expand_path("/x/y", "%p-", text, sizeof(text)));
-  EXPECT_EQ(text, "/x/" + number + "-y");
-  EXPECT_TRUE(files::expand_path("y", "%p-", text, sizeof(text)));
-  EXPECT_EQ(text, number + "-y");
+  EXPECT_TRUE(files::expand_path("", text, sizeof(text)));
+  EXPECT_STREQ(text, "");
 }
 
 TEST(Files, WordsStandBeforeEndings) {
-  const std::pair<std::string, std::string> kNames[] = {
+  const std::pair<const char*, std::string> kNames[] = {
       {"heap.12.pb.gz", "heap.12.word.pb.gz"},
       {"/a.gz/heap", "/a.gz/heap.word"},
       {"x.collapsed", "x.word.collapsed"},
@@ -135,16 +139,17 @@ TEST(Files, WordsStandBeforeEndings) {
       {"x.gz", "x.word.gz"},
       {"", ".word"},
   };
+  char text[32];
   for (const auto& [before, after] : kNames) {
-    char text[32] = {};
-    before.copy(text, sizeof(text) - 1);
-    EXPECT_TRUE(files::add_word(text, sizeof(text), "word"));
+    EXPECT_TRUE(inspect::name_beside(before, "", "word", text, sizeof(text)));
     EXPECT_EQ(text, after);
   }
-  char text[] = "heap.pb.gz\0....";  // 16 bytes and the end
-  EXPECT_FALSE(files::add_word(text, 15, "word"));
-  EXPECT_STREQ(text, "heap.pb.gz");
-  EXPECT_TRUE(files::add_word(text, 16, "word"));
+  EXPECT_TRUE(inspect::name_beside("/x/y", "12-", "", text, sizeof(text)));
+  EXPECT_STREQ(text, "/x/12-y");
+  EXPECT_TRUE(inspect::name_beside("y.gz", "12-", "word", text, sizeof(text)));
+  EXPECT_STREQ(text, "12-y.word.gz");
+  EXPECT_FALSE(inspect::name_beside("heap.pb.gz", "", "word", text, 15));
+  EXPECT_TRUE(inspect::name_beside("heap.pb.gz", "", "word", text, 16));
   EXPECT_STREQ(text, "heap.word.pb.gz");
 }
 
@@ -162,31 +167,24 @@ TEST(Files, SignalsHaveNamesAndNumbers) {
   }
 }
 
-TEST(Files, CodeThatIsMapped) {
-  struct Found {
-    bool own = false;
-    bool in_order = true;
-    unsigned with_id = 0;
-    uintptr_t last = 0;
-  } found;
-  const auto visit = [](void* context, const files::Mapping& mapping) {
-    if (!mapping.executable) return;
-    auto& all = *static_cast<Found*>(context);
-    const auto here = reinterpret_cast<uintptr_t>(&unpacked);
-    all.in_order = all.in_order && mapping.begin >= all.last && mapping.end > mapping.begin;
-    all.last = mapping.end;
-    all.with_id += mapping.build_id_bytes != 0 ? 1 : 0;
-    if (here < mapping.begin || here >= mapping.end) return;
-    all.own = true;
-    EXPECT_EQ(mapping.name_bytes, std::strlen(mapping.name));
-    char self[4096] = {};
-    ASSERT_GT(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
-    EXPECT_STREQ(mapping.name, self);
-  };
-  ASSERT_TRUE(files::visit_mappings(visit, &found));
-  EXPECT_TRUE(found.own);
-  EXPECT_TRUE(found.in_order);
-  EXPECT_GT(found.with_id, 0u);  // the C library's at least
+TEST(Locations, CodeThatIsMapped) {
+  const inspect::Locations locations(nullptr);
+  ASSERT_TRUE(locations.is_complete());
+  uintptr_t last = 0;
+  size_t with_id = 0;
+  for (size_t i = 0; i < locations.code_count(); ++i) {
+    const inspect::Code& code = locations.code(i);
+    EXPECT_GE(code.begin, last);
+    EXPECT_GT(code.end, code.begin);
+    last = code.end;
+    with_id += code.build_id_bytes != 0 ? 1 : 0;
+  }
+  EXPECT_GT(with_id, 0u);  // the C library's at least
+  const size_t own = locations.code_of(reinterpret_cast<uintptr_t>(&unpacked));
+  ASSERT_NE(own, 0u);
+  char self[4096] = {};
+  ASSERT_GT(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
+  EXPECT_STREQ(locations.code(own - 1).name, self);
 }
 
 // Pages of an address space that nobody has written to, but for these.

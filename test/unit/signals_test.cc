@@ -12,7 +12,7 @@
 
 #include "control.h"
 #include "files/last_signal.h"
-#include "files/output.h"
+#include "files/without_signals.h"
 
 namespace {
 bool all_pending = false;

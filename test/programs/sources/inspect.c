@@ -1,6 +1,6 @@
 // Says whether libloft-inspect.so is in the process, and what the C library knows of its
-// surroundings. With an argument, that option is set first, in another folder than the program was
-// started in.
+// surroundings. With two arguments, that option is set first, in another folder than the program
+// was started in, and the program says how it came out to write a profile if one was asked for.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,5 +25,9 @@ int main(int count, char** words) {
   }
   printf("%s, %s, %s\n", is_mapped("libloft-inspect.so") ? "open" : "not open",
          getenv("PATH") != NULL ? "environment" : "no environment", program_invocation_short_name);
+  if (count > 2 && getenv("LOFT_PROFILE") != NULL) {
+    int (*write)(const char*) = dlsym(RTLD_DEFAULT, "loft_profile_write");
+    printf("written: %d\n", write("/dev/null"));
+  }
   return 0;
 }

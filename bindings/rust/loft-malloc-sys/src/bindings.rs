@@ -717,9 +717,10 @@ unsafe extern "C" {
     /// Writes the profile that the option `profile` has taken so far to the file `path`, in which %p
     /// stands for the number of the process: lines of text if the name ends with .collapsed, otherwise
     /// the format of pprof, compressed. Returns 0; or an error number: of the system, ENOMEM, or
-    /// ENODATA if `profile` was never on. The file takes its name once it is whole, in place of the
-    /// file that had it; a symbolic link, and all that is no regular file, is refused. Any thread may
-    /// call it at any time, also in a signal handler.
+    /// ENODATA if `profile` was never on; or ELIBACC where libloft-inspect.so is not beside loft, which
+    /// a line has said when `profile` was set. The file takes its name once it is whole, in place of
+    /// the file that had it; a symbolic link, and all that is no regular file, is refused. Any thread
+    /// may call it at any time, also in a signal handler.
     pub fn loft_profile_write(path: *const c_char) -> c_int;
 
     /// Fills `*stats` up to `struct_size`, which the caller has set. A program built against a smaller

@@ -1,7 +1,8 @@
-//! Which code holds the memory: what the option `profile` has sampled.
+//! Which code holds the memory: what the option `profile` has sampled. Files are written with the feature
+//! `inspect`.
 //!
 //! ```
-//! # #[cfg(feature = "std")] {
+//! # #[cfg(all(feature = "std", feature = "inspect"))] {
 //! loft::options::set("profile", "on")?;
 //! let kept = vec![0u8; 10_000_000];
 //! let path = std::env::temp_dir().join(format!("loft-doc-{}.pb.gz", std::process::id()));
@@ -24,6 +25,8 @@ use loft_sys as sys;
 pub enum ProfileError {
     /// The option `profile` was never on.
     NeverOn,
+    /// The crate has been built without its feature `inspect`, which writes profiles.
+    NoInspect,
     /// The path has a NUL within it.
     BadPath,
     /// A number of the system's, about the file or about memory.
@@ -34,6 +37,7 @@ impl fmt::Display for ProfileError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProfileError::NeverOn => to.write_str("no profile: the option `profile` was never on"),
+            ProfileError::NoInspect => to.write_str("no profile: it takes loft's feature `inspect`"),
             ProfileError::BadPath => to.write_str("a path has no NUL within it"),
             #[cfg(feature = "std")]
             ProfileError::Os(number) => std::io::Error::from_raw_os_error(*number).fmt(to),
@@ -48,12 +52,14 @@ impl core::error::Error for ProfileError {}
 /// Writes the profile so far: lines of text if the name ends with `.collapsed`, otherwise the format of
 /// pprof, compressed. `%p` in the path becomes the process's number.
 pub fn write_c(path: &CStr) -> Result<(), ProfileError> {
-    // ENODATA, as Linux has it.
+    // ENODATA and ELIBACC, as Linux has them.
     const NO_DATA: i32 = 61;
+    const NO_LIBRARY: i32 = 79;
     // SAFETY: the path is a text of C's.
     match unsafe { sys::loft_profile_write(path.as_ptr()) } {
         0 => Ok(()),
         NO_DATA => Err(ProfileError::NeverOn),
+        NO_LIBRARY => Err(ProfileError::NoInspect),
         other => Err(ProfileError::Os(other)),
     }
 }

@@ -106,6 +106,16 @@ fn memory_goes_back() {
 }
 
 #[test]
+#[cfg(not(feature = "inspect"))]
+fn without_inspect_there_is_no_profile() {
+    use loft::profile::{self, ProfileError};
+    options::set("profile", "on").unwrap();
+    options::set("profile", "off").unwrap();
+    assert_eq!(profile::write("/dev/null"), Err(ProfileError::NoInspect));
+}
+
+#[test]
+#[cfg(feature = "inspect")]
 fn a_profile_is_written() {
     use loft::profile::{self, ProfileError};
     let path = std::env::temp_dir().join(format!("loft-rust-{}.collapsed", std::process::id()));

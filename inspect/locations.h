@@ -1,19 +1,20 @@
 // The addresses of all frames, each once, and the mappings that they lie in.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "files/mappings.h"
+#include "inspect/build_id.h"
+#include "profile/site.h"
 
-namespace loft::profile {
+namespace loft::inspect {
 
 struct Code {
   uintptr_t begin;
   uintptr_t end;
   uint64_t offset;
   char name[512];
-  uint8_t build_id[64];
+  uint8_t build_id[kLongestBuildId];
   size_t build_id_bytes;
 
   const char* base_name() const;
@@ -21,16 +22,17 @@ struct Code {
 
 class Locations {
  public:
-  // Reads all sites and mappings. False without memory.
-  Locations();
+  // Of this site and all that are older, and of all mappings.
+  explicit Locations(const profile::Site* newest);
   ~Locations();
   Locations(const Locations&) = delete;
   Locations& operator=(const Locations&) = delete;
 
+  // False without memory.
   bool is_complete() const { return addresses_ != nullptr && codes_ != nullptr; }
 
-  // From 1 on, in no order; 0: the address is younger than this.
-  size_t id_of(uintptr_t address) const;
+  // From 1 on, in no order.
+  size_t id_of(uintptr_t address) const { return slot_of(address) + 1; }
 
   // Slots of the table: addresses, or 0.
   size_t slots() const { return slots_; }
@@ -42,8 +44,8 @@ class Locations {
   size_t code_of(uintptr_t address) const;
 
  private:
-  static void add_code(void* self, const files::Mapping& mapping);
-  static void count_code(void* count, const files::Mapping& mapping);
+  size_t slot_of(uintptr_t address) const;
+  size_t read_mappings();
 
   uintptr_t* addresses_ = nullptr;  // open hashing
   size_t slots_ = 0;
@@ -52,4 +54,4 @@ class Locations {
   size_t code_limit_ = 0;
 };
 
-}  // namespace loft::profile
+}  // namespace loft::inspect
