@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: what the machine lacks is installed first (tools/setup.sh).
 .DEFAULT_GOAL := all
-.PHONY: all run cli check test night weekly elsewhere booted soak coverage mutants ledger bench papers papers-test results peers packages wheels release docs install format clean
+.PHONY: all run cli check test night weekly elsewhere booted soak coverage mutants ledger bench programs papers papers-test results peers packages wheels release docs install format clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -108,6 +108,15 @@ bench: all peers
 	@cmake --build --preset release --target loft_command loft_bench $(if $(filter full,$(BENCH)),loft_variants)
 	@$(PYTHON) tools/bench.py $(BENCH)
 	@$(MAKE) --no-print-directory results
+
+# What a dozen real programs take under loft, the peers and glibc, counted. PROGRAMS for any of tools/program_costs.py's
+# arguments: PROGRAMS="--inputs large --with loft,mimalloc3".
+programs: peers
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release --target loft_ledger
+	@$(PYTHON) tools/program_costs.py $(PROGRAMS)
 
 # The papers' figures: docs/papers.md, its pictures in build/papers. PAPERS=full for the long set, or some
 # of papers/figures.toml: PAPERS="snmalloc-5 batchit*", or by number, PAPERS=fig5.

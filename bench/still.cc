@@ -1,6 +1,8 @@
 // A library that is preloaded behind the allocator: the clock stands still and random bytes are
-// always the same, so that what an allocator does by time or by chance repeats exactly.
+// always the same, so that what an allocator does by time or by chance repeats exactly. And what
+// valgrind would refuse one of the allocators is cut to what it has.
 #include <errno.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -10,9 +12,19 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace {
+constexpr time_t kNow = 1'000'000;
+}
+
 extern "C" int clock_gettime(clockid_t, timespec* now) noexcept {
-  *now = {1'000'000, 0};
+  *now = {kNow, 0};
   return 0;
+}
+
+// lua draws the seed of its tables from it.
+extern "C" time_t time(time_t* now) noexcept {
+  if (now != nullptr) *now = kNow;
+  return kNow;
 }
 
 namespace {
@@ -55,5 +67,16 @@ extern "C" long syscall(long number, ...) noexcept {
   if (result >= 0 || result < -4095) return result;
   errno = static_cast<int>(-result);
   return -1;
+}
+
+// Where valgrind counts, addresses are below 2^37, and no mapping is longer. snmalloc's table of
+// all addresses, 16 bytes for each 16 KiB, is: there its beginning is enough.
+extern "C" void* mmap(void* at, size_t bytes, int access, int flags, int file,
+                      off_t offset) noexcept {
+  constexpr size_t kTooLong = size_t{1} << 37;
+  constexpr size_t kEnough = size_t{1} << 30;
+  const long mapped = syscall(SYS_mmap, at, bytes, access, flags, file, offset);
+  if (mapped != -1 || bytes < kTooLong) return reinterpret_cast<void*>(mapped);
+  return reinterpret_cast<void*>(syscall(SYS_mmap, at, kEnough, access, flags, file, offset));
 }
 #endif

@@ -29,7 +29,7 @@ from loft_malloc.errors import UserError
 WRITTEN = ROOT / "bench" / "ledger.toml"
 LIBRARY = BUILD / ledger_counts.LIBRARY
 PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
-# Of memory and faults the last mimalloc's are enough.
+# Beside these in all that is counted; of the others their instructions are enough.
 BESIDE = ("glibc", "mimalloc3")
 
 
@@ -54,11 +54,15 @@ def history() -> tuple[str, list[Ledger]]:
     return f"the ledger's first commit, {commits[0][:9]}" if commits else "never", found
 
 
-def count(library: Path | None, ledger: Ledger, night: bool, said: Findings) -> Counts:
-    """All that this machine can count, of an allocator, or of glibc's."""
+def count(
+    library: Path | None, ledger: Ledger, night: bool, said: Findings, all_of_it: bool = True
+) -> Counts:
+    """What this machine can count of an allocator, or of glibc's: all, or what is of every peer."""
     counts: Counts = {}
     for name, part in ledger_counts.parts().items():
         if (part.night and not night) or (part.own and library != LIBRARY):
+            continue
+        if not (all_of_it or part.of_every_peer):
             continue
         if why := part.why_not(ledger):
             said.skipped.append(f"{name}: {why}")
@@ -126,20 +130,13 @@ def write_context(ledger: Ledger, night: bool) -> None:
         if library is not None and not library.exists():
             print(f"{name} is not in build/peers; `make peers` builds it")
             continue
-        for title, rows in count_peer(name, library, ledger, night).items():
+        counts = count(library, ledger, night, Findings(), all_of_it=name in BESIDE)
+        for title, rows in counts.items():
             for row, value in rows.items():
                 if (there := ledger.find(title, row)) is not None:
                     there.peers[name] = value
     WRITTEN.write_text(ledger.text(), encoding="utf-8")
     ledger_docs.write(ledger)
-
-
-def count_peer(name: str, library: Path | None, ledger: Ledger, night: bool) -> Counts:
-    if name in BESIDE:
-        return count(library, ledger, night, Findings())
-    title = ledger_counts.instructions_of("owner=thread")
-    with ledger_counts.place(library) as there:
-        return ledger_counts.parts()[title].count(there)
 
 
 def change(row: Row, before: Row | None) -> str:

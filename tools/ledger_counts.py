@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger_rows import Counts, Group, Ledger
-from pydantic import BaseModel, ConfigDict
+from program_inputs import Program, Size, programs
 
 from loft_malloc import replay, trace_file
 from loft_malloc.errors import UserError
@@ -46,6 +46,10 @@ STEPS = ["--remote=256"]
 PAIR = "malloc and free of 64 B, at the median"
 TIMEOUT_S = 600
 LIBRARY = "libloft.so"
+EXECUTED = (
+    *("count_instructions", "observe", "threads_at_rest", "grows", "cfrac", "mstress"),
+    "still.so",
+)
 
 AT_START = "anonymous memory of a process that does nothing"
 AT_START_FILE = "memory of such a process in the library's file"
@@ -62,6 +66,9 @@ REPLAYED_END = "committed memory of replayed programs at their end"
 ATOMICS = "atomic operations a thousand objects that eight threads pass on, simulated"
 MOVES = "lines moved a thousand objects that eight threads pass on, simulated"
 REPLAYED_STEPS = "instructions of replayed programs, the replay's own among them"
+PROGRAM_STEPS: dict[Size, str] = {
+    "small": "instructions of real programs, their own among them",
+}
 
 
 def of_growing(title: str) -> str:
@@ -94,6 +101,8 @@ GROUPS = {
     REPLAYED_PEAK: Group(unit="bytes"),
     REPLAYED_END: Group(unit="bytes"),
     REPLAYED_STEPS: Group(unit="instructions", within="chance"),
+    # Of which malloc's are a tenth.
+    PROGRAM_STEPS["small"]: Group(unit="instructions", within="steady"),
     # Which thread meets which message follows from what the lines cost.
     ATOMICS: Group(unit="operations", within="places"),
     MOVES: Group(unit="lines", within="places"),
@@ -110,19 +119,10 @@ SIMULATED = {
 }
 
 
-class Observed(BaseModel):
-    """As it is written in bench/observed.toml."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    command: list[str]
-    package: str = ""
-    environment: dict[str, str] = {}
-
-
-def observed() -> dict[str, Observed]:
-    told = tomllib.loads(OBSERVED.read_text(encoding="utf-8"))
-    return {name: Observed.model_validate(each) for name, each in told.items()}
+def growing() -> dict[str, list[str]]:
+    """The commands of bench/observed.toml."""
+    told: dict[str, dict[str, list[str]]] = tomllib.loads(OBSERVED.read_text(encoding="utf-8"))
+    return {name: each["command"] for name, each in told.items()}
 
 
 def compiler() -> str:
@@ -144,8 +144,41 @@ def version(package: str) -> str:
 
 def packages() -> dict[str, str]:
     """The versions of what runs."""
-    names = {each.package for each in observed().values() if each.package}
+    names = {each.package for each in programs().values() if each.package}
     return {name: version(name) for name in sorted({"libc6", *names})}
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Instructions of a program, and those of them that the allocator's own code took."""
+
+    total: int
+    own: int
+
+
+def steps_in(library: Path | None, profile: Path) -> int:
+    """Those that callgrind found in a library, or in what lies beside it for it alone."""
+    if library is None:
+        return 0
+    mine = (str(library), f"{library.parent}/lib{library.stem}.")
+    names: dict[str, str] = {}
+    is_mine = is_call = False
+    steps = 0
+    for line in profile.read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith(("ob=", "cob=")):
+            # By its name the first time, then by its number alone.
+            number, _, name = line.partition("=")[2].partition(" ")
+            name = names.setdefault(number, name)
+            if line.startswith("ob="):
+                is_mine = name.startswith(mine)
+        elif line.startswith("calls="):
+            is_call = True  # the next line has what was called
+        elif line[:1] in "+-*0123456789" and line:
+            fields = line.split()
+            if is_mine and not is_call and len(fields) > 1:
+                steps += int(fields[1])
+            is_call = False
+    return steps
 
 
 @dataclass(frozen=True)
@@ -192,13 +225,27 @@ class Place:
         told: dict[str, Any] = json.loads(printed.splitlines()[-1])
         return told | {"printed": printed, "said": said}
 
+    def step(
+        self, command: list[str], environment: dict[str, str] | None = None, still: bool = True
+    ) -> Steps:
+        """By valgrind, which has no restartable sequences, and copies and clears as it likes."""
+        preload = self.preload() + ([self.path("still.so")] if still else [])
+        variables = {"LD_PRELOAD": ":".join(preload)} if preload else {}
+        profile = self.folder / "profile"
+        counter = [*replay.COUNTER, f"--callgrind-out-file={profile}"]
+        said = self.run([*counter, *command], {**(environment or {}), **variables})[1]
+        found = re.search(r"Collected : (\d+)", said)
+        if found is None:
+            raise UserError("valgrind has counted nothing", 1)
+        return Steps(int(found[1]), steps_in(self.library, profile))
+
 
 @contextmanager
 def place(library: Path | None) -> Iterator[Place]:
     """Copies of all that is executed. The name of the folder is always as long."""
     with tempfile.TemporaryDirectory(prefix="loft-ledger-", dir="/tmp") as name:
         folder = Path(name)
-        for each in ("count_instructions", "observe", "threads_at_rest", "grows", "still.so"):
+        for each in EXECUTED:
             shutil.copy(BUILD / "bench" / each, folder)
         shutil.copy(BUILD / "loft-replay", folder)
         # Another allocator may need what lies beside it.
@@ -233,9 +280,8 @@ def count_start(there: Place) -> Counts:
 
 def count_start_steps(there: Place) -> Counts:
     """Under valgrind, whose own part of the start is the same with the library and without."""
-    bare = steps(there, ["/bin/true"], {})
-    preload = {"LD_PRELOAD": ":".join(there.preload())}
-    return {AT_START_STEPS: {BEYOND: steps(there, ["/bin/true"], preload) - bare}}
+    bare = Place(there.folder, None).step(["/bin/true"], still=False).total
+    return {AT_START_STEPS: {BEYOND: there.step(["/bin/true"], still=False).total - bare}}
 
 
 def threads(there: Place, count: int, *options: str) -> dict[str, int]:
@@ -256,14 +302,32 @@ def count_threads(there: Place, *how_many: int) -> dict[str, float]:
     return counts
 
 
-def count_program(there: Place, each: Observed, name: str) -> Counts:
-    command = [word.replace("{bench}", str(there.folder)) for word in each.command]
-    told = there.observe(command, each.environment)
+def count_growing(there: Place, command: list[str], name: str) -> Counts:
+    counted = counts_of(there.observe(in_folder(command, there)), name)
+    return {of_growing(title): of for title, of in counted.items()}
+
+
+def in_folder(command: list[str], there: Place) -> list[str]:
+    return [word.replace("{bench}", str(there.folder)) for word in command]
+
+
+def count_program(there: Place, each: Program, name: str) -> Counts:
+    each.bring_input("small", there.folder)
+    return counts_of(there.observe(each.words("small", there.folder), each.environment), name)
+
+
+def counts_of(told: dict[str, Any], name: str) -> Counts:
     counts: Counts = {PEAK: {name: told["peak"]}}
     # Where the system lets nobody count them, they are not told.
     if "malloc_faults" in told:
         counts[FAULTS] = {name: told["malloc_faults"]}
-    return counts if each.package else {of_growing(title): of for title, of in counts.items()}
+    return counts
+
+
+def count_program_steps(there: Place, each: Program, name: str, size: Size) -> Counts:
+    each.bring_input(size, there.folder)
+    steps = there.step(each.words(size, there.folder), each.environment)
+    return {PROGRAM_STEPS[size]: {name: steps.total}}
 
 
 def plan_of(recording: Path, folder: Path) -> Path:
@@ -284,20 +348,10 @@ def count_replay(there: Place, recording: Path) -> Counts:
     return counts
 
 
-def steps(there: Place, command: list[str], environment: dict[str, str]) -> int:
-    """The instructions of a whole process."""
-    found = re.search(r"Collected : (\d+)", there.run([*replay.COUNTER, *command], environment)[1])
-    if found is None:
-        raise UserError("valgrind has counted nothing", 1)
-    return int(found[1])
-
-
 def count_replayed_steps(there: Place, recording: Path) -> Counts:
-    """By valgrind, which has no restartable sequences, and copies and clears as it likes."""
     plan = plan_of(recording, there.folder)
-    preload = {"LD_PRELOAD": ":".join([*there.preload(), there.path("still.so")])}
-    command = [there.path("loft-replay"), str(plan), "0", "ends"]
-    return {REPLAYED_STEPS: {recording.stem: steps(there, command, preload)}}
+    steps = there.step([there.path("loft-replay"), str(plan), "0", "ends"])
+    return {REPLAYED_STEPS: {recording.stem: steps.total}}
 
 
 def count_simulated(there: Place) -> Counts:
@@ -322,6 +376,8 @@ class Part:
     processors: int = 1
     # Of loft alone: other allocators have no such settings.
     own: bool = False
+    # Whether every peer is counted, too, and not only those that stand beside it in all.
+    of_every_peer: bool = False
     night: bool = False
 
     def why_not(self, ledger: Ledger) -> str:
@@ -347,17 +403,34 @@ def parts() -> dict[str, Part]:
             },
             processors=2 if setting == "owner=cpu" else 1,
             own=setting != "owner=thread",
+            of_every_peer=setting == "owner=thread",
         )
     made["start"] = Part(count_start)
     made["start, steps"] = Part(count_start_steps, package="libc6")
     made["threads"] = Part(lambda there: {OF_THREAD: count_threads(there, 1, 1000)})
     made["many threads"] = Part(lambda there: {OF_CROWD: count_threads(there, 10_000)}, night=True)
-    for name, each in observed().items():
+    for name, command in growing().items():
+        made[f"program: {name}"] = Part(
+            lambda there, command=command, name=name: count_growing(there, command, name),  # type: ignore[misc]
+            runs=True,
+        )
+    repeating = {name: each for name, each in programs().items() if not each.threads}
+    for name, each in repeating.items():
         made[f"program: {name}"] = Part(
             lambda there, each=each, name=name: count_program(there, each, name),  # type: ignore[misc]
             runs=True,
             package=each.package,
         )
+    for size in PROGRAM_STEPS:
+        for name, each in repeating.items():
+            made[f"program steps: {name}, {size}"] = Part(
+                lambda there, each=each, name=name, size=size: count_program_steps(  # type: ignore[misc]
+                    there, each, name, size
+                ),
+                package=each.package,
+                of_every_peer=True,
+                night=size == "large",
+            )
     for recording in sorted(KEPT.glob("*.zst")):
         made[f"replay: {recording.stem}"] = Part(
             lambda there, recording=recording: count_replay(there, recording)  # type: ignore[misc]

@@ -29,6 +29,9 @@ redis-tools             redis-benchmark                         a program to run
 perl                    perl                                    a program to run under loft
 lua5.4                  lua5.4                                  a program that the ledger counts
 jq                      jq                                      a program that the ledger counts
+gawk                    gawk                                    a program that the ledger counts
+ruby                    ruby                                    a program that the ledger counts
+libxml2-utils           xmllint                                 a program that the ledger counts
 php-cli                 php                                     a program to run under loft
 cargo-web               cargo                                   a program to run under loft
 rustc-web               rustc                                   compiles a program that leaks

@@ -463,6 +463,7 @@ def test_observes_what_a_program_does(programs: Path) -> None:
     assert many["peak"] > 1000 * 4096
     assert few["peak"] == many["peak"] < many["anonymous"]
     assert few["system_calls"] == sum(few["by_number"].values())
+    assert many["resident_kib"] > 4000 and many["minor_faults"] > 1000
     if "malloc_faults" in few:
         assert few["faults"] > few["malloc_faults"] >= 1000
 
@@ -470,6 +471,13 @@ def test_observes_what_a_program_does(programs: Path) -> None:
 def test_observe_fails_with_its_program(programs: Path) -> None:
     done = ended(programs / "observe", "-- /bin/false", None)
     assert done.returncode == 1 and "did not end well" in done.stderr
+
+
+def test_time_stands_still(programs: Path) -> None:
+    environment = {**os.environ, "LD_PRELOAD": str(programs / "still.so")}
+    for command in (["lua5.4", "-e", "print(os.time())"], ["date", "+%s"]):
+        told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert told.stdout == "1000000\n"
 
 
 def test_threads_at_rest(programs: Path) -> None:
