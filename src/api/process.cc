@@ -13,7 +13,6 @@
 #include "hardened/before.h"
 #include "hardened/modes.h"
 #include "heap/registry.h"
-#include "leaks/leaks.h"
 #include "os/fault.h"
 #include "os/limits.h"
 #include "os/symbols.h"
@@ -23,8 +22,8 @@
 #include "runtime/lifecycle.h"
 #include "sampling/sampling.h"
 #include "serve/server.h"
+#include "stats/lost.h"
 #include "stats/objects.h"
-#include "stats/waste.h"
 
 #pragma weak dlsym
 
@@ -160,7 +159,8 @@ namespace {
 // The latest priority for a destructor, so that frees by other destructors are counted.
 [[gnu::destructor(101)]] void process_ends() {
   serve::leave_place();
-  if (get(options.profile) == kProfileLeaks && profile::prepared() && !leaks::search()) {
+  inspect::LookedAt looked_at;
+  if (get(options.profile) == kProfileLeaks && profile::prepared() && !count_leaks(&looked_at)) {
     os::report(
         Text() << "leaks were not looked for: no memory for that, or the system does not let "
                   "the process copy its own memory");

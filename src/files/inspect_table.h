@@ -38,6 +38,29 @@ struct Source {
 // to the path of the option profile_file: the process ends, a signal arrives, or memory is refused.
 enum class Occasion : uint8_t { kCall, kEnd, kSignal, kRefused };
 
+struct Range {
+  uintptr_t begin;
+  uintptr_t end;
+};
+
+// Where a search for leaks looks, and what it finds.
+struct Objects {
+  Range all;     // they lie there
+  Range own[3];  // loft's own memory, and theirs: none of the rest of the program's
+  unsigned alignment_log;
+  // The object that an address lies in; empty: none.
+  Range (*around)(uintptr_t address);
+  // Counts the sampled objects of which `is_lost` says so.
+  void (*count_lost)(bool (*is_lost)(void* context, const void* p), void* context);
+};
+
+// What a search has read, and how much private memory it passed over because nothing was ever
+// written there.
+struct LookedAt {
+  size_t read;
+  size_t passed_over;
+};
+
 // What can be asked of a process.
 enum class Told : uint8_t { kMetrics, kStats, kMap, kProfile, kPeak, kPurge };
 
@@ -73,6 +96,10 @@ struct Table {
   // for a profile of the occasion kRefused.
   void (*expect_profile)(bool in_a_file);
 
+  // Counts what nothing points to. False without memory for the search, or if the system does not
+  // tell what is mapped or does not let its memory be copied. No lock may be held.
+  bool (*search_leaks)(const Objects& objects, LookedAt* looked_at);
+
   // Makes a socket at `path`, answers on it until it is told to end, and removes it: nullptr. Or
   // why there can be none, a text that stays until the next call. One thread at a time, which has a
   // table of files for itself and no lock of loft's. `path` is not changed before the next call.
@@ -82,6 +109,6 @@ struct Table {
 };
 
 // Raised with each change of the tables or of what their functions mean.
-inline constexpr uint64_t kTableVersion = 3;
+inline constexpr uint64_t kTableVersion = 4;
 
 }  // namespace loft::inspect

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,7 +11,6 @@
 #include "base/keep.h"
 #include "base/raw_file.h"
 #include "base/text.h"
-#include "os/calls.h"
 #include "os/os.h"
 
 namespace loft::files {
@@ -88,14 +86,6 @@ uint64_t wall_clock_ns() {
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-size_t copy_if_there(void* to, uintptr_t from, size_t bytes) {
-  const KeepErrno keep;
-  const iovec here = {to, bytes};
-  const iovec there = {reinterpret_cast<void*>(from), bytes};
-  const ssize_t copied = os::call_process_vm_readv(getpid(), &here, &there);
-  return copied < 0 ? 0 : static_cast<size_t>(copied);
 }
 
 bool path_of_program(char* to, size_t bytes) {

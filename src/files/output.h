@@ -24,10 +24,6 @@ void close_output(int file);
 // Nanoseconds since 1970.
 uint64_t wall_clock_ns();
 
-// Copies memory of this process that may not be there any more: [from, from + bytes), or as much
-// of its beginning as is mapped and readable. Returns how much; 0 also where the system refuses.
-size_t copy_if_there(void* to, uintptr_t from, size_t bytes);
-
 // The file of the program that runs. False if the system does not say, or it does not fit.
 bool path_of_program(char* to, size_t bytes);
 

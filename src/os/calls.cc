@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -110,9 +109,6 @@ int call_mincore(void* at, size_t bytes, unsigned char* pages) {
 // By the system's calls: nobody has to know of them.
 int call_ioctl(int file, unsigned long request, void* argument) {
   return static_cast<int>(syscall(SYS_ioctl, long{file}, request, argument));
-}
-ssize_t call_process_vm_readv(pid_t process, const iovec* to, const iovec* from) {
-  return syscall(SYS_process_vm_readv, long{process}, to, 1L, from, 1L, 0L);
 }
 int call_clock_gettime(clockid_t clock, timespec* time) {
   return libcs_clock_gettime.load(memory_order_relaxed)(clock, time);

@@ -10,8 +10,6 @@
 
 #include <cstddef>
 
-struct iovec;
-
 namespace loft::os {
 
 void* call_mmap(void* at, size_t bytes, int protection, int flags);  // private and anonymous
@@ -21,7 +19,6 @@ int call_madvise(void* at, size_t bytes, int advice);
 void* call_mremap(void* from, size_t bytes, size_t to_bytes, int flags, void* to);
 int call_mincore(void* at, size_t bytes, unsigned char* pages);
 int call_ioctl(int file, unsigned long request, void* argument);
-ssize_t call_process_vm_readv(pid_t process, const iovec* to, const iovec* from);  // one of each
 int call_clock_gettime(clockid_t clock, struct timespec* time);
 
 }  // namespace loft::os

@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "inspect/snapshot.h"
-#include "leaks/leaks.h"
 #include "os/os.h"
 #include "profile/samples.h"
 #include "profile/site.h"
+#include "stats/lost.h"
 #include "storm/support.h"
 
 namespace storm {
@@ -29,9 +29,9 @@ uint64_t lost_objects() {
   return sum;
 }
 
-loft::leaks::LookedAt search() {
-  loft::leaks::LookedAt looked_at = {};
-  EXPECT_TRUE(loft::leaks::search(&looked_at));
+inspect::LookedAt search() {
+  inspect::LookedAt looked_at = {};
+  EXPECT_TRUE(loft::count_leaks(&looked_at));
   return looked_at;
 }
 
@@ -56,7 +56,7 @@ TEST_F(Leaks, UntouchedAddressSpaceIsNotRead) {
     ASSERT_EQ(loft_option_set("sample_bytes", "1"), 0);
     ASSERT_EQ(loft_option_set("profile", "on"), 0);
     const std::vector<uintptr_t> inverted = make_inverted(kObjects);
-    const loft::leaks::LookedAt before = search();
+    const inspect::LookedAt before = search();
     // What calls have left on the stack may name a few.
     EXPECT_GT(lost_objects(), kObjects / 2);
 
@@ -68,7 +68,7 @@ TEST_F(Leaks, UntouchedAddressSpaceIsNotRead) {
     const size_t far = kReserved / sizeof(uintptr_t);
     words[far / 2 + 77] = 1;
     write_at(words + far - kObjects, inverted);
-    loft::leaks::LookedAt after = search();
+    inspect::LookedAt after = search();
     EXPECT_EQ(lost_objects(), 0u) << "the end of it names them all";
     EXPECT_LT(after.read, before.read + kFew);
     EXPECT_GE(after.passed_over, kReserved - kFew);

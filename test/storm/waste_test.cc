@@ -14,7 +14,7 @@
 #include "profile/samples.h"
 #include "profile/site.h"
 #include "slab/slab.h"
-#include "stats/waste.h"
+#include "stats/lost.h"
 #include "storm/support.h"
 
 namespace storm {

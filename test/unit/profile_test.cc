@@ -17,10 +17,10 @@
 
 #include "files/output.h"
 #include "files/signal_names.h"
-#include "files/touched.h"
 #include "inspect/locations.h"
 #include "inspect/new_file.h"
 #include "inspect/sink.h"
+#include "inspect/touched.h"
 #include "os/os.h"
 #include "profile/poisson.h"
 
@@ -210,11 +210,11 @@ class Reservation {
 
 using Parts = std::vector<std::pair<uintptr_t, uintptr_t>>;
 
-Parts parts_of(files::Touched& touched, const void* from, const void* end) {
+Parts parts_of(inspect::Touched& touched, const void* from, const void* end) {
   Parts all;
   touched.begin(reinterpret_cast<uintptr_t>(from), reinterpret_cast<uintptr_t>(end));
   for (;;) {
-    const files::Touched::Range part = touched.next();
+    const inspect::Touched::Range part = touched.next();
     if (part.begin == part.end) return all;
     all.emplace_back(part.begin, part.end);
   }
@@ -229,7 +229,7 @@ TEST(Files, PagesThatWereTouched) {
     return std::pair(reinterpret_cast<uintptr_t>(reservation.page(from)),
                      reinterpret_cast<uintptr_t>(reservation.page(end)));
   };
-  files::Touched touched;
+  inspect::Touched touched;
   const char* const from = reservation.page(0);
   const char* const end = reservation.page(kPages);
   EXPECT_EQ(parts_of(touched, from, end), Parts());
@@ -246,10 +246,10 @@ TEST(Files, PagesThatWereTouched) {
 }
 
 TEST(Files, WhatTheSystemTellsOfAPage) {
-  EXPECT_FALSE(files::Touched::may_hold(0));
-  EXPECT_FALSE(files::Touched::may_hold(uint64_t{1} << 55 | uint64_t{1} << 61));
-  EXPECT_TRUE(files::Touched::may_hold(uint64_t{1} << 63)) << "has memory";
-  EXPECT_TRUE(files::Touched::may_hold(uint64_t{1} << 62 | 5)) << "is swapped out";
+  EXPECT_FALSE(inspect::Touched::may_hold(0));
+  EXPECT_FALSE(inspect::Touched::may_hold(uint64_t{1} << 55 | uint64_t{1} << 61));
+  EXPECT_TRUE(inspect::Touched::may_hold(uint64_t{1} << 63)) << "has memory";
+  EXPECT_TRUE(inspect::Touched::may_hold(uint64_t{1} << 62 | 5)) << "is swapped out";
 }
 
 }  // namespace

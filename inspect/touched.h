@@ -3,11 +3,12 @@
 // give it a page table.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <stddef.h>
+#include <stdint.h>
 
-namespace loft::files {
+namespace loft::inspect {
 
+// Too long for a stack. May change errno.
 class Touched {
  public:
   // Where the system does not tell, all pages may hold something.
@@ -33,11 +34,11 @@ class Touched {
 
   static constexpr size_t kMostEntries = 8192;
   int file_;
-  uint64_t* entries_;    // of the pages from first_ on; nullptr: nothing is known
   uintptr_t first_ = 0;  // number of a page
   uintptr_t last_ = 0;   // the one behind these
   uintptr_t from_ = 0;
   uintptr_t end_ = 0;
+  uint64_t entries_[kMostEntries];  // of the pages from first_ on
 };
 
-}  // namespace loft::files
+}  // namespace loft::inspect

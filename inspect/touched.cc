@@ -1,30 +1,21 @@
-#include "files/touched.h"
+#include "inspect/touched.h"
 
 #include <errno.h>
+#include <sys/auxv.h>
 
 #include "base/bits.h"
-#include "base/keep.h"
 #include "base/raw_file.h"
-#include "files/output.h"
-#include "os/os.h"
 
-namespace loft::files {
+namespace loft::inspect {
 
-Touched::Touched() {
-  const KeepErrno keep;
-  file_ = raw::open_file("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  entries_ = file_ < 0 ? nullptr : static_cast<uint64_t*>(borrow(kMostEntries * sizeof(uint64_t)));
-}
+Touched::Touched() : file_(raw::open_file("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)) {}
 
 Touched::~Touched() {
-  const KeepErrno keep;
-  give_back(entries_, kMostEntries * sizeof(uint64_t));
   if (file_ >= 0) raw::close_file(file_);
 }
 
 // False if the system does not tell.
 bool Touched::ask(uintptr_t page, size_t most) {
-  const KeepErrno keep;
   const size_t wanted = least(most, kMostEntries) * sizeof(uint64_t);
   long got = 0;
   do {
@@ -42,11 +33,11 @@ void Touched::begin(uintptr_t from, uintptr_t end) {
 }
 
 Touched::Range Touched::next() {
-  const size_t size = os::page_size();
+  const size_t size = getauxval(AT_PAGESZ);
   Range found = {end_, end_};
   for (uintptr_t page = from_ / size; from_ < end_; from_ = ++page * size) {
     const bool known = page >= first_ && page < last_;
-    if (!known && (entries_ == nullptr || !ask(page, (end_ - 1) / size + 1 - page))) {
+    if (!known && (file_ < 0 || !ask(page, (end_ - 1) / size + 1 - page))) {
       found.begin = least(found.begin, from_);
       break;  // to the end
     }
@@ -61,4 +52,4 @@ Touched::Range Touched::next() {
   return found;
 }
 
-}  // namespace loft::files
+}  // namespace loft::inspect

@@ -1,9 +1,13 @@
-#include "stats/waste.h"
+#include "stats/lost.h"
 
+#include "cache/object.h"
+#include "files/inspect.h"
 #include "os/os.h"
 #include "profile/samples.h"
 #include "runtime/lifecycle.h"
 #include "slab/slab.h"
+#include "space/span.h"
+#include "space/window.h"
 #include "stats/objects.h"
 
 namespace loft {
@@ -32,6 +36,28 @@ bool count_waste() {
   if (enough) profile::count_waste(share_at, &live);
   lifecycle::unlock_all();
   return enough;
+}
+
+bool count_leaks(inspect::LookedAt* looked_at) {
+  const inspect::Table* const library = inspect::opened_library();
+  if (library == nullptr) return true;
+  if (span::used_bytes() == 0) return false;
+  const auto around = [](uintptr_t address) -> inspect::Range {
+    const ObjectRange object = object_of(reinterpret_cast<const void*>(address));
+    const auto start = reinterpret_cast<uintptr_t>(object.start);
+    return {start, start + object.size};
+  };
+  return library->search_leaks(
+      {
+          .all = {pagemap.base, pagemap.base + span::used_bytes()},
+          .own = {{window.heap.base, window.heap.committed},
+                  {window.pagemap.base, window.pagemap.committed},
+                  {window.metadata.base, window.metadata.committed}},
+          .alignment_log = kAlignmentLog,
+          .around = around,
+          .count_lost = profile::count_lost,
+      },
+      looked_at);
 }
 
 }  // namespace loft

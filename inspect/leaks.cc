@@ -1,72 +1,50 @@
-#include "leaks/leaks.h"
-
-#include <new>
+#include "inspect/leaks.h"
 
 #include "base/bits.h"
 #include "base/keep.h"
-#include "cache/object.h"
 #include "files/mappings.h"
-#include "files/output.h"
-#include "files/touched.h"
-#include "profile/samples.h"
-#include "space/metadata.h"
-#include "space/pagemap.h"
-#include "space/span.h"
-#include "space/window.h"
+#include "inspect/memory.h"
+#include "inspect/touched.h"
 
-namespace loft::leaks {
+namespace loft::inspect {
 
 namespace {
 
-struct Words {
-  uintptr_t begin;
-  uintptr_t end;
-};
-
+// Too long for a stack.
 class Search {
  public:
   // `stack`: an address in the frame of the caller; what lies below it in its stack is dead.
-  explicit Search(uintptr_t stack)
-      : stack_(stack), base_(pagemap.base), end_(base_ + span::used_bytes()) {
-    marks_ = static_cast<uint64_t*>(files::borrow(mark_bytes()));
-    found_ = static_cast<ObjectRange*>(files::borrow(kMostFound * sizeof(ObjectRange)));
-    words_ = static_cast<uintptr_t*>(files::borrow(kCopied));
+  Search(const Objects* objects, uintptr_t stack)
+      : objects_(*objects), stack_(stack), base_(objects->all.begin), end_(objects->all.end) {
+    marks_ = static_cast<uint64_t*>(borrow(mark_bytes()));
   }
-  ~Search() {
-    files::give_back(marks_, mark_bytes());
-    files::give_back(found_, kMostFound * sizeof(ObjectRange));
-    files::give_back(words_, kCopied);
-  }
+  ~Search() { give_back(marks_, mark_bytes()); }
   Search(const Search&) = delete;
   Search& operator=(const Search&) = delete;
 
   bool run() {
-    const KeepErrno keep;
-    if (marks_ == nullptr || found_ == nullptr || words_ == nullptr) return false;
-    void* const memory = files::borrow(sizeof(files::Mappings));
-    if (memory == nullptr) return false;
-    auto& mappings = *new (memory) files::Mappings;
+    if (marks_ == nullptr) return false;
     files::Mapping mapping;
-    while (mappings.next(&mapping)) look_at_mapping(mapping);
-    mappings.~Mappings();
-    files::give_back(memory, sizeof(files::Mappings));
-    if (copied_ == 0) return false;
+    while (mappings_.next(&mapping)) look_at_mapping(mapping);
+    if (looked_at.read == 0) return false;
     // What did not fit was marked and forgotten: all marked objects are looked at once more.
     while (overflowed_) {
       overflowed_ = false;
       look_at_marked();
     }
-    profile::count_lost(is_lost, this);
+    objects_.count_lost(is_lost, this);
     return true;
   }
 
-  LookedAt looked_at() const { return {copied_, passed_over_}; }
+  LookedAt looked_at = {};
 
  private:
   static constexpr size_t kMostFound = 1 << 18;
   static constexpr size_t kCopied = 64 * 1024;
 
-  size_t mark_bytes() const { return round_up((end_ - base_) / kAlignment / 8 + 8, 8); }
+  size_t mark_bytes() const {
+    return round_up(((end_ - base_) >> objects_.alignment_log) / 8 + 8, 8);
+  }
 
   static bool is_lost(void* self, const void* p) {
     const auto& search = *static_cast<const Search*>(self);
@@ -75,7 +53,7 @@ class Search {
   }
 
   bool is_marked(uintptr_t object) const {
-    const size_t bit = (object - base_) / kAlignment;
+    const size_t bit = (object - base_) >> objects_.alignment_log;
     return (marks_[bit / 64] >> bit % 64 & 1) != 0;
   }
 
@@ -91,15 +69,14 @@ class Search {
 
   // Looks at a range without what loft's own tables take of it: they name objects, and are none of
   // the program's memory. A mapping of the program's may be one with theirs.
-  void look_around(Words range, size_t from) {
-    const Words own[] = {
-        {window.heap.base, window.heap.committed},
-        {window.pagemap.base, window.pagemap.committed},
-        {window.metadata.base, window.metadata.committed},
-        range_of(marks_, mark_bytes()),
-        range_of(found_, kMostFound * sizeof(ObjectRange)),
-        range_of(words_, kCopied),
-    };
+  void look_around(Range range, size_t from) {
+    const auto here = reinterpret_cast<uintptr_t>(this);
+    const auto marks = reinterpret_cast<uintptr_t>(marks_);
+    const Range own[] = {objects_.own[0],
+                         objects_.own[1],
+                         objects_.own[2],
+                         {here, here + sizeof(*this)},
+                         {marks, marks + mark_bytes()}};
     for (size_t i = from; i < sizeof(own) / sizeof(*own); ++i) {
       if (own[i].begin >= range.end || own[i].end <= range.begin) continue;
       if (own[i].begin > range.begin) look_around({range.begin, own[i].begin}, i + 1);
@@ -110,30 +87,25 @@ class Search {
     follow();
   }
 
-  static Words range_of(const void* at, size_t bytes) {
-    const auto begin = reinterpret_cast<uintptr_t>(at);
-    return {begin, begin + bytes};
-  }
-
   // Of a reservation, what was ever written. To ask for less than is copied at once does not pay.
-  void look_at_touched(Words range) {
+  void look_at_touched(Range range) {
     if (range.end - range.begin <= kCopied) return look_at(range);
     touched_.begin(range.begin, range.end);
     while (range.begin < range.end) {
-      const files::Touched::Range part = touched_.next();
-      passed_over_ += part.begin - range.begin;
+      const Touched::Range part = touched_.next();
+      looked_at.passed_over += part.begin - range.begin;
       look_at({part.begin, part.end});
       range.begin = part.end;
     }
   }
 
   // Other threads may free the memory, and the system may have it back: only copies are read.
-  void look_at(Words range) {
+  void look_at(Range range) {
     range.begin = round_up(range.begin, sizeof(uintptr_t));
     while (range.begin < range.end) {
       const size_t wanted = least(range.end - range.begin, kCopied);
-      const size_t copied = files::copy_if_there(words_, range.begin, wanted);
-      copied_ += copied;
+      const size_t copied = copy_if_there(words_, range.begin, wanted);
+      looked_at.read += copied;
       for (size_t i = 0; i < copied / sizeof(uintptr_t); ++i) {
         const uintptr_t word = words_[i];
         if (word - base_ < end_ - base_) look_at_pointer(word);
@@ -144,12 +116,11 @@ class Search {
   }
 
   void look_at_pointer(uintptr_t word) {
-    const ObjectRange object = object_of(reinterpret_cast<const void*>(word));
-    const auto start = reinterpret_cast<uintptr_t>(object.start);
+    const Range object = objects_.around(word);
     // The object may be changing hands.
-    if (start < base_ || start > word || object.size > end_ - start) return;
-    if (start + object.size <= word || is_marked(start)) return;
-    const size_t bit = (start - base_) / kAlignment;
+    if (object.begin < base_ || object.begin > word || object.end > end_) return;
+    if (object.end <= word || is_marked(object.begin)) return;
+    const size_t bit = (object.begin - base_) >> objects_.alignment_log;
     marks_[bit / 64] |= uint64_t{1} << bit % 64;
     if (count_ == kMostFound) {
       overflowed_ = true;
@@ -159,50 +130,48 @@ class Search {
   }
 
   void follow() {
-    while (count_ != 0) {
-      const ObjectRange object = found_[--count_];
-      const auto start = reinterpret_cast<uintptr_t>(object.start);
-      look_at_touched({start, start + object.size});
-    }
+    while (count_ != 0) look_at_touched(found_[--count_]);
   }
 
   void look_at_marked() {
     for (size_t word = 0; word < mark_bytes() / 8; ++word) {
       for (uint64_t left = marks_[word]; left != 0; left &= left - 1) {
-        const uintptr_t start = base_ + (word * 64 + lowest_bit(left)) * kAlignment;
-        const ObjectRange object = object_of(reinterpret_cast<const void*>(start));
-        if (object.size > end_ - start) continue;
-        look_at_touched({start, start + object.size});
+        const size_t bit = word * 64 + lowest_bit(left);
+        const Range object = objects_.around(base_ + (bit << objects_.alignment_log));
+        if (object.begin < base_ || object.end > end_) continue;
+        look_at_touched(object);
         follow();
       }
     }
   }
 
+  const Objects& objects_;
   const uintptr_t stack_;
   const uintptr_t base_;
   const uintptr_t end_;
-  uint64_t* marks_;     // a bit for each place where an object may start
-  ObjectRange* found_;  // marked, and not yet looked at
-  uintptr_t* words_;
+  uint64_t* marks_;  // a bit for each place where an object may start
   size_t count_ = 0;
-  size_t copied_ = 0;
-  size_t passed_over_ = 0;
-  files::Touched touched_;
   bool is_private_ = false;  // the mapping that is looked at
   bool overflowed_ = false;
+  Touched touched_;
+  files::Mappings mappings_;
+  uintptr_t words_[kCopied / sizeof(uintptr_t)];
+  Range found_[kMostFound];  // marked, and not yet looked at
 };
 
 }  // namespace
 
-bool search(LookedAt* looked_at) {
-  if (span::used_bytes() == 0) return false;
+bool search_leaks(const Objects& objects, LookedAt* looked_at) {
+  const KeepErrno keep;
   // What registers hold is stored in this frame, below its address.
   constexpr size_t kFrame = 512;
   __builtin_unwind_init();
-  Search one(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - kFrame);
-  const bool done = one.run();
-  if (looked_at != nullptr) *looked_at = one.looked_at();
+  const Borrowed<Search> search(&objects,
+                                reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - kFrame);
+  if (!search.is_there()) return false;
+  const bool done = search->run();
+  *looked_at = search->looked_at;
   return done;
 }
 
-}  // namespace loft::leaks
+}  // namespace loft::inspect
