@@ -1,5 +1,5 @@
 // Looks for damage that no call has met yet (hardened=full): fences and tags behind the objects of
-// slabs, and what was written to free cells. For the background thread, some bytes a tick.
+// slabs, and what was written to free cells. Some bytes in each tick.
 //
 // It reads without a lock what other threads write. That holds, because
 //   - addresses of a slab stay mapped, and stay those of a slab of the same class (slab/apart.h),

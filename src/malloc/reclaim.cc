@@ -42,8 +42,7 @@ size_t visit_others(AtWork at_work, size_t* passed_on) {
     const size_t before = heap->counters().forwards.get();
     const bool common = heap == registry::common_heap();
     if (heap->abandoned() || common) {
-      // Blocks. The background thread may hold the lock; it releases it within a step once a thread
-      // sleeps on it.
+      // Waits. A round may hold the lock; it releases it within a step once a thread sleeps on it.
       const os::Guard guard(heap->lock());
       if (heap->abandoned() || common) purged += heap->purge(nullptr, Heap::Walk::kNow);
     } else if (heap->lock().try_lock()) {

@@ -30,13 +30,14 @@ constexpr uint64_t kMillisecond = 1'000'000;
 // A program that never grows beyond this has little to purge, and its looks end here.
 constexpr size_t kWorthwhile = size_t{8} << 20;
 
-// The interval at which the group is read, and so the longest wait of the thread.
+// The interval at which the thread reads the group, and so its longest wait while it ticks.
 constexpr uint64_t kWatch = 1000 * kMillisecond;
 
 // What one look purges at most, and how many heaps it visits: some tenths of a millisecond.
 constexpr Round::Share kLook = {8, size_t{1} << 20};
-// Who looks seldom does more at a time: so much more for each tick that has passed, up to this.
-constexpr size_t kMostLooks = 16;
+// A thread that looks seldom does more at a time: a share for each tick since its last look, up to
+// so many.
+constexpr size_t kMostShares = 16;
 constexpr Round::Share kAll = {~0u, ~size_t{0}};
 // What guests may read in a tick of the thread.
 constexpr size_t kTickBytes = size_t{4} << 20;
@@ -54,11 +55,11 @@ uint64_t tick_ns() {
 constinit os::Lock looking;  // guards the round, and the scan of hardened=full
 constinit Round round;
 
-// Relaxed: written under the lock above; who reads it without the lock looks again.
-constinit Atomic<uint64_t> last_tick{0};
+// Relaxed: written under `looking`. Whoever acts on them takes it and reads them again.
+constinit Atomic<uint64_t> last_tick{0};     // when the last round began
 constinit Atomic<bool> is_under_way{false};  // the round has more to do
 
-// As many as matter.
+// Since the last round began; more than kDecayTicks make no difference.
 unsigned ticks_until(uint64_t now) {
   const uint64_t passed = (now - last_tick.load(memory_order_relaxed)) / tick_ns();
   return static_cast<unsigned>(most<uint64_t>(least<uint64_t>(passed, span::kDecayTicks), 1));
@@ -71,7 +72,8 @@ constexpr size_t kWaiting = size_t{1} << 20;
 // A thread asks itself this seldom, so that its slow paths stay few while it is at work.
 constexpr uint32_t kAtWork = 3;  // units of the stamps below: 0.2 ms
 
-// Unused memory that the last round could not purge. Relaxed: a hint.
+// What was unused when the last round found nothing to do; 0 if it found something. Relaxed: a
+// hint.
 constinit Atomic<size_t> at_rest{0};
 
 bool something_waits() {
@@ -91,16 +93,16 @@ bool ask_one(void* context, ThreadCache* thread) {
   return ++asked.threads < kMost;
 }
 
-// The next call goes on with the next threads. Who is at rest has not answered the last question,
-// so this is seldom.
+// The next call goes on with the next threads. Seldom, because a thread at rest leaves the question
+// unanswered.
 void ask_others(const ThreadCache* by, uint64_t now) {
   constexpr uint64_t kBetween = 10 * kMillisecond;
   static constinit Atomic<uint64_t> last{0};  // relaxed: a hint
-  if (now - last.load(memory_order_relaxed) < kBetween || !lifecycle::round().try_lock()) return;
+  if (now - last.load(memory_order_relaxed) < kBetween || !lifecycle::visiting.try_lock()) return;
   last.store(now, memory_order_relaxed);
   Asked asked = {by, 0};
   lifecycle::visit_threads(ask_one, &asked);
-  lifecycle::round().unlock();
+  lifecycle::visiting.unlock();
 }
 
 // Of the calling thread: when it last went on with a round, and when it last asked. In units of
@@ -122,12 +124,12 @@ Round::Share share_of(uint64_t now) {
   const uint32_t before = looked_at;
   looked_at = stamp(now);
   if (before == 0) return kLook;
-  const size_t looks = most<size_t>(
-      least<size_t>((uint64_t{stamp(now) - before} << kStampLog) / tick_ns(), kMostLooks), 1);
-  return {static_cast<unsigned>(looks) * kLook.heaps, looks * kLook.bytes};
+  const size_t shares = most<size_t>(
+      least<size_t>((uint64_t{stamp(now) - before} << kStampLog) / tick_ns(), kMostShares), 1);
+  return {static_cast<unsigned>(shares) * kLook.heaps, shares * kLook.bytes};
 }
 
-// A whole round. True if nothing is left to watch.
+// A whole round, by loft's thread. True if nothing is left to watch.
 bool tick() {
   const os::Guard guard(looking);
   const uint64_t now = os::now_ns();
@@ -169,8 +171,8 @@ void watch() {
       watched = os::now_ns();
       limits::set_group(limits::read_group(limits::Read::kAll, limits::group()));
     }
-    // A program that changed `cgroup` while the group was read may have published first. This
-    // publishes what holds now.
+    // If the program changed `cgroup` while the group was read, set_group may have used the old
+    // value last.
     if (sees_group) limits::options_changed();
     const uint32_t before = nap == 0 ? kTicking : kAsleep;
     os::wait_on_word_for(&state, before, nap == 0 ? least(tick_ns(), kWatch) : nap);
@@ -216,7 +218,7 @@ bool was_worthwhile() {
   return true;
 }
 
-// A thread that has ended left its heap to others.
+// The ended thread's heap may have something to purge, and the thread makes no slow path any more.
 void on_thread_end() {
   look_soon();
   look_after();
@@ -237,7 +239,8 @@ void watch_first_thread(bool is_first) {
 constinit os::Lock following;
 constinit uint64_t followed = 0;  // the option's value; under the lock
 
-// A fork's child has no such thread, until it asks for one.
+// A fork's child has no such thread, until it asks for one. A fork takes none of the locks here:
+// whoever held them is not in the child, and may have left the round half done.
 void in_child() {
   options.background.store(0, memory_order_relaxed);
   following.reset();
@@ -278,10 +281,6 @@ LOFT_AT_LOAD void check_watch() {
   os::report(Text() << "cgroup=watch does what cgroup=soft does: it needs background=on");
 }
 
-}  // namespace
-
-namespace {
-
 LOFT_NOINLINE void go_on(uint64_t now) {
   if (!looking.try_lock()) return;
   const bool goes_on = is_under_way.load(memory_order_relaxed);
@@ -314,7 +313,8 @@ LOFT_NOINLINE void look() {
     return;
   }
   const uint64_t now = os::now_ns();
-  // Without the lock, which all threads would write, for the many looks between two ticks.
+  // Most looks come between two ticks. These must not take the lock, to which all threads would
+  // write.
   if (is_under_way.load(memory_order_relaxed) || (get(options.decay_ms) != 0 && is_due(now))) {
     go_on(now);
   }

@@ -1,9 +1,10 @@
 // Purges memory that nobody uses. The calls that the program makes do it: a slow path of any thread
-// looks now and then, for all heaps, a bounded amount at a time, and goes on where the last look
-// ended. A thread that does little makes no slow path: while something waits to be purged, the next
-// free of each thread is asked to look (bins::ask). loft starts no thread for it by itself. Where
-// the program asks for one (option `background`, loft_background_start), that thread does the same
-// while the program does nothing.
+// looks now and then. A look purges an excess at once (space/unused.h), and does a share of a round
+// over all heaps (runtime/round.h): it goes on where the last look ended. A thread that does little
+// makes no slow path: while something waits to be purged, looks ask the next free of each thread to
+// look (bins::ask). loft starts no thread for it by itself. Where the program asks for one (option
+// `background`, loft_background_start), that thread makes the rounds instead, also while the
+// program does nothing.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,16 @@
 namespace loft::background {
 
 enum ThreadState : uint32_t {
-  kNotYet,   // enable has not run: nothing is done
-  kNobody,   // there is no thread: slow paths look
+  kNotYet,   // enable has not run: nobody makes rounds
+  kNobody,   // there is no thread: looks make the rounds
   kRefused,  // the same, and none can start any more
-  kTicking,  // the thread ticks by itself, several times a second
-  kAsleep,   // the thread has found nothing to do; a slow path's look wakes it
+  kTicking,  // the thread makes a round several times a second
+  kAsleep,   // the thread has found nothing to do; a look wakes it
   kLeaving,  // the thread was told to end
 };
 
-extern LOFT_HIDDEN Atomic<uint32_t> state;  // the thread sleeps on it
+// The thread sleeps on it. Relaxed: what a round reads and writes has its own locks.
+extern LOFT_HIDDEN Atomic<uint32_t> state;
 
 void look();
 

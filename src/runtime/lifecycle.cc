@@ -23,17 +23,18 @@ namespace loft {
 namespace lifecycle {
 
 constinit Atomic<void (*)()> at_thread_end{nullptr};
+constinit os::Lock visiting;
 
 namespace {
 
-constinit os::Lock round_lock;  // taken before `lock`
-constinit os::Lock lock;        // taken before any heap's
-constinit List<ThreadCache> threads;
-constinit List<ThreadCache> unused;
+// Guards the lists of blocks and the census. Taken after `visiting`, and before any heap's.
+constinit os::Lock lock;
+constinit List<ThreadCache> threads;            // blocks of running threads
 constinit List<ThreadCache> warm;               // retired last; their bins keep first arrays
+constinit List<ThreadCache> unused;             // the other blocks
 constinit ThreadCache* next_visited = nullptr;  // nullptr: the first one
 
-// Abandons the thread's own heap.
+// Abandons the thread's own heap. One that all share stays with the others.
 void give_up_heap(ThreadCache* thread) {
   thread->mode = Mode::kUnset;
   thread->owner = kNeverOwner;
@@ -61,7 +62,7 @@ void hand_over(ThreadCache* thread) {
   give_up_heap(thread);
 }
 
-// Under the lock.
+// Under the lock, or in a fork's child, which is alone.
 void retire(ThreadCache* thread, List<ThreadCache>& where) {
   if (next_visited == thread) next_visited = thread->next;
   threads.remove(thread);
@@ -94,26 +95,25 @@ void cool_down(ThreadCache* block) {
   unused.push_front(block);
 }
 
-// The value of the exit hook for a thread without a block.
-void* const no_block = &empty_cache;
+// The value of the exit hook for a thread that uses processors' blocks.
+void* const on_processors = &empty_cache;
 
-void count_blockless(size_t more) {
+void count_on_processors(size_t more) {
   const os::Guard guard(lock);
-  census::blockless.add(more);
+  census::on_processors.add(more);
 }
 
 void tell_of_end() {
   if (auto* call = at_thread_end.load(memory_order_relaxed); call != nullptr) call();
 }
 
-// Runs after the thread-local destructors of C++, among the destructors of the program's keys. A
-// later round of these destructors would leave the block to more of them, and they would be faster.
-// But a thread that first allocates in such a destructor would have no round left, and its heap
-// would never be abandoned.
+// Runs after the thread-local destructors of C++, among the destructors of the program's keys.
+// These come in passes. If this waited for a later pass, more of them would find the block. But a
+// thread that first allocates in the last pass would never abandon its heap.
 void on_exit(void* value) {
-  census::stage = census::kExited;
-  if (value == no_block) {
-    count_blockless(-1UL);
+  census::stage = census::kUncounted;
+  if (value == on_processors) {
+    count_on_processors(-1UL);
     return tell_of_end();
   }
   auto* thread = static_cast<ThreadCache*>(value);
@@ -175,7 +175,7 @@ ThreadCache* unused_or_new() {
 ThreadCache* attach() {
   ThreadCache* thread = this_thread();
   if (LOFT_LIKELY(thread != &empty_cache)) return thread;
-  if (LOFT_UNLIKELY(census::stage == census::kExited) || percpu::in_use()) return nullptr;
+  if (LOFT_UNLIKELY(census::stage == census::kUncounted) || percpu::in_use()) return nullptr;
   {
     const os::Guard guard(lock);
     thread = unused_or_new();
@@ -188,13 +188,11 @@ ThreadCache* attach() {
 
 ThreadCache* enter_processor() {
   if (LOFT_UNLIKELY(census::stage == census::kNone)) {
-    census::stage = census::kBlockless;  // first: the calls below may allocate
-    if (os::set_thread_exit_value(no_block)) count_blockless(1);
+    census::stage = census::kOnProcessors;  // first: the calls below may allocate
+    if (os::set_thread_exit_value(on_processors)) count_on_processors(1);
   }
   return percpu::enter();
 }
-
-os::Lock& round() { return round_lock; }
 
 void restart_visits() {
   const os::Guard guard(lock);
@@ -260,41 +258,42 @@ ThreadTotals totals() {
 
 namespace {
 
-// In a fork's child. Returns what a thread that the child does not have held to its heap, and
-// abandons that. The thread may have been between any two stores: bins::inherit and
-// medium_cache::inherit say what of its block they rely on. What it had collected for other heaps
-// is lost.
-void take_over_from_dead(ThreadCache* thread) {
-  thread->forget_batches();
-  guest::inherit(thread);
-  bins::inherit(thread);
-  batch_cache::send_all(thread);
-  medium_cache::inherit(thread);
-  give_up_heap(thread);
-  retire(thread, unused);
+// Of a thread that the child does not have, which may have been between any two stores:
+// bins::inherit and medium_cache::inherit say what of its block they rely on. What it had collected
+// for other heaps is lost. All else in the block returns to its heap, and the thread's own heap is
+// abandoned.
+void bury(ThreadCache* dead) {
+  dead->forget_batches();
+  guest::inherit(dead);
+  bins::inherit(dead);
+  batch_cache::send_all(dead);  // of what lay in the bins
+  medium_cache::inherit(dead);
+  give_up_heap(dead);
+  retire(dead, unused);
 }
 
-// The child has one thread, which takes over the blocks of the others.
-void bury_the_dead() {
+// The child has one thread. Its heap and block are as they were.
+void bury_the_others() {
   pool::forget_all();
   void* const value = os::thread_exit_value();
-  const ThreadCache* mine = value == no_block ? nullptr : static_cast<ThreadCache*>(value);
+  const ThreadCache* mine = value == on_processors ? nullptr : static_cast<ThreadCache*>(value);
   for (ThreadCache* thread = threads.front(); thread != nullptr;) {
     ThreadCache* next = thread->next;
     // `self` is the only mark of a block whose exit value the system could not store.
-    if (thread != mine && thread != this_thread()) take_over_from_dead(thread);
+    if (thread != mine && thread != this_thread()) bury(thread);
     thread = next;
   }
   for (ThreadCache* thread = newest_cache(); thread != nullptr; thread = thread->older) {
     guest::begin_child(thread);
   }
-  census::blockless.add((census::stage == census::kBlockless ? 1 : 0) - census::blockless.get());
+  const size_t now = census::stage == census::kOnProcessors ? 1 : 0;
+  census::on_processors.add(now - census::on_processors.get());
 }
 
 }  // namespace
 
 void lock_all() {
-  round_lock.lock();
+  visiting.lock();
   guest::lock(LockStep::kBeforeBlocks);
   lock.lock();
   registry::prepare_fork();
@@ -310,7 +309,7 @@ void finish_fork(bool child) {
   registry::finish_fork(child);
   lock.after_fork(child);
   guest::unlock(LockStep::kBeforeBlocks, child);
-  round_lock.after_fork(child);
+  visiting.after_fork(child);
 }
 
 void prepare_fork() {
@@ -326,7 +325,7 @@ void in_parent() {
 void in_child() {
   finish_fork(true);
   os::unlock_streams(true);
-  bury_the_dead();
+  bury_the_others();
 }
 
 __attribute__((constructor(101))) void register_handlers() {
@@ -368,7 +367,7 @@ bool count(void* context, ThreadCache* thread) {
 
 Unreached unreached() {
   Unreached sum = {};
-  const os::Guard guard(lifecycle::round());
+  const os::Guard guard(lifecycle::visiting);
   lifecycle::restart_visits();
   while (!lifecycle::visit_threads(count, &sum)) {
   }
@@ -400,6 +399,6 @@ namespace loft::census {
 constinit LOFT_TLS __thread Stage stage = kNone;
 constinit Counter started;
 constinit Counter exited;
-constinit Counter blockless;
+constinit Counter on_processors;
 
 }  // namespace loft::census

@@ -1,6 +1,6 @@
 // A thread's block, from the thread's first call to its end; what threads hold while they sleep;
-// how many there are. After a fork, the child takes over the blocks of the threads that it does not
-// have.
+// how many threads there are. A fork's child empties the blocks of the threads that it does not
+// have, and abandons their heaps.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace loft::lifecycle {
 
 // The block of the calling thread, set up at its first call. nullptr, so that the caller must do
 // without a block,
-//   (a) if the thread's destructors have run;
+//   (a) if the thread's destructors have run, or it is loft's own;
 //   (b) without memory;
 //   (c) under owner=cpu, unless the thread got its block before owner=cpu was chosen;
-//   (d) without one of the system's keys for threads, unless it is the process's first.
+//   (d) if the system would not tell of the thread's end, unless it is the process's first.
 ThreadCache* attach();
 
-// Calls percpu::enter. At its first call, counts the thread among the program's.
+// Calls percpu::enter. At a thread's first call, counts it among the program's.
 ThreadCache* enter_processor();
 
 // A slow path of the calling thread. Under owner=cpu it holds the lock of a processor's block:
@@ -39,38 +39,40 @@ class SlowPath {
   SlowPath(const SlowPath&) = delete;
   SlowPath& operator=(const SlowPath&) = delete;
 
-  ThreadCache* thread() const { return thread_; }  // as of attach, or of percpu::enter
+  ThreadCache* thread() const { return thread_; }  // nullptr: see attach and percpu::enter
 
  private:
   ThreadCache* thread_;
 };
 
-// Set once, when the library is loaded, to a function of the purge floor. A thread calls it at its
-// end, after it has given up its block, with no lock held.
+// Set once, by background::enable. A thread calls it at its end, when its block is gone, with no
+// lock held.
 extern LOFT_HIDDEN Atomic<void (*)()> at_thread_end;
 
-// Held by the one thread that visits all threads. Taken before every other lock of loft that a fork
-// takes.
-os::Lock& round();
+// Whoever visits the threads' blocks holds it from the first call below to the last. It comes
+// before all other locks that a fork takes.
+extern LOFT_HIDDEN os::Lock visiting;
 
-// Calls visit(context, thread) for some of the threads, until it returns false. The next call goes
-// on with the next thread. No thread can end meanwhile. True if the last thread was visited.
+// Calls visit(context, block) for the blocks of up to 512 threads, until it returns false. No
+// thread can end meanwhile. The next call goes on with the next block. True after the last one.
 bool visit_threads(bool (*visit)(void*, ThreadCache*), void* context);
 void restart_visits();  // the next call begins with the first
 
-// Gives the block from attach or a SlowPath a heap if it has none, and with it its mode. False for
-// nullptr, or without memory or heap ids.
+// Gives a block, as attach or a SlowPath returned it, a heap and its mode, if it has none. False
+// for nullptr, or without memory or heap ids.
 bool give_heap(ThreadCache* thread);
 
 // The calling thread has that many bytes more, which neither a heap nor a cache has counted
 // (stats/net.h); modulo 2^64.
 void count_net(size_t bytes);
 
-// Removes the calling thread's block. All objects in it return to their heaps.
+// Takes the block from the calling thread. All objects in it return to their heaps. The thread's
+// next call sets up another one.
 void give_up_cache();
 
-// Between these two calls all locks of loft are held, which its own threads take, too. For one
-// thread at a time, which holds none and calls nothing that takes one.
+// Between these two calls the caller holds all locks from `visiting` on, in the order of
+// src/README.md: heaps and spans stand still, while threads go on in their own caches. The caller
+// must hold none of them before, and call nothing that takes one.
 void lock_all();
 void unlock_all();
 
@@ -81,44 +83,44 @@ ThreadTotals totals();
 
 }  // namespace loft::lifecycle
 
-// What threads hold in their caches while they sleep. Nobody else can empty these.
+// Threads that sleep. What one holds in its cache meanwhile, nobody else can take out.
 
 namespace loft::idle {
 
-// What all threads except the caller hold in their caches. Only the thread itself can reach it.
+// What all threads except the caller hold in their caches.
 struct Unreached {
   size_t threads;
   size_t bytes;  // about
 };
 Unreached unreached();
 
-// The calling thread is about to wait. Empties its caches and rests its heap.
+// The calling thread is about to wait. Empties its caches and purges its heap.
 void begin_wait();
 
 }  // namespace loft::idle
 
-// Counts the program's threads, and records the calling thread's stage of use of loft.
+// The program's threads that have called loft.
 
 namespace loft::census {
 
-// The stage of the calling thread.
+// Of the calling thread.
 enum Stage : uint8_t {
-  kNone,       // has not called loft, or has a block
-  kBlockless,  // uses processors' blocks and is counted
-  kExited,     // its destructors have run, or would not be told; or the thread is loft's own
+  kNone,          // has not called loft, or has a block
+  kOnProcessors,  // owner=cpu: uses processors' blocks, and is counted
+  kUncounted,     // gets no block: its destructors have run, its end would not be told, or the
+                  // thread is loft's own
 };
 extern LOFT_HIDDEN LOFT_TLS __thread Stage stage;
 
 // Written under the lock in lifecycle.cc.
-extern LOFT_HIDDEN Counter started;
-extern LOFT_HIDDEN Counter exited;
-extern LOFT_HIDDEN Counter blockless;  // threads that now use processors' blocks
+extern LOFT_HIDDEN Counter started;        // blocks given to threads
+extern LOFT_HIDDEN Counter exited;         // blocks taken back
+extern LOFT_HIDDEN Counter on_processors;  // threads of that stage, now
 
-// Marks the calling thread as one that gets no block, as loft's own. It is not counted as the
-// program's.
-inline void do_without_cache() { stage = kExited; }
+// The calling thread has no block, and gets none from now on.
+inline void do_without_cache() { stage = kUncounted; }
 
 // Whether at least two of the program's live threads have called loft.
-inline bool has_other_threads() { return started.get() - exited.get() + blockless.get() >= 2; }
+inline bool has_other_threads() { return started.get() - exited.get() + on_processors.get() >= 2; }
 
 }  // namespace loft::census

@@ -15,12 +15,12 @@ namespace loft {
 void Round::begin(unsigned ticks) {
   ticks_ = ticks;
   next_ = 1;
-  ticked_ = false;
+  only_spans_left_ = false;
   found_nothing_ = true;
   just_freed_ = 0;
 }
 
-// Spans that idle heaps have just freed were unused for long enough.
+// Counts the spans that idle heaps free: they were unused for long enough.
 void Round::visit_heaps(Share& share) {
   for (; next_ <= registry::count() && share.heaps != 0 && share.bytes != 0; --share.heaps) {
     const size_t dirty_before = span::totals().dirty;
@@ -45,12 +45,12 @@ void Round::visit_others() {
   wanted_ = least(idle + just_freed_, dirty);
   // Spans that the system refuses to take back are no reason to go on.
   found_nothing_ = found_nothing_ && idle == dirty;
-  ticked_ = true;
+  only_spans_left_ = true;
 }
 
 bool Round::go_on(Share share, unsigned ticks) {
   if (next_ == 0) begin(ticks);
-  if (!ticked_) {
+  if (!only_spans_left_) {
     visit_heaps(share);
     if (next_ <= registry::count()) return false;
     visit_others();
@@ -69,14 +69,14 @@ bool Round::go_on(Share share, unsigned ticks) {
 
 namespace {
 
-constinit os::Lock purging;
+constinit os::Lock purging_excess;
 
 size_t excess() {
   const size_t total = unused::total();
   return total - least(total, unused::floor());
 }
 
-// The excess of this moment: threads that free more meanwhile purge that themselves.
+// No more than the excess of this moment: threads that free more meanwhile purge that themselves.
 size_t purge_spans() {
   size_t purged = 0;
   const size_t wanted = excess();
@@ -111,7 +111,7 @@ void purge() {
   size_t purged = purge_spans();
   if (excess() != 0) purged += purge_heaps(&skipped);
   unused::note_purged(purged, os::now_ns());
-  if (!skipped) unused::rest();
+  if (!skipped) unused::note_left();
 }
 
 }  // namespace
@@ -120,17 +120,17 @@ void purge() {
 // fault in each time.
 void purge_excess() {
   static constinit PurgePause pause;
-  if (!purging.try_lock()) return;
+  if (!purging_excess.try_lock()) return;
   if (LOFT_LIKELY(!limits::tight())) {
     purge();
   } else if (!pause.purge_or_wait(unused::total() > limits::scarce_dirty(), purge)) {
-    return purging.unlock();
+    return purging_excess.unlock();
   }
-  purging.unlock();
+  purging_excess.unlock();
   // Others have freed more meanwhile, or a heap was left out.
   if (LOFT_UNLIKELY(unused::is_too_much())) look_soon();
 }
 
-void forget_excess() { purging.reset(); }
+void forget_excess() { purging_excess.reset(); }
 
 }  // namespace loft

@@ -105,7 +105,7 @@ void note_purged(size_t bytes, uint64_t now_ns) {
   purged_at.store(now_ns, memory_order_relaxed);
 }
 
-void rest() { left.store(total(), memory_order_relaxed); }
+void note_left() { left.store(total(), memory_order_relaxed); }
 
 void tick() {
   least_seen.store(least(least_seen.load(memory_order_relaxed), total()), memory_order_relaxed);

@@ -4,8 +4,8 @@
 // or an eighth of what is in use, whichever is more; little where a limit is near.
 //
 // Purging what is wanted again soon costs a fault for each page. So the bound grows by what was
-// taken again within decay_ms after it was given back, at most to twice itself at a time, and falls
-// by halves while that lies idle.
+// taken again within decay_ms after it was given back, at most to twice itself at a time. What
+// it has grown by falls by halves while that much lies idle.
 #pragma once
 
 #include <cstddef>
@@ -59,7 +59,7 @@ void see();
 
 size_t total();
 size_t bound();
-// Whether the total exceeds the bound, and by now also what the last purge had to leave.
+// Whether the total exceeds the bound, and what the last purge had to leave by a step.
 bool is_too_much();
 
 // ---- For whoever purges, one thread at a time.
@@ -70,8 +70,8 @@ size_t floor();
 void adapt(uint64_t now_ns);
 // So many bytes went back to the system.
 void note_purged(size_t bytes, uint64_t now_ns);
-// All that can go has gone.
-void rest();
+// What is left now cannot go.
+void note_left();
 // Each tick: the bound falls while what is unused lies idle.
 void tick();
 
