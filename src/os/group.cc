@@ -95,10 +95,10 @@ bool lists(std::string_view list, std::string_view name) {
   return false;
 }
 
-// kNoLimit for any text that is not a number, such as "max".
+// kNone for any text that is not a number, such as "max".
 size_t number(std::string_view text) {
   uint64_t n = 0;
-  return parse_number(text, n) ? n : kNoLimit;
+  return parse_number(text, n) ? n : kNone;
 }
 
 LOFT_AT_LOAD size_t first_number(const File& file) {
@@ -176,21 +176,21 @@ class Reader {
 
   LOFT_AT_LOAD void look_at(Path& folder, const Hierarchy& names) {
     size_t max = limit_in(folder, names.max);
-    if (max >= kNoLimitOfVersion1) max = kNoLimit;
+    if (max >= kNoLimitOfVersion1) max = kNone;
     found.max = least(found.max, max);
     if (what_ == Read::kMax) {
       found.limit = found.max;
       return;
     }
-    const size_t high = names.high == nullptr ? kNoLimit : limit_in(folder, names.high);
+    const size_t high = names.high == nullptr ? kNone : limit_in(folder, names.high);
     found.high = least(found.high, high);
     const size_t limit = least(high, max);
-    if (limit == kNoLimit) return;
+    if (limit == kNone) return;
     const size_t used = used_of(folder, names, limit);
     const auto share = [](size_t part, size_t whole) {
       return static_cast<double>(part) / static_cast<double>(most<size_t>(whole, 1));
     };
-    if (found.limit != kNoLimit && share(used, limit) <= share(found.used, found.limit)) return;
+    if (found.limit != kNone && share(used, limit) <= share(found.used, found.limit)) return;
     found.limit = limit;
     found.used = used;
   }
@@ -205,7 +205,7 @@ class Reader {
   // If the file cannot be read, 0 bytes count as used this time.
   static size_t used_of(Path& folder, const Hierarchy& names, size_t limit) {
     const size_t current = first_number(File(folder, names.current));
-    if (current == kNoLimit) return 0;
+    if (current == kNone) return 0;
     return current <= limit / 2 ? current : current - least(current, droppable(folder, names));
   }
 
@@ -242,7 +242,7 @@ LOFT_AT_LOAD Group read_group(Read what, const Group& last, const char* root) {
   if (is_whole) return found;
   found.high = least(found.high, last.high);
   found.max = least(found.max, last.max);
-  if (found.limit == kNoLimit) found.limit = last.limit;
+  if (found.limit == kNone) found.limit = last.limit;
   return found;
 }
 

@@ -1,40 +1,3 @@
-// The limits of memory: what the system puts on the process's control group, and what binds loft.
-#pragma once
-
-#include <cstddef>
-#include <cstdint>
-
-#include "base/atomic.h"
-#include "base/macros.h"
-#include "os/os.h"
-
-namespace loft::limits {
-
-using os::kNoLimit;
-
-// The limits that the system puts on the process's control group, and on the groups around it, of
-// either version. They combine the group of this process and the groups that contain it, whose
-// limits bind it, too.
-struct Group {
-  size_t high = kNoLimit;  // bytes above which the system reclaims the group's memory and slows it
-  size_t max = kNoLimit;   // bytes that the group cannot exceed: the system stops it instead
-  // The byte limit that is nearest to being met, and the bytes that count against it. Once more
-  // than half of the limit is used, memory that the system can drop without loss, such as cached
-  // files, does not count.
-  size_t limit = kNoLimit;
-  size_t used = 0;
-};
-
-// What is read of each group: `max` alone, which is then the limit that is told; or all.
-enum class Read { kMax, kAll };
-
-// Reads the limits of the group. It opens files, so no thread may use it that shares a table of
-// file descriptors with a running program.
-//
-// `last` is an earlier result. Its limits stay in force if the present ones may exist but cannot be
-// read. `used` is then unknown, and 0. `root` is a prefix of every path, for tests.
-Group read_group(Read what, const Group& last = Group(), const char* root = "");
-
 // The limits of the memory that loft has from the system. They come from the options and from the
 // control group of this process. The amount that counts is span::committed(): memory that may be
 // resident, including resident free spans and loft's own tables.
@@ -47,6 +10,16 @@ Group read_group(Read what, const Group& last = Group(), const char* root = "");
 //
 // Nothing here is locked. The numbers are independent of each other and are read on slow paths,
 // where a stale value does no harm.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/macros.h"
+#include "os/os.h"
+
+namespace loft::limits {
 
 inline constexpr size_t kNone = os::kNoLimit;
 
@@ -101,8 +74,32 @@ size_t kept_when_tight();
 // Called under the lock of the spans, with the present amount, whenever it has changed.
 void weigh(size_t committed);
 
-// The state of the group, found when the library is loaded and by the thread that watches the
-// group. Any thread, one at a time.
+// --- The process's control group, of either version.
+
+// The limits that the system puts on the group of this process and on those that contain it, which
+// bind it, too. Of each kind, the least.
+struct Group {
+  size_t high = kNone;  // bytes above which the system reclaims the group's memory and slows it
+  size_t max = kNone;   // bytes that the group cannot exceed: the system stops it instead
+  // The byte limit that is nearest to being met, and the bytes that count against it. Once more
+  // than half of the limit is used, memory that the system can drop without loss, such as cached
+  // files, does not count.
+  size_t limit = kNone;
+  size_t used = 0;
+};
+
+// What is read of each group: `max` alone, which is then the limit that is told; or all.
+enum class Read { kMax, kAll };
+
+// Reads the limits of the group. It opens files, so no thread may use it that shares a table of
+// file descriptors with a running program.
+//
+// `last` is an earlier result. Its limits stay in force if the present ones may exist but cannot be
+// read. `used` is then unknown, and 0. `root` is a prefix of every path, for tests.
+Group read_group(Read what, const Group& last = Group(), const char* root = "");
+
+// Puts the limits of a group in force: when the library is loaded, and from the thread that watches
+// the group. One thread at a time.
 void set_group(const Group& group);
 Group group();  // as last set; without limits at first
 

@@ -1,5 +1,6 @@
 // The free spans of the window, the frontier above which no granule was handed out yet, and the
-// search for the granules of a new span in both.
+// search for the granules of a new span in both. Callers hold the lock of space/span.cc, except
+// where a comment says otherwise.
 #pragma once
 
 #include <cstddef>
@@ -36,29 +37,8 @@ using SpanBins = RunBins<Span>;
 
 }  // namespace loft
 
-// The search for the granules of a new span. Callers hold the lock of space/span.cc.
-
-namespace loft::search {
-
-using span::Range;
-
-// Takes the first granules of a listed span. An empty range if `s` is nullptr.
-Range take_from(Span* s, size_t granules);
-
-// Takes granules from two adjacent spans of different states, which never join. Otherwise a long
-// object that is allocated again and again would take new addresses, and as much memory, each time
-// a part of its span was purged. Looks at the longest span of each state.
-Range take_in_two_parts(size_t granules);
-
-// Takes the free span that ends at the frontier, or the last two, and adds as many new granules as
-// are missing. For an object (a) that is a little longer each time, or (b) whose span has lost its
-// first granule to a slab.
-Range take_last_and_more(size_t granules);
-
-}  // namespace loft::search
-
 // The free spans of the window: for each state, lists by length. Neighbours find each other through
-// pagemap entries and join. Callers hold the lock of space/span.cc.
+// pagemap entries and join.
 
 namespace loft::free_spans {
 
@@ -100,11 +80,11 @@ bool claim(Span* s, size_t granules);
 void put_back(uintptr_t base, size_t granules, SpanState state);
 
 // Purges spans that are in no list, kMostDiscards at most. Writes their new states: kDirty if the
-// system refuses.
+// system refuses. Any thread, without the lock, as long as nobody else has these spans.
 void purge_pages(Span* const* spans, unsigned count, SpanState* states);
 
 // Purges resident spans, the longest first, until at most `keep` bytes of them stay. Returns the
-// bytes purged.
+// bytes purged. The lock is held all the time, as span::purge avoids: for a caller without memory.
 size_t purge(size_t keep);
 
 // Ranges of this many bytes or more are purged by unmapping, so that they no longer count against
@@ -128,8 +108,7 @@ void discard_descriptor(Span* s);
 
 }  // namespace loft::free_spans
 
-// The frontier of the window: granules at and above it were never handed out. Callers hold the lock
-// of space/span.cc, except for end().
+// The frontier of the window: granules at and above it were never handed out.
 
 namespace loft::frontier {
 
@@ -145,3 +124,24 @@ uintptr_t end();
 uintptr_t advance(size_t bytes, bool next_to_last);
 
 }  // namespace loft::frontier
+
+// The search for the granules of a new span.
+
+namespace loft::search {
+
+using span::Range;
+
+// Takes the first granules of a listed span. An empty range if `s` is nullptr.
+Range take_from(Span* s, size_t granules);
+
+// Takes granules from two adjacent spans of different states, which never join. Otherwise a long
+// object that is allocated again and again would take new addresses, and as much memory, each time
+// a part of its span was purged. Looks at the longest span of each state.
+Range take_in_two_parts(size_t granules);
+
+// Takes the free span that ends at the frontier, or the last two, and adds as many new granules as
+// are missing. For an object (a) that is a little longer each time, or (b) whose span has lost its
+// first granule to a slab.
+Range take_last_and_more(size_t granules);
+
+}  // namespace loft::search

@@ -17,6 +17,24 @@
 #include "space/unused.h"
 #include "space/window.h"
 
+namespace loft::span::ledger {
+
+constinit os::Lock lock;
+constinit os::Lock purging;
+constinit Counter in_transit_bytes;
+constinit Counter ahead_bytes;
+constinit Counter in_use;
+constinit Atomic<size_t> recounted{0};
+constinit LowWater<kDecayTicks> least_dirty;
+
+size_t counted() {
+  return used() + free_spans::dirty_bytes() + ahead_bytes.get() + in_transit_bytes.get();
+}
+
+size_t committed_locked() { return counted() + metadata::touched_bytes(); }
+
+}  // namespace loft::span::ledger
+
 namespace loft::span {
 
 using free_spans::dirty_bytes;
@@ -349,32 +367,7 @@ void finish_fork(bool child) {
   purging.after_fork(child);
 }
 
-}  // namespace loft::span
-
-namespace loft::span::ledger {
-
-constinit os::Lock lock;
-constinit os::Lock purging;
-constinit Counter in_transit_bytes;
-constinit Counter ahead_bytes;
-constinit Counter in_use;
-constinit Atomic<size_t> recounted{0};
-constinit LowWater<kDecayTicks> least_dirty;
-
-size_t counted() {
-  return used() + free_spans::dirty_bytes() + ahead_bytes.get() + in_transit_bytes.get();
-}
-
-size_t committed_locked() { return counted() + metadata::touched_bytes(); }
-
-}  // namespace loft::span::ledger
-
 // Purges of resident free spans, without the lock of the spans during the system calls.
-
-namespace loft::span {
-
-using free_spans::dirty_bytes;
-using namespace ledger;
 
 namespace {
 

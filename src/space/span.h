@@ -26,10 +26,11 @@ void serve_operators();
 
 // The first choice of an acquire.
 enum class Want : uint8_t {
-  kResident,      // resident pages: they cost no fault and no growth
-  kAhead,         // as kResident, then granules that were populated ahead, then as kMixed
-  kMixed,         // as kResident, if need be in two parts, one of them clean
-  kClean,         // no pages, as the caller brings its own; else kMixed
+  kResident,  // resident pages: they cost no fault and no growth
+  kAhead,     // as kResident, then granules that were populated ahead, then as kMixed
+  kMixed,     // as kResident, if need be in two parts, one of them clean
+  kClean,     // no pages, as the caller brings its own; else kMixed
+  // From here on, an acquire does not wait for spans in transit.
   kResidentOnly,  // a resident free span, or nothing
   kCleanOnly,     // no pages, or nothing
   kTogether,  // as kMixed; nothing if there are resident free spans, all shorter: they come first
@@ -107,7 +108,8 @@ void release_moved(uintptr_t base, size_t granules, size_t bytes);
 // mapping in it; they hold no memory. The bytes behind them may hold memory if `dirty`.
 void release_target(uintptr_t base, size_t granules, size_t moved, bool dirty, size_t bytes);
 
-// Purges free resident spans until at most `keep` bytes of them stay. Returns the bytes purged.
+// Purges free resident spans, in steps, until at most `keep` bytes of them stay. Returns the bytes
+// purged.
 size_t purge(size_t keep);
 
 // So many ticks have passed. Returns how many bytes of free resident spans were idle: the least
