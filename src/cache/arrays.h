@@ -1,5 +1,6 @@
-// The array of slots behind a bin: its length limits and its exchange for another array. An array
-// counts against the thread's budget by its capacity in bytes, not by its contents.
+// The arrays of slots behind bins: their lengths, their exchange for others, the depots of full
+// ones, and what all caches may hold together. An array counts against the thread's budget by its
+// capacity in bytes, not by its contents.
 #pragma once
 
 #include "cache/thread_cache.h"
@@ -68,9 +69,8 @@ void release_spares(ThreadCache* thread);
 
 namespace loft::pool {
 
-LOFT_COLD bool claim(ThreadCache* thread, size_t more);
-
 // Whether the thread's cache may grow by `more` bytes; they are counted then.
+LOFT_COLD bool claim(ThreadCache* thread, size_t more);
 inline bool has_room(ThreadCache* thread, size_t more) {
   return LOFT_LIKELY(limits::cache_share() == limits::kNone) || claim(thread, more);
 }
@@ -84,7 +84,7 @@ inline void tell(ThreadCache* thread) {
 // The cache is empty, or counts no longer.
 void forget(ThreadCache* thread);
 
-// In the child of a fork.
+// In the child of a fork: counts of all threads start over.
 void forget_all();
 
 }  // namespace loft::pool

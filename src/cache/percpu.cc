@@ -60,10 +60,11 @@ void open(Processor* processor, SizeClass stack) {
   __atomic_store_n(processor->stacks[stack].top_word(), bin.top(), __ATOMIC_RELEASE);
 }
 
-// Takes over a closed stack whose top was `top`. The objects of the last stack go into batches at
-// once. (If a thread moved to the processor of an object's heap just before it pushed the object,
-// that object belongs to the block's own heap and returns by a message.) Under the lock.
-void take_over(Processor* processor, SizeClass stack, void** top) {
+// The lock's holder now holds a closed stack, whose top was `top`. The objects of the last stack go
+// into batches at once. (If a thread moved to the processor of an object's heap just before it
+// pushed the object, that object belongs to the block's own heap and returns by a message.) Under
+// the lock.
+void note_held(Processor* processor, SizeClass stack, void** top) {
   processor->held |= bit(stack);
   if (top == closed) return;  // no array
   if (stack != kForeign) {
@@ -113,7 +114,7 @@ Processor* make(unsigned number) {
     return nullptr;
   }
   processor->number = number;
-  // As if the background thread had emptied it: the block needs no work until a thread enters it.
+  // As a look leaves a block that it has emptied: no look has work with it until a thread enters.
   processor->held = kAllStacks;
   processor->emptied = true;
   processor->thread.heap = heap;
@@ -172,7 +173,7 @@ bool close_from_afar(Processor* processor, uint64_t wanted) {
       } else if (void** at = __atomic_load_n(top, __ATOMIC_ACQUIRE); LOFT_LIKELY(is_closed(at))) {
         // Relaxed: no sequence can change the top any more, and sequences fail on both values.
         __atomic_store_n(top, closed, __ATOMIC_RELAXED);
-        take_over(processor, stack, tops[stack] + (at - closed));
+        note_held(processor, stack, tops[stack] + (at - closed));
         wanted &= ~bit(stack);
       }
     }
@@ -241,7 +242,7 @@ bool hold(Processor* processor, SizeClass stack) {
   if (LOFT_LIKELY((processor->held & bit(stack)) != 0)) return true;
   void** const top = os::close_here(processor->stacks[stack].top_word(), closed, processor->number);
   if (LOFT_UNLIKELY(top == nullptr)) return close_from_afar(processor, bit(stack));
-  take_over(processor, stack, top_before(processor, stack, top));
+  note_held(processor, stack, top_before(processor, stack, top));
   return true;
 }
 

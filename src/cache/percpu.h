@@ -11,7 +11,7 @@
 // slow path under the lock.
 //
 // Lock order: the lock for making a block, a block's lock, then the locks of lifecycle and heap/.
-// Only a fork waits for a second block's lock.
+// Only whoever takes all locks (prepare_fork) waits for a second block's lock.
 #pragma once
 
 #include <cstddef>
@@ -80,7 +80,7 @@ inline bool in_use() { return are_owners; }
 
 // `prepare` runs when the library is loaded. It fails, and the owners stay as they are, if
 // (a) memory runs out;
-// (b) threads have no area for the system's per-thread words; or
+// (b) the C library has no area for the system's words of a thread; or
 // (c) processor numbers are unknown or too many for a table.
 //
 // `begin` makes processors the owners. Before it, the calling thread gives up its block.

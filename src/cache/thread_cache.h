@@ -151,7 +151,7 @@ struct BinState {
 // Who owns the heap of a block. Chosen where the block gets its heap. The slow paths of malloc and
 // free take their parts from it (malloc/policy.h).
 enum class Mode : uint8_t {
-  kUnset,       // a block without a heap, and the stand-in
+  kUnset,       // a block without a heap, and the stand-in, empty_cache
   kThreads,     // a thread's block: owner=thread, owner=shared
   kProcessors,  // owner=cpu: a processor's block
 };
@@ -284,7 +284,7 @@ struct alignas(64) ThreadCache {
   Bin metered[kSizeClasses]{};
   void** metered_slots{};  // of all these bins; nullptr until the first profile
   uint64_t samples_due{};  // a bit for each class of which the next object is a sample
-  size_t counted_bytes{};  // by cache/arrays.h
+  size_t counted_bytes{};  // by pool (cache/arrays.h)
 
   // The batch cache (ISMM'24 2): the slab of each batch, by metadata index. The slots of a set are
   // kBatchSets apart. Each slab has one set, so each slot is reachable.
@@ -355,12 +355,11 @@ static_assert(offsetof(ThreadCache, recent) == kMedium &&
 
 inline constexpr size_t kBatchBytes = kBatches * sizeof(Batch);  // after each block
 
-// The current thread's block. The static stand-in has only empty bins without arrays and an owner
-// that matches no heap, so each call takes its slow path. No fast path tests whether a thread is
-// set up or has ended.
-extern LOFT_HIDDEN ThreadCache
-    empty_cache;  // the block before a thread's first call and after its end
+// The calling thread's block: the stand-in before its first call, after its end, and under
+// owner=cpu. The stand-in has only empty bins without arrays and an owner that matches no heap, so
+// each call takes its slow path. No fast path tests whether a thread is set up or has ended.
 extern LOFT_HIDDEN LOFT_TLS __thread ThreadCache* self;
+extern LOFT_HIDDEN ThreadCache empty_cache;  // the stand-in
 
 LOFT_ALWAYS_INLINE ThreadCache* this_thread() { return self; }
 

@@ -1,5 +1,6 @@
-// The registry of heaps. A heap is created on demand, abandoned when its thread ends, and adopted
-// by the next thread.
+// The registry of heaps. A heap is created on demand, and abandoned when its thread ends. Whoever
+// needs a heap next, a thread, a processor or the threads without a block, adopts the one abandoned
+// last.
 #pragma once
 
 #include "base/options.h"

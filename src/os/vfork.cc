@@ -7,7 +7,8 @@
 // beside the threads that run on it. The child therefore first marks its processor as unknown. Then
 // every sequence fails, and every call takes a processor's lock.
 //
-// Under any other owner a child is as any thread, and vfork is libc's, to which this jumps.
+// Under any other owner the child goes on with the block of its parent's thread, which waits. So
+// vfork is libc's, to which this jumps.
 //
 // Only libloft.so contains this file, because vfork is libc's own name. A child of a direct clone
 // with CLONE_VM must not allocate: it does not run this code, and nothing that a fast path reads
