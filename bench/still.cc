@@ -44,6 +44,12 @@ ssize_t draw(void* to, size_t bytes) {
 
 extern "C" ssize_t getrandom(void* to, size_t bytes, unsigned) { return draw(to, bytes); }
 
+// ruby draws the seed of its tables from it.
+extern "C" int getentropy(void* to, size_t bytes) {
+  draw(to, bytes);
+  return 0;
+}
+
 #if defined(__x86_64__)
 // Allocators ask the kernel without libc's function, too.
 extern "C" long syscall(long number, ...) noexcept {

@@ -68,6 +68,7 @@ MOVES = "lines moved a thousand objects that eight threads pass on, simulated"
 REPLAYED_STEPS = "instructions of replayed programs, the replay's own among them"
 PROGRAM_STEPS: dict[Size, str] = {
     "small": "instructions of real programs, their own among them",
+    "large": "instructions of real programs with large inputs, their own among them",
 }
 
 
@@ -103,6 +104,7 @@ GROUPS = {
     REPLAYED_STEPS: Group(unit="instructions", within="chance"),
     # Of which malloc's are a tenth.
     PROGRAM_STEPS["small"]: Group(unit="instructions", within="steady"),
+    PROGRAM_STEPS["large"]: Group(unit="instructions", within="steady", night=True),
     # Which thread meets which message follows from what the lines cost.
     ATOMICS: Group(unit="operations", within="places"),
     MOVES: Group(unit="lines", within="places"),

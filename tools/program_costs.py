@@ -206,15 +206,15 @@ def main(
         print(f"program_costs: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     names = [each.name for each in those]
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    for each in MEASURES:
-        console.print(for_terminal(table(each, found, names)), "")
     if out is not None:
         told = {
             program: {name: asdict(costs[name]) for name in names if name in costs}
             for program, costs in found.items()
         }
         out.write_text(json.dumps({"inputs": inputs, "programs": told}, indent=1) + "\n")
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    for each in MEASURES:
+        console.print(for_terminal(table(each, found, names)), "")
     if any(len(costs) < len(names) for costs in found.values()):
         raise typer.Exit(1)
 

@@ -473,6 +473,16 @@ def test_observe_fails_with_its_program(programs: Path) -> None:
     assert done.returncode == 1 and "did not end well" in done.stderr
 
 
+def test_a_program_draws_the_same_each_time(programs: Path) -> None:
+    environment = {**os.environ, "LD_PRELOAD": str(programs / "still.so")}
+    command = ["/usr/bin/ruby", "--disable=gems", "-e", 'print "text".hash']
+    first, second = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert first == second != ""
+
+
 def test_time_stands_still(programs: Path) -> None:
     environment = {**os.environ, "LD_PRELOAD": str(programs / "still.so")}
     for command in (["lua5.4", "-e", "print(os.time())"], ["date", "+%s"]):
