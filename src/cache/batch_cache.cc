@@ -20,7 +20,7 @@ constexpr uint64_t start_limit_for(const Geometry& shape) {
   return shape.inverse << (64 - kInverseShift);
 }
 
-// Where caches have a budget together, what a thread collects is less, too: at most half of its
+// Where caches have a budget together, a thread collects less for other heaps: at most half of its
 // share in open batches, and a quarter in the outbox.
 size_t least_of_share(size_t bytes, size_t divisor) {
   if (LOFT_LIKELY(!limits::bounds_caches())) return bytes;
@@ -53,7 +53,7 @@ void close(ThreadCache* thread, size_t slot) {
 }
 
 // The fast path assumes an object at every multiple of the size. A carrier behind the last object
-// would be written into the next slab.
+// would be written into the next slab. Its bit is in the last word: slack_has_bit.
 void check_end(const Batch& batch, const Geometry& shape) {
   const unsigned last = shape.words - 1u;
   if (LOFT_UNLIKELY(beyond_last_object(shape, last, batch.words[last]))) {
@@ -100,12 +100,11 @@ size_t make_slot(ThreadCache* thread, uintptr_t base, Entry entry) {
   return slot;
 }
 
-// Writes the batch's words into messages, in the form that needs fewer of them. Returns the number
-// of carriers used.
+// Moves the batch's words into messages. Returns the number of carriers used.
 unsigned put_into_outbox(Outbox& outbox, Batch& batch, uint32_t slab, const Geometry& shape) {
   const uint64_t used = used_words(shape, batch.words);
   const unsigned needed = count_bits(used);
-  if (Record* space = outbox.space_for(batch.owner, needed); space != nullptr) {
+  if (Record* space = outbox.reserve(batch.owner, needed); space != nullptr) {
     write_records(slab, batch.words, used, space, outbox.seal_of(batch.owner));
     return 0;
   }
@@ -139,7 +138,8 @@ void tell(ThreadCache* thread) {
   thread->untold_bytes = 0;
 }
 
-// So many bytes of freed objects are under way. Of objects of runs it is told by their step.
+// After `bytes` bytes went into the outbox: posts it if it holds enough. Tells space/unused.h after
+// each `step` bytes.
 void post_if_due(ThreadCache* thread, size_t bytes, ptrdiff_t step = unused::kSlabStep) {
   thread->untold_bytes += static_cast<uint32_t>(bytes);
   if (LOFT_UNLIKELY(thread->untold_bytes >= step)) tell(thread);
@@ -164,20 +164,20 @@ Record record_of(const void* p, Entry entry, uintptr_t base) {
 // (b) the slab's set has an unused slot;
 // (c) every kBatchEvery-th time, so that the objects in open batches return eventually;
 // (d) no message with space waits for the owner.
-bool send_alone(ThreadCache* thread, const void* p, Entry entry, const Record& record) {
+bool send_as_record(ThreadCache* thread, const void* p, Entry entry, const Record& record) {
   constexpr uint8_t kBatchEvery = 7;    // odd: a periodic program then reaches all sets
   constexpr unsigned kLongMessage = 8;  // records; shorter messages are not worth their carrier
   const bool again = thread->missed_slab == entry.index();
   thread->missed_slab = entry.index();
   if (again) {
-    // A double free in a row: the first free was sent alone.
+    // A double free in a row: the first one was sent as a record.
     if (LOFT_UNLIKELY(thread->outbox.holds(entry.owner(), record))) report_bad_free(p);
     return false;
   }
   const auto [first, second] = slots_of(entry.index());
   if (thread->batch_keys[first] == kNoSlab || thread->batch_keys[second] == kNoSlab) return false;
   if (++thread->misses % kBatchEvery == 0) return false;
-  Record* const space = thread->outbox.space_for(entry.owner(), 1, kLongMessage);
+  Record* const space = thread->outbox.reserve(entry.owner(), 1, kLongMessage);
   if (space == nullptr) return false;
   const SizeClass size_class = class_of_bin(entry.bin());
   count_batch(thread, size_class, 1);
@@ -190,11 +190,11 @@ bool send_alone(ThreadCache* thread, const void* p, Entry entry, const Record& r
 
 void add(ThreadCache* thread, void* p, Entry entry) {
   size_t slot = slot_of(thread, entry.index());
-  const bool open = slot != kNoSlot;
-  const uintptr_t base = open ? thread->batches()[slot].base : slab::base_of(p, entry);
+  const bool is_open = slot != kNoSlot;
+  const uintptr_t base = is_open ? thread->batches()[slot].base : slab::base_of(p, entry);
   const Record record = record_of(p, entry, base);
-  if (!open) {
-    if (send_alone(thread, p, entry, record)) return;
+  if (!is_open) {
+    if (send_as_record(thread, p, entry, record)) return;
     slot = make_slot(thread, base, entry);
   }
   Batch& batch = thread->batches()[slot];
@@ -266,8 +266,8 @@ void count_open(const ThreadCache* thread, size_t* objects) {
   for (unsigned open = peek(thread->open_batches); open != 0; open &= open - 1) {
     const size_t slot = lowest_bit(open);
     const uint32_t capacity = peek(thread->batches()[slot].capacity);
-    const uint32_t space = peek(thread->batches()[slot].left);
-    if (space < capacity) objects[peek(thread->batch_classes[slot])] += capacity - space;
+    const uint32_t left = peek(thread->batches()[slot].left);
+    if (left < capacity) objects[peek(thread->batch_classes[slot])] += capacity - left;
   }
 }
 

@@ -8,7 +8,7 @@
 namespace loft::batch_cache {
 
 // Adds an object of another heap. The slab need not have an open batch. If its set is full, the
-// object is sent alone or the profile selects a batch to evict.
+// object goes as a record of its own, or the profile selects a batch to evict.
 void add(ThreadCache* thread, void* p, Entry entry);
 
 // Moves one batch to the outbox. Posts the outbox once it holds enough bytes.
@@ -23,7 +23,7 @@ void send_medium(ThreadCache* thread, void* p);
 void send_single_medium(void* p);
 size_t medium_sent_singly();  // bytes so far
 
-// Sends one object without a block, for a thread that no longer has one.
+// Sends one object at once, for a thread that has no block.
 void send_single(void* p, Entry entry);
 // The same for a thread whose bin could not take the object.
 void send_single(ThreadCache* thread, void* p, Entry entry);

@@ -1,6 +1,6 @@
 // A heap receives the messages of its inbox. A message lies in a freed object, and lists the
-// objects freed with it. A use after free or a double free may have overwritten it, so it is
-// checked before use.
+// objects freed with it. A use after free or a double free may have overwritten it, so the heap
+// checks it before use.
 #include "base/options.h"
 #include "base/peek.h"
 #include "heap/heap.h"
@@ -12,7 +12,8 @@ namespace loft {
 
 namespace {
 
-// Minimum charge of a message to a drain's budget: many messages of one small object are work too.
+// A message takes at least this of a drain's budget: many messages of one small object are work
+// too.
 constexpr size_t kLeastCharge = 512;
 
 // Bounds even a full drain: faster senders must not hold the heap for ever.
@@ -57,8 +58,8 @@ Text cut_behind_medium(const Message* message, uint64_t link) {
   return line.about(message);
 }
 
-// The program cannot write to the stub. So the next message had been returned before, and its slab
-// released.
+// The program cannot write to the stub. So the object with the next message had come back before,
+// and its slab was released.
 Text cut_behind_stub(uint64_t link) {
   Text line;
   line << "double free: no slab is left around the message of returned objects in "
@@ -75,8 +76,8 @@ Text cut_behind_stub(uint64_t link) {
   slab::report_misuse(kWhat, message, slab::at(pagemap.of(message)));
 }
 
-// The queue is cut after `message`. Returns if the program is to continue. The objects queued
-// behind the cut are lost.
+// The link of `message` was overwritten. Returns if the program is to continue. The inbox then
+// drops this message and those behind it.
 LOFT_COLD void report_cut(const Message* message, uint64_t link) {
   if (messages::keyed()) link = message->link.load(memory_order_relaxed);  // as it stands there
   const Text line = is_in_a_slab(message)                ? cut_behind(message, link)
@@ -106,7 +107,7 @@ void put_received(const Message* message, Slab* slab, unsigned word, uint64_t fr
 
 // The entry of the slab that a record names, if the slab exists and the word and bits are valid.
 // Otherwise an entry that is not a slab's.
-Entry slab_of(const Record& record) {
+Entry entry_of(const Record& record) {
   if (!metadata::contains(record.slab)) return Entry{};
   const auto* slab = metadata::at_index<Slab>(record.slab);
   const void* base = reinterpret_cast<const void*>(slab->base);
@@ -159,11 +160,11 @@ void forward(const Record& record, const Slab& slab, HeapId owner, Forwarder& fo
 // that slab nor the carrier is freed before all others have been read.
 void Heap::receive_records(Message* message, unsigned count, const Record* records,
                            Forwarder& forwarder, Received& received) {
-  const Slab* carrier = slab::at(pagemap.of(message));
+  const Slab* home = slab::at(pagemap.of(message));  // the carrier's slab
   // The records must fit into one object, and the message must start at one. Memory behind a slab
   // may be unmapped.
-  if (LOFT_UNLIKELY(count - 1 >= record_capacity(carrier->shape().size) ||
-                    carrier->object_starting_at(message) == kNoObject)) {
+  if (LOFT_UNLIKELY(count - 1 >= record_capacity(home->shape().size) ||
+                    home->object_starting_at(message) == kNoObject)) {
     report_damaged(message);
   }
   const size_t bytes = messages::head() + count * sizeof(Record);
@@ -172,12 +173,12 @@ void Heap::receive_records(Message* message, unsigned count, const Record* recor
     if (LOFT_UNLIKELY(free_reads_as_zero && count == 0)) {
       __builtin_memset(static_cast<void*>(message), 0, bytes);
     }
-    const Entry entry = slab_of(record);
+    const Entry entry = entry_of(record);
     if (LOFT_UNLIKELY(!entry.is_slab())) report_damaged(message);
     Slab* slab = slab::at(entry);
     if (LOFT_UNLIKELY(entry.owner() != id_)) {
-      // Valid only if that slab or the carrier's had another owner when the message was written.
-      if (!peek(slab->moved) && !carrier->moved) report_damaged(message);
+      // Valid only if that slab or the carrier's was taken over: the sender knew one owner of both.
+      if (!peek(slab->moved) && !home->moved) report_damaged(message);
       forward(record, *slab, entry.owner(), forwarder);
       continue;
     }
@@ -186,7 +187,7 @@ void Heap::receive_records(Message* message, unsigned count, const Record* recor
     counters_.classes[slab->size_class].received.add(objects);
     received.bytes += objects * size_t{slab->shape().size};
     // update_list would release the carrier's slab while records remain to be read.
-    if (LOFT_UNLIKELY(slab == carrier && slab->empty() && count != 0)) report_damaged(message);
+    if (LOFT_UNLIKELY(slab == home && slab->empty() && count != 0)) report_damaged(message);
     update_list(slab);
   }
 }
@@ -205,7 +206,7 @@ void Heap::receive_medium(Message* message, Received& received) {
   received.bytes += bytes;
 }
 
-// An object that stands for itself, of a class whose objects carry no words.
+// The message is an object of a slab that stands for itself, because it has no room for a word.
 void Heap::receive_alone(Message* message, Slab* slab, Received& received) {
   const uint32_t object = slab->object_starting_at(message);
   if (LOFT_UNLIKELY(free_reads_as_zero)) {
@@ -260,7 +261,7 @@ LOFT_NOINLINE size_t Heap::receive_keyed(Message* message, Tag tag, Entry entry,
   }
   if (LOFT_UNLIKELY(count > messages::kMostPayload ||
                     messages::head() + count * sizeof(uint64_t) > room ||
-                    !messages::open(message, tag, copy.words, count))) {
+                    !messages::copy_sealed(message, tag, copy.words, count))) {
     report_forged(message);
   }
   if (entry.owner() == id_ && !is_medium) {

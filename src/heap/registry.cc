@@ -107,7 +107,7 @@ void key_messages(size_t behind) {
   os::random_bytes(secrets, sizeof secrets);
   messages::set_key(secrets, behind);
   slab::seal_all();
-  for (unsigned id = 1; id <= count(); ++id) at(id)->inbox().begin_anew();
+  for (unsigned id = 1; id <= count(); ++id) at(id)->inbox().rewrite_stub();
 }
 
 void prepare_fork() {

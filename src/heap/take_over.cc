@@ -4,15 +4,17 @@
 // another. Hoard (Berger et al., ASPLOS 2000, section 3) and a3alloc (section 2) move sparse
 // superblocks through a heap that all share. Here they move directly, on demand.
 //
-// The locks of both heaps are held. Other threads may use the old owner, from an earlier read of
-// the pagemap, or see the new one early. Both are corrected under a lock:
+// The taker holds the locks of both heaps. Other threads may go by the old owner, from an earlier
+// read of the pagemap, or see the new one early. Whoever returns the object to its slab looks the
+// owner up again, under the lock of the heap for which it does so: that heap loses no slab
+// meanwhile.
 //
 //   bin       free pushes onto the bin of the old owner's thread. malloc may hand the object out
-//             again. A flush looks the owner up under the heap's lock (Heap::put_back).
+//             again. A flush puts back only what is the heap's (Heap::put_back).
 //   batch     free adds to a batch for the old owner, or the batch enters an outbox for it. When
 //             posted, a bucket goes to the owner of its first carrier's slab. As always, it may
 //             hold messages for several owners (remote/outbox.h). A heap forwards messages of
-//             other owners whole (Heap::drain), or single records.
+//             other owners whole (Heap::receive), or single records.
 //
 // A slab with objects in caches or in transit is never empty, so no such object meets a slab that
 // was destroyed or recut. The slab's base and size class do not change.

@@ -19,11 +19,12 @@ inline constexpr unsigned kMaxHeaps = kNeverOwner;  // ids 1 .. kMaxHeaps - 1
 // Acquire pairs with the release store in the heap's creation: the inbox is constructed.
 extern LOFT_HIDDEN Atomic<Inbox*> directory[kMaxHeaps];
 
-// The owner of the carrier's slab.
+// The owner of the carrier's slab. Acquire: its inbox is then found in the directory, even if the
+// owner is younger than the object.
 inline HeapId destination(const Message* message) { return pagemap.acquire(message).owner(); }
 
-// Posts a chain to the owner of its first message, with one exchange. Stops the program if that
-// message has no owner.
+// Pushes a chain into the inbox of its first message's owner. Stops the program if that message has
+// no owner.
 void deliver(Chain chain);
 
 }  // namespace loft

@@ -1,17 +1,18 @@
 // The inbox of a heap: a queue with many producers and one consumer at a time (ISMM'19 2.2). A
-// producer needs one exchange and one store for a whole chain. The consumer needs an exchange only
-// to queue the stub. Between a producer's two steps the queue is cut after the old back: the
-// consumer stops there and continues later. Nothing is lost, and no thread waits.
+// producer appends a whole chain in two steps: it exchanges the back for its last message, and then
+// links the old back to its first. In between, the queue is cut behind the old back: the consumer
+// stops there and continues later. Nothing is lost, and no thread waits. The consumer needs an
+// exchange only to queue the stub.
 //
 //   front -> m -> m -> ... -> back           consumer reads at front, producers append at back
 //
-// A message can be consumed only after its link is set: from then on no producer touches it. The
-// link of the last message is set by the next push, or by complete(), which appends the stub: a
-// message that belongs to the inbox and carries nothing.
+// The consumer takes a message only once it has a successor: from then on no producer touches it.
+// The back gets one from the next push, or from complete(), which appends the stub: a message that
+// belongs to the inbox and carries nothing.
 //
-// Between a producer's two steps the link of the old back is its end mark (remote/message.h). A
-// link that is neither an end mark nor leads to a message was overwritten after the free. The
-// messages behind it are lost. If the stub is queued behind them, the consumer continues there.
+// Until then, a message's link is its end mark (remote/message.h). A link that is neither that nor
+// leads to a message was overwritten after the free. The consumer then goes on at the stub, which
+// it appends if need be: this message and all others in front of the stub are lost.
 #pragma once
 
 #include <cstddef>
@@ -43,12 +44,11 @@ class Inbox {
     old_back->link.store(relinked(old_back, link, chain.first), memory_order_release);
   }
 
-  // Consumer only, under the heap's lock. Calls consume(message, tag) for each message whose link
-  // is set, until the returned byte counts reach `budget`. Consumes at least one such message, so
-  // that repeated calls terminate. A message may be reused as soon as consume is called. Links lie
-  // in freed memory, so check(message, link) is called before a link is followed; it must refuse a
-  // link without a tag. After a refusal, the link's target and all else before the stub are lost.
-  // True if the budget stopped the drain.
+  // Consumer only, under the heap's lock. Calls consume(message, tag) for each message that has a
+  // successor, until the byte counts that it returns reach `budget`; for at least one, so that
+  // repeated calls end. consume may reuse the message. Links lie in freed memory, so drain follows
+  // one only if check(message, link) allows it; check must refuse a link without a tag. True if the
+  // budget stopped the drain.
   template <class Check, class Consume>
   bool drain(size_t budget, Check&& check, Consume&& consume) {
     size_t taken = 0;
@@ -95,8 +95,7 @@ class Inbox {
   }
 
   // Calls visit(message, tag) for all that is queued, and leaves it there. `check` as for drain,
-  // but silent. Under the heap's lock. What a producer appends that is between its two steps is
-  // missed.
+  // but silent. Under the heap's lock. Misses what lies behind a cut.
   template <class Check, class Visit>
   void for_each(Check&& check, Visit&& visit) const {
     const Message* message = front_.load(memory_order_relaxed);
@@ -110,12 +109,13 @@ class Inbox {
     }
   }
 
-  // When the key is set, before the program has a second thread. Nothing is queued.
-  void begin_anew() { end_stub(); }
+  // Writes the stub with the key that has just been set. The program has no second thread yet, and
+  // nothing is queued.
+  void rewrite_stub() { end_stub(); }
 
-  // Only in the child of a fork. A producer that died between its two steps cut the queue, and the
-  // messages behind the cut are lost. The queue then ends (a) at the cut, or (b) at a link that
-  // check(message, link) refuses, which the next drain finds.
+  // Only in the child of a fork. A producer that the child does not have may have been between its
+  // two steps: what lies behind its cut is lost. The queue then ends (a) at the cut, or (b) at a
+  // link that check(message, link) refuses, which the next drain finds.
   template <class Check>
   void repair(Check&& check) {
     Message* last = front_.load(memory_order_relaxed);
@@ -154,7 +154,7 @@ class Inbox {
   alignas(64) Atomic<Message*> back_;
   alignas(64) Atomic<Message*> front_;
   void* const whole_;
-  bool stub_queued_ = false;  // the stub is in the queue, behind front_
+  bool stub_queued_ = false;  // and not passed by the consumer; not asked while it is the front
   Message stub_{stub_end()};
 };
 

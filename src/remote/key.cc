@@ -52,9 +52,9 @@ void set_key(const uint64_t (&secrets)[kSecrets], size_t behind) {
   for (uint64_t& secret : key.rounds) secret = secrets[next++] | 1;
 }
 
-// Sender, forwarder and owner find the same. The slab of an object on its way is not released, and
-// who has the object has seen the slab made. Only the arrival of this very message raises the
-// object's count; who sends the object next has it from the owner, after that.
+// Sender, forwarder and owner compute the same value. The slab of an object under way is not
+// released, and whoever has the object has seen the slab made. The object's count rises only when
+// this very message arrives; whoever sends the object next got it from the owner after that.
 uint64_t binding_of(uintptr_t carrier) {
   const auto* const p = reinterpret_cast<const void*>(carrier);
   uint64_t use = 0;
@@ -130,7 +130,7 @@ uint64_t seal(Message* message, uint16_t tag, const uint64_t* words, unsigned co
 }
 
 // Each word is read once: a program's thread may be writing there.
-bool open(const Message* message, uint16_t tag, uint64_t* copy, unsigned count) {
+bool copy_sealed(const Message* message, uint16_t tag, uint64_t* copy, unsigned count) {
   const auto* const words = reinterpret_cast<const uint64_t*>(message) + 1;
   const uint64_t found = __atomic_load_n(words, __ATOMIC_RELAXED);
   const uint64_t binding = binding_of(address(message));

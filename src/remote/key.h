@@ -1,6 +1,6 @@
-// Keyed messages: what a message is protected by when the library is hardened (hardened=guard and
-// full). A message lies in a freed object, where a program that misuses the heap may write. It must
-// not make the owner accept objects that are not free, and must not be told addresses.
+// Keyed messages: what protects a message when the library is hardened (hardened=guard and full). A
+// message lies in a freed object, where a program that misuses the heap may read and write. Such a
+// program must not make the owner accept objects that are not free, and must not learn addresses.
 //
 //   link     enciphered as a whole, with what the carrier is bound to (below) as a tweak: it shows
 //            nothing, and another value leads nowhere, rather than somewhere else
@@ -28,7 +28,7 @@ namespace loft {
 
 struct Message;
 
-// A higher limit would only lengthen the time between two checks of a drain's budget.
+// In one message. More would only lengthen the time between two checks of a drain's budget.
 inline constexpr uint16_t kMaxRecords = 127;
 
 namespace messages {
@@ -38,7 +38,7 @@ namespace messages {
 struct alignas(64) Key {
   bool on = false;
   uint16_t head = 8;    // bytes in front of a payload
-  uint16_t around = 8;  // and with those behind it that stay as they are, at the end of an object
+  uint16_t around = 8;  // and with those at the end of an object that no message may use
   uint16_t most_records = kMaxRecords;
   uint64_t binding[2] = {};
   uint64_t seal = 0;
@@ -56,12 +56,12 @@ inline bool keyed() { return LOFT_UNLIKELY(key.on); }
 inline size_t head() { return key.head; }
 inline size_t around() { return key.around; }
 
-// From now on, with these secrets. No message may be under way: registry::key_messages. `behind`:
-// so many bytes at the end of each object are not a message's.
+// Messages are keyed from now on, with these secrets. None may be under way:
+// registry::key_messages. `behind`: the bytes at the end of each object that no message may use.
 inline constexpr unsigned kSecrets = 7;
 void set_key(const uint64_t (&secrets)[kSecrets], size_t behind);
 
-// What the two parts of a message in this object are bound to.
+// What the link and the seal of a message in this object are bound to.
 uint64_t binding_of(uintptr_t carrier);
 
 // A block cipher of 64 bits: four Feistel rounds.
@@ -70,22 +70,21 @@ uint64_t decipher(uint64_t block, uint64_t tweak);
 uint64_t encipher_link(uintptr_t carrier, uint64_t link);
 uint64_t decipher_link(uintptr_t carrier, uint64_t word);
 
-// What then stands for the link of a message: with a next one behind it, and with another tag. Stop
-// the program if what stood there was no end, or had no such tag before.
+// See relinked and retagged (remote/message.h). Stop the program if `word` does not stand for an
+// end, or for a link with the tag `before`.
 uint64_t relink(uintptr_t carrier, uint64_t word, uintptr_t next);
 uint64_t retag(uintptr_t carrier, uint64_t word, uint16_t before, uint16_t tag);
 
-// The seal of a message that grows: its state, word by word, from what it is bound to.
+// The seal of a message that grows: its state begins as binding_of, and takes in word by word.
 uint64_t add_word(uint64_t state, uint64_t word);
 uint64_t finish_seal(uint64_t state, uint16_t tag, uint64_t binding);
 void write_seal(Message* message, uint16_t tag, uint64_t state);
 
-// Writes the seal of a message of these words. Returns what then stands for the end that is its
-// link.
+// Writes the seal of a message of these words. Returns the word for its end.
 uint64_t seal(Message* message, uint16_t tag, const uint64_t* words, unsigned count);
 
 // Copies the payload. False if the seal is not that of the copy.
-bool open(const Message* message, uint16_t tag, uint64_t* copy, unsigned count);
+bool copy_sealed(const Message* message, uint16_t tag, uint64_t* copy, unsigned count);
 
 }  // namespace messages
 }  // namespace loft

@@ -7,8 +7,8 @@
 //   records   {slab, word, bits} for any slabs of one owner, for batches of a few objects. One
 //             carrier takes many: the cost of a message is moving its cache line between cores.
 //
-// A medium object (slab/medium_runs.h) is a message without a payload. It stands for itself. So
-// does, if messages are keyed, an object that has no room for a seal and a word.
+// A medium object (slab/medium_runs.h) is a message without a payload: it stands for itself. So
+// does, if messages are keyed (remote/key.h), an object without room for a seal and a word.
 //
 //   link      next message, 48 bits | tag, 16 bits: form, and first word and number of words, or
 //             number of records. The last message has an end mark instead of a next one
@@ -17,11 +17,11 @@
 // zero. The end mark is the message's own address, made odd. It differs from zero, small numbers,
 // the program's pointers, and links or marks copied from other messages. One comparison thus tells
 // "no successor yet" from "overwritten". (Not detected: a program that reads the old mark from an
-// object before writing to it, frees the object, and then writes that value back.) Of a hardened
-// library's messages, the link is enciphered and a seal follows it: remote/key.h.
+// object before writing to it, frees the object, and then writes that value back.) If messages are
+// keyed, the link is enciphered and a seal follows it.
 //
-// The payload includes the carrier's own bit; with records, among the first ones, those of its own
-// batch. The carrier's address determines the destination.
+// The payload includes the carrier's own bit; the records of the carrier's own batch come first. A
+// message goes to the owner of the carrier's slab.
 #pragma once
 
 #include <cstddef>
@@ -89,7 +89,7 @@ inline uint64_t with_next(uint64_t link, const Message* next) {
   return (link & ~kLinkPointerMask) | reinterpret_cast<uint64_t>(next);
 }
 
-// What stands in memory for a link, and the link that is meant by what stands there.
+// written: the word that stands in memory for a link. meant: the link for which a word stands.
 inline uint64_t written(const Message* message, uint64_t link) {
   const auto at = reinterpret_cast<uintptr_t>(message);
   return messages::keyed() ? messages::encipher_link(at, link) : link;
@@ -99,35 +99,35 @@ inline uint64_t meant(const Message* message, uint64_t word) {
   return messages::keyed() ? messages::decipher_link(at, word) : word;
 }
 
-// What stands for the link once `next` is behind the last message, given what stood there.
+// The word for the link of the last message once `next` is behind it. `word`: what stood there.
 inline uint64_t relinked(const Message* last, uint64_t word, const Message* next) {
   const auto at = reinterpret_cast<uintptr_t>(last);
   return messages::keyed() ? messages::relink(at, word, reinterpret_cast<uintptr_t>(next))
                            : with_next(word, next);
 }
-// The same of another tag, whether a message is behind it or not.
+// The same with another tag. A message may already be behind this one.
 inline uint64_t retagged(const Message* message, uint64_t word, Tag before, Tag tag) {
   const auto at = reinterpret_cast<uintptr_t>(message);
   return messages::keyed() ? messages::retag(at, word, before, tag)
                            : (word & kLinkPointerMask) | tag_bits(tag);
 }
-// What stands for the end of a message of these words, whose seal is then written.
+// Writes the seal of a message with these words, if it is keyed. Returns the word for its end.
 inline uint64_t sealed_end(Message* message, Tag tag, const uint64_t* words, unsigned count) {
   return messages::keyed() ? messages::seal(message, tag, words, count) : end_link(message, tag);
 }
 
-// The end of a message that is complete but for its link.
+// Writes the end of a message that is complete but for its link.
 inline void write_end(Message* message, Tag tag) {
   message->link.store(written(message, end_link(message, tag)), memory_order_relaxed);
 }
-// The whole message of an object that stands for itself.
+// Writes the whole message of an object that stands for itself.
 inline Message* write_alone(void* object) {
   auto* message = static_cast<Message*>(object);
   message->link.store(sealed_end(message, kAloneTag, nullptr, 0), memory_order_relaxed);
   return message;
 }
 
-// The seal of an open carrier, of which records are still to come: as far as it is.
+// The seal, so far, of a carrier that has no record yet. add_record goes on with it.
 inline uint64_t begin_seal(const Message* carrier) {
   return messages::keyed() ? messages::binding_of(reinterpret_cast<uintptr_t>(carrier)) : 0;
 }
@@ -154,7 +154,7 @@ struct Chain {  // all zero: empty
   Message* first;
   Message* last;
 
-  // The link of `message` is an end.
+  // The link of `message` must be an end before the next append.
   void append(Message* message) {
     if (first == nullptr) {
       first = message;

@@ -1,10 +1,10 @@
 // A thread's outbox, and the routing of messages (ISMM'19 2.2, the temporal radix tree).
 //
-// A thread has one bucket for each value of the lowest kRadixBits bits of a heap id. It sends a
-// whole bucket to the owner of its first message. That heap forwards all messages of other owners,
-// by the next kRadixBits bits. Each hop settles kRadixBits more bits of the id. So a message takes
-// at most ceil(16 / kRadixBits) = 3 hops, and a sender needs 64 buckets for 65 534 heaps.
-// Exception: messages for a slab taken over meanwhile start anew.
+// A heap id has digits of kRadixBits bits. A thread has one bucket for each value of the lowest
+// digit. It sends a whole bucket to the owner of its first message. That heap forwards the messages
+// of other owners by the next digit. Each hop settles a digit. So a message takes at most
+// ceil(16 / kRadixBits) = 3 hops, and a sender needs 64 buckets for 65 534 heaps. Exception:
+// messages for a slab taken over meanwhile start anew.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,8 @@ class Buckets {
 
   uint64_t used() const { return used_; }
 
-  // Calls visit(message, tag) for each message, until it returns false. Reads beside the thread,
-  // which may just begin a chain: what is read of it is then the former one, whose memory may be
+  // Calls visit(message, tag) for each message, until it returns false. Reads beside the thread. If
+  // that is just beginning a chain, this may read the bucket's former one, whose memory may be
   // gone.
   template <class Visit>
   void for_each(Visit&& visit) const {
@@ -62,10 +62,10 @@ class Buckets {
   }
 
  private:
-  // Under the lock of the spans it then is mapped.
+  // Then it is mapped: the caller holds the lock of the spans.
   static bool lies_in_object(const Message* message) {
-    const bool is_one = reinterpret_cast<uintptr_t>(message) % kAlignment == 0;
-    if (!is_one || !pagemap.contains(message)) return false;
+    const bool aligned = reinterpret_cast<uintptr_t>(message) % kAlignment == 0;
+    if (!aligned || !pagemap.contains(message)) return false;
     const Entry entry = pagemap.of(message);
     return entry.is_slab() || entry.bin() == kMedium;
   }
@@ -86,14 +86,15 @@ class Outbox {
     add(owner, message);
     write_end(message, records_tag(count));
     if (messages::keyed()) {
-      close(owner % kBuckets);
+      seal_open(owner % kBuckets);  // the bucket's former one
       seals_[owner % kBuckets] = seal;
     }
     open_[owner % kBuckets] =
         Open{message, owner, static_cast<uint16_t>(count), static_cast<uint16_t>(capacity)};
   }
 
-  // Of the open message for `owner`: its seal so far, which lies here and not in the message.
+  // The seal, so far, of the open message for `owner`. It lies here, because a program may write to
+  // the message.
   uint64_t* seal_of(HeapId owner) { return &seals_[owner % kBuckets]; }
 
   // Whether the open message for `owner` already holds an object of this record.
@@ -110,9 +111,9 @@ class Outbox {
     return false;
   }
 
-  // Returns space for `needed` more records in the open message for `owner`. nullptr if there is no
-  // such space, or the message's capacity is below `least_capacity`.
-  Record* space_for(HeapId owner, unsigned needed, unsigned least_capacity = 0) {
+  // Reserves space for `needed` more records in the open message for `owner`; the caller writes
+  // them. nullptr if there is no such space, or the message's capacity is below `least_capacity`.
+  Record* reserve(HeapId owner, unsigned needed, unsigned least_capacity = 0) {
     Open& open = open_[owner % kBuckets];
     if (open.owner != owner || open.capacity < least_capacity ||
         unsigned{open.capacity} - open.count < needed) {
@@ -131,11 +132,12 @@ class Outbox {
   // Counts bytes just added. True once `limit` bytes wait.
   bool add_bytes(size_t bytes, size_t limit) { return (bytes_ += bytes) >= limit; }
 
+  // Sends every bucket, and leaves no message open. Returns the number of buckets.
   unsigned post() {
     LOFT_PROBE1(loft, post, bytes_);
     bytes_ = 0;
     for (uint64_t used = buckets_.used(); used != 0; used &= used - 1) {
-      if (messages::keyed()) close(lowest_bit(used));
+      if (messages::keyed()) seal_open(lowest_bit(used));
       open_[lowest_bit(used)].owner = kNoHeap;
     }
     return buckets_.deliver_all();
@@ -150,7 +152,7 @@ class Outbox {
 
  private:
   // Seals a bucket's open message, if there is one.
-  void close(unsigned bucket) {
+  void seal_open(unsigned bucket) {
     const Open& open = open_[bucket];
     if (open.owner != kNoHeap) {
       messages::write_seal(open.message, records_tag(open.count), seals_[bucket]);
@@ -176,8 +178,8 @@ class Forwarder {
  public:
   explicit Forwarder(HeapId self) : self_(self) {}
 
-  // The lowest digit in which the ids differ chooses the bucket. The next hop shares it with
-  // `owner`.
+  // The bucket is the lowest digit in which the two ids differ, with its value in `owner`. So the
+  // heap that gets the bucket shares that digit with `owner`.
   void add(HeapId owner, Message* message) {
     const unsigned digit = lowest_bit(static_cast<uint64_t>(owner ^ self_)) / kRadixBits;
     chain_of(digit * kBuckets + (owner >> digit * kRadixBits & (kBuckets - 1))).append(message);

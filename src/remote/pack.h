@@ -2,9 +2,8 @@
 // have room for all its words; or (b) into several, each with the words that fit into one object.
 // Also writes a batch as records, for a carrier that takes batches of several slabs.
 //
-// With hardened=full only (b), and without the carrier's last eight bytes: they are its tag
-// (hardened/tag.h), which is looked at when the object behind it is freed. Records never reach as
-// far.
+// With hardened=full only (b), and without the carrier's last eight bytes: they are the object's
+// tag (hardened/tag.h), which the free of the object behind it checks. Records never reach as far.
 #pragma once
 
 #include <cstddef>
@@ -67,10 +66,11 @@ constexpr uint64_t from_word(uint64_t used, unsigned first) {
   return first < kMaxWords ? used >> first << first : 0;
 }
 
-// Bitmap words that fit into one freed object. 0: behind a seal there is no room for any.
+// Bitmap words that fit into one freed object; 0 if a seal leaves no room. shape.carrier_words
+// allows for a link alone.
 inline unsigned carrier_words(const Geometry& shape) {
-  const auto before = static_cast<unsigned>(messages::around() / sizeof(uint64_t));
-  return shape.carrier_words >= before ? shape.carrier_words + 1u - before : 0;
+  const auto around = static_cast<unsigned>(messages::around() / sizeof(uint64_t));
+  return shape.carrier_words >= around ? shape.carrier_words + 1u - around : 0;
 }
 
 // The number of messages for these words, with one carrier each.
@@ -80,7 +80,8 @@ inline unsigned carriers_needed(uint64_t used, unsigned words) {
   return carriers;
 }
 
-// Writes `count` words of a batch, which are zero afterwards, from the object with this number on.
+// Moves `count` words of a batch, from `first` on, into a message that begins at object number
+// `object`.
 LOFT_ALWAYS_INLINE Message* write_bitmap(uintptr_t base, const Geometry& shape, uint64_t* words,
                                          size_t object, unsigned first, unsigned count) {
   auto* message = reinterpret_cast<Message*>(base + object * shape.size);
@@ -132,7 +133,7 @@ void pack(uintptr_t base, const Geometry& shape, uint64_t* words, uint64_t used,
   const unsigned end = highest_bit(used) + 1;
   unsigned first = lowest_bit(used);
   const unsigned fitting = carrier_words(shape);
-  // Where the ends of objects stay as they are, no message goes beyond one.
+  // Where objects end in a tag, no message goes beyond one.
   if (end - first > fitting && LOFT_LIKELY(messages::around() == messages::head()) &&
       cache_lines_of(end - first) <= carriers_needed(used, most(fitting, 1u))) {
     const size_t run = highest_run(shape, words, first, end);
@@ -148,8 +149,8 @@ void pack(uintptr_t base, const Geometry& shape, uint64_t* words, uint64_t used,
   }
 }
 
-// Whether every object that the message occupies is among those it returns, as the sender made it.
-// So a corrupted link never makes the receiver read objects that are not freed.
+// Whether the message returns every object in which it lies, as each valid one does. So a corrupted
+// link never makes the receiver read objects that are not freed.
 inline bool carries_itself(const Message* message, const uint64_t* words, unsigned first_word,
                            unsigned end, const Slab* slab) {
   const size_t bytes = messages::around() + size_t{end - first_word} * sizeof(uint64_t);
@@ -157,17 +158,17 @@ inline bool carries_itself(const Message* message, const uint64_t* words, unsign
   if (first == kNoObject) return false;
   const unsigned word = first / 64;
   const unsigned bit = first % 64;
-  // No division in the common case: one carrier that holds the whole message.
+  // No division in the common case: the message lies in one object.
   const size_t size = slab->shape().size;
-  const size_t carriers = bytes <= size ? 1 : (bytes + size - 1) / size;
-  if (word < first_word || word >= end || bit + carriers > 64) return false;
+  const size_t objects = bytes <= size ? 1 : (bytes + size - 1) / size;
+  if (word < first_word || word >= end || bit + objects > 64) return false;
   // Memory behind the last object may be unmapped.
-  if (first + carriers > slab->shape().objects) return false;
-  const uint64_t mask = ~uint64_t{0} >> (64 - carriers) << bit;
+  if (first + objects > slab->shape().objects) return false;
+  const uint64_t mask = ~uint64_t{0} >> (64 - objects) << bit;
   return (words[word - first_word] & mask) == mask;
 }
 
-// Writes one record. `seal`: as far as the carrier's seal is, if messages are keyed.
+// Writes one record and, if messages are keyed, adds it to the carrier's seal so far.
 inline void write_record(const Record& record, Record* to, uint64_t* seal) {
   *to = record;
   if (messages::keyed()) *seal = add_record(*seal, record);

@@ -97,7 +97,7 @@ void add_records(Outbox& outbox, unsigned first, unsigned count) {
   const Entry entry = entry_of(first);
   uint64_t words[kMaxWords] = {};
   collect(first, count, words);
-  if (Record* room = outbox.space_for(entry.owner(), 1); room != nullptr) {
+  if (Record* room = outbox.reserve(entry.owner(), 1); room != nullptr) {
     write_records(entry.index(), words, 1, room, outbox.seal_of(entry.owner()));
     return;
   }

@@ -93,7 +93,7 @@ class Keyed : public testing::Test {
     Slab* slab = slab_of(objects.front());
     uint64_t* const words = words_of(objects);
     const uint64_t used = used_words(slab->shape(), words);
-    Record* const space = outbox.space_for(slab->owner, count_bits(used));
+    Record* const space = outbox.reserve(slab->owner, count_bits(used));
     ASSERT_NE(space, nullptr);
     write_records(metadata::index_of(slab), words, used, space, outbox.seal_of(slab->owner));
   }
@@ -282,7 +282,7 @@ TEST_F(Keyed, ACopyIsWhatWasSealed) {
   });
   for (int i = 0; i < 100'000; ++i) {
     uint64_t copy[messages::kMostPayload] = {};
-    const bool opened = messages::open(message, tag, copy, payload_words(tag));
+    const bool opened = messages::copy_sealed(message, tag, copy, payload_words(tag));
     ASSERT_TRUE(!opened || copy[0] == sent);
   }
   stop = true;

@@ -721,26 +721,26 @@ TEST(Outbox, BytesReachTheLimit) {
 TEST_F(RoutingTest, RecordsShareACarrierUntilItIsFullOrPosted) {
   ASSERT_NO_FATAL_FAILURE(make_heaps({1, 2, 65}));
   auto outbox = std::make_unique<Outbox>();
-  EXPECT_EQ(outbox->space_for(1, 1), nullptr) << "nothing is open";
+  EXPECT_EQ(outbox->reserve(1, 1), nullptr) << "nothing is open";
   Message* open = message_for(0);
   outbox->add_open(1, open, 1, record_capacity(kMessageBytes), begin_seal(open));
   EXPECT_EQ(tag_in(link_of(open)), records_tag(1));
-  EXPECT_EQ(outbox->space_for(2, 1), nullptr);
-  EXPECT_EQ(outbox->space_for(65, 1), nullptr) << "another heap of the same bucket";
-  EXPECT_EQ(outbox->space_for(1, 3), nullptr) << "two fit";
-  EXPECT_EQ(outbox->space_for(1, 1), open->records() + 1);
+  EXPECT_EQ(outbox->reserve(2, 1), nullptr);
+  EXPECT_EQ(outbox->reserve(65, 1), nullptr) << "another heap of the same bucket";
+  EXPECT_EQ(outbox->reserve(1, 3), nullptr) << "two fit";
+  EXPECT_EQ(outbox->reserve(1, 1), open->records() + 1);
   // A message behind it: the link keeps both its pointer and the new count.
   Message* next = message_for(2);
   outbox->add(65, next);
-  EXPECT_EQ(outbox->space_for(1, 1), open->records() + 2);
+  EXPECT_EQ(outbox->reserve(1, 1), open->records() + 2);
   EXPECT_EQ(tag_in(link_of(open)), records_tag(3));
   EXPECT_EQ(next_in(link_of(open)), next);
-  EXPECT_EQ(outbox->space_for(1, 1), nullptr) << "it is full";
+  EXPECT_EQ(outbox->reserve(1, 1), nullptr) << "it is full";
   outbox->post();
   open = message_for(0);
   outbox->add_open(1, open, 1, 3, begin_seal(open));
   outbox->post();
-  EXPECT_EQ(outbox->space_for(1, 1), nullptr) << "it is on its way";
+  EXPECT_EQ(outbox->reserve(1, 1), nullptr) << "it is on its way";
 }
 
 }  // namespace
