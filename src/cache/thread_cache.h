@@ -88,18 +88,18 @@ struct Quarantine;  // hardened/quarantine.h
 // bin; keeping them would keep slabs from becoming free.
 constexpr bool is_tradable(SizeClass c) { return fills_cache_lines(c) && class_size(c) <= 1024; }
 
-// Detects threads that free each other's objects all the time, as threads that share a table or a
-// queue do. A returned object then soon comes back through another thread, at the cost of two
-// messages and two refills. The freeing thread may as well hand it out itself. A thread that
-// received objects only once must return them, to leave room for its own objects, which it frees on
-// the fast path.
+// Detects threads that trade: that free each other's objects all the time, as threads that share a
+// table or a queue do. An object that is sent home then soon comes back through another thread, at
+// the cost of two messages and two refills. The freeing thread may as well hand it out itself.
+// Where objects move one way only, the freeing thread must send them home: its bins need the room
+// for its own objects, which it frees on the fast path.
 //
-// The number of the thread's own objects that return meanwhile separates the two cases. A thread
-// keeps nothing for one window. If it receives enough of its own objects in it, it keeps others'
-// objects for some windows and then tests again. (While others keep, a testing thread receives
-// fewer objects: at any time, most trading threads keep.) The first window only sets the baseline,
-// because the heap's counters include an earlier thread's objects. So a thread that frees fewer
-// than two windows of others' objects never keeps any.
+// How many of the thread's own objects come home meanwhile tells the two cases apart. For one
+// window, a thread keeps nothing. If enough of its own come home in it, it keeps others' objects
+// for kKeeping windows and then tests again. (While others keep, fewer come home to a testing
+// thread: at any time, most trading threads keep.) The first window only sets the baseline, because
+// the heap's counters include an earlier thread's objects. So a thread that frees fewer than two
+// windows of others' objects never keeps any.
 //
 // One thread's state. Initially all zero.
 class Trade {
@@ -121,7 +121,7 @@ class Trade {
   uint32_t seen_;     // in this window
   uint16_t keeping_;  // windows left
   bool begun_;        // a window has ended
-  size_t received_;   // at the start of the window
+  size_t received_;   // tradable objects that had come home when the window began
 };
 
 static_assert(sizeof(Bin) == kBinBytes && std::is_standard_layout_v<Bin>);
@@ -286,14 +286,14 @@ struct alignas(64) ThreadCache {
   uint64_t samples_due{};  // a bit for each class of which the next object is a sample
   size_t counted_bytes{};  // by pool (cache/arrays.h)
 
-  // The batch cache (ISMM'24 2): the slab of each batch, by metadata index. The slots of a set are
-  // kBatchSets apart. Each slab has one set, so each slot is reachable.
+  // The batch cache (ISMM'24 2): the slab of each batch, by metadata index. Each slab has one set,
+  // whose slots are kBatchSets apart.
   alignas(64) uint32_t batch_keys[kBatches]{};
   uint8_t batch_classes[kBatches]{};
   BatchSlots open_batches{};  // the slots with a key
   uint8_t misses{};           // frees for slabs without a batch whose set was full
-  uint32_t missed_slab{};     // the last slab without a batch
-  uint32_t untold_bytes{};    // sent to other heaps since space/unused.h was told
+  uint32_t missed_slab{};     // the slab of the last free without an open batch
+  uint32_t untold_bytes{};    // sent to other heaps since it last told space/unused.h
   Trade trade{};
 
   BinState states[kSizeClasses]{};

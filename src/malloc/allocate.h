@@ -3,8 +3,8 @@
 //   allocate    size -> bin (a table of offsets) -> pop; an empty bin's top is a null slot
 //   deallocate  address -> pagemap entry; owner == mine -> push; another heap's -> set the object's
 //               bit in the slab's open batch. One of these comparisons fails for a full bin, a full
-//               batch, a large object, a foreign, misaligned or null pointer, and a thread without
-//               a block
+//               batch, a large object, a pointer that is null, misaligned or not loft's, and a
+//               thread without a block
 //
 // Under owner=cpu (cache/percpu.h), table_max and thread_limit are 0: both fail their first
 // comparison. So the choice of owner costs a thread nothing here.
@@ -62,7 +62,8 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
 }
 
 // Remote free: sets the object's bit in the open batch of its slab. Takes no lock, runs no atomic
-// operation and does not touch the object.
+// operation and does not touch the object. What lies in no slab has an index that is no batch's
+// key. A pointer behind the slab's last object is found when the batch is sent.
 LOFT_ALWAYS_INLINE void add_to_batch(ThreadCache* thread, void* p, uint32_t slab) {
   size_t slot = batch_set(slab);
   if (LOFT_UNLIKELY(thread->batch_keys[slot] != slab)) {
@@ -106,8 +107,8 @@ LOFT_ALWAYS_INLINE void deallocate(void* p, Slow slow, Beyond beyond) {
     return add_to_batch(thread, p, entry.index());
   }
   Bin* bin = thread->bin_at(entry.bin());
-  // The second comparison finds the free of what was freed last, which would give one object to two
-  // owners. Two instructions; the slot lies in the line that the push writes.
+  // The second comparison finds a second free of what was freed last: malloc would hand the object
+  // out twice. Two instructions; the slot lies in the line that the push writes.
   if (LOFT_UNLIKELY(bin->is_full() || *bin->top() == p)) return slow(p);
   bin->push(p);
 }

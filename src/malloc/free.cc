@@ -22,8 +22,8 @@ LOFT_NOINLINE void deallocate_large(void* p, Large* object) {
 }
 
 // Keeps another heap's object in the thread's own bin, if should_keep says so. False if it must go
-// into a batch. A double free is detected at once if the object is the last one kept.
-// Otherwise it is detected as late as for an object of the thread's own.
+// into a batch, as every object must that shares a cache line. A double free is detected at once if
+// the object is the last one kept; otherwise as late as for an object of the thread's own.
 bool keep(ThreadCache* thread, void* p, Entry entry) {
   const SizeClass c = class_of_bin(entry.bin());
   if (thread->heap == nullptr || !fills_cache_lines(c)) return false;
@@ -37,9 +37,8 @@ bool keep(ThreadCache* thread, void* p, Entry entry) {
   return true;
 }
 
-}  // namespace
-
-// False if it is the thread's own, whose block the slow path may have just set up.
+// False if the object is the thread's own, whose block the slow path may have just set up, or if
+// the thread gets no block.
 LOFT_ALWAYS_INLINE bool add_unbatched(void* p, Entry entry) {
   const lifecycle::SlowPath slow;
   ThreadCache* const thread = slow.thread();
@@ -48,8 +47,10 @@ LOFT_ALWAYS_INLINE bool add_unbatched(void* p, Entry entry) {
   return true;
 }
 
-// p is not of the thread's heap, and the fast path found no open batch for it. Mostly it is another
-// heap's object or a large one.
+}  // namespace
+
+// The block does not own p, and has no open batch for it. Mostly p is another heap's object or a
+// large one.
 void deallocate_unbatched(void* p) {
   const Entry entry = pagemap.of(p);
   if (LOFT_LIKELY(entry.is_slab())) {
