@@ -37,7 +37,7 @@ impl fmt::Display for ProfileError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProfileError::NeverOn => to.write_str("no profile: the option `profile` was never on"),
-            ProfileError::NoInspect => to.write_str("no profile: it takes loft's feature `inspect`"),
+            ProfileError::NoInspect => to.write_str("no profile: the feature `inspect` is off"),
             ProfileError::BadPath => to.write_str("a path has no NUL within it"),
             #[cfg(feature = "std")]
             ProfileError::Os(number) => std::io::Error::from_raw_os_error(*number).fmt(to),
