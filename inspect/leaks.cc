@@ -69,14 +69,14 @@ class Search {
 
   // Looks at a range without what loft's own tables take of it: they name objects, and are none of
   // the program's memory. A mapping of the program's may be one with theirs.
-  void look_around(Range range, size_t from) {
+  void look_around(AddressRange range, size_t from) {
     const auto here = reinterpret_cast<uintptr_t>(this);
     const auto marks = reinterpret_cast<uintptr_t>(marks_);
-    const Range own[] = {objects_.own[0],
-                         objects_.own[1],
-                         objects_.own[2],
-                         {here, here + sizeof(*this)},
-                         {marks, marks + mark_bytes()}};
+    const AddressRange own[] = {objects_.own[0],
+                                objects_.own[1],
+                                objects_.own[2],
+                                {here, here + sizeof(*this)},
+                                {marks, marks + mark_bytes()}};
     for (size_t i = from; i < sizeof(own) / sizeof(*own); ++i) {
       if (own[i].begin >= range.end || own[i].end <= range.begin) continue;
       if (own[i].begin > range.begin) look_around({range.begin, own[i].begin}, i + 1);
@@ -88,7 +88,7 @@ class Search {
   }
 
   // Of a reservation, what was ever written. To ask for less than is copied at once does not pay.
-  void look_at_touched(Range range) {
+  void look_at_touched(AddressRange range) {
     if (range.end - range.begin <= kCopied) return look_at(range);
     touched_.begin(range.begin, range.end);
     while (range.begin < range.end) {
@@ -100,7 +100,7 @@ class Search {
   }
 
   // Other threads may free the memory, and the system may have it back: only copies are read.
-  void look_at(Range range) {
+  void look_at(AddressRange range) {
     range.begin = round_up(range.begin, sizeof(uintptr_t));
     while (range.begin < range.end) {
       const size_t wanted = least(range.end - range.begin, kCopied);
@@ -116,7 +116,7 @@ class Search {
   }
 
   void look_at_pointer(uintptr_t word) {
-    const Range object = objects_.around(word);
+    const AddressRange object = objects_.around(word);
     // The object may be changing hands.
     if (object.begin < base_ || object.begin > word || object.end > end_) return;
     if (object.end <= word || is_marked(object.begin)) return;
@@ -137,7 +137,7 @@ class Search {
     for (size_t word = 0; word < mark_bytes() / 8; ++word) {
       for (uint64_t left = marks_[word]; left != 0; left &= left - 1) {
         const size_t bit = word * 64 + lowest_bit(left);
-        const Range object = objects_.around(base_ + (bit << objects_.alignment_log));
+        const AddressRange object = objects_.around(base_ + (bit << objects_.alignment_log));
         if (object.begin < base_ || object.end > end_) continue;
         look_at_touched(object);
         follow();
@@ -156,7 +156,7 @@ class Search {
   Touched touched_;
   files::Mappings mappings_;
   uintptr_t words_[kCopied / sizeof(uintptr_t)];
-  Range found_[kMostFound];  // marked, and not yet looked at
+  AddressRange found_[kMostFound];  // marked, and not yet looked at
 };
 
 }  // namespace

@@ -38,18 +38,18 @@ struct Source {
 // to the path of the option profile_file: the process ends, a signal arrives, or memory is refused.
 enum class Occasion : uint8_t { kCall, kEnd, kSignal, kRefused };
 
-struct Range {
+struct AddressRange {
   uintptr_t begin;
   uintptr_t end;
 };
 
 // Where a search for leaks looks, and what it finds.
 struct Objects {
-  Range all;     // they lie there
-  Range own[3];  // loft's own memory, and theirs: none of the rest of the program's
+  AddressRange all;     // they lie there
+  AddressRange own[3];  // loft's own memory, and theirs: none of the rest of the program's
   unsigned alignment_log;
   // The object that an address lies in; empty: none.
-  Range (*around)(uintptr_t address);
+  AddressRange (*around)(uintptr_t address);
   // Counts the sampled objects of which `is_lost` says so.
   void (*count_lost)(bool (*is_lost)(void* context, const void* p), void* context);
 };

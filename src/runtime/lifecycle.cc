@@ -33,6 +33,7 @@ constinit List<ThreadCache> threads;            // blocks of running threads
 constinit List<ThreadCache> warm;               // retired last; their bins keep first arrays
 constinit List<ThreadCache> unused;             // the other blocks
 constinit ThreadCache* next_visited = nullptr;  // nullptr: the first one
+constinit bool last_is_gone = false;  // the last block was the next one, and has been retired
 
 // Abandons the thread's own heap. One that all share stays with the others.
 void give_up_heap(ThreadCache* thread) {
@@ -64,7 +65,10 @@ void hand_over(ThreadCache* thread) {
 
 // Under the lock, or in a fork's child, which is alone.
 void retire(ThreadCache* thread, List<ThreadCache>& where) {
-  if (next_visited == thread) next_visited = thread->next;
+  if (next_visited == thread) {
+    next_visited = thread->next;
+    last_is_gone = next_visited == nullptr;
+  }
   threads.remove(thread);
   medium_cache::reset(thread);
   thread->spare_large = large::Descriptors{};
@@ -197,11 +201,16 @@ ThreadCache* enter_processor() {
 void restart_visits() {
   const os::Guard guard(lock);
   next_visited = nullptr;
+  last_is_gone = false;
 }
 
 bool visit_threads(bool (*visit)(void*, ThreadCache*), void* context) {
   constexpr unsigned kMost = 512;
   const os::Guard guard(lock);
+  if (LOFT_UNLIKELY(last_is_gone)) {
+    last_is_gone = false;
+    return true;
+  }
   ThreadCache* thread = next_visited != nullptr ? next_visited : threads.front();
   bool more = true;
   for (unsigned looks = 0; more && looks < kMost && thread != nullptr; ++looks) {

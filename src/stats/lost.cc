@@ -42,7 +42,7 @@ bool count_leaks(inspect::LookedAt* looked_at) {
   const inspect::Table* const library = inspect::opened_library();
   if (library == nullptr) return true;
   if (span::used_bytes() == 0) return false;
-  const auto around = [](uintptr_t address) -> inspect::Range {
+  const auto around = [](uintptr_t address) -> inspect::AddressRange {
     const ObjectRange object = object_of(reinterpret_cast<const void*>(address));
     const auto start = reinterpret_cast<uintptr_t>(object.start);
     return {start, start + object.size};

@@ -1134,5 +1134,34 @@ TEST_F(CacheTest, ForeignPointersMayBeIgnored) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;
 }
 
+// The block to be visited next may be the last, and go meanwhile: no block is visited twice.
+TEST_F(CacheTest, VisitsEndThoughTheLastBlockHasGone) {
+  deallocate(allocate(48));  // this thread has a block, and is the first one: the last of the list
+  std::barrier step(2);
+  std::thread other([&] {
+    deallocate(allocate(48));
+    step.arrive_and_wait();
+    step.arrive_and_wait();
+  });
+  step.arrive_and_wait();
+  unsigned visits = 0;
+  const auto count = [](void* sum, ThreadCache*) {
+    ++*static_cast<unsigned*>(sum);
+    return false;
+  };
+  {
+    const os::Guard guard(lifecycle::visiting);
+    lifecycle::restart_visits();
+    EXPECT_FALSE(lifecycle::visit_threads(count, &visits));
+    lifecycle::give_up_cache();
+    EXPECT_TRUE(lifecycle::visit_threads(count, &visits));
+    EXPECT_EQ(visits, 1u);
+    lifecycle::visit_threads(count, &visits);
+    EXPECT_EQ(visits, 2u) << "the next visits begin anew";
+  }
+  step.arrive_and_wait();
+  other.join();
+}
+
 }  // namespace
 }  // namespace loft
