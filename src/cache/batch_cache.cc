@@ -16,10 +16,6 @@ namespace {
 constinit Atomic<size_t> singles[kSizeClasses];
 constinit Atomic<size_t> medium_singles{0};  // bytes
 
-constexpr uint64_t start_limit_for(const Geometry& shape) {
-  return shape.inverse << (64 - kInverseShift);
-}
-
 // Where caches have a budget together, a thread collects less for other heaps: at most half of its
 // share in open batches, and a quarter in the outbox.
 size_t least_of_share(size_t bytes, size_t divisor) {
@@ -34,7 +30,7 @@ void open(ThreadCache* thread, size_t slot, uintptr_t base, Entry entry) {
   Batch& batch = thread->batches()[slot];
   batch.base = base;
   batch.inverse = shape.inverse;
-  batch.start_limit = start_limit_for(shape);
+  batch.start_limit = shape.start_limit;
   const size_t fitting = least_of_share(Profile::kBatchBytes, 2 * kBatches) / shape.size;
   batch.capacity = batch.left = static_cast<uint32_t>(clamp<size_t>(fitting, 1, shape.objects));
   batch.before = 0;
@@ -50,15 +46,6 @@ void close(ThreadCache* thread, size_t slot) {
   thread->batch_keys[slot] = kNoSlab;
   thread->open_batches = static_cast<BatchSlots>(thread->open_batches & ~(1u << slot));
   thread->batches()[slot].capacity = thread->batches()[slot].left = 0;
-}
-
-// The fast path assumes an object at every multiple of the size. A carrier behind the last object
-// would be written into the next slab. Its bit is in the last word: slack_has_bit.
-void check_end(const Batch& batch, const Geometry& shape) {
-  const unsigned last = shape.words - 1u;
-  if (LOFT_UNLIKELY(beyond_last_object(shape, last, batch.words[last]))) {
-    report_bad_free(reinterpret_cast<const void*>(batch.base + shape.objects * size_t{shape.size}));
-  }
 }
 
 constexpr size_t kNoSlot = kBatches;
@@ -210,7 +197,6 @@ void send(ThreadCache* thread, size_t slot) {
   const Geometry& shape = geometry(size_class);
   const uint32_t slab = thread->batch_keys[slot];
   const uint32_t objects = batch.count();
-  check_end(batch, shape);
   close(thread, slot);
   count_batch(thread, size_class, objects);
   thread->counters.batch_messages.add(put_into_outbox(thread->outbox, batch, slab, shape));

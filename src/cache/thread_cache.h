@@ -193,7 +193,7 @@ constexpr size_t batch_set(uint32_t slab_index) {
 struct Batch {
   uintptr_t base;
   uint64_t inverse;
-  uint64_t start_limit;  // the first byte of an object leaves a remainder below this (is_start_in)
+  uint64_t start_limit;  // of the class (starts_in)
   uint32_t left;         // objects that still fit before the batch is sent
   uint32_t capacity;
   uint32_t before;  // count() when the other batch of the set was opened

@@ -14,6 +14,7 @@ namespace {
 // is a visit to a slab: a cache miss or two. With several hundred in a small refill, one malloc in
 // ten thousand took 15 microseconds instead of 5. The limit exceeds `wanted`: most records carry
 // one object, and a refill that received fewer objects than it hands out would let the inbox grow.
+constexpr uint64_t kMostIndex = ~uint32_t{0};  // of metadata
 constexpr unsigned kLeastRefillRecords = 64;
 constexpr unsigned most_records(unsigned wanted) {
   constexpr unsigned kAhead = 16;
@@ -139,9 +140,11 @@ void Heap::unlist(Slab* slab) {
 // it is empty and another slab of its class can serve the next refill.
 LOFT_NOINLINE void Heap::relist(Slab* slab) {
   const Fullness fullness = fullness_of(slab->free, slab->shape().objects);
-  if (fullness != slab->list || slab->settled()) {
+  if (fullness != slab->list || slab->settled) {
     if (slab->list != Fullness::kFull) unlist(slab);
     list(slab, fullness);
+  } else {
+    slab->set_list(fullness);
   }
   slab->check();
   if (slab->empty() && available_[slab->size_class].slabs > 1) release(slab);
@@ -309,53 +312,129 @@ void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
   update_list(slab);
 }
 
-// Objects freed in random order have no neighbours in a row. So the class's constants are loaded
-// once, and a run of one is cheap. Consecutive neighbours enter their word together. (Collecting
-// the bits of a word for one visit took 1.3 times as long on build-shuffle-free. Prefetching the
-// lines of the next slabs gained nothing.)
-void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
-  const Geometry& shape = geometry(size_class);
-  const uint64_t inverse = shape.inverse;
-  const uint32_t places = shape.objects;
-  void** const first = objects;
-  is_purged_.store(false, memory_order_relaxed);
-  while (objects != end) {
-    const Entry entry = pagemap.of(*objects);
-    if (LOFT_UNLIKELY(entry.owner() != id_)) break;
-    Slab* const slab = slab::at(entry);
-    // A double free: the slab was recut in between and has another bitmap.
-    if (LOFT_UNLIKELY(slab->size_class != size_class)) {
-      slab::report_misuse("double free of", *objects, slab);
+namespace {
+
+// No object of the slab starts at p, or the slab has it already.
+[[noreturn]] LOFT_COLD void report_put(const void* p) {
+  const Slab* const slab = slab::at(pagemap.of(p));
+  slab::report_misuse(
+      slab->object_starting_at(p) == kNoObject ? "free of an interior pointer" : "double free of",
+      p, slab);
+}
+
+// What was in a bin of this heap is in no slab of the bin's class. It was free, then: its slab was
+// recut or given back.
+[[noreturn]] LOFT_COLD void report_put_late(const void* p) {
+  const Entry entry = pagemap.of(p);
+  if (!entry.is_slab()) slab::report_without_slab(p);
+  slab::report_misuse("double free of", p, slab::at(entry));
+}
+
+// Whether the first four are neighbours, upwards or downwards.
+bool begins_with_run(void* const* objects, void* const* end, size_t size) {
+  if (end - objects < 4) return false;
+  const auto step = [&](unsigned i) {
+    return reinterpret_cast<uintptr_t>(objects[i + 1]) - reinterpret_cast<uintptr_t>(objects[i]);
+  };
+  const uintptr_t first = step(0);
+  return (first == size || first == -size) && step(1) == first && step(2) == first;
+}
+
+}  // namespace
+
+// Puts objects back one by one, and counts all from `first` on. No order is assumed: what bins hold
+// was freed all over the slabs. So the loop keeps the class's constants in registers, and finds
+// with one test that owner and class are right. A slab of one granule need not tell where it
+// begins. Of an object in the granule of the one before, the slab is known.
+template <bool kOneGranule>
+LOFT_NOINLINE void** Heap::put_each(SizeClass size_class, void** first, void** objects,
+                                    void** end) {
+  const uint64_t inverse = geometry(size_class).inverse;
+  const uint64_t start_limit = geometry(size_class).start_limit;
+  const Entry expected(id_, bin_offset(size_class), 0);
+  const Pagemap::Entries entries = pagemap.all();
+  constexpr uintptr_t kNowhere = ~uintptr_t{0};  // in the granule of no object
+  Slab* slab = nullptr;
+  uintptr_t before = kNowhere;
+  for (; objects != end; ++objects) {
+    const auto p = reinterpret_cast<uintptr_t>(*objects);
+    before ^= p;
+    if (LOFT_LIKELY(before >= kGranule)) {
+      const uint64_t index = entries.of(p).index_if_like(expected);
+      if (LOFT_UNLIKELY(index > kMostIndex)) break;
+      slab = metadata::at_index<Slab>(static_cast<uint32_t>(index));
     }
-    const uintptr_t base = slab->base;
-    const size_t bytes = size_t{shape.granules} << kGranuleLog;
-    void** const first_of_slab = objects;
-    uint64_t summary = slab->summary;
-    do {
-      const uint64_t product = (reinterpret_cast<uintptr_t>(*objects) - base) * inverse;
-      const uint32_t object = index_in(product);
-      if (LOFT_UNLIKELY(!is_start_in(product, inverse) || object >= places)) {
-        slab::report_misuse("free of an interior pointer", *objects, slab);
-      }
-      const Run run = run_from(objects, end, object, shape);
-      uint64_t& word = slab->bits[object / 64];
-      if (LOFT_UNLIKELY((word & run.freed) != 0)) {
-        slab->report_double_free(object / 64, word & run.freed);
-      }
-      word |= run.freed;
-      summary |= uint64_t{1} << object / 64;
-      objects += run.objects;
-    } while (objects != end && reinterpret_cast<uintptr_t>(*objects) - base < bytes);
-    slab->summary = summary;
-    slab->free += static_cast<uint32_t>(objects - first_of_slab);
-    update_list(slab);
+    before = p;
+    const uint64_t product = (kOneGranule ? p % kGranule : p - slab->base) * inverse;
+    if (LOFT_UNLIKELY(!starts_in(product, start_limit))) report_put(*objects);
+    const uint64_t object = index_in(product);
+    const uint64_t bit = uint64_t{1} << object % 64;
+    uint64_t word = object / 64;
+    if (LOFT_UNLIKELY((slab->bits[word] & bit) != 0)) report_put(*objects);
+    LOFT_FORGET(word);  // both in place: a copy of the word would cost two registers
+    slab->bits[word] |= bit;
+    slab->summary |= uint64_t{1} << word;
+    slab->take_back(1);
+    if (LOFT_UNLIKELY(slab->is_due())) {
+      relist(slab);  // it may be gone
+      before = kNowhere;
+    } else {
+      slab->check();
+    }
+  }
+  // Another heap's is the caller's to return.
+  if (LOFT_UNLIKELY(objects != end) && pagemap.of(*objects).owner() == id_) {
+    report_put_late(*objects);
   }
   const auto put = static_cast<size_t>(objects - first);
+  const size_t bytes = put * geometry(size_class).size;
   counters_.classes[size_class].put.add(put);
-  counters_.net_bytes.add(-put * shape.size);
-  unused_ += put * shape.size;
+  counters_.net_bytes.add(-bytes);
+  unused_ += bytes;
   told_.see_more(unused_);
   return objects;
+}
+
+LOFT_ALWAYS_INLINE void** Heap::put_rest(SizeClass size_class, void** first, void** objects,
+                                         void** end) {
+  return LOFT_LIKELY(geometry(size_class).granules == 1)
+             ? put_each<true>(size_class, first, objects, end)
+             : put_each<false>(size_class, first, objects, end);
+}
+
+// As put_back, of objects that begin with a run. Each run enters its word together. The rest goes
+// one by one once the runs are short: to look for a run costs more than a run of two saves.
+LOFT_NOINLINE void** Heap::put_runs(SizeClass size_class, void** objects, void** end) {
+  constexpr unsigned kShort = 4;
+  const Geometry& shape = geometry(size_class);
+  void** const first = objects;
+  const Entry expected(id_, bin_offset(size_class), 0);
+  // A run ends with its word, so that one short run follows a long one.
+  unsigned short_runs = 0;
+  do {
+    const uint64_t index = pagemap.of(*objects).index_if_like(expected);
+    if (LOFT_UNLIKELY(index > kMostIndex)) break;
+    Slab* const slab = metadata::at_index<Slab>(static_cast<uint32_t>(index));
+    const uint64_t product = (reinterpret_cast<uintptr_t>(*objects) - slab->base) * shape.inverse;
+    if (LOFT_UNLIKELY(!starts_in(product, shape.start_limit))) report_put(*objects);
+    const uint32_t object = index_in(product);
+    const Run run = run_from(objects, end, object, shape);
+    slab->put_word(object / 64, run.freed, run.objects);
+    update_list(slab);
+    objects += run.objects;
+    short_runs = run.objects < kShort ? short_runs + 1 : 0;
+  } while (objects != end && short_runs != 2);
+  return put_rest(size_class, first, objects, end);
+}
+
+// What is freed in runs mostly begins with one. (Collecting the bits of a word for one visit took
+// 1.3 times as long on build-shuffle-free. Prefetching the lines of the next slabs gained nothing.)
+void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
+  is_purged_.store(false, memory_order_relaxed);
+  if (begins_with_run(objects, end, geometry(size_class).size)) {
+    return put_runs(size_class, objects, end);
+  }
+  return put_rest(size_class, objects, objects, end);
 }
 
 Heap::Rest Heap::look(bool is_shared, unsigned ticks, size_t most, size_t* purged) {
@@ -408,7 +487,7 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk, size_t most) {
     for (List<Slab>& list : available.lists) {
       for (Slab* slab = list.front(); slab != nullptr && !interrupted_;) {
         Slab* const next = slab->next;
-        const bool settled = slab->settled() && !all;
+        const bool settled = slab->settled && !all;
         if (settled && !some_settled) break;
         if (!settled) {
           if (slab->empty()) {
@@ -451,8 +530,8 @@ void Heap::check() const {
     for (const List<Slab>& list : available.lists) {
       bool settled = false;
       for (const Slab* slab = list.front(); slab != nullptr; slab = slab->next, ++slabs) {
-        LOFT_CHECK(slab->settled() || !settled || interrupted_);
-        settled = slab->settled();
+        LOFT_CHECK(slab->settled || !settled || interrupted_);
+        settled = slab->settled;
         LOFT_CHECK(slab->owner == id_ &&
                    &list == &available.lists[static_cast<unsigned>(slab->list)]);
         slab->check();

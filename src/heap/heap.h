@@ -299,10 +299,14 @@ class alignas(64) Heap {
   bool take_run_from_others(unsigned pages);
   // Called after objects came back to `slab`.
   LOFT_ALWAYS_INLINE void update_list(Slab* slab) {
-    if (LOFT_UNLIKELY(!slab->stays.has(slab->free))) return relist(slab);
+    if (LOFT_UNLIKELY(slab->is_due())) return relist(slab);
     slab->check();
   }
   void relist(Slab* slab);
+  template <bool kOneGranule>
+  void** put_each(SizeClass size_class, void** first, void** objects, void** end);
+  void** put_rest(SizeClass size_class, void** first, void** objects, void** end);
+  void** put_runs(SizeClass size_class, void** objects, void** end);
   bool take_in(const os::Lock* awaited);
   void list(Slab* slab, Fullness fullness);
   void unlist(Slab* slab);

@@ -79,7 +79,7 @@ LOFT_ALWAYS_INLINE void add_to_batch(ThreadCache* thread, void* p, uint32_t slab
   uint64_t& word = batch->words[index / 64];
   const uint64_t before = word;
   const uint64_t after = before | uint64_t{1} << index % 64;
-  if (LOFT_UNLIKELY(after == before || product << (64 - kInverseShift) >= batch->start_limit)) {
+  if (LOFT_UNLIKELY(after == before || !starts_in(product, batch->start_limit))) {
     return report_bad_free(p);
   }
   word = after;

@@ -19,7 +19,8 @@ inline constexpr unsigned kMaxWords = 64;  // one summary word has a bit for eac
 inline constexpr unsigned kInverseShift = 40;
 
 struct Geometry {
-  uint64_t inverse;  // ceil(2^40 / size): the index of an offset is offset * inverse >> 40
+  uint64_t inverse;      // ceil(2^40 / size): the index of an offset is offset * inverse >> 40
+  uint64_t start_limit;  // starts_in
   uint32_t size;
   uint16_t granules;
   uint16_t objects;
@@ -36,10 +37,15 @@ struct GeometryTable {
       size_t bytes = kGranule;
       while (bytes / size < kMinSlabObjects) bytes *= 2;
       const size_t objects = bytes / size;
-      of[c] = {
-          ((uint64_t{1} << kInverseShift) + size - 1) / size, static_cast<uint32_t>(size),
-          static_cast<uint16_t>(bytes >> kGranuleLog),        static_cast<uint16_t>(objects),
-          static_cast<uint16_t>((objects + 63) / 64),         static_cast<uint16_t>(size / 8 - 1)};
+      const uint64_t inverse = ((uint64_t{1} << kInverseShift) + size - 1) / size;
+      const uint64_t excess = size * inverse - (uint64_t{1} << kInverseShift);
+      of[c] = {inverse,
+               ((objects - 1) * excess + 1) << (64 - kInverseShift),
+               static_cast<uint32_t>(size),
+               static_cast<uint16_t>(bytes >> kGranuleLog),
+               static_cast<uint16_t>(objects),
+               static_cast<uint16_t>((objects + 63) / 64),
+               static_cast<uint16_t>(size / 8 - 1)};
     }
   }
 };
@@ -48,26 +54,28 @@ inline constexpr GeometryTable kGeometryTable;
 
 constexpr const Geometry& geometry(SizeClass c) { return kGeometryTable.of[c]; }
 
-// The product of a byte offset and the inverse has two parts. The upper part is the index of the
-// object that covers the offset. The lower part is below `inverse` exactly if the offset is the
-// first byte of the object. Proof: with offset = index * size + r and excess = size * inverse -
-// 2^40 < size, the lower part is index * excess + r * inverse, and index * excess < 2^20 stays
-// below the smallest inverse.
+// The product of a byte offset within the slab and the inverse has two parts. The upper part is the
+// index of the object that covers the offset. Proof: with offset = index * size + r and excess =
+// size * inverse - 2^40 < size, the lower part is index * excess + r * inverse, which stays below
+// 2^40, because index * excess < 2^20 stays below the smallest inverse.
 constexpr uint32_t index_in(uint64_t product) {
   return static_cast<uint32_t>(product >> kInverseShift);
 }
-constexpr bool is_start_in(uint64_t product, uint64_t inverse) {
-  return (product & ((uint64_t{1} << kInverseShift) - 1)) < inverse;
+
+// Whether an object starts at the offset: one comparison. Proof: of a start the lower part is index
+// * excess, and `start_limit` is 1 more than that of the last object. Elsewhere the lower part is
+// at least `inverse`. One start can lie behind the last object. Its lower part is beyond the limit,
+// unless the excess is 0: then the size is a power of two, and nothing lies there.
+constexpr bool starts_in(uint64_t product, uint64_t start_limit) {
+  return product << (64 - kInverseShift) < start_limit;
 }
 
 // The index of the object that starts `offset` bytes into a slab; kNoObject for an offset inside an
-// object or behind the last one.
+// object or behind the last one. The offset is within the slab.
 inline constexpr uint32_t kNoObject = ~uint32_t{0};
 LOFT_ALWAYS_INLINE constexpr uint32_t object_starting_at(const Geometry& shape, uint64_t offset) {
   const uint64_t product = offset * shape.inverse;
-  const uint32_t index = index_in(product);
-  const bool starts = is_start_in(product, shape.inverse) && index < shape.objects;
-  return LOFT_LIKELY(starts) ? index : kNoObject;
+  return LOFT_LIKELY(starts_in(product, shape.start_limit)) ? index_in(product) : kNoObject;
 }
 
 // Whether a bitmap word has a bit for the place behind the last object, if there is slack.

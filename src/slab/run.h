@@ -17,13 +17,14 @@ struct Run {
 };
 
 inline unsigned length_of_run(void* const* objects, unsigned most, uintptr_t step) {
-  unsigned length = 1;
-  uintptr_t next = reinterpret_cast<uintptr_t>(objects[0]) + step;
-  while (length < most && reinterpret_cast<uintptr_t>(objects[length]) == next) {
+  void* const* const end = objects + most;
+  void* const* at = objects;
+  uintptr_t next = reinterpret_cast<uintptr_t>(objects[0]);
+  do {
     next += step;
-    ++length;
-  }
-  return length;
+    ++at;
+  } while (at != end && reinterpret_cast<uintptr_t>(*at) == next);
+  return static_cast<unsigned>(at - objects);
 }
 
 // The run, upwards or downwards, that begins with objects[0], which is number `object` of its slab.

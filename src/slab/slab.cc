@@ -27,43 +27,59 @@ constexpr uint64_t low_bits(unsigned count) {
   return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
 }
 
-// Hands out up to `wanted` objects of one bitmap word, the lowest first. Their addresses go to
-// slots[0], slots[-1], ...; their bits are cleared. `first` is the address of the word's first
-// object.
-LOFT_ALWAYS_INLINE unsigned take_from_word(uint64_t& bits, uintptr_t first, size_t size,
-                                           void** slots, unsigned wanted) {
-  uint64_t left = bits;
-  // A straight run: no search for each bit.
-  if (static_cast<unsigned>(left == ~uint64_t{0}) & static_cast<unsigned>(wanted >= 64)) {
-    for (unsigned i = 0; i < 64; ++i, first += size) *slots-- = reinterpret_cast<void*>(first);
-    bits = 0;
-    return 64;
-  }
-  const unsigned taken = least(wanted, count_bits(left));
-  for (unsigned more = taken; more != 0; --more) {
-    *slots-- = reinterpret_cast<void*>(first + lowest_bit(left) * size);
+// The places for objects that a refill hands out, the last of them first: the object with the
+// lowest address comes out of a bin first.
+struct Places {
+  void** lowest;
+  size_t more;  // to be filled
+
+  void fill(uintptr_t object) { lowest[--more] = reinterpret_cast<void*>(object); }
+};
+
+// Fills places with objects of one bitmap word, whose bits are set in `left`, which is not 0, and
+// clears their bits. `first` is the address of the word's first object. Objects in a straight run
+// need no search for each bit.
+LOFT_ALWAYS_INLINE void take_from_word(uint64_t& left, uintptr_t first, uint32_t size,
+                                       Places& places) {
+  const auto fill_one = [&] {
+    places.fill(first + lowest_bit(left) * size);
     left &= left - 1;
+  };
+  if (places.more >= 64) {
+    if (left != ~uint64_t{0}) {
+      do fill_one();
+      while (left != 0);
+      return;
+    }
+    for (unsigned i = 0; i < 64; i += 4, first += size_t{4} * size) {
+      places.fill(first);
+      places.fill(first + size);
+      places.fill(first + size_t{2} * size);
+      places.fill(first + size_t{3} * size);
+    }
+    left = 0;
+    return;
   }
-  bits = left;
-  return taken;
+  if ((left | (left - 1)) != ~uint64_t{0}) {
+    do fill_one();
+    while (places.more != 0 && left != 0);
+    return;
+  }
+  // All from the lowest on.
+  const unsigned lowest = lowest_bit(left);
+  const auto run = least(64 - lowest, static_cast<unsigned>(places.more));
+  left <<= run;
+  first += lowest * size;
+  for (unsigned i = run; i != 0; --i, first += size) places.fill(first);
 }
 
 }  // namespace
 
-// Takes only objects of one word that `candidates` names.
-LOFT_ALWAYS_INLINE unsigned Slab::take_word(unsigned word, uint64_t candidates, void** slots,
-                                            unsigned wanted) {
-  const size_t size = shape().size;
-  uint64_t left = candidates;
-  const unsigned taken = take_from_word(left, base + size_t{word} * 64 * size, size, slots, wanted);
-  bits[word] &= ~(candidates & ~left);
-  return taken;
-}
-
 // Takes objects that lie on no page that is gone.
 unsigned Slab::take_resident(void** slots, unsigned wanted) {
-  unsigned taken = 0;
-  for (uint64_t words = summary; words != 0 && taken < wanted; words &= words - 1) {
+  Places places{slots - (wanted - 1), wanted};
+  const uint32_t size = shape().size;
+  for (uint64_t words = summary; words != 0 && places.more != 0; words &= words - 1) {
     const unsigned word = lowest_bit(words);
     uint64_t resident = 0;
     for (uint64_t left = bits[word]; left != 0; left &= left - 1) {
@@ -71,30 +87,37 @@ unsigned Slab::take_resident(void** slots, unsigned wanted) {
       if (!gone.meets(pages_of(object, object))) resident |= left & -left;
     }
     if (resident == 0) continue;
-    taken += take_word(word, resident, slots - taken, wanted - taken);
+    uint64_t left = resident;
+    take_from_word(left, base + word * 64 * size_t{size}, size, places);
+    bits[word] &= ~(resident & ~left);
     if (bits[word] == 0) summary &= ~(uint64_t{1} << word);
   }
-  free -= taken;
+  const auto taken = static_cast<unsigned>(wanted - places.more);
+  give(taken);
   return taken;
 }
 
 // Takes the lowest objects.
 unsigned Slab::take_lowest(void** slots, unsigned wanted) {
-  unsigned taken = 0;
+  Places places{slots - (wanted - 1), wanted};
+  const uint32_t size = shape().size;
   uint64_t words = summary;
   do {
     const unsigned word = lowest_bit(words);
     const uint64_t before = bits[word];
-    taken += take_word(word, before, slots - taken, wanted - taken);
+    uint64_t left = before;
+    take_from_word(left, base + word * 64 * size_t{size}, size, places);
+    bits[word] = left;
     // Objects between two of those taken are in use, so their pages have memory, too.
     if (LOFT_UNLIKELY(!gone.empty())) {
-      const uint64_t went = before & ~bits[word];
+      const uint64_t went = before & ~left;
       gone.remove(pages_of(word * 64 + lowest_bit(went), word * 64 + highest_bit(went)));
     }
-    if (bits[word] == 0) words &= words - 1;
-  } while (taken != wanted && words != 0);
+    if (left == 0) words &= words - 1;
+  } while (places.more != 0 && words != 0);
   summary = words;
-  free -= taken;
+  const auto taken = static_cast<unsigned>(wanted - places.more);
+  give(taken);
   return taken;
 }
 
@@ -118,7 +141,7 @@ void* Slab::take_zero() {
       if (!gone.has_all(pages)) continue;
       bits[word] &= ~(left & -left);
       if (bits[word] == 0) summary &= ~(uint64_t{1} << word);
-      --free;
+      give(1);
       gone.remove(pages);
       if (holed) holed = !gone.empty();
       return reinterpret_cast<void*>(base + size_t{object} * shape().size);
@@ -162,8 +185,8 @@ void Slab::check_invariants() const {
   LOFT_CHECK((bits[last] & ~places_in(last)) == 0);
   LOFT_CHECK((list == Fullness::kFull) == (free == 0));
   LOFT_CHECK(list != Fullness::kSpare || empty());
-  const FreeRange range = range_of(list, shape().objects);
-  LOFT_CHECK(stays.first == range.first && (stays.count == range.count || settled()));
+  LOFT_CHECK(quiet == 0 ||
+             quiet == static_cast<int32_t>(most_free_in(list, shape().objects) - free));
 }
 
 void Slab::report_double_free(unsigned word, uint64_t twice) const {
@@ -198,10 +221,11 @@ Slab* make(void* block, SizeClass size_class, uint16_t owner, uintptr_t base, Pa
                                 owner,
                                 static_cast<uint8_t>(size_class),
                                 Fullness::kSpare,
-                                range_of(Fullness::kSpare, shape.objects),
+                                0,
                                 false,
                                 false,
                                 sealed_from_now,
+                                false,
                                 gone};
   for (unsigned word = 0; word < shape.words; ++word) slab->bits[word] = slab->places_in(word);
   if (LOFT_UNLIKELY(slab->sealed != 0)) make_seals(&slab->seals());

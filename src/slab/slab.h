@@ -98,19 +98,24 @@ constexpr Fullness fullness_of(uint32_t free, uint32_t objects) {
   return free != 0 ? Fullness::kNearlyFull : Fullness::kFull;
 }
 
-// The numbers of free objects with which a slab stays in its list when objects come back. A wholly
-// free slab, unless spare, is outside of the range of every list: it is always examined.
-struct FreeRange {
-  uint16_t first;
-  uint16_t count;
-
-  bool has(uint32_t free) const { return free - first < count; }
-};
-constexpr FreeRange range_of(Fullness fullness, uint32_t objects) {
-  const uint32_t first[] = {(objects + 7) / 8, objects / 2 + 1, objects * 3 / 4 + 1, 1, 0, objects};
-  const uint32_t end[] = {first[1], first[2], objects, first[0], 1, objects + 1};
-  const auto i = static_cast<unsigned>(fullness);
-  return {static_cast<uint16_t>(first[i]), static_cast<uint16_t>(end[i] - first[i])};
+// The largest number of free objects of a slab in this list. A wholly free slab, unless spare, is
+// beyond that of every list: it is examined once its last object comes back.
+constexpr uint32_t most_free_in(Fullness fullness, uint32_t objects) {
+  switch (fullness) {
+    case Fullness::kHalf:
+      return objects / 2;
+    case Fullness::kSparse:
+      return objects * 3 / 4;
+    case Fullness::kSparser:
+      return objects - 1;
+    case Fullness::kNearlyFull:
+      return (objects + 7) / 8 - 1;
+    case Fullness::kFull:
+      return 0;
+    case Fullness::kSpare:
+      return objects;
+  }
+  return 0;
 }
 
 inline unsigned pages_in(const Geometry& shape) {
@@ -139,7 +144,8 @@ inline Pages pages_of(const Geometry& shape, uint32_t first, uint32_t last) {
 //   no bit at or beyond geometry(size_class).objects is set
 //   list == kFull <=> free == 0: a heap finds every slab with room, and no full one
 //   list == kSpare => all objects are free: the heap keeps the slab for its next need
-//   stays == range_of(list, geometry(size_class).objects), or an empty range: settled
+//   quiet == most_free_in(list, geometry(size_class).objects) - free, or 0: objects were handed out
+//            since it was put into its list, or it is settled
 struct alignas(kMetadataUnit) Slab {
   uintptr_t base;
   uint64_t summary;
@@ -149,10 +155,11 @@ struct alignas(kMetadataUnit) Slab {
   uint16_t owner;
   uint8_t size_class;
   Fullness list;                  // its list, as of the last objects that came back
-  FreeRange stays;                // it stays in the list while this has `free`
+  int32_t quiet;                  // so many may come back before it is examined
   bool holed;                     // holes were purged, and some may be left
   bool moved;                     // was taken over; never cleared
   uint8_t sealed;                 // where its Seals are; 0: it has none
+  bool settled;                   // nothing came back since the heap last looked for holes here
   PageSet gone;                   // pages without memory, which read as zero: purged, or never used
   __extension__ uint64_t bits[];  // bit set: object free
 
@@ -199,13 +206,27 @@ struct alignas(kMetadataUnit) Slab {
 
   void set_list(Fullness fullness) {
     list = fullness;
-    stays = range_of(fullness, shape().objects);
+    quiet = static_cast<int32_t>(most_free_in(fullness, shape().objects) - free);
+    settled = false;
   }
 
-  // Settled: nothing came back since the heap last looked for holes here, so there is no new one.
-  // `stays` is empty, so that the next object to come back is examined.
-  void settle() { stays.count = 0; }
-  bool settled() const { return stays.count == 0; }
+  // There is no new hole until an object comes back.
+  void settle() {
+    settled = true;
+    quiet = 0;
+  }
+
+  // Objects were handed out. The slab stays in its list until objects come back.
+  void give(uint32_t objects) {
+    free -= objects;
+    quiet = 0;
+  }
+  // Objects came back.
+  void take_back(uint32_t objects) {
+    free += objects;
+    quiet -= static_cast<int32_t>(objects);
+  }
+  bool is_due() const { return quiet < 0; }  // to be examined
 
   // Hands out up to `wanted` free objects, the lowest address first, to slots[0], slots[-1], ...
   // Returns how many. The order keeps the sparse end of a slab untouched and gives the prefetcher a
@@ -222,7 +243,7 @@ struct alignas(kMetadataUnit) Slab {
     if (LOFT_UNLIKELY((before & freed) != 0)) report_double_free(word, before & freed);
     bits[word] = before | freed;
     summary |= uint64_t{1} << word;
-    free += count;
+    take_back(count);
   }
 
   // Stops the program if an invariant does not hold.
@@ -234,7 +255,6 @@ struct alignas(kMetadataUnit) Slab {
 
   [[noreturn]] void report_double_free(unsigned word, uint64_t twice) const;
 
-  unsigned take_word(unsigned word, uint64_t candidates, void** slots, unsigned wanted);
   unsigned take_resident(void** slots, unsigned wanted);
   unsigned take_lowest(void** slots, unsigned wanted);
   void check_invariants() const;

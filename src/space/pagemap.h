@@ -62,6 +62,8 @@ class Entry {
   HeapId owner() const { return static_cast<HeapId>(word_); }
   uint32_t index() const { return static_cast<uint32_t>(word_ >> 16); }
   uint16_t bin() const { return static_cast<uint16_t>(word_ >> 48); }
+  // The index, if bin and owner are those of `like`, whose index is 0. Otherwise more than 32 bits.
+  uint64_t index_if_like(Entry like) const { return rotated(word_ ^ like.word_); }
   uint64_t word() const { return word_; }  // for os/restartable.h, which decodes it
   bool is_slab() const { return bin() >= kFirstBinOffset; }
 
@@ -83,6 +85,8 @@ class Entry {
   void shared_store(Entry entry) { store_word(word_, entry.word_, memory_order_release); }
 
  private:
+  static uint64_t rotated(uint64_t word) { return word >> 16 | word << 48; }
+
   uint64_t word_;
 };
 static_assert(sizeof(Entry) == kPagemapEntry);
@@ -181,6 +185,16 @@ struct alignas(64) Pagemap {
   bool contains(const void* p) const {
     return limit.contains((reinterpret_cast<uintptr_t>(p) - base) >> kAlignmentLog);
   }
+  // The table as it lies now, for a loop.
+  struct Entries {
+    uintptr_t of_zero;
+    Entry of(uintptr_t address) const {
+      const uintptr_t entry = of_zero + (address >> kGranuleLog) * sizeof(Entry);
+      return reinterpret_cast<const Entry*>(entry)->shared_load();
+    }
+  };
+  Entries all() const { return {entry_of_zero}; }
+
   // p must be contained.
   Entry of(const void* p) const { return at(reinterpret_cast<uintptr_t>(p)).shared_load(); }
   // As of(), with acquire: all that the entry's writer had seen is visible.

@@ -264,7 +264,7 @@ TEST_F(HeapTest, AWalkLeavesTheOtherSlabsSettled) {
   const auto settled = [&] {
     unsigned count = 0;
     for (unsigned slab = 0; slab < kSlabs; ++slab) {
-      count += slab_of(held[slab * objects])->settled() ? 1 : 0;
+      count += slab_of(held[slab * objects])->settled ? 1 : 0;
     }
     return count;
   };
@@ -279,7 +279,7 @@ TEST_F(HeapTest, AWalkLeavesTheOtherSlabsSettled) {
   put({held.begin() + 4 * objects + 8, held.begin() + 4 * objects + objects});
   heap_->check();
   EXPECT_GE(settled(), kSlabs - 3);
-  EXPECT_FALSE(slab_of(held[4 * objects])->settled());
+  EXPECT_FALSE(slab_of(held[4 * objects])->settled);
   purge();
   EXPECT_EQ(settled(), kSlabs);
   EXPECT_GT(slab_of(held[4 * objects])->gone.count(), 0u);
