@@ -135,11 +135,13 @@ void post_if_due(ThreadCache* thread, size_t bytes, ptrdiff_t step = unused::kSl
   }
 }
 
-// The record of one object. Changes no state.
+// The record of one object. Changes no state. As in add_to_batch, p lies in the slab at `base`
+// unless it was freed twice and another slab has the metadata of its own by now.
 Record record_of(const void* p, Entry entry, uintptr_t base) {
   const Geometry& shape = geometry(class_of_bin(entry.bin()));
-  const uint32_t index = object_starting_at(shape, reinterpret_cast<uintptr_t>(p) - base);
-  if (LOFT_UNLIKELY(index == kNoObject)) report_bad_free(p);
+  const uint64_t product = (reinterpret_cast<uintptr_t>(p) - base) * shape.inverse;
+  if (LOFT_UNLIKELY(!starts_in(product, shape.start_limit))) report_bad_free(p);
+  const uint32_t index = index_in(product);
   return Record{entry.index(), index / 64, uint64_t{1} << index % 64};
 }
 

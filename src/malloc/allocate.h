@@ -63,7 +63,7 @@ LOFT_ALWAYS_INLINE void* allocate(size_t size) {
 
 // Remote free: sets the object's bit in the open batch of its slab. Takes no lock, runs no atomic
 // operation and does not touch the object. What lies in no slab has an index that is no batch's
-// key. A pointer behind the slab's last object is found when the batch is sent.
+// key.
 LOFT_ALWAYS_INLINE void add_to_batch(ThreadCache* thread, void* p, uint32_t slab) {
   size_t slot = batch_set(slab);
   if (LOFT_UNLIKELY(thread->batch_keys[slot] != slab)) {

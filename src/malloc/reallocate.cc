@@ -121,7 +121,10 @@ void check_bounds_ordinary(const char* call, const void* p, size_t bytes) {
                    << uint64_t{before} << " bytes into an object of " << uint64_t{object.size});
 }
 
-size_t usable_size_ordinary(const char* call, const void* p) {
+namespace {
+
+// Of what is in no slab; and what is wrong.
+LOFT_NOINLINE size_t usable_size_slow(const char* call, const void* p) {
   if (p == nullptr) return 0;
   const Entry entry = checked_entry(call, p);
   if (entry.bin() == kNothing) return 0;
@@ -129,6 +132,20 @@ size_t usable_size_ordinary(const char* call, const void* p) {
   check_start(call, p, entry);
   if (entry.bin() == kMedium) return medium::usable_bytes(entry, p);
   return entry.bin() == kLarge ? large::at(entry)->bytes : class_size(class_of_bin(entry.bin()));
+}
+
+}  // namespace
+
+size_t usable_size_ordinary(const char* call, const void* p) {
+  if (LOFT_UNLIKELY(!pagemap.limit.contains(pagemap.position(p)))) return usable_size_slow(call, p);
+  const Entry entry = pagemap.of(p);
+  if (LOFT_UNLIKELY(!entry.is_slab())) return usable_size_slow(call, p);
+  const Geometry& shape = geometry(class_of_bin(entry.bin()));
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  const size_t offset =
+      LOFT_LIKELY(shape.granules == 1) ? at % kGranule : at - slab::at(entry)->base;
+  const bool starts = object_starting_at(shape, offset) != kNoObject;
+  return LOFT_LIKELY(starts) ? shape.size : usable_size_slow(call, p);
 }
 
 void* reallocate_by_copy(void* p, size_t held, size_t size) {

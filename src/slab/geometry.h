@@ -22,8 +22,8 @@ struct Geometry {
   uint64_t inverse;      // ceil(2^40 / size): the index of an offset is offset * inverse >> 40
   uint64_t start_limit;  // starts_in
   uint32_t size;
+  uint32_t objects;
   uint16_t granules;
-  uint16_t objects;
   uint16_t words;
   uint16_t carrier_words;  // bitmap words that fit into one freed object, behind its link
 };
@@ -42,8 +42,8 @@ struct GeometryTable {
       of[c] = {inverse,
                ((objects - 1) * excess + 1) << (64 - kInverseShift),
                static_cast<uint32_t>(size),
+               static_cast<uint32_t>(objects),
                static_cast<uint16_t>(bytes >> kGranuleLog),
-               static_cast<uint16_t>(objects),
                static_cast<uint16_t>((objects + 63) / 64),
                static_cast<uint16_t>(size / 8 - 1)};
     }
@@ -71,11 +71,14 @@ constexpr bool starts_in(uint64_t product, uint64_t start_limit) {
 }
 
 // The index of the object that starts `offset` bytes into a slab; kNoObject for an offset inside an
-// object or behind the last one. The offset is within the slab.
+// object or behind the last one. It may lie outside the slab: whoever frees twice, or follows a
+// link that was overwritten, may bring a pointer whose slab is another by now.
 inline constexpr uint32_t kNoObject = ~uint32_t{0};
 LOFT_ALWAYS_INLINE constexpr uint32_t object_starting_at(const Geometry& shape, uint64_t offset) {
   const uint64_t product = offset * shape.inverse;
-  return LOFT_LIKELY(starts_in(product, shape.start_limit)) ? index_in(product) : kNoObject;
+  const uint32_t index = index_in(product);
+  const bool starts = starts_in(product, shape.start_limit) && index < shape.objects;
+  return LOFT_LIKELY(starts) ? index : kNoObject;
 }
 
 // Whether a bitmap word has a bit for the place behind the last object, if there is slack.

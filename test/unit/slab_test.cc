@@ -67,6 +67,20 @@ TEST(Geometry, EveryOffset) {
   }
 }
 
+TEST(Geometry, NoObjectStartsOutsideTheSlab) {
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    const Geometry& shape = geometry(c);
+    const uint64_t bytes = uint64_t{shape.granules} << kGranuleLog;
+    uint64_t starts = 0;
+    for (uint64_t i = 0; i < 3 * shape.objects; ++i) {
+      starts += object_starting_at(shape, bytes + i * shape.size) != kNoObject;
+      starts += object_starting_at(shape, (shape.objects + i) * shape.size) != kNoObject;
+      starts += object_starting_at(shape, -(i + 1) * shape.size) != kNoObject;
+    }
+    EXPECT_EQ(starts, 0u) << shape.size;
+  }
+}
+
 class SlabTest : public testing::TestWithParam<SizeClass> {
  protected:
   void SetUp() override {
