@@ -141,9 +141,7 @@ size_t usable_size_ordinary(const char* call, const void* p) {
   const Entry entry = pagemap.of(p);
   if (LOFT_UNLIKELY(!entry.is_slab())) return usable_size_slow(call, p);
   const Geometry& shape = geometry(class_of_bin(entry.bin()));
-  const auto at = reinterpret_cast<uintptr_t>(p);
-  const size_t offset =
-      LOFT_LIKELY(shape.granules == 1) ? at % kGranule : at - slab::at(entry)->base;
+  const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - slab::base_of(p, entry);
   const bool starts = object_starting_at(shape, offset) != kNoObject;
   return LOFT_LIKELY(starts) ? shape.size : usable_size_slow(call, p);
 }

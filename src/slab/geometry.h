@@ -81,19 +81,6 @@ LOFT_ALWAYS_INLINE constexpr uint32_t object_starting_at(const Geometry& shape, 
   return LOFT_LIKELY(starts) ? index : kNoObject;
 }
 
-// Whether a bitmap word has a bit for the place behind the last object, if there is slack.
-constexpr bool slack_has_bit(const Geometry& shape) {
-  const size_t slack = (size_t{shape.granules} << kGranuleLog) - size_t{shape.objects} * shape.size;
-  return slack == 0 || shape.objects % 64 != 0;
-}
-constexpr bool every_slack_has_bit() {
-  for (SizeClass c = 0; c < kSizeClasses; ++c) {
-    if (!slack_has_bit(geometry(c))) return false;
-  }
-  return true;
-}
-static_assert(every_slack_has_bit());
-
 static_assert(geometry(0).words == kMaxWords);
 static_assert((uint64_t{1} << kInverseShift) / kSmallMax > kMaxSlabBytes);
 static_assert(kMaxSlabBytes <= uint64_t{1} << 20, "offset * inverse stays below 2^60");
