@@ -59,6 +59,7 @@ BEYOND = "/bin/true, beyond those without loft"
 OF_THREAD = "anonymous memory of a thread"
 OF_CROWD = "anonymous memory of 10 000 threads"
 PEAK = "malloc's memory at its peak"
+RESIDENT = "resident memory of real programs at their peak"
 FAULTS = "faults taken on malloc's addresses"
 NO_FAULTS = "the system lets nobody count faults here (perf_event_open)"
 REPLAYED_PEAK = "malloc's memory of replayed programs at their peak"
@@ -98,6 +99,8 @@ GROUPS = {
     of_growing(FAULTS): Group(unit="faults"),
     # Python for one holds the names of what is installed.
     PEAK: Group(unit="bytes", within="chance"),
+    # Their files' pages, too, of which other systems map others.
+    RESIDENT: Group(unit="bytes", within="bytes"),
     FAULTS: Group(unit="faults", within="chance"),
     REPLAYED_PEAK: Group(unit="bytes"),
     REPLAYED_END: Group(unit="bytes"),
@@ -216,10 +219,16 @@ class Place:
         return ran.stdout, ran.stderr
 
     def observe(
-        self, command: list[str], environment: dict[str, str] | None = None, still: bool = True
+        self,
+        command: list[str],
+        environment: dict[str, str] | None = None,
+        still: bool = True,
+        end_at: int = 0,
     ) -> dict[str, Any]:
+        """With `end_at`, up to this fault: loft's statistics are the last that it then says."""
         preload = self.preload() + ([self.path("still.so")] if still else [])
         options = [f"--preload={':'.join(preload)}"]
+        options += [f"--end-at={end_at}"] if end_at else []
         options += [f"--library={self.library.name}"] if self.library else []
         printed, said = self.run(
             [self.path("observe"), *options, "--", *command], environment or {}
@@ -315,7 +324,8 @@ def in_folder(command: list[str], there: Place) -> list[str]:
 
 def count_program(there: Place, each: Program, name: str) -> Counts:
     each.bring_input("small", there.folder)
-    return counts_of(there.observe(each.words("small", there.folder), each.environment), name)
+    told = there.observe(each.words("small", there.folder), each.environment)
+    return {RESIDENT: {name: told["resident"]["all"]}} | counts_of(told, name)
 
 
 def counts_of(told: dict[str, Any], name: str) -> Counts:

@@ -9,6 +9,9 @@ No clock is read, so it does not matter what else the machine does. Each program
 each allocator, as the ledger's do (tools/ledger_counts.py): under valgrind, which counts the
 instructions of the whole process, and by itself, under bench/observe. Ratios are to glibc, and the
 last column is loft's distance from the best peer of the row.
+
+The last table says, of a third run that ends at its peak, which part of loft and of the program has
+the memory: its columns, from the third on, add up to what is resident.
 """
 
 import json
@@ -20,10 +23,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from ledger_counts import BUILD, place
+from ledger_counts import BUILD, Place, place
 from program_inputs import Program, Size, programs
 from rich.console import Console
 from rich.progress import Progress
@@ -55,7 +58,10 @@ class Costs:
     # several, and the faults where the system lets nobody count them.
     malloc_faults: int | None
     malloc_peak: int | None
-    resident_kib: int
+    # At its peak. Of several threads as the system reckons it, in batches of pages.
+    resident_kib: float
+    # Of loft, and of one thread: what has the memory then, in KiB.
+    causes: dict[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,17 @@ MEASURES = (
     Measure("peak resident", lambda it: it.resident_kib, 1024, "MiB"),
 )
 
+# What a class says of its memory, and what it is called here. What was never touched comes off the
+# first of them that have it.
+SMALL = {
+    "free_bytes": "free in slabs",
+    "cached_bytes": "cached",
+    "in_flight_bytes": "in flight",
+    "rounding_bytes": "rounding",
+    "live_bytes": "as asked",
+}
+LONG = {**SMALL, "free_bytes": "free in runs", "cached_bytes": "kept medium"}
+
 # By program, and in it by allocator.
 Found = dict[str, dict[str, Costs]]
 
@@ -89,6 +106,7 @@ def measure(program: Program, allocator: Allocator, size: Size) -> Costs:
         words = program.words(size, there.folder)
         steps = there.step(words, environment)
         told = there.observe(words, environment)
+        causes = causes_of(there, words, environment, told) if not program.threads else None
     one = not program.threads
     return Costs(
         instructions=steps.total,
@@ -96,8 +114,34 @@ def measure(program: Program, allocator: Allocator, size: Size) -> Costs:
         faults=told["minor_faults"],
         malloc_faults=told.get("malloc_faults") if one else None,
         malloc_peak=told["peak"] if one else None,
-        resident_kib=told["resident_kib"],
+        resident_kib=told["resident"]["all"] / 1024 if one else told["resident_kib"],
+        causes=causes,
     )
+
+
+def causes_of(
+    there: Place, words: list[str], environment: dict[str, str], told: dict[str, Any]
+) -> dict[str, float] | None:
+    """In another run, up to the peak that `told` is of. None where nobody may count faults."""
+    if not there.is_loft or "fault_at_peak" not in told:
+        return None
+    again = there.observe(words, environment, end_at=told["fault_at_peak"])
+    stats = json.loads(again["said"].strip().splitlines()[-1])
+    resident = again["resident"]
+    found = dict.fromkeys((*SMALL.values(), "kept medium", "free in runs"), 0.0)
+    for row in stats["classes"]:
+        names = SMALL if row["object_bytes"] else LONG
+        untouched = row["untouched_bytes"]
+        for field, name in names.items():
+            less = min(untouched, row[field])
+            found[name] += row[field] - less
+            untouched -= less
+    found["free spans"] = stats["free_span_bytes"]
+    found["tables"] = stats["metadata_resident_bytes"]
+    found["library's file"] = resident["of_library"]
+    found["its data"] = resident["data_of_library"]
+    found["the program's own"] = resident["all"] - sum(found.values())
+    return {name: value / 1024 for name, value in found.items()}
 
 
 def measure_all(rows: dict[str, Program], those: list[Allocator], size: Size) -> Found:
@@ -164,6 +208,22 @@ def table(measure: Measure, found: Found, names: list[str]) -> Table:
     return made
 
 
+def causes_table(found: Found) -> Table | None:
+    """None where nothing is told."""
+    rows = {name: costs["loft"].causes for name, costs in found.items() if "loft" in costs}
+    told = {name: causes for name, causes in rows.items() if causes}
+    if not told:
+        return None
+    made = Table(["KiB at loft's peak", BASE, "resident", *next(iter(told.values()))])
+    for name, causes in told.items():
+        base = found[name].get(BASE)
+        values = [sum(causes.values()), *causes.values()]
+        made.add(
+            name, f"{base.resident_kib:,.0f}" if base else "-", *(f"{each:,.0f}" for each in values)
+        )
+    return made
+
+
 def chosen(there: Iterable[str], wanted: str, what: str) -> list[str]:
     """Those that one of the patterns matches, in their own order."""
     names, patterns = list(there), wanted.split(",")
@@ -215,6 +275,8 @@ def main(
     console = Console(width=None if sys.stdout.isatty() else 200)
     for each in MEASURES:
         console.print(for_terminal(table(each, found, names)), "")
+    if causes := causes_table(found):
+        console.print(for_terminal(causes), "")
     if any(len(costs) < len(names) for costs in found.values()):
         raise typer.Exit(1)
 

@@ -16,10 +16,12 @@ namespace {
 namespace ledger = span::ledger;
 using ledger::ahead_bytes;
 
-// A program with less in use has not grown: its faults are few, and what would be ahead is much.
-constexpr size_t kLeastUsed = size_t{4} << 20;
-// What is ahead is at most this share of what is in use; with huge pages, one of them.
-constexpr size_t kShare = 8;
+// What is ahead is at most this share of what is in use, or nothing where that is less than a slab.
+// It is memory that a program may never use, and a program that is small feels it. A large one gets
+// one huge page.
+constexpr size_t kShare = 32;
+constexpr size_t kLarge = size_t{64} << 20;
+constexpr size_t kShareOfLarge = 8;
 // The last slab of a class may stay empty for the most part. So a class has filled this much, and
 // no less than this share of what is in use: of such classes, over all heaps, there are
 // kFilledShare at most.
@@ -40,8 +42,9 @@ constinit Atomic<bool> is_refused{false};
 // How many bytes to populate now; 0 if none.
 size_t next_step(size_t needed) {
   const size_t used = ledger::used();
-  if (used < kLeastUsed || limits::tight() || is_full) return 0;
-  const size_t longest = least(used / kShare, unused::bound() / kDirtyShare);
+  if (limits::tight() || is_full) return 0;
+  const size_t share = used / (used < kLarge ? kShare : kShareOfLarge);
+  const size_t longest = least(share, unused::bound() / kDirtyShare);
   if (longest < needed) return 0;
   const size_t step = least(kHugePage, size_t{1} << highest_bit(longest));
   const size_t limit = limits::soft();

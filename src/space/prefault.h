@@ -1,7 +1,8 @@
 // Memory populated ahead of its use. A heap that grows slab by slab would meet a fault on every
 // page. Instead one call gives memory to the next granules: in huge pages where the system has
-// them, else in a batch. What is ahead counts as free resident memory, is an eighth of the memory
-// in use at most, and one huge page, and is given up by the second tick without a need.
+// them, else in a batch. What is ahead counts as free resident memory, and is a 32nd of the memory
+// in use at most, from 64 MiB on an eighth, and one huge page. It is given up by the second tick
+// without a need.
 // docs/decisions/074-first-touch.md
 #pragma once
 

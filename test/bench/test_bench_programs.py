@@ -468,6 +468,26 @@ def test_observes_what_a_program_does(programs: Path) -> None:
         assert few["faults"] > few["malloc_faults"] >= 1000
 
 
+def test_observe_ends_a_program_at_a_fault(programs: Path) -> None:
+    command = [str(programs / "observe"), f"--preload={programs / 'still.so'}"]
+    grows = ["--", str(programs / "grows"), "--count=40000", "--reads=1"]
+
+    def told(*options: str) -> dict[str, Any]:
+        ran = subprocess.run(
+            [*command, *options, *grows], capture_output=True, text=True, check=True
+        )
+        last: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+        return last
+
+    whole = told()
+    if "faults" not in whole:
+        pytest.skip("the system lets nobody count faults here")
+    peak = told(f"--end-at={whole['fault_at_peak']}")
+    sooner = told(f"--end-at={whole['fault_at_peak'] // 2}")
+    assert sooner["resident"]["all"] < peak["resident"]["all"]
+    assert 0.95 * whole["resident"]["all"] < peak["resident"]["all"] <= whole["resident"]["all"]
+
+
 def test_observe_fails_with_its_program(programs: Path) -> None:
     done = ended(programs / "observe", "-- /bin/false", None)
     assert done.returncode == 1 and "did not end well" in done.stderr

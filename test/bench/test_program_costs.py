@@ -13,7 +13,7 @@ import program_costs
 import program_inputs
 import pytest
 from ledger_counts import LIBRARY, steps_in
-from program_costs import MEASURES, Costs, measure, table
+from program_costs import MEASURES, Costs, causes_table, measure, table
 from program_inputs import MAKERS, Program, made, programs
 from release import build_release
 
@@ -55,6 +55,27 @@ def test_of_threads_nothing_is_said_that_does_not_repeat(loft: Allocator) -> Non
     counted = measure(FAKE.model_copy(update={"threads": True}), loft, "small")
     assert counted.malloc_peak is None and counted.malloc_faults is None
     assert counted.instructions > 0
+
+
+def test_what_has_the_memory_adds_up_to_what_is_resident(loft: Allocator) -> None:
+    row = programs()["lua"].model_copy(update={"size": {"small": 20_000, "large": 1}})
+    counted = measure(row, loft, "small")
+    if counted.causes is None:
+        pytest.skip("the system lets nobody count faults here")
+    resident = sum(counted.causes.values())
+    assert 0.97 * counted.resident_kib < resident <= counted.resident_kib
+    # Most of it is in use then, and not free, as at its end.
+    assert counted.causes["as asked"] > 0.5 * resident
+    assert counted.causes["library's file"] > 100 and counted.causes["the program's own"] > 1000
+    assert all(value >= 0 for value in counted.causes.values())
+    shown = causes_table({"lua": {"glibc": costs(1), "loft": counted}, "failed": {}})
+    assert shown is not None and len(shown.rows) == 1
+    assert shown.columns[:3] == ["KiB at loft's peak", "glibc", "resident"]
+    assert len(shown.rows[0][1]) == len(shown.columns) - 1
+
+
+def test_without_loft_no_cause_is_told() -> None:
+    assert causes_table({"lua": {"glibc": costs(1)}, "git": {"loft": costs(1)}}) is None
 
 
 def test_a_program_that_fails_is_told_and_others_are_measured(
