@@ -45,11 +45,11 @@ void Heap::charge(SizeClass size_class, size_t pages) {
   unused_ += pages * os::page_size();
 }
 
-// Objects were handed out on pages that had no memory.
-LOFT_NOINLINE void Heap::fill_pages(Slab* slab, const PageSet& gone) {
+// Objects were handed out on pages that had no memory, `purged` or never touched.
+LOFT_NOINLINE void Heap::fill_pages(Slab* slab, const PageSet& gone, bool purged) {
   const size_t pages = gone.count_lost(slab->gone);
   charge(slab->size_class, pages);
-  unused::note_wanted(pages * os::page_size());
+  if (purged) unused::note_wanted(pages * os::page_size());
 }
 
 // `wanted` is not 0.
@@ -62,8 +62,9 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
     if (slab == nullptr) break;
     is_purged_.store(false, memory_order_relaxed);
     const PageSet gone = slab->gone;
+    const bool purged = slab->holed;
     taken += slab->take(slots - taken, wanted - taken);
-    if (LOFT_UNLIKELY(!gone.empty())) fill_pages(slab, gone);
+    if (LOFT_UNLIKELY(!gone.empty())) fill_pages(slab, gone, purged);
     if (slab->free == 0) unlist(slab);
     slab->check();
   } while (taken != wanted);
@@ -82,13 +83,14 @@ void* Heap::take_zero(SizeClass size_class) {
   if (available_[size_class].slabs == 0 && !list_new(size_class)) return nullptr;
   Slab* const slab = next_slab(size_class);
   const PageSet gone = slab->gone;
+  const bool purged = slab->holed;
   void* object = slab->take_zero();
   if (object == nullptr) return nullptr;
   // Counts as a refill of one object: a thread that only calls calloc is not idle.
   ClassCounters& counters = counters_.classes[size_class];
   counters_.refills.add(1);
   counters.refills.add(1);
-  fill_pages(slab, gone);
+  fill_pages(slab, gone, purged);
   counters.taken.add(1);
   counters_.net_bytes.add(geometry(size_class).size);
   unused_ -= geometry(size_class).size;

@@ -8,7 +8,6 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "space/span.h"
-#include "space/unused.h"
 
 namespace loft::large {
 
@@ -164,7 +163,6 @@ void* allocate(size_t asked, size_t alignment, bool* zero, Descriptors* spare) {
   enter(*object);
   account(0, bytes);
   if (!range.zero) part().cache_hits.fetch_add(1, memory_order_relaxed);
-  if (range.zero) unused::note_wanted(bytes);
   *zero = range.zero;
   return reinterpret_cast<void*>(range.base);
 }

@@ -71,15 +71,14 @@ namespace {
 
 constinit os::Lock purging_excess;
 
-size_t excess() {
-  const size_t total = unused::total();
-  return total - least(total, unused::floor());
-}
+size_t excess_of_all() { return unused::excess(unused::kAll); }
+
+size_t excess_of_heaps() { return most(excess_of_all(), unused::excess(unused::kInHeaps)); }
 
 // No more than the excess of this moment: threads that free more meanwhile purge that themselves.
 size_t purge_spans() {
   size_t purged = 0;
-  const size_t wanted = excess();
+  const size_t wanted = excess_of_all();
   for (size_t step = 1; step != 0 && purged < wanted; purged += step) {
     step = span::purge_step(wanted - purged);
   }
@@ -89,7 +88,7 @@ size_t purge_spans() {
 // Leaves out heaps whose thread is in a call at this moment: *skipped.
 size_t purge_heaps(bool* skipped) {
   size_t purged = 0;
-  for (unsigned id = 1; id <= registry::count() && excess() != 0; ++id) {
+  for (unsigned id = 1; id <= registry::count() && excess_of_heaps() != 0; ++id) {
     Heap* const heap = registry::at(id);
     if (heap->is_purged() && !heap->inbox().maybe_pending()) continue;
     if (!heap->lock().try_lock()) {
@@ -97,7 +96,7 @@ size_t purge_heaps(bool* skipped) {
       continue;
     }
     const auto walk = heap->abandoned() ? Heap::Walk::kNow : Heap::Walk::kAtWorkNow;
-    purged += heap->purge(nullptr, walk, excess());
+    purged += heap->purge(nullptr, walk, excess_of_heaps());
     heap->lock().unlock();
     purged += purge_spans();  // the slabs that have become empty
   }
@@ -109,7 +108,7 @@ void purge() {
   if (!unused::is_too_much()) return;
   bool skipped = false;
   size_t purged = purge_spans();
-  if (excess() != 0) purged += purge_heaps(&skipped);
+  purged += purge_heaps(&skipped);
   unused::note_purged(purged, os::now_ns());
   if (!skipped) unused::note_left();
 }

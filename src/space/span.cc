@@ -73,7 +73,6 @@ Range take_resident(size_t granules) {
 Range take_ahead(size_t bytes) {
   if (LOFT_UNLIKELY(committed_locked() > limits::hard())) return {};
   const uintptr_t base = prefault::take(bytes);
-  if (base != 0) unused::note_wanted(bytes);
   return {base, false};
 }
 
@@ -89,7 +88,10 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
   if (!admit(bytes) || (want == Want::kTogether && dirty_bytes() != 0)) return {};
   for (const SpanState state : {kClean, kUnmapped}) {
     Span* s = free_spans::find(state, granules);
-    if (const Range range = search::take_from(s, granules); range.base != 0) return range;
+    if (const Range range = search::take_from(s, granules); range.base != 0) {
+      unused::note_wanted(bytes);
+      return range;
+    }
   }
   if (want == Want::kMixed) {
     if (const Range range = search::take_in_two_parts(granules); range.base != 0) return range;
@@ -166,6 +168,7 @@ Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want) {
     limits::weigh(committed_locked());
   }
   unused::see();
+  if (range.zero) unused::see_growth();
   return range;
 }
 

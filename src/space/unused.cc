@@ -17,14 +17,16 @@ constinit Atomic<size_t> gone{0};
 namespace {
 
 constexpr size_t kShareOfUse = 8;
-constexpr size_t kSlack = 8;  // a purge goes down by this share of the bound more
+constexpr size_t kHeapsShare = 4;  // of the bound, for what lies in heaps that grow
+constexpr size_t kSlack = 8;       // a purge goes down by this share of the bound more
 constexpr size_t kStep = 32;  // and the next one is due when this share more is unused than it left
 
 // In slabs, runs and messages; modulo 2^64. All threads write to it, and to nothing else here.
 alignas(64) constinit Atomic<size_t> in_heaps{0};
 
 alignas(64) constinit Atomic<size_t> extra{0};  // of the bound, for what is wanted again
-constinit Atomic<size_t> left{0};               // the least total since a purge left it
+constinit Atomic<size_t> left[kKinds];          // the least total since a purge left it
+constinit Atomic<bool> grows{false};            // while more than its share lies in heaps
 constinit Atomic<size_t> wanted{0};             // taken since the last purge
 
 // By whoever purges, or ticks.
@@ -40,51 +42,73 @@ uint64_t decay_ns() {
   return (decay == 0 ? kUsual : least<uint64_t>(decay, 1000'000'000)) * kMillisecond;
 }
 
-size_t bound_without_extra() {
-  return most<size_t>(get(options.dirty_bytes), span::ledger::used() / kShareOfUse);
-}
-
-void look_if_too_much() {
-  const size_t now = total();
-  if (now < left.load(memory_order_relaxed)) left.store(now, memory_order_relaxed);
-  if (LOFT_UNLIKELY(is_too_much())) look_soon();
-}
-
-}  // namespace
-
-size_t total() {
-  const auto heaps = static_cast<ptrdiff_t>(in_heaps.load(memory_order_relaxed));
-  const size_t spans = free_spans::dirty_bytes();
-  const size_t refused = free_spans::refused_bytes.get();
-  return spans - least(spans, refused) + (heaps > 0 ? static_cast<size_t>(heaps) : 0);
-}
-
-size_t bound() {
-  if (LOFT_UNLIKELY(limits::tight())) return limits::kept_when_tight();
+size_t bound_without_extra(Kind kind) {
   const size_t asked = get(options.dirty_bytes);
-  // Who asks for less than is usual gets no more than that.
-  if (asked < kDirtyBytes) return least(asked, limits::scarce_dirty());
-  const size_t more = least(extra.load(memory_order_relaxed), ~bound_without_extra());
-  return least(bound_without_extra() + more, limits::scarce_dirty());
+  return most<size_t>(kind == kAll ? asked : asked / kHeapsShare,
+                      span::ledger::used() / kShareOfUse);
 }
 
-bool is_too_much() {
-  const size_t most_kept = bound();
-  const size_t now = total();
+bool is_too_much(Kind kind) {
+  const size_t most_kept = bound(kind);
+  const size_t now = total(kind);
   // Where what cannot go exceeds the bound by far, purges are farther apart.
-  const size_t before = left.load(memory_order_relaxed);
+  const size_t before = left[kind].load(memory_order_relaxed);
   const bool is_stuck = before > most_kept + most_kept / 4;
   return now > most_kept && now > before + most_kept / (is_stuck ? kSlack : kStep);
 }
 
-void tell(size_t bytes) {
-  in_heaps.fetch_add(bytes, memory_order_relaxed);
-  look_if_too_much();
+bool see_kind(Kind kind) {
+  const size_t now = total(kind);
+  if (now < left[kind].load(memory_order_relaxed)) left[kind].store(now, memory_order_relaxed);
+  return is_too_much(kind);
 }
 
-void see() { look_if_too_much(); }
+}  // namespace
 
-size_t floor() { return bound() - bound() / kSlack; }
+size_t total(Kind kind) {
+  const auto heaps = static_cast<ptrdiff_t>(in_heaps.load(memory_order_relaxed));
+  const size_t now = heaps > 0 ? static_cast<size_t>(heaps) : 0;
+  if (kind == kInHeaps) return now;
+  const size_t spans = free_spans::dirty_bytes();
+  const size_t refused = free_spans::refused_bytes.get();
+  return spans - least(spans, refused) + now;
+}
+
+size_t bound(Kind kind) {
+  if (LOFT_UNLIKELY(limits::tight())) return limits::kept_when_tight();
+  const size_t asked = get(options.dirty_bytes);
+  // Who asks for less than is usual gets no more than that.
+  if (asked < kDirtyBytes) return least(asked, limits::scarce_dirty());
+  const size_t without = bound_without_extra(kind);
+  const size_t more = least(extra.load(memory_order_relaxed), ~without);
+  return least(without + more, limits::scarce_dirty());
+}
+
+bool is_too_much() { return grows.load(memory_order_relaxed) || is_too_much(kAll); }
+
+void tell(size_t bytes) {
+  in_heaps.fetch_add(bytes, memory_order_relaxed);
+  see();
+}
+
+void see() {
+  if (LOFT_UNLIKELY(see_kind(kAll))) look_soon();
+}
+
+void see_growth() {
+  // Where limits ask for less, the bound of all is as low.
+  if (LOFT_LIKELY(total(kInHeaps) <= get(options.dirty_bytes) / kHeapsShare)) return;
+  if (!see_kind(kInHeaps)) return;
+  grows.store(true, memory_order_relaxed);
+  look_soon();
+}
+
+size_t excess(Kind kind) {
+  if (kind == kInHeaps && !grows.load(memory_order_relaxed)) return 0;
+  const size_t now = total(kind);
+  const size_t most_kept = bound(kind);
+  return now - least(now, most_kept - most_kept / kSlack);
+}
 
 void count_wanted(size_t bytes) { wanted.fetch_add(bytes, memory_order_relaxed); }
 
@@ -97,7 +121,7 @@ void adapt(uint64_t now_ns) {
   }
   gone.store(went - back, memory_order_relaxed);
   const size_t before = extra.load(memory_order_relaxed);
-  extra.store(before + least(back, bound()), memory_order_relaxed);
+  extra.store(before + least(back, bound(kAll)), memory_order_relaxed);
 }
 
 void note_purged(size_t bytes, uint64_t now_ns) {
@@ -105,16 +129,21 @@ void note_purged(size_t bytes, uint64_t now_ns) {
   purged_at.store(now_ns, memory_order_relaxed);
 }
 
-void note_left() { left.store(total(), memory_order_relaxed); }
+void note_left() {
+  left[kAll].store(total(kAll), memory_order_relaxed);
+  if (!grows.load(memory_order_relaxed)) return;
+  left[kInHeaps].store(total(kInHeaps), memory_order_relaxed);
+  grows.store(false, memory_order_relaxed);
+}
 
 void tick() {
-  least_seen.store(least(least_seen.load(memory_order_relaxed), total()), memory_order_relaxed);
+  least_seen.store(least(least_seen.load(memory_order_relaxed), total(kAll)), memory_order_relaxed);
   const uint32_t ticks = ticks_seen.load(memory_order_relaxed) + 1;
   ticks_seen.store(ticks, memory_order_relaxed);
   if (ticks % span::kDecayTicks != 0) return;
   const size_t idle = least_seen.exchange(~size_t{0}, memory_order_relaxed);
   const size_t more = extra.load(memory_order_relaxed);
-  if (idle >= bound_without_extra() / 2) extra.store(more / 2, memory_order_relaxed);
+  if (idle >= bound_without_extra(kAll) / 2) extra.store(more / 2, memory_order_relaxed);
 }
 
 }  // namespace loft::unused

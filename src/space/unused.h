@@ -56,16 +56,25 @@ class Teller {
 
 // Free spans have become more.
 void see();
+// Memory without pages was taken.
+void see_growth();
 
-size_t total();
-size_t bound();
-// Whether the total exceeds the bound, and what the last purge had to leave by a step.
+// All of it; of that what lies in heaps, or is under way to them. A free span serves whoever is
+// next, but a page of a slab only objects of the slab's size. So heaps that grow purge before they
+// have a quarter of the whole bound, or an eighth of what is in use.
+enum Kind : uint8_t { kAll, kInHeaps };
+inline constexpr unsigned kKinds = 2;
+
+size_t total(Kind kind = kAll);
+size_t bound(Kind kind = kAll);
+// Whether a total exceeds its bound, and what the last purge had to leave by a step.
 bool is_too_much();
 
 // ---- For whoever purges, one thread at a time.
 
-// Down to this, so that not every later free purges.
-size_t floor();
+// What a purge is to give back: so much more than the bound asks for that not every later free
+// purges.
+size_t excess(Kind kind);
 // Before a purge: the bound grows by what came back of what went.
 void adapt(uint64_t now_ns);
 // So many bytes went back to the system.
@@ -75,7 +84,7 @@ void note_left();
 // Each tick: the bound falls while what is unused lies idle.
 void tick();
 
-// Memory without pages is taken into use.
+// Memory that had been purged is taken into use.
 extern LOFT_HIDDEN Atomic<size_t> gone;  // purged for the bound, and perhaps wanted again
 void count_wanted(size_t bytes);
 inline void note_wanted(size_t bytes) {

@@ -52,3 +52,15 @@ def test_a_program_that_does_little_gives_back_the_rest(
     in_use = 30 << 10
     assert after > 2 * in_use
     assert later <= 1.15 * in_use
+
+
+def test_heaps_that_grow_purge_what_slabs_of_other_sizes_keep(
+    execute: Execute, build: Build, lib: Path, clock: Clock
+) -> None:
+    """A store whose objects become of another size. Its slabs' free pages serve no other size, and
+    the bound of all that is unused would let them stay: 4.3 times what lives."""
+    result = execute(
+        build("sizes_change.c"), preload=False, **clock.settings(lib), LOFT_THP="never"
+    )
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) <= 3.2 * (64 << 10)
