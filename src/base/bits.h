@@ -31,6 +31,20 @@ constexpr unsigned count_bits(uint64_t n) {
   return static_cast<unsigned>((n * 0x0101010101010101u) >> 56);
 }
 
+// Sets the bit whose number is `bit` modulo 64. Whether it was set before. Compilers spend five
+// instructions on what is one, since the flag that it leaves is in no language.
+inline bool test_and_set(uint64_t& word, uint64_t bit) {
+#if defined(__x86_64__)
+  bool was = false;
+  __asm__("btsq %[bit], %[word]" : [word] "+r"(word), "=@ccc"(was) : [bit] "r"(bit));
+  return was;
+#else
+  const uint64_t before = word;
+  word |= uint64_t{1} << bit % 64;
+  return word == before;
+#endif
+}
+
 template <class T>
 constexpr T least(T a, T b) {
   return a < b ? a : b;

@@ -61,7 +61,7 @@ bool set_capacity(ThreadCache* thread, SizeClass size_class, unsigned capacity) 
   unsigned objects = 0;
   if (state.slots != nullptr) {
     objects = count(bin, state);
-    for (unsigned i = 1; i <= objects; ++i) slots[i] = state.slots[i];
+    __builtin_memcpy(slots + 1, state.slots + 1, objects * sizeof(void*));
   }
   void** const old = state.slots;
   const unsigned old_capacity = state.capacity;
@@ -116,7 +116,9 @@ unsigned count(const ThreadCache* thread, SizeClass size_class) {
 }
 
 void** make_array(unsigned capacity) {
-  return static_cast<void**>(metadata::allocate(array_bytes(capacity)));
+  auto** const slots = static_cast<void**>(metadata::allocate_as_it_is(array_bytes(capacity)));
+  if (LOFT_LIKELY(slots != nullptr)) slots[0] = nullptr;
+  return slots;
 }
 
 void release_array_of(void** slots, unsigned capacity) {

@@ -139,9 +139,9 @@ void post_if_due(ThreadCache* thread, size_t bytes, ptrdiff_t step = unused::kSl
 // unless it was freed twice and another slab has the metadata of its own by now.
 Record record_of(const void* p, Entry entry, uintptr_t base) {
   const Geometry& shape = geometry(class_of_bin(entry.bin()));
-  const uint64_t product = (reinterpret_cast<uintptr_t>(p) - base) * shape.inverse;
+  const Product product = product_of(reinterpret_cast<uintptr_t>(p) - base, shape.inverse);
   if (LOFT_UNLIKELY(!starts_in(product, shape.start_limit))) report_bad_free(p);
-  const uint32_t index = index_in(product);
+  const auto index = static_cast<uint32_t>(index_in(product));
   return Record{entry.index(), index / 64, uint64_t{1} << index % 64};
 }
 

@@ -101,19 +101,11 @@ ObjectRange object_of(const void* p) {
   const Slab* slab = slab::at(entry);
   const Geometry& shape = slab->shape();
   const uint64_t offset = reinterpret_cast<uintptr_t>(p) - slab->base;
-  const uint32_t index = index_in(offset * shape.inverse);
+  const uint64_t index = index_in(product_of(offset, shape.inverse));
   if (index >= shape.objects) return {nullptr, 0};
-  return {reinterpret_cast<void*>(slab->base + uint64_t{index} * shape.size), shape.size};
+  return {reinterpret_cast<void*>(slab->base + index * shape.size), shape.size};
 }
 
-void report_bad_free(const void* p) {
-  const Slab* slab = slab::at(pagemap.of(p));
-  const size_t offset = reinterpret_cast<uintptr_t>(p) - slab->base;
-  slab::report_misuse(
-      offset % slab->shape().size == 0 && offset / slab->shape().size < slab->shape().objects
-          ? "double free of"
-          : "free of an interior pointer",
-      p, slab);
-}
+void report_bad_free(const void* p) { slab::at(pagemap.of(p))->report_bad_free(p); }
 
 }  // namespace loft

@@ -14,7 +14,6 @@ namespace {
 // is a visit to a slab: a cache miss or two. With several hundred in a small refill, one malloc in
 // ten thousand took 15 microseconds instead of 5. The limit exceeds `wanted`: most records carry
 // one object, and a refill that received fewer objects than it hands out would let the inbox grow.
-constexpr uint64_t kMostIndex = ~uint32_t{0};  // of metadata
 constexpr unsigned kLeastRefillRecords = 64;
 constexpr unsigned most_records(unsigned wanted) {
   constexpr unsigned kAhead = 16;
@@ -316,14 +315,6 @@ void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
 
 namespace {
 
-// No object of the slab starts at p, or the slab has it already.
-[[noreturn]] LOFT_COLD void report_put(const void* p) {
-  const Slab* const slab = slab::at(pagemap.of(p));
-  slab::report_misuse(
-      slab->object_starting_at(p) == kNoObject ? "free of an interior pointer" : "double free of",
-      p, slab);
-}
-
 // What was in a bin of this heap is in no slab of the bin's class. It was free, then: its slab was
 // recut or given back.
 [[noreturn]] LOFT_COLD void report_put_late(const void* p) {
@@ -344,99 +335,89 @@ bool begins_with_run(void* const* objects, void* const* end, size_t size) {
 
 }  // namespace
 
-// Puts objects back one by one, and counts all from `first` on. No order is assumed: what bins hold
-// was freed all over the slabs. So the loop keeps the class's constants in registers, and finds
-// with one test that owner and class are right. A slab of one granule need not tell where it
-// begins. Of an object in the granule of the one before, the slab is known.
+// Puts objects back one by one. No order is assumed: what bins hold was freed all over the slabs.
+// So the loop keeps the class's constants in registers, and finds with one test that owner and
+// class are right. A slab of one granule need not tell where it begins.
 template <bool kOneGranule>
-LOFT_NOINLINE void** Heap::put_each(SizeClass size_class, void** first, void** objects,
-                                    void** end) {
+LOFT_NOINLINE void** Heap::put_each(SizeClass size_class, void** objects, void** end) {
   const uint64_t inverse = geometry(size_class).inverse;
   const uint64_t start_limit = geometry(size_class).start_limit;
   const Entry expected(id_, bin_offset(size_class), 0);
   const Pagemap::Entries entries = pagemap.all();
-  constexpr uintptr_t kNowhere = ~uintptr_t{0};  // in the granule of no object
-  Slab* slab = nullptr;
-  uintptr_t before = kNowhere;
   for (; objects != end; ++objects) {
     const auto p = reinterpret_cast<uintptr_t>(*objects);
-    before ^= p;
-    if (LOFT_LIKELY(before >= kGranule)) {
-      const uint64_t index = entries.of(p).index_if_like(expected);
-      if (LOFT_UNLIKELY(index > kMostIndex)) break;
-      slab = metadata::at_index<Slab>(static_cast<uint32_t>(index));
-    }
-    before = p;
-    const uint64_t product = (kOneGranule ? p % kGranule : p - slab->base) * inverse;
-    if (LOFT_UNLIKELY(!starts_in(product, start_limit))) report_put(*objects);
-    const uint64_t object = index_in(product);
-    const uint64_t bit = uint64_t{1} << object % 64;
-    uint64_t word = object / 64;
-    if (LOFT_UNLIKELY((slab->bits[word] & bit) != 0)) report_put(*objects);
-    LOFT_FORGET(word);  // both in place: a copy of the word would cost two registers
-    slab->bits[word] |= bit;
-    slab->summary |= uint64_t{1} << word;
+    Slab* slab = nullptr;
+    if (LOFT_UNLIKELY(!slab::is_like(entries.of(p), expected, slab))) break;
+    const uintptr_t offset = kOneGranule ? p % kGranule : p - slab->base;
+    slab->put_one(*objects, offset, inverse, start_limit, slab->summary);
     slab->take_back(1);
-    if (LOFT_UNLIKELY(slab->is_due())) {
-      relist(slab);  // it may be gone
-      before = kNowhere;
-    } else {
-      slab->check();
-    }
+    update_list(slab);  // it may be gone
   }
-  // Another heap's is the caller's to return.
-  if (LOFT_UNLIKELY(objects != end) && pagemap.of(*objects).owner() == id_) {
-    report_put_late(*objects);
-  }
-  const auto put = static_cast<size_t>(objects - first);
-  const size_t bytes = put * geometry(size_class).size;
-  counters_.classes[size_class].put.add(put);
-  counters_.net_bytes.add(-bytes);
-  unused_ += bytes;
-  told_.see_more(unused_);
   return objects;
 }
 
-LOFT_ALWAYS_INLINE void** Heap::put_rest(SizeClass size_class, void** first, void** objects,
-                                         void** end) {
-  return LOFT_LIKELY(geometry(size_class).granules == 1)
-             ? put_each<true>(size_class, first, objects, end)
-             : put_each<false>(size_class, first, objects, end);
+// The same of objects of which many in a row lie in one slab. The rest goes one by one once the
+// rows are short.
+LOFT_NOINLINE void** Heap::put_rows(SizeClass size_class, void** objects, void** end) {
+  constexpr ptrdiff_t kShort = 4;
+  const Entry expected(id_, bin_offset(size_class), 0);
+  unsigned short_rows = 0;
+  do {
+    Slab* slab = nullptr;
+    if (LOFT_UNLIKELY(!slab::is_like(pagemap.of(*objects), expected, slab))) break;
+    void** const first = objects;
+    objects = slab->put_row(objects, end);
+    update_list(slab);
+    short_rows = objects - first < kShort ? short_rows + 1 : 0;
+  } while (objects != end && short_rows != 3);
+  return objects;
 }
 
-// As put_back, of objects that begin with a run. Each run enters its word together. The rest goes
+// The same of objects that begin with a run. Each run enters its word together. The rest goes
 // one by one once the runs are short: to look for a run costs more than a run of two saves.
 LOFT_NOINLINE void** Heap::put_runs(SizeClass size_class, void** objects, void** end) {
   constexpr unsigned kShort = 4;
   const Geometry& shape = geometry(size_class);
-  void** const first = objects;
   const Entry expected(id_, bin_offset(size_class), 0);
   // A run ends with its word, so that one short run follows a long one.
   unsigned short_runs = 0;
   do {
-    const uint64_t index = pagemap.of(*objects).index_if_like(expected);
-    if (LOFT_UNLIKELY(index > kMostIndex)) break;
-    Slab* const slab = metadata::at_index<Slab>(static_cast<uint32_t>(index));
-    const uint64_t product = (reinterpret_cast<uintptr_t>(*objects) - slab->base) * shape.inverse;
-    if (LOFT_UNLIKELY(!starts_in(product, shape.start_limit))) report_put(*objects);
-    const uint32_t object = index_in(product);
+    Slab* slab = nullptr;
+    if (LOFT_UNLIKELY(!slab::is_like(pagemap.of(*objects), expected, slab))) break;
+    const Product product =
+        product_of(reinterpret_cast<uintptr_t>(*objects) - slab->base, shape.inverse);
+    if (LOFT_UNLIKELY(!starts_in(product, shape.start_limit))) slab->report_bad_free(*objects);
+    const auto object = static_cast<uint32_t>(index_in(product));
     const Run run = run_from(objects, end, object, shape);
     slab->put_word(object / 64, run.freed, run.objects);
     update_list(slab);
     objects += run.objects;
     short_runs = run.objects < kShort ? short_runs + 1 : 0;
   } while (objects != end && short_runs != 2);
-  return put_rest(size_class, first, objects, end);
+  return objects;
 }
 
 // What is freed in runs mostly begins with one. (Collecting the bits of a word for one visit took
 // 1.3 times as long on build-shuffle-free. Prefetching the lines of the next slabs gained nothing.)
 void** Heap::put_back(SizeClass size_class, void** objects, void** end) {
   is_purged_.store(false, memory_order_relaxed);
-  if (begins_with_run(objects, end, geometry(size_class).size)) {
-    return put_runs(size_class, objects, end);
+  const Geometry& shape = geometry(size_class);
+  void** const first = objects;
+  if (begins_with_run(objects, end, shape.size)) objects = put_runs(size_class, objects, end);
+  if (objects != end) objects = put_rows(size_class, objects, end);
+  objects = LOFT_LIKELY(shape.granules == 1) ? put_each<true>(size_class, objects, end)
+                                             : put_each<false>(size_class, objects, end);
+  // Another heap's is the caller's to return.
+  if (LOFT_UNLIKELY(objects != end) && pagemap.of(*objects).owner() == id_) {
+    report_put_late(*objects);
   }
-  return put_rest(size_class, objects, objects, end);
+  const auto put = static_cast<size_t>(objects - first);
+  const size_t bytes = put * shape.size;
+  counters_.classes[size_class].put.add(put);
+  counters_.net_bytes.add(-bytes);
+  unused_ += bytes;
+  told_.see_more(unused_);
+  return objects;
 }
 
 Heap::Rest Heap::look(bool is_shared, unsigned ticks, size_t most, size_t* purged) {

@@ -304,8 +304,8 @@ class alignas(64) Heap {
   }
   void relist(Slab* slab);
   template <bool kOneGranule>
-  void** put_each(SizeClass size_class, void** first, void** objects, void** end);
-  void** put_rest(SizeClass size_class, void** first, void** objects, void** end);
+  void** put_each(SizeClass size_class, void** objects, void** end);
+  void** put_rows(SizeClass size_class, void** objects, void** end);
   void** put_runs(SizeClass size_class, void** objects, void** end);
   bool take_in(const os::Lock* awaited);
   void list(Slab* slab, Fullness fullness);

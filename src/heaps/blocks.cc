@@ -203,7 +203,8 @@ ObjectAt Blocks::object_at(const Extent* extent, const void* p) {
   if (block == nullptr || block->use == Use::kFree) return {};
   if (block->use == Use::kObject) return {block->base, block->units << kUnitLog, block, 0};
   const size_t size = class_size(block->size_class);
-  const unsigned index = index_in((at - block->base) * geometry(block->size_class).inverse);
+  const auto index = static_cast<unsigned>(
+      index_in(product_of(at - block->base, geometry(block->size_class).inverse)));
   return {block->base + index * size, size, block, index};
 }
 

@@ -74,8 +74,8 @@ LOFT_ALWAYS_INLINE void add_to_batch(ThreadCache* thread, void* p, uint32_t slab
   }
   Batch* batch = &thread->batches()[slot];
   LOFT_FORGET(batch);
-  const uint64_t product = (reinterpret_cast<uintptr_t>(p) - batch->base) * batch->inverse;
-  const uint32_t index = index_in(product);
+  const Product product = product_of(reinterpret_cast<uintptr_t>(p) - batch->base, batch->inverse);
+  const uint64_t index = index_in(product);
   uint64_t& word = batch->words[index / 64];
   const uint64_t before = word;
   const uint64_t after = before | uint64_t{1} << index % 64;

@@ -34,6 +34,20 @@ struct Places {
   size_t more;  // to be filled
 
   void fill(uintptr_t object) { lowest[--more] = reinterpret_cast<void*>(object); }
+  // Of `run` objects, at least one, two with each store. If they are even in number, the first one
+  // is stored twice.
+  void fill_run(uintptr_t object, size_t step, size_t run) {
+    using Pair = uint64_t __attribute__((vector_size(16), aligned(8), may_alias));
+    lowest[more - 1] = reinterpret_cast<void*>(object);
+    more -= run;
+    const size_t odd = run % 2;
+    object += step & -odd;
+    Pair pair = {object + step, object};
+    const Pair steps = {2 * step, 2 * step};
+    for (size_t left = run - odd; left != 0; left -= 2, pair += steps) {
+      *reinterpret_cast<Pair*>(lowest + more + left - 2) = pair;
+    }
+  }
 };
 
 // Fills places with objects of one bitmap word, whose bits are set in `left`, which is not 0, and
@@ -45,32 +59,22 @@ LOFT_ALWAYS_INLINE void take_from_word(uint64_t& left, uintptr_t first, uint32_t
     places.fill(first + lowest_bit(left) * size);
     left &= left - 1;
   };
-  if (places.more >= 64) {
-    if (left != ~uint64_t{0}) {
+  if ((left | (left - 1)) != ~uint64_t{0}) {
+    if (places.more >= 64) {
       do fill_one();
       while (left != 0);
       return;
     }
-    for (unsigned i = 0; i < 64; i += 4, first += size_t{4} * size) {
-      places.fill(first);
-      places.fill(first + size);
-      places.fill(first + size_t{2} * size);
-      places.fill(first + size_t{3} * size);
+    for (;;) {
+      fill_one();
+      if (LOFT_UNLIKELY(places.more == 0) || left == 0) return;
     }
-    left = 0;
-    return;
-  }
-  if ((left | (left - 1)) != ~uint64_t{0}) {
-    do fill_one();
-    while (places.more != 0 && left != 0);
-    return;
   }
   // All from the lowest on.
   const unsigned lowest = lowest_bit(left);
-  const auto run = least(64 - lowest, static_cast<unsigned>(places.more));
-  left <<= run;
-  first += lowest * size;
-  for (unsigned i = run; i != 0; --i, first += size) places.fill(first);
+  const size_t run = least(size_t{64} - lowest, places.more);
+  left = left << (run - 1) << 1;  // run may be 64
+  places.fill_run(first + lowest * size, size, run);
 }
 
 }  // namespace
@@ -104,18 +108,19 @@ unsigned Slab::take_lowest(void** slots, unsigned wanted) {
   uint64_t words = summary;
   do {
     const unsigned word = lowest_bit(words);
-    const uint64_t before = bits[word];
-    uint64_t left = before;
+    uint64_t left = bits[word];
     take_from_word(left, base + word * 64 * size_t{size}, size, places);
     bits[word] = left;
-    // Objects between two of those taken are in use, so their pages have memory, too.
-    if (LOFT_UNLIKELY(!gone.empty())) {
-      const uint64_t went = before & ~left;
-      gone.remove(pages_of(word * 64 + lowest_bit(went), word * 64 + highest_bit(went)));
-    }
     if (left == 0) words &= words - 1;
   } while (places.more != 0 && words != 0);
   summary = words;
+  // Objects between two of those taken are in use, so their pages have memory, too.
+  if (LOFT_UNLIKELY(!gone.empty())) {
+    const auto offset = [&](void* object) { return reinterpret_cast<uintptr_t>(object) - base; };
+    const size_t page = os::page_size();
+    gone.remove({static_cast<unsigned>(offset(slots[0]) / page),
+                 static_cast<unsigned>((offset(places.lowest[places.more]) + size - 1) / page)});
+  }
   const auto taken = static_cast<unsigned>(wanted - places.more);
   give(taken);
   return taken;
@@ -148,6 +153,24 @@ void* Slab::take_zero() {
     }
   }
   return nullptr;
+}
+
+void** Slab::put_row(void** objects, void** end) {
+  const uintptr_t from = base;
+  const size_t bytes = size_t{shape().granules} << kGranuleLog;
+  const uint64_t inverse = shape().inverse;
+  const uint64_t start_limit = shape().start_limit;
+  void** const first = objects;
+  uint64_t words = summary;
+  for (; objects != end; ++objects) {
+    void* const p = *objects;
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - from;
+    if (offset >= bytes) break;
+    put_one(p, offset, inverse, start_limit, words);
+  }
+  summary = words;
+  take_back(static_cast<uint32_t>(objects - first));
+  return objects;
 }
 
 void Slab::clear_free() const {
@@ -187,6 +210,11 @@ void Slab::check_invariants() const {
   LOFT_CHECK(list != Fullness::kSpare || empty());
   LOFT_CHECK(quiet == 0 ||
              quiet == static_cast<int32_t>(most_free_in(list, shape().objects) - free));
+}
+
+void Slab::report_bad_free(const void* p) const {
+  const bool starts = object_starting_at(p) != kNoObject;
+  slab::report_misuse(starts ? "double free of" : "free of an interior pointer", p, this);
 }
 
 void Slab::report_double_free(unsigned word, uint64_t twice) const {

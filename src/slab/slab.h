@@ -246,6 +246,25 @@ struct alignas(kMetadataUnit) Slab {
     take_back(count);
   }
 
+  // The same of the object p, `offset` bytes from the base. `words` is to be the summary, and the
+  // counts are the caller's. The rest is what shape() says, which a loop keeps in registers.
+  LOFT_ALWAYS_INLINE void put_one(const void* p, uint64_t offset, uint64_t inverse,
+                                  uint64_t start_limit, uint64_t& words) {
+    const Product product = product_of(offset, inverse);
+    if (LOFT_UNLIKELY(!starts_in(product, start_limit))) report_bad_free(p);
+    const uint64_t object = index_in(product);
+    uint64_t word = object / 64;
+    uint64_t now = bits[word];
+    if (LOFT_UNLIKELY(test_and_set(now, object))) report_bad_free(p);
+    test_and_set(words, word);
+    LOFT_FORGET(word);  // for an address each: a copy of it costs an instruction
+    bits[word] = now;
+  }
+
+  // The same of objects in any order, of which the first lies in the slab, up to `end` or to the
+  // first that does not. Returns that position.
+  void** put_row(void** objects, void** end);
+
   // Stops the program if an invariant does not hold.
   void check() const {
     if (kDebug) check_invariants();
@@ -253,6 +272,8 @@ struct alignas(kMetadataUnit) Slab {
 
   void clear_free() const;  // the free objects
 
+  // No object starts at p, or it was free already.
+  [[noreturn]] LOFT_COLD void report_bad_free(const void* p) const;
   [[noreturn]] void report_double_free(unsigned word, uint64_t twice) const;
 
   unsigned take_resident(void** slots, unsigned wanted);
@@ -286,6 +307,16 @@ Slab* recut(Slab* slab, SizeClass size_class);
 void destroy_all(Slab* const* slabs, unsigned count);
 
 LOFT_ALWAYS_INLINE Slab* at(Entry entry) { return metadata::at_index<Slab>(entry.index()); }
+
+// Whether the entry is a slab's with the owner and the bin of `like`, whose index is 0; and the
+// slab. The index is all that differs then: one test, and one shift.
+LOFT_ALWAYS_INLINE bool is_like(Entry entry, Entry like, Slab*& slab) {
+  const uint64_t difference = entry.word() ^ like.word();
+  if (LOFT_UNLIKELY((difference & Entry::kBinAndOwner) != 0)) return false;
+  constexpr unsigned kShift = Entry::kIndexShift - highest_bit(kMetadataUnit);
+  slab = reinterpret_cast<Slab*>(window.metadata.base + (difference >> kShift));
+  return true;
+}
 
 // Where the slab of p begins. Most slabs have one granule: address and entry then suffice. This
 // avoids the line of the metadata with the base, because the owner writes to that line.

@@ -63,6 +63,11 @@ void put(void* block, size_t units) {
 
 }  // namespace
 
+void* allocate_as_it_is(size_t bytes) {
+  const os::Guard guard(lock);
+  return take(units_of(bytes));
+}
+
 bool allocate_all(size_t bytes, void** blocks, unsigned count) {
   const size_t units = units_of(bytes);
   uintptr_t new_from = 0;

@@ -19,6 +19,9 @@ namespace metadata {
 void* allocate(size_t bytes);
 void release(void* block, size_t bytes);
 
+// The same with whatever lay there before.
+void* allocate_as_it_is(size_t bytes);
+
 // The same for up to kMostAtOnce blocks, under one hold of the lock: all blocks or, without memory,
 // none.
 inline constexpr unsigned kMostAtOnce = 8;

@@ -55,15 +55,16 @@ constexpr SizeClass class_of_bin(uint16_t bin) {
 // In this order, free needs one load, one comparison with the low half-word, and one shift.
 class Entry {
  public:
+  static constexpr unsigned kIndexShift = 16;
+  static constexpr uint64_t kBinAndOwner = ~(uint64_t{~uint32_t{0}} << kIndexShift);  // in a word
+
   Entry() = default;
   constexpr Entry(HeapId owner, uint16_t bin, uint32_t index)
-      : word_(owner | uint64_t{index} << 16 | uint64_t{bin} << 48) {}
+      : word_(owner | uint64_t{index} << kIndexShift | uint64_t{bin} << 48) {}
 
   HeapId owner() const { return static_cast<HeapId>(word_); }
-  uint32_t index() const { return static_cast<uint32_t>(word_ >> 16); }
+  uint32_t index() const { return static_cast<uint32_t>(word_ >> kIndexShift); }
   uint16_t bin() const { return static_cast<uint16_t>(word_ >> 48); }
-  // The index, if bin and owner are those of `like`, whose index is 0. Otherwise more than 32 bits.
-  uint64_t index_if_like(Entry like) const { return rotated(word_ ^ like.word_); }
   uint64_t word() const { return word_; }  // for os/restartable.h, which decodes it
   bool is_slab() const { return bin() >= kFirstBinOffset; }
 
@@ -85,8 +86,6 @@ class Entry {
   void shared_store(Entry entry) { store_word(word_, entry.word_, memory_order_release); }
 
  private:
-  static uint64_t rotated(uint64_t word) { return word >> 16 | word << 48; }
-
   uint64_t word_;
 };
 static_assert(sizeof(Entry) == kPagemapEntry);

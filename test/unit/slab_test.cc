@@ -55,7 +55,7 @@ TEST(Geometry, EveryOffset) {
     uint32_t index = 0;
     uint32_t rest = 0;
     for (uint64_t offset = 0; offset < bytes; ++offset) {
-      const uint64_t product = offset * shape.inverse;
+      const Product product = product_of(offset, shape.inverse);
       wrong += index_in(product) != index;
       wrong += starts_in(product, shape.start_limit) != (rest == 0 && index < shape.objects);
       if (++rest == shape.size) {
