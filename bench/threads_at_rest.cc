@@ -2,7 +2,9 @@
 //
 // Source: bench/ledger.toml. Unlike many_threads, this repeats exactly: each thread waits for its
 // turn, and memory is asked for while all stand still. Each thread keeps one object of each of five
-// sizes, written in full, or frees them, or allocates and frees --bytes in objects of mixed sizes.
+// sizes, written in full, and frees them, or of the first --sizes of these; or it allocates and
+// frees
+// --bytes in objects of mixed sizes.
 // The stacks are touched before, so that they count for nothing.
 #include <semaphore.h>
 
@@ -13,10 +15,11 @@
 
 namespace {
 
-constexpr size_t kFiveSizes[] = {16, 100, 500, 2000, 10000};
+constexpr size_t kSizes[] = {16, 100, 500, 2000, 10000};
 
 struct Shared {
   uint64_t bytes;
+  uint64_t sizes;
   std::atomic<uint64_t> turn{0};
   sem_t done;
 };
@@ -25,7 +28,7 @@ struct Worker {
   Shared* shared;
   sem_t go;
   pthread_t thread;
-  void* kept[std::size(kFiveSizes)];
+  void* kept[std::size(kSizes)];
 };
 
 void take_turn(Worker& worker) {
@@ -63,9 +66,9 @@ void* thread_main(void* argument) {
   if (worker.shared->bytes != 0) {
     work_mixed(worker.shared->bytes);
   } else {
-    for (size_t i = 0; i < std::size(kFiveSizes); i++) {
-      worker.kept[i] = bench::allocate(kFiveSizes[i]);
-      std::memset(worker.kept[i], 0x5A, kFiveSizes[i]);
+    for (size_t i = 0; i < worker.shared->sizes; i++) {
+      worker.kept[i] = bench::allocate(kSizes[i]);
+      std::memset(worker.kept[i], 0x5A, kSizes[i]);
     }
   }
   sem_post(&worker.shared->done);
@@ -87,6 +90,7 @@ int main(int argc, char** argv) {
   const uint64_t count = arguments.number("threads", 1000, 1, 100'000);
   Shared shared;
   shared.bytes = arguments.number("bytes", 0, 0, 1 << 30);
+  shared.sizes = arguments.number("sizes", std::size(kSizes), 1, std::size(kSizes));
   arguments.finish();
   sem_init(&shared.done, 0, 0);
   bench::pin(bench::allowed_cpus().front());

@@ -304,9 +304,11 @@ def threads(there: Place, count: int, *options: str) -> dict[str, int]:
 def count_threads(there: Place, *how_many: int) -> dict[str, float]:
     counts: dict[str, float] = {}
     for count in how_many:
+        one = threads(there, count, "--sizes=1")
         five = threads(there, count)
         mixed = threads(there, count, "--bytes=65536")
         of = f"{count} threads" if count > 1 else "one thread"
+        counts[f"{of}, an object of 16 B"] = one["kept_kib"]
         counts[f"{of}, one object of each of five sizes"] = five["kept_kib"]
         counts[f"{of}, these freed"] = five["freed_kib"]
         counts[f"{of}, 64 KiB of mixed sizes freed"] = mixed["freed_kib"]

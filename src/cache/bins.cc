@@ -190,6 +190,21 @@ void* take_one(Heap* heap, ObjectRequest request) {
   return object;
 }
 
+void* take_zero(Heap* heap, ObjectRequest request) {
+  const os::Guard guard(heap->lock());
+  void* const object = heap->take_zero(request.size_class);
+  if (object != nullptr) heap->note_request(request.size_class, request.asked, 1);
+  return object;
+}
+
+bool put_one(Heap* heap, SizeClass size_class, void* p) {
+  if (!heap->lock().try_lock()) return false;
+  const bool put = heap->put_back(size_class, &p, &p + 1) != &p;
+  if (put) heap->leave_net(class_size(size_class));
+  heap->lock().unlock();
+  return put;
+}
+
 void* refill(ThreadCache* thread, ObjectRequest request) {
   const unsigned wanted = thread->states[request.size_class].repeat;
   if (wanted == 0 || LOFT_UNLIKELY(limits::tight())) return plan_and_refill(thread, request);

@@ -38,6 +38,11 @@ void* refill(ThreadCache* thread, ObjectRequest request);
 // Takes one object directly from a heap, for a caller that shares the heap or whose bin has no
 // array.
 void* take_one(Heap* heap, ObjectRequest request);
+// The same of one that reads as zero. nullptr also if there is none at hand.
+void* take_zero(Heap* heap, ObjectRequest request);
+// Puts one object back, for a thread that does not own the heap. False if the object is another
+// heap's, or the lock is held.
+bool put_one(Heap* heap, SizeClass size_class, void* p);
 
 // Pushes where the fast path cannot: the bin (a) is full, (b) has no array, (c) is watched, (d) is
 // asked to look, or (e) got the same object last, which stops the program. Always true.

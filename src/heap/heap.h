@@ -126,8 +126,11 @@ class alignas(64) Heap {
   void set_abandoned(bool abandoned) { abandoned_.store(abandoned, memory_order_relaxed); }
   bool abandoned() const { return abandoned_.load(memory_order_relaxed); }
 
-  // For the thread that is about to own the heap: nobody else takes from it or puts back.
+  // For the thread that is about to own the heap. Under the lock: others may put objects back.
   void begin_net() { counters_.net_bytes.add(-counters_.net_bytes.get()); }
+  // Another thread has put back `bytes` bytes, under the lock, and counts them itself
+  // (stats/net.h).
+  void leave_net(size_t bytes) { counters_.net_bytes.add(bytes); }
 
   // Nanoseconds without a refill, as observed by callers of this function: 0 if there was a refill
   // since the last look. A hint: a wrong answer costs a drain or a misplaced slab. Acquire pairs

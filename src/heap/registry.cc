@@ -37,6 +37,7 @@ Heap* abandoned_or_new() {
   adoption_count.add(1);
   heap->next_abandoned = nullptr;
   heap->set_abandoned(false);
+  const os::Guard guard(heap->lock());
   heap->begin_net();
   return heap;
 }
@@ -59,6 +60,8 @@ Heap* shared_heap() {
   shared.store(heap, memory_order_release);
   return heap;
 }
+
+bool is_shared(const Heap* heap) { return shared.load(memory_order_relaxed) == heap; }
 
 Heap* samples_heap() {
   if (medium::samples.load(memory_order_relaxed) == kNoHeap) {

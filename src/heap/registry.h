@@ -22,6 +22,8 @@ void abandon(Heap*& holder);
 // owner=shared it owns every slab, and serves all threads.
 Heap* shared_heap();
 
+bool is_shared(const Heap* heap);  // whether it is that one
+
 // Whether all threads share that heap.
 inline bool all_share() { return get(options.owner) == kOwnerShared; }
 

@@ -9,6 +9,7 @@
 #include "malloc/policy.h"
 #include "runtime/background.h"
 #include "runtime/lifecycle.h"
+#include "runtime/youth.h"
 
 namespace loft {
 
@@ -40,6 +41,7 @@ bool keep(ThreadCache* thread, void* p, Entry entry) {
 // False if the object is the thread's own, whose block the slow path may have just set up, or if
 // the thread gets no block.
 LOFT_ALWAYS_INLINE bool add_unbatched(void* p, Entry entry) {
+  if (youth::put(p, entry)) return true;
   const lifecycle::SlowPath slow;
   ThreadCache* const thread = slow.thread();
   if (LOFT_UNLIKELY(thread == nullptr || entry.owner() == thread->owner)) return false;
@@ -67,6 +69,7 @@ namespace {
 
 // True if it flushed, which is a slow path of the heap, or if a look is due.
 bool free_small(void* p, Entry entry) {
+  if (youth::put(p, entry)) return true;
   const lifecycle::SlowPath slow;
   ThreadCache* thread = slow.thread();
   if (LOFT_UNLIKELY(thread == nullptr)) {

@@ -11,6 +11,7 @@
 #include "os/restartable.h"
 #include "runtime/background.h"
 #include "runtime/lifecycle.h"
+#include "runtime/youth.h"
 #include "space/span.h"
 
 namespace loft {
@@ -93,15 +94,13 @@ LOFT_NOINLINE void* allocate_long(size_t size, Maker maker) {
 
 void* take_zero_ordinary(ObjectRequest request) {
   background::look_after();
+  if (youth::is_young()) return youth::take(request, true);
   const lifecycle::SlowPath slow;
   ThreadCache* thread = slow.thread();
   if (thread == nullptr || thread->heap == nullptr) return nullptr;
   if (!percpu::own(thread, request.size_class)) return nullptr;
   if (*thread->bins[request.size_class].top() != nullptr) return nullptr;
-  const os::Guard guard(thread->heap->lock());
-  void* object = thread->heap->take_zero(request.size_class);
-  if (object != nullptr) thread->heap->note_request(request.size_class, request.asked, 1);
-  return object;
+  return bins::take_zero(thread->heap, request);
 }
 
 LOFT_COLD void* refuse(size_t bytes) {

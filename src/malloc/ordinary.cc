@@ -14,6 +14,7 @@
 #include "os/restartable.h"
 #include "runtime/background.h"
 #include "runtime/lifecycle.h"
+#include "runtime/youth.h"
 
 namespace loft {
 
@@ -86,6 +87,7 @@ void* refill_from_processors(ThreadCache* thread, ObjectRequest request) {
 // For the first malloc of a thread, each of one that has no block, and all under owner=cpu.
 void* refill_without_heap(ThreadCache*, ObjectRequest request) {
   background::look_after();
+  if (youth::is_young()) return youth::take(request, false);
   const lifecycle::SlowPath slow;
   ThreadCache* const thread = slow.thread();
   if (!lifecycle::give_heap(thread)) {

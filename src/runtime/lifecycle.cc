@@ -167,7 +167,7 @@ ThreadCache* unused_or_new() {
     add_cache(thread);
     guest::join(thread);
   }
-  thread->counters.net_bytes.add(-thread->counters.net_bytes.get());
+  thread->counters.net_bytes.add(youth::end() - thread->counters.net_bytes.get());
   threads.push_front(thread);
   census::started.add(1);
   limits::count_caches(1);
@@ -384,6 +384,7 @@ Unreached unreached() {
 }
 
 void begin_wait() {
+  if (youth::is_young()) return;  // it keeps nothing
   const lifecycle::SlowPath slow;
   ThreadCache* const thread = slow.thread();
   // Under owner=cpu, other threads use these caches, too.

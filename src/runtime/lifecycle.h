@@ -10,6 +10,7 @@
 #include "base/macros.h"
 #include "cache/percpu.h"
 #include "cache/thread_cache.h"
+#include "runtime/youth.h"
 
 namespace loft::lifecycle {
 
@@ -118,7 +119,10 @@ extern LOFT_HIDDEN Counter exited;         // blocks taken back
 extern LOFT_HIDDEN Counter on_processors;  // threads of that stage, now
 
 // The calling thread has no block, and gets none from now on.
-inline void do_without_cache() { stage = kUncounted; }
+inline void do_without_cache() {
+  stage = kUncounted;
+  youth::end();
+}
 
 // Whether at least two of the program's live threads have called loft.
 inline bool has_other_threads() { return started.get() - exited.get() + on_processors.get() >= 2; }

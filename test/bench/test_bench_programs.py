@@ -512,6 +512,8 @@ def test_time_stands_still(programs: Path) -> None:
 
 def test_threads_at_rest(programs: Path) -> None:
     result = run(programs / "threads_at_rest", "--threads=20")
+    one = run(programs / "threads_at_rest", "--threads=20 --sizes=1")
+    assert one["kept_kib"] < result["kept_kib"]
     assert 20 * 12 <= result["kept_kib"] < 20 * 200
     assert result["freed_kib"] <= result["kept_kib"] + 20
 

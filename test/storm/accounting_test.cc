@@ -19,6 +19,7 @@
 #include "os/os.h"
 #include "os/residency.h"
 #include "runtime/lifecycle.h"
+#include "runtime/youth.h"
 #include "space/span.h"
 #include "space/window.h"
 #include "stats/books.h"
@@ -188,6 +189,7 @@ void expect_exact_at_rest(Sampled sampled) {
   std::vector<std::vector<Object>> kept(kThreads);
   std::vector<std::vector<Object>> passed(kThreads);
   on_threads(kThreads, [&](unsigned me) {
+    loft::youth::end();  // or some objects would be of other classes
     std::mt19937 random(static_cast<unsigned>(seed_for(me)));
     for (unsigned round = 0; round < 40; ++round) {
       for (loft::SizeClass c = 0; c < kSizeClasses; ++c) {
@@ -431,6 +433,7 @@ TEST_F(Accounting, ObjectsAreCountedWhereTheyAre) {
 
   std::atomic<int> step{0};
   std::thread other([&] {
+    loft::youth::end();  // or it would have no batch
     for (int i = 0; i < 10; ++i) {
       loft_free(objects.back().p);
       objects.pop_back();
@@ -684,6 +687,7 @@ TEST_F(Accounting, HoldsInAChild) {
   for (int i = 0; i < 30; ++i) given.push_back(made(300));
   std::atomic<int> step{0};
   std::thread collector([&] {
+    loft::youth::end();  // or it would hold nothing
     for (int i = 0; i < 10; ++i) loft_free(given[static_cast<size_t>(i)].p);
     step = 1;
     step.notify_one();

@@ -4,6 +4,7 @@
 #include <barrier>
 
 #include "os/os.h"
+#include "runtime/youth.h"
 #include "storm/support.h"
 
 namespace storm {
@@ -123,6 +124,7 @@ TEST_F(Churn, AThreadThatOnlyFreesHasNoHeap) {
   std::atomic<unsigned> bad{0};
   std::thread all([&] {
     on_threads(kThreads, [&](unsigned self) {
+      loft::youth::end();
       unsigned faults = 0;
       for (size_t i = self; i < mine.size(); i += kThreads) {
         faults += check_and_free(mine[i], i, kSizes[i % 4]);

@@ -3,6 +3,7 @@
 
 #include <barrier>
 
+#include "runtime/youth.h"
 #include "storm/support.h"
 
 namespace storm {
@@ -24,6 +25,7 @@ void exchange(unsigned threads, unsigned objects_each) {
   std::barrier all_hold(threads);
   std::atomic<unsigned> bad{0};
   on_threads(threads, [&](unsigned self) {
+    loft::youth::end();  // each has a heap of its own
     const uint64_t first = uint64_t{self} * threads * objects_each;
     for (unsigned i = 0; i < threads * objects_each; ++i) {
       streets[self].put(i, make(first + i, size(first + i)));

@@ -343,6 +343,7 @@ void run_threads(int count) {
   std::vector<std::thread> threads;
   for (int t = 0; t < count; ++t) {
     threads.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i) free(malloc(100));  // it is young no longer
       void* p = malloc(100);
       all.arrive_and_wait();
       free(p);

@@ -548,6 +548,7 @@ TEST_F(CacheTest, AFewBlocksKeepFirstArraysForTheNextThreads) {
   const SizeClass few = class_of(160);
   const SizeClass many = class_of(48);
   const auto use = [&](std::barrier<>* all) {
+    youth::end();
     std::vector<void*> objects;
     for (int i = 0; i < 2; ++i) objects.push_back(allocate(160));
     for (int i = 0; i < 1000; ++i) objects.push_back(allocate(48));
@@ -1139,6 +1140,7 @@ TEST_F(CacheTest, VisitsEndThoughTheLastBlockHasGone) {
   deallocate(allocate(48));  // this thread has a block, and is the first one: the last of the list
   std::barrier step(2);
   std::thread other([&] {
+    youth::end();
     deallocate(allocate(48));
     step.arrive_and_wait();
     step.arrive_and_wait();

@@ -13,6 +13,7 @@
 #include "heap/large.h"
 #include "os/os.h"
 #include "remote/message.h"
+#include "runtime/youth.h"
 #include "slab/slab.h"
 #include "space/pagemap.h"
 
@@ -48,9 +49,12 @@ class DefaultOptions {
   }
 };
 
-// Runs something in a thread of its own, to its end.
+// Runs something in a thread of its own, to its end. The thread is not young (runtime/youth.h).
 inline void in_thread(const std::function<void()>& work) {
-  std::thread thread(work);
+  std::thread thread([&] {
+    youth::end();
+    work();
+  });
   thread.join();
 }
 

@@ -1,0 +1,70 @@
+#include "runtime/youth.h"
+
+#include "base/options.h"
+#include "cache/batch_cache.h"
+#include "cache/object.h"
+#include "heap/registry.h"
+#include "os/lock.h"
+
+namespace loft::youth {
+
+namespace {
+
+// The smallest class of whole cache lines with room for an object of class `c`.
+constexpr SizeClass whole_lines(SizeClass c) {
+  constexpr SizeClass kClassesOfALine = kCacheLine / kMinObject;
+  return c < kLinearClasses ? c | (kClassesOfALine - 1) : c;
+}
+constexpr bool whole_lines_hold() {
+  for (SizeClass c = 0; c < kSizeClasses; ++c) {
+    if (!fills_cache_lines(whole_lines(c)) || whole_lines(c) < c) return false;
+  }
+  return true;
+}
+static_assert(whole_lines_hold());
+
+bool may_be_young() {
+  return newest_cache() != nullptr && get(options.hardened) == kHardenedOff &&
+         !registry::all_share();
+}
+
+}  // namespace
+
+constinit LOFT_TLS __thread Youth state{};
+
+LOFT_NOINLINE bool lasts() { return state.calls < kCalls && may_be_young(); }
+
+void count_call(const os::Lock& lock) {
+  constexpr uint32_t kCallsOfAWait = kCalls / 2;
+  state.calls += lock.is_held() ? kCallsOfAWait : 1;
+}
+
+size_t end() {
+  state.calls = kMostCalls;
+  const size_t bytes = state.net_bytes;
+  state.net_bytes = 0;
+  return bytes;
+}
+
+void* take(ObjectRequest request, bool zero) {
+  Heap* const heap = registry::shared_heap();
+  if (LOFT_UNLIKELY(heap == nullptr)) return nullptr;
+  request.size_class = static_cast<uint8_t>(whole_lines(request.size_class));
+  count_call(heap->lock());
+  void* const object = zero ? bins::take_zero(heap, request) : bins::take_one(heap, request);
+  if (LOFT_LIKELY(object != nullptr)) state.net_bytes += class_size(request.size_class);
+  return object;
+}
+
+LOFT_NOINLINE bool put_slow(void* p, Entry entry) {
+  Heap* const heap = registry::at(entry.owner());
+  const uint32_t most = registry::is_shared(heap) ? kMostCalls : kCalls;
+  if (state.calls >= most || !may_be_young()) return false;
+  const SizeClass c = class_of_bin(entry.bin());
+  count_call(heap->lock());
+  if (!bins::put_one(heap, c, p)) batch_cache::send_single(p, pagemap.of(p));
+  state.net_bytes -= class_size(c);
+  return true;
+}
+
+}  // namespace loft::youth

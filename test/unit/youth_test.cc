@@ -1,0 +1,221 @@
+// A young thread: it has no block, takes what it needs from the heap that such threads share, and
+// keeps nothing.
+#include "runtime/youth.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "heap/registry.h"
+#include "malloc/allocate.h"
+#include "os/lock.h"
+#include "runtime/lifecycle.h"
+#include "stats/net.h"
+#include "support.h"
+
+namespace loft {
+namespace {
+
+class Youth : public testing::Test {
+ protected:
+  test::DefaultOptions defaults_;
+  void* const first_ = allocate(16);  // the first thread is never young
+  ~Youth() override { deallocate(first_); }
+};
+
+void in_young_thread(const std::function<void()>& work) {
+  std::thread thread(work);
+  thread.join();
+}
+
+bool has_block() { return self != &empty_cache; }
+
+ptrdiff_t net() {
+  ptrdiff_t bytes = 0;
+  EXPECT_TRUE(read_net_bytes(&bytes));
+  return bytes;
+}
+
+size_t shared_bytes() { return registry::shared_heap()->counters().allocated_bytes(); }
+
+TEST_F(Youth, TheFirstThreadHasNone) { EXPECT_TRUE(has_block()); }
+
+TEST_F(Youth, KeepsNothing) {
+  const size_t before = shared_bytes();
+  in_young_thread([&] {
+    std::vector<void*> objects;
+    for (size_t size = 1; size <= kSmallMax; size = size * 3 / 2 + 1) {
+      void* const p = allocate(size);
+      memset(p, 0x3c, size);
+      objects.push_back(p);
+      EXPECT_EQ(pagemap.of(p).owner(), registry::shared_heap()->id());
+      EXPECT_GE(usable_size(p), size);
+      EXPECT_EQ(usable_size(p) % kCacheLine, 0u) << "shares no line";
+    }
+    EXPECT_GT(shared_bytes(), before);
+    for (void* p : objects) deallocate(p);
+    EXPECT_EQ(shared_bytes(), before) << "each is back at once";
+    EXPECT_FALSE(has_block());
+  });
+  EXPECT_EQ(shared_bytes(), before);
+}
+
+TEST_F(Youth, AlignsAndClears) {
+  in_young_thread([&] {
+    std::vector<void*> objects;
+    for (size_t alignment = 16; alignment <= kSmallMax; alignment *= 2) {
+      for (const size_t size : {size_t{1}, size_t{40}, size_t{100}, alignment}) {
+        void* const p = allocate_aligned(alignment, size);
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % alignment, 0u) << size;
+        objects.push_back(p);
+      }
+    }
+    for (void* p : objects) deallocate(p);
+    for (int round = 0; round < 3; ++round) {
+      for (const size_t size : {size_t{10}, size_t{5000}, kSmallMax}) {
+        auto* const p = static_cast<char*>(allocate_zeroed(size));
+        for (size_t i = 0; i < size; ++i) ASSERT_EQ(p[i], 0) << i;
+        memset(p, 0x3c, size);
+        deallocate(p);
+      }
+    }
+    EXPECT_FALSE(has_block());
+  });
+}
+
+TEST_F(Youth, EndsAfterSomeCalls) {
+  in_young_thread([] {
+    void* const early = allocate(48);
+    uint32_t calls = 1;
+    while (!has_block()) {
+      ASSERT_LT(calls, 2 * youth::kCalls);
+      deallocate(allocate(48));
+      calls += 2;
+    }
+    EXPECT_GE(calls, youth::kCalls);
+    EXPECT_NE(self->owner, registry::shared_heap()->id());
+    deallocate(early);
+    deallocate(allocate(48));
+  });
+}
+
+TEST_F(Youth, EndsWhenItWaitsTwice) {
+  in_young_thread([] {
+    void* const p = allocate(48);
+    const os::Lock& lock = registry::shared_heap()->lock();
+    for (int wait = 0; wait < 2; ++wait) {
+      EXPECT_TRUE(youth::is_young());
+      const os::Guard guard(registry::shared_heap()->lock());
+      youth::count_call(lock);
+    }
+    EXPECT_FALSE(youth::is_young());
+    deallocate(p);
+    deallocate(allocate(48));
+    EXPECT_TRUE(has_block());
+  });
+}
+
+TEST_F(Youth, WhatItFreesOfAnotherHeapIsBackAtOnce) {
+  const ptrdiff_t net_before = net();
+  std::vector<void*> objects;
+  for (int i = 0; i < 20; ++i) objects.push_back(allocate(200));
+  Heap& heap = *self->heap;
+  const size_t before = heap.counters().allocated_bytes();
+  in_young_thread([&] {
+    for (void* p : objects) deallocate(p);
+    EXPECT_FALSE(has_block());
+    EXPECT_EQ(net(), -20 * ptrdiff_t{208});
+  });
+  EXPECT_EQ(heap.counters().allocated_bytes(), before - size_t{20} * 208);
+  EXPECT_EQ(net(), net_before + 20 * 208) << "who allocated them did not free them";
+}
+
+TEST_F(Youth, WhatItFreesOfAHeapWhoseLockIsHeldIsSent) {
+  void* const p = allocate(200);
+  Heap& heap = *self->heap;
+  const size_t before = heap.counters().objects_received();
+  {
+    const os::Guard guard(heap.lock());
+    in_young_thread([&] { deallocate(p); });
+    heap.drain_all();
+  }
+  EXPECT_EQ(heap.counters().objects_received(), before + 1);
+}
+
+// The first thread sends what it holds for others, and the shared heap takes it in.
+void settle() {
+  lifecycle::give_up_cache();
+  const os::Guard guard(registry::shared_heap()->lock());
+  registry::shared_heap()->drain_all();
+}
+
+TEST_F(Youth, WhatOthersFreeComesHome) {
+  settle();
+  std::vector<void*> objects;
+  in_young_thread([&] {
+    for (int i = 0; i < 20; ++i) objects.push_back(allocate(200));
+  });
+  const size_t before = shared_bytes();
+  for (void* p : objects) deallocate(p);
+  settle();
+  EXPECT_EQ(shared_bytes(), before - 20 * class_size(class_of(200) | 3));
+}
+
+TEST_F(Youth, CountsWhatTheThreadHas) {
+  void* const others = allocate(512);
+  in_young_thread([&] {
+    EXPECT_EQ(net(), 0);
+    void* const p = allocate(40);
+    EXPECT_EQ(net(), 64);
+    deallocate(others);
+    EXPECT_EQ(net(), 64 - 512);
+    while (!has_block()) deallocate(allocate(100));
+    EXPECT_EQ(net(), 64 - 512) << "the block goes on";
+    deallocate(p);
+    EXPECT_EQ(net(), -512);
+  });
+}
+
+TEST_F(Youth, AWaitNeedsNoBlock) {
+  in_young_thread([] {
+    deallocate(allocate(40));
+    idle::begin_wait();
+    EXPECT_FALSE(has_block());
+  });
+}
+
+TEST_F(Youth, AChildGoesOn) {
+  in_young_thread([] {
+    void* const p = allocate(40);
+    EXPECT_TRUE(test::child_passes([=] {
+      deallocate(p);
+      void* const q = allocate(40);
+      deallocate(q);
+      return q != nullptr && !has_block();
+    }));
+    deallocate(p);
+  });
+}
+
+using YouthDeathTest = Youth;
+
+TEST_F(YouthDeathTest, MisuseIsTold) {
+  EXPECT_DEATH(in_young_thread([] {
+                 void* const p = allocate(40);
+                 allocate(40);  // so that the slab stays
+                 deallocate(p);
+                 deallocate(p);
+               }),
+               "double free of");
+  EXPECT_DEATH(in_young_thread([] { deallocate(static_cast<char*>(allocate(40)) + 16); }),
+               "interior pointer");
+  void* const others = allocate(40);
+  EXPECT_DEATH(in_young_thread([=] { deallocate(static_cast<char*>(others) + 16); }),
+               "interior pointer");
+}
+
+}  // namespace
+}  // namespace loft
