@@ -75,17 +75,36 @@ void resized() {
   bench::escape(q);
   if (q != p) bench::fail("realloc within a size class moved the object");
 }
+// To another length and back.
+template <size_t one, size_t other>
+void moved() {
+  static void* p = bench::allocate(one);
+  static size_t size = one;
+  size = one + other - size;
+  p = std::realloc(p, size);
+  bench::escape(p);
+}
 void sized() {
   void* p = ::operator new(64);
   bench::escape(p);
   ::operator delete(p, size_t{64});
 }
+void at_pages() {
+  void* p = memalign(4096, 48 << 10);
+  bench::escape(p);
+  bench::release(p);
+}
+template <size_t count>
 void ring() {
-  static void* alive[16];
+  static void* alive[count];
   static size_t next = 0;
   void*& p = alive[next++ % std::size(alive)];
   bench::release(p);
   p = bench::allocate(48 << 10);
+}
+void lengths_in_turn() {
+  static size_t next = 0;
+  bench::release(bench::allocate((48 << 10) + (next++ % 4 << 14)));
 }
 void random_lengths() {
   static void* alive[8];
@@ -112,9 +131,16 @@ constexpr Case kCases[] = {
     {"sized delete of 64 B", sized, false, 1, 2, 2},
     {"pair of 2 KiB", pair<(2 << 10)>, false, 0, 2, 2},
     {"pair of 48 KiB, one alive", pair<(48 << 10)>, true, 0, 2, 2},
-    {"pair of 48 KiB, sixteen alive", ring, true, 0, 2, 2},
+    {"pair of 48 KiB, sixteen alive", ring<16>, true, 0, 2, 2},
     {"pair of 33 to 133 KiB, eight alive", random_lengths, true, 0, 2, 2},
     {"pair of 900 KiB", pair<(900 << 10)>, true, 0, 2, 2},
+    {"pair of 48 KiB, eight alive", ring<8>, true, 0, 2, 2},
+    {"pair of 48 KiB, 32 alive", ring<32>, true, 0, 2, 2},
+    {"pair of 48, 64, 80 and 96 KiB, in turn", lengths_in_turn, true, 0, 2, 2},
+    {"memalign(4096, 48 KiB) and free", at_pages, true, 0, 2, 2},
+    {"realloc from 100 to 300 B and back", moved<100, 300>, false, 0, 1, 1},
+    {"realloc from 97 to 98 KiB and back", moved<97 << 10, 98 << 10>, true, 0, 1, 1},
+    {"realloc from 40 to 100 KiB and back", moved<40 << 10, 100 << 10>, true, 0, 1, 1},
 };
 
 // How many operations are stepped through.

@@ -4,6 +4,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 namespace loft {
 
@@ -56,6 +59,21 @@ constexpr T most(T a, T b) {
 template <class T>
 constexpr T clamp(T n, T low, T high) {
   return most(low, least(n, high));
+}
+
+// The first of sixteen numbers that equals `wanted`; 16 if none does.
+inline unsigned find_in_sixteen(const uint16_t* numbers, unsigned wanted) {
+#if defined(__SSE2__)
+  const __m128i all = _mm_set1_epi16(static_cast<int16_t>(wanted));
+  const auto* const at = reinterpret_cast<const __m128i_u*>(numbers);
+  const __m128i equal = _mm_packs_epi16(_mm_cmpeq_epi16(_mm_loadu_si128(at), all),
+                                        _mm_cmpeq_epi16(_mm_loadu_si128(at + 1), all));
+  return lowest_bit(static_cast<unsigned>(_mm_movemask_epi8(equal)) | 1u << 16);
+#else
+  unsigned i = 0;
+  while (i < 16 && numbers[i] != wanted) ++i;
+  return i;
+#endif
 }
 
 }  // namespace loft

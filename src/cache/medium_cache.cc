@@ -1,5 +1,6 @@
 #include "cache/medium_cache.h"
 
+#include "base/bits.h"
 #include "base/options.h"
 #include "base/peek.h"
 #include "cache/arrays.h"
@@ -33,9 +34,9 @@ void give_back(ThreadCache* thread, void* p) {
 
 void empty(ThreadCache* thread, unsigned slot) {
   MediumCache& cache = thread->medium;
-  if (cache.bytes[slot] == 0) return;
-  thread->counters.medium_kept_bytes.add(-size_t{cache.bytes[slot]});
-  cache.bytes[slot] = 0;
+  if (cache.pages[slot] == 0) return;
+  thread->counters.medium_kept_bytes.add(-(cache.pages[slot] * kRunPage));
+  cache.pages[slot] = 0;
   give_back(thread, cache.kept[slot].at);
 }
 
@@ -46,13 +47,10 @@ unsigned next_slot(ThreadCache* thread) {
   return cache.last;
 }
 
-// A slot with an object of that many bytes; 0 finds an empty slot. Prefers the last slot, then
-// the first match. kMediumSlots if there is none.
-unsigned slot_of(const MediumCache& cache, size_t bytes) {
-  if (LOFT_LIKELY(cache.bytes[cache.last] == bytes)) return cache.last;
-  unsigned slot = 0;
-  while (slot < kMediumSlots && cache.bytes[slot] != bytes) ++slot;
-  return slot;
+// A slot with an object of so many pages; 0 finds an empty one. kMediumSlots if there is none.
+unsigned slot_of(const MediumCache& cache, unsigned pages) {
+  static_assert(kMediumSlots == 16);
+  return find_in_sixteen(cache.pages, pages);
 }
 
 // What may be kept: a share of what the heap has handed out, so that a small program keeps little.
@@ -85,7 +83,7 @@ LOFT_COLD void follow_share(ThreadCache* thread) {
 
 // Whether one of so many bytes may be kept where caches have a budget together. Those kept longest
 // make room.
-LOFT_COLD bool make_room(ThreadCache* thread, size_t bytes) {
+LOFT_COLD bool make_shared_room(ThreadCache* thread, size_t bytes) {
   follow_share(thread);
   const Counter& kept = thread->counters.medium_kept_bytes;
   while (kept.get() + bytes > limits::cache_share() || !pool::has_room(thread, bytes)) {
@@ -95,103 +93,116 @@ LOFT_COLD bool make_room(ThreadCache* thread, size_t bytes) {
   return true;
 }
 
-// Puts a kept object into a slot, or returns it to its heap.
-void put(ThreadCache* thread, void* p, MediumWord& word, HeapId owner) {
-  MediumCache& cache = thread->medium;
+// The same, wherever caches are. While memory is tight, kept objects may use the memory that is
+// needed.
+LOFT_NOINLINE bool make_room(ThreadCache* thread, size_t bytes) {
+  const Counter& kept = thread->counters.medium_kept_bytes;
   const size_t budget = budget_of(thread);
-  const size_t bytes = word.object().pages * os::page_size();
-  // While memory is tight, kept objects may use the memory that is needed.
-  if (LOFT_UNLIKELY(limits::bounds_caches())) {
-    if (limits::tight()) release_all(thread);
-    if (limits::tight() || bytes > budget || !make_room(thread, bytes)) return give_back(thread, p);
+  const bool shares = limits::bounds_caches();
+  if (LOFT_UNLIKELY(shares && limits::tight())) {
+    release_all(thread);
+    return false;
   }
-  if (LOFT_UNLIKELY(bytes > budget)) return give_back(thread, p);
-  if (LOFT_UNLIKELY(owner != thread->owner)) {
-    if (cache.credit == 0) return give_back(thread, p);
-    --cache.credit;
-  }
-  const Counter& kept_bytes = thread->counters.medium_kept_bytes;
-  unsigned slot = slot_of(cache, 0);
-  if (LOFT_UNLIKELY(slot == kMediumSlots)) slot = next_slot(thread);
-  while (LOFT_UNLIKELY(kept_bytes.get() + bytes > budget)) slot = next_slot(thread);
-  cache.last = static_cast<uint8_t>(slot);
-  cache.kept[slot] = {p, &word};
-  compiler_fence();  // before it counts, for inherit
-  cache.bytes[slot] = static_cast<uint32_t>(bytes);
-  thread->counters.medium_kept_bytes.add(bytes);
+  if (LOFT_UNLIKELY(bytes > budget)) return false;
+  if (LOFT_UNLIKELY(shares) && !make_shared_room(thread, bytes)) return false;
+  while (kept.get() + bytes > budget) next_slot(thread);
+  return true;
 }
 
-// Moves the object of the bin to a slot.
-void settle(ThreadCache* thread) {
+// Puts an object that is marked as kept into a slot, or returns it to its heap.
+LOFT_ALWAYS_INLINE void put(ThreadCache* thread, void* p, MediumWord* word) {
+  MediumCache& cache = thread->medium;
+  Counter& kept = thread->counters.medium_kept_bytes;
+  const unsigned pages = word->pages();
+  const size_t bytes = pages * kRunPage;
+  const bool fits = kept.get() + bytes <= budget_of(thread) && !limits::bounds_caches();
+  if (LOFT_UNLIKELY(!fits) && !make_room(thread, bytes)) return give_back(thread, p);
+  unsigned slot = slot_of(cache, 0);
+  if (LOFT_UNLIKELY(slot == kMediumSlots)) slot = next_slot(thread);
+  cache.last = static_cast<uint8_t>(slot);
+  cache.kept[slot] = {p, word};
+  compiler_fence();  // before it counts, for inherit
+  cache.pages[slot] = static_cast<uint16_t>(pages);
+  kept.add(bytes);
+}
+
+// What lies there now is younger, if it is right: the object came home before, and its run was
+// given back.
+LOFT_COLD MediumWord* report_wrong(void* p) {
+  const Entry checked = checked_entry("free", p);
+  if (checked.bin() == kNothing) return nullptr;
+  check_start("free", p, checked);
+  os::fault(Text() << "double free of " << p << ", whose run was given back since");
+}
+
+LOFT_ALWAYS_INLINE MediumWord* mark_as_kept(void* p, Entry entry) {
+  if (LOFT_UNLIKELY(entry.bin() != kMedium)) return report_wrong(p);
+  MediumWord* const word = medium::run_at(entry)->word_starting_at(p);
+  if (LOFT_UNLIKELY(word == nullptr || !word->in_use())) return report_wrong(p);
+  word->keep();
+  return word;
+}
+
+// Moves the object of the bin to a slot. An own one: the bin takes no other.
+LOFT_ALWAYS_INLINE void settle(ThreadCache* thread) {
   Bin& bin = thread->recent;
   void* const p = *bin.top();
   if (p == nullptr) return;
-  const Entry entry = pagemap.of(p);
-  MediumWord* const word = mark(p, entry);
+  MediumWord* const word = mark_as_kept(p, pagemap.of(p));
   bin.pop();
-  if (LOFT_LIKELY(word != nullptr)) put(thread, p, *word, entry.owner());
-}
-
-// The object is about to be handed out.
-void note(ThreadCache* thread, void* p, MediumWord& word) {
-  const unsigned pages = word.object().pages;
-  const size_t page = os::page_size();
-  const uint32_t destroyed = medium::destroyed.load(memory_order_relaxed);
-  thread->medium.last_taken = {p, &word, pages * page, page, pages, destroyed};
+  if (LOFT_LIKELY(word != nullptr)) put(thread, p, word);
 }
 
 }  // namespace
 
-MediumWord* mark(void* p, Entry entry) {
-  if (LOFT_UNLIKELY(entry.bin() != kMedium || !medium::run_at(entry)->in_use_at(p))) {
-    const Entry checked = checked_entry("free", p);
-    if (checked.bin() == kNothing) return nullptr;
-    check_start("free", p, checked);
-    // What lies there now is younger: the object came home before, and its run was given back.
-    os::fault(Text() << "double free of " << p << ", whose run was given back since");
+MediumWord* mark(void* p, Entry entry) { return mark_as_kept(p, entry); }
+
+void* take(ThreadCache* thread, size_t asked) {
+  MediumCache& cache = thread->medium;
+  Counter& kept_bytes = thread->counters.medium_kept_bytes;
+  cache.credit = static_cast<uint8_t>(least(cache.credit + 1u, kMediumSlots));
+  const unsigned pages = MediumWord::pages_for(asked);
+  unsigned slot = slot_of(cache, pages);
+  if (LOFT_UNLIKELY(slot == kMediumSlots)) {
+    // The object in the bin may have these pages: malloc takes none from there under hardened=guard
+    // and under a profile.
+    settle(thread);
+    slot = slot_of(cache, pages);
+    if (slot == kMediumSlots) return nullptr;
   }
-  MediumWord& word = medium::run_at(entry)->word_at(p);
-  word.keep();
-  return &word;
+  const MediumCache::Kept kept = cache.kept[slot];
+  cache.pages[slot] = 0;
+  cache.used = static_cast<uint16_t>(cache.used | 1u << slot);
+  kept_bytes.add(-(pages * kRunPage));
+  ++thread->counters.medium_hits;
+  // Before the mark goes: an object that was freed again while it was kept lies in the bin, too.
+  settle(thread);
+  compiler_fence();  // out of its slot before its mark can change, for inherit
+  kept.word->set(asked);
+  return kept.at;
 }
 
 void* take_from_heap(ThreadCache* thread, size_t asked, bool room, bool* zero) {
   thread->counters.medium_misses.add(1);
-  void* p = nullptr;
-  {
-    const os::Guard guard(thread->heap->lock());
-    p = thread->heap->take_medium(asked, room, zero);
-  }
-  if (p == nullptr) return nullptr;
-  note(thread, p, medium::run_at(pagemap.of(p))->word_at(p));
-  thread->counters.net_bytes.add(thread->medium.last_taken.bytes);
+  const os::Guard guard(thread->heap->lock());
+  void* const p = thread->heap->take_medium(asked, room, zero);
+  if (p != nullptr) thread->counters.net_bytes.add(MediumWord::pages_for(asked) * kRunPage);
   return p;
 }
 
-void* take(ThreadCache* thread, size_t bytes, size_t asked) {
-  MediumCache& cache = thread->medium;
-  settle(thread);
-  cache.credit = static_cast<uint8_t>(least(cache.credit + 1u, kMediumSlots));
-  const unsigned slot = slot_of(cache, bytes);
-  if (slot == kMediumSlots) return nullptr;
-  const MediumCache::Kept kept = cache.kept[slot];
-  cache.bytes[slot] = 0;
-  cache.last = static_cast<uint8_t>(slot);  // the next kept object goes here
-  cache.used = static_cast<uint16_t>(cache.used | 1u << slot);
-  compiler_fence();  // out of its slot before its mark can change, for inherit
-  thread->counters.medium_kept_bytes.add(-bytes);
-  thread->counters.medium_hits.add(1);
-  kept.word->set(static_cast<unsigned>(bytes / os::page_size()), bytes - asked);
-  note(thread, kept.at, *kept.word);
-  return kept.at;
-}
-
 void keep(ThreadCache* thread, void* p, Entry entry) {
+  MediumCache& cache = thread->medium;
   settle(thread);
   MediumWord* const word = mark(p, entry);
   if (LOFT_UNLIKELY(word == nullptr)) return;
-  put(thread, p, *word, entry.owner());
-  uint8_t& watched = thread->medium.watched;
+  const bool foreign = entry.owner() != thread->owner;
+  if (LOFT_UNLIKELY(foreign && cache.credit == 0)) {
+    give_back(thread, p);
+  } else {
+    if (LOFT_UNLIKELY(foreign)) --cache.credit;
+    put(thread, p, word);
+  }
+  uint8_t& watched = cache.watched;
   if (LOFT_LIKELY(watched == kWatched) || thread->processor != nullptr)
     return;  // a processor has no bin
   ++watched;
@@ -205,7 +216,6 @@ void release_all(ThreadCache* thread) {
 }
 
 void reset(ThreadCache* thread) {
-  thread->counters.medium_hits.add(thread->medium.again);  // the counters stay with the block
   thread->recent = kEmptyBin;
   thread->medium = MediumCache{};
 }
@@ -220,7 +230,7 @@ void inherit(ThreadCache* dead) {
   for (unsigned slot = 0; slot < kMediumSlots; ++slot) {
     // One that is not marked is on its way out of its slot.
     const MediumCache::Kept& kept = cache.kept[slot];
-    if (cache.bytes[slot] != 0 && kept.word->object().kept) give_back(kept.at);
+    if (cache.pages[slot] != 0 && kept.word->object().kept) give_back(kept.at);
   }
   // One that is marked is on its way to a slot.
   if (void* const p = *dead->recent.top(); p != nullptr) {
@@ -240,9 +250,7 @@ void review(ThreadCache* thread) {
   settle(thread);  // the next review finds it in a slot, unless it was taken
 }
 
-size_t hits(const ThreadCache* thread) {
-  return thread->counters.medium_hits.get() + peek(thread->medium.again);
-}
+size_t hits(const ThreadCache* thread) { return peek(thread->counters.medium_hits); }
 
 size_t held(const ThreadCache* thread, const void** recent) {
   size_t bytes = thread->counters.medium_kept_bytes.get();
@@ -250,7 +258,7 @@ size_t held(const ThreadCache* thread, const void** recent) {
   const void* const p = top == nullptr ? nullptr : peek(*top);
   *recent = p;
   if (p != nullptr && pagemap.of(p).bin() == kMedium) {
-    bytes += medium::run_at(pagemap.of(p))->peek_at(p).pages * os::page_size();
+    bytes += medium::run_at(pagemap.of(p))->peek_at(p).pages * kRunPage;
   }
   return bytes;
 }

@@ -2,44 +2,50 @@
 // Such a pair of calls takes no lock and no atomic operation. A program that allocates and frees
 // one buffer per request makes such pairs all day.
 //
-// The object freed last lies in a bin of its own, where free's fast path puts it unchecked. What
-// comes next finds that bin full, or finds there an object of another length. The object then moves
-// to one of sixteen slots. It is checked and marked as kept there.
+// The object freed last lies in a bin of its own, where free's fast path puts it unchecked. There
+// it serves an allocation of its pages, if it is in use as far as its run knows. What comes next
+// and finds that bin full, or an object of another length in it, checks the object, marks it as
+// kept and moves it to one of sixteen slots.
 //
 // An object of another heap is kept only by a thread that allocates such objects, too: one that
 // only frees sends them to their heaps.
 #pragma once
+
+#include <bit>
 
 #include "cache/thread_cache.h"
 #include "slab/medium_runs.h"
 
 namespace loft::medium_cache {
 
-// Takes a kept object of `bytes` bytes, a multiple of the page size, for a request of `asked` of
-// them. nullptr if there is none. The contents are unchanged.
-void* take(ThreadCache* thread, size_t bytes, size_t asked);
-
-// The same for a request of `asked` bytes: only the object in the bin, if it is the one handed out
-// last and still has its length.
+// Takes the object in the bin if it has the pages for `asked` bytes, which may be any number, and
+// no more. nullptr if there is none. The contents are unchanged.
 LOFT_ALWAYS_INLINE void* take_recent(ThreadCache* thread, size_t asked) {
-  MediumCache& cache = thread->medium;
-  const MediumCache::Last& last = cache.last_taken;
   void** const top = thread->recent.top();
-  void* const p = *top;
-  if (LOFT_UNLIKELY(p == nullptr || p != last.at)) return nullptr;
-  const size_t slack = last.bytes - asked;
-  // Relaxed: a free of an object that is younger than the end of an older run comes after that end.
-  const uint32_t destroyed = medium::destroyed.load(memory_order_relaxed);
-  if (LOFT_UNLIKELY(slack >= last.page || destroyed != last.destroyed)) return nullptr;
-  if (LOFT_UNLIKELY(!last.word->is(last.pages))) return nullptr;
+  void* p = *top;
+  if (LOFT_UNLIKELY(p == nullptr)) return nullptr;
+  uint64_t entry = std::rotl(pagemap.of(p).word(), 16);  // bin lowest, index highest
+  LOFT_FORGET(entry);                                    // or they are unpacked from another copy
+  if (LOFT_UNLIKELY(static_cast<uint16_t>(entry) != kMedium)) return nullptr;
+  auto* run = metadata::at_index<MediumRun>(static_cast<uint32_t>(entry >> 32));
+  uintptr_t page = run->page_starting_at(p);
+  if (LOFT_UNLIKELY(page >= kMostRunPages)) return nullptr;
+  if (LOFT_UNLIKELY(!(run->words + page)->serves(asked, pagemap.medium_page))) return nullptr;
   thread->recent.pop_from(top);
-  ++cache.again;
-  last.word->set(last.pages, slack);
+  LOFT_FORGET(run);  // or an instruction finds the word for both
+  LOFT_FORGET(page);
+  (run->words + page)->set(asked);
+  ++thread->counters.medium_hits;
+  LOFT_FORGET(p);  // or it lies in another register than what is returned
+  if (p == nullptr) __builtin_unreachable();
   return p;
 }
 
-// The same from the thread's heap, for a thread that has one. `room`: as for Heap::take_medium.
-// *zero: whether it is known to read as zero. nullptr without memory.
+// The same of the kept objects. What is in the bin joins them.
+void* take(ThreadCache* thread, size_t asked);
+
+// One of `asked` bytes from the thread's heap, for a thread that has one. `room`: as for
+// Heap::take_medium. *zero: whether it is known to read as zero. nullptr without memory.
 void* take_from_heap(ThreadCache* thread, size_t asked, bool room, bool* zero);
 
 // Marks an object that the program frees as kept. Stops the program if there is none at p, or with

@@ -31,13 +31,26 @@ inline Entry checked_entry(const char* call, const void* p) {
   return checked_entry_slow(call, p);
 }
 
+// The shape of the slab of `entry`, p's, if an object starts at p; else nullptr.
+LOFT_ALWAYS_INLINE const Geometry* shape_at_start(const void* p, Entry entry) {
+  const Geometry* shape = &geometry_of_bin(entry.bin());
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  if (LOFT_LIKELY(shape->granules == 1)) {
+    // Wherever p is in its granule, it is in the slab.
+    return LOFT_LIKELY(starts_in(product_of(at % kGranule, shape->inverse), shape->start_limit))
+               ? shape
+               : nullptr;
+  }
+  LOFT_FORGET(shape);  // or what both ways load comes before they part
+  const bool starts = object_starting_at(*shape, at - slab::at(entry)->base) != kNoObject;
+  return LOFT_LIKELY(starts) ? shape : nullptr;
+}
+
 // Stops the program with one line if p is not the first byte of an object. `entry` is p's, of a
 // slab or a large object.
 inline void check_start(const char* call, const void* p, Entry entry) {
   if (LOFT_LIKELY(entry.is_slab())) {
-    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - slab::base_of(p, entry);
-    const Geometry& shape = geometry(class_of_bin(entry.bin()));
-    if (LOFT_LIKELY(object_starting_at(shape, offset) != kNoObject)) return;
+    if (LOFT_LIKELY(shape_at_start(p, entry) != nullptr)) return;
   }
   check_start_slow(call, p, entry);
 }

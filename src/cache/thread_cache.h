@@ -222,7 +222,7 @@ struct ThreadCounters {
   Counter batch_messages;
   Counter posts;
   Counter turnarounds;  // other heaps' objects that the thread kept (should_keep)
-  Counter medium_hits;
+  size_t medium_hits;   // a plain word: others peek at it
   Counter medium_misses;
   Counter medium_kept_bytes;  // now
   Counter medium_sent;        // bytes
@@ -230,30 +230,19 @@ struct ThreadCounters {
   Counter emptied;            // times that the idle caches were emptied
 };
 
-// Invariants: each kept[i] is all null or a medium object marked as kept, of bytes[i] bytes;
+// Invariants: where pages[i] is not 0, kept[i] is a medium object of so many, marked as kept;
 // counters.medium_kept_bytes is the sum of these. See cache/medium_cache.h.
-inline constexpr unsigned kMediumSlots = 16;
+inline constexpr unsigned kMediumSlots = 16;  // base/bits.h searches as many
 struct MediumCache {
   struct Kept {
     void* at;
     MediumWord* word;
   };
-  // The object handed out last, as it was then: the next free is mostly of it.
-  struct Last {
-    void* at;
-    MediumWord* word;  // valid while no run was destroyed since
-    size_t bytes;
-    size_t page;  // bytes
-    uint32_t pages;
-    uint32_t destroyed;  // medium::destroyed
-  };
-  Last last_taken;
-  size_t again;     // times that the bin's object was handed out again
   void* recent[2];  // the array of ThreadCache::recent: a null slot, and one for an object
   Kept kept[kMediumSlots];
-  uint32_t bytes[kMediumSlots];  // 0 in an empty slot
+  uint16_t pages[kMediumSlots];  // 0 in an empty slot
   uint16_t used;    // a bit for each slot from which an object was taken since the last review
-  uint8_t last;     // the slot filled or emptied last; if empty, the next object goes there
+  uint8_t last;     // the slot filled last; the next one is emptied first
   uint8_t credit;   // objects of other heaps that may still be kept: one for each allocation that
                     // came here, up to kMediumSlots
   uint8_t watched;  // frees that were checked at once

@@ -315,7 +315,6 @@ bool begin(bool (*note)()) {
   free_reads_as_zero = true;
   clear_free_objects();
   span::serve_nobody();
-  pagemap.medium_limit.set(0);
   sampling::turn_for_good(false);
   return true;
 }

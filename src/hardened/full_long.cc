@@ -57,8 +57,7 @@ struct InRun {
 InRun look_at(const char* call, const void* p, Entry entry) {
   check_start(call, p, entry);
   MediumRun* const run = medium::run_at(entry);
-  const MediumWord::Object object = run->word_at(p).object();
-  const size_t used = (size_t{object.pages} << run->page_log) - object.slack;
+  const size_t used = run->word_at(p).object().asked;
   if (LOFT_UNLIKELY(medium::is_sampled(entry))) return {used, {}, false};
   const size_t asked = used - kTagBytes;
   Marks marks{};
@@ -86,8 +85,7 @@ void* allocate_in_run(size_t size, Maker maker) {
 // An object that leaves the quarantine.
 void check_long_unwritten(const void* p) {
   const MediumRun* const run = medium::run_at(pagemap.of(p));
-  const MediumWord::Object object = run->words[run->page_at(p)].object();
-  const size_t used = (size_t{object.pages} << run->page_log) - object.slack;
+  const size_t used = run->words[run->page_at(p)].object().asked;
   if (LOFT_LIKELY(is_zero(p, used / sizeof(uint64_t) * sizeof(uint64_t)))) return;
   os::fault(Text() << "write after free: the contents changed of " << p << ", of "
                    << uint64_t{used - kTagBytes} << " bytes");
@@ -235,7 +233,7 @@ bool expand_in_pages(const char* call, void* p, Entry entry, size_t size) {
   __builtin_memset(bytes + object.asked, 0, kTagBytes);
   if (size < object.asked) __builtin_memset(bytes + size, 0, object.asked - size);
   MediumWord& word = run->word_at(p);
-  word.set(word.object().pages, most_asked - size);
+  word.set(word.object().pages, size + kTagBytes);
   tag_in_run(p, size, object.marks);
   if (LOFT_UNLIKELY(object.marks.sampled)) resize_sample(p, size);
   return true;
@@ -272,8 +270,8 @@ size_t size_in_long(const void* p, Entry entry, size_t bytes) {
   if (is_from_before(p)) return bytes;
   if (entry.bin() == kLarge) return peek(large::at(entry)->asked);
   if (entry.bin() != kMedium) return bytes;
-  const size_t unused = medium::run_at(entry)->peek_at(p).slack + kTagBytes;
-  return bytes > unused ? bytes - unused : 0;
+  const size_t used = medium::run_at(entry)->peek_at(p).asked;
+  return used > kTagBytes ? least(used - kTagBytes, bytes) : 0;
 }
 
 }  // namespace loft::hardened

@@ -83,12 +83,10 @@ void check_long(const Freed& freed, const void* p, Entry entry) {
   if (LOFT_LIKELY(!freed.has_size)) return;
   if (entry.bin() == kMedium) {
     check_start(hardened::name_of(freed), p, entry);
-    const size_t bytes = medium::run_at(entry)->bytes_of(p);
-    const size_t slack = medium::run_at(entry)->word_at(p).object().slack;
-    const bool is_known = slack != MediumWord::kMostSlack;
-    const bool fits = is_known ? is_size(freed, bytes - slack) : freed.size <= bytes - slack;
-    if (LOFT_LIKELY(fits) || hardened::has_good_size(freed, bytes - slack)) return;
-    report_size(freed, p, is_known ? bytes - slack : bytes);
+    const MediumWord::Object object = medium::run_at(entry)->word_at(p).object();
+    const bool fits = object.vague ? freed.size <= object.asked : is_size(freed, object.asked);
+    if (LOFT_LIKELY(fits) || hardened::has_good_size(freed, object.asked)) return;
+    report_size(freed, p, object.vague ? object.pages * kRunPage : object.asked);
   } else if (entry.bin() == kLarge) {
     check_start(hardened::name_of(freed), p, entry);
     const size_t asked = large::at(entry)->asked;

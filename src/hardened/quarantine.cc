@@ -49,8 +49,7 @@ void hold(Quarantine* quarantine, const void* p) {
 
 void let_go(Quarantine* quarantine, const void* p) {
   MediumRun* const run = medium::run_at(pagemap.of(p));
-  const MediumWord::Object object = run->word_at(p).object();
-  run->word_at(p).set(object.pages, object.slack);
+  run->word_at(p).let_go();
   quarantine->medium_bytes.add(-run->bytes_of(p));
 }
 

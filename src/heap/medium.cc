@@ -26,14 +26,13 @@ MediumRuns::Taken Heap::take_pages(unsigned pages, bool room) {
 void* Heap::take_medium(size_t asked, bool room, bool* zero) {
   counters_.refills.add(1);
   if (LOFT_UNLIKELY(span::ticks() != last_tick_)) tick();
-  const size_t bytes = round_up(asked, os::page_size());
-  const auto pages = static_cast<unsigned>(bytes / os::page_size());
+  const unsigned pages = MediumWord::pages_for(asked);
   const MediumRuns::Taken taken = take_pages(pages, room);
   if (taken.run == nullptr) return nullptr;
-  taken.run->words[taken.first].set(pages, bytes - asked);
+  taken.run->words[taken.first].set(asked);
   counters_.medium_taken.add(1);
   if (taken.resident) counters_.medium_resident.add(1);
-  counters_.medium_out.add(bytes);
+  counters_.medium_out.add(pages * kRunPage);
   is_purged_.store(false, memory_order_relaxed);
   is_idle_ = false;
   *zero = taken.zero;
@@ -46,7 +45,7 @@ void Heap::put_medium(void* p) {
   const unsigned pages = word.object().pages;
   if (LOFT_UNLIKELY(pages == 0)) medium::report_misuse("double free of", p, run);
   word.clear();
-  counters_.medium_out.add(-(size_t{pages} << run->page_log));
+  counters_.medium_out.add(-(pages * kRunPage));
   is_purged_.store(false, memory_order_relaxed);
   mediums_.put(run, {run->page_at(p), pages});
 }
@@ -56,12 +55,11 @@ bool Heap::resize_medium(void* p, size_t asked) {
   MediumWord& word = run->word_at(p);
   const unsigned first = run->page_at(p);
   const unsigned before = word.object().pages;
-  const unsigned pages = run->pages_for(asked);
+  const unsigned pages = MediumWord::pages_for(asked);
   if (pages > before && !mediums_.extend(run, first, before, pages - before)) return false;
-  const size_t bytes = size_t{pages} << run->page_log;
-  word.set(pages, bytes - asked);
+  word.set(asked);
   counters_.medium_resized.add(1);
-  counters_.medium_out.add(bytes - (size_t{before} << run->page_log));
+  counters_.medium_out.add(size_t{pages} * kRunPage - before * kRunPage);
   is_purged_.store(false, memory_order_relaxed);
   if (pages < before) mediums_.cut_off(run, {first + pages, before - pages});
   return true;

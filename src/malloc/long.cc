@@ -17,14 +17,13 @@ namespace loft {
 
 namespace {
 
-// From the cache, or from the heap's runs. nullptr without memory or block.
-LOFT_NOINLINE void* allocate_medium(size_t size, bool* zero) {
+// What the cache keeps, or from the heap's runs. nullptr without memory or block.
+LOFT_ALWAYS_INLINE void* take_medium(size_t size, bool* zero) {
   background::look_after();
   const lifecycle::SlowPath slow;
   ThreadCache* const thread = slow.thread();
-  if (!lifecycle::give_heap(thread)) return nullptr;
-  const size_t bytes = round_up(size, os::page_size());
-  if (void* kept = medium_cache::take(thread, bytes, size); kept != nullptr) return kept;
+  if (LOFT_UNLIKELY(!lifecycle::give_heap(thread))) return nullptr;
+  if (void* kept = medium_cache::take(thread, size); LOFT_LIKELY(kept != nullptr)) return kept;
   return medium_cache::take_from_heap(thread, size, false, zero);
 }
 
@@ -49,25 +48,33 @@ void* allocate_span(size_t size, size_t alignment, bool* zero) {
   return object;
 }
 
+LOFT_NOINLINE void* allocate_pages(size_t size, size_t alignment, bool* zero) {
+  alignment = most(alignment, kGranule);
+  // PTRDIFF_MAX: the difference of two pointers into one object must be representable.
+  if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
+    return os::out_of_memory();
+  }
+  background::look_after();
+  void* const object = allocate_span(size, alignment, zero);
+  return LOFT_LIKELY(object != nullptr) ? object : refuse(size);
+}
+
 }  // namespace
+
+void* allocate_medium(size_t size) {
+  bool zero = false;
+  void* const object = take_medium(size, &zero);
+  return LOFT_LIKELY(object != nullptr) ? object : allocate_pages(size, 1, &zero);
+}
 
 void* allocate_large(size_t size, size_t alignment, bool zeroed) {
   bool zero = false;
   void* object = nullptr;
   if (is_medium(size) && alignment <= os::page_size()) {
     object = medium_cache::take_recent(this_thread(), size);
-    if (LOFT_UNLIKELY(object == nullptr)) object = allocate_medium(size, &zero);
+    if (LOFT_UNLIKELY(object == nullptr)) object = take_medium(size, &zero);
   }
-  if (LOFT_UNLIKELY(object == nullptr)) {
-    alignment = most(alignment, kGranule);
-    // PTRDIFF_MAX: the difference of two pointers into one object must be representable.
-    if (size > PTRDIFF_MAX - kGranule || alignment > PTRDIFF_MAX || !span::initialise()) {
-      return os::out_of_memory();
-    }
-    background::look_after();
-    object = allocate_span(size, alignment, &zero);
-    if (LOFT_UNLIKELY(object == nullptr)) return refuse(size);
-  }
+  if (LOFT_UNLIKELY(object == nullptr)) object = allocate_pages(size, alignment, &zero);
   // Cleared outside of the slow path. Clearing may take milliseconds, and under owner=cpu other
   // threads would wait for the processor's block.
   if (zeroed && !zero && object != nullptr) large::clear(object, round_up(size, os::page_size()));

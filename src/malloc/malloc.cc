@@ -60,6 +60,8 @@ LOFT_ALWAYS_INLINE void* pop(size_t index) {
   void* object = *top;
   if (LOFT_UNLIKELY(object == nullptr)) return nullptr;
   bin->pop_from(top);
+  LOFT_FORGET(object);  // or it lies in another register than what is returned
+  if (object == nullptr) __builtin_unreachable();
   return object;
 }
 
@@ -81,13 +83,23 @@ void* pop_or_refill(ObjectRequest request) {
 // the program may never touch most of it. A smaller object is cleared faster than it is found.
 constexpr size_t kZeroMin = 4096 + 1;
 
-// Not inlined: its caller would save a register for it.
-LOFT_NOINLINE void* allocate_long(size_t size, Maker maker) {
-  if (pagemap.medium_limit.contains(size)) {
+// size > kSmallMax
+template <Maker kMaker>
+LOFT_ALWAYS_INLINE void* allocate_long(size_t size) {
+  if (LOFT_LIKELY(size <= kMediumMax)) {
+    void* recent = medium_cache::take_recent(this_thread(), size);
+    if (LOFT_LIKELY(recent != nullptr)) return recent;
+    if (LOFT_LIKELY(pagemap.medium_page.get() != 0)) return allocate_medium(size);
+  }
+  return policy().allocate_long(size, 1, false, kMaker);
+}
+
+LOFT_NOINLINE void* allocate_long_aligned(size_t size, size_t alignment, Maker maker) {
+  if (alignment <= pagemap.medium_page.get()) {
     void* recent = medium_cache::take_recent(this_thread(), size);
     if (LOFT_LIKELY(recent != nullptr)) return recent;
   }
-  return policy().allocate_long(size, 1, false, maker);
+  return policy().allocate_long(size, alignment, false, maker);
 }
 
 }  // namespace
@@ -116,7 +128,7 @@ void* allocate_from_empty(size_t size) {
 
 template <Maker kMaker>
 void* allocate_beyond_table(size_t size) {
-  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_long(size, kMaker);
+  if (LOFT_UNLIKELY(size > kSmallMax)) return allocate_long<kMaker>(size);
   void* popped = pop_step(size);
   return LOFT_LIKELY(popped != nullptr) ? popped : allocate_class(request_of(size, kMaker));
 }
@@ -164,7 +176,7 @@ ObjectRequest aligned_request(size_t alignment, size_t size, Maker maker) {
 void* allocate_aligned(size_t alignment, size_t size, Maker maker) {
   if (alignment <= kAlignment && maker == Maker::kMalloc) return allocate(size);
   if (is_for_slab(alignment, size)) return pop_or_refill(aligned_request(alignment, size, maker));
-  return policy().allocate_long(most<size_t>(size, 1), alignment, false, maker);
+  return allocate_long_aligned(most<size_t>(size, 1), alignment, maker);
 }
 
 void* allocate_aligned_zeroed(size_t alignment, size_t size) {

@@ -12,6 +12,7 @@ namespace loft {
 
 // nullptr and ENOMEM without memory. `alignment` is a power of two.
 void* allocate_large(size_t size, size_t alignment, bool zeroed);
+void* allocate_medium(size_t size);  // of a medium size
 
 // Stops the program if no object is there. Keeps errno.
 void free_large(Large* object);

@@ -30,16 +30,18 @@ bool resize_in_run(void* p, Entry entry, size_t size) {
 
 namespace {
 
+constexpr size_t kMostSlack = size_t{1} << 19;
+
 // Another heap's object stays as it is if it fits.
 bool stays_in_run(void* p, Entry entry, MediumRun* run, size_t size) {
   MediumWord& word = run->word_at(p);
   const unsigned pages = word.object().pages;
-  const size_t usable = size_t{pages} << run->page_log;
-  if (is_medium(size) && run->pages_for(size) != pages && resize_in_run(p, entry, size)) {
+  const size_t usable = pages * kRunPage;
+  if (is_medium(size) && MediumWord::pages_for(size) != pages && resize_in_run(p, entry, size)) {
     return true;
   }
-  if (!stays(usable, size) || usable - size > MediumWord::kMostSlack) return false;
-  word.set(pages, usable - size);
+  if (!stays(usable, size) || usable - size > kMostSlack) return false;
+  word.set(pages, size);
   return true;
 }
 
@@ -49,10 +51,12 @@ bool expand_in_run(void* p, Entry entry, size_t size) {
   MediumWord& word = run->word_at(p);
   const size_t least_size = most(size, kSmallMax + 1);
   if (!is_medium(least_size)) return false;
-  if (run->pages_for(least_size) != word.object().pages) resize_in_run(p, entry, least_size);
-  const size_t usable = run->bytes_of(p);
-  if (least_size > usable) return false;
-  word.set(word.object().pages, least(usable - size, MediumWord::kMostSlack));
+  if (MediumWord::pages_for(least_size) != word.object().pages) {
+    resize_in_run(p, entry, least_size);
+  }
+  const unsigned pages = word.object().pages;
+  if (least_size > pages * kRunPage) return false;
+  word.set(pages, size);
   return true;
 }
 
@@ -139,14 +143,11 @@ LOFT_NOINLINE size_t usable_size_slow(const char* call, const void* p) {
 size_t usable_size_ordinary(const char* call, const void* p) {
   if (LOFT_UNLIKELY(!pagemap.limit.contains(pagemap.position(p)))) return usable_size_slow(call, p);
   const Entry entry = pagemap.of(p);
-  if (LOFT_UNLIKELY(!entry.is_slab())) return usable_size_slow(call, p);
-  const Geometry& shape = geometry(class_of_bin(entry.bin()));
-  const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - slab::base_of(p, entry);
-  const bool starts = object_starting_at(shape, offset) != kNoObject;
-  return LOFT_LIKELY(starts) ? shape.size : usable_size_slow(call, p);
+  const Geometry* const shape = LOFT_LIKELY(entry.is_slab()) ? shape_at_start(p, entry) : nullptr;
+  return LOFT_LIKELY(shape != nullptr) ? shape->size : usable_size_slow(call, p);
 }
 
-void* reallocate_by_copy(void* p, size_t held, size_t size) {
+LOFT_NOINLINE void* reallocate_by_copy(void* p, size_t held, size_t size) {
   void* const fresh = allocate(size);
   if (fresh == nullptr) return nullptr;
   __builtin_memcpy(fresh, p, least(held, size));
@@ -169,18 +170,42 @@ void* reallocate_guest(const char* call, void* p, Entry entry, size_t size, size
   return resized != nullptr ? resized : refuse(size);
 }
 
-void* reallocate_ordinary(void* p, size_t size) {
+namespace {
+
+// What is not as reallocate_ordinary would have it; and what is wrong.
+LOFT_NOINLINE void* reallocate_slow(void* p, size_t size) {
   const Entry entry = checked_entry("realloc", p);
   if (entry.bin() == kNothing) return os::out_of_memory();
   if (entry.bin() == kGuest) return reallocate_guest("realloc", p, entry, size, kAlignment);
   check_start("realloc", p, entry);
   if (entry.bin() == kMedium) return reallocate_medium(p, entry, size);
-  if (entry.bin() != kLarge) return reallocate_small(p, entry, size);
+  LOFT_CHECK(entry.bin() == kLarge);
   Large* object = large::at(entry);
   if (size > PTRDIFF_MAX - kGranule) return os::out_of_memory();
   void* const resized =
       size > kSmallMax ? policy().resize_large(object, size, large::resize) : nullptr;
   return resized != nullptr ? resized : reallocate_by_copy(p, object->bytes, size);
+}
+
+}  // namespace
+
+// At once: an object in a slab, and a medium one that keeps its pages.
+void* reallocate_ordinary(void* p, size_t size) {
+  if (LOFT_UNLIKELY(!pagemap.limit.contains(pagemap.position(p)))) return reallocate_slow(p, size);
+  const Entry entry = pagemap.of(p);
+  if (LOFT_UNLIKELY(!entry.is_slab())) {
+    if (entry.bin() == kMedium) {
+      MediumWord* const word = medium::run_at(entry)->word_starting_at(p);
+      if (word != nullptr && word->serves(size, pagemap.medium_page)) {
+        word->set(size);
+        return p;
+      }
+    }
+    return reallocate_slow(p, size);
+  }
+  const Geometry* const shape = shape_at_start(p, entry);
+  if (LOFT_UNLIKELY(shape == nullptr)) return reallocate_slow(p, size);
+  return LOFT_LIKELY(stays(shape->size, size)) ? p : reallocate_by_copy(p, shape->size, size);
 }
 
 void* resize_large_ordinary(Large* object, size_t size, ResizeLarge how) {

@@ -77,13 +77,14 @@ bool has_vdso() { return auxiliary(AT_SYSINFO_EHDR) != 0; }
 
 }  // namespace
 
+constinit Atomic<size_t> known_page_size{0};
+
 size_t page_size() {
-  // Cached: auxiliary walks a vector. Relaxed: every thread finds the same number.
-  static constinit Atomic<size_t> known{0};
-  size_t size = known.load(memory_order_relaxed);
-  if (size == 0) {
+  // Cached: auxiliary walks a vector.
+  size_t size = known_page_size.load(memory_order_relaxed);
+  if (LOFT_UNLIKELY(size == 0)) {
     size = auxiliary(AT_PAGESZ);
-    known.store(size, memory_order_relaxed);
+    known_page_size.store(size, memory_order_relaxed);
   }
   return size;
 }

@@ -5,11 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/atomic.h"
 #include "base/macros.h"
 
 namespace loft::os {
 
 // Bytes in a page. It is read at run time: the same binary serves 4, 16 and 64 KiB pages.
+// Relaxed: every thread finds the same number.
+extern LOFT_HIDDEN Atomic<size_t> known_page_size;  // 0 until the first call, before any heap
 size_t page_size();
 
 // Reserves address space without memory: any access faults. The result is page-aligned, or nullptr

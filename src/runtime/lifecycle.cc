@@ -221,9 +221,8 @@ bool visit_threads(bool (*visit)(void*, ThreadCache*), void* context) {
   return thread == nullptr;
 }
 
-bool give_heap(ThreadCache* thread) {
+bool give_first_heap(ThreadCache* thread) {
   if (LOFT_UNLIKELY(thread == nullptr)) return false;
-  if (LOFT_LIKELY(thread->mode != Mode::kUnset)) return true;
   const bool shares = registry::all_share();
   // A signal handler that allocates may come between two of these stores, and finishes them.
   if (thread->heap == nullptr) {

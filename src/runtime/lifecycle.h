@@ -61,7 +61,10 @@ void restart_visits();  // the next call begins with the first
 
 // Gives a block, as attach or a SlowPath returned it, a heap and its mode, if it has none. False
 // for nullptr, or without memory or heap ids.
-bool give_heap(ThreadCache* thread);
+bool give_first_heap(ThreadCache* thread);
+inline bool give_heap(ThreadCache* thread) {
+  return LOFT_LIKELY(thread != nullptr && thread->mode != Mode::kUnset) || give_first_heap(thread);
+}
 
 // The calling thread has that many bytes more, which neither a heap nor a cache has counted
 // (stats/net.h); modulo 2^64.

@@ -177,10 +177,10 @@ void follow_profile_options() {
                       (!is_core || use(metered_policies()));
   if (wanted == profile::on()) return;
   profile::is_on.store(wanted, memory_order_relaxed);
-  // With hardened=full, each allocation takes a slow path that samples.
-  if (get(options.hardened) == kHardenedFull) return;
-  pagemap.medium_limit.set(wanted ? 0 : kMediumMax + 1);
-  if (is_core) sampling::turn_all(wanted);
+  // In the hardened modes, each allocation that may be a sample takes a slow path as it is.
+  if (!is_core) return;
+  pagemap.medium_page.set(wanted ? 0 : os::page_size());
+  sampling::turn_all(wanted);
 }
 
 bool sample_by(MakeGuarded make) { return write_sealed(&make_guarded, &make, sizeof(uintptr_t)); }

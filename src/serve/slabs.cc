@@ -95,7 +95,7 @@ class HeapMap {
   size_t pass_run(uintptr_t at, Entry entry) {
     const MediumRun* run = medium::run_at(entry);
     const unsigned pages = least(peek(run->pages), kMostRunPages);
-    const size_t granules = whole(peek(run->base), at, pages * os::page_size() >> kGranuleLog);
+    const size_t granules = whole(peek(run->base), at, pages * kRunPage >> kGranuleLog);
     if (granules == 0) return 0;
     size_t objects = 0;
     size_t used = 0;
@@ -110,7 +110,7 @@ class HeapMap {
     }
     if (begin(at, granules, "medium")) {
       output_.print(", \"owner\": %u, \"objects\": %llu, \"used_bytes\": %llu}", entry.owner(),
-                    as_number(objects), as_number(used * os::page_size()));
+                    as_number(objects), as_number(used * kRunPage));
     }
     return granules;
   }

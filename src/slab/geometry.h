@@ -9,7 +9,7 @@
 
 #include "base/macros.h"
 #include "base/size_class.h"
-#include "space/window.h"
+#include "space/pagemap.h"
 
 namespace loft {
 
@@ -52,6 +52,12 @@ struct GeometryTable {
 inline constexpr GeometryTable kGeometryTable;
 
 constexpr const Geometry& geometry(SizeClass c) { return kGeometryTable.of[c]; }
+// Of the class of a bin, by the bin's offset: both tables are in the order of classes.
+inline const Geometry& geometry_of_bin(size_t bin) {
+  static_assert(sizeof(Geometry) == 2 * kBinBytes);
+  const auto* const table = reinterpret_cast<const char*>(kGeometryTable.of);
+  return *reinterpret_cast<const Geometry*>(table + 2 * bin - 2 * kFirstBinOffset);
+}
 
 // The product of a byte offset within the slab and the inverse has two words, which one instruction
 // makes. The upper one is the index of the object that covers the offset. Proof: with offset =

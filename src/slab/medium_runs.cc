@@ -7,7 +7,6 @@
 
 namespace loft::medium {
 
-constinit Atomic<uint32_t> destroyed{0};
 constinit Atomic<HeapId> samples{kNoHeap};
 
 namespace {
@@ -39,12 +38,11 @@ RunSpan acquire(size_t granules, size_t wanted) {
 }  // namespace
 
 MediumRun* create(unsigned pages, unsigned wanted, HeapId owner) {
-  const size_t page = os::page_size();
-  const size_t per_granule = kGranule / page;
-  const auto granules = [=](unsigned n) { return (n + per_granule - 1) / per_granule; };
+  constexpr size_t kPerGranule = kGranule / kRunPage;
+  const auto granules = [](unsigned n) { return (n + kPerGranule - 1) / kPerGranule; };
   const RunSpan taken = acquire(granules(pages), granules(wanted));
   if (taken.range.base == 0) return nullptr;
-  const auto got = static_cast<unsigned>(taken.granules * per_granule);
+  const auto got = static_cast<unsigned>(taken.granules * kPerGranule);
   auto* run = static_cast<MediumRun*>(metadata::allocate(metadata_bytes(got)));
   if (run == nullptr) {
     span::release(taken.range.base, taken.granules, !taken.range.zero,
@@ -53,17 +51,15 @@ MediumRun* create(unsigned pages, unsigned wanted, HeapId owner) {
   }
   run->base = taken.range.base;
   run->pages = got;
-  run->page_log = lowest_bit(page);
   if (!taken.range.zero) run->touched.add({0, got});
   set_owner(run, owner);
   return run;
 }
 
 void destroy(MediumRun* run, unsigned touched) {
-  destroyed.fetch_add(1, memory_order_relaxed);
   const uintptr_t base = run->base;
   const size_t granules = run->granules();
-  const size_t bytes = size_t{touched} << run->page_log;
+  const size_t bytes = touched * kRunPage;
   const uintptr_t end = round_up(run->address_of(run->touched.end()), kGranule);
   const size_t used = (end - base) >> kGranuleLog;
   pagemap.fill(base, granules, Entry{});
@@ -82,7 +78,7 @@ void report_misuse(const char* what, const void* p, MediumRun* run) {
   line << what << " " << p;
   if (const unsigned pages = run->words[first].object().pages; pages != 0) {
     line << ": object " << reinterpret_cast<const void*>(run->address_of(first)) << " of "
-         << (uint64_t{pages} << run->page_log) << " bytes";
+         << uint64_t{pages * kRunPage} << " bytes";
   }
   os::fault(line);
 }
@@ -146,7 +142,7 @@ bool MediumRuns::grow(unsigned pages, HeapId owner) {
   // fifth more memory. What is never touched costs addresses alone.
   constexpr size_t kScarceShare = 8;
   const size_t bytes = least(kMostRunBytes, limits::scarce_dirty() / kScarceShare);
-  auto wanted = static_cast<unsigned>(bytes / os::page_size());
+  auto wanted = static_cast<unsigned>(bytes / kRunPage);
   // In a short run a tail is a large part, so it ends where an object of this size does.
   if (bytes < kMostRunBytes) wanted -= wanted % pages;
   if (!have_descriptors(objects_ + run_count_ + 1)) return false;
@@ -165,7 +161,7 @@ MediumRuns::Taken MediumRuns::claim(Gap* gap, unsigned count) {
   const PageRow row = {gap->first, count};
   const unsigned resident = run->touched.count_in(row);
   if (resident != count) {
-    const size_t more = size_t{count - resident} << run->page_log;
+    const size_t more = (count - resident) * kRunPage;
     if (LOFT_UNLIKELY(!span::recount(0, more))) return {};
     unused::note_wanted(more);
   }
@@ -237,7 +233,7 @@ void MediumRuns::cut_off(MediumRun* run, PageRow row) {
     keep_or_release(gap);
     see_less();
   }
-  told_.see_more(dirty_pages() * os::page_size());
+  told_.see_more(dirty_pages() * kRunPage);
 }
 
 // Those that stay are a quarter of the others, and one: a heap that fills and empties its runs
@@ -307,7 +303,7 @@ bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId
     discard(spare);
   }
   other.see_less();
-  *moved = size_t{object_pages} << run->page_log;
+  *moved = object_pages * kRunPage;
   return true;
 }
 
@@ -327,7 +323,7 @@ size_t MediumRuns::purge_gap(Gap* gap, Round round) {
   // The system refuses if the program has locked its memory: the pages are to stay.
   const auto discard_found = [&] {
     const uint64_t done = discard_all(found, [&](unsigned i) {
-      return Discard{run->address_of(rows[i].first), size_t{rows[i].count} << run->page_log};
+      return Discard{run->address_of(rows[i].first), rows[i].count * kRunPage};
     });
     for (unsigned i = 0; i < found; ++i) {
       if ((done >> i & 1) == 0) continue;
@@ -343,7 +339,7 @@ size_t MediumRuns::purge_gap(Gap* gap, Round round) {
   discard_found();
   run->idle.copy(run->touched, gap->row());
   dirty_.add(-static_cast<size_t>(purged));
-  const size_t bytes = size_t{purged} << run->page_log;
+  const size_t bytes = purged * kRunPage;
   if (bytes != 0) span::recount(bytes, 0);
   return bytes;
 }
@@ -357,7 +353,7 @@ size_t MediumRuns::purge(Round round, const os::Lock* own, const os::Lock* await
     return purged < most && (own == nullptr || !own->has_sleepers()) &&
            (awaited == nullptr || !awaited->has_sleepers());
   });
-  told_.see_all(dirty_pages() * os::page_size());
+  told_.see_all(dirty_pages() * kRunPage);
   return purged;
 }
 

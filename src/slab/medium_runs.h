@@ -6,6 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/bound.h"
 #include "base/list.h"
 #include "base/macros.h"
 #include "base/peek.h"
@@ -19,8 +20,10 @@
 
 namespace loft {
 
+// The smallest page size. Where the system's is larger, all rows are multiples of its pages.
+inline constexpr size_t kRunPage = 4096;
 inline constexpr size_t kMostRunBytes = size_t{16} << 20;
-inline constexpr unsigned kMostRunPages = kMostRunBytes / 4096;  // 4 KiB is the smallest page size
+inline constexpr unsigned kMostRunPages = kMostRunBytes / kRunPage;
 
 // A set of pages of one medium run, by number.
 struct PageRow {
@@ -90,10 +93,10 @@ class PageBits {
   uint64_t words_[kMostRunPages / 64];
 };
 
-// A medium run: a span that belongs to one heap and is cut into whole pages. Its objects are medium
-// ones: longer than a slab's, up to kMediumMax. What lies between them are gaps. The tables are
-// beside the run, never in it, and the owner's lock guards them, except the objects' words. Base
-// and pages do not change while an object lives in the run.
+// A medium run: a span that belongs to one heap and is cut into pages of 4 KiB. Its objects are
+// medium ones: longer than a slab's, up to kMediumMax. What lies between them are gaps. The tables
+// are beside the run, never in it, and the owner's lock guards them, except the objects' words.
+// Base and pages do not change while an object lives in the run.
 //
 // snmalloc's medium slabs (ISMM'19 2.6) hold objects of one size each. Here one run serves all
 // lengths: an object takes its own pages and no more.
@@ -103,12 +106,15 @@ constexpr bool is_medium(size_t bytes) { return bytes > kSmallMax && bytes <= kM
 // What is known of a page: of an object at its first page, of a gap at its first and at its last.
 // Zero elsewhere.
 //
-//   object  0 | slack 19 | kept 1 | pages 11
+//   object  0 | more 7 | kept 1 | 1 | asked - 1 22
 //   gap     1 | metadata index of its Gap 31
 //
-// pages  the object's length
+// asked  bytes that the program asked for
+// more   pages beyond those that these need
 // kept   freed: in a cache, or on its way to its heap
-// slack  bytes at its end that the program did not ask for
+//
+// So an object that has the pages which a request needs, and no more, has a word that differs from
+// the request's in its low bits alone.
 //
 // Whoever has the object writes the word: the program's thread, the cache that keeps it, and its
 // heap, under its lock, when it is handed out or given back. Relaxed: the word goes with the
@@ -119,25 +125,39 @@ class MediumWord {
   struct Object {
     unsigned pages;
     bool kept;
-    size_t slack;
+    bool vague;  // fewer bytes may have been asked for
+    size_t asked;
   };
-  static constexpr size_t kMostSlack = (size_t{1} << 19) - 1;
+  static constexpr unsigned kMostMore = 0x7f;
+  static unsigned pages_for(size_t asked) {  // asked != 0
+    return static_cast<unsigned>(round_up(asked, os::known_page_size.load(memory_order_relaxed)) /
+                                 kRunPage);
+  }
 
-  // Of no pages, if no object begins here.
+  // Whether an object begins here; and whether the program has it.
+  bool begins() const { return (load() & (kGap | kObject)) == kObject; }
+  bool in_use() const { return (load() & (kGap | kObject | kKept)) == kObject; }
+  unsigned pages() const { return pages_in(load()); }  // of the object that begins here
+  // Of no pages, if none begins here.
   Object object() const { return object_in(load()); }
   // The same, of a run that may be gone: its memory may hold something else.
   Object peeked() const { return object_in(peek(word_)); }
-  // Whether an object begins here that the program has.
-  bool in_use() const {
-    const Object object = this->object();
-    return object.pages != 0 && !object.kept;
+  // Whether an object in use begins here that has the pages for `asked` bytes, which may be any
+  // number, and no more. Never where these are no medium size: they would reach into other fields.
+  // `page` is the page size, or 0, which refuses.
+  LOFT_ALWAYS_INLINE bool serves(size_t asked, const Bound& page) const {
+    return LOFT_LIKELY(is_medium(asked)) && page.contains(load() ^ word_of(asked));
   }
-  // Whether it has that many pages, and is not kept.
-  bool is(unsigned pages) const { return (load() & (kGap | kPages | kKept)) == pages; }
-  void set(unsigned pages, size_t slack) {
-    store(pages | static_cast<uint32_t>(slack << kSlackShift));
+  // An object in use of the pages for `asked` bytes.
+  void set(size_t asked) { store(static_cast<uint32_t>(word_of(asked))); }
+  // Of `pages` pages, which suffice. What was asked for is not known if they are very many more.
+  void set(unsigned pages, size_t asked) {
+    const size_t known = pages > kMostMore ? most(asked, (pages - kMostMore) * kRunPage) : asked;
+    const unsigned more = pages - pages_for(known);
+    store(static_cast<uint32_t>(word_of(known)) | more << kMoreShift);
   }
   void keep() { store(load() | kKept); }
+  void let_go() { store(load() & ~kKept); }
 
   // --- The heap, under its lock. ---
 
@@ -149,21 +169,29 @@ class MediumWord {
   void clear() { store(0); }
 
  private:
-  static constexpr uint32_t kPages = 0x7ff;
-  static constexpr uint32_t kKept = 0x800;
-  static constexpr unsigned kSlackShift = 12;
+  static constexpr uint32_t kObject = uint32_t{1} << 22;
+  static constexpr uint32_t kKept = uint32_t{1} << 23;
+  static constexpr unsigned kMoreShift = 24;
   static constexpr uint32_t kGap = uint32_t{1} << 31;
+  static_assert(kMediumMax <= kObject && kMostMore << kMoreShift < kGap);
 
+  static uint64_t word_of(size_t asked) { return asked - 1 + kObject; }
   static Object object_in(uint32_t word) {
-    if ((word & kGap) != 0) return {0, false, 0};
-    return {word & kPages, (word & kKept) != 0, word >> kSlackShift};
+    if ((word & (kGap | kObject)) != kObject) return {0, false, false, 0};
+    // Where set made more of what was asked for, the system's page may have taken some of that.
+    const size_t page = os::known_page_size.load(memory_order_relaxed) / kRunPage;
+    const bool vague = word >> kMoreShift > kMostMore - page;
+    return {pages_in(word), (word & kKept) != 0, vague, asked_in(word)};
+  }
+  static size_t asked_in(uint32_t word) { return (word & (kObject - 1)) + size_t{1}; }
+  static unsigned pages_in(uint32_t word) {
+    return pages_for(asked_in(word)) + (word >> kMoreShift);
   }
   uint32_t load() const { return __atomic_load_n(&word_, __ATOMIC_RELAXED); }
   void store(uint32_t word) { __atomic_store_n(&word_, word, __ATOMIC_RELAXED); }
 
   uint32_t word_;
 };
-static_assert(kMediumMax / 4096 < 0x800, "pages fit their bits");
 
 struct MediumRun;
 
@@ -182,7 +210,6 @@ struct alignas(kMetadataUnit) Gap {
 struct alignas(kMetadataUnit) MediumRun {
   uintptr_t base;
   unsigned pages;
-  unsigned page_log;
   bool waited;  // wholly free at the last round, and since
   MediumRun* next;
   MediumRun* prev;
@@ -190,48 +217,52 @@ struct alignas(kMetadataUnit) MediumRun {
   PageBits idle;     // of gaps: touched, and free at the last round and since
   __extension__ MediumWord words[];
 
-  uintptr_t end() const { return base + (uintptr_t{pages} << page_log); }
+  uintptr_t end() const { return base + pages * kRunPage; }
   size_t granules() const { return (end() - base) >> kGranuleLog; }
-  uintptr_t address_of(unsigned page) const { return base + (uintptr_t{page} << page_log); }
+  uintptr_t address_of(unsigned page) const { return base + page * kRunPage; }
   unsigned page_at(const void* p) const {
-    return static_cast<unsigned>((reinterpret_cast<uintptr_t>(p) - base) >> page_log);
+    return static_cast<unsigned>((reinterpret_cast<uintptr_t>(p) - base) / kRunPage);
   }
-  unsigned pages_for(size_t bytes) const {  // bytes != 0
-    return static_cast<unsigned>((bytes - 1) >> page_log) + 1;
+  // The page that begins at p, which lies in the run; kMostRunPages or more if none begins there.
+  LOFT_ALWAYS_INLINE uintptr_t page_starting_at(const void* p) const {
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - base;
+    return offset / kRunPage | offset << (64 - lowest_bit(kRunPage));
+  }
+  // Its word; nullptr if none begins there.
+  LOFT_ALWAYS_INLINE MediumWord* word_starting_at(const void* p) {
+    const uintptr_t page = page_starting_at(p);
+    return LOFT_LIKELY(page < kMostRunPages) ? &words[page] : nullptr;
   }
   // The word of the object that begins at p.
   MediumWord& word_at(const void* p) { return words[page_at(p)]; }
-  size_t bytes_of(const void* p) { return size_t{word_at(p).object().pages} << page_log; }
+  size_t bytes_of(const void* p) { return word_at(p).object().pages * kRunPage; }
   // Whether the program has an object that begins at p.
   bool in_use_at(const void* p) {
-    const uintptr_t in_page = reinterpret_cast<uintptr_t>(p) & ((uintptr_t{1} << page_log) - 1);
-    return in_page == 0 && word_at(p).in_use();
+    const MediumWord* const word = word_starting_at(p);
+    return word != nullptr && word->in_use();
   }
   // The object that begins at p, for statistics: the run may be gone.
   MediumWord::Object peek_at(const void* p) const {
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - peek(base);
-    const size_t page = os::page_size();
-    if (offset % page != 0 || offset / page >= least(peek(pages), kMostRunPages)) return {};
-    const MediumWord* const word = &words[offset / page];
+    if (offset % kRunPage != 0) return {};
+    if (offset / kRunPage >= least(peek(pages), kMostRunPages)) return {};
+    const MediumWord* const word = &words[offset / kRunPage];
     return metadata::contains(metadata::index_of(word)) ? word->peeked() : MediumWord::Object{};
   }
   // The first page of the object that covers p, if one does.
   unsigned first_of(const void* p) const {
     unsigned first = page_at(p);
-    while (first != 0 && words[first].object().pages == 0) --first;
+    while (first != 0 && !words[first].begins()) --first;
     return first;
   }
   // Whether the program has an object that covers p.
   bool covers(const void* p) const {
-    const MediumWord& word = words[first_of(p)];
-    return word.in_use() && page_at(p) - first_of(p) < word.object().pages;
+    const unsigned first = first_of(p);
+    return words[first].in_use() && page_at(p) - first < words[first].object().pages;
   }
 };
 
 namespace medium {
-
-// How many runs were destroyed so far (modulo 2^32).
-extern LOFT_HIDDEN Atomic<uint32_t> destroyed;
 
 // The heap of the sampled objects, which has nothing else: they are whole pages, however short they
 // are. kNoHeap: nothing was sampled yet. Relaxed: whoever has such an object has seen it.
@@ -245,10 +276,9 @@ inline MediumRun* run_at(Entry entry) { return metadata::at_index<MediumRun>(ent
 // What the program may use of an object of `entry`: its pages. Of a sampled one as much as malloc
 // would have given it without the sample.
 inline size_t usable_bytes(Entry entry, MediumWord::Object object) {
-  const size_t bytes = object.pages * os::page_size();
-  if (LOFT_LIKELY(!is_sampled(entry))) return bytes;
-  const size_t asked = bytes - least(bytes, object.slack);
-  return asked <= kSmallMax ? class_size(class_of(most<size_t>(asked, 1))) : bytes;
+  const size_t bytes = object.pages * kRunPage;
+  if (LOFT_LIKELY(!is_sampled(entry)) || object.asked > kSmallMax) return bytes;
+  return object.asked == 0 ? 0 : class_size(class_of(object.asked));
 }
 inline size_t usable_bytes(Entry entry, const void* p) {
   return usable_bytes(entry, run_at(entry)->word_at(p).object());
@@ -318,7 +348,7 @@ class MediumRuns {
   // An object of so many bytes has arrived, of which its sender has told.
   void was_told(size_t bytes) { told_.was_told(bytes); }
   // Tells of what was taken.
-  void see_less() { told_.see_less(dirty_pages() * os::page_size()); }
+  void see_less() { told_.see_less(dirty_pages() * kRunPage); }
 
   size_t dirty_pages() const { return dirty_.get(); }  // of gaps: perhaps resident
 

@@ -16,6 +16,7 @@
 #include "base/bound.h"
 #include "base/macros.h"
 #include "base/size_class.h"
+#include "os/os.h"
 #include "space/window.h"
 
 namespace loft {
@@ -118,9 +119,9 @@ struct alignas(64) Pagemap {
   Bound operator_thread_limit;
   Bound operator_table;
 
-  // Above all medium sizes; 0 while a profile is taken: each medium object then takes the slow
-  // path.
-  Bound medium_limit{kMediumMax + 1};
+  // The page size; 0 where an allocation of a medium object is to ask the policies: while a profile
+  // is taken, in the hardened modes, and before the start.
+  Bound medium_page;
   Bound limit;  // of the window, in units of kAlignment
 
   Entry* entries = nullptr;
@@ -147,6 +148,7 @@ struct alignas(64) Pagemap {
   // At the start.
   void serve_threads() {
     thread_limit.set(limit.get());
+    medium_page.set(os::page_size());
     follow();
   }
 
@@ -158,8 +160,10 @@ struct alignas(64) Pagemap {
     follow();
   }
 
-  // From now on, each free takes the slow path. Under the lock of the spans.
+  // From now on, each free and each allocation of a medium object takes the slow path. Under the
+  // lock of the spans.
   void serve_nobody() {
+    medium_page.set(0);
     core_limit.set(0);
     thread_limit.set(0);
     follow();

@@ -48,7 +48,7 @@ void add_heap(Books& books, loft_stats_t& stats, Heap& heap) {
     add_class(books.classes[c], counters.classes[c], page);
   }
   stats.heaps_parked += heap.abandoned() ? 1u : 0u;
-  stats.dirty_bytes += counters.spare_bytes.get() + heap.mediums().dirty_pages() * page;
+  stats.dirty_bytes += counters.spare_bytes.get() + heap.mediums().dirty_pages() * kRunPage;
   stats.drains += counters.drains.get();
   stats.heaps_helped += counters.helped.get();
   stats.messages_received += counters.messages_received.get();

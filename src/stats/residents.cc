@@ -48,12 +48,12 @@ class PageWalk {
     medium_cache::held(thread, &p);
     if (p == nullptr || pagemap.of(p).bin() != kMedium) return;
     const MediumWord::Object object = medium::run_at(pagemap.of(p))->peek_at(p);
-    const size_t bytes = object.pages * os::page_size();
+    const size_t bytes = object.pages * kRunPage;
     if (bytes == 0 || object.kept || found_.live_objects == 0 || bytes > found_.live) return;
     --found_.live_objects;
     found_.live -= bytes;
     found_.kept += bytes;
-    found_.asked = least(found_.live, found_.asked - (bytes - object.slack));
+    found_.asked = least(found_.live, found_.asked - object.asked);
   }
 
   // Counts [from, to), a table of loft's own.
@@ -99,14 +99,14 @@ class PageWalk {
   size_t pass_run(uintptr_t at, Entry entry) {
     const MediumRun* run = medium::run_at(entry);
     const unsigned pages = least(peek(run->pages), kMostRunPages);
-    const uintptr_t end = at + pages * os::page_size();
+    const uintptr_t end = at + pages * kRunPage;
     const size_t granules = (end - at) >> kGranuleLog;
     if (peek(run->base) != at || !fits(at, granules)) return 0;
     for (unsigned page = 0; page < pages;) {
       const MediumWord::Object state = run->words[page].peeked();
-      const size_t bytes = state.pages * os::page_size();
-      if (state.pages == 0 || state.pages > pages - page || state.slack > bytes) {
-        found_.free_in_runs += resident_until(at + ++page * os::page_size());
+      const size_t bytes = state.pages * kRunPage;
+      if (state.pages == 0 || state.pages > pages - page) {
+        found_.free_in_runs += resident_until(at + ++page * kRunPage);
         continue;
       }
       if (state.kept) {
@@ -114,10 +114,10 @@ class PageWalk {
       } else {
         ++found_.live_objects;
         found_.live += bytes;
-        found_.asked += bytes - state.slack;
+        found_.asked += state.asked;
       }
       page += state.pages;
-      found_.touched += resident_until(at + page * os::page_size());
+      found_.touched += resident_until(at + page * kRunPage);
     }
     return granules;
   }

@@ -215,6 +215,25 @@ TEST(Expand, Corners) {
   loft_free(none);
 }
 
+// A buffer of each iteration is the one of the iteration before. Not with hardened=full, where freed
+// memory rests, and seldom not with hardened=guard, where some lie between guards.
+TEST(Sizes, ABufferComesBackAtOnce) {
+  if (surface::hardened()) return;
+  for (const size_t size : {size_t{48} << 10, size_t{600} << 10, size_t{2} << 20}) {
+    constexpr int kPairs = 1000;
+    int same = 0;
+    const void* last = nullptr;
+    for (int i = 0; i < kPairs; ++i) {
+      void* const p = malloc(size);
+      ASSERT_NE(p, nullptr);
+      same += p == last ? 1 : 0;
+      last = p;
+      free(p);
+    }
+    EXPECT_GT(same, kPairs / 2) << size;
+  }
+}
+
 // With hardened=guard, some of the first ones lie between guards.
 TEST(Expand, ToNoBytes) {
   for (int i = 0; i < 300'000; ++i) {

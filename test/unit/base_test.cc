@@ -81,6 +81,17 @@ TEST(Bits, CountOfEveryPattern) {
   }
 }
 
+TEST(Bits, OneOfSixteenNumbers) {
+  uint16_t numbers[16] = {};
+  EXPECT_EQ(find_in_sixteen(numbers, 0), 0u);
+  EXPECT_EQ(find_in_sixteen(numbers, 1), 16u);
+  for (unsigned i = 0; i < 16; ++i) numbers[i] = static_cast<uint16_t>(i * 4095);
+  for (unsigned i = 0; i < 16; ++i) EXPECT_EQ(find_in_sixteen(numbers, i * 4095), i);
+  EXPECT_EQ(find_in_sixteen(numbers, 15 * 4095 - 256), 16u);
+  numbers[3] = numbers[12];
+  EXPECT_EQ(find_in_sixteen(numbers, numbers[12]), 3u);
+}
+
 TEST(Bits, LeastMostClamp) {
   EXPECT_EQ(least(1, 2), 1);
   EXPECT_EQ(least(2, 1), 1);

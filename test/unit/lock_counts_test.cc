@@ -232,7 +232,7 @@ TEST_F(LockCountsTest, TablesThatChangeHands) {
 }
 
 TEST_F(LockCountsTest, Buffers) {
-  expect_no_more("buffers", 400, 400,
+  expect_no_more("buffers", 400, 1600,  // locks that are shared are few
                  [](unsigned n) { return Tables(n, Sizes(32 << 10, 1 << 20), 40, 10, ~0u); });
 }
 

@@ -59,6 +59,76 @@ TEST_F(MediumCacheTest, PairsTakeNoLock) {
   EXPECT_EQ(locks() + heap_locks(), before);
 }
 
+// Eight of one length, of which the oldest goes and another one comes.
+TEST_F(MediumCacheTest, TheBinServesAnyObjectOfTheLength) {
+  watch_no_more();
+  void* alive[8];
+  for (void*& p : alive) p = allocate(kSize);
+  const unsigned long before = locks() + heap_locks();
+  for (size_t i = 0; i < 1000; ++i) {
+    void*& p = alive[i % 8];
+    void* const freed = p;
+    deallocate(p);
+    p = allocate(kSize - i % 1000);
+    ASSERT_EQ(p, freed);
+  }
+  EXPECT_EQ(locks() + heap_locks(), before);
+  for (void* p : alive) deallocate(p);
+}
+
+// Four lengths in turn: each finds its slot, which the one freed before takes.
+TEST_F(MediumCacheTest, LengthsInTurnTakeNoLock) {
+  watch_no_more();
+  for (size_t i = 0; i < 8; ++i) deallocate(allocate(100'000 + i % 4 * 50'000));
+  const unsigned long before = locks() + heap_locks();
+  for (size_t i = 0; i < 1000; ++i) deallocate(allocate(100'000 + i % 4 * 50'000));
+  EXPECT_EQ(locks() + heap_locks(), before);
+}
+
+// A request of more than a medium object has bits where a word has other fields: neither pages that
+// an object has beyond what was asked for, nor its mark, nor a gap are what it looks for.
+TEST_F(MediumCacheTest, ALongRequestFindsNoObjectByItsMarks) {
+  constexpr size_t kAsked = 9 * kRunPage;
+  watch_no_more();
+  const auto serves = [](void* p, size_t size) {
+    ASSERT_EQ(*self->recent.top(), p);
+    for (void* q : {allocate(size), allocate_aligned(64, size), allocate_zeroed(size)}) {
+      EXPECT_NE(q, p) << size;
+      if (q != p) deallocate(q);
+    }
+    EXPECT_EQ(*self->recent.top(), p) << size;
+  };
+  for (const unsigned more : {1u, 2u, 30u}) {
+    const size_t long_size = (size_t{more} << 24) + kAsked;
+    const auto with_more = [=] {
+      void* const p = allocate(kAsked + more * kRunPage);
+      medium::run_at(pagemap.of(p))->word_at(p).set(9 + more, kAsked);
+      return p;
+    };
+    void* const freed = with_more();
+    deallocate(freed);
+    serves(freed, long_size);
+    for (const bool aligned : {false, true}) {
+      void* const p = with_more();
+      void* const moved = aligned ? reallocate_aligned(p, 64, long_size) : reallocate(p, long_size);
+      EXPECT_NE(moved, p);
+      ASSERT_NE(moved, nullptr);
+      EXPECT_GE(usable_size(moved), long_size);
+      deallocate(moved);
+    }
+  }
+  void* const p = allocate(kAsked);
+  MediumWord& word = medium::run_at(pagemap.of(p))->word_at(p);
+  deallocate(p);
+  word.keep();
+  serves(p, (size_t{8} << 20) + kAsked);
+  word.set_gap(1u << 22 | (kAsked - 1));
+  serves(p, (size_t{2} << 30) + kAsked);
+  word.set(kAsked);
+  EXPECT_EQ(allocate(kAsked), p);
+  deallocate(p);
+}
+
 // Objects of other lengths come and go meanwhile, and one stays.
 TEST_F(MediumCacheTest, TheBinTakesNothingAmiss) {
   watch_no_more();
@@ -78,7 +148,7 @@ TEST_F(MediumCacheTest, TheBinTakesNothingAmiss) {
   deallocate(stays);
 }
 
-// The object that lies where the one handed out last lay may be another, of a younger run.
+// The object that lies where one lay may be another, of a younger run.
 TEST_F(MediumCacheTest, TheBinKnowsAYoungerRun) {
   watch_no_more();
   void* p = allocate(kSize);
@@ -101,6 +171,26 @@ TEST_F(MediumCacheTest, TheBinFindsMisuseAtTheNextCall) {
                deallocate(allocate(kSize)), "free of an interior pointer .*: object");
   EXPECT_DEATH(deallocate(p + 8192); trim(0), "free of an interior pointer .*: object");
   deallocate(p);
+}
+
+// What was freed again while it was kept lies in the bin, too: the next call hands it out once, and
+// does not keep it at the same time.
+TEST_F(MediumCacheTest, TheBinFindsWhatIsKept) {
+  constexpr size_t kLength = 100'000;  // the budget has room for both
+  watch_no_more();
+  void* p = allocate(kLength);
+  void* q = allocate(kLength);
+  for (void* each : {p, q, p}) deallocate(each);
+  ASSERT_EQ(*self->recent.top(), p);
+  EXPECT_DEATH(allocate(kLength), "free of a pointer to memory that is not allocated .*: 0x");
+  EXPECT_DEATH(allocate(2 * kLength), "free of a pointer to memory that is not allocated .*: 0x");
+  options.misuse.store(1);
+  void* const one = allocate(kLength);
+  void* const other = allocate(kLength);
+  EXPECT_NE(one, other);
+  options.misuse.store(0);
+  deallocate(one);
+  deallocate(other);
 }
 
 // By the option misuse=continue, the second free does nothing, wherever it is found.

@@ -63,6 +63,81 @@ class MediumRunsTest : public testing::Test {
   test::DefaultOptions defaults_;
 };
 
+// An object's word has its pages and what was asked for; of very many pages more, not exactly.
+TEST(MediumWordTest, SaysWhatWasAskedFor) {
+  const Bound page(kPage);
+  ASSERT_EQ(os::page_size(), kPage);
+  for (const size_t asked : {kSmallMax + 1, 9 * kPage - 1, 9 * kPage, 10 * kPage, kMediumMax}) {
+    MediumWord word{};
+    EXPECT_FALSE(word.begins());
+    EXPECT_FALSE(word.serves(asked, page));
+    word.set(asked);
+    EXPECT_TRUE(word.in_use());
+    EXPECT_EQ(word.object().pages, (asked + kPage - 1) / kPage);
+    EXPECT_EQ(word.object().asked, asked);
+    EXPECT_FALSE(word.serves(asked + kPage, page) || word.serves(asked - kPage, page));
+    EXPECT_FALSE(word.serves(asked, Bound(0)));
+    EXPECT_TRUE(word.serves(asked, page));
+    word.keep();
+    EXPECT_FALSE(word.in_use());
+    EXPECT_TRUE(word.begins());
+    EXPECT_FALSE(word.serves(asked, page));
+  }
+  MediumWord word{};
+  word.set(12, 9 * kPage);
+  EXPECT_EQ(word.object().pages, 12u);
+  EXPECT_EQ(word.object().asked, 9 * kPage);
+  EXPECT_FALSE(word.object().vague || word.serves(9 * kPage, page));
+  word.set(1);  // of a sample
+  EXPECT_EQ(word.object().asked, 1u);
+  EXPECT_FALSE(word.serves(1, page));
+  word.set_gap(MediumWord::kMostMore << 24 | 1u << 22);
+  EXPECT_FALSE(word.begins());
+  EXPECT_EQ(word.object().pages, 0u);
+}
+
+// Whatever a word is, a request equals it in all bits; if it is too long, or the word has others,
+// it finds nothing.
+TEST(MediumWordTest, ServesNothingByItsOtherFields) {
+  const Bound page(kPage);
+  ASSERT_EQ(os::page_size(), kPage);
+  constexpr size_t kAsked = 9 * kPage;
+  for (unsigned fields = 1; fields < 1u << 10; ++fields) {
+    MediumWord word{};
+    const uint32_t bits = fields << 22 | static_cast<uint32_t>(kAsked - 1);
+    word.set_gap(bits);
+    if (fields >> 9 == 0) {
+      word.clear();
+      if ((fields & 1) == 0) continue;
+      word.set(9 + (fields >> 2), kAsked);
+      if ((fields & 2) != 0) word.keep();
+    }
+    const size_t asked = bits - (size_t{1} << 22) + 1;
+    EXPECT_EQ(word.serves(asked, page), fields == 1) << fields;
+    EXPECT_FALSE(word.serves(asked + (size_t{1} << 32), page)) << fields;
+  }
+}
+
+// Where the system's pages are longer, too, it is known that what was asked for is not known.
+TEST(MediumWordTest, KnowsWhatIsVague) {
+  const size_t page = os::page_size();
+  for (const size_t other : {size_t{4} << 10, size_t{16} << 10, size_t{64} << 10}) {
+    os::known_page_size.store(other, memory_order_relaxed);
+    const auto in_page = static_cast<unsigned>(other / kRunPage);
+    for (unsigned pages = in_page; pages <= kMediumMax / kRunPage; pages += in_page) {
+      for (const size_t asked : {size_t{1}, size_t{100'000}, pages * kRunPage}) {
+        if (asked > pages * kRunPage) continue;
+        MediumWord word{};
+        word.set(pages, asked);
+        const MediumWord::Object object = word.object();
+        ASSERT_EQ(object.pages, pages);
+        ASSERT_TRUE(object.asked == asked || (object.asked > asked && object.vague)) << pages;
+      }
+    }
+  }
+  os::known_page_size.store(page, memory_order_relaxed);
+}
+
 TEST_F(MediumRunsTest, ObjectsTakeTheirPagesAndNoMore) {
   void* first = take(9 * kPage);
   void* second = take(10 * kPage - 5);
