@@ -44,7 +44,9 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
   X(kFile, report_file, 0, "",                                                                    \
     "a file to which reports of misuse are appended, beside standard error; reports then have "   \
     "the stack, and what lies at the address; %p becomes the number of the process")              \
-  X(kBytes, cache_bytes, 4 << 20, "", "bytes of free objects that one thread's cache may hold")   \
+  X(kBytes, cache_bytes, 4 << 20, "",                                                             \
+    "bytes of free objects that one thread's cache may hold; the caches of more than four "       \
+    "threads share four times as many, but each may hold 256K")                                   \
   X(kBytes, dirty_bytes, 64 << 20, "",                                                            \
     "bytes of unused memory that stay resident for reuse, in free spans and in slabs; a free "    \
     "that leaves more purges it at once; from 64M on, an eighth of what is in use if that is "    \

@@ -12,9 +12,11 @@ namespace {
 // The limit on the contents of one class's array in one cache.
 constexpr size_t kClassBytes = 512 * 1024;
 constexpr unsigned kMinCapacity = 3;
-constexpr size_t kFirstBytes = 2048;  // keeps the arrays of a small process within a few lines
-constexpr size_t kAlways = 4096;      // up to here, a first array is made under any limit
-constexpr size_t kTightShare = 16;    // divides the budget while memory is tight
+constexpr size_t kFirstBytes = 2048;   // keeps the arrays of a small process within a few lines
+constexpr size_t kAlways = 4096;       // up to here, a first array is made under any limit
+constexpr size_t kWithoutSharing = 4;  // caches
+constexpr size_t kLeastShare = 256 * 1024;  // of a cache, however many there are
+constexpr size_t kTightShare = 16;          // divides the budget while memory is tight
 
 // 2^k - 1 for some k: with the null slot, the array fills whole cache lines.
 constexpr unsigned capacity_below(size_t objects) {
@@ -73,8 +75,11 @@ bool set_capacity(ThreadCache* thread, SizeClass size_class, unsigned capacity) 
 
 }  // namespace
 
+// A thread that got its arrays when there were fewer keeps them.
 size_t budget() {
-  const size_t bytes = get(options.cache_bytes);
+  const size_t most_bytes = get(options.cache_bytes);
+  const size_t equal = most_bytes / most<size_t>(limits::caches() / kWithoutSharing, 1);
+  const size_t bytes = least(most_bytes, most(kLeastShare, equal));
   if (LOFT_LIKELY(!limits::bounds_caches())) return bytes;
   return least(limits::tight() ? bytes / kTightShare : bytes, limits::cache_share());
 }

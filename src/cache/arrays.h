@@ -11,7 +11,7 @@ namespace loft::bins {
 inline constexpr unsigned kMaxCapacity = kMostSlots - 1;
 inline constexpr uint8_t kWatchedPushes = 32;  // the first pushes into a bin are checked one by one
 
-// The limit on the capacity of all bins of a thread, in bytes.
+// The limit on the capacity of all bins of a thread, in bytes: its share of what all may have.
 size_t budget();
 
 // The capacity of a bin's first array.

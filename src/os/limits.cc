@@ -23,7 +23,7 @@ constinit Atomic<size_t> group_max{kNone};
 constinit Atomic<size_t> group_limit{kNone};
 constinit Atomic<size_t> group_used{0};
 constinit Atomic<size_t> address_space{kNone};
-constinit Atomic<size_t> caches{0};
+constinit Atomic<size_t> cache_count{0};
 constinit Atomic<size_t> soft_hits{0};
 constinit Atomic<size_t> hard_refusals{0};
 
@@ -55,12 +55,13 @@ LOFT_AT_LOAD void set(Reason reason, bool is) {
 // Of two threads that do this at once, the first may write last: what comes next is right again.
 LOFT_AT_LOAD void follow_share() {
   const size_t all = scarce_cached();
-  const size_t count = loft::most<size_t>(caches.load(memory_order_relaxed), 1);
-  share.store(all == kNone ? kNone : all / count, memory_order_relaxed);
+  share.store(all == kNone ? kNone : all / caches(), memory_order_relaxed);
   set(kShare, all != kNone);
 }
 
 }  // namespace
+
+size_t caches() { return loft::most<size_t>(cache_count.load(memory_order_relaxed), 1); }
 
 size_t hard() {
   const size_t own = option_limit(options.hard_limit);
@@ -87,7 +88,7 @@ LOFT_AT_LOAD void set_address_space(size_t bytes) {
 }
 
 void count_caches(size_t more) {
-  caches.fetch_add(more, memory_order_relaxed);
+  cache_count.fetch_add(more, memory_order_relaxed);
   if (cache_share() != kNone) follow_share();
 }
 

@@ -61,6 +61,8 @@ inline size_t scarce_cached() {
 extern LOFT_HIDDEN Atomic<size_t> share;
 inline size_t cache_share() { return share.load(memory_order_relaxed); }
 
+// How many caches are in use: 1 or more.
+size_t caches();
 // So many caches have come into use; modulo 2^64.
 void count_caches(size_t more);
 
