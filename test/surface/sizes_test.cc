@@ -215,8 +215,8 @@ TEST(Expand, Corners) {
   loft_free(none);
 }
 
-// A buffer of each iteration is the one of the iteration before. Not with hardened=full, where freed
-// memory rests, and seldom not with hardened=guard, where some lie between guards.
+// A buffer of each iteration is the one of the iteration before. Not with hardened=full, where
+// freed memory rests, and seldom not with hardened=guard, where some lie between guards.
 TEST(Sizes, ABufferComesBackAtOnce) {
   if (surface::hardened()) return;
   for (const size_t size : {size_t{48} << 10, size_t{600} << 10, size_t{2} << 20}) {
