@@ -147,7 +147,8 @@ LOFT_API void loft_free_aligned_sized(void* object, size_t alignment, size_t siz
 /// of an object of `size` bytes, or, with hardened=full, of one for which this is requested. A
 /// container that grows may round its capacity up to it. Bytes; at least `size`, and `size` itself
 /// above PTRDIFF_MAX, where the allocation will fail. Size 0 counts as 1. Costs a few instructions,
-/// and depends on nothing but the option `hardened` and the size of a page.
+/// and depends on nothing but the option `hardened` and the size of a page. An object of a thread's
+/// first calls may have more, up to a whole cache line.
 LOFT_API size_t loft_good_size(size_t size) LOFT_NOEXCEPT;
 /// The same for an object of loft_aligned_alloc. `size` itself if `alignment` is no power of two.
 LOFT_API size_t loft_aligned_good_size(size_t alignment, size_t size) LOFT_NOEXCEPT;

@@ -37,6 +37,13 @@ Heap* abandoned_or_new() {
   adoption_count.add(1);
   heap->next_abandoned = nullptr;
   heap->set_abandoned(false);
+  return heap;
+}
+
+// Without the lock: a purge may hold the heap's for long, and other threads' starts must not wait
+// for it.
+Heap* begin_net(Heap* heap) {
+  if (heap == nullptr) return nullptr;
   const os::Guard guard(heap->lock());
   heap->begin_net();
   return heap;
@@ -45,9 +52,12 @@ Heap* abandoned_or_new() {
 }  // namespace
 
 Heap* adopt(Heap*& holder) {
-  const os::Guard guard(lock);
-  if (holder == nullptr) holder = abandoned_or_new();
-  return holder;
+  {
+    const os::Guard guard(lock);
+    if (holder != nullptr) return holder;
+    holder = abandoned_or_new();
+  }
+  return begin_net(holder);
 }
 
 Heap* shared_heap() {

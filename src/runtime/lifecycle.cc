@@ -383,7 +383,8 @@ Unreached unreached() {
 }
 
 void begin_wait() {
-  if (youth::is_young()) return;  // it keeps nothing
+  // Without a block it keeps nothing.
+  if (this_thread() == &empty_cache && !percpu::in_use()) return;
   const lifecycle::SlowPath slow;
   ThreadCache* const thread = slow.thread();
   // Under owner=cpu, other threads use these caches, too.

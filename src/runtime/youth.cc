@@ -1,10 +1,12 @@
 #include "runtime/youth.h"
 
+#include "base/look.h"
 #include "base/options.h"
 #include "cache/batch_cache.h"
 #include "cache/object.h"
 #include "heap/registry.h"
 #include "os/lock.h"
+#include "slab/slab.h"
 
 namespace loft::youth {
 
@@ -51,6 +53,9 @@ void* take(ObjectRequest request, bool zero) {
   if (LOFT_UNLIKELY(heap == nullptr)) return nullptr;
   request.size_class = static_cast<uint8_t>(whole_lines(request.size_class));
   count_call(heap->lock());
+  // A thread that ends soon never comes to its own look: so each sixteenth call of them all is
+  // followed by one.
+  if (LOFT_UNLIKELY(heap->counters().refills.get() % kSlowPathsPerLook == 0)) look_soon();
   void* const object = zero ? bins::take_zero(heap, request) : bins::take_one(heap, request);
   if (LOFT_LIKELY(object != nullptr)) state.net_bytes += class_size(request.size_class);
   return object;
@@ -62,7 +67,12 @@ LOFT_NOINLINE bool put_slow(void* p, Entry entry) {
   if (state.calls >= most || !may_be_young()) return false;
   const SizeClass c = class_of_bin(entry.bin());
   count_call(heap->lock());
-  if (!bins::put_one(heap, c, p)) batch_cache::send_single(p, pagemap.of(p));
+  if (!bins::put_one(heap, c, p)) {
+    const Entry now = pagemap.of(p);
+    // Freed twice, by another thread at the same time, whose free gave the slab back.
+    if (LOFT_UNLIKELY(!now.is_slab())) slab::report_without_slab(p);
+    batch_cache::send_single(p, now);
+  }
   state.net_bytes -= class_size(c);
   return true;
 }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/look.h"
 #include "heap/registry.h"
 #include "malloc/allocate.h"
 #include "os/lock.h"
@@ -197,6 +198,27 @@ TEST_F(Youth, AChildGoesOn) {
       return q != nullptr && !has_block();
     }));
     deallocate(p);
+  });
+}
+
+// Where every thread ends before its own look is due, nothing would be purged.
+TEST_F(Youth, LooksWithTheOthers) {
+  int looks = 0;
+  for (unsigned i = 0; i < 2 * kSlowPathsPerLook; ++i) {
+    in_young_thread([&] {
+      slow_paths_left = 255;
+      deallocate(allocate(40));
+      if (slow_paths_left <= kSlowPathsPerLook) ++looks;
+    });
+  }
+  EXPECT_EQ(looks, 2);
+}
+
+TEST_F(Youth, AWaitMakesNoBlock) {
+  in_young_thread([&] {
+    for (unsigned i = 0; i < youth::kCalls / 2; ++i) deallocate(allocate(40));
+    idle::begin_wait();
+    EXPECT_FALSE(has_block());
   });
 }
 

@@ -545,7 +545,8 @@ unsafe extern "C" {
     /// of an object of `size` bytes, or, with hardened=full, of one for which this is requested. A
     /// container that grows may round its capacity up to it. Bytes; at least `size`, and `size` itself
     /// above PTRDIFF_MAX, where the allocation will fail. Size 0 counts as 1. Costs a few instructions,
-    /// and depends on nothing but the option `hardened` and the size of a page.
+    /// and depends on nothing but the option `hardened` and the size of a page. An object of a thread's
+    /// first calls may have more, up to a whole cache line.
     pub fn loft_good_size(size: usize) -> usize;
 
     /// The same for an object of loft_aligned_alloc. `size` itself if `alignment` is no power of two.
