@@ -128,6 +128,16 @@ static void* free_and_churn(void* object) {
   return churn(NULL);
 }
 
+// The thread has a cache by then, and sends what it frees: a young one puts it back itself.
+static void* free_when_grown_up(void* object) {
+  for (int i = 0; i < 1000; i++) {
+    void* volatile one = malloc(64);
+    free(one);
+  }
+  free(object);
+  return NULL;
+}
+
 enum { kMany = 20000 };
 static void* many[kMany];
 
@@ -147,8 +157,8 @@ static void write_after_free(void* written) {
   for (int i = 0; i < kMany; i++) many[i] = malloc(64);
   uint64_t* const first = mistaken(malloc(64));
   void* const second = malloc(64);
-  in_thread(free_it, first);
-  in_thread(free_it, second);
+  in_thread(free_when_grown_up, first);
+  in_thread(free_when_grown_up, second);
   first[0] = (uint64_t)(uintptr_t)written;
   malloc_trim(0);
   in_thread(free_many, NULL);
