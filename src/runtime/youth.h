@@ -28,7 +28,7 @@
 
 namespace loft::youth {
 
-inline constexpr uint32_t kCalls = 512;
+inline constexpr uint32_t kCalls = 256;
 inline constexpr uint32_t kMostCalls =
     2 * kCalls;  // of those that put back what is the shared heap's
 

@@ -37,13 +37,13 @@ struct Places {
   // Of `run` objects, at least one, two with each store. If they are even in number, the first one
   // is stored twice.
   void fill_run(uintptr_t object, size_t step, size_t run) {
-    using Pair = uint64_t __attribute__((vector_size(16)));
+    using TwoPlaces = uint64_t __attribute__((vector_size(16)));
     lowest[more - 1] = reinterpret_cast<void*>(object);
     more -= run;
     const size_t odd = run % 2;
     object += step & -odd;
-    Pair pair = {object + step, object};
-    const Pair steps = {2 * step, 2 * step};
+    TwoPlaces pair = {object + step, object};
+    const TwoPlaces steps = {2 * step, 2 * step};
     for (size_t left = run - odd; left != 0; left -= 2, pair += steps) {
       // The places lie at multiples of 8: a store through a pointer to a pair may want 16.
       __builtin_memcpy(lowest + more + left - 2, &pair, sizeof pair);

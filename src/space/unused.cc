@@ -25,7 +25,7 @@ constexpr size_t kStep = 32;  // and the next one is due when this share more is
 alignas(64) constinit Atomic<size_t> in_heaps{0};
 
 alignas(64) constinit Atomic<size_t> extra{0};  // of the bound, for what is wanted again
-constinit Atomic<size_t> left[kKinds];          // the least total since a purge left it
+constinit Atomic<size_t> left[kScopes];         // the least total since a purge left it
 constinit Atomic<bool> grows{false};            // while more than its share lies in heaps
 constinit Atomic<size_t> wanted{0};             // taken since the last purge
 
@@ -42,44 +42,44 @@ uint64_t decay_ns() {
   return (decay == 0 ? kUsual : least<uint64_t>(decay, 1000'000'000)) * kMillisecond;
 }
 
-size_t bound_without_extra(Kind kind) {
+size_t bound_without_extra(Scope scope) {
   const size_t asked = get(options.dirty_bytes);
-  return most<size_t>(kind == kAll ? asked : asked / kHeapsShare,
+  return most<size_t>(scope == kAll ? asked : asked / kHeapsShare,
                       span::ledger::used() / kShareOfUse);
 }
 
-bool is_too_much(Kind kind) {
-  const size_t most_kept = bound(kind);
-  const size_t now = total(kind);
+bool is_too_much(Scope scope) {
+  const size_t most_kept = bound(scope);
+  const size_t now = total(scope);
   // Where what cannot go exceeds the bound by far, purges are farther apart.
-  const size_t before = left[kind].load(memory_order_relaxed);
+  const size_t before = left[scope].load(memory_order_relaxed);
   const bool is_stuck = before > most_kept + most_kept / 4;
   return now > most_kept && now > before + most_kept / (is_stuck ? kSlack : kStep);
 }
 
-bool see_kind(Kind kind) {
-  const size_t now = total(kind);
-  if (now < left[kind].load(memory_order_relaxed)) left[kind].store(now, memory_order_relaxed);
-  return is_too_much(kind);
+bool see_scope(Scope scope) {
+  const size_t now = total(scope);
+  if (now < left[scope].load(memory_order_relaxed)) left[scope].store(now, memory_order_relaxed);
+  return is_too_much(scope);
 }
 
 }  // namespace
 
-size_t total(Kind kind) {
+size_t total(Scope scope) {
   const auto heaps = static_cast<ptrdiff_t>(in_heaps.load(memory_order_relaxed));
   const size_t now = heaps > 0 ? static_cast<size_t>(heaps) : 0;
-  if (kind == kInHeaps) return now;
+  if (scope == kInHeaps) return now;
   const size_t spans = free_spans::dirty_bytes();
   const size_t refused = free_spans::refused_bytes.get();
   return spans - least(spans, refused) + now;
 }
 
-size_t bound(Kind kind) {
+size_t bound(Scope scope) {
   if (LOFT_UNLIKELY(limits::tight())) return limits::kept_when_tight();
   const size_t asked = get(options.dirty_bytes);
   // Who asks for less than is usual gets no more than that.
   if (asked < kDirtyBytes) return least(asked, limits::scarce_dirty());
-  const size_t without = bound_without_extra(kind);
+  const size_t without = bound_without_extra(scope);
   const size_t more = least(extra.load(memory_order_relaxed), ~without);
   return least(without + more, limits::scarce_dirty());
 }
@@ -92,21 +92,21 @@ void tell(size_t bytes) {
 }
 
 void see() {
-  if (LOFT_UNLIKELY(see_kind(kAll))) look_soon();
+  if (LOFT_UNLIKELY(see_scope(kAll))) look_soon();
 }
 
 void see_growth() {
   // Where limits ask for less, the bound of all is as low.
   if (LOFT_LIKELY(total(kInHeaps) <= get(options.dirty_bytes) / kHeapsShare)) return;
-  if (!see_kind(kInHeaps)) return;
+  if (!see_scope(kInHeaps)) return;
   grows.store(true, memory_order_relaxed);
   look_soon();
 }
 
-size_t excess(Kind kind) {
-  if (kind == kInHeaps && !grows.load(memory_order_relaxed)) return 0;
-  const size_t now = total(kind);
-  const size_t most_kept = bound(kind);
+size_t excess(Scope scope) {
+  if (scope == kInHeaps && !grows.load(memory_order_relaxed)) return 0;
+  const size_t now = total(scope);
+  const size_t most_kept = bound(scope);
   return now - least(now, most_kept - most_kept / kSlack);
 }
 

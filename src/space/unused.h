@@ -62,11 +62,11 @@ void see_growth();
 // All of it; of that what lies in heaps, or is under way to them. A free span serves whoever is
 // next, but a page of a slab only objects of the slab's size. So heaps that grow purge before they
 // have a quarter of the whole bound, or an eighth of what is in use.
-enum Kind : uint8_t { kAll, kInHeaps };
-inline constexpr unsigned kKinds = 2;
+enum Scope : uint8_t { kAll, kInHeaps };
+inline constexpr unsigned kScopes = 2;
 
-size_t total(Kind kind = kAll);
-size_t bound(Kind kind = kAll);
+size_t total(Scope scope = kAll);
+size_t bound(Scope scope = kAll);
 // Whether a total exceeds its bound, and what the last purge had to leave by a step.
 bool is_too_much();
 
@@ -74,7 +74,7 @@ bool is_too_much();
 
 // What a purge is to give back: so much more than the bound asks for that not every later free
 // purges.
-size_t excess(Kind kind);
+size_t excess(Scope scope);
 // Before a purge: the bound grows by what came back of what went.
 void adapt(uint64_t now_ns);
 // So many bytes went back to the system.
