@@ -84,6 +84,7 @@ void retire(ThreadCache* thread, List<ThreadCache>& where) {
 ThreadCache* retire_warm(ThreadCache* thread) {
   constexpr unsigned kMostWarm = 4;
   retire(thread, warm);
+  youth::block_at_hand.store(true, memory_order_relaxed);
   unsigned blocks = 1;
   ThreadCache* oldest = warm.front();
   for (; oldest->next != nullptr; oldest = oldest->next) ++blocks;
@@ -157,6 +158,7 @@ ThreadCache* unused_or_new() {
   ThreadCache* thread = warm.front();
   if (thread != nullptr) {
     warm.remove(thread);
+    youth::block_at_hand.store(!warm.empty(), memory_order_relaxed);
   } else if (thread = unused.front(); thread != nullptr) {
     unused.remove(thread);
   } else {

@@ -33,8 +33,11 @@ bool may_be_young() {
 }  // namespace
 
 constinit LOFT_TLS __thread Youth state{};
+constinit Atomic<bool> block_at_hand{false};
 
-LOFT_NOINLINE bool lasts() { return state.calls < kCalls && may_be_young(); }
+LOFT_NOINLINE bool lasts() {
+  return state.calls < kCalls && !block_at_hand.load(memory_order_relaxed) && may_be_young();
+}
 
 void count_call(const os::Lock& lock) {
   constexpr uint32_t kCallsOfAWait = kCalls / 2;

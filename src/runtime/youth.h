@@ -11,14 +11,16 @@
 // of two threads. What a young thread frees of another heap it puts back there, under that heap's
 // lock, or sends if the lock is held.
 //
-// The first thread, which mostly does most, is never young. Nor is any with owner=cpu, whose
-// threads keep nothing anyway, with owner=shared, whose threads share all slabs, or with a hardened
-// mode, which keeps what it needs in blocks.
+// Nor is a thread young for which a block is at hand that an ended one has left, with its arrays:
+// that costs no more memory. The first thread, which mostly does most, is never young either. Nor
+// is any with owner=cpu, whose threads keep nothing anyway, with owner=shared, whose threads share
+// all slabs, or with a hardened mode, which keeps what it needs in blocks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "base/atomic.h"
 #include "base/macros.h"
 #include "cache/bins.h"
 #include "cache/percpu.h"
@@ -39,6 +41,9 @@ struct Youth {
   size_t net_bytes;  // allocated less freed (stats/net.h); modulo 2^64
 };
 extern LOFT_HIDDEN LOFT_TLS __thread Youth state;
+
+// Whether a block is at hand. Written under the lock of runtime/lifecycle.cc. Relaxed: a hint.
+extern LOFT_HIDDEN Atomic<bool> block_at_hand;
 
 // Whether the calling thread takes what it needs from the shared heap.
 bool lasts();  // of a thread without a block

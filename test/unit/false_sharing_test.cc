@@ -15,7 +15,7 @@ namespace {
 
 constexpr uintptr_t kLine = 64;
 // The first thread is never young (runtime/youth.h), the second is for as many calls as it makes.
-constexpr int kFew = 150;
+constexpr int kFew = 100;
 constexpr int kMany = 2000;
 
 void add_lines(std::set<uintptr_t>& lines, const void* p, size_t size) {

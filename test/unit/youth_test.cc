@@ -24,6 +24,7 @@ class Youth : public testing::Test {
  protected:
   test::DefaultOptions defaults_;
   void* const first_ = allocate(16);  // the first thread is never young
+  Youth() { youth::block_at_hand.store(false); }
   ~Youth() override { deallocate(first_); }
 };
 
@@ -212,6 +213,14 @@ TEST_F(Youth, LooksWithTheOthers) {
     });
   }
   EXPECT_EQ(looks, 2);
+}
+
+TEST_F(Youth, IsNotWhereABlockIsAtHand) {
+  test::in_thread([] { deallocate(allocate(40)); });
+  in_young_thread([] {
+    deallocate(allocate(40));
+    EXPECT_TRUE(has_block()) << "that of the thread that has ended";
+  });
 }
 
 TEST_F(Youth, AWaitMakesNoBlock) {
