@@ -48,9 +48,8 @@ size_t bound_without_extra(Scope scope) {
                       span::ledger::used() / kShareOfUse);
 }
 
-bool is_too_much(Scope scope) {
+bool is_too_much(Scope scope, size_t now) {
   const size_t most_kept = bound(scope);
-  const size_t now = total(scope);
   // Where what cannot go exceeds the bound by far, purges are farther apart.
   const size_t before = left[scope].load(memory_order_relaxed);
   const bool is_stuck = before > most_kept + most_kept / 4;
@@ -60,7 +59,7 @@ bool is_too_much(Scope scope) {
 bool see_scope(Scope scope) {
   const size_t now = total(scope);
   if (now < left[scope].load(memory_order_relaxed)) left[scope].store(now, memory_order_relaxed);
-  return is_too_much(scope);
+  return is_too_much(scope, now);
 }
 
 }  // namespace
@@ -84,7 +83,7 @@ size_t bound(Scope scope) {
   return least(without + more, limits::scarce_dirty());
 }
 
-bool is_too_much() { return grows.load(memory_order_relaxed) || is_too_much(kAll); }
+bool is_too_much() { return grows.load(memory_order_relaxed) || is_too_much(kAll, total()); }
 
 void tell(size_t bytes) {
   in_heaps.fetch_add(bytes, memory_order_relaxed);
