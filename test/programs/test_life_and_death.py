@@ -44,10 +44,10 @@ def test_a_hundred_thousand_threads(execute: Execute, build: Build, owner: str) 
     (resident, address_space), (resident_after, address_space_after) = (
         map(int, line.split()) for line in result.stdout.splitlines()
     )
-    # 95 000 threads later. 2 MiB is 22 bytes for each of them. What serves all of them may not be
-    # there when a twentieth has run: processors' caches are not full, and the first block is made
-    # when young threads have waited for each other.
-    assert resident_after - resident <= 2048
+    # 95 000 threads later. 1 MiB is eleven bytes for each of them. (Where processors own the
+    # caches, these are not full when a twentieth of the threads has run.)
+    most = 2048 if owner == "cpu" else 1024
+    assert resident_after - resident <= most
     # Room for the stacks that libc keeps, and for nothing that counts threads.
     assert address_space_after - address_space <= 128 * 1024
 

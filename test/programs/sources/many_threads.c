@@ -1,6 +1,7 @@
 // many_threads COUNT: creates and joins threads that allocate, free, and leave objects for others
 // to free. Prints the resident and the virtual size in KiB after a twentieth of them and at the
-// end.
+// end. The first ones do much, each beside the others, so that what a busy thread gets is there
+// before it is measured.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,14 @@ static void* run(void* argument) {
   return NULL;
 }
 
+static pthread_barrier_t all_busy;
+
+static void* run_long(void* argument) {
+  for (int i = 0; i < 2000; i++) free(malloc(100));
+  pthread_barrier_wait(&all_busy);
+  return argument;
+}
+
 static void print_sizes(void) {
   FILE* status = fopen("/proc/self/status", "r");
   char line[200];
@@ -46,6 +55,11 @@ static void print_sizes(void) {
 int main(int argc, char** argv) {
   const long count = argc > 1 ? atol(argv[1]) : 0;
   static struct work works[kAtOnce];
+  pthread_barrier_init(&all_busy, NULL, kAtOnce);
+  for (int i = 0; i < kAtOnce; i++) {
+    if (pthread_create(&works[i].thread, NULL, run_long, NULL) != 0) abort();
+  }
+  for (int i = 0; i < kAtOnce; i++) pthread_join(works[i].thread, NULL);
   for (long done = 0; done < count; done += kAtOnce) {
     for (int i = 0; i < kAtOnce; i++) {
       works[i].seed = (size_t)(done + i);
