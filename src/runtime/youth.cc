@@ -25,6 +25,10 @@ constexpr bool whole_lines_hold() {
 }
 static_assert(whole_lines_hold());
 
+// Slow paths of the calling thread so far, until it grows up. One that a signal handler has come
+// between may count twice.
+constinit LOFT_TLS __thread uint32_t calls = 0;
+
 bool may_be_young() {
   return newest_cache() != nullptr && get(options.hardened) == kHardenedOff &&
          !registry::all_share();
@@ -32,22 +36,22 @@ bool may_be_young() {
 
 }  // namespace
 
-constinit LOFT_TLS __thread Youth state{};
+constinit LOFT_TLS __thread size_t net_bytes = 0;
 constinit Atomic<bool> block_at_hand{false};
 
 LOFT_NOINLINE bool lasts() {
-  return state.calls < kCalls && !block_at_hand.load(memory_order_relaxed) && may_be_young();
+  return calls < kCalls && !block_at_hand.load(memory_order_relaxed) && may_be_young();
 }
 
 void count_call(const os::Lock& lock) {
   constexpr uint32_t kCallsOfAWait = kCalls / 2;
-  state.calls += lock.is_held() ? kCallsOfAWait : 1;
+  calls += lock.is_held() ? kCallsOfAWait : 1;
 }
 
 size_t end() {
-  state.calls = kMostCalls;
-  const size_t bytes = state.net_bytes;
-  state.net_bytes = 0;
+  calls = kMostCalls;
+  const size_t bytes = net_bytes;
+  net_bytes = 0;
   return bytes;
 }
 
@@ -60,14 +64,14 @@ void* take(ObjectRequest request, bool zero) {
   // followed by one.
   if (LOFT_UNLIKELY(heap->counters().refills.get() % kSlowPathsPerLook == 0)) look_soon();
   void* const object = zero ? bins::take_zero(heap, request) : bins::take_one(heap, request);
-  if (LOFT_LIKELY(object != nullptr)) state.net_bytes += class_size(request.size_class);
+  if (LOFT_LIKELY(object != nullptr)) net_bytes += class_size(request.size_class);
   return object;
 }
 
 LOFT_NOINLINE bool put_slow(void* p, Entry entry) {
   Heap* const heap = registry::at(entry.owner());
   const uint32_t most = registry::is_shared(heap) ? kMostCalls : kCalls;
-  if (state.calls >= most || !may_be_young()) return false;
+  if (calls >= most || !may_be_young()) return false;
   const SizeClass c = class_of_bin(entry.bin());
   count_call(heap->lock());
   if (!bins::put_one(heap, c, p)) {
@@ -76,7 +80,7 @@ LOFT_NOINLINE bool put_slow(void* p, Entry entry) {
     if (LOFT_UNLIKELY(!now.is_slab())) slab::report_without_slab(p);
     batch_cache::send_single(p, now);
   }
-  state.net_bytes -= class_size(c);
+  net_bytes -= class_size(c);
   return true;
 }
 

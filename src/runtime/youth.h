@@ -34,13 +34,9 @@ inline constexpr uint32_t kCalls = 256;
 inline constexpr uint32_t kMostCalls =
     2 * kCalls;  // of those that put back what is the shared heap's
 
-// Of the calling thread. A signal handler that allocates may come between two steps: a call is then
-// counted for two, or a count of bytes is one object off.
-struct Youth {
-  uint32_t calls;    // slow paths so far; those of a thread that has grown up no longer count
-  size_t net_bytes;  // allocated less freed (stats/net.h); modulo 2^64
-};
-extern LOFT_HIDDEN LOFT_TLS __thread Youth state;
+// Of the calling thread, in bytes: allocated less freed (stats/net.h), modulo 2^64. One object off
+// where a signal handler has allocated between two steps.
+extern LOFT_HIDDEN LOFT_TLS __thread size_t net_bytes;
 
 // Whether a block is at hand. Written under the lock of runtime/lifecycle.cc. Relaxed: a hint.
 extern LOFT_HIDDEN Atomic<bool> block_at_hand;

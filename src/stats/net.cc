@@ -32,7 +32,7 @@ bool read_net_bytes(ptrdiff_t* bytes) {
   const ThreadCache* const thread = this_thread();
   const size_t of_slabs = thread->heap == nullptr ? 0 : thread->heap->counters().net_bytes.get();
   const size_t sum = of_slabs + thread->counters.net_bytes.get() - held_by(thread);
-  *bytes = static_cast<ptrdiff_t>(thread == &empty_cache ? youth::state.net_bytes : sum);
+  *bytes = static_cast<ptrdiff_t>(thread == &empty_cache ? youth::net_bytes : sum);
   return true;
 }
 
