@@ -118,7 +118,7 @@ programs: peers
 	@cmake --build --preset release --target loft_ledger
 	@$(PYTHON) tools/program_costs.py $(PROGRAMS)
 
-# The papers' figures: docs/papers.md, its pictures in build/papers. PAPERS=full for the long set, or some
+# The papers' figures: papers/figures.md, its pictures in build/papers. PAPERS=full for the long set, or some
 # of papers/figures.toml: PAPERS="snmalloc-5 batchit*", or by number, PAPERS=fig5.
 papers: all
 	@tools/setup.sh papers
@@ -173,7 +173,7 @@ wheels:
 	@$(PYTHON) tools/wheels.py
 	@LOFT_WHEELS=build/wheels $(PYTHON) -m pytest -q test/packages/test_wheels.py
 
-# build/release: all packages, checksums, a bill of materials, the notes (docs/releases.md). REHEARSE=1 for practice.
+# build/release: all packages, checksums, a bill of materials, the notes (docs/internals/releases.md). REHEARSE=1 for practice.
 release:
 	@tools/setup.sh night
 	@$(MAKE) --no-print-directory $(VENV)/ready

@@ -4,7 +4,7 @@
 Two files describe the last one, in packaging/abi: the symbols, each with the version that first
 had it, and the functions and types of loft.h as abidw writes them, read off a library of empty
 functions that is made of the header. `tools/abi.py` compares; `--accept` writes both anew, and the
-commit that does so says why the change is allowed (docs/releases.md).
+commit that does so says why the change is allowed (docs/internals/releases.md).
 """
 
 import argparse
@@ -109,7 +109,7 @@ def main() -> None:
         sys.exit(f"abi: {error}")
     if found:
         print("\n".join(found))
-        sys.exit("abi: libloft.so has changed; if it may, tools/abi.py --accept (docs/releases.md)")
+        sys.exit("abi: libloft.so has changed; if it may: tools/abi.py --accept")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/install.md: each way to install loft, what proves it, and when it did.
+"""Writes the table of docs/internals/proofs.md: each way to install loft, its tests, and their day.
 
-The ways are those of docs/install.toml. A way names the tests that prove it, or the reason why it
+The ways are those of proofs.toml there. A way names the tests that prove it, or the reason why it
 cannot be run here. The day stands in the table alone: it is of the last run whose reports were
 recorded.
 
@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-WAYS = ROOT / "docs" / "install.toml"
-DOCUMENT = ROOT / "docs" / "install.md"
+WAYS = ROOT / "docs" / "internals" / "proofs.toml"
+DOCUMENT = ROOT / "docs" / "internals" / "proofs.md"
 
 BEGINS = "| system | line to type | what was run to prove it | when |\n|---|---|---|---|\n"
 ROW = re.compile(r"^\| (?P<system>.*?) \| (?P<line>.*?) \| .* \| (?P<when>.*?) \|$", re.MULTILINE)
@@ -47,7 +47,7 @@ class Way:
     def row(self, when: str) -> str:
         proof = f"{self.what} Not run: {self.why}" if self.why else self.what
         places = dict.fromkeys(test.partition("::")[0] for test in self.tests)
-        links = ", ".join(f"[{Path(place).name}](../{place})" for place in places)
+        links = ", ".join(f"[{Path(place).name}](../../{place})" for place in places)
         proof = f"{proof} ({links})" if links else proof
         return f"| {self.system} | {self.key[1]} | {proof} | {when} |\n"
 
@@ -56,9 +56,9 @@ def read_ways(text: str) -> list[Way]:
     ways = [Way(**entry) for entry in tomllib.loads(text)["way"]]
     for way in ways:
         if not way.tests and not way.why:
-            raise TableError(f"docs/install.toml: {way.line}: names neither tests nor a reason")
+            raise TableError(f"{WAYS.name}: {way.line}: names neither tests nor a reason")
         if "|" in way.system + way.line + way.what + way.why:
-            raise TableError(f"docs/install.toml: {way.line}: a | ends a cell; say it another way")
+            raise TableError(f"{WAYS.name}: {way.line}: a | ends a cell; say it another way")
     return ways
 
 
@@ -102,7 +102,7 @@ class Results:
 def write_table(document: str, ways: Iterable[Way], results: Results) -> str:
     before, begins, table = document.partition(BEGINS)
     if not begins:
-        raise TableError("docs/install.md: the table's head is not there")
+        raise TableError(f"{DOCUMENT.name}: the table's head is not there")
     rows, _, after = table.partition("\n\n")
     known = days(rows)
     written = [
@@ -122,14 +122,14 @@ def main() -> None:
             results.read(report)
         ways = read_ways(WAYS.read_text("utf-8"))
         if missing := sorted(set(missing_tests(ways))):
-            raise TableError(f"docs/install.toml: no such test: {', '.join(missing)}")
+            raise TableError(f"{WAYS.name}: no such test: {', '.join(missing)}")
         now = DOCUMENT.read_text("utf-8")
         text = write_table(now, ways, results)
     except (TableError, OSError, ET.ParseError) as error:
         sys.exit(f"install_table: {error}")
     if arguments.check:
         if text != now:
-            sys.exit("docs/install.md is not docs/install.toml's: run tools/install_table.py")
+            sys.exit("docs/internals/proofs.md is not proofs.toml's: run tools/install_table.py")
     else:
         DOCUMENT.write_text(text, "utf-8")
 

@@ -5,7 +5,7 @@
 
 A recording is not the same twice. What is kept is the same everywhere, and small: the first calls
 of the process that made most, in their order, all of one thread, without times, with numbers in
-place of addresses. It is a trace like any other (docs/trace-format.md).
+place of addresses. It is a trace like any other (docs/internals/trace-format.md).
 """
 
 import os
@@ -166,7 +166,7 @@ class Encoder:
 
 
 def encoded(lines: Iterable[str], most: int, words: list[str]) -> bytes:
-    """Chunks, as docs/trace-format.md has them."""
+    """Chunks, as docs/internals/trace-format.md has them."""
     encoder = Encoder()
     for line in lines:
         if encoder.count == most:

@@ -54,7 +54,7 @@ PLACES = [
         )
         for place, name in enumerate(COLUMNS, 1)
     ),
-    Place("docs/owners.md", r"fastest malloc and free: (\d+) instructions", pair),
+    Place("docs/threads.md", r"fastest malloc and free: (\d+) instructions", pair),
 ]
 
 

@@ -55,7 +55,7 @@ def release(out: Path, rehearse: bool) -> list[Path]:
         make(plan)
     changed = abi.differences(plan.built("x86_64") / "libloft.so")
     if changed and not rehearse:
-        raise PackageError("\n".join([*changed, "accept or undo this: docs/releases.md"]))
+        raise PackageError("\n".join([*changed, "accept or undo this: docs/internals/releases.md"]))
     for script in OTHERS:
         run(sys.executable, ROOT / script, "--output", out, env=plan.env)
     (out / "NOTES.md").write_text(notes)

@@ -4,7 +4,7 @@
     tools/misuse.py                                   all cases, everywhere
     tools/misuse.py --with off,scudo 'double*'        some
     tools/misuse.py --update                          also writes test/misuse/outcomes.json and,
-                                                      from it, docs/misuse.md
+                                                      from it, docs/internals/misuse.md
 
 Outcomes of a configuration that did not run stay as they are in the file.
 """

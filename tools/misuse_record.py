@@ -1,4 +1,4 @@
-"""What test/misuse/outcomes.json keeps of the cases, and docs/misuse.md, which follows from it."""
+"""What test/misuse/outcomes.json keeps of the cases; docs/internals/misuse.md follows from it."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from misuse_runs import BUILD, CONFIGURATIONS, GOOD, MODES, ROOT, SOURCES, WORDS
 from loft_malloc.tables import Cell, Table, as_markdown
 
 OUTCOMES = SOURCES / "outcomes.json"
-PAGE = ROOT / "docs" / "misuse.md"
+PAGE = ROOT / "docs" / "internals" / "misuse.md"
 
 # By case and configuration: one of WORDS, or several with their numbers.
 Outcomes = dict[str, dict[str, str]]

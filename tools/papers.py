@@ -7,7 +7,7 @@
     tools/papers.py --rounds 0             only the page and the pictures, from build/papers.json
 
 papers/figures.toml says what there is. An engine that is not built is left out; --engines names
-more folders with engines. build/papers.json is written after each figure, docs/papers.md last.
+more folders with engines. build/papers.json is written after each figure, papers/figures.md last.
 """
 
 import json
@@ -239,9 +239,9 @@ def main(
     rounds: Annotated[int, typer.Option(min=-1, help="-1: three, full five")] = -1,
     list_: Annotated[bool, typer.Option("--list", help="list the figures and stop")] = False,
     out: Annotated[Path, typer.Option(help="where the figures go")] = BUILD / "papers.json",
-    docs: Annotated[Path, typer.Option(help="the page")] = ROOT / "docs" / "papers.md",
+    docs: Annotated[Path, typer.Option(help="the page")] = ROOT / "papers" / "figures.md",
 ) -> None:
-    """Measures the papers' figures again, and writes docs/papers.md."""
+    """Measures the papers' figures again, and writes papers/figures.md."""
     book, given = catalogue(), words or []
     figures, full = choose(book, given), "full" in given
     if list_:

@@ -11,7 +11,7 @@
 #   scudo                                   Debian's package of LLVM's run-time libraries
 #   hardened hardened-light                 GrapheneOS's hardened_malloc, in both of its builds, from
 #                                           a crate; these and the hardened ones above stand in
-#                                           docs/misuse.md
+#                                           docs/internals/misuse.md
 #   prototype                               only if LOFT_PROTOTYPE names its source
 #
 # Names those that the papers measured and that neither registry has.

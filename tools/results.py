@@ -79,7 +79,7 @@ def page(data: Results, reasons: list[Reason], images: Path) -> str:
         tables=tables(data),
         pictures=PICTURES,
         images=images,
-        guide=os.path.relpath(ROOT / "docs" / "benchmarks.md", images.parent),
+        guide=os.path.relpath(ROOT / "docs" / "internals" / "benchmarks.md", images.parent),
         variant_path=variant_path,
     )
 
@@ -149,7 +149,7 @@ def main(
         print(f"results: no {source}; run make bench first", file=sys.stderr)
         raise typer.Exit(2)
     data = Results.read(source)
-    why = ROOT / "docs" / "losses.toml"
+    why = ROOT / "bench" / "losses.toml"
     images = out.parent / "images"
     images.mkdir(parents=True, exist_ok=True)
     draw_all(data, images)

@@ -335,7 +335,7 @@ LOFT_API int loft_option_get(const char* name, char* value, size_t size) LOFT_NO
 // ---- Reports of misuse -------------------------------------------------------------------------
 
 /// Called with a report of misuse: `bytes` bytes of text with a NUL behind them, which are gone
-/// when it returns. docs/reports.md says what they mean.
+/// when it returns. docs/internals/reports.md says what they mean.
 typedef void (*loft_report_t)(const char* text, size_t bytes, void* closure);
 
 /// Has `handler` called with each report, after it was written to standard error and to the file of
@@ -395,7 +395,7 @@ LOFT_API int loft_profile_write(const char* path) LOFT_NOEXCEPT;
 /// right for some moment of the call. Sums may differ a little while other threads run. Some fields
 /// count events since the process started: those from slabs_created to adoptions, soft_limit_hits,
 /// hard_limit_refusals, and those from checked_frees on, except cores. All others describe the
-/// present. docs/accounting.md explains them.
+/// present. docs/internals/accounting.md explains them.
 typedef struct loft_stats_t {
   uint64_t struct_size;  ///< in: sizeof(loft_stats_t); out: how many bytes the library filled
 

@@ -25,7 +25,7 @@ INSTALLED = {
 # may stand beside them, does not compete.
 PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmalloc")
 # Those that it builds for a comparison with the engines of the papers (papers/) or for
-# docs/misuse.md, and that nothing else is measured with unless it is named.
+# docs/internals/misuse.md, and that nothing else is measured with unless it is named.
 PAPER_PEERS = (
     "snmalloc-checks",
     "mimalloc3-secure",

@@ -1,7 +1,7 @@
 """`loft explain`: reports of misuse, with functions and source lines in place of addresses.
 
-What a report looks like is said in docs/reports.md. All other lines are passed through as they are,
-so that the whole standard error of a program can be given.
+docs/internals/reports.md says what a report looks like. All other lines are passed through as
+they are, so that the whole standard error of a program can be given.
 """
 
 from __future__ import annotations

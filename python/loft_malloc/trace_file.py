@@ -1,4 +1,4 @@
-"""The file that `loft record` writes and `loft replay` reads: docs/trace-format.md."""
+"""The file that `loft record` writes and `loft replay` reads: docs/internals/trace-format.md."""
 
 from __future__ import annotations
 

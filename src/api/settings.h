@@ -4,7 +4,7 @@
 #pragma once
 
 // Where the file is. A build may say another place; an empty one is never read, for programs that
-// start under filters of system calls that forbid it (docs/compatibility.md).
+// start under filters of system calls that forbid it (docs/internals/compatibility.md).
 #if !defined(LOFT_SETTINGS_FILE)
 #define LOFT_SETTINGS_FILE "/etc/loft.conf"
 #endif

@@ -3,7 +3,7 @@
 // a name and where its arguments are. While nobody traces, nothing more happens: arguments must be
 // values that are at hand. No header of a tracer's is needed.
 //
-// Names are part of what loft promises (docs/using.md): arguments are only ever added at the end.
+// Names are part of what loft promises (docs/profiles.md): arguments are only added, at the end.
 #pragma once
 
 #include <cstdint>

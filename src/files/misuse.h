@@ -1,6 +1,6 @@
 // Reports of misuse for others than who reads standard error: a file, and a function of the
 // program. A report is then a block of text: the line that os::misuse was given, what lies at the
-// address, and the stack (docs/reports.md). Without either it is the line alone.
+// address, and the stack (docs/internals/reports.md). Without either it is the line alone.
 //
 // Reports are made where misuse is found: inside of calls, with locks of any floor held. Nothing
 // here allocates, waits, or asks anybody who might.

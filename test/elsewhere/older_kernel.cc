@@ -1,5 +1,5 @@
 // older_kernel ANSWER PROGRAM [ARGUMENT]...: runs a program as if the kernel lacked what loft makes
-// use of and Linux 4.18 has not got (docs/compatibility.md, "What older kernels lack").
+// use of and Linux 4.18 has not got (docs/internals/compatibility.md, "What older kernels lack").
 //
 // ANSWER is 4.18: each call is answered as that kernel does, which has rseq. Or it is ENOSYS or
 // EPERM: each such call that loft makes, rseq and membarrier fail with that error. EPERM is what

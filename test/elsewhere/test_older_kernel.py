@@ -1,7 +1,7 @@
 """loft as under an older kernel: what that lacks is refused by a filter of system calls.
 
-older_kernel.cc says what a kernel 4.18 lacks, and docs/compatibility.md what loft does without. The
-unit and surface tests run so, too (test/CMakeLists.txt).
+older_kernel.cc says what a kernel 4.18 lacks, and docs/internals/compatibility.md what loft does
+without. The unit and surface tests run so, too (test/CMakeLists.txt).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def test_the_socket(older: Older, tmp_path: Path, answer: str) -> None:
 
 def table() -> set[str]:
     """What the table names."""
-    text = (ROOT / "docs" / "compatibility.md").read_text()
+    text = (ROOT / "docs" / "internals" / "compatibility.md").read_text()
     rows = text[text.index("**What older kernels lack.**") :].split("\n\n")[1]
     return set(re.findall(r"`(\w+)`", rows))
 

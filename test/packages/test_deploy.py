@@ -1,4 +1,4 @@
-"""What docs/deploy.md tells others to write, done by hand in a root of Debian."""
+"""What docs/containers.md tells others to write, done by hand in a root of Debian."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from made_packages import LOADED, VERSION, debian, inside, one, run
 from test_image import unpack
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGE = (ROOT / "docs" / "deploy.md").read_text()
+PAGE = (ROOT / "docs" / "containers.md").read_text()
 
 
 def block(kind: str) -> str:
@@ -106,7 +106,7 @@ def test_a_tarball_is_unpacked_below_usr_local() -> None:
     assert Path(flags).resolve() == (root / "usr/local/include").resolve()
 
 
-@pytest.mark.parametrize("page", ["docs/deploy.md", "docs/releases.md"])
+@pytest.mark.parametrize("page", ["docs/containers.md", "docs/internals/releases.md"])
 def test_what_the_pages_name_is_there(page: str) -> None:
     text = (ROOT / page).read_text()
     for name in re.findall(r"`((?:packaging|tools|test)/[\w./-]+)`", text):

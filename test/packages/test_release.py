@@ -91,7 +91,7 @@ def test_the_bill_of_materials_is_valid(tmp_path: Path) -> None:
 
 def test_the_interface_is_the_last_ones() -> None:
     library = build_release("loft_shared") / "libloft.so"
-    assert abi.differences(library) == [], "see docs/releases.md"
+    assert abi.differences(library) == [], "see docs/internals/releases.md"
 
 
 def test_a_change_of_the_interface_is_noticed(

@@ -31,9 +31,10 @@ OWN = [
 
 
 def documented() -> list[re.Pattern[str]]:
-    """What the first line of a report begins with, as docs/reports.md says."""
-    page = (ROOT / "docs" / "reports.md").read_text().partition("## The first line")[2]
-    texts = re.findall(r"^\| `([^`]+)` \|", page.partition("\n## ")[0], re.MULTILINE)
+    """What the first line of a report begins with, as docs/internals/reports.md says."""
+    page = ROOT / "docs" / "internals" / "reports.md"
+    table = page.read_text().partition("## The first line")[2].partition("\n## ")[0]
+    texts = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
     words = {"CALL": r"\w+", "ADDRESS": "0x[0-9a-f]+", "REASON": ".+", "N": "[0-9]+"}
     patterns = []
     for text in texts:

@@ -1,4 +1,4 @@
-"""What comes of misuse, as docs/misuse.md says: its promises hold, and it is of these programs."""
+"""What comes of misuse: docs/internals/misuse.md keeps its promises, and is of these programs."""
 
 from __future__ import annotations
 

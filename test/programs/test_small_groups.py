@@ -43,7 +43,7 @@ def test_nobody_is_killed(
     execute: Execute, build: Build, lib: Path, group: Path, threads: list[str], owner: str
 ) -> None:
     """Not with owner=cpu: what a thread frees on another processor than it came from waits there
-    until somebody calls loft on that processor (docs/compatibility.md)."""
+    until somebody calls loft on that processor (docs/internals/compatibility.md)."""
     libc = owner == "libc"
     words = ("sh", "-c", ENTER, group, "" if libc else lib, build("small_group.c"), *threads)
     more = {} if libc else {"LOFT_OWNER": owner}

@@ -40,7 +40,7 @@ def test_a_day_is_of_tests_that_passed(tmp_path: Path) -> None:
     text = write_table(DOCUMENT, ways, report(tmp_path, ""))
     assert (
         "| Debian | `apt install loft` | Installed in a root. "
-        "([test_deb.py](../test/packages/test_deb.py)) | 2026-11-27 |\n"
+        "([test_deb.py](../../test/packages/test_deb.py)) | 2026-11-27 |\n"
         f"| Plan 9 | `make` | Compiled. Not run: no such machine. | {NOT_RUN} |\n\nAfter.\n"
     ) in text
     # It stays where nothing was run since, and what is written is written once.

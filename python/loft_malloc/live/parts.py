@@ -1,4 +1,4 @@
-"""The parts of resident memory, as the accounting identity has them: docs/accounting.md."""
+"""The parts of resident memory, as docs/internals/accounting.md adds them up."""
 
 from __future__ import annotations
 

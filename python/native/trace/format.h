@@ -1,5 +1,5 @@
-// What a trace consists of, once it is no longer compressed: docs/trace-format.md. The recorder
-// writes it from inside the recorded processes, loft-trace reads it.
+// What a trace consists of, once it is no longer compressed: docs/internals/trace-format.md. The
+// recorder writes it from inside the recorded processes, loft-trace reads it.
 //
 // All numbers are little endian. A chunk holds calls of one thread, in their order, and can be read
 // without any other: what is written as a difference begins anew in each.

@@ -22,7 +22,7 @@ pub const LOFT_VERSION: c_int = LOFT_VERSION_MAJOR * 10000 + LOFT_VERSION_MINOR 
 pub type loft_visit_t = unsafe extern "C" fn(context: *mut c_void, object: *mut c_void, usable: usize) -> c_int;
 
 /// Called with a report of misuse: `bytes` bytes of text with a NUL behind them, which are gone
-/// when it returns. docs/reports.md says what they mean.
+/// when it returns. docs/internals/reports.md says what they mean.
 pub type loft_report_t = unsafe extern "C" fn(text: *const c_char, bytes: usize, closure: *mut c_void);
 
 /// Called with what loft says: `bytes` bytes of text with a NUL behind them, which are gone when it
@@ -98,7 +98,7 @@ const _: () = {
 /// right for some moment of the call. Sums may differ a little while other threads run. Some fields
 /// count events since the process started: those from slabs_created to adoptions, soft_limit_hits,
 /// hard_limit_refusals, and those from checked_frees on, except cores. All others describe the
-/// present. docs/accounting.md explains them.
+/// present. docs/internals/accounting.md explains them.
 #[repr(C)]
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
