@@ -92,6 +92,15 @@ LOFT_COLD void do_without_hardening(const char* why) {
   options.hardened.store(kHardenedOff, memory_order_relaxed);
 }
 
+// What a process says once, at its end: at its exit, or when SIGTERM ends it.
+void tell_last() {
+  if (profile::prepared()) profile::write_at_exit();
+  // The choices after `off` are those of loft_stats_format_t.
+  if (const uint64_t wanted = get(options.stats); wanted != 0) {
+    print_last_stats(static_cast<loft_stats_format_t>(wanted - 1));
+  }
+}
+
 bool serve_processors() {
   if (has_other_threads() || !percpu::prepare()) return false;
   lifecycle::give_up_cache();
@@ -147,10 +156,9 @@ int apply_option(std::string_view name, std::string_view value) {
   background::enable();
   if (get(options.profile) != kNoProfile) {
     follow_profile();
-    if (profile::prepared() && path_of(options.profile_file) != nullptr) {
-      files::on_termination(profile::write_at_exit);
-    }
   }
+  const bool writes_profile = profile::prepared() && path_of(options.profile_file) != nullptr;
+  if (writes_profile || get(options.stats) != 0) files::on_termination(tell_last);
   serve::enable(change_from_afar);
 }
 
@@ -168,11 +176,7 @@ namespace {
   if (get(options.profile) == kProfileWaste && profile::prepared() && !count_waste()) {
     os::report(Text() << "what is wasted was not counted: no memory for that");
   }
-  if (profile::prepared()) files::run_last(profile::write_at_exit);
-  // The choices behind `off` are those of loft_stats_format_t.
-  if (const uint64_t wanted = get(options.stats); wanted != 0) {
-    print_last_stats(static_cast<loft_stats_format_t>(wanted - 1));
-  }
+  if (profile::prepared() || get(options.stats) != 0) files::run_last(tell_last);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
     "what follows where hardened=guard or full cannot be kept as the library is loaded; off: "    \
     "one line, and hardened=off; on: one line, and the program stops")                            \
   X(kChoice, stats, 0, "off|text|json|prometheus",                                                \
-    "print statistics to standard error when the process exits")                                  \
+    "print statistics to standard error when the process exits, also by SIGTERM")                 \
   X(kChoice, misuse, 0, "stop|continue",                                                          \
     "what follows the report of a misuse that the program can survive; stop: it stops; "          \
     "continue: a call with a pointer that loft did not allocate does nothing, the objects "       \

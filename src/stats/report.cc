@@ -51,26 +51,71 @@ bool in_bytes(const char* name) {
   return length > 6 && strcmp(name + length - 6, "_bytes") == 0;
 }
 
+// A number with commas between its thousands, and a minus sign before what is subtracted.
+class Figure {
+ public:
+  explicit Figure(uint64_t n, bool subtracted = false) {
+    *at_ = 0;
+    for (int digits = 0; digits == 0 || n != 0; ++digits, n /= 10) {
+      if (digits != 0 && digits % 3 == 0) *--at_ = ',';
+      *--at_ = static_cast<char>('0' + n % 10);
+    }
+    if (subtracted) *--at_ = '-';
+  }
+  const char* text() const { return at_; }
+
+ private:
+  char buffer_[28];
+  char* at_ = buffer_ + sizeof(buffer_) - 1;
+};
+
 // True for a class that was never used. The table for people omits it.
 bool is_empty(const loft_class_stats_t& row) {
   return row.refills == 0 && row.resident_bytes == 0 && row.live_objects == 0;
 }
 
-void write_text(Output& output, const Stats& stats) {
-  output.print("loft %s\n", LOFT_VERSION_STRING);
-  for (const Field& field : kFields) {
-    if (field.group != nullptr) output.print("%s\n", field.group);
-    const uint64_t value = stats.all().*field.value;
-    output.print("  %-24s %16llu", field.name, as_printed(value));
-    if (in_bytes(field.name)) {
-      const uint64_t tenths = (value * 10 + (1 << 19)) >> 20;
-      output.print("  %8llu.%llu MiB", as_printed(tenths / 10), as_printed(tenths % 10));
-    }
-    output.print("\n");
+// The share of a part of the resident memory in tenths of a percent: that of the sum so far, less
+// that of the sum before. So all of them add up to 100.0, however each is rounded.
+class Shares {
+ public:
+  explicit Shares(uint64_t whole) : whole_(whole) {}
+  uint64_t next(uint64_t bytes, bool subtracted) {
+    const uint64_t before = sum_;
+    sum_ = subtracted ? sum_ - bytes : sum_ + bytes;
+    return subtracted ? of(before) - of(sum_) : of(sum_) - of(before);
   }
-  output.print("bytes by size class\n");
-  output.print("%9s %14s %14s %14s %14s %14s %14s %14s %8s\n", "class", "resident", "live",
-               "rounding", "free", "cached", "in flight", "untouched", "slabs");
+
+ private:
+  uint64_t of(uint64_t sum) const { return whole_ == 0 ? 0 : (sum * 1000 + whole_ / 2) / whole_; }
+
+  uint64_t whole_;
+  uint64_t sum_ = 0;
+};
+
+void write_text(Output& output, const Stats& stats) {
+  const loft_stats_t& all = stats.all();
+  output.print("loft %s. Zeros are left out.\n", LOFT_VERSION_STRING);
+  Shares shares(all.resident_bytes);
+  const char* group = nullptr;  // the heading to come
+  for (const Field& field : kFields) {
+    if (field.group != nullptr) group = field.group;
+    const uint64_t value = all.*field.value;
+    if (value == 0) continue;
+    if (group != nullptr) output.print("\n%s\n", group);
+    group = nullptr;
+    const bool subtracted = field.kind == FieldKind::kSubtracted;
+    char percent[32] = "";
+    if (subtracted || field.kind == FieldKind::kPart) {
+      const uint64_t share = shares.next(value, subtracted);
+      snprintf(percent, sizeof(percent), "%s%llu.%llu %%", subtracted ? "-" : "",
+               as_printed(share / 10), as_printed(share % 10));
+    }
+    output.print("%18s %-5s %9s  %s\n", Figure(value, subtracted).text(),
+                 in_bytes(field.name) ? "bytes" : "", percent, field.help);
+  }
+  output.print("\nBytes by size class; resident is the sum of the next seven\n");
+  output.print("%9s %12s %12s %12s %12s %12s %12s %12s %12s %9s\n", "class", "resident", "live",
+               "rounding", "free", "cached", "in flight", "huge slack", "untouched", "slabs");
   for (size_t i = 0; i < kStatsRows; ++i) {
     const loft_class_stats_t row = stats.row(i);
     if (is_empty(row)) continue;
@@ -81,10 +126,11 @@ void write_text(Output& output, const Stats& stats) {
     }
     for (const uint64_t bytes :
          {row.resident_bytes, row.live_bytes, row.rounding_bytes, row.free_bytes, row.cached_bytes,
-          row.in_flight_bytes, row.untouched_bytes}) {
-      output.print(" %14llu", as_printed(bytes));
+          row.in_flight_bytes, row.huge_slack_bytes}) {
+      output.print(" %12llu", as_printed(bytes));
     }
-    output.print(" %8llu\n", as_printed(row.slabs));
+    output.print(" %12lld %9llu\n", -static_cast<long long>(row.untouched_bytes),
+                 as_printed(row.slabs));
   }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -54,15 +55,19 @@ def library(build: Path) -> Path:
     return build / "libloft.so"
 
 
+def under(library: Path, choice: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "LD_PRELOAD": str(library),
+        "LOFT_STATS": choice,
+        "PYTHONMALLOC": "malloc",
+    }
+
+
 def told(library: Path, choice: str) -> str:
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env={
-            **os.environ,
-            "LD_PRELOAD": str(library),
-            "LOFT_STATS": choice,
-            "PYTHONMALLOC": "malloc",
-        },
+        env=under(library, choice),
         capture_output=True,
         text=True,
     )
@@ -137,10 +142,68 @@ def test_prometheus_reads_it(library: Path) -> None:
     assert classes[-1] == "large"
 
 
-def test_text(library: Path) -> None:
+NUMBER = r"-?\d{1,3}(?:,\d{3})*"
+SUM = re.compile(rf"^ +({NUMBER}) bytes +Resident memory of the heap: the sum", re.MULTILINE)
+PART = re.compile(rf"^ +({NUMBER}) bytes +(-?\d+\.\d) %  [A-Z].*$", re.MULTILINE)
+
+
+def test_text_says_in_words_what_adds_up(library: Path) -> None:
     text = told(library, "text")
     assert text.startswith("loft ")
-    for part in PARTS:
-        assert re.search(rf"^  {part} +\d+ +\d+\.\d MiB$", text, re.MULTILINE)
-    assert re.search(r"^ +16 +\d+", text, re.MULTILINE)
-    assert re.search(r"^ +large +\d+", text, re.MULTILINE)
+    whole = SUM.search(text)
+    assert whole is not None, text
+    parts = [int(part[1].replace(",", "")) for part in PART.finditer(text)]
+    assert sum(parts) == int(whole[1].replace(",", ""))
+    assert sum(round(float(part[2]) * 10) for part in PART.finditer(text)) == 1000
+    # What is subtracted comes last, and has its sign.
+    assert all(part > 0 for part in parts[:-1])
+    assert "_bytes" not in text
+    counted = re.search(rf"^ +({NUMBER}) +Objects handed out and not freed$", text, re.MULTILINE)
+    assert counted is not None
+    assert counted.start() > text.index("Not part of the sum")
+    for heading in ("Resident memory", "Heaps and threads", "Messages"):
+        assert f"\n\n{heading}\n" in text
+
+
+def test_text_has_a_row_that_adds_up_for_each_class(library: Path) -> None:
+    rows = told(library, "text").partition("\nBytes by size class;")[2].splitlines()[2:]
+    assert rows[0].split()[0] == "16"
+    assert rows[-1].split()[0] == "large"
+    for row in rows:
+        resident, *parts, _slabs = map(int, row.split()[1:])
+        assert sum(parts) == resident
+
+
+WAITS = """
+import signal, sys
+if sys.argv[1] == "handled":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "code"), [("by default", -signal.SIGTERM), ("handled", 7), ("ignored", -signal.SIGKILL)]
+)
+def test_a_program_that_sigterm_ends_tells_once(library: Path, way: str, code: int) -> None:
+    """Unless the signal is not loft's to handle."""
+    command = [sys.executable, "-c", WAITS, way]
+    if way == "ignored":
+        command = ["env", "--ignore-signal=TERM", *command]
+    with subprocess.Popen(
+        command,
+        env=under(library, "json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        if way == "ignored":
+            process.kill()
+        _, said = process.communicate()
+    assert process.returncode == code, said
+    told_by = [line for line in said.splitlines() if '"resident_bytes"' in line]
+    assert len(told_by) == (0 if way == "ignored" else 1)
