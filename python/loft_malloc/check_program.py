@@ -38,7 +38,8 @@ def check_environment(machine: Machine) -> Iterator[Finding]:
 def check_command(command: list[str], machine: Machine) -> Iterator[Finding]:
     path = program.executed(command)
     if reason := program.obstacle(path, program.User.current()):
-        yield finding("program.obstacle", path, reason=reason)
+        case = "program.go" if program.is_static_go(program.last(path)) else "program.obstacle"
+        yield finding(case, path, reason=reason)
         return
     last = program.last(path)
     yield from _own_malloc(last)

@@ -34,6 +34,7 @@ class Signature:
 CALLS = "malloc|calloc|realloc|free|memalign|aligned_alloc|posix_memalign"
 WRITTEN = (PACKAGE / "signatures.toml").read_text(encoding="utf-8").replace("CALLS", CALLS)
 SIGNATURES = [Signature(name, **given) for name, given in tomllib.loads(WRITTEN).items()]
+GO = "Go's runtime"
 # A text longer than this is neither a name nor a message.
 MOST_TEXT = 200
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loft_malloc import elf, places
+from loft_malloc import elf, embedded, places
 from loft_malloc.errors import NOT_EXECUTABLE, NOT_FOUND, UserError
 
 # A script's interpreter may be a script; the kernel follows as many.
@@ -99,6 +99,12 @@ def obstacle(path: Path, user: User) -> str | None:
     return None
 
 
+def is_static_go(path: Path) -> bool:
+    described = elf.read(path)
+    is_static = described is not None and described.interpreter is None
+    return is_static and any(each.allocator == embedded.GO for each in embedded.allocators(path))
+
+
 def _obstacle_in(path: Path, user: User) -> str | None:
     described = elf.read(path)
     if described is None:
@@ -106,6 +112,11 @@ def _obstacle_in(path: Path, user: User) -> str | None:
     ours = elf.read(places.library())
     if ours is not None and described.machine != ours.machine:
         return f"is a {described.machine} program, and loft is built for {ours.machine}"
+    if is_static_go(path):
+        return (
+            "is a static Go program: Go's own allocator serves it, and only C code that cgo "
+            "brings in would call malloc"
+        )
     if described.interpreter is None:
         return "is statically linked: no allocator can be preloaded, link with libloft.a instead"
     if granted := _privileges(path, user):

@@ -43,6 +43,24 @@ def test_a_static_program_is_refused(loft: Loft, static: Path, command: str) -> 
     assert "is statically linked" in one_line(ran.stderr)
 
 
+@pytest.mark.parametrize("flags", [[], ["-s"]])
+def test_a_static_go_program_is_refused_as_what_it_is(
+    loft: Loft, compiled: Compile, flags: list[str]
+) -> None:
+    """Loft cannot be linked into it, as it can into another static program."""
+    main = 'int main(int n, char** words) { return n > 1 && words[1] == "runtime.mallocgcTiny"; }'
+    go = compiled("go", main, "-static", *flags)
+    ran = loft("run", "--", go)
+    assert ran.returncode == 2
+    said = one_line(ran.stderr)
+    assert f"{go} is a static Go program: Go's own allocator serves it" in said
+    assert "libloft.a" not in said
+    ran = loft("doctor", "--", go)
+    assert ran.returncode == 1
+    assert "Go's own allocator serves it, and only C code that cgo brings in" in ran.stdout
+    assert "if it is yours" not in ran.stdout
+
+
 def test_a_position_independent_static_program_is_refused(compiled: Compile) -> None:
     path = compiled("static-pie", MAIN, "-static-pie")
     assert "statically linked" in str(program.obstacle(path, User.current()))
