@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -79,6 +82,31 @@ def test_the_processes_that_can_be_asked_are_listed(ask: Ask, loft: Loft) -> Non
     assert rows[pids.index(small.pid)][1:3] == ["1.00", "MiB"]
     told = json.loads(loft("top", "--json").stdout)["processes"]
     assert {int(small.pid), int(large.pid)} <= {each["pid"] for each in told}
+
+
+def test_sockets_of_processes_that_are_gone_are_removed(loft: Loft, tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    dead = tmp_path / f"loft.{gone.pid}"
+    kept = {
+        "another program's": tmp_path / f"other.{gone.pid}",
+        "not named by a process": tmp_path / "loft.sock",
+        "named by one that runs": tmp_path / f"loft.{os.getpid()}",
+        "no socket": tmp_path / f"loft.text.{gone.pid}",
+        "listened on": tmp_path / f"loft.listens.{gone.pid}",
+    }
+    kept["no socket"].touch()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(kept.pop("listened on")))
+        listening.listen()
+        for path in (dead, *kept.values()):
+            if not path.exists():
+                with socket.socket(socket.AF_UNIX) as left:
+                    left.bind(str(path))
+        ran = loft("top", "--json", LOFT_SOCKET=f"{tmp_path}/loft.%p")
+        assert f"loft: removed {dead}, whose process is gone" in ran.stderr.splitlines()
+    assert not dead.exists()
+    assert len(list(tmp_path.iterdir())) == len(kept) + 1
 
 
 def test_errors_are_one_line(ask: Ask, loft: Loft) -> None:

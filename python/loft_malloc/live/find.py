@@ -7,7 +7,14 @@ Descriptors are no help: the thread that serves has a table of its own.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import re
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,6 +103,53 @@ def everywhere() -> list[Found]:
                 found[pid] = Found(pid, reached)
                 break
     return [found[pid] for pid in sorted(found)]
+
+
+def remove_dead(there: list[Found]) -> list[Path]:
+    """Removes this user's sockets of processes that are gone, from the folders of those that can be
+    asked and from the one where `HOW` has them; returns which.
+
+    A process that ends by a signal or by `_exit` leaves its socket, and with %p none replaces it.
+    """
+    own = Path(os.environ.get(VARIABLE) or PLACE)
+    folders = [each.path.parent for each in there] + [own.parent, Path(PLACE).parent]
+    removed = []
+    for folder in dict.fromkeys(folder.absolute() for folder in folders):
+        with suppress(OSError), _locked(folder):
+            for path in sorted(folder.iterdir()):
+                if MARK in path.name and _is_dead(path):
+                    with suppress(OSError):
+                        path.unlink()
+                        removed.append(path)
+    return removed
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """As the library locks it (inspect/place.cc): meanwhile no socket is there that is not listened
+    on yet. OSError if it is being locked."""
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(file)
+
+
+def _is_dead(path: Path) -> bool:
+    """Whether it is this user's socket of a process that is gone, by whose number it is named."""
+    numbers = re.findall(r"\d+", path.name)
+    try:
+        status = path.lstat()
+        if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
+            return False
+        if not numbers or any(started(int(number)) for number in numbers):
+            return False
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            return probe.connect_ex(os.fspath(path)) == errno.ECONNREFUSED
+    except OSError:
+        return False
 
 
 def _why_none(pid: int) -> str:

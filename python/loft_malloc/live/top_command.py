@@ -45,6 +45,8 @@ def top(pid: int | None, socket: Path | None, wanted: Wanted) -> int:
     console = Console()
     if pid is None and socket is None:
         there = find.everywhere()
+        for path in find.remove_dead(there):
+            print(f"loft: removed {path}, whose process is gone", file=sys.stderr)
         if not there:
             raise UserError(f"no process of yours has a socket to ask; {find.HOW}", 1)
         if len(there) > 1:
