@@ -1,9 +1,11 @@
 // The encoder of github.com/google/pprof's profile.proto.
+#include <fcntl.h>
 #include <string.h>
 #include <time.h>
 
 #include <initializer_list>
 
+#include "base/raw_file.h"
 #include "inspect/forms.h"
 #include "inspect/snapshot.h"
 
@@ -120,7 +122,27 @@ void put_location(Proto& whole, const Locations& locations, size_t slot) {
   whole.message(4, {slot + 1, locations.code_of(address), address - 1});
 }
 
-void put_strings(Proto& whole, const Locations& locations) {
+// The process's command line, which says whose profile this is; cut where it is long.
+class Command {
+ public:
+  Command() {
+    const int file = raw::open_file("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return;
+    const ssize_t got = raw::read_file_at(file, text_, sizeof(text_) - 1, 0);
+    raw::close_file(file);
+    // Each argument ends with a 0.
+    for (ssize_t i = 0; i < got - 1; ++i) {
+      if (static_cast<unsigned char>(text_[i]) < ' ') text_[i] = ' ';
+    }
+  }
+  bool is_there() const { return text_[0] != 0; }
+  const char* text() const { return text_; }
+
+ private:
+  char text_[512] = {};
+};
+
+void put_strings(Proto& whole, const Locations& locations, const Command& command) {
   for (const char* text : kTable) whole.text(6, text);
   for (size_t i = 0; i < locations.code_count(); ++i) {
     const Code& code = locations.code(i);
@@ -132,6 +154,7 @@ void put_strings(Proto& whole, const Locations& locations) {
     whole.text(6, code.name);
     whole.text(6, id);
   }
+  if (command.is_there()) whole.text(6, command.text());
 }
 
 }  // namespace
@@ -150,7 +173,10 @@ void write_pprof(Sink& sink, const Source& source, const Locations& locations) {
   for (size_t slot = 0; slot < locations.slots(); ++slot) {
     if (locations.address_at(slot) != 0) put_location(whole, locations, slot);
   }
-  put_strings(whole, locations);
+  const Command command;
+  // A comment, whose text is the last of the strings.
+  if (command.is_there()) whole.number(13, kStrings + 2 * locations.code_count());
+  put_strings(whole, locations, command);
 }
 
 }  // namespace loft::inspect

@@ -1,4 +1,4 @@
-"""Names and arguments are bytes to the system, and need not be text in any encoding."""
+"""Text for a terminal. Names and arguments are bytes to the system, in whatever encoding."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from __future__ import annotations
 def printable(text: str) -> str:
     """What a terminal and a file take: a mark in place of each byte that is no UTF-8."""
     return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """1 slab, 2,000 slabs."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def one_line(text: str) -> str:

@@ -109,8 +109,9 @@ class HeapMap {
       page += is_one ? object.pages : 1;
     }
     if (begin(at, granules, "medium")) {
-      output_.print(", \"owner\": %u, \"objects\": %llu, \"used_bytes\": %llu}", entry.owner(),
-                    as_number(objects), as_number(used * kRunPage));
+      output_.print(", \"owner\": %u, \"objects\": %llu, \"used_bytes\": %llu%s}", entry.owner(),
+                    as_number(objects), as_number(used * kRunPage),
+                    medium::is_sampled(entry) ? ", \"samples\": true" : "");
     }
     return granules;
   }

@@ -77,7 +77,10 @@ def slab(at: int, size: int, objects: int, free: int, owner: int = 1) -> dict[st
 
 
 def slabs() -> dict[str, Any]:
-    """One of each kind of thing, and a hole behind the first five granules."""
+    """One of each kind of thing, and a hole after the first five granules.
+
+    What is resident is told, as a saved map has it: the kernel knows no such addresses.
+    """
     ranges: list[dict[str, Any]] = [
         slab(0, 64, 1024, 256),
         slab(1, 64, 1024, 1024, owner=2),
@@ -90,6 +93,12 @@ def slabs() -> dict[str, Any]:
         {"at": BASE + (1 << 30) + 84 * GRANULE, "bytes": GRANULE, "kind": "heap"},
         {"at": BASE + (1 << 30) + 85 * GRANULE, "bytes": GRANULE, "kind": "of a later version"},
     ]  # fmt: skip
+    for each in ranges:
+        each["resident_bytes"] = each["bytes"]
+    # The empty slab has lost half of its pages, and all but a granule of the large object was never
+    # written to.
+    ranges[1]["resident_bytes"] //= 2
+    ranges[5].update(resident_bytes=GRANULE, absent=[[GRANULE, 79 * GRANULE]])
     return {"loft": "0.1.0", "granule_bytes": GRANULE, "ranges": ranges, "next": None}
 
 

@@ -51,6 +51,7 @@ class Heap:
     locations: dict[object, int] = field(default_factory=dict)
     functions: dict[tuple[str, str], int] = field(default_factory=dict)
     mappings: int = 0
+    comments: list[str] = field(default_factory=list)
 
     def text(self, text: str) -> int:
         if text not in self.strings:
@@ -120,10 +121,11 @@ class Heap:
         ]
         period = block("period_type", type=self.text("space"), unit=self.text("bytes"))
         main = self.text("inuse_space")
+        comments = [f"comment: {self.text(each)}" for each in self.comments]
         # A text in the format is quoted as in C, of which JSON's quotes are a part.
         strings = [f"string_table: {json.dumps(each, ensure_ascii=False)}" for each in self.strings]
         last = [period, "period: 524288", f"default_sample_type: {main}", "time_nanos: 1700"]
-        return "\n".join([*kinds, *self.parts, *strings, *last]).encode()
+        return "\n".join([*kinds, *self.parts, *strings, *comments, *last]).encode()
 
     def message(self) -> bytes:
         return protoc("--encode", self.source())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
+import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,8 @@ import pytest
 from asked import BASE, GRANULE, Ask, many, slab, slabs
 from support import LOFT, Loft, one_line
 
-from loft_malloc.map import model, page, picture
+from loft_malloc.live import owners
+from loft_malloc.map import model, page, picture, residence
 from loft_malloc.map.model import Kind
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -22,16 +27,20 @@ def test_a_process_is_drawn_and_summed_up(ask: Ask, loft: Loft, tmp_path: Path) 
     html, png, saved = tmp_path / "m.html", tmp_path / "m.png", tmp_path / "m.json"
     ran = loft("map", process.pid, "-o", html, "--png", png, "--save", saved)
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert [" ".join(line.split()) for line in ran.stdout.splitlines()] == [
+    lines = [" ".join(line.split()) for line in ran.stdout.splitlines()]
+    # Whether it is malloc at all comes first.
+    assert re.fullmatch(r"heap 315 (MiB )?of [0-9.]+ MiB resident \(100%\)", lines[1])
+    assert lines == [
         f"{process.title}",
-        "3 slabs: 192 KiB, 58.3% used",
-        "1 medium runs: 256 KiB, 75.0% used",
-        "1 large objects: 5.00 MiB, 99.9% used",
-        "1 free spans: 128 KiB",
-        "1 own heaps: 64.0 KiB",
-        "class slabs memory free inside",
-        "64 2 128 KiB 80.0 KiB 62.5%",
-        "1024 1 64.0 KiB 0 B 0.0%",
+        lines[1],
+        "3 slabs: 160 KiB resident, 48.0 KiB of it free inside; 32.0 KiB not resident",
+        "1 medium run: 256 KiB resident, 64.0 KiB of it free inside",
+        "1 large object: 64.0 KiB resident, 0 B of it free inside; 4.94 MiB not resident",
+        "1 free span: 128 KiB resident",
+        "1 extent of a heap of the program's own: 64.0 KiB resident",
+        "class slabs resident free inside % free not resident",
+        "64 2 96.0 KiB 48.0 KiB 50.0% 32.0 KiB",
+        "1024 1 64.0 KiB 0 B 0.0% 0 B",
         f"saved in {saved}",
         f"drawn in {html}",
         f"drawn in {png}",
@@ -40,7 +49,7 @@ def test_a_process_is_drawn_and_summed_up(ask: Ask, loft: Loft, tmp_path: Path) 
     # What was saved is drawn the same way.
     again = tmp_path / "again.html"
     ran = loft("map", "--read", saved, "-o", again)
-    assert "3 slabs: 192 KiB, 58.3% used" in ran.stdout
+    assert "3 slabs: 160 KiB resident" in ran.stdout
     assert again.read_text().startswith("<!doctype html>")
 
 
@@ -75,10 +84,51 @@ def test_classes_and_holes() -> None:
     ]  # fmt: skip
     small = found.classes()[0]
     assert (small.object_bytes, small.slabs, small.bytes) == (64, 2, 2 * GRANULE)
-    assert small.hole_bytes == (256 + 1024) * 64
+    assert small.hole_bytes == (256 + 512) * 64
     assert [piece.hole_bytes for piece in found.pieces] == [
-        256 * 64, 1024 * 64, 0, 0, GRANULE, 4096, 0
+        256 * 64, 512 * 64, 0, 0, GRANULE, 0, 0
     ]  # fmt: skip
+
+
+def test_the_kernel_says_what_is_resident() -> None:
+    pages, page = 3 * GRANULE // mmap.PAGESIZE, mmap.PAGESIZE
+    with mmap.mmap(-1, pages * page, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for at in (0, 2 * page):
+            memory[at] = 1
+        at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        told = {"ranges": [{"at": at, "bytes": pages * page, "kind": "free"}]}
+        residence.add(told, os.getpid())
+        assert told["ranges"][0]["resident_bytes"] == 2 * page
+        assert told["ranges"][0]["absent"] == [[GRANULE, 2 * GRANULE]]
+        (piece,) = model.parsed(told, "here").pieces
+        assert (piece.resident, piece.absent) == (2 * page, [(GRANULE, 2 * GRANULE)])
+
+
+def test_a_map_without_what_is_resident_says_so(tmp_path: Path, loft: Loft) -> None:
+    told = slabs()
+    for each in told["ranges"]:
+        each.pop("resident_bytes")
+        each.pop("absent", None)
+    file = tmp_path / "heap.json"
+    file.write_text(json.dumps(told))
+    ran = loft("map", "--read", file, "-o", tmp_path / "page")
+    assert ran.stdout.splitlines()[1:3] == [
+        "which addresses have memory is not known: sizes are those of addresses",
+        "3 slabs: 192 KiB, 80.0 KiB of it free inside",
+    ]
+    # Of a process that has ended, the kernel says nothing.
+    residence.add(told, 1 << 22)
+    assert not any("resident_bytes" in each for each in told["ranges"])
+
+
+def test_the_heap_of_the_samples_is_named() -> None:
+    told = slabs()
+    told["ranges"][4]["samples"] = True
+    found = model.parsed(told, "here")
+    assert found.samples == 2
+    assert [each.title for each in owners.owners(found)] == ["heap 1", "heap 2 (samples)"]
 
 
 def test_what_changed_while_it_was_told_is_left_out() -> None:
@@ -100,6 +150,7 @@ def test_what_changed_while_it_was_told_is_left_out() -> None:
         ({"ranges": [{**slab(0, 64, 1 << 20, 9)}]}, "are free in 65536 bytes"),
         ({"ranges": [{**slab(0, 64, 4, 1), "at": -1}]}, "at is -1"),
         ({"ranges": [{**slab(0, 64, 4, 1), "at": 1 << 60}]}, "bytes at 0x1000000000000000"),
+        ({"ranges": [{**slab(0, 64, 4, 1), "absent": [[0, 1 << 20]]}]}, "absent are 1048576 bytes"),
         ({"ranges": []}, "there is nothing in the heap to draw"),
     ],
 )
@@ -149,3 +200,5 @@ def test_cells_of_the_picture() -> None:
     hole = [index for index, value in enumerate(values) if value != value]
     assert hole == list(range(5, 5 + picture.MOST_GAP))
     assert list(values[69:73]) == [0.75] * 4 and values[-1] == 1
+    # Of the large object, all but its first granule has no memory.
+    assert list(values[73:75]) == [1, -2] and list(values).count(-2) == 79

@@ -68,7 +68,7 @@ def test_pointing_at_a_slab_says_what_it_is(browser: Browser, drawn: Path) -> No
     assert browser.run("document.title") == "<b>a heap</b>"
     move(browser, 0)
     assert details(browser) == (
-        f"slab, 0x{BASE:x}, 64.0 KiB, class 64, 768 of 1024 objects used, 75.0% in use, "
+        f"slab, 0x{BASE:x}, 64.0 KiB, class 64, 768 of 1024 objects used, 48.0 KiB in use, "
         "16.0 KiB free inside, heap 1"
     )
     move(browser, 4)
@@ -84,7 +84,7 @@ def test_the_keyboard_reaches_all_of_it(browser: Browser, drawn: Path) -> None:
         browser.press(key, 0)
         seen.append(details(browser).split(",")[:2])
     assert [kind for kind, _ in seen] == [
-        "slab", "slab", "own heap", "large object", "medium run", "slab", "slab"
+        "slab", "slab", "heap of the program's own", "large object", "medium run", "slab", "slab"
     ]  # fmt: skip
     assert seen[-1][1] == f" 0x{BASE + GRANULE:x}"
 
@@ -106,7 +106,7 @@ def test_colours_by_heap_and_by_class(browser: Browser, drawn: Path) -> None:
     pick(browser, "colour", "heap")
     one, other, same = (colour(browser, unit) for unit in range(3))
     assert one == same != other
-    assert browser.run(legend) == " heap 1 heap 2 free span"
+    assert browser.run(legend) == " heap 1 heap 2 free span not resident"
     pick(browser, "colour", "size class")
     one, same, other = (colour(browser, unit) for unit in range(3))
     assert one == same != other
@@ -117,11 +117,25 @@ def test_colours_by_heap_and_by_class(browser: Browser, drawn: Path) -> None:
     assert browser.complaints() == []
 
 
+def test_what_is_not_resident_has_a_colour_of_its_own(browser: Browser, drawn: Path) -> None:
+    browser.open(drawn)
+    large = (1 << 30) // GRANULE + 4
+    assert colour(browser, large)[:3] == [68, 1, 84]
+    absent = browser.run(
+        "(() => { const [index, start, size] = heap.absent[0];"
+        " const [x, y] = rectangles(heap, state.plan, index, bandOf(state.plan, heap.at[index]),"
+        " start, size)[0];"
+        " return [...by('cells').getContext('2d').getImageData(x + 1, y + 1, 1, 1).data]; })()"
+    )
+    assert absent[:3] == [0xE3, 0xED, 0xF9]
+    assert browser.run("described(heap, 5)").endswith("in use, 4.94 MiB not resident")
+
+
 def test_a_class_can_be_chosen_in_the_table(browser: Browser, drawn: Path) -> None:
     browser.open(drawn)
     assert rows(browser) == [
-        ["64", "", "2", "128 KiB", "80.0 KiB", "62.5%"],
-        ["1024", "", "1", "64.0 KiB", "0 B", "0.0%"],
+        ["64", "", "2", "96.0 KiB", "48.0 KiB", "50.0%", "32.0 KiB"],
+        ["1024", "", "1", "64.0 KiB", "0 B", "0.0%", "0 B"],
     ]
     before = colour(browser, 0)
     browser.click("td button[data-class='1']")
@@ -166,6 +180,7 @@ def test_all_that_is_written_can_be_read(browser: Browser, drawn: Path, scheme: 
 def test_a_phones_width_is_enough(browser: Browser, drawn: Path) -> None:
     browser.open(drawn, width=360, height=740)
     assert browser.run("document.documentElement.scrollWidth") <= 360
+    assert browser.run("by('table').getBoundingClientRect().right") <= 360
     assert browser.run("by('cells').getBoundingClientRect().right") <= 360
     assert browser.complaints() == []
 
@@ -191,4 +206,4 @@ def test_the_page_loads_nothing(drawn: Path) -> None:
     assert not re.search(r"""(?:src|href)\s*=\s*["']|@import|url\(""", written)
     assert not re.findall(r"https?://", written)
     # Without scripts there is a table.
-    assert "<td>64</td><td>2</td><td>128 KiB</td><td>80.0 KiB</td>" in written
+    assert "<td>64</td><td>2</td><td>96.0 KiB</td><td>48.0 KiB</td>" in written

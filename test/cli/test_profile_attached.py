@@ -32,7 +32,7 @@ def test_it_is_written_and_drawn(ask: Ask, loft: Loft, tmp_path: Path) -> None:
     kept, page = tmp_path / "kept.pb.gz", tmp_path / "page.html"
     # Options stand on both sides of the number.
     ran = loft("profile", "--top", "1", process.pid, "-o", kept, "--html", page)
-    assert "and 3 functions more" in ran.stdout and f"drawn in {page}" in ran.stdout
+    assert "and 3 more functions" in ran.stdout and f"drawn in {page}" in ran.stdout
     assert len(files.read(kept).samples) == 4
     assert page.read_text().startswith("<!doctype html>")
 
@@ -92,18 +92,19 @@ def test_what_the_process_refuses_is_one_line(ask: Ask, loft: Loft) -> None:
 def test_wrong_arguments(ask: Ask, loft: Loft, tmp_path: Path) -> None:
     process = ask()
     heap = small().write(tmp_path / "heap.pb.gz")
-    useless = "--leaks, --option and a command are of no use to a process that runs"
+    useless = "--option and a command do not go with a running process"
     for arguments, complaint in (
         ([process.pid, "--leaks"], useless),
+        ([process.pid, "--exit"], useless),
         ([process.pid, "--option", "owner=cpu"], useless),
-        ([process.pid, "more"], "is taken for a process, and nothing can follow it"),
+        ([process.pid, "more"], "names a process; only options can follow it"),
         (["--socket", process.path, "true"], useless),
         ([process.pid, "--seconds", "1", "--peak"], "--seconds compares two moments"),
         ([process.pid, "--seconds", "1", "--base", heap], "--seconds compares two moments"),
         ([process.pid, "--seconds", "1e9"], "--seconds 1e+09: a number of seconds is needed"),
-        ([process.pid, "--bytes", "4K"], "--bytes of a process that runs goes with --start"),
-        (["--seconds", "1", "--", "true"], "are of a process that runs; give its number"),
-        (["--start", "--read", heap], "are of a process that runs; give its number"),
+        ([process.pid, "--bytes", "4K"], "with a running process, --bytes needs --start"),
+        (["--seconds", "1", "--", "true"], "are for a running process; give its PID"),
+        (["--start", "--read", heap], "are for a running process; give its PID"),
     ):
         ran = loft("profile", *arguments)
         assert ran.returncode == 2, arguments

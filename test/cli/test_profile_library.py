@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -76,14 +77,38 @@ def near(value: int, expected: int) -> bool:
 
 def test_what_functions_hold_and_held(loft: Loft, program: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.pb.gz"
-    ran = loft("profile", "--bytes", "16K", "-o", out, "--", program)
+    ran = loft("profile", "--exit", "--bytes", "16K", "-o", out, "--", program)
     assert ran.returncode == 5, ran.stderr
     assert near(held(out, "keep", "inuse_space"), 64 * MIB)
+    # Whose profile it is: the command, as the kernel has it.
+    assert files.read(out).comments == [str(program)]
     assert near(held(out, "keep", "inuse_objects"), 1024)
     assert near(held(out, "pass", "alloc_space"), 32 * MIB)
     assert near(held(out, "lose", "inuse_space"), 16 * MIB)
     assert held(out, "pass", "inuse_space") == 0
     assert "keep  source.c:" in ran.stderr
+
+
+def test_the_peak_is_shown_unless_something_else_is_asked_for(
+    loft: Loft, compiled: Compile
+) -> None:
+    source = """
+#include <stdlib.h>
+static char* volatile passing[1024];
+__attribute__((noinline)) void pass(void) {
+  for (int i = 0; i < 1024; i++) { passing[i] = malloc(65536); passing[i][0] = 1; }
+  for (int i = 0; i < 1024; i++) free(passing[i]);
+}
+int main(void) { pass(); asm volatile("" ::: "memory"); return 0; }
+"""
+    program = compiled("passing", source, "-g", "-O1", "-fno-optimize-sibling-calls")
+    said = loft("profile", "--", program).stderr.splitlines()
+    assert said[0] == f"{program}, at its peak"
+    in_use = re.fullmatch(r"in use: ([0-9.]+) MiB, in [0-9,]+ objects", said[1])
+    assert in_use is not None and 40 < float(in_use[1]) < 90
+    said = loft("profile", "--exit", "--", program).stderr.splitlines()
+    assert said[1].startswith("allocated: ")
+    assert "nothing is in use, so the list shows what was allocated" in said
 
 
 def test_lifetimes_of_what_was_freed(loft: Loft, compiled: Compile, tmp_path: Path) -> None:
@@ -166,6 +191,7 @@ def test_a_program_that_sigterm_ends_is_shown(program: Path, tmp_path: Path) -> 
 def test_the_child_of_a_fork_is_named(loft: Loft, program: Path, tmp_path: Path) -> None:
     ran = loft("profile", "-o", tmp_path / "out.pb.gz", "--", program, "fork")
     assert ran.returncode == 5, ran.stderr
-    assert "another process left a profile" in ran.stderr
+    assert "this is the largest of 2 processes; the other:" in ran.stderr
+    assert f"{program} fork, written to" in ran.stderr
     (other,) = tmp_path.glob("out.*.pb.gz")
     assert files.read(other).samples

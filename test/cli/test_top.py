@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 from pathlib import Path
@@ -31,13 +32,16 @@ def test_one_frame_as_text(ask: Ask, loft: Loft) -> None:
     ran = loft("top", process.pid, "--once", *AT_ONCE)
     assert (ran.returncode, ran.stderr) == (0, "")
     lines = ran.stdout.splitlines()
-    assert lines[0].startswith(f"loft top  {process.title}  resident 315 MiB")
+    assert lines[0].startswith(f"loft top  {process.title}  heap 315")
+    # Whether it is malloc at all: of all that the process has.
+    assert re.search(r"  heap 315 (MiB )?of [0-9.]+ MiB resident \(100%\)  cpu ", lines[0])
+    assert lines[0].endswith("  137k objects  1 thread")
     assert [line.split() for line in lines[2:5]] == [
         ["L", "live", "198", "MiB", "62.9%"],
         ["r", "rounding", "16.7", "MiB", "5.3%"],
         ["f", "free", "in", "slabs", "98.9", "MiB", "31.4%"],
     ]
-    assert "- untouched     -672 KiB  -0.2%" in lines
+    assert "- not resident  -672 KiB  -0.2%" in lines
     table = lines[lines.index("classes by waste") + 1 :]
     assert table[0].split()[:4] == ["class", "waste", "resident", "live"]
     assert table[1].split()[:3] == ["3072", "34.3", "MiB"]
@@ -64,6 +68,7 @@ def test_one_reading_as_json(ask: Ask, loft: Loft) -> None:
     stats = json.loads(STATS)
     assert told["schema"] == 1 and told["pid"] == int(process.pid) and told["name"] == process.name
     assert told["resident_bytes"] == stats["resident_bytes"]
+    assert told["process_resident_bytes"] > MIB
     assert sum(told["parts"].values()) - told["untouched_bytes"] == stats["resident_bytes"]
     assert {"refills", "messages sent", "faults"} <= set(told["rates_per_s"])
     assert len(told["classes"]) == len(stats["classes"])
@@ -75,7 +80,7 @@ def test_the_processes_that_can_be_asked_are_listed(ask: Ask, loft: Loft) -> Non
     ran = loft("top")
     assert ran.returncode == 0
     rows = [line.split() for line in ran.stdout.splitlines()]
-    assert rows[0] == ["PID", "resident", "live", "program", "socket"]
+    assert rows[0] == ["PID", "heap", "process", "live", "program", "socket"]
     pids = [row[0] for row in rows]
     # Other processes of this machine may have one, too.
     assert pids.index(large.pid) < pids.index(small.pid)
@@ -139,6 +144,20 @@ def test_the_fields_are_those_of_the_library() -> None:
     assert {part.of_class for part in PARTS if part.of_class} <= set(stats["classes"][0])
     total = sum(stats[part.field] for part in PARTS) - stats["untouched_bytes"]
     assert total == stats["resident_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "said"),
+    [
+        (34 * MIB, "heap 8.00 of 34.0 MiB resident (24%)"),
+        (3 << 30, "heap 8.00 MiB of 3.00 GiB resident (0%)"),
+        # Read a little later.
+        (7 * MIB, "heap 8.00 of 7.00 MiB resident (100%)"),
+        (0, "heap 8.00 MiB resident"),
+    ],
+)
+def test_the_heap_is_a_part_of_the_process(whole: int, said: str) -> None:
+    assert reading(usage=Usage(0, 0, 0, whole), resident_bytes=8 * MIB).heap == said
 
 
 def test_rates_are_differences_of_counters() -> None:

@@ -34,7 +34,7 @@ def test_memory_is_drawn_by_its_parts(ask: Ask, watch: Watch) -> None:
     terminal = watch(process)
     terminal.until(
         f"loft top  {process.title}",
-        "resident 315 MiB",
+        "heap 315",
         "■ free in slabs 98.9 MiB  31.4%",
         "3072  34.3 MiB",
         "██",
@@ -82,16 +82,16 @@ def test_keys_change_the_order(ask: Ask, watch: Watch) -> None:
 def test_a_pause_holds_what_is_shown(ask: Ask, watch: Watch) -> None:
     process = ask()
     terminal = watch(process)
-    terminal.until("resident 315 MiB")
+    terminal.until("heap 315")
     terminal.press("p")
     terminal.until("paused")
     process.stats(resident_bytes=MIB)
     terminal.press("?")
     terminal.until("give unused memory back")
     terminal.press("?")
-    terminal.until("q quit", "resident 315 MiB", without="give unused")
+    terminal.until("q quit", "heap 315", without="give unused")
     terminal.press("p")
-    terminal.until("resident 1.00 MiB", without="paused")
+    terminal.until("heap 1.00", without="paused")
 
 
 def test_a_purge_asks_first(ask: Ask, watch: Watch) -> None:
@@ -116,8 +116,8 @@ def test_heaps_by_what_is_free_in_their_slabs(ask: Ask, watch: Watch) -> None:
     terminal.press("2")
     terminal.until(
         "by free inside",
-        "heap 2      128 KiB  320 KiB      2             64\n"
-        "heap 1     16.0 KiB  128 KiB      2             64\n",
+        "heap 2     96.0 KiB   288 KiB      2             64\n"
+        "heap 1     16.0 KiB   128 KiB      2             64\n",
     )
 
 
@@ -153,7 +153,7 @@ def test_the_processs_end_is_said_and_the_last_reading_stays(ask: Ask, watch: Wa
     terminal = watch(process)
     terminal.until("classes")
     process.end()
-    terminal.until(f"process {process.pid} has ended; this is the last reading", "resident 315 MiB")
+    terminal.until(f"process {process.pid} has ended; this is the last reading", "heap 315")
     terminal.press("s")
     terminal.until("by resident")
     terminal.press("q")

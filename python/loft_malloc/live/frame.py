@@ -10,7 +10,7 @@ from loft_malloc.live.parts import PARTS, UNTOUCHED
 from loft_malloc.live.reading import Reading
 from loft_malloc.live.state import State
 from loft_malloc.live.views import VIEWS, size
-from loft_malloc.printable import one_line
+from loft_malloc.printable import counted, one_line
 from loft_malloc.profile.top import percent
 
 # Below this there is no room for a chart beside a table.
@@ -104,12 +104,12 @@ def _head(state: State, width: int = 80) -> Text:
     elif state.paused:
         line.append("  paused", style="bold yellow")
     if state.now is not None:
-        line.append("  resident " if width >= NARROW else "  ")
-        line.append(size(state.now.resident), style="bold")
+        line.append(f"  {state.now.heap}", style="bold")
         if state.cpu is not None:
             line.append(f"  cpu {100 * state.cpu:.0f}%")
-        line.append(f"  {quantity(state.now['live_objects'])} objects")
-        line.append(f"  {state.now['threads_attached']} threads  {state.now['heaps']} heaps")
+        objects, threads = state.now["live_objects"], state.now["threads_attached"]
+        line.append(f"  {quantity(objects)} {'object' if objects == 1 else 'objects'}")
+        line.append(f"  {counted(threads, 'thread')}")
     return line
 
 
@@ -121,7 +121,7 @@ def _values(now: Reading, coloured: bool) -> list[tuple[str, str, str, int, int]
         if now[part.field] or part.field in ("live_bytes", "free_span_bytes", "cached_bytes")
     ]
     if now[UNTOUCHED]:
-        found.append(("dim", "-", "untouched", -now[UNTOUCHED], now.resident))
+        found.append(("dim", "-", "not resident", -now[UNTOUCHED], now.resident))
     return found
 
 

@@ -11,7 +11,7 @@ from loft_malloc.map.model import Kind, Map
 class Owner:
     title: str
     slabs: int
-    bytes: int
+    resident: int
     holes: int
     # The size class in which most of the holes are.
     worst: int
@@ -27,14 +27,14 @@ def owners(found: Map) -> list[Owner]:
             continue
         owner = piece.owner
         slabs[owner] = slabs.get(owner, 0) + 1
-        taken[owner] = taken.get(owner, 0) + piece.bytes
+        taken[owner] = taken.get(owner, 0) + piece.resident
         holes[owner] = holes.get(owner, 0) + piece.hole_bytes
         if piece.kind is Kind.SLAB:
             classes = by_class.setdefault(owner, {})
             classes[piece.object_bytes] = classes.get(piece.object_bytes, 0) + piece.hole_bytes
     return [
         Owner(
-            f"heap {owner}",
+            f"heap {owner}" + (" (samples)" if owner == found.samples else ""),
             slabs[owner],
             taken[owner],
             holes[owner],

@@ -27,7 +27,7 @@ PARTS = (
     Part("large_cached_bytes", "large cached", "", "#4bb5c1", "l"),
     Part("free_span_bytes", "free spans", "", "#d9694f", "s"),
     Part("metadata_resident_bytes", "metadata", "", "#9a9a9a", "m"),
-    Part("user_heap_resident_bytes", "own heaps", "", "#c77fb0", "u"),
+    Part("user_heap_resident_bytes", "program's own", "", "#c77fb0", "u"),
     Part("purged_charged_bytes", "purge refused", "", "#b0413e", "p"),
     Part("huge_slack_bytes", "huge pages", "huge_slack_bytes", "#7f6f55", "h"),
 )

@@ -9,9 +9,10 @@ from typing import Any
 
 from loft_malloc.errors import UserError
 from loft_malloc.live.parts import PARTS, RATES, RESIDENT, UNTOUCHED
+from loft_malloc.profile.top import amount, out_of
 
 # A process's fields in /proc/PID/stat, behind its name.
-MINOR_FAULTS, MAJOR_FAULTS, USER_TICKS, SYSTEM_TICKS = 7, 9, 11, 12
+MINOR_FAULTS, MAJOR_FAULTS, USER_TICKS, SYSTEM_TICKS, RESIDENT_PAGES = 7, 9, 11, 12, 21
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Usage:
     minor_faults: int
     major_faults: int
     cpu_s: float
+    # The heap's memory, and all else: code, stacks, files that are mapped.
+    resident: int = 0
 
     @classmethod
     def of(cls, pid: int | None) -> Usage | None:
@@ -31,7 +34,10 @@ class Usage:
         words = text.rpartition(")")[2].split()
         ticks = int(words[USER_TICKS]) + int(words[SYSTEM_TICKS])
         return cls(
-            int(words[MINOR_FAULTS]), int(words[MAJOR_FAULTS]), ticks / os.sysconf("SC_CLK_TCK")
+            int(words[MINOR_FAULTS]),
+            int(words[MAJOR_FAULTS]),
+            ticks / os.sysconf("SC_CLK_TCK"),
+            int(words[RESIDENT_PAGES]) * os.sysconf("SC_PAGE_SIZE"),
         )
 
 
@@ -70,6 +76,16 @@ class Reading:
     @property
     def resident(self) -> int:
         return self[RESIDENT]
+
+    @property
+    def heap(self) -> str:
+        """How much of the process's memory is malloc's: the first thing to ask."""
+        whole = self.usage.resident if self.usage is not None else 0
+        if not whole:
+            return f"heap {amount(self.resident, 'bytes')} resident"
+        # The two are read one after the other, and some KiB apart in a process that is all heap.
+        part = min(100, round(100 * self.resident / whole))
+        return f"heap {out_of(self.resident, whole)} resident ({part}%)"
 
     def parts(self) -> list[int]:
         """What each part has resident; their sum is what is resident.

@@ -111,6 +111,7 @@ def _as_json(state: State) -> dict[str, Any]:
         "name": state.name,
         "loft": now.version,
         "resident_bytes": now.resident,
+        "process_resident_bytes": now.usage.resident if now.usage is not None else None,
         "parts": {part.field: now[part.field] for part in PARTS},
         "untouched_bytes": now["untouched_bytes"],
         "rates_per_s": {each.title: round(each.per_s, 3) for each in state.rates},
@@ -128,12 +129,18 @@ def _listed(console: Console, there: list[find.Found], wanted: Wanted) -> int:
             now = read(found.client())
         except UserError as error:
             said = {"pid": found.pid, "name": name, "socket": str(found.path), "error": str(error)}
-            rows.append((-1, said, [str(found.pid), "", "", name, str(error)]))
+            rows.append((-1, said, [str(found.pid), "", "", "", name, str(error)]))
             continue
         live = now["live_bytes"]
-        about = {"resident_bytes": now.resident, "live_bytes": live}
+        whole = now.usage.resident if now.usage is not None else 0
+        about = {
+            "resident_bytes": now.resident, "live_bytes": live, "process_resident_bytes": whole
+        }  # fmt: skip
         said = {"pid": found.pid, "name": name, "socket": str(found.path), **about}
-        cells = [str(found.pid), size(now.resident), size(live), name, str(found.path)]
+        cells = [
+            *(str(found.pid), size(now.resident), size(whole), size(live)),
+            *(name, str(found.path)),
+        ]
         rows.append((now.resident, said, cells))
     rows.sort(key=lambda row: row[0], reverse=True)
     if wanted.json:
@@ -141,11 +148,11 @@ def _listed(console: Console, there: list[find.Found], wanted: Wanted) -> int:
         return 0
     if not console.is_terminal:
         console.width = WIDTH_IN_PIPE
-    columns = [Column("PID"), Column("resident"), Column("live", 1), Column("program"),
-               Column("socket", right=False)]  # fmt: skip
+    columns = [Column("PID"), Column("heap"), Column("process"), Column("live", 1),
+               Column("program"), Column("socket", right=False)]  # fmt: skip
     for line in grid(columns, [cells for _, _, cells in rows], console.width):
         console.print(line, soft_wrap=True, highlight=False)
-    console.print("loft top PID watches one of them", style="dim")
+    console.print("loft top PID watches one of them; sizes are resident memory", style="dim")
     return 0
 
 

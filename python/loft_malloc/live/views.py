@@ -74,7 +74,7 @@ CLASSES = View[OfClass](
         _of_class("in flight", 4, "in_flight_bytes"),
         _of_class("rounding", 5, "rounding_bytes"),
         Shown(Column("slabs", 6), lambda row: str(row["slabs"]), lambda row: row["slabs"]),
-        _of_class("untouched", 7, "untouched_bytes"),
+        _of_class("not resident", 7, "untouched_bytes"),
     ],
     lambda row: bool(row["resident_bytes"] or row["live_objects"]),
 )
@@ -83,7 +83,7 @@ HEAPS = View[Owner](
     [
         Shown(Column("heap", right=True), lambda row: row.title),
         Shown(Column("free inside"), lambda row: size(row.holes), lambda row: row.holes),
-        Shown(Column("memory"), lambda row: size(row.bytes), lambda row: row.bytes),
+        Shown(Column("resident"), lambda row: size(row.resident), lambda row: row.resident),
         Shown(Column("slabs", 1), lambda row: str(row.slabs), lambda row: row.slabs),
         Shown(Column("most in class", 2), lambda row: str(row.worst or "")),
     ],

@@ -1,7 +1,7 @@
 // What lies where: the heap's pieces, their places on a plane of cells, and their colours.
 
 const SLAB = 0, MEDIUM = 1, LARGE = 2, FREE = 3, HEAP = 4;
-const KINDS = ["slab", "medium run", "large object", "free span", "own heap"];
+const KINDS = ["slab", "medium run", "large object", "free span", "heap of the program's own"];
 // Browsers draw no canvas that is much higher.
 const MOST_HEIGHT = 12000;
 const AIMED_HEIGHT = 640;
@@ -24,13 +24,14 @@ function usedBytes(heap, index) {
   return heap.kinds[index] === SLAB ? used * heap.classes[heap.class[index]][0] : used;
 }
 
+// Of what is resident: the rest cannot be full.
 function share(heap, index) {
-  return usedBytes(heap, index) / (heap.sizes[index] * heap.unit);
+  return usedBytes(heap, index) / Math.max(heap.resident[index], 1);
 }
 
 function holes(heap, index) {
   if (heap.kinds[index] >= FREE) return 0;
-  return heap.sizes[index] * heap.unit - usedBytes(heap, index);
+  return Math.max(heap.resident[index] - usedBytes(heap, index), 0);
 }
 
 // The piece at an address in units, or -1.
@@ -88,10 +89,11 @@ function bandOf(plan, address) {
 }
 
 // The rectangles of a piece: at most three, since the rows between its first and last are whole.
-function rectangles(heap, plan, index, band) {
+function rectangles(heap, plan, index, band, start = 0, size = heap.sizes[index]) {
   const { per, columns, cell } = plan;
-  const from = Math.floor((heap.at[index] - band.start) / per);
-  const to = Math.max(Math.ceil((heap.at[index] + heap.sizes[index] - band.start) / per), from + 1);
+  const at = heap.at[index] + start;
+  const from = Math.floor((at - band.start) / per);
+  const to = Math.max(Math.ceil((at + size - band.start) / per), from + 1);
   const top = Math.floor(from / columns);
   const bottom = Math.floor((to - 1) / columns);
   const rectangle = (first, last, row, rows) => [
@@ -144,6 +146,11 @@ function percent(part, whole) {
   return whole ? `${((100 * part) / whole).toFixed(1)}%` : "";
 }
 
+function ownerTitle(heap, place) {
+  const owner = heap.owners[place];
+  return `heap ${owner}${owner === heap.samples ? " (sampled objects)" : ""}`;
+}
+
 // In words.
 function described(heap, index) {
   const kind = heap.kinds[index];
@@ -153,8 +160,10 @@ function described(heap, index) {
     const [size, objects] = heap.classes[heap.class[index]];
     words.push(`class ${size}`, `${heap.used[index]} of ${objects} objects used`);
   }
-  if (kind < FREE) words.push(`${percent(usedBytes(heap, index), bytes)} in use`);
+  if (kind < FREE) words.push(`${amount(usedBytes(heap, index))} in use`);
   if (kind < LARGE) words.push(`${amount(holes(heap, index))} free inside`);
-  if (heap.owner[index] >= 0) words.push(`heap ${heap.owners[heap.owner[index]]}`);
+  const absent = bytes - heap.resident[index];
+  if (absent) words.push(`${amount(absent)} not resident`);
+  if (heap.owner[index] >= 0) words.push(ownerTitle(heap, heap.owner[index]));
   return words.join(", ");
 }

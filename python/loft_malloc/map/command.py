@@ -13,10 +13,10 @@ from loft_malloc import output
 from loft_malloc.errors import UserError
 from loft_malloc.live import find
 from loft_malloc.live.lines import Column, grid
-from loft_malloc.live.reading import Reading, parsed
+from loft_malloc.live.reading import Reading, Usage, parsed
 from loft_malloc.map import model, told
 from loft_malloc.map.model import Kind, Map
-from loft_malloc.printable import one_line
+from loft_malloc.printable import counted, one_line
 from loft_malloc.profile.steps import Steps
 from loft_malloc.profile.top import amount, percent
 
@@ -24,11 +24,11 @@ STATS = "/stats.json"
 WIDTH_IN_PIPE = 1000
 MOST_CLASSES = 10
 TITLES = {
-    Kind.SLAB: "slabs",
-    Kind.MEDIUM: "medium runs",
-    Kind.LARGE: "large objects",
-    Kind.FREE: "free spans",
-    Kind.HEAP: "own heaps",
+    Kind.SLAB: ("slab", "slabs"),
+    Kind.MEDIUM: ("medium run", "medium runs"),
+    Kind.LARGE: ("large object", "large objects"),
+    Kind.FREE: ("free span", "free spans"),
+    Kind.HEAP: ("extent of a heap of the program's own", "extents of heaps of the program's own"),
 }
 
 
@@ -78,7 +78,7 @@ def _asked(pid: int | None, socket: Path | None) -> Subject:
     client = find.client_of(pid, socket)
     answer = told.ask(client)
     found = model.parsed(answer, str(client.path))
-    stats = parsed(client.json(STATS), 0.0)
+    stats = parsed(client.json(STATS), 0.0, Usage.of(client.pid))
     name = find.name_of(client.pid or 0)
     title = f"{one_line(name)} {client.pid or socket}".strip()
     return Subject(title, f"map.{client.pid or 'heap'}", found, answer, stats)
@@ -110,19 +110,45 @@ def _write(subject: Subject, wanted: Wanted, steps: Steps) -> list[str]:
     return said
 
 
-def summary(found: Map) -> list[str]:
+def summary(found: Map, stats: Reading | None) -> list[str]:
     """A line for each kind of thing that there is."""
-    lines = []
-    for kind, title in TITLES.items():
+    lines = [] if stats is None else [stats.heap]
+    if not found.is_resident_known:
+        lines.append("which addresses have memory is not known: sizes are those of addresses")
+    for kind, (one, many) in TITLES.items():
         pieces = list(found.of(kind))
         if not pieces:
             continue
-        total, used = (sum(values) for values in zip(*((p.bytes, p.used_bytes) for p in pieces)))
-        line = f"{len(pieces):,} {title}: {amount(total, 'bytes')}"
+        size, resident, free = (
+            sum(values) for values in zip(*((p.bytes, p.resident, p.hole_bytes) for p in pieces))
+        )
+        line = f"{counted(len(pieces), one, many)}: "
+        line += amount(resident, "bytes") + (" resident" if found.is_resident_known else "")
         if kind not in (Kind.FREE, Kind.HEAP):
-            line += f", {percent(used, total)} used"
+            line += f", {amount(free, 'bytes')} of it free inside"
+        if size > resident:
+            line += f"; {amount(size - resident, 'bytes')} not resident"
         lines.append(line)
     return lines
+
+
+HEADS = ("class", "slabs", "resident", "free inside", "% free", "not resident")
+
+
+def class_rows(found: Map, most: int) -> list[list[str]]:
+    """By what is free inside."""
+    classes = sorted(found.classes(), key=lambda each: each.hole_bytes, reverse=True)
+    return [
+        [
+            str(each.object_bytes),
+            f"{each.slabs:,}",
+            amount(each.resident, "bytes"),
+            amount(each.hole_bytes, "bytes"),
+            percent(each.hole_bytes, each.resident),
+            amount(each.bytes - each.resident, "bytes"),
+        ]
+        for each in classes[:most]
+    ]
 
 
 def _summary(subject: Subject, written: list[str]) -> None:
@@ -134,22 +160,10 @@ def _summary(subject: Subject, written: list[str]) -> None:
         console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
 
     say(subject.title, "bold")
-    for line in summary(subject.found):
+    for line in summary(subject.found, subject.stats):
         say(line)
-    classes = sorted(subject.found.classes(), key=lambda each: each.hole_bytes, reverse=True)
-    if classes:
-        rows = [
-            [
-                str(each.object_bytes),
-                f"{each.slabs:,}",
-                amount(each.bytes, "bytes"),
-                amount(each.hole_bytes, "bytes"),
-                percent(each.hole_bytes, each.bytes),
-            ]
-            for each in classes[:MOST_CLASSES]
-        ]
-        heads = [Column(name) for name in ("class", "slabs", "memory", "free inside", "")]
-        for text in grid(heads, rows, console.width):
+    if rows := class_rows(subject.found, MOST_CLASSES):
+        for text in grid([Column(name) for name in HEADS], rows, console.width):
             say(text)
     for line in written:
         say(line)

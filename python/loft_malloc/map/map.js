@@ -51,6 +51,17 @@ function draw() {
       pen.fillRect(x, y, w - line, h - line);
     }
   }
+  pen.fillStyle = style.getPropertyValue("--absent");
+  for (const [index, start, size] of heap.absent) {
+    // A cell that stands for more has memory all the same.
+    if (size < plan.per) continue;
+    const band = bandOf(plan, heap.at[index]);
+    pen.globalAlpha = isDimmed(index) ? 0.15 : 1;
+    for (const [x, y, w, h] of rectangles(heap, plan, index, band, start, size)) {
+      pen.clearRect(x, y, w, h);
+      pen.fillRect(x, y, w - line, h - line);
+    }
+  }
   sized("mark", width);
   mark();
   by("scale").textContent = `a cell is ${amount(plan.per * heap.unit)}`;
@@ -132,7 +143,7 @@ function legend() {
   const items = [];
   if (state.colour === "owner") {
     const shown = heap.owners.slice(0, MOST_OWNERS);
-    items.push(...shown.map((owner, i) => item(` heap ${owner}`, box(hue(i)))));
+    items.push(...shown.map((owner, i) => item(` ${ownerTitle(heap, i)}`, box(hue(i)))));
     const more = heap.owners.length - shown.length;
     if (more > 0) items.push(item(`and ${more} more`));
   } else if (state.colour === "kind") {
@@ -151,31 +162,34 @@ function legend() {
     items.push(item(to, from, bar));
   }
   if (heap.kinds.includes(FREE)) items.push(item(" free span", box("var(--empty)")));
+  if (heap.absent.length) items.push(item(" not resident", box("var(--absent)")));
   by("legend").replaceChildren(...items);
 }
 
 // Of a class: what the program asked for and what else is resident, as far as anybody knows it.
-function partsOf([, , , bytes, used, rounding, cached, flight]) {
+function partsOf([, , , , resident, free, rounding, cached, flight]) {
+  const used = resident - free;
   const known = Math.min(cached + flight + rounding, used);
   const scale = cached + flight + rounding ? known / (cached + flight + rounding) : 0;
   return [
     ["live", "in use", used - known], ["rounding", "rounding", rounding * scale],
     ["cached", "in caches", cached * scale], ["flight", "in flight", flight * scale],
-    ["free", "free inside", bytes - used],
+    ["free", "free inside", free],
   ].filter(([name]) => heap.known || name === "live" || name === "free");
 }
 
 const HEADS = [
   ["class", "class", (row) => -row[0]], ["", "bar", null], ["slabs", "slabs", (row) => row[2]],
-  ["memory", "memory", (row) => row[3]], ["free inside", "free", (row) => row[3] - row[4]],
-  ["of it", "share", (row) => (row[3] - row[4]) / row[3]],
+  ["resident", "memory", (row) => row[4]], ["free inside", "free", (row) => row[5]],
+  ["% free", "share", (row) => row[5] / Math.max(row[4], 1)],
+  ["not resident", "absent", (row) => row[3] - row[4]],
 ];
 
 function table() {
   const order = HEADS.find(([, name]) => name === state.order)[2];
   const rows = heap.classes.map((row, index) => [row, index]);
   rows.sort(([a], [b]) => order(b) - order(a) || a[0] - b[0]);
-  const most = rows.reduce((sum, [row]) => Math.max(sum, row[3]), 1);
+  const most = rows.reduce((sum, [row]) => Math.max(sum, row[4]), 1);
   by("table").tHead.replaceChildren(headRow());
   by("table").tBodies[0].replaceChildren(...rows.map(([row, index]) => classRow(row, index, most)));
 }
@@ -199,7 +213,7 @@ function headRow() {
 
 function classRow(row, index, most) {
   const line = document.createElement("tr");
-  const [size, , slabs, bytes, used] = row;
+  const [size, , slabs, bytes, resident, free] = row;
   if (index === state.class) line.className = "chosen";
   const button = document.createElement("button");
   button.type = "button";
@@ -216,9 +230,8 @@ function classRow(row, index, most) {
   }
   bar.role = "img";
   bar.ariaLabel = partsOf(row).map(([, title, value]) => `${title} ${amount(value)}`).join(", ");
-  const free = bytes - used;
-  for (const inside of [button, bar, slabs.toLocaleString("en"), amount(bytes), amount(free),
-    percent(free, bytes)]) {
+  for (const inside of [button, bar, slabs.toLocaleString("en"), amount(resident), amount(free),
+    percent(free, resident), amount(bytes - resident)]) {
     const cell = document.createElement("td");
     cell.append(inside);
     line.append(cell);
@@ -240,7 +253,7 @@ function changed() {
 function start() {
   options("colour", Object.entries(COLOURS));
   options("class", [[-1, "all"], ...heap.classes.map(([size], i) => [i, size])]);
-  options("owner", [[-1, "all"], ...heap.owners.map((owner, i) => [i, `heap ${owner}`])]);
+  options("owner", [[-1, "all"], ...heap.owners.map((owner, i) => [i, ownerTitle(heap, i)])]);
   by("parts").replaceChildren(
     ...(heap.classes.length ? partsOf(heap.classes[0]) : []).map(
       ([name, title]) => item(` ${title}`, box(`var(--${name})`)),

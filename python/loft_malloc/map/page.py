@@ -15,7 +15,6 @@ from loft_malloc.live.reading import Reading
 from loft_malloc.map import command
 from loft_malloc.map.model import GRANULE, Kind, Map
 from loft_malloc.profile.page import as_script
-from loft_malloc.profile.top import amount, percent
 
 FOLDER = places.PACKAGE / "map"
 # What of a class the statistics know besides what its slabs say.
@@ -29,14 +28,13 @@ def write(path: Path, found: Map, title: str, stats: Reading | None) -> None:
         autoescape=True,
         keep_trailing_newline=True,
     )
-    classes = found.classes()
     page = template.render(
         title=title,
         version=places.version(),
         machine=f"{platform.machine()}, {os.cpu_count()} CPUs, {platform.system()} "
         f"{platform.release()}",
         date=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
-        said=command.summary(found),
+        said=command.summary(found, stats),
         style="\n".join(
             (folder / name).read_text(encoding="utf-8")
             for folder, name in ((places.PACKAGE / "profile", "page.css"), (FOLDER, "map.css"))
@@ -45,16 +43,8 @@ def write(path: Path, found: Map, title: str, stats: Reading | None) -> None:
             (FOLDER / name).read_text(encoding="utf-8") for name in ("cells.js", "map.js")
         ),
         data=as_script(data(found, stats)),
-        plain=[
-            (
-                each.object_bytes,
-                f"{each.slabs:,}",
-                amount(each.bytes, "bytes"),
-                amount(each.hole_bytes, "bytes"),
-                percent(each.hole_bytes, each.bytes),
-            )
-            for each in sorted(classes, key=lambda each: each.hole_bytes, reverse=True)[:PLAIN_ROWS]
-        ],
+        heads=command.HEADS,
+        plain=command.class_rows(found, PLAIN_ROWS),
     )
     path.write_text(page, encoding="utf-8", errors="replace")
 
@@ -87,15 +77,27 @@ def data(found: Map, stats: Reading | None) -> dict[str, Any]:
         "class": [numbers.get(piece.object_bytes, -1) for piece in found.pieces],
         "owner": [-1 if p.owner is None else places_of[p.owner] for p in found.pieces],
         "owners": owners,
+        "samples": -1 if found.samples is None else found.samples,
+        "residentKnown": found.is_resident_known,
+        # Bytes.
+        "resident": [piece.resident for piece in found.pieces],
+        # Of which piece, how far from its beginning and how long.
+        "absent": [
+            (index, at // unit, length // unit)
+            for index, piece in enumerate(found.pieces)
+            for at, length in piece.absent
+        ],
         "known": stats is not None,
-        # Size, objects in a slab, slabs, bytes, used, and of the statistics what lies in caches.
+        # Size, objects in a slab, slabs, bytes, resident, free inside, and of the statistics what
+        # lies in caches.
         "classes": [
             [
                 each.object_bytes,
                 objects[each.object_bytes],
                 each.slabs,
                 each.bytes,
-                each.used_bytes,
+                each.resident,
+                each.hole_bytes,
                 *(
                     by_size[each.object_bytes][name] if each.object_bytes in by_size else 0
                     for name in OF_STATS
@@ -111,4 +113,6 @@ def _unit(found: Map) -> int:
     bits = GRANULE
     for piece in found.pieces:
         bits |= piece.at | piece.bytes
+        for at, length in piece.absent:
+            bits |= at | length
     return bits & -bits

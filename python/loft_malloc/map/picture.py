@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from loft_malloc.map.model import GRANULE, Kind, Map
+from loft_malloc.map.model import GRANULE, Kind, Map, Piece
 from loft_malloc.printable import printable
 
 SIZE_IN = (10.0, 9.0)
@@ -40,18 +40,17 @@ def write(path: Path, found: Map, title: str) -> None:
 def occupancy(found: Map) -> tuple[numpy.ndarray, int]:
     """How full each cell is, from 0 to 1, in the order of addresses; and the bytes of a cell.
 
-    Free spans are -1, and what is no part of the heap is no number.
+    Free spans are -1, what is not resident is -2, and what is no part of the heap is no number.
     """
     spans: list[tuple[int, int, float]] = []
     place = end = 0
     for piece in found.pieces:
         first, last = piece.at // GRANULE, -(-(piece.at + piece.bytes) // GRANULE)
         place += min(max(first - end, 0), MOST_GAP) if spans else 0
-        free = piece.kind is Kind.FREE
-        value = (
-            -1.0 if free else piece.used_bytes / piece.bytes if piece.kind is not Kind.HEAP else 1.0
-        )
-        spans.append((place, place + last - first, value))
+        spans.append((place, place + last - first, _fullness(piece)))
+        for start, length in piece.absent:
+            begin = place + start // GRANULE
+            spans.append((begin, begin + max(length // GRANULE, 1), -2.0))
         place += last - first
         end = last
     per = 1 << max(0, math.ceil(math.log2(max(place, 1) / MOST_CELLS)))
@@ -59,6 +58,14 @@ def occupancy(found: Map) -> tuple[numpy.ndarray, int]:
     for start, stop, value in spans:
         values[start // per : max(-(-stop // per), start // per + 1)] = value
     return values, per * GRANULE
+
+
+def _fullness(piece: Piece) -> float:
+    if piece.kind is Kind.FREE:
+        return -1.0
+    if piece.kind is Kind.HEAP:
+        return 1.0
+    return min(1.0, piece.used_bytes / max(piece.resident, 1))
 
 
 def _cells(figure: Figure, axes: Axes, found: Map) -> None:
@@ -69,7 +76,8 @@ def _cells(figure: Figure, axes: Axes, found: Map) -> None:
     cells[: len(values)] = values
     grid = cells.reshape(rows, width)
     free = numpy.ma.masked_where(~(grid < 0), grid)
-    axes.imshow(free, cmap=ListedColormap(["#dddddd"]), interpolation="nearest", aspect="auto")
+    greys = ListedColormap(["#e3edf9", "#cccccc"])
+    axes.imshow(free, cmap=greys, vmin=-2, vmax=-1, interpolation="nearest", aspect="auto")
     full = numpy.ma.masked_where(~(grid >= 0), grid)
     image = axes.imshow(
         full, cmap="viridis_r", vmin=0, vmax=1, interpolation="nearest", aspect="auto"
@@ -79,8 +87,8 @@ def _cells(figure: Figure, axes: Axes, found: Map) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.set_title(
-        f"by address, from left to right and down; a cell is {each >> 10} KiB, "
-        "free spans are grey, what is not mapped is white",
+        f"by address, a cell is {each >> 10} KiB; grey: free spans, pale blue: not resident, "
+        "white: not the heap's",
         loc="left",
     )
 
@@ -88,12 +96,12 @@ def _cells(figure: Figure, axes: Axes, found: Map) -> None:
 def _classes(axes: Axes, found: Map) -> None:
     classes = found.classes()
     places = range(len(classes))
-    used = [each.used_bytes / MIB for each in classes]
+    used = [(each.resident - each.hole_bytes) / MIB for each in classes]
     axes.bar(places, used, color=USED, label="in use")
     free = [each.hole_bytes / MIB for each in classes]
     axes.bar(places, free, bottom=used, color=FREE, label="free inside")
     axes.set_xticks(list(places), [str(each.object_bytes) for each in classes], rotation=90)
-    axes.set_ylabel("MiB in slabs")
+    axes.set_ylabel("resident MiB in slabs")
     axes.set_xlabel("size class, bytes")
     if classes:
         axes.legend(frameon=False)

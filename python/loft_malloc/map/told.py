@@ -6,6 +6,7 @@ from typing import Any
 
 from loft_malloc.errors import UserError
 from loft_malloc.live.client import Client
+from loft_malloc.map import residence
 
 SLABS = "/slabs.json"
 # Parts of sixteen thousand entries; more have no room in any address space.
@@ -13,7 +14,13 @@ MOST_PARTS = 1 << 12
 
 
 def ask(client: Client) -> dict[str, Any]:
-    """As one answer, whatever the number of parts."""
+    """As one answer, whatever the number of parts, with what the kernel knows of it."""
+    told = _whole(client)
+    residence.add(told, client.pid)
+    return told
+
+
+def _whole(client: Client) -> dict[str, Any]:
     told = client.json(SLABS)
     ranges, at = told.get("ranges"), told.get("next")
     for _ in range(MOST_PARTS):

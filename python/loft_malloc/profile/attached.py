@@ -40,7 +40,7 @@ class Wanted:
         if self.seconds and (self.peak or shown.base is not None):
             raise UserError("--seconds compares two moments: leave out --peak and --base")
         if self.bytes != BYTES and not self.start:
-            raise UserError("--bytes of a process that runs goes with --start")
+            raise UserError("with a running process, --bytes needs --start")
         options.check_bytes("--bytes", self.bytes)
 
 

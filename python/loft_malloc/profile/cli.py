@@ -57,7 +57,7 @@ def profile(
             "-o",
             metavar="FILE",
             help="Write the profile with its names: .pb.gz for pprof, or .collapsed. "
-            "Default, of a command: heap.PID.pb.gz.",
+            "Default: it is not kept.",
             show_default=False,
         ),
     ] = None,
@@ -91,7 +91,15 @@ def profile(
         bool, typer.Option("--leaks", help="Show what nothing points to at the exit.")
     ] = False,
     peak: Annotated[
-        bool, typer.Option("--peak", help="Show the moment at which most was in use.")
+        bool,
+        typer.Option(
+            "--peak",
+            help="Show the moment at which most was in use. That is the default for a command; a "
+            "process is shown as it is now.",
+        ),
+    ] = False,
+    exit_: Annotated[
+        bool, typer.Option("--exit", help="Show what is still in use when the command exits.")
     ] = False,
     waste: Annotated[
         bool, typer.Option("--waste", help="Show what objects keep from being used by others.")
@@ -121,27 +129,28 @@ def profile(
     shown = Shown(top, sort, output_file, html_file, base, stacks)
     pid = int(command[0]) if command and is_number(command[0]) else None
     if pid is not None and len(command or []) > 1:
-        raise UserError(f"{pid} is taken for a process, and nothing can follow it but options")
+        raise UserError(f"{pid} names a process; only options can follow it")
     if read is None and (pid is not None or socket is not None):
-        if leaks or option or (command and pid is None):
-            raise UserError("--leaks, --option and a command are of no use to a process that runs")
+        if leaks or waste or exit_ or option or (command and pid is None):
+            raise UserError(
+                "--leaks, --waste, --exit, --option and a command do not go with a running process"
+            )
         check_seconds("--seconds", seconds)
         wanted_of_it = attached.Wanted(peak, seconds, start, bytes_)
         raise typer.Exit(attached.attach(pid, socket, wanted_of_it, shown))
     if seconds or start or socket is not None:
-        raise UserError(
-            "--seconds, --start and --socket are of a process that runs; give its number"
-        )
+        raise UserError("--seconds, --start and --socket are for a running process; give its PID")
     if read is not None:
         if command:
             raise UserError("give a command or --read, not both")
         raise typer.Exit(command_.read(read, shown))
     if not command:
         raise UserError("give a command to profile, or --read and a profile")
-    moments = {"leaks": leaks, "peak": peak, "waste": waste}
+    moments = {"leaks": leaks, "peak": peak, "exit": exit_, "waste": waste}
     asked = [moment for moment, is_asked in moments.items() if is_asked]
     if len(asked) > 1:
         raise UserError(f"give --{asked[0]} or --{asked[1]}, not both")
     options.check_bytes("--bytes", bytes_)
-    wanted = Wanted(bytes_, asked[0] if asked else "on", tuple(option or []))
+    at = {"exit": "on"}.get(asked[0], asked[0]) if asked else "peak"
+    wanted = Wanted(bytes_, at, tuple(option or []))
     raise typer.Exit(command_.run(command, wanted, shown))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import tempfile
@@ -13,10 +12,19 @@ from rich.console import Console
 
 from loft_malloc import output
 from loft_malloc.errors import UserError
-from loft_malloc.printable import one_line
-from loft_malloc.profile import files, launching, made_code, sites, symbolise, top, tree
+from loft_malloc.printable import counted, one_line
+from loft_malloc.profile import (
+    files,
+    launching,
+    made_code,
+    missing_names,
+    sites,
+    symbolise,
+    top,
+    tree,
+)
 from loft_malloc.profile.launching import SUFFIX, Ran, Wanted
-from loft_malloc.profile.model import Profile
+from loft_malloc.profile.model import ALLOCATED, Profile
 from loft_malloc.profile.steps import Steps
 from loft_malloc.profile.top import Sort
 from loft_malloc.profile.tree import Tree
@@ -27,6 +35,10 @@ WIDTH_IN_PIPE = 1000
 STACKS_OF_LEAKS = 3
 # More other processes than these are counted.
 MOST_NAMED = 5
+# Of a command line, as much as a line has room for.
+MOST_COMMAND = 100
+# Of a build that starts thousands, those with most stacks; reading all would take minutes.
+MOST_READ = 100
 
 
 @dataclass(frozen=True)
@@ -62,21 +74,28 @@ def run(command: list[str], wanted: Wanted, shown: Shown) -> int:
     # What takes no time to find wrong, before what may take hours.
     base = None if shown.base is None else files.read(shown.base)
     shown.check()
-    if shown.output is None and not os.access(Path.cwd(), os.W_OK):
-        raise UserError("this folder cannot be written; name a file for the profile, with -o")
     with tempfile.TemporaryDirectory(prefix="loft-profile-") as folder:
         ran = launching.run(command, wanted, Path(folder))
         if not ran.files:
             raise UserError(_nothing(ran), ran.outcome.exit_code or 1)
-        pid = _main_process(ran)
         with Steps() as steps:
-            profile = _read(ran.files[pid], steps)
+            profiles = _read_all(ran, steps)
+            pid = next(iter(profiles))
+            profile = profiles[pid]
             made_code.name(profile, made_code.of_command(pid), ran.begun)
-        kept = shown.output or Path(f"heap.{pid}{SUFFIX}")
-        others = _keep_others(ran, pid, kept)
-    remarks = [_remark_on_main(ran, pid), *others, f"written to {kept}"]
-    title = f"{shlex.join(command)}, {wanted.title}"
-    target = Target(Console(stderr=True), title, kept, str(shown.base))
+        kept = {} if shown.output is None else _keep_others(ran, pid, shown.output)
+    mine = shlex.join(command)
+    who = mine if pid == ran.pid else f"{_called(profile, pid)} (process {pid} of {_cut(mine)})"
+    remarks = _others(profiles, len(ran.files), kept)
+    if ran.pid not in ran.files:
+        remarks.append(f"the command's own process, {ran.pid}, left no profile")
+    if shown.output is not None:
+        remarks.append(f"written to {shown.output}")
+    elif shown.html is None:
+        remarks.append("-o FILE keeps the profile, --html FILE draws it as a flame graph")
+    target = Target(Console(stderr=True), f"{who}, {wanted.title}", shown.output, str(shown.base))
+    if wanted.at in ("on", "peak") and base is None:
+        _look_at_allocated(profile)
     if shown.stacks is None and wanted.at == "leaks" and base is None:
         shown = replace(shown, stacks=STACKS_OF_LEAKS)
     show(profile, base, shown, target, [each for each in remarks if each])
@@ -89,9 +108,19 @@ def read(path: Path, shown: Shown) -> int:
         profile = _read(path, steps)
     # What is missing is said before anything is written.
     shown.check()
-    target = Target(Console(), path.name, shown.output, str(shown.base))
+    title = ", ".join([path.name, *map(_cut, profile.comments[:1])])
+    target = Target(Console(), title, shown.output, str(shown.base))
+    if base is None:
+        _look_at_allocated(profile)
     show(profile, base, shown, target, [])
     return 0
+
+
+def _look_at_allocated(profile: Profile) -> None:
+    """Where nothing is in use, an empty list would help nobody."""
+    allocated = profile.index(ALLOCATED)
+    if allocated is not None and profile.total(allocated) > profile.total(profile.main_index) == 0:
+        profile.shown_type = ALLOCATED
 
 
 def _read(path: Path, steps: Steps) -> Profile:
@@ -106,36 +135,68 @@ def _nothing(ran: Ran) -> str:
     )
 
 
-def _main_process(ran: Ran) -> int:
-    """The command's own, else that of which there is most to see."""
-    if ran.pid in ran.files:
-        return ran.pid
-    return max(ran.files, key=lambda pid: ran.files[pid].stat().st_size)
+def _read_all(ran: Ran, steps: Steps) -> dict[int, Profile]:
+    """That of each process, the one that holds most first. One that is damaged is left out where
+    there are others."""
+    ordered = sorted(ran.files, key=lambda pid: -ran.files[pid].stat().st_size)
+    found, damaged = {}, None
+    for pid in ordered[:MOST_READ]:
+        try:
+            found[pid] = _read(ran.files[pid], steps)
+        except UserError as error:
+            damaged = error
+    if damaged is not None and not found:
+        raise damaged
+
+    def held(pid: int) -> tuple[int, int, bool]:
+        profile = found[pid]
+        allocated = profile.index(ALLOCATED)
+        return (
+            profile.total(profile.main_index),
+            0 if allocated is None else profile.total(allocated),
+            pid == ran.pid,
+        )
+
+    return {pid: found[pid] for pid in sorted(found, key=held, reverse=True)}
 
 
-def _remark_on_main(ran: Ran, shown: int) -> str:
-    if shown == ran.pid:
-        return ""
-    return f"the command's own process {ran.pid} left no profile; this is process {shown}'s"
+def _called(profile: Profile, pid: int) -> str:
+    return _cut(profile.comments[0]) if profile.comments else f"process {pid}"
 
 
-def _keep_others(ran: Ran, main: int, beside: Path) -> list[str]:
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_COMMAND else f"{text[: MOST_COMMAND - 1]}…"
+
+
+def _others(profiles: dict[int, Profile], processes: int, kept: dict[int, Path]) -> list[str]:
+    """What the other processes hold, a line each."""
+    _, *others = profiles
+    if not others:
+        return []
+    rest = "the other" if processes == 2 else "the others"
+    lines = [f"this is the largest of {processes} processes; {rest}:"]
+    for pid in others[:MOST_NAMED]:
+        profile = profiles[pid]
+        size = top.amount(profile.total(profile.main_index), "bytes")
+        file = f", written to {kept[pid]}" if pid in kept else ""
+        lines.append(f"{size:>10}  {_called(profile, pid)}{file}")
+    if (more := processes - 1 - MOST_NAMED) > 0:
+        lines.append(f"and {counted(more, 'process', 'processes')} more")
+    return lines
+
+
+def _keep_others(ran: Ran, main: int, beside: Path) -> dict[int, Path]:
     """As the library wrote them; whoever reads them gets the names."""
     stem = beside.name.removesuffix(SUFFIX) if beside.name.endswith(SUFFIX) else beside.stem
     stem = stem.removesuffix(f".{main}")
-    kept = []
+    kept = {}
     for pid, path in ran.files.items():
         if pid != main:
             target = beside.with_name(f"{stem}.{pid}{SUFFIX}")
             with output.writing(target):
                 shutil.move(path, target)
-            kept.append(str(target))
-    if not kept:
-        return []
-    more = len(kept) - MOST_NAMED
-    names = ", ".join(kept[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    count = "another process" if len(kept) == 1 else f"{len(kept)} other processes"
-    return [f"{count} left a profile, see loft profile --read FILE: {names}"]
+            kept[pid] = target
+    return kept
 
 
 def show(
@@ -150,6 +211,9 @@ def show(
             with output.writing(target.output):
                 files.write(target.output, profile)
         remarks += _name(base, steps) if base is not None else []
+        remarks += missing_names.hint(profile)
+        if profile.shown_type:
+            remarks.append("nothing is in use, so the list shows what was allocated")
         remarks = [one_line(each) for each in (*remarks, *said)]
         steps.step("adding up")
         made = tree.build(profile, base)
@@ -188,6 +252,6 @@ def _print(console: Console, made: Tree, shown: Shown, title: str, last: list[st
         console.print(top.table(made, shown.sort, shown.most))
         hidden = len(held) - shown.most
         if hidden > 0:
-            console.print(f"and {hidden} functions more", style="dim")
+            console.print(f"and {counted(hidden, 'more function')}", style="dim")
     for line in last:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -34,9 +34,9 @@ class Wanted:
     """How the library is to profile."""
 
     bytes: str
-    # At the exit, at the highest point of what is live, what nothing points to any more, or what
-    # objects keep from being used by others.
-    at: str = "on"
+    # At the exit (on), at the highest point of what is live, what nothing points to any more, or
+    # what objects keep from being used by others.
+    at: str = "peak"
     settings: tuple[str, ...] = ()
 
     @property

@@ -21,6 +21,7 @@ class Kind:
         return TITLES.get(self.type, self.type)
 
 
+ALLOCATED = "alloc_space"
 TITLES = {
     "inuse_space": "in use",
     "inuse_objects": "objects in use",
@@ -98,6 +99,8 @@ class Profile:
     period_kind: Kind = field(default_factory=lambda: Kind("space", "bytes"))
     period: int = 0
     default_type: str = ""
+    # What is looked at in place of that; it is not written.
+    shown_type: str = ""
     comments: list[str] = field(default_factory=list)
     time_ns: int = 0
     duration_ns: int = 0
@@ -114,5 +117,8 @@ class Profile:
     @property
     def main_index(self) -> int:
         """The column that is looked at first."""
-        found = self.index(self.default_type, "inuse_space")
+        found = self.index(self.shown_type, self.default_type, "inuse_space")
         return len(self.kinds) - 1 if found is None else found
+
+    def total(self, column: int) -> int:
+        return sum(sample.values[column] for sample in self.samples)

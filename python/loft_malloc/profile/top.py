@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from loft_malloc.printable import one_line
+from loft_malloc.printable import counted, one_line
 from loft_malloc.profile.model import Kind
 from loft_malloc.profile.tree import Held, Tree
 
@@ -52,7 +52,8 @@ def columns(tree: Tree) -> list[Column]:
     ]
     main = tree.kinds[tree.main]
     if any(column.index == tree.main for column in found):
-        return found
+        # Without what comes before: of what is allocated is looked at alone, nothing is in use.
+        return [column for column in found if column.index == tree.main or column is not found[0]]
     return [Column(main.title, tree.main, main)]
 
 
@@ -67,6 +68,13 @@ def amount(value: int, unit: str, signed: bool = False) -> str:
         scaled, step = scaled / 1024, step + 1
     digits = 0 if step == 0 or scaled >= 99.95 else 1 if scaled >= 9.995 else 2
     return f"{sign}{scaled:.{digits}f} {UNITS[step]}"
+
+
+def out_of(part: int, whole: int) -> str:
+    """8.23 of 34.4 MiB; each with its unit where the two differ."""
+    shown, total = amount(part, "bytes"), amount(whole, "bytes")
+    number, _, unit = shown.partition(" ")
+    return f"{number if total.endswith(f' {unit}') else shown} of {total}"
 
 
 def duration(microseconds: float) -> str:
@@ -170,6 +178,6 @@ def summary(tree: Tree) -> list[str]:
             text += f", {grown} against {amount(base[index], unit)}"
         for other_index, other in enumerate(tree.kinds):
             if other.type == column.kind.type.replace("_space", "_objects") != column.kind.type:
-                text += f", in {amount(totals[other_index], other.unit)} objects"
+                text += f", in {counted(totals[other_index], 'object')}"
         lines.append(text)
     return lines
