@@ -144,7 +144,8 @@ void tell(const Text& what, bool always_whole, Kept kept) {
   const KeepErrno keep;
   const char* const path = path_of(options.report_file);
   const bool whole = always_whole || path != nullptr || handler.is_set();
-  if (!whole || in_a_handler()) return os::report(what);
+  if (!whole) return os::report(Text(what) << " (LOFT_REPORT_FILE=PATH adds the stack)");
+  if (in_a_handler()) return os::report(what);
   void* const memory = borrow(sizeof(MisuseReport));
   if (memory == nullptr) {
     // The line is what is left of it.

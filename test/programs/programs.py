@@ -30,6 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ROOT / "test" / "programs" / "sources"
 # Debian's own: its test modules are a package, and another interpreter may be first in PATH.
 PYTHON = "/usr/bin/python3"
+# How the one line on a misuse ends, where nobody has asked for its stack.
+HOW_TO_GET_STACKS = r" \(LOFT_REPORT_FILE=PATH adds the stack\)\n"
 
 
 OWNERS = ("thread", "cpu", "shared")

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from programs import SOURCES, Build, Execute
+from programs import HOW_TO_GET_STACKS, SOURCES, Build, Execute
 
 EACH = "1"  # byte: a sample falls on each object
 FEW = "1G"
@@ -82,7 +82,8 @@ def test_any_object_has_a_mark(execute: Execute, build: Build, how: str, owner: 
         "usable": "malloc_usable_size of a freed object",
     }
     line = call.get(how, "double free of")
-    assert re.fullmatch(rf"loft: {line} 0x\w+: slab 0x\w+, size class 48 bytes\n", result.stderr)
+    expected = rf"loft: {line} 0x\w+: slab 0x\w+, size class 48 bytes" + HOW_TO_GET_STACKS
+    assert re.fullmatch(expected, result.stderr)
 
 
 def test_a_fault_of_another_kind_is_the_programs(execute: Execute, build: Build) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from filters import GLIBC, KILL, allowing
-from programs import Build, Execute
+from programs import HOW_TO_GET_STACKS, Build, Execute
 
 LINE = r"loft: free of an interior pointer 0x\w+: slab 0x\w+, size class 112 bytes\n"
 OBJECT = r"  object 0x\w+ of 112 bytes, 16 bytes into it, slab 0x\w+, heap \d+\n"
@@ -25,10 +25,11 @@ def aborted(result: subprocess.CompletedProcess[str]) -> None:
 
 
 def test_without_both_it_is_one_line(execute: Execute, build: Build) -> None:
+    line = LINE.removesuffix(r"\n") + HOW_TO_GET_STACKS
     for how in ("nobody", "unset"):
         result = execute(build("reports.c"), how)
         aborted(result)
-        assert (result.stdout, re.fullmatch(LINE, result.stderr) is not None) == ("", True)
+        assert (result.stdout, re.fullmatch(line, result.stderr) is not None) == ("", True)
 
 
 def test_the_file_has_what_standard_error_has(

@@ -6,7 +6,7 @@ import re
 import signal
 
 import pytest
-from programs import Build, Execute
+from programs import HOW_TO_GET_STACKS, Build, Execute
 
 FULL = {"LOFT_HARDENED": "full"}
 BESIDE = FULL | {"LOFT_BACKGROUND": "on"}
@@ -28,7 +28,7 @@ def test_what_is_whole_is_left_alone(execute: Execute, build: Build) -> None:
 def stops(execute: Execute, program: list[str], settings: dict[str, str], says: str) -> None:
     result = execute(*program, **settings)
     assert result.returncode == -signal.SIGABRT, result.stdout + result.stderr
-    line = rf"loft: {says} (0x\w+): slab 0x\w+, size class 112 bytes\n"
+    line = rf"loft: {says} (0x\w+): slab 0x\w+, size class 112 bytes" + HOW_TO_GET_STACKS
     found = re.fullmatch(line, result.stderr)
     assert found is not None, result.stderr
     assert "beyond" not in program or found[1] == result.stdout.strip()

@@ -111,7 +111,8 @@ TEST(ReportDeathTest, GoesOnWhereItMay) {
     _exit(7);
   };
   EXPECT_EXIT(misuse(), testing::ExitedWithCode(7),
-              "^loft: first\n(  [^\n]*\n)+handled [^\n]*first\n(  [^\n]*\n)+loft: second\n$");
+              "^loft: first\n(  [^\n]*\n)+handled [^\n]*first\n(  [^\n]*\n)+"
+              "loft: second .LOFT_REPORT_FILE=PATH adds the stack.\n$");
 }
 
 }  // namespace
