@@ -159,11 +159,10 @@ install: all
 	@PATH="$$PATH:/usr/sbin:/sbin"; \
 	if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig > /dev/null; then ldconfig; fi
 
-# Packages of every format, in build/packages; FORMATS="deb rpm" makes some: source meson vcpkg tar deb rpm apk image.
+# Packages of every format, in build/packages; FORMATS="deb rpm" makes some, and installs what these alone need.
 packages:
-	@tools/setup.sh night
-	@$(MAKE) --no-print-directory $(VENV)/ready
-	@$(PYTHON) tools/packages.py $(FORMATS)
+	@tools/setup.sh $(or $(FORMATS),source meson vcpkg tar deb rpm apk image)
+	@python3 tools/packages.py $(FORMATS)
 
 # The wheels of every machine and C library and the sdist, in build/wheels; the tests take them from there.
 wheels:

@@ -71,7 +71,7 @@ def run(
             command, cwd=folder, env=env, capture_output=True, text=True, timeout=HANGS_S * 4
         )
     except FileNotFoundError:
-        raise PackageError(f"{command[0]} is not there; tools/setup.sh test installs it") from None
+        raise PackageError(f"{command[0]} is not there; make packages installs it") from None
     except subprocess.TimeoutExpired:
         raise PackageError(f"{command[0]} did not end") from None
     if done.returncode != 0:

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what a group of targets needs and this machine lacks: setup.sh build|cli|test|night|weekly|format|bench|papers|booted|depth|docs
+# Installs what groups of targets need and this machine lacks: setup.sh build|cli|test|night|weekly|format|bench|papers|booted|depth|docs
+# Each format of tools/packages.py is a group, too: source|meson|vcpkg|tar|deb|rpm|apk|image.
 # Looks first and installs only what is missing, so every make target can call it.
 set -eu
 
@@ -50,27 +51,42 @@ libdevel-nytprof-perl   /usr/share/perl5/Devel/NYTProf/flamegraph.pl  draws stac
 python3-dev             /usr/include/python3*/Python.h          compiles a module of Python
 pkg-config              pkg-config                              tells compilers where loft is
 '
-night_group='
-libpython3.11-testsuite /usr/lib/python3.11/test/test_json      its own tests, to run under loft
-stress-ng               stress-ng                               its stressors, to run under loft
-dpkg-dev                dpkg-source                             unpacks the tests of other programs
-tcl-dev                 /usr/lib/tclConfig.sh                   runs the tests of redis, and is a part of those of SQLite
-zlib1g-dev              /usr/include/zlib.h                     compiles git, whose tests run under loft
-musl-tools              musl-gcc                                another C library
+source_group='
+python3         python3                                 runs the tools
+git             git                                     knows the files and the moment of the commit
+'
+cross_group='
 g++-aarch64-linux-gnu   aarch64-linux-gnu-g++                   compiles for another processor
-g++-riscv64-linux-gnu   riscv64-linux-gnu-g++                   compiles for a third processor
-qemu-user               qemu-aarch64                            plays those processors
-debhelper               dh                                      makes packages of Debian
-dh-python               dh_python3                              makes the package of the command
+'
+musl_group='
+musl-tools              musl-gcc                                another C library
+'
+manual_group='
 python3-typer           /usr/lib/python3/dist-packages/typer    writes its manual page
 python3-rich            /usr/lib/python3/dist-packages/rich     writes its manual page
 python3-psutil          /usr/lib/python3/dist-packages/psutil   writes its manual page
 python3-pyelftools      /usr/lib/python3/dist-packages/elftools  writes its manual page
 python3-zstandard       /usr/lib/python3/dist-packages/zstandard  writes its manual page
 python3-jinja2          /usr/lib/python3/dist-packages/jinja2   writes its manual page
+'
+deb_group='
+debhelper               dh                                      makes packages of Debian
+dh-python               dh_python3                              makes the package of the command
+dpkg-dev                dpkg-source                             makes source packages, and unpacks those of others
+'
+rpm_group='
+rpm                     rpmbuild                                makes packages of rpm
+'
+packages_group=$source_group$cross_group$musl_group$manual_group$deb_group$rpm_group
+night_group='
+libpython3.11-testsuite /usr/lib/python3.11/test/test_json      its own tests, to run under loft
+stress-ng               stress-ng                               its stressors, to run under loft
+tcl-dev                 /usr/lib/tclConfig.sh                   runs the tests of redis, and is a part of those of SQLite
+zlib1g-dev              /usr/include/zlib.h                     compiles git, whose tests run under loft
+g++-riscv64-linux-gnu   riscv64-linux-gnu-g++                   compiles for a third processor
+qemu-user               qemu-aarch64                            plays those processors
 lintian                 lintian                                 looks into packages of Debian
 mmdebstrap              mmdebstrap                              a root to install them in
-rpm                     rpmbuild                                makes packages of rpm
 abigail-tools           abidw                                   describes the interface of a library
 systemd                 systemd-analyze                         reads a drop-in
 rust-web-clippy         cargo-clippy                            checks the Rust crates
@@ -122,27 +138,38 @@ present() {
   esac
 }
 
-group=${1:?usage: setup.sh build|cli|test|night|weekly|format|bench|papers|booted|depth|docs}
-case $group in
-  build) wanted=$build_group ;;
-  cli) wanted=$build_group$cli_group ;;
-  test) wanted=$build_group$test_group ;;
-  night) wanted=$build_group$test_group$night_group$booted_group ;;
-  weekly) wanted=$build_group$test_group$night_group$booted_group$bench_group$papers_group$depth_group ;;
-  format) wanted=$format_group ;;
-  bench) wanted=$build_group$bench_group ;;
-  papers) wanted=$build_group$bench_group$papers_group ;;
-  booted) wanted=$build_group$test_group$night_group$booted_group ;;
-  depth) wanted=$build_group$test_group$depth_group ;;
-  docs) wanted=$docs_group ;;
-  *) echo "setup.sh: no group named $group" >&2; exit 2 ;;
-esac
+[ $# -gt 0 ] || { echo "usage: setup.sh GROUP..." >&2; exit 2; }
+wanted=''
+for group in "$@"; do
+  case $group in
+    build) more=$build_group ;;
+    cli) more=$build_group$cli_group ;;
+    test) more=$build_group$test_group ;;
+    night) more=$build_group$test_group$packages_group$night_group$booted_group ;;
+    weekly) more=$build_group$test_group$packages_group$night_group$booted_group$bench_group$papers_group$depth_group ;;
+    format) more=$format_group ;;
+    bench) more=$build_group$bench_group ;;
+    papers) more=$build_group$bench_group$papers_group ;;
+    booted) more=$build_group$test_group$packages_group$night_group$booted_group ;;
+    depth) more=$build_group$test_group$depth_group ;;
+    docs) more=$docs_group ;;
+    source|meson|vcpkg) more=$source_group ;;
+    tar) more=$build_group$source_group$cross_group ;;
+    deb) more=$build_group$source_group$manual_group$deb_group ;;
+    rpm) more=$build_group$source_group$manual_group$rpm_group ;;
+    apk) more=$build_group$source_group$musl_group ;;
+    image) more=$build_group$source_group$cross_group$musl_group ;;
+    *) echo "setup.sh: no group named $group" >&2; exit 2 ;;
+  esac
+  wanted=$wanted$more
+done
 
 missing=''
 reasons=''
 # The pattern in a probe must reach present() as it stands, hence no globbing here.
 while read -r package probe reason; do
   [ -n "$package" ] || continue
+  case "$missing " in *" $package "*) continue ;; esac
   if ! present "$probe"; then
     missing="$missing $package"
     reasons="$reasons; $package: $reason"
