@@ -193,7 +193,7 @@ def tar(plan: Plan) -> list[Path]:
         config.write_text("\n".join(lines) + "\n")
         (prefix / "share" / "loft").mkdir(parents=True)
         shutil.copy(objects / "loft.cc", prefix / "share" / "loft")
-        for name in ("LICENSE", "CHANGELOG.md", "README.md"):
+        for name in ("LICENSE", "CHANGELOG.md", "README.md", "SECURITY.md"):
             shutil.copy(plan.source / name, prefix / "share" / "loft")
         folder = f"{plan.full_name}-linux-{machine}"
         path = plan.out / f"{folder}.tar.gz"

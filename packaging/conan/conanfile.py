@@ -8,7 +8,8 @@ from conan.errors import ConanInvalidConfiguration
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
 from conan.tools.files import copy
 
-BUILT_FROM = ("CMakeLists.txt", "LICENSE", "bounds/*", "cmake/*", "include/*", "inspect/*", "src/*")
+BUILT_FROM = ("CMakeLists.txt", "bounds/*", "cmake/*", "include/*", "inspect/*", "src/*")
+SAYS = ("LICENSE", "SECURITY.md")
 
 
 class Loft(ConanFile):
@@ -28,7 +29,7 @@ class Loft(ConanFile):
         self.version = re.findall(r'LOFT_VERSION_STRING "(.*?)"', header)[0]
 
     def export_sources(self):
-        for pattern in BUILT_FROM:
+        for pattern in BUILT_FROM + SAYS:
             copy(self, pattern, self._root(), self.export_sources_folder)
 
     def configure(self):
@@ -56,7 +57,8 @@ class Loft(ConanFile):
 
     def package(self):
         CMake(self).install()
-        copy(self, "LICENSE", self.source_folder, Path(self.package_folder) / "licenses")
+        for name in SAYS:
+            copy(self, name, self.source_folder, Path(self.package_folder) / "licenses")
 
     def package_info(self):
         self.cpp_info.set_property("cmake_file_name", "loft")

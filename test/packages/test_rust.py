@@ -166,6 +166,7 @@ def test_packages_have_what_they_need_and_no_more(packages: Path) -> None:
     assert files("loft-malloc-sys") - made_by_cargo == {
         "LICENSE",
         "README.md",
+        "SECURITY.md",
         "build.rs",
         "src/bindings.rs",
         "src/lib.rs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ PAGES = subprocess.run(
     capture_output=True,
     text=True,
 ).stdout.split()
+# Packages have some of them by a link.
+PAGES = [name for name in PAGES if not (ROOT / name).is_symlink()]
 
 
 def anchors(page: Path) -> set[str]:
@@ -33,6 +36,26 @@ def test_every_link_leads_somewhere(name: str) -> None:
         there = page.parent / path if path else page
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), target
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "python/README.md",
+        "bindings/rust/loft-malloc/README.md",
+        "bindings/rust/loft-malloc-sys/README.md",
+    ],
+)
+def test_registries_show_pages_without_links_into_the_repository(name: str) -> None:
+    """There they would lead nowhere; and each says how to report a security fault."""
+    text = (ROOT / name).read_text()
+    assert re.findall(r"\]\((?!https:)", text) == []
+    assert "SECURITY.md" in text
+
+
+def test_the_command_shows_its_own_page() -> None:
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert told["project"]["readme"] == "python/README.md"
 
 
 def test_the_first_commands_of_the_readme() -> None:
