@@ -16,9 +16,13 @@ all:
 	@cmake --build --preset release --target loft_shared loft_static loft_bounds \
 	  loft_core_shared loft_core_static loft_single
 
-# A real program under libc's malloc and under loft, side by side.
-run: cli
-	@$(PYTHON) tools/run_demo.py
+# Two programs under glibc's malloc and under loft, side by side.
+run:
+	@echo "loft: on two processors the build takes about a minute, and the comparison half a minute more"
+	@tools/setup.sh build
+	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX) --log-level=WARNING > /dev/null
+	@cmake --build --preset release --target loft_shared malloc_test
+	@python3 tools/run_demo.py
 
 # The command that runs and compares programs, as build/venv/bin/loft.
 cli: all

@@ -1,4 +1,4 @@
-"""The program of `make run`: JSON documents that one thread allocates and another frees.
+"""A program of `make run`: JSON documents that one thread allocates and another frees.
 
 Two threads build documents and parse them, two others take what was parsed, write it out again and
 drop it. It prints a digest of all that was written. An argument says how many documents.
