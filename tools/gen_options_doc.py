@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write what follows from the table LOFT_OPTIONS in src/base/options.h: the one in docs/options.md,
+"""Write what follows from the table LOFT_OPTIONS in src/base/options.h: those in docs/options.md,
 and that which the `loft` command checks its --option against (python/loft_malloc/options.json).
 
 tools/gen_options_doc.py            write the files
@@ -19,8 +19,18 @@ TABLE = ROOT / "src" / "base" / "options.h"
 DOCUMENT = ROOT / "docs" / "options.md"
 FOR_COMMAND = ROOT / "python" / "loft_malloc" / "options.json"
 
-# Where the document's table begins; what stands above is edited there.
-TABLE_BEGINS = "|---|---|---|---|---|\n"
+# Where the document's tables begin; what stands above is edited there.
+TABLES_BEGIN = "## The options\n"
+HEAD = "\n| option | environment | accepted | default | what it does |\n|---|---|---|---|---|\n"
+
+# By purpose. Each option is in one group.
+GROUPS = {
+    "To know first": ("stats", "profile", "socket", "background", "owner", "hardened"),
+    "Memory that stays": ("dirty_bytes", "decay_ms", "cache_bytes", "thp"),
+    "Limits": ("cgroup", "soft_limit", "hard_limit"),
+    "Profiles": ("sample_bytes", "profile_file", "profile_signal"),
+    "Misuse": ("misuse", "report_file", "hardened_required"),
+}
 
 UNITS = {"kBytes": "bytes", "kMilliseconds": "milliseconds"}
 
@@ -83,11 +93,18 @@ def main() -> int:
     arguments = parser.parse_args()
 
     options = read_table(TABLE.read_text(encoding="utf-8"))
-    introduction = DOCUMENT.read_text(encoding="utf-8").partition(TABLE_BEGINS)[0]
-    rows = "".join(option.row(name, meaning) for name, (option, meaning) in options.items())
+    grouped = [name for names in GROUPS.values() for name in names]
+    if sorted(grouped) != sorted(options):
+        raise SystemExit(f"GROUPS: not each option once: {sorted({*grouped} ^ {*options})}")
+    introduction = DOCUMENT.read_text(encoding="utf-8").partition(TABLES_BEGIN)[0]
+    tables = "".join(
+        f"\n### {title}\n{HEAD}"
+        + "".join(options[name][0].row(name, options[name][1]) for name in names)
+        for title, names in GROUPS.items()
+    )
     entries = {name: asdict(option) for name, (option, _) in options.items()}
     written = {
-        DOCUMENT: introduction + TABLE_BEGINS + rows,
+        DOCUMENT: introduction + TABLES_BEGIN + tables,
         FOR_COMMAND: json.dumps(entries, indent=1) + "\n",
     }
     differ = [path for path, text in written.items() if path.read_text(encoding="utf-8") != text]

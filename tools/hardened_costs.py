@@ -3,7 +3,7 @@
 
     tools/hardened_costs.py                     all of bench/hardened.toml, in some minutes
     tools/hardened_costs.py --rows 'perl*' --rounds 9
-    tools/hardened_costs.py --update            writes the table into docs/hardened.md
+    tools/hardened_costs.py --update            writes docs/internals/hardened-costs.md
 
 A round runs each program once under each allocator, one right after the other. Time is the
 processor's, of all threads: other work on the machine disturbs it less than the clock on the wall.
@@ -34,7 +34,7 @@ from loft_malloc.errors import UserError
 from loft_malloc.tables import Cell, Table, as_markdown, for_terminal
 
 WRITTEN = ROOT / "bench" / "hardened.toml"
-PAGE = ROOT / "docs" / "hardened.md"
+PAGE = ROOT / "docs" / "internals" / "hardened-costs.md"
 BEGIN, END = "<!-- costs -->", "<!-- end of costs -->"
 # All ratios are to this one.
 MEASURE = "hardened_malloc"
@@ -165,7 +165,9 @@ def written(tables: list[Table]) -> str:
 def main(
     rows: Annotated[str, typer.Option(help="a pattern of their names")] = "*",
     rounds: Annotated[int, typer.Option(min=1)] = 5,
-    update: Annotated[bool, typer.Option(help="write the table into docs/hardened.md")] = False,
+    update: Annotated[
+        bool, typer.Option(help="write the table into docs/internals/hardened-costs.md")
+    ] = False,
 ) -> None:
     """Time and memory of programs under hardened=full and its peers."""
     try:

@@ -42,9 +42,9 @@ class Place:
 
 
 PLACES = [
-    Place("README.md", r"take (\d+) instructions together", pair),
-    Place("README.md", r"glibc takes (\d+), the best peer", lambda it: pair_of(it, "glibc")),
-    Place("README.md", r"glibc takes \d+, the best peer (\d+)\.", best_peer),
+    Place("README.md", r"cached object \| (\d+) \|", pair),
+    Place("README.md", r"cached object \| \d+ \| (\d+) \|", lambda it: pair_of(it, "glibc")),
+    Place("README.md", r"cached object \| \d+ \| \d+ \| (\d+), ", best_peer),
     Place("docs/results.md", r"malloc and free \| (\d+) \|", pair),
     *(
         Place(

@@ -22,28 +22,28 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
 // number or a name (files/signal_names.h); 0 for none.
 #define LOFT_OPTIONS(X)                                                                           \
   X(kChoice, owner, 0, "thread|cpu|shared",                                                       \
-    "who holds the caches of free objects and the slabs; thread: each thread; cpu: each "         \
+    "who holds the caches of free objects, and the slabs; thread: each thread; cpu: each "        \
     "processor; shared: each thread its cache, and all together the slabs; read when the "        \
     "library is loaded, and never changed after that")                                            \
   X(kChoice, hardened, 0, "off|guard|full",                                                       \
-    "what loft does against misuse of the heap beyond what costs nothing; off: nothing; guard, "  \
-    "for programs in use: what costs little; full: what docs/hardened.md lists; read when the "   \
-    "library is loaded, and never changed after "                                                 \
-    "that")                                                                                       \
+    "what loft does against misuse of the heap beyond what costs nothing; off: nothing; "         \
+    "guard, for programs in use: what costs little; full: everything that docs/hardened.md "      \
+    "lists; read when the library is loaded, and never changed after that")                       \
   X(kChoice, hardened_required, 0, "off|on",                                                      \
-    "what follows where hardened=guard or full cannot be kept as the library is loaded; off: "    \
+    "what happens if hardened=guard or full cannot be kept as the library is loaded; off: "       \
     "one line, and hardened=off; on: one line, and the program stops")                            \
   X(kChoice, stats, 0, "off|text|json|prometheus",                                                \
     "print statistics to standard error when the process exits, also by SIGTERM")                 \
   X(kChoice, misuse, 0, "stop|continue",                                                          \
     "what follows the report of a misuse that the program can survive; stop: it stops; "          \
     "continue: a call with a pointer that loft did not allocate does nothing, the objects "       \
-    "behind a write after free that has cut a queue of freed objects are lost, and with "         \
-    "hardened=guard the page that the program has used beyond an object or after its free is "    \
+    "after a write after free that has cut a queue of freed objects are lost, and with "          \
+    "hardened=guard the page that the program used beyond an object or after its free is "        \
     "opened")                                                                                     \
   X(kFile, report_file, 0, "",                                                                    \
-    "a file to which reports of misuse are appended, beside standard error; reports then have "   \
-    "the stack, and what lies at the address; %p becomes the number of the process")              \
+    "a file to which reports of misuse are appended, as well as to standard error; reports "      \
+    "then have the stack, and what lies at the address; %p becomes the number of the "            \
+    "process")                                                                                    \
   X(kBytes, cache_bytes, 4 << 20, "",                                                             \
     "bytes of free objects that one thread's cache may hold; the caches of more than four "       \
     "threads share four times as many, but each may hold 256K")                                   \
@@ -63,8 +63,8 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
     "them everywhere, and purges nothing smaller")                                                \
   X(kChoice, background, 0, "off|on",                                                             \
     "who purges unused memory; off: the calls that the program makes; on: also a thread of "      \
-    "loft's own, while the program does nothing, which starts when the library is loaded or "     \
-    "the option is set; off in the child of a fork, until it is set there")                       \
+    "loft's, while the program does nothing; it starts when the library is loaded or the "        \
+    "option is set; off in the child of a fork, until it is set there")                           \
   X(kBytes, soft_limit, 0, "",                                                                    \
     "bytes from the system above which loft keeps little: caches stay small, and free "           \
     "memory is purged within a tenth of a second, or by later calls where no background "         \
@@ -80,27 +80,29 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
     "little near a limit, whichever process has the memory; it opens files of the system, which " \
     "filters of system calls may forbid; read when the thread starts")                            \
   X(kChoice, profile, 0, "off|on|peak|leaks|waste",                                               \
-    "whether allocations are sampled, for a profile of which code holds memory; on: what is in "  \
-    "use when it is written; peak: what was when it was the most, within three per cent; leaks: " \
-    "what nothing in the process points to any more at the exit; waste: what objects of up to "   \
-    "32 KiB keep from other uses in slabs that are mostly free, at the exit; each sampled "       \
-    "object then takes its memory twice, so that waste follows upon off alone")                   \
+    "whether allocations are sampled, for a profile of which code holds memory; on: what is "     \
+    "in use when the profile is written; peak: what was in use at the highest moment, "           \
+    "within three per cent; leaks: what nothing in the process points to any more at the "        \
+    "exit; waste: what objects of up to 32 KiB keep from other uses in slabs that are "           \
+    "mostly free, at the exit; each sampled object then takes its memory twice, so waste "        \
+    "can only follow off")                                                                        \
   X(kBytes, sample_bytes, 512 << 10, "",                                                          \
-    "mean bytes between two samples of one thread's allocations, which a profile tells of, and "  \
-    "which hardened=guard lays between pages that can be neither read nor written; 1: each "      \
-    "allocation is one")                                                                          \
+    "mean bytes between two samples of one thread's allocations, which a profile consists "       \
+    "of, and which hardened=guard puts between inaccessible pages; 1: each allocation is "        \
+    "one")                                                                                        \
   X(kFile, profile_file, 0, "",                                                                   \
     "where the profile is written when the process exits, also by SIGTERM; %p becomes the "       \
     "number of the process; a name that ends with .collapsed gets lines of text, any other "      \
     "the format of pprof, compressed; when an allocation is refused for want of memory, a file "  \
     "with the word refused in its name is written, too")                                          \
   X(kSignal, profile_signal, 0, "",                                                               \
-    "the signal on which the profile so far is written beside profile_file, with the word "       \
-    "signal-1 and so on in the name; it is left alone if the program handles or ignores it")      \
+    "the signal on which the profile so far is written, next to profile_file, with the word "     \
+    "signal-1 and so on in the name; loft leaves it alone if the program handles or ignores "     \
+    "it")                                                                                         \
   X(kFile, socket, 0, "",                                                                         \
-    "where a thread of loft's own answers requests of HTTP, for the process's user and for "      \
-    "root: statistics, profiles, a map of the heap, purges, options; %p becomes the number of "   \
-    "the process; the child of a fork has none until it sets the option")
+    "where a thread of loft's answers requests of HTTP, for the process's user and for "          \
+    "root: statistics, profiles, a map of the heap, purges, options; %p becomes the number "      \
+    "of the process; the child of a fork has none until it sets the option")
 
 // X(name, choice). Of these options one choice is stricter than the others: it is taken where
 // the file, the symbol or the environment have a value that is not understood, and where the

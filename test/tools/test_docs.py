@@ -1,4 +1,4 @@
-"""The pages for readers: their links, and the first commands."""
+"""The pages for readers: their links, their size, and the first commands."""
 
 from __future__ import annotations
 
@@ -26,12 +26,16 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}
 
 
+def links(page: Path) -> list[str]:
+    """Those that lead to a file here."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+    return [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_every_link_leads_somewhere(name: str) -> None:
     page = ROOT / name
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        if re.match(r"[a-z]+:", target):
-            continue
+    for target in links(page):
         path, _, anchor = target.partition("#")
         there = page.parent / path if path else page
         assert there.exists(), target
@@ -61,3 +65,17 @@ def test_the_command_shows_its_own_page() -> None:
 def test_the_first_commands_of_the_readme() -> None:
     commands = re.findall(r"^    (\w.*?)(?:  .*)?$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert commands[:2] == ["make run", "make test"]
+
+
+def test_the_pages_for_users_are_few_and_short() -> None:
+    words = {page.name: len(page.read_text().split()) for page in (ROOT / "docs").glob("*.md")}
+    assert len(words) <= 10
+    assert sum(words.values()) <= 18_000, words
+
+
+@pytest.mark.parametrize("folder", ["docs", "docs/internals"])
+def test_every_page_has_a_door(folder: str) -> None:
+    """Those for users in the README, those for contributors in the list of their folder."""
+    door = ROOT / ("README.md" if folder == "docs" else "docs/internals/README.md")
+    linked = {(door.parent / target.partition("#")[0]).resolve() for target in links(door)}
+    assert {*(ROOT / folder).glob("*.md")} - {door} <= linked

@@ -172,7 +172,7 @@ def test_pages_are_checked_and_written(tmp_path: Path) -> None:
     assert says == {"32", "200", "34"}
     ledger_docs.write(written, tmp_path)
     assert not list(ledger_docs.differences(written, tmp_path))
-    assert "take 32 instructions together" in (tmp_path / "README.md").read_text()
+    assert "cached object | 32 | 200 | 34, " in (tmp_path / "README.md").read_text()
     # The best of some may not be the best.
     del row.peers["jemalloc"]
     assert ledger_docs.best_peer(written) is None
