@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw the README's pictures, docs/images/{profile,top,map}.png, of Perl, which sorts words.
+"""Draw the pages' pictures, docs/images/{profile,top,map}.png, of Perl, which sorts words.
 
 All of them, or those that are named. It needs what `make cli` and tools/setup.sh test bring: the
 command, and Chromium without a window.

@@ -50,6 +50,7 @@ chromium-headless-shell chromium-headless-shell                 opens the pages 
 libdevel-nytprof-perl   /usr/share/perl5/Devel/NYTProf/flamegraph.pl  draws stacks that loft writes
 python3-dev             /usr/include/python3*/Python.h          compiles a module of Python
 pkg-config              pkg-config                              tells compilers where loft is
+curl                    curl                                    asks a socket, as the pages do
 '
 source_group='
 python3         python3                                 runs the tools
