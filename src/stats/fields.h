@@ -32,7 +32,7 @@ struct ClassField {
 #define LOFT_NEXT(name, kind, help) LOFT_FIRST(nullptr, name, kind, help)
 inline constexpr Field kFields[] = {
     LOFT_FIRST("Resident memory", resident_bytes, kNow,
-               "Resident memory of the heap: the sum of the parts below"),
+               "Resident memory of the heap, the sum of the parts below"),
     LOFT_NEXT(live_bytes, kPart, "Requested by the program and not freed; in part an estimate"),
     LOFT_NEXT(rounding_bytes, kPart,
               "Space of live objects beyond their requests; in part an estimate"),

@@ -104,14 +104,16 @@ void write_text(Output& output, const Stats& stats) {
     if (group != nullptr) output.print("\n%s\n", group);
     group = nullptr;
     const bool subtracted = field.kind == FieldKind::kSubtracted;
-    char percent[32] = "";
-    if (subtracted || field.kind == FieldKind::kPart) {
-      const uint64_t share = shares.next(value, subtracted);
-      snprintf(percent, sizeof(percent), "%s%llu.%llu %%", subtracted ? "-" : "",
-               as_printed(share / 10), as_printed(share % 10));
+    const Figure figure(value, subtracted);
+    if (!subtracted && field.kind != FieldKind::kPart) {
+      output.print("  %s: %s%s\n", field.help, figure.text(), in_bytes(field.name) ? " bytes" : "");
+      continue;
     }
-    output.print("%18s %-5s %9s  %s\n", Figure(value, subtracted).text(),
-                 in_bytes(field.name) ? "bytes" : "", percent, field.help);
+    const uint64_t share = shares.next(value, subtracted);
+    char percent[32];
+    snprintf(percent, sizeof(percent), "%s%llu.%llu", subtracted ? "-" : "", as_printed(share / 10),
+             as_printed(share % 10));
+    output.print("%18s bytes %6s %%  %s\n", figure.text(), percent, field.help);
   }
   output.print("\nBytes by size class; resident is the sum of the next seven\n");
   output.print("%9s %12s %12s %12s %12s %12s %12s %12s %12s %9s\n", "class", "resident", "live",

@@ -86,7 +86,7 @@ def test_options_in_the_environment(folder: Path, lib: Path, mode: int) -> None:
     if mode == 0o755:
         assert result.stdout == "its user's rights\n"
         assert "LOFT_OWNER" in result.stderr
-        assert "resident_bytes" in result.stderr
+        assert "\nResident memory\n" in result.stderr
     elif result.stdout == "its user's rights\n":
         pytest.skip("setuid has no effect here")
     else:

@@ -143,7 +143,9 @@ def test_prometheus_reads_it(library: Path) -> None:
 
 
 NUMBER = r"-?\d{1,3}(?:,\d{3})*"
-SUM = re.compile(rf"^ +({NUMBER}) bytes +Resident memory of the heap: the sum", re.MULTILINE)
+SUM = re.compile(
+    rf"^  Resident memory of the heap, the sum of the parts below: ({NUMBER}) bytes$", re.MULTILINE
+)
 PART = re.compile(rf"^ +({NUMBER}) bytes +(-?\d+\.\d) %  [A-Z].*$", re.MULTILINE)
 
 
@@ -158,7 +160,7 @@ def test_text_says_in_words_what_adds_up(library: Path) -> None:
     # What is subtracted comes last, and has its sign.
     assert all(part > 0 for part in parts[:-1])
     assert "_bytes" not in text
-    counted = re.search(rf"^ +({NUMBER}) +Objects handed out and not freed$", text, re.MULTILINE)
+    counted = re.search(rf"^  Objects handed out and not freed: ({NUMBER})$", text, re.MULTILINE)
     assert counted is not None
     assert counted.start() > text.index("Not part of the sum")
     for heading in ("Resident memory", "Heaps and threads", "Messages"):
