@@ -42,15 +42,17 @@ class Option:
     unit: str
     choices: list[str]
     default: str
+    meaning: str
 
-    def row(self, name: str, meaning: str) -> str:
+    def row(self, name: str) -> str:
+        name_cell = f"| `{name}` | `LOFT_{name.upper()}` |"
         accepted = ", ".join(f"`{choice}`" for choice in self.choices) or self.unit
         if self.unit == "path":
-            return f"| `{name}` | `LOFT_{name.upper()}` | a path | none | {meaning} |\n"
+            return f"{name_cell} a path | none | {self.meaning} |\n"
         if self.unit == "signal":
             accepted = "a signal's name or number"
-            return f"| `{name}` | `LOFT_{name.upper()}` | {accepted} | none | {meaning} |\n"
-        return f"| `{name}` | `LOFT_{name.upper()}` | {accepted} | `{self.default}` | {meaning} |\n"
+            return f"{name_cell} {accepted} | none | {self.meaning} |\n"
+        return f"{name_cell} {accepted} | `{self.default}` | {self.meaning} |\n"
 
 
 def short_bytes(count: int) -> str:
@@ -61,20 +63,21 @@ def short_bytes(count: int) -> str:
     return str(count)
 
 
-def option(kind: str, default: str, choices: list[str]) -> Option:
+def option(kind: str, default: str, choices: list[str], meaning: str) -> Option:
     number, _, shift = default.partition("<<")
     value = int(number) << int(shift or 0)
     if kind == "kChoice":
-        return Option("", choices, choices[value])
+        return Option("", choices, choices[value], meaning)
     if kind == "kFile":
-        return Option("path", [], "")
+        return Option("path", [], "", meaning)
     if kind == "kSignal":
-        return Option("signal", [], "")
-    return Option(UNITS[kind], [], short_bytes(value) if kind == "kBytes" else str(value))
+        return Option("signal", [], "", meaning)
+    said = short_bytes(value) if kind == "kBytes" else str(value)
+    return Option(UNITS[kind], [], said, meaning)
 
 
-def read_table(source: str) -> dict[str, tuple[Option, str]]:
-    """The options by name, and what the table says of each."""
+def read_table(source: str) -> dict[str, Option]:
+    """The options by name."""
     match = re.search(r"#define LOFT_OPTIONS\(X\)((?:.*\\\n)*.*)\n", source)
     if match is None:
         raise SystemExit(f"{TABLE}: no LOFT_OPTIONS table")
@@ -83,7 +86,7 @@ def read_table(source: str) -> dict[str, tuple[Option, str]]:
     for entry in re.split(r"\bX\(", re.sub(r"\\\n", " ", match[1]))[1:]:
         kind, name, default, texts = entry.split(",", 3)
         choices, meaning = ast.literal_eval(f"({texts.strip()}")
-        found[name.strip()] = option(kind, default, choices.split("|")), meaning
+        found[name.strip()] = option(kind, default, choices.split("|"), meaning)
     return found
 
 
@@ -98,11 +101,10 @@ def main() -> int:
         raise SystemExit(f"GROUPS: not each option once: {sorted({*grouped} ^ {*options})}")
     introduction = DOCUMENT.read_text(encoding="utf-8").partition(TABLES_BEGIN)[0]
     tables = "".join(
-        f"\n### {title}\n{HEAD}"
-        + "".join(options[name][0].row(name, options[name][1]) for name in names)
+        f"\n### {title}\n{HEAD}" + "".join(options[name].row(name) for name in names)
         for title, names in GROUPS.items()
     )
-    entries = {name: asdict(option) for name, (option, _) in options.items()}
+    entries = {name: asdict(options[name]) for name in grouped}
     written = {
         DOCUMENT: introduction + TABLES_BEGIN + tables,
         FOR_COMMAND: json.dumps(entries, indent=1) + "\n",

@@ -69,8 +69,7 @@ def page(root: Any) -> str:
                 usage = " ".join(each.collect_usage_pieces(inner))
                 lines += [f".SS loft {roff(name)} {roff(usage)}", *paragraphs(each.help or "")]
                 lines += options_of(each, inner)
-                if name == "run":
-                    lines += paragraphs(each.epilog or "")
+                lines += paragraphs(each.epilog or "")
     lines += [".SH SEE ALSO", ".BR ld.so (8),", ".BR malloc (3)"]
     return "\n".join(lines) + "\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,15 +84,62 @@ def _linked(program: Path, library: Path) -> Finding:
 def check_process(machine: Machine) -> Iterator[Finding]:
     mapped = _mapped(machine)
     process = machine.process
-    if any(_is_loft(name, file) for name, file in mapped.items()):
-        yield finding("process.loft", "loft is loaded", process=process)
-    else:
-        yield finding("process.without", "loft is not loaded", process=process)
+    serving = _serving(machine, mapped)
+    lofts = {name for name, file in mapped.items() if _is_loft(name, file)}
+    case = "loft" if serving in lofts else "shadowed" if lofts else "without"
+    said = f"{serving or 'the C library'} serves malloc"
+    yield finding(f"process.{case}", said, process=process)
     for name, file in mapped.items():
-        if elf.replaces_malloc(file) and not elf.is_loft(file):
-            yield finding("process.malloc", name, process=process)
+        if elf.replaces_malloc(file) and name not in lofts:
+            if name != serving:
+                yield finding("process.unused", name, process=process)
         elif file is not None:
             yield from contained(f"process {process}", file, name)
+
+
+def _serving(machine: Machine, mapped: dict[Path, Path | None]) -> Path | None:
+    """Whose malloc the loader has bound; None: the C library's.
+
+    It looks into the program, into what is preloaded, and then into the libraries that each of them
+    asks for, in that order. What a program opens while it runs comes after all of these.
+    """
+    read = {name: elf.read(file) for name, file in mapped.items()}
+    by_name: dict[str, Path] = {}
+    for name, described in read.items():
+        plain = name.name.removesuffix(DELETED)
+        for each in (plain, described.soname if described is not None else ""):
+            by_name.setdefault(each, name)
+    order = _order(machine, read, by_name)
+    if not order:
+        # Another user's: whatever brings a malloc.
+        order = list(mapped)
+    for name in order:
+        described = read[name]
+        if described is None:
+            if _is_loft(name, None):
+                return name
+        elif "malloc" in described.exported or (elf.is_loft(mapped[name]) and not described.soname):
+            return name
+    return None
+
+
+def _order(
+    machine: Machine, read: dict[Path, elf.Elf | None], by_name: dict[str, Path]
+) -> list[Path]:
+    try:
+        program = (machine.proc / machine.process / "exe").readlink()
+    except OSError:
+        return []
+    preloaded = preload.entries(machine.environment.get("LD_PRELOAD", ""))
+    # A symbolic link is mapped by the name of what it leads to.
+    names = [os.path.realpath(each) if "/" in each else each for each in preloaded]
+    found = [by_name.get(Path(each).name) for each in names]
+    order = [name for name in (program, *found) if name in read]
+    for name in order:
+        described = read[name]
+        needed = [by_name.get(each) for each in described.needed] if described is not None else []
+        order += [each for each in dict.fromkeys(needed) if each is not None and each not in order]
+    return order
 
 
 def _mapped(machine: Machine) -> dict[Path, Path | None]:

@@ -10,7 +10,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from loft_malloc import comparison, elf, metrics, outcome, output, report_data, report_text, verdict
+from loft_malloc import (
+    comparison,
+    elf,
+    metrics,
+    noise,
+    outcome,
+    output,
+    report_data,
+    report_text,
+    verdict,
+)
 from loft_malloc.comparison import Comparison, Plan
 from loft_malloc.errors import UserError
 from loft_malloc.printable import printable
@@ -32,8 +42,12 @@ class Files:
 
 def compare(plan: Plan, files: Files) -> int:
     if plan.stats and not any(elf.is_loft(each.library) for each in plan.allocators):
-        raise UserError("--stats: loft alone has statistics, and takes no part; name it in --with")
+        raise UserError("--stats: only loft has statistics; add it to --with")
     files.check()
+    if plan.runs < noise.FEWEST_ROUNDS and len(plan.allocators) > 1:
+        # Before the time is spent, and not only after.
+        few = noise.why_nothing_is_told(len(plan.allocators), plan.runs)
+        print(f"loft: {few}", file=sys.stderr, flush=True)
     measured = _measure(plan)
     endings, exit_code = outcome.judge({m.allocator.name: m.outcomes for m in measured.measured})
     rows = metrics.rows(measured)

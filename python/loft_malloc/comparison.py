@@ -29,7 +29,7 @@ from loft_malloc.launch import Counts, Job, Usage
 from loft_malloc.load import Load
 from loft_malloc.memory import MemoryWatch
 from loft_malloc.outcome import Outcome
-from loft_malloc.printable import printable
+from loft_malloc.printable import counted, printable
 from loft_malloc.told_stats import Stats
 
 # Instructions hardly vary from run to run.
@@ -111,9 +111,8 @@ def compare(plan: Plan, progress: Progress) -> Comparison:
     if plan.stats:
         runner.stats_runs()
     if most := max(each.left_behind for each in measured):
-        processes = "process" if most == 1 else "processes"
-        said = f"the command left up to {most} {processes} running at its end; they were ended"
-        comparison.notes.append(said)
+        left_behind = counted(most, "process", "processes")
+        comparison.notes.append(f"the command left up to {left_behind} running; killed")
     return comparison
 
 
@@ -239,13 +238,13 @@ class _Runner:
                 each.stats = told_stats.read(folder)
             if not each.stats:
                 self.comparison.notes.append(
-                    f"{each.allocator.name} has told no statistics: no process ended by exit, or "
-                    "none could write in the folder for temporary files"
+                    f"no statistics of {each.allocator.name}: no process ended by exit, or none "
+                    "could write to the folder for temporary files"
                 )
 
 
 def why_not_counted(error: int) -> str:
-    what = "instructions and cycles are not counted here: "
+    what = "instructions and cycles were not counted: "
     if error in (errno.EACCES, errno.EPERM):
         return what + "the kernel forbids it; sysctl kernel.perf_event_paranoid=2 allows it"
-    return what + "this machine offers no counters, as is common for virtual ones"
+    return what + "this machine has no counters for them, as is common for virtual machines"

@@ -59,7 +59,7 @@ def _contestant(text: str, by_name: dict[str, Allocator], hint: str) -> Allocato
         return allocator
     given = [_setting(name, _plain(each)) for each in split(settings, ";") if each]
     if not given:
-        raise UserError(f"--with {name}: what is to be set stands behind the colon, as {_form()}")
+        raise UserError(f"--with {name}: settings follow the colon, as {_form()}")
     if elf.is_loft(allocator.library):
         variables = options.environment([f"{key}={value}" for key, value in given])
     else:
@@ -88,9 +88,9 @@ def _setting(name: str, text: str) -> tuple[str, str]:
 
 def _variable(name: str, key: str, value: str) -> tuple[str, str]:
     if not VARIABLE.fullmatch(key):
-        raise UserError(f"--with {name}: {key!r} is no name of a variable of the environment")
+        raise UserError(f"--with {name}: {key!r} is not the name of an environment variable")
     if key == "LD_PRELOAD":
-        raise UserError(f"--with {name}: LD_PRELOAD is what a comparison itself sets")
+        raise UserError(f"--with {name}: a comparison sets LD_PRELOAD itself")
     return key, value
 
 
@@ -101,8 +101,8 @@ def _given(name: str, known: list[str], hint: str) -> Allocator:
         if "/" in name:
             raise UserError(f"--with {name}: there is no such file")
         raise UserError(
-            f"--with {name}: no allocator of that name is here, only {', '.join(known)}; "
-            f"a library can be given by its path{hint}"
+            f"--with {name}: there is no allocator of that name, only {', '.join(known)}; "
+            f"a library can be named by its path{hint}"
         )
     if not elf.replaces_malloc(path):
         raise UserError(f"--with {name}: not a library that defines malloc")

@@ -17,6 +17,8 @@ from loft_malloc.finding import Finding
 from loft_malloc.machine import Machine
 from loft_malloc.printable import printable
 
+# Most urgent first.
+ORDER = ("warning", "note", "ok")
 STYLES = {"ok": "green", "note": "yellow", "warning": "bold red"}
 # The version of the form that --json prints: it counts up when a field goes or changes its meaning.
 SCHEMA = 1
@@ -26,17 +28,17 @@ INDENT = " " * 9
 def doctor(command: list[str], pid: int | None, *, as_json: bool = False) -> int:
     machine = Machine() if pid is None else machine_of(pid)
     # A large program is searched for the allocators that it may contain.
-    with Console(stderr=True).status("looking"):
+    with Console(stderr=True).status("checking"):
         findings = examine(machine, command, pid)
     works = not any(finding.blocks for finding in findings)
     if as_json:
         print(json.dumps(described(command, pid, findings, works), indent=1))
     else:
         console = Console()
-        for finding in findings:
+        for finding in sorted(findings, key=lambda each: ORDER.index(each.level)):
             show(console, finding)
         if not works:
-            console.print("loft does not work here as things are; see the warnings")
+            console.print("loft does not work here; see the warnings")
     return 0 if works else 1
 
 
@@ -56,13 +58,11 @@ def described(
 
 
 def examine(machine: Machine, command: list[str], pid: int | None) -> list[Finding]:
-    findings = [check_program.check_library(), *check_machine.check(machine)]
-    findings += check_program.check_environment(machine)
+    findings = list(check_program.check_process(machine)) if pid is not None else []
     if command:
         findings += check_program.check_command(command, machine)
-    if pid is not None:
-        findings += check_program.check_process(machine)
-    return findings
+    findings += check_program.check_environment(machine)
+    return [*findings, check_program.check_library(), *check_machine.check(machine)]
 
 
 def machine_of(pid: int) -> Machine:
@@ -70,7 +70,7 @@ def machine_of(pid: int) -> Machine:
     try:
         return Machine(process=str(pid), environment=psutil.Process(pid).environ())
     except (psutil.NoSuchProcess, ValueError):
-        raise UserError(f"--pid {pid}: no process has this number") from None
+        raise UserError(f"--pid {pid}: there is no such process") from None
     except psutil.AccessDenied:
         said = f"--pid {pid}: belongs to another user; run loft doctor as that user"
         raise UserError(said) from None

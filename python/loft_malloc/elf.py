@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from elftools.elf.segments import InterpSegment
@@ -24,6 +25,9 @@ class Elf:
     # whose names the program does not export).
     exported: frozenset[str]
     defined: frozenset[str]
+    # What it calls itself, and which libraries it asks the loader for.
+    soname: str = ""
+    needed: tuple[str, ...] = ()
 
 
 # The second is in what libloft.a was linked into: the linker takes no function from there that the
@@ -46,10 +50,19 @@ def read(path: Path | None) -> Elf | None:
             segments = elf.iter_segments("PT_INTERP")
             found = (each.get_interp_name() for each in segments if isinstance(each, InterpSegment))
             exported, defined = (_defined_in(elf, name) for name in (".dynsym", ".symtab"))
-            return Elf(machine, next(found, None), exported, defined)
+            return Elf(machine, next(found, None), exported, defined, *_linked(elf))
     except Exception:
         # A damaged file raises whatever the place of the damage suggests.
         return None
+
+
+def _linked(elf: ELFFile) -> tuple[str, tuple[str, ...]]:
+    segments = elf.iter_segments("PT_DYNAMIC")
+    dynamic = (each for each in segments if isinstance(each, DynamicSegment))
+    # A tag has its text by its own name.
+    tags = [vars(tag) for each in dynamic for tag in each.iter_tags()]
+    sonames = [str(tag["soname"]) for tag in tags if "soname" in tag]
+    return "".join(sonames[:1]), tuple(str(tag["needed"]) for tag in tags if "needed" in tag)
 
 
 def _defined_in(elf: ELFFile, section_name: str) -> frozenset[str]:

@@ -23,11 +23,11 @@ PLAIN = re.compile(r"[A-Za-z0-9_./+@:,~-]*")
 def env(settings: list[str], form: Form, path: str) -> list[str]:
     """The lines. The library is this one, or where another machine or an image has it."""
     if path and not path.startswith("/"):
-        raise UserError(f"--library {path}: the loader needs a whole path, from / on")
+        raise UserError(f"--library {path}: the loader needs an absolute path")
     file = path or str(library())
     preload.check(file)
     if "\n" in file or "\0" in file:
-        raise UserError(f"{file!r}: a path with a line break cannot stand in a line")
+        raise UserError(f"{file!r}: a path must not have a line break")
     return FORMS[form]({"LD_PRELOAD": file, **options.environment(settings)})
 
 
@@ -36,7 +36,7 @@ def _plain(variables: Mapping[str, str]) -> list[str]:
         if not PLAIN.fullmatch(value):
             raise UserError(
                 f"{name}={value}: systemd and Docker read this differently in a plain file; "
-                "take --format systemd or --format docker"
+                "use --format systemd or --format docker"
             )
     return [f"{name}={value}" for name, value in variables.items()]
 

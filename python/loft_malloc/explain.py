@@ -64,7 +64,7 @@ def _text(name: str) -> str:
         raise UserError(f"{name}: {error.strerror}") from None
     shown = "the standard input" if name == "-" else name
     if len(data) > LONGEST:
-        raise UserError(f"{shown} is longer than {LONGEST >> 20} MiB; cut out the report")
+        raise UserError(f"{shown} is longer than {LONGEST >> 20} MiB; extract the report")
     text = data.decode(errors="replace").replace("\r\n", "\n")
     if REPORT.search(text) is None:
         raise UserError(f"{shown} has no report of loft: no line begins with 'loft: '")

@@ -1,6 +1,8 @@
 """The command line of `loft`."""
 
+import errno
 import os
+import re
 import shlex
 import signal
 import sys
@@ -26,7 +28,15 @@ from loft_malloc import (
     trace_cli,
 )
 from loft_malloc import run as run_command
-from loft_malloc.arguments import COMMAND_LAST, Command, Settings, TyperException, check_seconds
+from loft_malloc.arguments import (
+    COMMAND_LAST,
+    Command,
+    Settings,
+    TyperException,
+    example,
+    seconds,
+    whole,
+)
 from loft_malloc.comparison import Plan
 from loft_malloc.errors import UserError
 from loft_malloc.live import cli as live_cli
@@ -34,10 +44,22 @@ from loft_malloc.load import Load
 from loft_malloc.printable import one_line
 from loft_malloc.profile import cli as profile_cli
 
+# A limit of no time at all would end every run.
+MIN_SECONDS = 0.001
+
 app = typer.Typer(
     name="loft",
-    help="Run programs under the loft memory allocator, and compare allocators.",
+    help="Run programs under the loft memory allocator, compare allocators, and see where memory "
+    "goes.",
+    epilog=example(
+        "loft run -- program                    under loft, as it is",
+        "loft compare -- program                time and memory under every allocator",
+        "loft profile --html p.html -- program  which functions hold memory",
+        "loft top                               the heap of a running process",
+    )
+    + "\n\n`loft COMMAND --help` has the options of each.",
     add_completion=False,
+    invoke_without_command=True,
     rich_markup_mode=None,
     # Errors are one line, see main() below.
     pretty_exceptions_enable=False,
@@ -46,11 +68,19 @@ Owner = Annotated[
     str,
     typer.Option(
         metavar="|".join(options.OPTIONS["owner"].choices),
-        help="Who holds caches and slabs: the option `owner`.",
+        help="Short for --option owner=...: who owns caches and slabs.",
         show_default=False,
     ),
 ]
-OPTIONS_EPILOG = "Options of loft:\n\n\b\n" + options.table()
+RUN_EPILOG = (
+    example(
+        "loft run -- program --its-own-options",
+        "loft run --owner cpu --option stats=text -- program",
+        "loft run --option socket=/run/user/1000/loft.%p -- server",
+    )
+    + "\n\nOptions of loft, for --option, or in the environment as in LOFT_STATS=text:\n\n\b\n"
+    + options.table()
+)
 
 
 def show_version(wanted: bool) -> None:
@@ -61,6 +91,7 @@ def show_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -71,14 +102,15 @@ def root(
         ),
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 def all_settings(settings: Optional[list[str]], owner: str) -> list[str]:
     return [*(settings or []), *([f"owner={owner}"] if owner else [])]
 
 
-@app.command(context_settings=COMMAND_LAST, epilog=OPTIONS_EPILOG)
+@app.command(context_settings=COMMAND_LAST, epilog=RUN_EPILOG)
 def run(
     command: Command,
     option: Settings = None,
@@ -87,25 +119,31 @@ def run(
         bool,
         typer.Option(
             "--bounds",
-            help="Stop the command where memcpy, strcpy and the like reach beyond an object.",
+            help="Stop the command when memcpy, strcpy or the like go past the end of an object.",
         ),
     ] = False,
 ) -> None:
     """Run a command under loft.
 
-    The command takes this process's place: its signals and its exit code are its own. What
-    LD_PRELOAD names already stays, behind loft.
+    CMD is a program and its arguments. It replaces the loft process, so its signals and its exit
+    code are its own. Libraries that LD_PRELOAD already names stay, after loft.
     """
     run_command.run(command, all_settings(option, owner), bounds)
 
 
-@app.command()
+@app.command(epilog=example("LD_PRELOAD=$(loft path) program"))
 def path() -> None:
-    """Print the path of the library, for LD_PRELOAD, a linker or an image."""
+    """Print where the library is, for LD_PRELOAD or a linker."""
     print(places.library())
 
 
-@app.command(epilog=OPTIONS_EPILOG)
+@app.command(
+    epilog=example(
+        'eval "$(loft env --format shell)"',
+        "loft env --owner cpu > loft.env; docker run --env-file loft.env IMAGE",
+        "loft env --format systemd > /etc/systemd/system/NAME.service.d/loft.conf",
+    )
+)
 def env(
     option: Settings = None,
     owner: Owner = "",
@@ -114,29 +152,36 @@ def env(
         typer.Option(
             "--format",
             metavar="|".join(env_command.FORMS),
-            help="plain for an EnvironmentFile of systemd and for docker --env-file, shell for "
-            "eval, systemd for a drop-in of a unit, docker for a Dockerfile.",
+            help="Who reads the output. plain: systemd's EnvironmentFile= and docker --env-file; "
+            "shell: eval; systemd: a drop-in of a unit; docker: a Dockerfile.",
         ),
     ] = "plain",
     library: Annotated[
         str,
         typer.Option(
             metavar="PATH",
-            help="Where the library is on the machine or in the image that these lines are for. "
+            help="Where the library is on the machine or in the image that reads the output. "
             "Default: where it is here.",
             show_default=False,
         ),
     ] = "",
 ) -> None:
-    """Print the variables that put a program under loft."""
+    """Print the environment variables that put a program under loft."""
     form = next((form for form in env_command.FORMS if form == format_), None)
     if form is None:
-        raise UserError(f"--format {format_}: accepted is {', '.join(env_command.FORMS)}")
+        raise UserError(f"--format {format_}: expected {', '.join(env_command.FORMS)}")
     for line in env_command.env(all_settings(option, owner), form, library):
         print(line)
 
 
-@app.command(context_settings=COMMAND_LAST)
+@app.command(
+    context_settings=COMMAND_LAST,
+    epilog=example(
+        "loft compare -- program",
+        "loft compare --with 'glibc,loft,loft:owner=cpu' --html page.html -- program",
+        "loft compare --load 'wrk -d 5 http://127.0.0.1:{port}/' -- server",
+    ),
+)
 def compare(
     command: Command,
     with_: Annotated[
@@ -144,20 +189,27 @@ def compare(
         typer.Option(
             "--with",
             metavar="NAME[:KEY=VALUE[;...]],...",
-            help="The allocators, by name or as paths of libraries, and what is set for each: "
-            "options of loft, variables for the others. May be given again. Default: all that are "
+            help="Which allocators: names or paths of libraries. Settings are options for loft, "
+            "environment variables for the others. Repeat it to add more. Default: all that are "
             "found.",
             show_default=False,
         ),
     ] = None,
     runs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Timed runs under each allocator.")
+        int,
+        typer.Option(
+            metavar="N",
+            parser=whole(1),
+            help="How many timed runs under each allocator. Fewer than 6 cannot tell a difference "
+            "from noise.",
+        ),
     ] = 10,
     timeout: Annotated[
         Optional[float],
         typer.Option(
             metavar="SECONDS",
-            help="End a run, and all that it started, after so long. Default: no limit.",
+            parser=seconds(MIN_SECONDS),
+            help="Kill a run, and everything it started, after this time. Default: no limit.",
             show_default=False,
         ),
     ] = None,
@@ -165,17 +217,17 @@ def compare(
         float,
         typer.Option(
             metavar="SECONDS",
-            min=0,
-            help="Hold the command so long at its end while memory is watched, to see what an "
-            "idle process keeps.",
+            parser=seconds(),
+            help="Keep the command alive for this time after it has finished, to see what an idle "
+            "process keeps.",
         ),
     ] = 0,
     load: Annotated[
         str,
         typer.Option(
             metavar="'CLIENT ...'",
-            help="CMD is a server: start it, run this client when it listens, then stop it. "
-            "{port} is where it listens.",
+            help="CMD is a server: start it, run this client once it listens, then stop it. "
+            "{port} stands for its port.",
             show_default=False,
         ),
     ] = "",
@@ -183,48 +235,43 @@ def compare(
         Optional[int],
         typer.Option(
             metavar="N",
-            min=1,
-            max=65535,
-            help="Where the server of --load listens. Default: found among its sockets.",
+            parser=whole(1, 65535),
+            help="The port of the server under --load. Default: the one it opens.",
             show_default=False,
         ),
     ] = None,
     json_file: Annotated[
         Optional[Path],
-        typer.Option("--json", metavar="FILE", help="Write everything measured as JSON."),
+        typer.Option("--json", metavar="FILE", help="Write all measurements as JSON."),
     ] = None,
     csv_file: Annotated[
         Optional[Path], typer.Option("--csv", metavar="FILE", help="Write the tables as CSV.")
     ] = None,
     html_file: Annotated[
         Optional[Path],
-        typer.Option("--html", metavar="FILE", help="Write a page with charts, one file."),
+        typer.Option("--html", metavar="FILE", help="Write a page with charts, in one file."),
     ] = None,
     stats_file: Annotated[
         Optional[Path],
         typer.Option(
             "--stats",
             metavar="FILE",
-            help="Write loft's own statistics as JSON, from one run more of each row of loft.",
+            help="Write loft's statistics as JSON, from an extra run of each row of loft.",
         ),
     ] = None,
     show_output: Annotated[
-        bool, typer.Option("--show-output", help="Let the command write to this terminal.")
+        bool, typer.Option("--show-output", help="Show what the command writes.")
     ] = False,
 ) -> None:
-    """Run a command under each allocator and compare.
+    """Run a command under each allocator and compare them.
 
-    After a warm-up the allocators take turns, so that a change of the machine's mood meets all of
-    them. Instructions, cycles and memory over time are taken in passes of their own, which do not
-    disturb the timed runs. The command reads nothing (/dev/null), and what it writes is dropped.
+    CMD is a program and its arguments. After a warm-up the allocators take turns, so that a busy
+    moment of the machine hits all of them alike. Separate runs measure instructions, cycles and
+    memory over time. The command's input is empty (/dev/null), and its output is dropped.
 
-    The exit code is the command's if it was the same under every allocator, else 1. What the
-    command leaves running at its end is ended.
+    The exit code is the command's if it was the same under every allocator, else 1. Processes that
+    the command leaves behind are killed.
     """
-    if timeout is not None and timeout <= 0:
-        raise UserError(f"--timeout {timeout:g}: a number of seconds above 0 is needed")
-    check_seconds("--timeout", timeout or 0)
-    check_seconds("--tail", tail)
     files = compare_command.Files(json_file, csv_file, html_file, stats_file)
     if html_file is not None:
         extras.need_charts("--html")
@@ -247,60 +294,78 @@ def compare(
 def client_of(text: str, port: Optional[int]) -> Optional[Load]:
     if not text:
         if port is not None:
-            raise UserError("--port is that of a server; give its client with --load")
+            raise UserError("--port needs --load and the client of the server")
         return None
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise UserError(f"--load {text}: {error}; quote as in a shell") from None
     if not words:
-        raise UserError("--load: a command is needed")
+        raise UserError("--load: name a client")
     program.find(words[0])
     return Load(words, port)
 
 
-app.command(context_settings=COMMAND_LAST)(trace_cli.record)
-app.command()(trace_cli.replay)
+app.command(
+    context_settings=COMMAND_LAST,
+    epilog=example("loft record -o t.zst -- program", "loft replay t.zst"),
+)(trace_cli.record)
+app.command(epilog=example("loft replay t.zst --with glibc,loft", "loft replay --info t.zst"))(
+    trace_cli.replay
+)
 
 
-@app.command(context_settings=COMMAND_LAST)
+@app.command(
+    context_settings=COMMAND_LAST,
+    epilog=example("loft doctor", "loft doctor -- program", "loft doctor --pid 1234"),
+)
 def doctor(
     command: Annotated[
-        Optional[list[str]], typer.Argument(metavar="CMD", show_default=False)
+        Optional[list[str]], typer.Argument(metavar="CMD", hidden=True, show_default=False)
     ] = None,
     pid: Annotated[
         Optional[int],
-        typer.Option(metavar="PID", help="Look at this running process too.", show_default=False),
+        typer.Option(
+            metavar="PID",
+            parser=whole(1),
+            help="Check this running process too.",
+            show_default=False,
+        ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Look at this machine, and at a command or a process, for what matters to loft.
+    """Check this machine, a command or a process for problems.
 
-    Each line is ok, a note or a warning, with its value, why it matters and what to do about it.
-    The exit code is 1 if something keeps loft from working, else 0.
+    With CMD, a program and its arguments, or a PID it also says whose malloc they use. Warnings
+    come first, then notes, then what is ok; each with the reason and what to do. The exit code is 1
+    if something keeps loft from working, else 0.
     """
     if command and pid is not None:
         raise UserError("give a command or --pid, not both")
     raise typer.Exit(doctor_command.doctor(command or [], pid, as_json=json))
 
 
-app.command(context_settings=COMMAND_LAST, cls=profile_cli.ProfileCommand)(profile_cli.profile)
+app.command(
+    context_settings=COMMAND_LAST, cls=profile_cli.ProfileCommand, epilog=profile_cli.EXAMPLES
+)(profile_cli.profile)
 
 
-@app.command("explain")
+@app.command("explain", epilog=example("loft explain report.1234", "program 2>&1 | loft explain -"))
 def explain_(
-    file: Annotated[str, typer.Argument(metavar="FILE", show_default=False)],
+    file: Annotated[str, typer.Argument(metavar="FILE", hidden=True, show_default=False)],
 ) -> None:
-    """Show reports of misuse with functions and source lines in place of addresses.
+    """Add function names and source lines to reports of misuse.
 
-    FILE is what the option report_file has written, or the standard error of a program; - reads
-    the standard input. Lines that belong to no report are shown as they are.
+    FILE is what the option report_file has written, or the standard error of a program; `-` reads
+    standard input. Other lines pass through.
     """
     raise typer.Exit(explain.explain(file))
 
 
-app.command()(live_cli.top)
-app.command("map")(live_cli.map_)
+app.command(epilog=example("loft top", "loft top 1234", "loft top 1234 --once"))(live_cli.top)
+app.command(
+    "map", epilog=example("loft map 1234", "loft map 1234 --save heap.json --png heap.png")
+)(live_cli.map_)
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -327,31 +392,47 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="loft", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
         sys.exit(code)
     except TyperException as error:
-        message = error.format_message().rstrip(".")
-        complaint, code = f"{message}; see loft --help", error.exit_code
+        complaint, code = wrong_usage(error), error.exit_code
     except UserError as error:
         complaint, code = str(error), error.exit_code
     except BrokenPipeError:
         # Whoever read has what it wanted.
         complaint, code = "", 1
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
+        # A write has no name: what is written to files is caught where they are known.
+        where = error.filename or ("standard output" if error.errno == errno.ENOSPC else "")
+        where = where and f"{where}: "
         complaint, code = f"{where}{error.strerror or error}", 1
     except Exception as error:
         if TRACE in os.environ:
             raise
         what = " ".join(f"{type(error).__name__}: {error}".split())
-        complaint = f"an error of loft's own, {what}; with {TRACE}=1 it says where"
+        complaint = f"an internal error, {what}; {TRACE}=1 shows where"
         code = INTERNAL_ERROR
     if complaint:
         # One line, whatever the user's own words are that it repeats.
         print(f"loft: {one_line(complaint)}", file=sys.stderr)
     end_without_flushing(code)
+
+
+def wrong_usage(error: TyperException) -> str:
+    """No such option: --runz. Did you mean --runs? See loft compare --help.
+
+    Versions of typer put it differently.
+    """
+    context = getattr(error, "ctx", None)
+    where = "loft" if context is None else context.command_path
+    message = error.format_message().replace("Value error, ", "")
+    message = re.sub(
+        r"[. ]*\(?(?:Possible options:|Did you mean) ([^)?]*)[)?]*$", r". Did you mean \1?", message
+    )
+    end = "" if message.endswith(("?", ".")) else "."
+    return f"{message}{end} See {where} --help"
 
 
 def end_without_flushing(code: int) -> NoReturn:

@@ -20,7 +20,7 @@ CONFIDENCE = 0.95
 FEWEST_ROUNDS = 6
 # Smaller differences are no reason to choose one allocator or the other.
 SMALLEST_DIFFERENCE = 0.01
-WITHIN_NOISE = "the differences are within the noise"
+WITHIN_NOISE = "the differences are within noise"
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ def summarise(
 def why_nothing_is_told(allocators: int, rounds: int) -> str:
     """Empty where a difference can be told from noise."""
     if allocators == 1:
-        return "only one allocator, nothing to compare"
+        return "one allocator alone has nothing to be compared with"
     if rounds < FEWEST_ROUNDS:
         return (
             f"{rounds} {'round is' if rounds == 1 else 'rounds are'} too few to tell a difference "
-            f"from noise; take --runs {FEWEST_ROUNDS} or more"
+            f"from noise; use --runs {FEWEST_ROUNDS} or more"
         )
     return ""
 
@@ -111,7 +111,7 @@ def conclusion(summaries: dict[str, Summary], rounds: int) -> str:
     level = [name for name, summary in summaries.items() if summary.verdict == "level"]
     parts = [f"{best} is best"]
     if level:
-        parts.append(f"within the noise of it: {', '.join(level)}")
+        parts.append(f"within noise of it: {', '.join(level)}")
     times = [n if s.ratio is None else f"{n} {s.ratio:.2f}x" for n, s in behind]
     parts.append(f"behind: {', '.join(times)}")
     return "; ".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from loft_malloc.errors import UserError
 from loft_malloc.places import PACKAGE
 
 PREFIX = "LOFT_"
+INDENT = " " * 6
 # Below this a name has little in common with an option's and is somebody else's variable.
 CLOSE = 0.62
 
@@ -23,6 +25,8 @@ class Option:
     unit: str
     choices: list[str]
     default: str
+    # What it does, in a sentence or more.
+    meaning: str = ""
 
 
 # tools/gen_options_doc.py writes them from the table in src/base/options.h.
@@ -62,9 +66,12 @@ def _meant(name: str) -> str | None:
     """The option whose variable this nearly is."""
     if not name.upper().startswith(PREFIX) or name in map(variable, OPTIONS):
         return None
-    asked = name[len(PREFIX) :].lower()
+    return next(iter(_near(name[len(PREFIX) :].lower())), None)
+
+
+def _near(asked: str) -> list[str]:
     begun = [option for option in OPTIONS if asked and option.startswith(f"{asked}_")]
-    return next(iter(begun or difflib.get_close_matches(asked, OPTIONS, 1, CLOSE)), None)
+    return begun or difflib.get_close_matches(asked, OPTIONS, 1, CLOSE)
 
 
 def checked(setting: str) -> tuple[str, str]:
@@ -73,12 +80,14 @@ def checked(setting: str) -> tuple[str, str]:
     if not equals:
         raise UserError(f"option {setting}: write name=value, such as stats=text")
     if name not in OPTIONS:
-        raise UserError(f"no option is named {name!r}; there are {', '.join(OPTIONS)}")
+        near = next(iter(_near(name)), None)
+        known = f"did you mean {near}?" if near else "`loft run --help` lists all"
+        raise UserError(f"there is no option {name!r}; {known}")
     option = OPTIONS[name]
     words = "|".join(map(re.escape, option.choices)), ", ".join(option.choices)
     pattern, accepted = ACCEPTED.get(option.unit, words)
     if not re.fullmatch(pattern, value) or (option.unit == "bytes" and _bytes(value) is None):
-        raise UserError(f"{name}={value}: accepted is {accepted}")
+        raise UserError(f"{name}={value}: expected {accepted}")
     return name, value
 
 
@@ -92,13 +101,16 @@ def _bytes(value: str) -> int | None:
 def check_bytes(name: str, value: str) -> None:
     """Of an option of a command, and none of these."""
     if not _bytes(value):
-        raise UserError(f"{name} {value}: accepted is {ACCEPTED['bytes'][1]}")
+        raise UserError(f"{name} {value}: expected {ACCEPTED['bytes'][1]}")
 
 
 def table() -> str:
-    """The options for a help text, one a line."""
-    width = max(map(len, OPTIONS))
-    return "\n".join(
-        f"{name:{width}}  {'|'.join(option.choices) or option.unit}, default {option.default}"
-        for name, option in OPTIONS.items()
-    )
+    """The options for a help text: what each accepts, its default and its meaning."""
+    lines = []
+    for name, option in OPTIONS.items():
+        default = f"  (default {option.default})" if option.default else ""
+        lines.append(f"  {name}={'|'.join(option.choices) or option.unit.upper()}{default}")
+        lines += textwrap.wrap(
+            f"{option.meaning}.", 78, initial_indent=INDENT, subsequent_indent=INDENT
+        )
+    return "\n".join(lines)

@@ -42,11 +42,11 @@ class Outcome:
 
     def __str__(self) -> str:
         if self.kind == "timeout":
-            return "no end in time"
+            return "killed at the time limit"
         if self.kind == "unready":
-            return "no port that accepts connections in time"
+            return "no port opened in time"
         if self.kind == "early":
-            return "ended before its client was done; a server has to stay in the foreground"
+            return "ended before its client; a server has to stay in the foreground"
         if self.kind == "client":
             late = self.number == TIMEOUT_CODE
             return f"its client: {Outcome('timeout' if late else 'exit', self.number)}"
@@ -72,7 +72,7 @@ def judge(outcomes: Mapping[str, Counter[Outcome]]) -> tuple[list[str], int]:
         outcome = seen.pop()
         if outcome == Outcome("exit", 0):
             return [], 0
-        return [f"the command ends the same under every allocator: {outcome}"], outcome.exit_code
+        return [f"the command ended alike under every allocator: {outcome}"], outcome.exit_code
     lines = []
     for name, counter in outcomes.items():
         ways = [
@@ -80,4 +80,4 @@ def judge(outcomes: Mapping[str, Counter[Outcome]]) -> tuple[list[str], int]:
             for outcome, count in counter.items()
         ]
         lines.append(f"under {name}: {', '.join(ways)}")
-    return ["the command does not end the same under all:", *lines], DIFFERENT_CODE
+    return ["the command did not end alike under all allocators:", *lines], DIFFERENT_CODE

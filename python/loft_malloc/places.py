@@ -22,7 +22,7 @@ def find(name: str) -> Path:
     for folder in (PACKAGE / "lib", CHECKOUT_BUILD):
         if (folder / name).exists():
             return folder / name
-    raise UserError(f"{name} is not there; run make cli in the checkout, or install loft again")
+    raise UserError(f"{name} is missing; run make cli in the checkout, or install loft again")
 
 
 def library() -> Path:

@@ -18,7 +18,7 @@ def check(path: str) -> None:
     # Nothing quotes them.
     if re.search(r"[: ]", path):
         raise UserError(
-            f"{path}: LD_PRELOAD takes no path with a space or a colon in it; "
+            f"{path}: LD_PRELOAD takes no path with a space or a colon; "
             "install loft in another folder"
         )
 

@@ -36,9 +36,9 @@ def find(name: str) -> Path:
         return Path(found)
     path = Path(name)
     if "/" not in name:
-        raise UserError(f"no command is named {name!r} on the PATH", NOT_FOUND)
+        raise UserError(f"there is no command {name!r} on the PATH", NOT_FOUND)
     if not path.exists():
-        raise UserError(f"no file {name}", NOT_FOUND)
+        raise UserError(f"there is no file {name}", NOT_FOUND)
     if path.is_dir():
         raise UserError(f"{name} is a folder, not a command", NOT_EXECUTABLE)
     raise UserError(f"{name} may not be executed; chmod +x may be missing", NOT_EXECUTABLE)

@@ -36,13 +36,16 @@ HEADER = 48
 PIECE = 1 << 20
 
 
-def record(command: list[str], out: Path) -> int:
+def record(command: list[str], out: Path, *, force: bool) -> int:
     program.check(command)
+    # A pipe or a device has nothing to lose, and neither has what mktemp made.
+    if not force and out.is_file() and out.stat().st_size:
+        raise UserError(f"{out} is there already; --force replaces it")
     path = program.last(program.executed(command))
     if elf.defines_malloc(path):
-        raise UserError(f"{path} defines a malloc of its own, whose calls cannot be recorded")
+        raise UserError(f"{path} has a malloc of its own, whose calls cannot be recorded")
     for library in linked.allocators(path):
-        say(f"{path} is linked with {library}: what its operator new gives is not recorded")
+        say(f"{path} is linked with {library}: its operator new is not recorded")
     with trace_file.written(out) as file, _folder() as folder:
         header = {
             "command": command,

@@ -88,7 +88,7 @@ def processes(trace: Trace, chunks: Path) -> list[Process]:
 
 def pick(trace: Trace, there: list[Process], wanted: int | None) -> Process:
     if not there:
-        raise UserError(f"{trace.path} holds no calls: no process could be recorded", 1)
+        raise UserError(f"{trace.path} has no calls: no process could be recorded", 1)
     if wanted is None:
         return max(there, key=lambda each: each.calls)
     if not 0 <= wanted < len(there):
@@ -241,7 +241,7 @@ def replay(plan: Plan, progress: Progress) -> tuple[list[Replayed], list[str]]:
 
 def check_counter() -> None:
     if shutil.which(COUNTER[0]) is None:
-        raise UserError("--instructions: valgrind counts them, and is not installed here")
+        raise UserError("--instructions: this needs valgrind, which is not installed")
 
 
 def _step_through(plan: Plan, each: Replayed) -> int | None:

@@ -156,7 +156,7 @@ def _sizes(by_size: list[int]) -> str:
 
 def _told(trace: Trace, chunks: Path, process: Process, samples: int, plan: Path) -> dict[str, Any]:
     words = ("plan", chunks, str(process.number), str(samples), plan)
-    with saying("putting the calls in their order"):
+    with saying("ordering the calls"):
         told: dict[str, Any] = json.loads(replay.helper("loft-trace", trace, *words))
     return told
 
@@ -166,11 +166,11 @@ def _remarks(trace: Trace, told: dict[str, Any]) -> list[str]:
     if ended := trace.footer.get("code"):
         said.append(f"the recorded command failed: {trace.footer.get('outcome', ended)}")
     counted = {
-        "lost": "calls of signal handlers were too many at a time to be recorded",
-        "foreign": "frees of objects that were allocated before the recording are left out",
-        "twice": "objects were freed in a way that was not recorded",
+        "lost": "calls in signal handlers, lost because there were too many at a time",
+        "foreign": "frees of objects from before the recording, left out",
+        "twice": "objects freed by calls that were not recorded",
     }
-    return said + [f"{told[key]} {text}" for key, text in counted.items() if told[key]]
+    return said + [f"{text}: {told[key]}" for key, text in counted.items() if told[key]]
 
 
 def run(request: Request) -> int:
@@ -271,7 +271,7 @@ def _show(
     if summaries:
         console.print(for_terminal(_costs(replayed, summaries)))
         console.print()
-        console.print("memory / live, by the share of the calls that are made", style="bold")
+        console.print("memory / live, by share of the calls made", style="bold")
         console.print(for_terminal(_over_time(replayed)))
         console.print()
         for line in _conclusions(summaries, runs):

@@ -37,7 +37,7 @@ def times(comparison: Comparison) -> str:
     runs = comparison.plan.runs
     counted = "one run" if runs == 1 else f"{runs} interleaved runs"
     load = comparison.plan.load
-    asked = "" if load is None else f", asked by {printable(shlex.join(load.client))}"
+    asked = "" if load is None else f", with the client {printable(shlex.join(load.client))}"
     return f"{counted} under each allocator after a warm-up{asked}"
 
 
@@ -48,7 +48,9 @@ def heading(comparison: Comparison) -> str:
 def legend(rows: list[Row]) -> str:
     said = "median, ± half the range between the quartiles, ratio to the best"
     if any(row.metric.title == TREE_TITLE for row in rows):
-        said += "; peak RSS is of the largest process, that of all processes is sampled in one run"
+        said += (
+            "; peak RSS is that of the largest process; for all processes it is sampled in one run"
+        )
     return said
 
 

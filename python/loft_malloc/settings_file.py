@@ -44,11 +44,11 @@ def read(path: Path, owner: int = 0) -> Settings | None:
 
 def _distrust(found: os.stat_result, owner: int) -> str:
     if not stat.S_ISREG(found.st_mode):
-        return "it is no regular file"
+        return "it is not a regular file"
     if found.st_uid != owner:
         return "root does not own it"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return "others than its owner may write to it"
+        return "others can write to it, too"
     return "it is longer than 64 KiB" if found.st_size > LONGEST else ""
 
 

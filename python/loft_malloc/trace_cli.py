@@ -7,7 +7,7 @@ import typer
 
 from loft_malloc import allocators, contestants, places, replay_command
 from loft_malloc import record as record_command
-from loft_malloc.arguments import Command, check_seconds
+from loft_malloc.arguments import Command, seconds, whole
 from loft_malloc.errors import UserError
 
 
@@ -15,34 +15,47 @@ def record(
     command: Command,
     out: Annotated[
         Path,
-        typer.Option("-o", "--out", metavar="FILE", help="The trace.", show_default=False),
+        typer.Option("-o", "--out", metavar="FILE", help="The recording.", show_default=False),
     ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace FILE if it is there already.")
+    ] = False,
 ) -> None:
-    """Run a command and write every allocation call of it to a file, for `loft replay`.
+    """Record every allocation call of a command to a file.
 
-    The command keeps this terminal, and its exit code is this one's. All that it starts is
-    recorded too, each process by itself. The trace is compressed by zstd.
+    CMD is a program and its arguments. It keeps this terminal, and its exit code is that of `loft
+    record`. The processes that it starts are recorded too, each by itself. `loft replay` reads the
+    file, which zstd compresses.
     """
-    raise typer.Exit(record_command.record(command, out))
+    raise typer.Exit(record_command.record(command, out, force=force))
 
 
 def replay(
-    trace: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    trace: Annotated[Path, typer.Argument(metavar="FILE", hidden=True, show_default=False)],
     with_: Annotated[
         str,
         typer.Option(
             "--with",
             metavar="NAME,...",
-            help="The allocators, by name or as paths of libraries. Default: all that are found.",
+            help="Which allocators: names or paths of libraries. Default: all that are found.",
             show_default=False,
         ),
     ] = "",
-    runs: Annotated[int, typer.Option(metavar="N", min=1, help="Rounds under each.")] = 6,
+    runs: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            parser=whole(1),
+            help="How many runs under each allocator. Fewer than 6 cannot tell a difference from "
+            "noise.",
+        ),
+    ] = 6,
     process: Annotated[
         Optional[int],
         typer.Option(
             metavar="N",
-            help="Which process of the trace. Default: the one with most calls.",
+            parser=whole(0),
+            help="Which process of the recording. Default: the one with most calls.",
             show_default=False,
         ),
     ] = None,
@@ -50,9 +63,9 @@ def replay(
         Optional[int],
         typer.Option(
             metavar="N",
-            min=0,
-            help="How many calls a thread may be ahead of another; 0 for the recorded order. "
-            "Default: a thousandth of all, 1000 at most.",
+            parser=whole(0),
+            help="How many calls a thread may get ahead of another; 0 keeps the recorded order. "
+            "Default: a thousandth of all calls, at most 1000.",
             show_default=False,
         ),
     ] = None,
@@ -60,50 +73,50 @@ def replay(
         str,
         typer.Option(
             metavar="ends|pages|all",
-            help="What is written into each object, and looked at before it is freed.",
+            help="Which parts of each object to write when it is allocated and to check before it "
+            "is freed.",
         ),
     ] = "pages",
     samples: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How often memory is looked at.")
+        int, typer.Option(metavar="N", parser=whole(1), help="How often to measure memory.")
     ] = 200,
     timeout: Annotated[
         Optional[float],
         typer.Option(
             metavar="SECONDS",
-            help="End a run after so long. Default: no limit.",
+            parser=seconds(0.001),
+            help="Kill a run after this time. Default: no limit.",
             show_default=False,
         ),
     ] = None,
     json_file: Annotated[
         Optional[Path],
-        typer.Option("--json", metavar="FILE", help="Write everything measured as JSON."),
+        typer.Option("--json", metavar="FILE", help="Write all measurements as JSON."),
     ] = None,
     instructions: Annotated[
         bool,
         typer.Option(
             "--instructions",
-            help="Count instructions one by one, under valgrind, in a run that takes long.",
+            help="Count instructions exactly, in a slow extra run under valgrind.",
         ),
     ] = False,
     info: Annotated[
-        bool, typer.Option("--info", help="Say what is in the trace, and replay nothing.")
+        bool, typer.Option("--info", help="Only say what is in the recording.")
     ] = False,
     calls: Annotated[
-        bool, typer.Option("--calls", help="Print the calls, a line for each, and replay nothing.")
+        bool, typer.Option("--calls", help="Only print the calls, one a line.")
     ] = False,
 ) -> None:
-    """Make the calls of a trace again under each allocator, and compare.
+    """Replay a recording under each allocator and compare them.
 
-    Each recorded thread is a thread again, and makes its calls in their order; who frees what
-    another thread allocates waits for it. Every object is stamped, and the stamps are checked.
+    FILE is what `loft record` has written. Each recorded thread becomes a thread again and makes
+    its calls in their order; one that frees what another allocates waits for it. Every object is
+    filled and checked.
 
-    The exit code is 1 if an allocator crashed, or an object was damaged under it, else 0.
+    The exit code is 1 if an allocator crashed or damaged an object, else 0.
     """
     if touch not in ("ends", "pages", "all"):
         raise UserError(f"--touch {touch}: ends, pages or all is needed")
-    if timeout is not None and timeout <= 0:
-        raise UserError(f"--timeout {timeout:g}: a number of seconds above 0 is needed")
-    check_seconds("--timeout", timeout or 0)
     if info:
         raise typer.Exit(replay_command.show_info(trace, process, json_file))
     if calls:

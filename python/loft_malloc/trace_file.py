@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import struct
 from collections.abc import Callable, Iterator
@@ -63,6 +64,9 @@ class Trace:
                 size = path.stat().st_size
                 return cls(path, *_unpack(path, packed, plain, lambda done: progress(done, size)))
         except OSError as error:
+            if error.errno == errno.ENOSPC:
+                said = f"{chunks.parent}: no space left to unpack {path}; set TMPDIR"
+                raise UserError(said, 1) from None
             raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
@@ -78,7 +82,7 @@ def _unpack(
         if head.find(b"\n", len(MAGIC)) >= 0 or len(head) > LONGEST_HEADER:
             break
     if not head.startswith(MAGIC):
-        raise UserError(f"{path} is no trace that this version of loft can read")
+        raise UserError(f"{path} is not a recording that this version of loft can read")
     line, _, rest = head[len(MAGIC) :].partition(b"\n")
     header = _json(path, line)
     words = header.get("command")
@@ -128,7 +132,7 @@ def _json(path: Path, text: bytes) -> dict[str, Any]:
 
 
 def _damaged(path: Path) -> UserError:
-    return UserError(f"{path} is damaged, or no trace; record it again")
+    return UserError(f"{path} is damaged, or not a recording; record it again")
 
 
 def _incomplete(path: Path) -> UserError:
@@ -138,8 +142,10 @@ def _incomplete(path: Path) -> UserError:
 @contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
     try:
-        file = path.open("wb")
+        with path.open("wb") as file:
+            yield file
     except OSError as error:
+        # A write says what is wrong and not with which file.
+        if error.filename not in (None, str(path)):
+            raise
         raise UserError(f"{path} cannot be written: {error.strerror}") from None
-    with file:
-        yield file

@@ -12,19 +12,18 @@ from loft_malloc.metrics import Row
 def sentence(comparison: Comparison, rows: list[Row]) -> str:
     """Without the word before it, and without a full stop."""
     if not rows:
-        return "none, no run ended well under any allocator"
+        return "no winner: no run ended well under any allocator"
     names = [each.allocator.name for each in comparison.usable]
     if untold := noise.why_nothing_is_told(len(names), comparison.plan.runs):
-        return f"none, {untold}{_out(comparison)}"
+        return f"no winner: {untold}{_out(comparison)}"
     speed, size = _speed(rows), _row(rows, "peak_rss_kib")
     rounds = comparison.plan.runs
     if told := _told(comparison, speed):
-        said = f"{_leaders(speed)} fastest, {told}"
+        said = f"{_leaders(speed)} fastest: {told}"
     else:
-        said = f"none is faster, {rounds} rounds tell no difference in {speed.metric.title} "
-        said += "from noise"
+        said = f"no winner: {rounds} rounds show no difference in {speed.metric.title} beyond noise"
     if told := _told(comparison, size):
-        said += f"; {_leaders(size)} smallest, {told}"
+        said += f"; {_leaders(size)} smallest: {told}"
     return said + _out(comparison)
 
 
@@ -59,20 +58,20 @@ def _told(comparison: Comparison, row: Row) -> str:
     part = abs(1 - row.summaries[best].median / summary.median) if summary.median else 0.0
     chance = noise.chance_of_being_ahead(ahead, len(pairs))
     level = any(summary.verdict == "level" for summary in row.summaries.values())
-    who, than = f"{best} " if level else "", "more" if more else "less"
+    who, than = f"{best} has " if level else "", "more" if more else "less"
     return (
-        f"{who}with {percent(part)} {than} {row.metric.title} than {second} "
-        f"(ahead in {ahead} of {len(pairs)} rounds; by chance: {percent(chance)})"
+        f"{who}{percent(part)} {than} {row.metric.title} than {second} "
+        f"(ahead in {ahead} of {len(pairs)} rounds; by chance alone: {percent(chance)})"
     )
 
 
 def _out(comparison: Comparison) -> str:
     out = [each.allocator.name for each in comparison.measured if not each.usable]
-    return f"; {enumerated(out)} {'is' if len(out) == 1 else 'are'} out" if out else ""
+    return f"; {enumerated(out)} failed" if out else ""
 
 
 def percent(part: float) -> str:
-    return f"{part * 100:.2g} %" if part < 0.1 else f"{part * 100:.0f} %"
+    return f"{part * 100:.2g}%" if part < 0.1 else f"{part * 100:.0f}%"
 
 
 def enumerated(names: Iterable[str]) -> str:

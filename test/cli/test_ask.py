@@ -94,8 +94,8 @@ def test_what_the_process_refuses_is_repeated(ask: Ask) -> None:
         (b"", "has broken off its answer"),
         (b"hello\n", "does not speak HTTP as loft does"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{", "has broken off its answer"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{", "with no JSON"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", "JSON that is no object"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{", "does not answer /stats.json with JSON"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", "JSON that is not an object"),
     ],
 )
 def test_who_does_not_answer_as_loft_does(ask: Ask, said: bytes, complaint: str) -> None:
@@ -118,5 +118,5 @@ def test_who_does_not_answer_as_loft_does(ask: Ask, said: bytes, complaint: str)
 def test_no_answer_ends_the_wait(ask: Ask) -> None:
     process = ask()
     (process.folder / "stuck").touch()
-    with pytest.raises(UserError, match=r"gives no answer to /stats\.json within 0\.1 s"):
+    with pytest.raises(UserError, match=r"does not answer /stats\.json within 0\.1 s"):
         Client(process.path, limit_s=0.1).get("/stats.json")

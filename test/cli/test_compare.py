@@ -167,12 +167,12 @@ def test_the_page_is_one_file(compared: tuple[str, Path]) -> None:
 def test_without_counters_one_line_says_so(compared: tuple[str, Path]) -> None:
     printed, folder = compared
     counted = any(allocator["counts"] for allocator in read(folder / "out.json")["allocators"])
-    said = [line for line in printed.splitlines() if "not counted here" in line]
+    said = [line for line in printed.splitlines() if "were not counted" in line]
     assert len(said) == (0 if counted else 1)
 
 
 @pytest.mark.parametrize(
-    ("error", "said"), [(errno.EACCES, "perf_event_paranoid"), (errno.ENOENT, "offers no counters")]
+    ("error", "said"), [(errno.EACCES, "perf_event_paranoid"), (errno.ENOENT, "has no counters")]
 )
 def test_why_nothing_is_counted(error: int, said: str) -> None:
     assert said in comparison.why_not_counted(error)
@@ -197,7 +197,7 @@ def test_the_page_names_the_tail_and_memory_shows_it(
         "--html", tmp_path / "h", "--", program,
     )  # fmt: skip
     assert ran.returncode == 0
-    assert "held for 3 s: the quiet tail" in (tmp_path / "h").read_text()
+    assert "kept alive for 3 s: the quiet tail" in (tmp_path / "h").read_text()
     allocator = read(tmp_path / "j")["allocators"][0]
     assert any(size > 16 << 10 for _, size in allocator["memory"])
 
@@ -226,14 +226,14 @@ def test_processes_of_a_held_command_are_not_held(loft: Loft, tmp_path: Path) ->
 def test_an_exit_code_that_all_share_is_the_exit_code(loft: Loft) -> None:
     ran = loft("compare", "--runs", "1", "--with", HERE, "--", "sh", "-c", "exit 3")
     assert ran.returncode == 3
-    assert "the command ends the same under every allocator: exit code 3" in ran.stdout
+    assert "the command ended alike under every allocator: exit code 3" in ran.stdout
     assert "wall time" in ran.stdout
 
 
 def test_exit_codes_that_differ_are_reported(loft: Loft, failing: Path) -> None:
     ran = loft("compare", "--runs", "2", "--with", f"glibc,{failing}", "--", "true")
     assert ran.returncode == 1
-    assert "the command does not end the same under all:" in ran.stdout
+    assert "the command did not end alike under all allocators:" in ran.stdout
     assert re.search(r"^under glibc: exit code 0 \(\d+ runs\)$", ran.stdout, re.MULTILINE)
     assert re.search(r"^under failing: exit code 7 \(\d+ runs\)$", ran.stdout, re.MULTILINE)
 
@@ -258,7 +258,7 @@ def test_a_crash_under_all_is_the_commands(loft: Loft, tmp_path: Path) -> None:
         "compare", "--runs", "1", "--with", HERE, "--html", page, "--", "sh", "-c", "kill -SEGV $$"
     )
     assert ran.returncode == 128 + signal.SIGSEGV
-    said = "the command ends the same under every allocator: ended by SIGSEGV"
+    said = "the command ended alike under every allocator: ended by SIGSEGV"
     assert said in ran.stdout
     assert said in page.read_text()
 
@@ -289,7 +289,7 @@ def test_a_command_without_an_end_is_ended_with_all_it_started(loft: Loft) -> No
         STUBBORN.format(mark),
     )  # fmt: skip
     assert ran.returncode == 124
-    assert "ends the same under every allocator: no end in time" in ran.stdout
+    assert "ended alike under every allocator: killed at the time limit" in ran.stdout
     assert marked(mark) == []
 
 
@@ -325,7 +325,7 @@ def test_what_a_command_leaves_behind_is_ended_and_said(loft: Loft) -> None:
     mark = f"{7000 + os.getpid() / 1e7:.7f}"
     ran = loft("compare", "--runs", "1", "--with", HERE, "--", "sh", "-c", f"setsid sleep {mark} &")
     assert ran.returncode == 0
-    assert "left up to 1 process running at its end" in ran.stdout
+    assert "left up to 1 process running; killed" in ran.stdout
     assert marked(mark) == []
 
 
@@ -340,7 +340,9 @@ def test_output_is_shown_on_request(loft: Loft) -> None:
 def test_a_few_rounds_are_said_to_be_too_few(loft: Loft) -> None:
     ran = loft("compare", "--runs", "2", "--with", HERE, "--", "true")
     said = "2 rounds are too few to tell a difference from noise"
-    assert ran.stdout.startswith(f"Verdict: none, {said}")
+    assert ran.stdout.startswith(f"Verdict: no winner: {said}")
+    # And before any time is spent.
+    assert one_line(ran.stderr) == f"loft: {said}; use --runs 6 or more"
     # Once, and not for each metric.
     assert ran.stdout.count(said) == 1
 

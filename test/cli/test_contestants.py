@@ -67,12 +67,12 @@ def test_a_loft_given_by_its_path_has_lofts_options(build: Path, there: list[All
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("loft:owner=nobody", "owner=nobody: accepted is thread, cpu"),
-        ("loft:nonsense=1", "no option is named 'nonsense'; there are owner, hardened"),
+        ("loft:owner=nobody", "owner=nobody: expected thread, cpu"),
+        ("loft:nonsense=1", "there is no option 'nonsense'; `loft run --help` lists all"),
         ("loft:owner", "--with loft: 'owner' sets nothing; write name:key=value;key=value"),
-        ("loft:", "--with loft: what is to be set stands behind the colon"),
-        ("jemalloc:a-b=1", "--with jemalloc: 'a-b' is no name of a variable"),
-        ("glibc:LD_PRELOAD=/x.so", "LD_PRELOAD is what a comparison itself sets"),
+        ("loft:", "--with loft: settings follow the colon"),
+        ("jemalloc:a-b=1", "--with jemalloc: 'a-b' is not the name of an environment variable"),
+        ("glibc:LD_PRELOAD=/x.so", "a comparison sets LD_PRELOAD itself"),
         ("jemalloc:MALLOC_CONF=a:1,b:2", "a comma inside a value has a backslash before it"),
         ("jemalloc:MALLOC_CONF=a:1;b:2", "'b:2' sets nothing"),
     ],
@@ -99,4 +99,4 @@ def test_a_command_runs_with_the_settings(loft: Loft) -> None:
 def test_bad_settings_are_one_line(loft: Loft) -> None:
     ran = loft("compare", "--with", "loft:owner=nobody", "--", "true")
     assert ran.returncode == 2
-    assert "owner=nobody: accepted is thread, cpu" in one_line(ran.stderr)
+    assert "owner=nobody: expected thread, cpu" in one_line(ran.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -77,8 +78,8 @@ def test_settings_for_all_processes(made: Made) -> None:
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
-        ("colour=red", "line 1: no option is named 'colour'"),
-        ("\nstats=loud", "line 2: stats=loud: accepted is off, text, json, prometheus"),
+        ("colour=red", "line 1: there is no option 'colour'"),
+        ("\nstats=loud", "line 2: stats=loud: expected off, text, json, prometheus"),
         ("stats", "line 1: option stats: write name=value"),
         ("stats=text\nstats=json", "line 2: stats contradicts line 1"),
     ],
@@ -95,7 +96,7 @@ def test_settings_that_are_ignored(made: Made) -> None:
     path = made.folder / "loft.conf"
     made.put("loft.conf", "stats=text")
     path.chmod(0o666)
-    said = f"{path} is ignored: others than its owner may write to it"
+    said = f"{path} is ignored: others can write to it, too"
     assert (made.find(SETTINGS).value, made.find(SETTINGS).level) == (said, "warning")
     path.chmod(0o644)
     strangers = dataclasses.replace(made.machine(), settings_owner=os.geteuid() + 1)
@@ -107,7 +108,7 @@ def test_settings_that_are_ignored(made: Made) -> None:
     assert made.find(SETTINGS).value == f"{path} is ignored: it is a symbolic link"
     path.unlink()
     os.mkfifo(path)
-    assert made.find(SETTINGS).value == f"{path} is ignored: it is no regular file"
+    assert made.find(SETTINGS).value == f"{path} is ignored: it is not a regular file"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_processors(made: Made) -> None:
 
 
 def test_limits_of_lofts_own(made: Made) -> None:
-    what = "limits of loft's own"
+    what = "loft's own limits"
     assert made.find(what).value == "none"
     machine = made.machine({"LOFT_SOFT_LIMIT": "1G", "LOFT_HARD_LIMIT": "2G"})
     assert made.find(what, machine).value == "soft 1G, hard 2G"
@@ -236,7 +237,7 @@ def test_an_owner_without_its_restartable_sequences(made: Made, rseq_size: int |
     off = made.machine({**by_processor, "GLIBC_TUNABLES": "glibc.pthread.rseq=0"})
     assert made.find(what, off).level == "warning"
     assert made.find(what, made.machine(by_processor)).level == "ok"
-    assert "only cpu" in made.find(what, made.machine(rseq_size=rseq_size)).why
+    assert "only owner=cpu" in made.find(what, made.machine(rseq_size=rseq_size)).why
 
 
 def test_what_is_preloaded_already(made: Made, failing: Path, compiled: Compile) -> None:
@@ -268,7 +269,7 @@ def test_a_program_with_its_own_malloc(loft: Loft, compiled: Compile, flags: lis
     ran = loft("doctor", "--", compiled("own", OWN_MALLOC, "-fno-builtin", *flags))
     assert ran.returncode == 1
     assert "warning" in ran.stdout
-    assert "defines a malloc of its own" in ran.stdout
+    assert "has a malloc of its own" in ran.stdout
 
 
 def test_a_program_linked_with_an_allocator(loft: Loft, failing: Path, compiled: Compile) -> None:
@@ -283,7 +284,7 @@ def test_a_program_linked_with_an_allocator(loft: Loft, failing: Path, compiled:
     ran = loft("doctor", "--", program)
     assert ran.returncode == 0
     assert f"linked library: {failing}" in ran.stdout
-    assert "brings a malloc of its own" in ran.stdout
+    assert "has a malloc of its own" in ran.stdout
 
 
 def test_a_program_linked_with_loft(loft: Loft, build: Path, compiled: Compile) -> None:
@@ -321,7 +322,7 @@ def test_a_static_program_blocks(loft: Loft, compiled: Compile) -> None:
     ran = loft("doctor", "--", program)
     assert ran.returncode == 1
     assert "is statically linked" in ran.stdout
-    assert "loft does not work here as things are" in ran.stdout
+    assert "loft does not work here" in ran.stdout
 
 
 def test_python_keeps_small_objects(loft: Loft) -> None:
@@ -342,7 +343,7 @@ def test_this_machine(loft: Loft) -> None:
         "limit of address space",
         "memory limit of the control group",
         "processor limit of the control group",
-        "limits of loft's own",
+        "loft's own limits",
         "page size",
         "restartable sequences",
     ):
@@ -366,7 +367,11 @@ def test_a_process_with_loft(loft: Loft, build: Path) -> None:
         ran = loft("doctor", "--pid", str(process.pid))
         process.communicate(b"\n")
     assert ran.returncode == 0
-    assert f"process {process.pid}: loft is loaded" in ran.stdout
+    # The answer to what was asked comes first, where there is no warning.
+    notes = [line for line in ran.stdout.splitlines() if line.startswith(("note", "warning"))]
+    first = next(line for line in ran.stdout.splitlines() if line.startswith("ok"))
+    assert not any("malloc" in line for line in notes)
+    assert re.fullmatch(rf"ok +process {process.pid}: \S+/libloft.so.0 serves malloc", first)
     assert f"LD_PRELOAD: {build / 'libloft.so'}" in ran.stdout
 
 
@@ -375,8 +380,54 @@ def test_a_process_with_another_allocator(loft: Loft, compiled: Compile) -> None
     with started(str(other)) as process:
         ran = loft("doctor", "--pid", str(process.pid))
         process.communicate(b"\n")
-    assert f"process {process.pid}: loft is not loaded" in ran.stdout
-    assert f"process {process.pid}: {other}" in ran.stdout
+    assert f"process {process.pid}: {other} serves malloc\n" in ran.stdout
+
+
+def test_whichever_comes_first_serves(loft: Loft, build: Path, compiled: Compile) -> None:
+    other = compiled("other.so", FORWARDING_MALLOC, "-shared", "-fPIC")
+    library = build / "libloft.so"
+    with started(f"{library}:{other}") as process:
+        ran = loft("doctor", "--pid", str(process.pid))
+        process.communicate(b"\n")
+    assert re.search(rf"ok +process {process.pid}: \S+/libloft.so.0 serves malloc", ran.stdout)
+    assert f"process {process.pid}: {other}\n" in ran.stdout
+    assert "has a malloc of its own, which is not used: another one comes first" in ran.stdout
+    with started(f"{other}:{library}") as process:
+        ran = loft("doctor", "--pid", str(process.pid))
+        process.communicate(b"\n")
+    assert ran.stdout.startswith(f"warning  process {process.pid}: {other} serves malloc\n")
+    assert "loft is loaded too, but comes later, so its malloc is not used" in ran.stdout
+
+
+def test_a_linked_allocator_serves_and_one_that_is_opened_later_does_not(
+    loft: Loft, build: Path, compiled: Compile
+) -> None:
+    wait = '#include <stdio.h>\nint main(void) { puts("ready"); fflush(stdout); getchar(); }'
+    linked = compiled("linked", wait, "-Wl,--no-as-needed", f"-L{build}", "-lloft")
+    opens = wait.replace("puts", f'dlopen("{build}/libloft.so", 2); puts')
+    opened = compiled("opened", f"#include <dlfcn.h>\n{opens}")
+    said = {}
+    for program in (linked, opened):
+        with subprocess.Popen(
+            [program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"LD_LIBRARY_PATH": str(build)},
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            said[program] = loft("doctor", "--pid", str(process.pid)).stdout
+            process.communicate(b"\n")
+    assert "libloft.so.0 serves malloc" in said[linked]
+    assert "the C library serves malloc" in said[opened]
+    assert "loft is loaded too" in said[opened]
+
+
+def test_warnings_come_first(loft: Loft) -> None:
+    ran = loft("doctor", LOFT_DECAY="1", LD_PRELOAD="/no/such.so")
+    words = [line.split()[0] for line in ran.stdout.splitlines() if not line.startswith(" ")]
+    assert words == sorted(words, key=["warning", "note", "ok"].index)
+    assert words.count("warning") >= 2
 
 
 @pytest.mark.parametrize("content", ["", "no library"])
@@ -391,7 +442,9 @@ def test_a_process_whose_loft_was_replaced(
             library.write_text(content)
         ran = loft("doctor", "--pid", str(process.pid))
         process.communicate(b"\n")
-    assert f"process {process.pid}: loft is loaded" in ran.stdout
+    assert re.search(
+        rf"process {process.pid}: \S+/libloft.so.0( \(deleted\))? serves malloc", ran.stdout
+    )
 
 
 def maps_of(*names: str) -> str:
@@ -403,7 +456,7 @@ def test_a_process_with_a_root_of_its_own(made: Made, failing: Path) -> None:
     made.put("proc/self/root/box/allocator.so", "")
     (made.folder / "proc/self/root/box/allocator.so").write_bytes(failing.read_bytes())
     findings = list(check_program.check_process(made.machine()))
-    assert [finding.value for finding in findings] == ["loft is not loaded", "/box/allocator.so"]
+    assert [finding.value for finding in findings] == ["/box/allocator.so serves malloc"]
 
 
 def test_a_file_that_is_gone_is_read_where_it_is_mapped(made: Made, build: Path) -> None:
@@ -412,7 +465,8 @@ def test_a_file_that_is_gone_is_read_where_it_is_mapped(made: Made, build: Path)
     mapped = made.folder / "proc/self/map_files/400000-452000"
     mapped.write_bytes((build / "libloft.so").read_bytes())
     findings = list(check_program.check_process(made.machine()))
-    assert [finding.value for finding in findings] == ["loft is loaded"]
+    assert [finding.value for finding in findings] == ["/gone/renamed.so (deleted) serves malloc"]
+    assert findings[0].why == "this is loft"
 
 
 def test_a_warning_that_does_not_block_is_no_failure(

@@ -152,7 +152,7 @@ def test_a_malloc_of_its_own_is_named(loft: Loft, compiled: Compile) -> None:
     program = compiled("program", FORWARDING_MALLOC + function("mi_malloc") + PLAIN)
     ran = loft("doctor", "--", program)
     assert ran.returncode == 1
-    assert "defines a malloc of its own (mimalloc), which comes before" in ran.stdout
+    assert "has a malloc of its own (mimalloc), which comes before" in ran.stdout
 
 
 def test_a_linked_allocator_that_is_called_past_malloc(loft: Loft, compiled: Compile) -> None:
@@ -161,7 +161,7 @@ def test_a_linked_allocator_that_is_called_past_malloc(loft: Loft, compiled: Com
     where = ["-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{library.parent}"]
     calling = "void* mi_malloc(unsigned long);\nint main(void) { return mi_malloc(1) == 0; }"
     past, plain = compiled("past", calling, *where), compiled("plain", PLAIN, *where)
-    said = "brings an allocator that the program calls as mi_malloc"
+    said = "has an allocator that the program calls as mi_malloc"
     assert said in loft("doctor", "--", past).stdout
     assert said not in loft("doctor", "--", plain).stdout
     ran = loft("compare", "--runs", "1", "--with", "glibc", "--", past)
@@ -191,7 +191,7 @@ def test_a_process_that_contains_one(compiled: Compile, tmp_path: Path) -> None:
     (tmp_path / "self/maps").write_text(maps)
     machine = Machine(tmp_path, tmp_path, "self", {}, 4096, None)
     findings = list(check_program.check_process(machine))
-    assert [finding.value for finding in findings] == ["loft is not loaded", str(library)]
+    assert [finding.value for finding in findings] == ["the C library serves malloc", str(library)]
     assert "contains jemalloc" in findings[1].why
 
 

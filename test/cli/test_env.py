@@ -54,13 +54,13 @@ def test_lines_of_a_dockerfile(loft: Loft) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--library", ODD], "take --format systemd or --format docker"),
-        (["--library", "libloft.so"], "--library libloft.so: the loader needs a whole path"),
+        (["--library", ODD], "use --format systemd or --format docker"),
+        (["--library", "libloft.so"], "--library libloft.so: the loader needs an absolute path"),
         (["--library", "/a b.so"], "no path with a space or a colon"),
         (["--library", "/a:b.so"], "no path with a space or a colon"),
-        (["--library", "/a\nb.so"], "a path with a line break"),
-        (["--format", "toml"], "--format toml: accepted is plain, shell, systemd, docker"),
-        (["--owner", "nobody"], "owner=nobody: accepted is thread, cpu"),
+        (["--library", "/a\nb.so"], "a path must not have a line break"),
+        (["--format", "toml"], "--format toml: expected plain, shell, systemd, docker"),
+        (["--owner", "nobody"], "owner=nobody: expected thread, cpu"),
         (["--option", "stats"], "write name=value"),
         (["program"], "unexpected extra argument"),
     ],

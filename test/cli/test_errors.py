@@ -40,7 +40,7 @@ def to(target: Path, *arguments: str | Path, **variables: str) -> subprocess.Com
 def test_where_nothing_more_can_be_written(build: Path, arguments: list[str]) -> None:
     ran = to(FULL, *arguments)
     assert ran.returncode == 1
-    assert "No space left on device" in one_line(ran.stderr)
+    assert one_line(ran.stderr) == "loft: standard output: No space left on device"
 
 
 def test_nobody_reads(build: Path) -> None:
@@ -84,7 +84,7 @@ main.main()
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.returncode == 70
     said = one_line(ran.stderr)
-    assert "an error of loft's own, KeyError: 'some\\nthing'; with LOFT_TRACE=1" in said
+    assert "an internal error, KeyError: 'some\\nthing'; LOFT_TRACE=1" in said
     traced = {**os.environ, "LOFT_TRACE": "1"}
     ran = subprocess.run(command, env=traced, capture_output=True, text=True)
     assert "Traceback" in ran.stderr

@@ -142,7 +142,9 @@ def test_lines_that_are_no_stacks(tmp_path: Path, text: str) -> None:
     path = tmp_path / "heap.collapsed"
     path.write_text(text)
     number = text.count("\n") + 1
-    with pytest.raises(UserError, match=f"no profile that can be read: line {number} does not"):
+    with pytest.raises(
+        UserError, match=f"not a profile that loft can read: line {number} does not"
+    ):
         files.read(path)
 
 
@@ -154,7 +156,7 @@ def message(*parts: str, strings: str = 'string_table: "" string_table: "a"') ->
     ("data", "said"),
     [
         (b"", "is empty"),
-        (b"text", "no profile that can be read"),
+        (b"text", "not a profile that loft can read"),
         (b"\x80" * 20, "a number has no end"),
         (b"\x0a", "a number has no end"),
         (b"\x0a\x7f", "field 1 is longer than what is left"),
@@ -171,7 +173,7 @@ def message(*parts: str, strings: str = 'string_table: "" string_table: "a"') ->
         (message(block("sample_type", type=-1)), "it names string 18446744073709551615 of 2"),
         (message(block("sample", location_id=[1], value=1)), "it names location 1, which it"),
         (message(block("sample", value=[1, 2])), "a sample has 2 values, and not 1"),
-        (message(block("sample", value=-1)), "values below 0"),
+        (message(block("sample", value=-1)), "negative values"),
         (message(block("location", id=1, mapping_id=3)), "it names mapping 3, which it"),
         (message(block("location", id=1, line="line { function_id: 9 }")), "names function 9"),
         (message(block("location", address=1)), "the id 0 is not one location's"),

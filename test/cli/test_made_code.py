@@ -97,7 +97,7 @@ def test_the_stacks_that_hold_most(loft: Loft, tmp_path: Path) -> None:
     assert stacks == (
         "5.00 MiB in 5 objects\n    grow  a.c:10\n    parse  a.c:10\n    main  a.c:10\n\n"
         "2.00 MiB in 2 objects\n    grow  a.c:10\n    parse  a.c:10\n    parse  a.c:10\n"
-        "    main  a.c:10\n\nand 1 stacks more\n\n"
+        "    main  a.c:10\n\nand 1 more stack\n\n"
     )
     ran = loft("profile", "--read", path, "--base", path, "--stacks", "2")
     assert ran.returncode == 2
@@ -108,7 +108,7 @@ def test_long_stacks_and_collapsed_ones(loft: Loft, tmp_path: Path) -> None:
     heap = Heap()
     heap.stack(";".join(["main"] * 30), [1, MIB, 1, MIB])
     path = heap.write(tmp_path / "heap.pb.gz")
-    assert "\n    and 14 callers\n" in loft("profile", "--read", path, "--stacks", "1").stdout
+    assert "\n    and 14 more callers\n" in loft("profile", "--read", path, "--stacks", "1").stdout
     collapsed = tmp_path / "heap.collapsed"
     files.write(collapsed, files.read(path))
     ran = loft("profile", "--read", collapsed, "--stacks", "1")

@@ -115,7 +115,7 @@ def test_a_map_without_what_is_resident_says_so(tmp_path: Path, loft: Loft) -> N
     file.write_text(json.dumps(told))
     ran = loft("map", "--read", file, "-o", tmp_path / "page")
     assert ran.stdout.splitlines()[1:3] == [
-        "which addresses have memory is not known: sizes are those of addresses",
+        "it is not known what is resident: sizes are address space",
         "3 slabs: 192 KiB, 80.0 KiB of it free inside",
     ]
     # Of a process that has ended, the kernel says nothing.
@@ -144,14 +144,14 @@ def test_what_changed_while_it_was_told_is_left_out() -> None:
     ("changed", "complaint"),
     [
         ({"ranges": None}, "it has no list of ranges"),
-        ({"ranges": [3]}, "entry 0 of the ranges: it is no object"),
+        ({"ranges": [3]}, "entry 0 of the ranges: it is not an object"),
         ({"ranges": [{"kind": "slab", "at": 0}]}, "entry 0 of the ranges: it has no 'bytes'"),
         ({"ranges": [{**slab(0, 64, 4, 9)}]}, "9 of 4 objects of 64 bytes are free"),
         ({"ranges": [{**slab(0, 64, 1 << 20, 9)}]}, "are free in 65536 bytes"),
         ({"ranges": [{**slab(0, 64, 4, 1), "at": -1}]}, "at is -1"),
         ({"ranges": [{**slab(0, 64, 4, 1), "at": 1 << 60}]}, "bytes at 0x1000000000000000"),
         ({"ranges": [{**slab(0, 64, 4, 1), "absent": [[0, 1 << 20]]}]}, "absent are 1048576 bytes"),
-        ({"ranges": []}, "there is nothing in the heap to draw"),
+        ({"ranges": []}, "the heap is empty; there is nothing to draw"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(
@@ -169,11 +169,11 @@ def test_wrong_arguments(loft: Loft, tmp_path: Path) -> None:
     file = tmp_path / "told.json"
     file.write_text(json.dumps(slabs()))
     for arguments, complaint in (
-        ([], "give a process's number, --socket, or --read and a map"),
+        ([], "give a PID, --socket, or --read and a map"),
         (["12", "--read", file], "give a process or --read, not both"),
         (["--read", tmp_path / "none"], "none cannot be read: No such file"),
-        (["--read", Path(__file__)], "is no JSON"),
-        (["--read", file, "--save", tmp_path / "s"], "--save is for a process's map"),
+        (["--read", Path(__file__)], "is not JSON"),
+        (["--read", file, "--save", tmp_path / "s"], "--save needs a process"),
         (["--read", file, "-o", tmp_path], "is a folder; name a file to write"),
         (["--read", file, "--png", "/dev/full"], "/dev/full cannot be written: No space left"),
     ):

@@ -19,11 +19,11 @@ def said(values: dict[str, list[float]]) -> str:
 
 
 def test_the_same_numbers_are_noise() -> None:
-    assert said({"a": TEN, "b": TEN, "c": list(TEN)}) == "the differences are within the noise"
+    assert said({"a": TEN, "b": TEN, "c": list(TEN)}) == "the differences are within noise"
 
 
 def test_other_numbers_of_one_kind_are_noise() -> None:
-    assert said({"a": TEN, "b": list(reversed(TEN))}) == "the differences are within the noise"
+    assert said({"a": TEN, "b": list(reversed(TEN))}) == "the differences are within noise"
 
 
 def test_a_difference_in_every_round_counts() -> None:
@@ -52,7 +52,7 @@ def test_all_three_kinds_at_once() -> None:
     best = text.split(" ")[0]
     assert best in ("a", "b")
     level = "b" if best == "a" else "a"
-    assert text == f"{best} is best; within the noise of it: {level}; behind: y 1.50x, x 2.00x"
+    assert text == f"{best} is best; within noise of it: {level}; behind: y 1.50x, x 2.00x"
 
 
 def test_nobody_is_best_if_nobody_is_behind() -> None:
@@ -85,7 +85,7 @@ def test_few_rounds_tell_nothing() -> None:
     five = {"a": TEN[:5], "b": worse(TEN[:5], 3)}
     assert noise.summarise(five, judged=True)["b"].verdict == "unknown"
     assert said(five) == (
-        "5 rounds are too few to tell a difference from noise; take --runs 6 or more"
+        "5 rounds are too few to tell a difference from noise; use --runs 6 or more"
     )
     assert said({"a": TEN[:1], "b": [3.0]}).startswith("1 round is too few")
     six = {"a": TEN[:6], "b": worse(TEN[:6], 3)}
@@ -93,12 +93,12 @@ def test_few_rounds_tell_nothing() -> None:
 
 
 def test_one_allocator_is_not_compared() -> None:
-    assert said({"a": TEN}) == "only one allocator, nothing to compare"
+    assert said({"a": TEN}) == "one allocator alone has nothing to be compared with"
 
 
 def test_counts_of_nothing() -> None:
     zeros = [0.0] * 10
-    assert said({"a": zeros, "b": zeros}) == "the differences are within the noise"
+    assert said({"a": zeros, "b": zeros}) == "the differences are within noise"
     summaries = noise.summarise({"a": zeros, "b": TEN}, judged=True)
     assert summaries["b"].verdict == "behind"
     assert summaries["b"].ratio is None

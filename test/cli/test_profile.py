@@ -150,7 +150,7 @@ def test_the_largest_process_is_shown_and_the_others_are_listed(
     ]
     ran = profile("for i in 1 2 3 4 5 6 7; do leave $i; done; leave $$")
     assert "this is the largest of 8 processes" in ran.stderr
-    assert "and 2 processes more" in ran.stderr
+    assert "and 2 more processes" in ran.stderr
 
 
 def test_another_process_has_to_do_if_the_first_left_nothing(profile: Profile) -> None:
@@ -179,7 +179,7 @@ def test_a_command_that_leaves_nothing(
 def test_a_profile_that_was_not_finished(profile: Profile, tmp_path: Path) -> None:
     ran = profile('leave $$; f=$(ls "$(dirname "$LOFT_PROFILE_FILE")"/*); echo x >"$f"')
     assert ran.returncode == 2
-    assert "no profile that can be read" in one_line(ran.stderr)
+    assert "not a profile that loft can read" in one_line(ran.stderr)
     assert not list(tmp_path.glob("loft-profile-*"))
 
 
@@ -398,14 +398,14 @@ def test_amounts_have_three_digits(value: int, said: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "give a command to profile, or --read"),
+        ([], "give a command, a PID, or --read"),
         (["--read", "/no/such", "--", "true"], "give a command or --read, not both"),
         (["--leaks", "--peak", "--", "true"], "give --leaks or --peak, not both"),
         (["--peak", "--waste", "--", "true"], "give --peak or --waste, not both"),
         (["--peak", "--exit", "--", "true"], "give --peak or --exit, not both"),
-        (["--bytes", "many", "--", "true"], "--bytes many: accepted is a number of bytes"),
-        (["--bytes", "0", "--", "true"], "--bytes 0: accepted is a number of bytes"),
-        (["--option", "stats=2", "--", "true"], "stats=2: accepted is off, text"),
+        (["--bytes", "many", "--", "true"], "--bytes many: expected a number of bytes"),
+        (["--bytes", "0", "--", "true"], "--bytes 0: expected a number of bytes"),
+        (["--option", "stats=2", "--", "true"], "stats=2: expected off, text"),
         (["--sort", "name", "--", "true"], "'--sort'"),
         (["--top", "0", "--", "true"], "'--top'"),
         (["-o", "/no/such/file", "--", "true"], "/no/such/file cannot be written"),

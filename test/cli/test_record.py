@@ -266,7 +266,7 @@ def test_a_call_takes_few_bytes(loft: Loft, compiled: Compile, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("out", "command", "said", "code"),
     [
-        ("t", ["no-such-command"], "no command is named 'no-such-command'", 127),
+        ("t", ["no-such-command"], "there is no command 'no-such-command'", 127),
         ("", ["true"], "cannot be written: Is a directory", 2),
         ("none/t", ["true"], "cannot be written: No such file or directory", 2),
     ],
@@ -279,6 +279,26 @@ def test_what_cannot_be_recorded_is_one_line(
     assert said in one_line(ran.stderr)
 
 
+def test_an_earlier_recording_stays_unless_it_is_to_go(loft: Loft, tmp_path: Path) -> None:
+    trace = tmp_path / "t"
+    recorded(loft, trace, Path("/bin/true"))
+    before = trace.read_bytes()
+    ran = loft("record", "-o", trace, "--", "true")
+    assert ran.returncode == 2
+    assert one_line(ran.stderr) == f"loft: {trace} is there already; --force replaces it"
+    assert trace.read_bytes() == before
+    assert loft("record", "--force", "-o", trace, "--", "true").returncode == 0
+    # What mktemp has made is nothing to lose.
+    (tmp_path / "new").touch()
+    assert loft("record", "-o", tmp_path / "new", "--", "true").returncode == 0
+
+
+def test_a_full_disk_is_said_of_the_file(loft: Loft) -> None:
+    ran = loft("record", "-o", "/dev/full", "--", "true")
+    assert ran.returncode != 0
+    assert "/dev/full cannot be written: No space left on device" in ran.stderr
+
+
 def test_programs_that_nothing_can_be_preloaded_into(
     loft: Loft, compiled: Compile, tmp_path: Path
 ) -> None:
@@ -287,7 +307,7 @@ def test_programs_that_nothing_can_be_preloaded_into(
     assert "is statically linked" in one_line(ran.stderr)
     own = compiled("own", OWN_MALLOC, "-fno-builtin", "-rdynamic")
     ran = loft("record", "-o", tmp_path / "t", "--", own)
-    assert "defines a malloc of its own" in one_line(ran.stderr)
+    assert "has a malloc of its own" in one_line(ran.stderr)
     assert not (tmp_path / "t").exists()
 
 

@@ -59,7 +59,7 @@ def test_the_table_and_the_json_hold_the_same(loft: Loft, many: Path) -> None:
     for title in ("wall time", "CPU time", "peak memory", "peak / live", "faults"):
         assert title in ran.stdout
         assert re.search(rf"^{title}: ", ran.stdout, re.MULTILINE)
-    assert "memory / live, by the share of the calls that are made" in ran.stdout
+    assert "memory / live, by share of the calls made" in ran.stdout
     for run in runs(told):
         # And one where most was alive.
         assert len(run["samples"]) in (20, 21)
@@ -278,7 +278,10 @@ def flipped(data: bytes) -> bytes:
 
 DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda data: b"", "is incomplete"),
-    "text": (lambda data: b"no trace at all, and longer than a header", "is damaged, or no trace"),
+    "text": (
+        lambda data: b"no trace at all, and longer than a header",
+        "is damaged, or not a recording",
+    ),
     "cut in the middle": (lambda data: data[: len(data) // 2], "is incomplete"),
     "cut at its end": (lambda data: data[:-1], "is incomplete"),
     "more behind": (lambda data: data + b"more", "is damaged"),
@@ -330,9 +333,9 @@ def test_chunks_that_are_none_are_one_line(loft: Loft, many: Path, tmp_path: Pat
 def test_a_header_that_is_none_is_one_line(loft: Loft, tmp_path: Path) -> None:
     for command in (None, "text", [1]):
         ran = loft("replay", "--info", packed(tmp_path / "bad", b"", command))
-        assert "is damaged, or no trace" in one_line(ran.stderr)
+        assert "is damaged, or not a recording" in one_line(ran.stderr)
     ran = loft("replay", "--info", packed(tmp_path / "bad", b""))
-    assert "holds no calls" in one_line(ran.stderr)
+    assert "has no calls" in one_line(ran.stderr)
 
 
 @pytest.mark.parametrize(
@@ -340,8 +343,8 @@ def test_a_header_that_is_none_is_one_line(loft: Loft, tmp_path: Path) -> None:
     [
         (["--process", "7"], "--process 7: "),
         (["--touch", "some"], "--touch some: ends, pages or all is needed"),
-        (["--with", "nobody"], "--with nobody: no allocator of that name"),
-        (["--timeout", "0"], "--timeout 0: "),
+        (["--with", "nobody"], "--with nobody: there is no allocator of that name"),
+        (["--timeout", "0"], "'--timeout': '0' is not a number of seconds"),
         (["--json", "/none/x"], "/none/x cannot be written"),
     ],
 )

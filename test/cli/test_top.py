@@ -59,7 +59,7 @@ def test_sorted_by_another_column(ask: Ask, loft: Loft) -> None:
     table = ran.stdout.split("classes by live\n")[1].splitlines()
     assert [row.split()[0] for row in table[1:4]] == ["3072", "2560", "2048"]
     ran = loft("top", process.pid, "--sort", "size")
-    assert "--sort size: accepted is waste, resident, live," in one_line(ran.stderr)
+    assert "--sort size: expected waste, resident, live," in one_line(ran.stderr)
 
 
 def test_one_reading_as_json(ask: Ask, loft: Loft) -> None:
@@ -118,9 +118,12 @@ def test_errors_are_one_line(ask: Ask, loft: Loft) -> None:
     process = ask()
     process.tell("stats.json", "{}")
     said = one_line(loft("top", process.pid).stderr)
-    assert said == "loft: the process answers with no statistics of loft: no resident_bytes"
+    assert (
+        said
+        == "loft: the process does not answer with statistics of loft: there is no resident_bytes"
+    )
     process.tell("stats.json", "no JSON")
-    assert "answers /stats.json with no JSON" in one_line(loft("top", process.pid).stderr)
+    assert "does not answer /stats.json with JSON" in one_line(loft("top", process.pid).stderr)
     for interval in ("0", "nan", "1e9"):
         said = one_line(loft("top", process.pid, "--interval", interval).stderr)
         assert "a number of seconds from 0.05 to 3600" in said

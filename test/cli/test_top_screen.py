@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -171,6 +172,13 @@ def test_a_process_that_answers_no_more_is_said(ask: Ask, watch: Watch) -> None:
     terminal.until("by resident")
     (process.folder / "stuck").unlink()
     terminal.until("q quit")
+
+
+def test_a_narrow_head_has_no_half_of_anything(ask: Ask, watch: Watch) -> None:
+    terminal = watch(ask(), columns=80)
+    terminal.until("q quit", "resident (100%)")
+    assert re.match(r"loft top  .* resident \(100%\)(  cpu \d+%)?(  137k objects)?$",
+                    terminal.text().splitlines()[0].rstrip())  # fmt: skip
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(44, 20), (30, 9), (12, 4), (250, 70)])

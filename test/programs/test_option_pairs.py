@@ -20,7 +20,7 @@ from allpairspy import AllPairs  # type: ignore[import-untyped]
 from gen_options_doc import TABLE, read_table
 from programs import PROGRAMS, Program, Reference, differences, run
 
-OPTIONS = {name: option for name, (option, _) in read_table(TABLE.read_text()).items()}
+OPTIONS = read_table(TABLE.read_text())
 
 # Stands for a folder of the run's own.
 FOLDER = "FOLDER"

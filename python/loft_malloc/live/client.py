@@ -86,9 +86,9 @@ class Client:
         try:
             found = json.loads(self.get(name))
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{self.path} answers {name} with no JSON: {error}", 1) from None
+            raise UserError(f"{self.path} does not answer {name} with JSON: {error}", 1) from None
         if not isinstance(found, dict):
-            raise UserError(f"{self.path} answers {name} with JSON that is no object", 1)
+            raise UserError(f"{self.path} answers {name} with JSON that is not an object", 1)
         return found
 
     def peer(self) -> int:
@@ -117,7 +117,7 @@ class Client:
                 raise http.client.IncompleteRead(data)
         except TimeoutError:
             raise UserError(
-                f"{self.path} gives no answer to {name} within {self.limit_s:g} s; the process may "
+                f"{self.path} does not answer {name} within {self.limit_s:g} s; the process may "
                 "be stopped",
                 1,
             ) from None
@@ -145,5 +145,5 @@ class Client:
 
     def _gone(self, error: OSError) -> UserError:
         if isinstance(error, PermissionError):
-            return UserError(f"{self.path}: only the process's user and root may ask it", 1)
+            return UserError(f"{self.path}: only the process's user and root may use it", 1)
         return Gone(f"nobody answers at {self.path} ({error.strerror or error})")

@@ -72,7 +72,7 @@ def client_of(pid: int | None, given: Path | None) -> Client:
         client.pid = pid or peer or None
         return client
     if pid is None:
-        raise UserError("name a process by its number, or a socket with --socket")
+        raise UserError("give a PID, or a socket with --socket")
     if not started(pid):
         raise UserError(f"there is no process {pid}")
     found = of(pid)

@@ -18,13 +18,13 @@ LEAST_CHART_ROWS = 4
 MOST_CHART_ROWS = 14
 LEAST_TABLE_ROWS = 5
 KEYS = (
-    ("1 2 3, Tab", "size classes, heaps, stacks"),
-    ("s, S", "sort by the next column, by the previous one"),
-    ("up, down", "move the table"),
-    ("p, Space", "pause, go on"),
-    ("+, -", "readings more often, less often"),
-    ("u", "purge: give unused memory back to the system; asks first"),
-    ("r", "count the growth of stacks from now on"),
+    ("1 2 3, Tab", "show size classes, heaps or stacks"),
+    ("s, S", "sort by the next or the previous column"),
+    ("up, down", "scroll the table"),
+    ("p, Space", "pause or go on"),
+    ("+, -", "read more or less often"),
+    ("u", "give unused memory back to the system; asks first"),
+    ("r", "count the growth of stacks from now"),
     ("q", "quit"),
 )
 # Below this width words are left out.
@@ -59,7 +59,16 @@ def once(state: State, width: int, coloured: bool) -> list[Text]:
     title = Text(f"{state.view.title} by {state.sort}", style="bold")
     parts = [_part(*each) for each in _values(state.now, coloured)]
     table = grid(state.view.columns, state.table(), width)
-    return [_head(state), Text(), *parts, Text(), *_rates(state, width), Text(), title, *table]
+    return [
+        _head(state, width),
+        Text(),
+        *parts,
+        Text(),
+        *_rates(state, width),
+        Text(),
+        title,
+        *table,
+    ]
 
 
 def _reading(state: State, now: Reading, width: int, height: int, coloured: bool) -> list[Text]:
@@ -95,7 +104,7 @@ def _legend(now: Reading, width: int, height: int, coloured: bool) -> list[Text]
     return []
 
 
-def _head(state: State, width: int = 80) -> Text:
+def _head(state: State, width: int) -> Text:
     line = Text("loft top  " if width >= NARROW else "", style="bold")
     who = f"{one_line(state.name)} {state.pid or ''}".strip()
     line.append(who, style="bold cyan")
@@ -103,13 +112,17 @@ def _head(state: State, width: int = 80) -> Text:
         line.append("  ended", style="bold red")
     elif state.paused:
         line.append("  paused", style="bold yellow")
-    if state.now is not None:
-        line.append(f"  {state.now.heap}", style="bold")
-        if state.cpu is not None:
-            line.append(f"  cpu {100 * state.cpu:.0f}%")
-        objects, threads = state.now["live_objects"], state.now["threads_attached"]
-        line.append(f"  {quantity(objects)} {'object' if objects == 1 else 'objects'}")
-        line.append(f"  {counted(threads, 'thread')}")
+    if state.now is None:
+        return line
+    line.append(f"  {state.now.heap}", style="bold")
+    objects, threads = state.now["live_objects"], state.now["threads_attached"]
+    for part in (
+        "" if state.cpu is None else f"cpu {100 * state.cpu:.0f}%",
+        f"{quantity(objects)} {'object' if objects == 1 else 'objects'}",
+        counted(threads, "thread"),
+    ):
+        if part and line.cell_len + 2 + len(part) <= width:
+            line.append(f"  {part}")
     return line
 
 

@@ -106,7 +106,9 @@ def parsed(told: dict[str, Any], at_s: float, usage: Usage | None = None) -> Rea
     """Of another version's statistics, what there is of them."""
     values = _numbers(told)
     if RESIDENT not in values:
-        raise UserError(f"the process answers with no statistics of loft: no {RESIDENT}", 1)
+        raise UserError(
+            f"the process does not answer with statistics of loft: there is no {RESIDENT}", 1
+        )
     rows = told.get("classes", [])
     found = (
         [_numbers(row) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

@@ -48,7 +48,7 @@ def top(pid: int | None, socket: Path | None, wanted: Wanted) -> int:
         for path in find.remove_dead(there):
             print(f"loft: removed {path}, whose process is gone", file=sys.stderr)
         if not there:
-            raise UserError(f"no process of yours has a socket to ask; {find.HOW}", 1)
+            raise UserError(f"no process of yours has a socket; {find.HOW}", 1)
         if len(there) > 1:
             return _listed(console, there, wanted)
         client = there[0].client()
@@ -84,7 +84,7 @@ def _sort(state: State, sort: str) -> None:
     if not sort:
         return
     if sort not in VIEWS[0].sorts:
-        raise UserError(f"--sort {sort}: accepted is {', '.join(VIEWS[0].sorts)}")
+        raise UserError(f"--sort {sort}: expected {', '.join(VIEWS[0].sorts)}")
     state.sorts[VIEWS[0].title] = sort
 
 
@@ -215,7 +215,7 @@ class _Watch:
             self.slow.ask("purge", lambda: purge(self.client))
         elif what == "restart":
             self.growth.restart()
-            self.state.message = "growth is counted from the next profile on"
+            self.state.message = "growth counts from the next profile"
         if what in ("look", "restart"):
             self.due_s = self.slow_due_s = 0.0
         return what == "quit"

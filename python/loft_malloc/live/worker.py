@@ -53,6 +53,6 @@ class Worker:
             except UserError as error:
                 answer = error
             except Exception as error:
-                answer = UserError(f"an error of loft's own, {type(error).__name__}: {error}")
+                answer = UserError(f"an internal error, {type(error).__name__}: {error}")
             self.answers.put((name, answer))
             self.wake()

@@ -63,7 +63,7 @@ def draw(pid: int | None, socket: Path | None, read: Path | None, wanted: Wanted
             steps.step("asking the process")
             subject = _asked(pid, socket)
         if not subject.found.pieces:
-            raise UserError(f"{subject.title}: there is nothing in the heap to draw", 1)
+            raise UserError(f"{subject.title}: the heap is empty; there is nothing to draw", 1)
         html = wanted.html
         if html is None and wanted.png is None and wanted.save is None:
             html = Path(f"{subject.stem}.html")
@@ -89,7 +89,7 @@ def _write(subject: Subject, wanted: Wanted, steps: Steps) -> list[str]:
     said = []
     if wanted.save is not None:
         if subject.told is None:
-            raise UserError("--save is for a process's map; this one is a file already")
+            raise UserError("--save needs a process: this map is a file already")
         with output.writing(wanted.save):
             wanted.save.write_text(json.dumps(subject.told), encoding="utf-8")
         said.append(f"saved in {wanted.save}")
@@ -114,7 +114,7 @@ def summary(found: Map, stats: Reading | None) -> list[str]:
     """A line for each kind of thing that there is."""
     lines = [] if stats is None else [stats.heap]
     if not found.is_resident_known:
-        lines.append("which addresses have memory is not known: sizes are those of addresses")
+        lines.append("it is not known what is resident: sizes are address space")
     for kind, (one, many) in TITLES.items():
         pieces = list(found.of(kind))
         if not pieces:

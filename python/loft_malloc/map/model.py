@@ -106,11 +106,11 @@ def read(path: Path) -> Map:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > MOST_BYTES:
-        raise UserError(f"{path} is no map of a heap: it is larger than {MOST_BYTES >> 20} MiB")
+        raise UserError(f"{path} is not a heap map: it is larger than {MOST_BYTES >> 20} MiB")
     try:
         told = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is no JSON: {error}") from None
+        raise UserError(f"{path} is not JSON: {error}") from None
     return parsed(told, str(path))
 
 
@@ -120,13 +120,13 @@ def parsed(told: Any, where: str) -> Map:
     The heap goes on changing while it is told, and what lies on what came before is left out too.
     """
     if not isinstance(told, dict) or not isinstance(told.get("ranges"), list):
-        raise UserError(f"{where} is no map of a heap: it has no list of ranges")
+        raise UserError(f"{where} is not a heap map: it has no list of ranges")
     pieces: list[Piece] = []
     known, samples = True, None
     for number, row in enumerate(told["ranges"]):
         try:
             if not isinstance(row, dict):
-                raise ValueError("it is no object")
+                raise ValueError("it is not an object")
             kind = NAMES.get(row["kind"])
             if kind is not None:
                 pieces.append(_piece(kind, row))

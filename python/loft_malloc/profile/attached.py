@@ -38,7 +38,7 @@ class Wanted:
 
     def check(self, shown: Shown) -> None:
         if self.seconds and (self.peak or shown.base is not None):
-            raise UserError("--seconds compares two moments: leave out --peak and --base")
+            raise UserError("--seconds compares two moments; leave out --peak and --base")
         if self.bytes != BYTES and not self.start:
             raise UserError("with a running process, --bytes needs --start")
         options.check_bytes("--bytes", self.bytes)
@@ -79,7 +79,7 @@ def attach(pid: int | None, socket: Path | None, wanted: Wanted, shown: Shown) -
         profile = fetched(client, PEAK if wanted.peak else HEAP)
         _name_made_code(client, profile, *([base] if wanted.seconds and base else []))
     title = f"{_name(client)}, {'at its peak' if wanted.peak else 'now'}"
-    said = [] if profile.samples else ["no sample was taken yet"]
+    said = [] if profile.samples else ["no samples yet"]
     command.show(profile, base, shown, Target(Console(), title, shown.output, against), said)
     return 0
 

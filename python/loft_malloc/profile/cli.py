@@ -8,7 +8,8 @@ import typer
 from typer.core import TyperCommand
 
 from loft_malloc import options
-from loft_malloc.arguments import Settings, TyperException, check_seconds
+from loft_malloc.arguments import Settings, TyperException, example, whole
+from loft_malloc.arguments import seconds as number_of_seconds
 from loft_malloc.errors import UserError
 from loft_malloc.live.cli import Socket
 from loft_malloc.profile import attached
@@ -17,13 +18,21 @@ from loft_malloc.profile.command import Shown
 from loft_malloc.profile.launching import BYTES, Wanted
 from loft_malloc.profile.top import Sort
 
+EXAMPLES = example(
+    "loft profile -- program",
+    "loft profile --html page.html -- program      with a flame graph",
+    "loft profile --leaks -- program",
+    "loft profile 1234 --seconds 30                what grows in a running process",
+    "loft profile --read new.pb.gz --base old.pb.gz",
+)
+
 
 def is_number(word: str) -> bool:
     return word.isascii() and word.isdigit() and len(word) < 12
 
 
 class ProfileCommand(TyperCommand):
-    """Behind a process's number, unlike behind a command, come options."""
+    """Options may follow a process's number, but not a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" not in args:
@@ -36,13 +45,13 @@ class ProfileCommand(TyperCommand):
 
 def profile(
     command: Annotated[
-        Optional[list[str]], typer.Argument(metavar="CMD", show_default=False)
+        Optional[list[str]], typer.Argument(metavar="CMD|PID", hidden=True, show_default=False)
     ] = None,
     read: Annotated[
         Optional[Path],
         typer.Option(
             metavar="FILE",
-            help="Show this profile, in place of a command's: pprof's format, or .collapsed.",
+            help="Show this file: a profile in pprof's format, or .collapsed.",
             show_default=False,
         ),
     ] = None,
@@ -56,53 +65,64 @@ def profile(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the profile with its names: .pb.gz for pprof, or .collapsed. "
+            help="Keep the profile, with function names: .pb.gz for pprof, or .collapsed. "
             "Default: it is not kept.",
             show_default=False,
         ),
     ] = None,
     html_file: Annotated[
         Optional[Path],
-        typer.Option("--html", metavar="FILE", help="Write a page with a flame graph, one file."),
+        typer.Option(
+            "--html", metavar="FILE", help="Write a page with a flame graph, in one file."
+        ),
     ] = None,
     top: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many functions are listed.")
+        int, typer.Option(metavar="N", parser=whole(1), help="How many functions to list.")
     ] = 20,
     sort: Annotated[
         Sort,
-        typer.Option(help="List by what functions hold themselves or with calls, or allocated."),
+        typer.Option(
+            help="Sort by what a function holds itself (flat) or with what it calls (cum), or by "
+            "what it allocated in the same two ways.",
+        ),
     ] = Sort.FLAT,
     stacks: Annotated[
         Optional[int],
         typer.Option(
             metavar="N",
-            min=0,
-            help="How many of the stacks that hold most follow. Default: 3 with --leaks, else 0.",
+            parser=whole(0),
+            help="Show so many stacks after the list, largest first. Default: 3 with --leaks, "
+            "else 0.",
             show_default=False,
         ),
     ] = None,
     bytes_: Annotated[
         str,
         typer.Option(
-            "--bytes", metavar="BYTES", help="Take one sample in so many bytes, on average."
+            "--bytes",
+            metavar="BYTES",
+            help="Allocated bytes from one sample to the next, on average.",
         ),
     ] = BYTES,
     leaks: Annotated[
-        bool, typer.Option("--leaks", help="Show what nothing points to at the exit.")
+        bool, typer.Option("--leaks", help="Show what nothing points to any more at the exit.")
     ] = False,
     peak: Annotated[
         bool,
         typer.Option(
             "--peak",
-            help="Show the moment at which most was in use. That is the default for a command; a "
-            "process is shown as it is now.",
+            help="Show the moment at which most was in use: the default for a command. The default "
+            "for a running process is now.",
         ),
     ] = False,
     exit_: Annotated[
         bool, typer.Option("--exit", help="Show what is still in use when the command exits.")
     ] = False,
     waste: Annotated[
-        bool, typer.Option("--waste", help="Show what objects keep from being used by others.")
+        bool,
+        typer.Option(
+            "--waste", help="Show whose objects hold on to memory that is otherwise free."
+        ),
     ] = False,
     option: Settings = None,
     socket: Socket = None,
@@ -110,21 +130,21 @@ def profile(
         float,
         typer.Option(
             metavar="SECONDS",
-            min=0,
-            help="Of a process that runs: show what changes in so long.",
+            parser=number_of_seconds(),
+            help="Of a running process, show what changes in this time.",
             show_default=False,
         ),
     ] = 0,
     start: Annotated[
         bool,
-        typer.Option("--start", help="Switch the profile on in a process that runs."),
+        typer.Option("--start", help="Switch profiling on in a running process."),
     ] = False,
 ) -> None:
-    """Run a command under loft and show which of its functions hold memory; or show a profile.
+    """Show which functions hold memory, in a command or a process.
 
-    The command keeps its terminal, its signals and its exit code; the list is printed on stderr
-    at its end. A profile that is read is printed on stdout. So is that of a process that runs: a
-    number in the place of CMD is one, if its loft has a socket (see loft top).
+    CMD is a program and its arguments. It runs under loft and keeps its terminal, its signals and
+    its exit code; when it ends, the list goes to stderr. PID is a running process with a socket, as
+    for `loft top`; its list goes to stdout, and so does that of --read.
     """
     shown = Shown(top, sort, output_file, html_file, base, stacks)
     pid = int(command[0]) if command and is_number(command[0]) else None
@@ -135,7 +155,6 @@ def profile(
             raise UserError(
                 "--leaks, --waste, --exit, --option and a command do not go with a running process"
             )
-        check_seconds("--seconds", seconds)
         wanted_of_it = attached.Wanted(peak, seconds, start, bytes_)
         raise typer.Exit(attached.attach(pid, socket, wanted_of_it, shown))
     if seconds or start or socket is not None:
@@ -145,7 +164,7 @@ def profile(
             raise UserError("give a command or --read, not both")
         raise typer.Exit(command_.read(read, shown))
     if not command:
-        raise UserError("give a command to profile, or --read and a profile")
+        raise UserError("give a command, a PID, or --read and a profile")
     moments = {"leaks": leaks, "peak": peak, "exit": exit_, "waste": waste}
     asked = [moment for moment, is_asked in moments.items() if is_asked]
     if len(asked) > 1:

@@ -130,7 +130,7 @@ def _read(path: Path, steps: Steps) -> Profile:
 
 def _nothing(ran: Ran) -> str:
     return (
-        f"the command left no profile ({ran.outcome}): it ended by _exit or by another signal than "
+        f"the command left no profile ({ran.outcome}): it ended by _exit or by a signal other than "
         "SIGTERM, or allocated too little for a sample; --bytes takes more of them"
     )
 
@@ -181,7 +181,7 @@ def _others(profiles: dict[int, Profile], processes: int, kept: dict[int, Path])
         file = f", written to {kept[pid]}" if pid in kept else ""
         lines.append(f"{size:>10}  {_called(profile, pid)}{file}")
     if (more := processes - 1 - MOST_NAMED) > 0:
-        lines.append(f"and {counted(more, 'process', 'processes')} more")
+        lines.append(f"and {counted(more, 'more process', 'more processes')}")
     return lines
 
 

@@ -35,18 +35,18 @@ def parsed(data: bytes, path: str, is_collapsed: bool = False) -> Profile:
         if data.startswith(GZIP):
             data = _unpacked(data)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is damaged, its gzip data cannot be unpacked: {error}") from None
+        raise UserError(f"{path} is damaged: its gzip data cannot be unpacked: {error}") from None
     if len(data) > MOST_BYTES:
-        raise UserError(f"{path} is no profile: it is larger than {MOST_BYTES >> 20} MiB")
+        raise UserError(f"{path} is not a profile: it is larger than {MOST_BYTES >> 20} MiB")
     if not data:
-        raise UserError(f"{path} is empty; the program that was to write it may have been killed")
+        raise UserError(f"{path} is empty; its program may have been killed")
     try:
         profile = _decoded(data, is_collapsed)
     except (WireError, CollapsedError) as error:
-        raise UserError(f"{path} is no profile that can be read: {error}") from None
+        raise UserError(f"{path} is not a profile that loft can read: {error}") from None
     if any(value < 0 for sample in profile.samples for value in sample.values):
         raise UserError(
-            f"{path} has values below 0, so it is a difference; read its two files, with --base"
+            f"{path} has negative values, so it is a difference; give its two files instead"
         )
     return profile
 

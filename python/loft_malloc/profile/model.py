@@ -99,11 +99,11 @@ class Profile:
     period_kind: Kind = field(default_factory=lambda: Kind("space", "bytes"))
     period: int = 0
     default_type: str = ""
-    # What is looked at in place of that; it is not written.
-    shown_type: str = ""
     comments: list[str] = field(default_factory=list)
     time_ns: int = 0
     duration_ns: int = 0
+    # What is looked at in place of the default; it is not written.
+    shown_type: str = ""
 
     def locations(self) -> list[Location]:
         """Each once, in the order of the samples."""

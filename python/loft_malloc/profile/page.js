@@ -155,13 +155,13 @@ function searched() {
 
 const COLUMNS = tree.compared
   ? [
-      ["self", "change in itself", (row) => row.self - row.selfBefore],
+      ["self", "change in self", (row) => row.self - row.selfBefore],
       ["all", "with calls", (row) => row.all - row.allBefore],
       ["now", "now", (row) => row.all],
       ["before", "before", (row) => row.allBefore],
     ]
   : [
-      ["self", "in itself", (row) => row.self],
+      ["self", "self", (row) => row.self],
       ["all", "with calls", (row) => row.all],
     ];
 
@@ -176,6 +176,7 @@ function headed() {
     cell.ariaSort = state.order === key ? "descending" : "none";
     cell.append(button, state.order === key ? " ▾" : "");
     const share = document.createElement("th");
+    share.className = "share";
     share.textContent = "%";
     return tree.compared ? [cell] : [cell, share];
   });
@@ -205,7 +206,10 @@ function fill() {
       for (const [key, , of] of COLUMNS) {
         const signed = tree.compared && (key === "self" || key === "all");
         line.insertCell().textContent = amount(of(row), unit, signed);
-        if (!tree.compared) line.insertCell().textContent = percent(of(row), total);
+        if (tree.compared) continue;
+        const share = line.insertCell();
+        share.className = "share";
+        share.textContent = percent(of(row), total);
       }
       const name = document.createElement("button");
       name.type = "button";

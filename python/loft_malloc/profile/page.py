@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 
 from loft_malloc import places
+from loft_malloc.printable import counted
 from loft_malloc.profile import top, tree
 from loft_malloc.profile.top import Sort
 from loft_malloc.profile.tree import Tree
@@ -26,7 +27,10 @@ PLAIN_ROWS = 50
 def write(path: Path, made: Tree, title: str, remarks: list[str], sampled: str) -> None:
     nodes, gone = tree.without_crumbs(made, SHARE_OF_CRUMBS)
     if gone:
-        remarks = [*remarks, f"{gone} smallest boxes are drawn as a part of their caller's"]
+        remarks = [
+            *remarks,
+            f"the {counted(gone, 'smallest box is', 'smallest boxes are')} drawn in the caller's",
+        ]
     template = jinja2.Template(
         (FOLDER / "page.html").read_text(encoding="utf-8"),
         autoescape=True,

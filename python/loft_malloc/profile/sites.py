@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from loft_malloc.printable import counted as count
 from loft_malloc.printable import one_line
 from loft_malloc.profile import top
 from loft_malloc.profile.model import Frame, Profile
@@ -27,13 +28,15 @@ def lines(profile: Profile, most: int) -> Iterator[str]:
     ordered = sorted(held, key=lambda stack: -held[stack][main])
     for stack in ordered[:most]:
         yield ""
-        counted = f" in {held[stack][objects]:,} objects" if objects not in (None, main) else ""
+        counted = (
+            f" in {count(held[stack][objects], 'object')}" if objects not in (None, main) else ""
+        )
         yield top.amount(held[stack][main], profile.kinds[main].unit) + counted
         for frame in stack[:MOST_FRAMES]:
             place = top.place_in(frame.file, frame.line)
             yield f"    {one_line(frame.name or '??')}  {one_line(place)}".rstrip()
         if len(stack) > MOST_FRAMES:
-            yield f"    and {len(stack) - MOST_FRAMES} callers"
+            yield f"    and {count(len(stack) - MOST_FRAMES, 'more caller')}"
     if len(ordered) > most:
         yield ""
-        yield f"and {len(ordered) - most} stacks more"
+        yield f"and {count(len(ordered) - most, 'more stack')}"
