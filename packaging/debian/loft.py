@@ -2,7 +2,7 @@
 """The command `loft` as Debian has it: from a folder of its own, with the libraries of Debian 12.
 
 Debian 12's typer (0.7) does not know parameters that are written as Annotated[...]. What stands
-there is put where it looks: into the default.
+there is put where it looks: into the default. Nor does it know parsers.
 """
 
 import copy
@@ -20,7 +20,19 @@ from typer.models import ParameterInfo, ParamMeta
 
 
 def without_annotated(kind: typing.Callable[..., typing.Any]) -> typing.Callable[..., typing.Any]:
-    return lambda *names, **rest: kind(..., *names, **rest)
+    def made(*names: str, parser: object = None, **rest: typing.Any) -> typing.Any:
+        info = kind(..., *names, **rest)
+        info.parser = parser
+        return info
+
+    return made
+
+
+def click_type(*, annotation: typing.Any, parameter_info: ParameterInfo) -> typing.Any:
+    parser = getattr(parameter_info, "parser", None)
+    if parser is not None:
+        return click.types.FuncParamType(parser)
+    return usual_type(annotation=annotation, parameter_info=parameter_info)
 
 
 def with_default(note: ParameterInfo, default: object) -> ParameterInfo:
@@ -50,6 +62,7 @@ if tuple(int(part) for part in typer.__version__.split(".")[:2]) < (0, 9):
     import click
 
     typer.main.get_params_from_function = params_of
+    usual_type, typer.main.get_click_type = typer.main.get_click_type, click_type
     typer.TyperException = click.ClickException
     typer.core.rich = None  # plain help, as rich_markup_mode=None asks for
 

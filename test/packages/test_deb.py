@@ -64,6 +64,23 @@ def test_the_command_runs_with_debians_libraries(installed: tuple[Path, set[str]
     assert wrong.returncode == 2 and wrong.stderr.startswith("loft: ")
     compared = inside(root, "loft", "compare", "--runs", "2", "--", "sort", "/etc/passwd")
     assert "glibc" in compared.stdout
+    few = inside(root, "loft", "compare", "--runs", "0", "--", "true", check=False)
+    assert "'0' is not a whole number of at least 1" in few.stderr
+    assert inside(root, "loft").stdout == inside(root, "loft", "--help").stdout
+
+
+def test_debians_libraries_are_enough_for_names(
+    installed: tuple[Path, set[str]], tmp_path: Path
+) -> None:
+    root, _ = installed
+    source = tmp_path / "program.c"
+    source.write_text(
+        "#include <stdlib.h>\nchar* volatile kept;\n"
+        "__attribute__((noinline)) void keep(void) { kept = malloc(8 << 20); kept[0] = 1; }\n"
+        'int main(void) { keep(); asm volatile("" ::: "memory"); return 0; }\n'
+    )
+    run("gcc", "-g", "-O1", "-o", root / "tmp/keeps", source)
+    assert "keep  program.c:3" in inside(root, "loft", "profile", "--", "/tmp/keeps").stderr
 
 
 def test_a_program_is_compiled_with_the_development_files(
