@@ -66,7 +66,7 @@ def overcommit(machine: Machine) -> Finding:
 def map_count(machine: Machine) -> Finding:
     count = machine.number(machine.proc / "sys/vm/max_map_count")
     if count is None:
-        return finding("mappings.unknown", "not to be read here")
+        return finding("mappings.unknown", "cannot be read")
     case = "mappings.many" if count >= USUAL_MAP_COUNT else "mappings.few"
     return finding(case, count, usual=USUAL_MAP_COUNT)
 

@@ -29,7 +29,7 @@ def chosen(texts: list[str], there: list[Allocator]) -> list[Allocator]:
     by_name = {allocator.name: allocator for allocator in there}
     picked: dict[str, Allocator] = {}
     # A comma that was meant to be of a value.
-    hint = "; a comma inside a value has a backslash before it" if any(map(_sets, named)) else ""
+    hint = "; put a backslash before a comma inside a value" if any(map(_sets, named)) else ""
     for text in named:
         allocator = _contestant(text, by_name, hint)
         if picked.setdefault(allocator.name, allocator) != allocator:
@@ -80,8 +80,8 @@ def _setting(name: str, text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         raise UserError(
-            f"--with {name}: {text!r} sets nothing; write {_form()}, "
-            "and a comma inside a value with a backslash before it"
+            f"--with {name}: {text!r} sets nothing; write {_form()}, and put a backslash before "
+            "a comma inside a value"
         )
     return key, value
 

@@ -28,7 +28,7 @@ class Signature:
     takes: str
     inner: str = "(?!)"
     texts: Mapping[str, str] = field(default_factory=dict)
-    remedy: str = "build it without that allocator, where it has a switch for that"
+    remedy: str = "build it without that allocator, if it has an option for that"
 
 
 CALLS = "malloc|calloc|realloc|free|memalign|aligned_alloc|posix_memalign"
@@ -51,7 +51,7 @@ class Contained:
     def __str__(self) -> str:
         if self.certain:
             return f"{self.allocator} (it defines {self.sign})"
-        return f"{self.allocator}, by the look of it (it holds the text {self.sign!r})"
+        return f"what looks like {self.allocator} (the text {self.sign!r})"
 
 
 @cache

@@ -41,7 +41,7 @@ def find(name: str) -> Path:
         raise UserError(f"there is no file {name}", NOT_FOUND)
     if path.is_dir():
         raise UserError(f"{name} is a folder, not a command", NOT_EXECUTABLE)
-    raise UserError(f"{name} may not be executed; chmod +x may be missing", NOT_EXECUTABLE)
+    raise UserError(f"{name} is not executable; it may need chmod +x", NOT_EXECUTABLE)
 
 
 def executed(command: list[str]) -> Path:
@@ -118,9 +118,9 @@ def _obstacle_in(path: Path, user: User) -> str | None:
             "brings in would call malloc"
         )
     if described.interpreter is None:
-        return "is statically linked: no allocator can be preloaded, link with libloft.a instead"
+        return "is statically linked: no allocator can be preloaded; link it with libloft.a instead"
     if granted := _privileges(path, user):
-        return f"{granted}: the loader ignores LD_PRELOAD in programs with privileges of their own"
+        return f"{granted}: the loader ignores LD_PRELOAD in privileged programs"
     return None
 
 

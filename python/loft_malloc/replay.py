@@ -233,7 +233,10 @@ def replay(plan: Plan, progress: Progress) -> tuple[list[Replayed], list[str]]:
             continue
         counts = launch.run(plan.job(each.allocator, count=True)).counts
         if counts.missing:
-            notes.append(comparison.why_not_counted(counts.missing) + "; --instructions can")
+            notes.append(
+                comparison.why_not_counted(counts.missing)
+                + "; --instructions counts them with valgrind"
+            )
             break
         each.instructions = counts.instructions
     return replayed, notes

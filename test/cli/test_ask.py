@@ -41,7 +41,7 @@ def test_a_socket_that_is_another_processs_is_not_taken(ask: Ask, loft: Loft) ->
         ran = loft("top", str(sleeper.pid), "--once")
         sleeper.kill()
     assert ran.returncode == 2
-    assert f"has LOFT_SOCKET={process.path}, and does not listen there" in one_line(ran.stderr)
+    assert f"has LOFT_SOCKET={process.path} but does not listen there" in one_line(ran.stderr)
 
 
 def test_without_a_socket_it_is_said_how_to_get_one(loft: Loft) -> None:
@@ -49,7 +49,7 @@ def test_without_a_socket_it_is_said_how_to_get_one(loft: Loft) -> None:
         ran = loft(*command, str(os.getpid()))
         assert ran.returncode == 2
         said = one_line(ran.stderr)
-        assert "has no socket to ask; start it with LOFT_SOCKET=" in said
+        assert "has no socket that loft can find: start it with LOFT_SOCKET=" in said
         assert "--option socket=" in said
 
 

@@ -73,7 +73,7 @@ def test_a_loft_given_by_its_path_has_lofts_options(build: Path, there: list[All
         ("loft:", "--with loft: settings follow the colon"),
         ("jemalloc:a-b=1", "--with jemalloc: 'a-b' is not the name of an environment variable"),
         ("glibc:LD_PRELOAD=/x.so", "a comparison sets LD_PRELOAD itself"),
-        ("jemalloc:MALLOC_CONF=a:1,b:2", "a comma inside a value has a backslash before it"),
+        ("jemalloc:MALLOC_CONF=a:1,b:2", "put a backslash before a comma inside a value"),
         ("jemalloc:MALLOC_CONF=a:1;b:2", "'b:2' sets nothing"),
     ],
 )

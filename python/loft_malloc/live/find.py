@@ -29,7 +29,7 @@ LISTENS = 0x10000
 MARK = "loft"
 RUN = Path(f"/run/user/{os.getuid()}")
 PLACE = f"{RUN if RUN.is_dir() else '/tmp'}/loft.%p"
-HOW = f"start it with {VARIABLE}={PLACE}, or by loft run --option socket={PLACE} -- CMD"
+HOW = f"start it with {VARIABLE}={PLACE}, or with loft run --option socket={PLACE} -- CMD"
 
 
 @dataclass(frozen=True)
@@ -155,13 +155,13 @@ def _is_dead(path: Path) -> bool:
 def _why_none(pid: int) -> str:
     who = f"process {pid} ({name_of(pid)})"
     if not os.access(PROC / str(pid) / "environ", os.R_OK):
-        return f"{who} is another user's: only that one and root may ask it"
+        return f"{who} belongs to another user; only that user and root may ask it"
     if given := _environment(pid).get(VARIABLE):
         return (
-            f"{who} has {VARIABLE}={given}, and does not listen there: it may run without loft; "
-            "loft doctor --pid says"
+            f"{who} has {VARIABLE}={given} but does not listen there; does it run without loft? "
+            f"See loft doctor --pid {pid}"
         )
-    return f"{who} has no socket to ask; {HOW}; or name the socket with --socket"
+    return f"{who} has no socket that loft can find: {HOW}; or name it with --socket"
 
 
 def _environment(pid: int) -> dict[str, str]:

@@ -46,9 +46,11 @@ def _add(row: Any, table: int, page: int) -> None:
     resident = 0
     absent: list[list[int]] = []
     for first, flags in _parts(table, at // page, size // page):
-        resident += _present(flags)
-        for begin in range(0, len(flags), step):
-            part = flags[begin : begin + step]
+        present = _present(flags)
+        resident += present
+        width = step if present else len(flags)
+        for begin in range(0, len(flags), width):
+            part = flags[begin : begin + width]
             if _present(part):
                 continue
             start = (first + begin) * page
