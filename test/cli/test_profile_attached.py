@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from asked import Ask, Asked
-from heaps import MIB, small
+from heaps import MIB, Heap, small
 from support import Loft, one_line
 
 from loft_malloc.profile import files
@@ -87,6 +87,16 @@ def test_what_the_process_refuses_is_one_line(ask: Ask, loft: Loft) -> None:
     (process.folder / "heap.pb.gz").write_bytes(b"\x1f\x8bnothing")
     said = one_line(loft("profile", process.pid).stderr)
     assert "is damaged: its gzip data cannot be unpacked" in said
+
+
+def test_where_nothing_is_in_use_what_was_allocated_is_shown(ask: Ask, loft: Loft) -> None:
+    process = ask()
+    freed = Heap()
+    freed.stack("main;serve", [90, 9 * MIB, 0, 0])
+    freed.write(process.folder / "new.pb.gz").replace(process.folder / "heap.pb.gz")
+    said = loft("profile", process.pid).stdout.splitlines()
+    assert said[1] == "allocated: 9.00 MiB, in 90 objects"
+    assert "nothing is in use, so the list shows what was allocated" in said
 
 
 def test_wrong_arguments(ask: Ask, loft: Loft, tmp_path: Path) -> None:

@@ -79,6 +79,8 @@ def attach(pid: int | None, socket: Path | None, wanted: Wanted, shown: Shown) -
         profile = fetched(client, PEAK if wanted.peak else HEAP)
         _name_made_code(client, profile, *([base] if wanted.seconds and base else []))
     title = f"{_name(client)}, {'at its peak' if wanted.peak else 'now'}"
+    if base is None:
+        command.look_at_allocated(profile)
     said = [] if profile.samples else ["no samples yet"]
     command.show(profile, base, shown, Target(Console(), title, shown.output, against), said)
     return 0

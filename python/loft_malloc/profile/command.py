@@ -95,7 +95,7 @@ def run(command: list[str], wanted: Wanted, shown: Shown) -> int:
         remarks.append("-o FILE keeps the profile, --html FILE draws it as a flame graph")
     target = Target(Console(stderr=True), f"{who}, {wanted.title}", shown.output, str(shown.base))
     if wanted.at in ("on", "peak") and base is None:
-        _look_at_allocated(profile)
+        look_at_allocated(profile)
     if shown.stacks is None and wanted.at == "leaks" and base is None:
         shown = replace(shown, stacks=STACKS_OF_LEAKS)
     show(profile, base, shown, target, [each for each in remarks if each])
@@ -111,12 +111,12 @@ def read(path: Path, shown: Shown) -> int:
     title = ", ".join([path.name, *map(_cut, profile.comments[:1])])
     target = Target(Console(), title, shown.output, str(shown.base))
     if base is None:
-        _look_at_allocated(profile)
+        look_at_allocated(profile)
     show(profile, base, shown, target, [])
     return 0
 
 
-def _look_at_allocated(profile: Profile) -> None:
+def look_at_allocated(profile: Profile) -> None:
     """Where nothing is in use, an empty list would help nobody."""
     allocated = profile.index(ALLOCATED)
     if allocated is not None and profile.total(allocated) > profile.total(profile.main_index) == 0:
