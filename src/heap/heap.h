@@ -238,10 +238,11 @@ class alignas(64) Heap {
   bool take_over(Heap& other, SizeClass size_class, unsigned kept, bool eighths);
 
   // The same of a medium run that has `pages` free pages in a row: any run of a heap without a
-  // thread, an empty one of others.
+  // thread; of others one that is empty, or half of whose memory these pages are part of.
   bool take_run_over(Heap& other, unsigned pages);
 
-  // For a heap that needs a slab of a class. Samples up to four heaps, and never waits for a lock:
+  // For a heap that needs a slab of a class. Samples up to sixteen heaps, and never waits for a
+  // lock:
   // - drains a heap that has messages and has served no refill since the last look, so that the
   //   slabs it empties can be reused;
   // - takes over a slab from the first donor. A donor is (a) abandoned; (b) idle for 1 ms, if the

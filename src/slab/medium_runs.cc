@@ -260,10 +260,16 @@ void MediumRuns::give_back_empty() {
   });
 }
 
-bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool empty, HeapId owner,
+bool MediumRuns::is_half_free(const Gap* gap, unsigned pages) {
+  const MediumRun* const run = gap->run;
+  const unsigned resident = run->touched.count_in(gap->row());
+  return resident >= pages && 2 * resident >= run->touched.count_in({0, run->pages});
+}
+
+bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool sparse, HeapId owner,
                            size_t* moved) {
   const auto fits = [=](const Gap* gap) {
-    return gap->pages >= pages && (!empty || is_whole(gap));
+    return gap->pages >= pages && (!sparse || is_whole(gap) || is_half_free(gap, pages));
   };
   Gap* const found = other.gaps_.find_any(pages, fits);
   if (found == nullptr) return false;

@@ -329,9 +329,10 @@ class MediumRuns {
   void cut_off(MediumRun* run, PageRow row);
 
   // Moves a run with a gap of at least `pages` from `other` here, whose heap is `owner`; with
-  // `empty` only one without objects. False if there is none. *moved: the bytes of its objects.
-  // Under the locks of both heaps.
-  bool take_over(MediumRuns& other, unsigned pages, bool empty, HeapId owner, size_t* moved);
+  // `sparse` only one without objects, or where the gap has memory for `pages` and half of all
+  // that the run has. False if there is none. *moved: the bytes of its objects. Under the locks of
+  // both heaps.
+  bool take_over(MediumRuns& other, unsigned pages, bool sparse, HeapId owner, size_t* moved);
 
   // Purges all gaps, or with kIdle what was free at the last round. Stops early after `most` bytes,
   // or if a thread sleeps on one of the locks; nullptr for none. Returns the bytes purged.
@@ -367,6 +368,7 @@ class MediumRuns {
   void keep_or_release(Gap* whole);
   size_t purge_gap(Gap* gap, Round round);
   static bool is_whole(const Gap* gap) { return gap->pages == gap->run->pages; }
+  static bool is_half_free(const Gap* gap, unsigned pages);
   bool rests() const { return dirty_.get() == 0 && empty_ == 0; }
 
   RunBins<Gap, 13> gaps_;

@@ -180,6 +180,58 @@ TEST_F(TakeOver, FromThreadsAtWork) {
   expect_all_home(std::size(kLitterSizes));
 }
 
+// Medium objects of threads that take turns: whoever comes next takes the runs of those that wait,
+// with what these keep, have handed on, and lengthen later.
+TEST_F(TakeOver, RunsOfThreadsThatTakeTurns) {
+  constexpr unsigned kThreads = 6;
+  constexpr unsigned kPlaces = 64;
+  constexpr size_t kOwn = 256;
+  constexpr unsigned kRounds = scaled(60);
+  static std::atomic<void*> places[kPlaces] = {};
+  std::atomic<unsigned> bad{0};
+  Rests rests(kThreads, 4);
+  on_threads(kThreads, [&](unsigned thread) {
+    uint64_t random = seed_for(thread);
+    uint64_t id = uint64_t{thread} << 32;
+    unsigned mine_bad = 0;
+    std::vector<void*> own(kOwn, nullptr);
+    for (uint64_t round = 0; round < kRounds; ++round) {
+      advance(random);
+      // Ever more, so that the runs that there are do not suffice.
+      const size_t most = 4 + kOwn * round / kRounds;
+      const size_t objects = std::min(kOwn, most / 2 + (random >> 40) % most);
+      for (size_t i = 0; i < objects; ++i) {
+        advance(random);
+        if (void*& kept = own[i]; kept != nullptr && random >> 62 == 0) {
+          const uint64_t name = id_of(kept);
+          const size_t before = size_of(kept);
+          const size_t longer = before + (random >> 32 & 0xffff);
+          kept = loft_realloc(kept, longer);
+          mine_bad += intact(kept, name, before, before) ? 0 : 1;
+          stamp(kept, name, longer);
+          continue;
+        }
+        // Small ones in between: who needs a slab looks who is idle.
+        if (i % 2 == 0) own.push_back(make(++id, 8'000 + 64 * i));
+        void* fresh = make(++id, 33'000 + (random >> 40) % 200'000);
+        mine_bad += check(std::exchange(own[i], fresh));
+        if (random >> 59 == 1) own[i] = places[random >> 20 & (kPlaces - 1)].exchange(fresh);
+      }
+      for (size_t i = 0; i < own.size(); ++i) {
+        if (i % 8 != round % 8) mine_bad += check(std::exchange(own[i], nullptr));
+      }
+      for (; own.size() > kOwn; own.pop_back()) mine_bad += check(own.back());
+      rests.rest(2);
+    }
+    rests.leave();
+    for (void* p : own) mine_bad += check(p);
+    bad += mine_bad;
+  });
+  for (std::atomic<void*>& place : places) bad += check(place.exchange(nullptr));
+  EXPECT_EQ(bad, 0u);
+  expect_all_home(0);
+}
+
 // Threads that replace each other's small objects, and are not equally far at any time.
 TEST_F(TakeOver, SmallOnesThatOthersFree) {
   constexpr unsigned kPlaces = 40'000;

@@ -1218,12 +1218,17 @@ TEST_F(TakeOverTest, FromAHeapAtWorkThatHasTooMany) {
 
 // Of those that are to spare, the first is kept: the owner's next refill will find it.
 TEST_F(TakeOverTest, TheFirstOnesAreKept) {
-  const os::Guard guard(mine_->lock());
-  const os::Guard other(heap_->lock());
-  EXPECT_FALSE(mine_->take_over(*heap_, kClass, 1, false));
-  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), heap_->id());
-  EXPECT_TRUE(mine_->take_over(*heap_, kClass, 0, false));
-  EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
+  {
+    const os::Guard guard(mine_->lock());
+    const os::Guard other(heap_->lock());
+    EXPECT_FALSE(mine_->take_over(*heap_, kClass, 1, false));
+    EXPECT_EQ(pagemap.of(sparse_[0]).owner(), heap_->id());
+    EXPECT_TRUE(mine_->take_over(*heap_, kClass, 0, false));
+    EXPECT_EQ(pagemap.of(sparse_[0]).owner(), mine_->id());
+  }
+  for (void* p : sparse_) send(packed({p})[0]);
+  put(full_);
+  drain_both();
 }
 
 TEST_F(TakeOverTest, NearlyFullSlabsAreNoSurplus) {

@@ -276,6 +276,90 @@ TEST_F(MediumRunsTest, AThreadsRunsServeOthersAfterItsEnd) {
   EXPECT_EQ(out(), before);
 }
 
+// A heap without calls gives a run away whose memory is half free or more, the objects with it; not
+// one that is mostly in use.
+TEST_F(MediumRunsTest, AnIdleHeapsFreeMemoryServesOthers) {
+  constexpr int kObjects = 16;
+  constexpr size_t kBytes = 100 * kPage;
+  Heap* other = nullptr;
+  ASSERT_NE(registry::adopt(other), nullptr);
+  void* objects[kObjects];
+  bool zero = false;
+  for (void*& p : objects) {
+    const os::Guard guard(other->lock());
+    p = other->take_medium(kBytes, false, &zero);
+  }
+  MediumRun* const run = run_of(objects[0]);
+  ASSERT_EQ(run, run_of(objects[kObjects - 1]));
+  const auto put_others = [&](int first, int end) {
+    const os::Guard guard(other->lock());
+    for (int i = first; i < end; ++i) {
+      run->word_at(objects[i]).keep();
+      other->put_medium(objects[i]);
+    }
+  };
+  const auto take_over = [&] {
+    const os::Guard guard(heap().lock());
+    const os::Guard others(other->lock());
+    return heap().take_run_over(*other, 100);
+  };
+  put_others(0, kObjects / 2 - 1);
+  EXPECT_FALSE(take_over()) << "more than half is in use";
+  put_others(kObjects / 2 - 1, kObjects / 2);
+  const size_t before = out();
+  const size_t others_before = other->counters().medium_out.get();
+  EXPECT_TRUE(take_over());
+  EXPECT_EQ(pagemap.of(objects[kObjects - 1]).owner(), heap().id());
+  EXPECT_EQ(out() - before, kObjects / 2 * kBytes);
+  EXPECT_EQ(others_before - other->counters().medium_out.get(), kObjects / 2 * kBytes);
+  {
+    const os::Guard guard(other->lock());
+    other->check();
+  }
+  registry::abandon(other);
+  void* const mine = take(kBytes);
+  EXPECT_EQ(run_of(mine), run);
+  put(mine);
+  for (int i = kObjects / 2; i < kObjects; ++i) put(objects[i]);
+}
+
+// The thread that allocated the objects goes on with what it keeps of them, and frees the others.
+TEST_F(MediumRunsTest, AThreadWhoseRunIsTakenGoesOn) {
+  constexpr int kObjects = 16;
+  constexpr size_t kBytes = 100 * kPage;
+  void* objects[kObjects];
+  for (void*& p : objects) p = allocate(kBytes);
+  for (int i = 0; i < kObjects * 3 / 4; ++i) deallocate(objects[i]);
+  Heap* other = nullptr;
+  ASSERT_NE(registry::adopt(other), nullptr);
+  {
+    const os::Guard guard(other->lock());
+    const os::Guard own(heap().lock());
+    ASSERT_TRUE(other->take_run_over(heap(), 100));
+  }
+  const auto is_others = [&](const void* p) { return pagemap.of(p).owner() == other->id(); };
+  void* const kept = allocate(kBytes);
+  EXPECT_TRUE(is_others(kept));
+  void* last = objects[kObjects - 1];
+  EXPECT_TRUE(is_others(last));
+  std::memset(last, 7, kBytes);
+  // There is room behind it, which is the other heap's to give.
+  last = reallocate(last, 2 * kBytes);
+  EXPECT_FALSE(is_others(last));
+  EXPECT_EQ(static_cast<char*>(last)[kBytes - 1], 7);
+  for (int i = kObjects * 3 / 4; i < kObjects - 1; ++i) deallocate(objects[i]);
+  deallocate(kept);
+  deallocate(last);
+  trim(0);
+  {
+    const os::Guard guard(other->lock());
+    other->drain_all();
+    EXPECT_EQ(other->counters().medium_out.get(), 0u);
+    other->check();
+  }
+  registry::abandon(other);
+}
+
 TEST_F(MediumRunsTest, CallocFindsUntouchedPages) {
   bool zero = false;
   void* p = nullptr;
