@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <map>
 #include <set>
 #include <thread>
 #include <vector>
@@ -63,6 +65,47 @@ TEST_F(Youth, KeepsNothing) {
     EXPECT_FALSE(has_block());
   });
   EXPECT_EQ(shared_bytes(), before);
+}
+
+// What cache-scratch and cache-thrash measure: threads that write to objects of their own move no
+// line between them. Two young threads take turns, object by object; the one grows up meanwhile,
+// and the first thread has a block all the time.
+TEST_F(Youth, SharesNoLineWithAnyThread) {
+  constexpr size_t kSizes[] = {1, 16, 17, 40, 100, 200, 1000};
+  constexpr unsigned kRounds = 20;
+  constexpr unsigned kThreads = 3;
+  std::vector<void*> objects[kThreads];
+  std::atomic<unsigned> turn{0};
+  const auto take = [&](unsigned thread) {
+    for (unsigned round = 0; round < kRounds; ++round) {
+      while (turn.load() % kThreads != thread) std::this_thread::yield();
+      for (const size_t size : kSizes) objects[thread].push_back(allocate(size));
+      if (thread == 1 && round == kRounds / 2) {
+        for (unsigned call = 0; call <= youth::kCalls; ++call) deallocate(allocate(16));
+        EXPECT_TRUE(has_block());
+      }
+      ++turn;
+    }
+    EXPECT_EQ(has_block(), thread != 0);
+  };
+  std::thread young([&] { take(0); });
+  std::thread grows([&] { take(1); });
+  take(2);
+  young.join();
+  grows.join();
+  std::map<uintptr_t, unsigned> lines;
+  for (unsigned thread = 0; thread < kThreads; ++thread) {
+    for (void* p : objects[thread]) {
+      const uintptr_t begin = test::number(p);
+      for (uintptr_t at = begin; at < begin + usable_size(p); at += kAlignment) {
+        const auto [line, is_first] = lines.try_emplace(at / kCacheLine, thread);
+        ASSERT_EQ(line->second, thread) << "object of " << usable_size(p) << " bytes";
+      }
+    }
+  }
+  for (const auto& of_thread : objects) {
+    for (void* p : of_thread) deallocate(p);
+  }
 }
 
 TEST_F(Youth, AlignsAndClears) {
