@@ -4,6 +4,7 @@
 #include "os/fault.h"
 #include "os/limits.h"
 #include "slab/run.h"
+#include "space/prefault.h"
 #include "space/span.h"
 
 namespace loft {
@@ -44,11 +45,33 @@ void Heap::charge(SizeClass size_class, size_t pages) {
   unused_ += pages * os::page_size();
 }
 
-// Objects were handed out on pages that had no memory, `purged` or never touched.
-LOFT_NOINLINE void Heap::fill_pages(Slab* slab, const PageSet& gone, bool purged) {
+// Objects were handed out on pages that had no memory, `purged` or never touched. Charges them, and
+// returns how many.
+LOFT_NOINLINE size_t Heap::fill_pages(Slab* slab, const PageSet& gone, bool purged) {
   const size_t pages = gone.count_lost(slab->gone);
   charge(slab->size_class, pages);
   if (purged) unused::note_wanted(pages * os::page_size());
+  return pages;
+}
+
+// A class that has much gets the pages of its next objects together. Not where pages were purged:
+// they lie between objects, one here and one there, and each call would populate few.
+// `lost` were needed.
+LOFT_NOINLINE void Heap::populate(Slab* slab, const PageSet& gone, size_t lost) {
+  if (slab->shape().size > prefault::kLongest) return;
+  const size_t page = os::page_size();
+  // Less than it has, or below zero, where slabs have come from other heaps.
+  const auto before =
+      static_cast<ptrdiff_t>(counters_.classes[slab->size_class].charged.get() - lost);
+  if (before <= 0) return;
+  const size_t count = prefault::share(static_cast<size_t>(before) * page, lost * page) / page;
+  const Pages pages = gone.lost_and_next(slab->gone, static_cast<unsigned>(count));
+  if (pages.first == pages.last) return;  // a fault does as well
+  const size_t bytes = (size_t{pages.last} + 1 - pages.first) * page;
+  if (!prefault::populate(slab->base + pages.first * page, bytes)) return;
+  const PageSet now = slab->gone;
+  slab->gone.remove(pages);
+  charge(slab->size_class, now.count_lost(slab->gone));
 }
 
 // `wanted` is not 0.
@@ -63,7 +86,10 @@ unsigned Heap::take(SizeClass size_class, void** slots, unsigned wanted) {
     const PageSet gone = slab->gone;
     const bool purged = slab->holed;
     taken += slab->take(slots - taken, wanted - taken);
-    if (LOFT_UNLIKELY(!gone.empty())) fill_pages(slab, gone, purged);
+    if (LOFT_UNLIKELY(!gone.empty()) && gone.differs(slab->gone)) {
+      const size_t pages = fill_pages(slab, gone, purged);
+      if (!purged) populate(slab, gone, pages);
+    }
     if (slab->free == 0) unlist(slab);
     slab->check();
   } while (taken != wanted);

@@ -329,7 +329,8 @@ class alignas(64) Heap {
   void drop_spares(unsigned keep);  // as trim_spares, which begins a new wait
   size_t count(Holes& holes);
   void charge(SizeClass size_class, size_t pages);  // modulo 2^64
-  void fill_pages(Slab* slab, const PageSet& gone, bool purged);
+  size_t fill_pages(Slab* slab, const PageSet& gone, bool purged);
+  void populate(Slab* slab, const PageSet& gone, size_t lost);
   void check_counters() const;
   unsigned take(SizeClass size_class, void** slots, unsigned wanted);
 

@@ -39,13 +39,27 @@ class PageSet {
   bool has(unsigned page) const { return (words_[page / 64] >> page % 64 & 1) != 0; }
   bool empty() const { return (words_[0] | words_[1]) == 0; }
   unsigned count() const { return count_bits(words_[0]) + count_bits(words_[1]); }
-  // How many pages of this set are missing from `now`, a later state of it. Mostly none.
+  bool differs(const PageSet& other) const {
+    return ((words_[0] ^ other.words_[0]) | (words_[1] ^ other.words_[1])) != 0;
+  }
+  // How many pages of this set are missing from `now`, a later state of it.
   unsigned count_lost(const PageSet& now) const {
     unsigned lost = 0;
     for (unsigned i = 0; i < 2; ++i) {
       if (words_[i] != now.words_[i]) lost += count_bits(words_[i] & ~now.words_[i]);
     }
     return lost;
+  }
+
+  // From the first page of this set that is missing from `now`, a later state of it, up to `count`
+  // pages in a row that are of this set, 64 at most. One is missing.
+  Pages lost_and_next(const PageSet& now, unsigned count) const {
+    const uint64_t lost[] = {words_[0] & ~now.words_[0], words_[1] & ~now.words_[1]};
+    const unsigned first = lost[0] != 0 ? lowest_bit(lost[0]) : 64 + lowest_bit(lost[1]);
+    const uint64_t here = first < 64 ? words_[0] >> first | words_[1] << 1 << (63 - first)
+                                     : words_[1] >> (first - 64);
+    const unsigned row = here == ~uint64_t{0} ? 64 : lowest_bit(~here);
+    return {first, first + most(least(row, count), 1u) - 1};
   }
 
   void add(Pages pages) {

@@ -16,12 +16,13 @@ namespace {
 namespace ledger = span::ledger;
 using ledger::ahead_bytes;
 
-// What is ahead is at most this share of what is in use, or nothing where that is less than a slab.
-// It is memory that a program may never use, and a program that is small feels it. A large one gets
-// one huge page.
-constexpr size_t kShare = 32;
-constexpr size_t kLarge = size_t{64} << 20;
-constexpr size_t kShareOfLarge = 8;
+// Half of it is waste on average, in each class that grows. It is a share of what the program has
+// taken before: what the last refill brought may lie in a cache for good.
+constexpr size_t kShareInSlab = 24;
+constexpr size_t kMostInSlab = size_t{64} << 10;
+
+// A huge page is memory that a program may never use, and a program that is small feels it.
+constexpr size_t kLeastUsed = size_t{64} << 20;
 // The last slab of a class may stay empty for the most part. So a class has filled this much, and
 // no less than this share of what is in use: of such classes, over all heaps, there are
 // kFilledShare at most.
@@ -39,98 +40,95 @@ constinit bool is_full = false;  // the window could not grow since then
 // The system has refused to populate. Relaxed: a thread that sees it late asks once more.
 constinit Atomic<bool> is_refused{false};
 
-// How many bytes to populate now; 0 if none.
-size_t next_step(size_t needed) {
-  const size_t used = ledger::used();
-  if (limits::tight() || is_full) return 0;
-  const size_t share = used / (used < kLarge ? kShare : kShareOfLarge);
-  const size_t longest = least(share, unused::bound() / kDirtyShare);
-  if (longest < needed) return 0;
-  const size_t step = least(kHugePage, size_t{1} << highest_bit(longest));
+bool may_populate() {
+  return get(options.thp) == kHugeAuto && !is_refused.load(memory_order_relaxed);
+}
+
+bool has_room() {
+  if (limits::tight() || is_full || unused::bound() / kDirtyShare < kHugePage) return false;
   const size_t limit = limits::soft();
-  return step <= limit && ledger::committed_locked() <= limit - step ? step : 0;
+  return kHugePage <= limit && ledger::committed_locked() <= limit - kHugePage;
 }
 
-// The gap up to the next multiple of `alignment` stays a clean span, for shorter needs.
-span::Range cut(uintptr_t from, size_t length, size_t step, size_t alignment) {
-  const uintptr_t begin = round_up(from, alignment);
+// Makes one huge page of granules without memory: a huge page takes the place of pages that were
+// never touched. What lies before and behind it stays clean, for shorter needs. 0 if there is none.
+uintptr_t cut(uintptr_t from, size_t length) {
+  const uintptr_t begin = round_up(from, kHugePage);
   const uintptr_t end = from + length;
-  const bool fits = begin + step <= end;
-  const uintptr_t head_end = fits ? begin : end;
-  if (head_end != from) free_spans::insert(from, (head_end - from) >> kGranuleLog, kClean);
-  if (!fits) return {};
-  const size_t rest = end - (begin + step);
-  if (rest != 0) free_spans::insert(begin + step, rest >> kGranuleLog, kClean);
-  return {begin, true};
+  const auto leave = [](uintptr_t at, uintptr_t behind) {
+    if (at != behind) free_spans::insert(at, (behind - at) >> kGranuleLog, kClean);
+  };
+  if (begin + kHugePage > end) {
+    leave(from, end);
+    return 0;
+  }
+  leave(from, begin);
+  leave(begin + kHugePage, end);
+  return begin;
 }
 
-// Granules without memory: a huge page takes the place of pages that were never touched.
-span::Range find(size_t& step, size_t needed) {
-  const size_t alignment = step == kHugePage ? kHugePage : kGranule;
-  const size_t wide = step + alignment - kGranule;
+uintptr_t find() {
+  constexpr size_t kWide = 2 * kHugePage - kGranule;
   for (const SpanState state : {kClean, kUnmapped}) {
-    Span* s = free_spans::find(state, wide >> kGranuleLog);
-    const span::Range range = search::take_from(s, wide >> kGranuleLog);
-    if (range.base != 0) return cut(range.base, wide, step, alignment);
+    Span* s = free_spans::find(state, kWide >> kGranuleLog);
+    const span::Range range = search::take_from(s, kWide >> kGranuleLog);
+    if (range.base != 0) return cut(range.base, kWide);
   }
-  // Pieces are used up before more addresses are taken.
   const size_t clean = free_spans::bytes[kClean].get() + free_spans::bytes[kUnmapped].get();
-  if (clean > ledger::used() / kCleanShare) {
-    for (const SpanState state : {kClean, kUnmapped}) {
-      Span* s = free_spans::longest(state);
-      if (s == nullptr || free_spans::bytes_of(s) < needed) continue;
-      const size_t length = least(step, free_spans::bytes_of(s));
-      const span::Range range = search::take_from(s, length >> kGranuleLog);
-      if (range.base == 0) continue;
-      step = length;
-      return range;
-    }
-    return {};
-  }
+  if (clean > ledger::used() / kCleanShare) return 0;
   const uintptr_t end = frontier::end();
-  const size_t length = round_up(end, alignment) - end + step;
+  const size_t length = round_up(end, kHugePage) - end + kHugePage;
   const uintptr_t from = frontier::advance(length, false);
   is_full = from == 0;
-  return is_full ? span::Range{} : cut(from, length, step, alignment);
+  return is_full ? 0 : cut(from, length);
 }
 
 // The advice is taken back at once. The huge pages stay, and the system's own thread, which merges
 // small pages into huge ones where it is advised to, does not bring back what is purged later. And
 // the mapping stays one.
-void populate(void* at, size_t step) {
-  if (os::advise(at, step, os::Advice::kHugePages)) note_huge_pages();
-  if (!os::advise(at, step, os::Advice::kPopulate)) is_refused.store(true, memory_order_relaxed);
-  os::advise(at, step, os::Advice::kNoHugePages);
+void populate_huge(uintptr_t at) {
+  void* const page = reinterpret_cast<void*>(at);
+  if (os::advise(page, kHugePage, os::Advice::kHugePages)) note_huge_pages();
+  populate(at, kHugePage);
+  os::advise(page, kHugePage, os::Advice::kNoHugePages);
 }
 
 }  // namespace
 
+size_t share(size_t filled, size_t needed) {
+  if (!may_populate() || limits::tight()) return 0;
+  return least(filled / kShareInSlab, most(needed, kMostInSlab));
+}
+
+bool populate(uintptr_t at, size_t bytes) {
+  const bool done = os::advise(reinterpret_cast<void*>(at), bytes, os::Advice::kPopulate);
+  if (!done) is_refused.store(true, memory_order_relaxed);
+  return done;
+}
+
 bool serves(size_t filled) {
-  return filled >= most(kLeastFilled, ledger::used() / kFilledShare) &&
-         get(options.thp) == kHugeAuto && !is_refused.load(memory_order_relaxed);
+  return filled >= most(kLeastFilled, ledger::used() / kFilledShare) && may_populate();
 }
 
 bool prepare(size_t needed, size_t filled) {
-  if (!serves(filled)) return false;
+  if (ledger::used() < kLeastUsed || !serves(filled)) return false;
   if (ahead_bytes.get() >= needed || !ledger::purging.try_lock()) return true;
-  span::Range range;
-  size_t step = 0;
+  uintptr_t found = 0;
   {
     const os::Guard guard(ledger::lock);
     const bool is_resident =
         ahead_bytes.get() >= needed || free_spans::find(kDirty, needed >> kGranuleLog) != nullptr;
-    step = is_resident ? 0 : next_step(needed);
-    if (step != 0) range = find(step, needed);
-    if (range.base != 0) ledger::in_transit_bytes.add(step);
+    if (!is_resident && has_room()) found = find();
+    if (found != 0) ledger::in_transit_bytes.add(kHugePage);
   }
-  if (range.base != 0) {
-    populate(reinterpret_cast<void*>(range.base), step);  // nobody else has this range
+  if (found != 0) {
+    populate_huge(found);  // nobody else has this range
     const os::Guard guard(ledger::lock);
     give_up();
-    base = range.base;
-    ahead_bytes.add(step);
+    base = found;
+    ahead_bytes.add(kHugePage);
     taken = true;
-    ledger::in_transit_bytes.add(-step);
+    ledger::in_transit_bytes.add(-kHugePage);
     limits::weigh(ledger::committed_locked());
   }
   ledger::purging.unlock();
