@@ -244,7 +244,7 @@ class alignas(64) Heap {
   // For a heap that needs a slab of a class. Samples up to sixteen heaps, and never waits for a
   // lock:
   // - drains a heap that has messages and has served no refill since the last look, so that the
-  //   slabs it empties can be reused;
+  //   slabs it empties can be reused; four heaps at most;
   // - takes over a slab from the first donor. A donor is (a) abandoned; (b) idle for 1 ms, if the
   //   class fills cache lines; or (c) busy, with a surplus (see above);
   // - notes a heap that should be drained but whose lock is held (stall).

@@ -34,6 +34,8 @@ constexpr unsigned kSlabLooks = 4;  // per list
 // Per call. With 4, a service of 16 threads that take turns had a tenth more memory at its peak:
 // what waiting threads have free was not found.
 constexpr unsigned kHeapLooks = 16;
+// Of these, so many are drained at most: a drain may take a millisecond.
+constexpr unsigned kHeapDrains = 4;
 
 // A heap without a refill for this long is idle. A shorter time would let running threads take each
 // other's slabs. A longer one would strand slabs at threads that wait for a processor.
@@ -106,6 +108,7 @@ bool Heap::take_from_others(SizeClass size_class) {
   const unsigned existing = registry::count();
   if (existing < 2) return false;
   const uint64_t now = os::now_ns();
+  unsigned drains = 0;
   return sample(existing, [&](Heap* other) {
     const uint64_t idle = other->idle_ns(now);
     if (other == this) return false;
@@ -113,7 +116,7 @@ bool Heap::take_from_others(SizeClass size_class) {
     // another thread would then write to the same lines.
     const bool is_idle_donor = idle >= kIdleNs && fills_cache_lines(size_class);
     const Surplus surplus = other->surplus(size_class);
-    const bool pending = idle != 0 && other->inbox_.maybe_pending();
+    const bool pending = idle != 0 && drains < kHeapDrains && other->inbox_.maybe_pending();
     if (!is_idle_donor && surplus == Surplus::kNone && !pending && !other->abandoned()) {
       return false;
     }
@@ -122,6 +125,7 @@ bool Heap::take_from_others(SizeClass size_class) {
       return false;
     }
     if (pending) {
+      ++drains;
       other->drain(kDrainBytes);
       other->inbox_.complete();
       other->drain(kDrainBytes);
@@ -147,6 +151,8 @@ bool Heap::take_from_others(SizeClass size_class) {
 // would travel.
 bool Heap::take_run_over(Heap& other, unsigned pages) {
   size_t moved = 0;
+  // Read again under the lock: a heap of samples may be that since a moment.
+  if (other.keeps_runs()) return false;
   if (!mediums_.take_over(other.mediums_, pages, !other.abandoned(), id_, &moved)) return false;
   other.counters_.medium_out.add(-moved);
   counters_.medium_out.add(moved);
@@ -158,12 +164,14 @@ bool Heap::take_run_from_others(unsigned pages) {
   const unsigned existing = registry::count();
   if (existing < 2 || keeps_runs()) return false;
   const uint64_t now = os::now_ns();
+  unsigned drains = 0;
   return sample(existing, [&](Heap* other) {
     const uint64_t idle = other->idle_ns(now);
     if (other == this || other->keeps_runs()) return false;
     if (idle < kIdleNs && !other->abandoned()) return false;
     if (!other->lock_.try_lock()) return false;
-    if (other->inbox_.maybe_pending()) {
+    if (drains < kHeapDrains && other->inbox_.maybe_pending()) {
+      ++drains;
       other->drain(kDrainBytes);
       other->inbox_.complete();
       other->drain(kDrainBytes);

@@ -266,12 +266,25 @@ bool MediumRuns::is_half_free(const Gap* gap, unsigned pages) {
   return resident >= pages && 2 * resident >= run->touched.count_in({0, run->pages});
 }
 
+// A run that is mostly in use may have hundreds of gaps, and whoever looks here looks at other
+// heaps, too. So it sees the shortest ones alone, and goes on only where a run without objects is
+// sure.
+Gap* MediumRuns::find_to_spare(unsigned pages) const {
+  constexpr unsigned kGapLooks = 64;
+  Gap* found = nullptr;
+  unsigned looks = 0;
+  gaps_.for_each(pages, [&](Gap* gap) {
+    const bool sees = looks++ < kGapLooks;
+    if (is_whole(gap) || (sees && is_half_free(gap, pages))) found = gap;
+    return found == nullptr && (sees || empty_ != 0);
+  });
+  return found;
+}
+
 bool MediumRuns::take_over(MediumRuns& other, unsigned pages, bool sparse, HeapId owner,
                            size_t* moved) {
-  const auto fits = [=](const Gap* gap) {
-    return gap->pages >= pages && (!sparse || is_whole(gap) || is_half_free(gap, pages));
-  };
-  Gap* const found = other.gaps_.find_any(pages, fits);
+  const auto fits = [=](const Gap* gap) { return gap->pages >= pages; };
+  Gap* const found = sparse ? other.find_to_spare(pages) : other.gaps_.find_any(pages, fits);
   if (found == nullptr) return false;
   MediumRun* const run = found->run;
   medium::set_owner(run, owner);

@@ -369,6 +369,7 @@ class MediumRuns {
   size_t purge_gap(Gap* gap, Round round);
   static bool is_whole(const Gap* gap) { return gap->pages == gap->run->pages; }
   static bool is_half_free(const Gap* gap, unsigned pages);
+  Gap* find_to_spare(unsigned pages) const;
   bool rests() const { return dirty_.get() == 0 && empty_ == 0; }
 
   RunBins<Gap, 13> gaps_;

@@ -917,6 +917,39 @@ TEST_F(RegistryTest, RefillsDrainWhatNobodyOwns) {
   registry::adopt(heap_);
 }
 
+// A drain may take a millisecond, and many heaps may wait for one.
+TEST_F(RegistryTest, OneRefillDrainsFourHeapsAtMost) {
+  constexpr SizeClass kClass = class_of(4096);
+  Heap* const mine = adopted();
+  std::vector<Heap*> others;
+  while (others.size() < 20) others.push_back(adopted());
+  for (Heap* other : others) {
+    void* p = nullptr;
+    {
+      const os::Guard guard(other->lock());
+      if (other->refill(kClass, &p, 1) == 0) other->refill_from_new(kClass, &p, 1);
+    }
+    send(packed({p})[0]);
+    other->idle_ns(os::now_ns());
+  }
+  test::advance_ns(1);
+  size_t most_drained = 0;
+  for (unsigned i = 0; i <= registry::count(); ++i) {
+    const size_t before = mine->counters().helped.get();
+    const os::Guard guard(mine->lock());
+    mine->take_from_others(0);
+    most_drained = std::max(most_drained, mine->counters().helped.get() - before);
+  }
+  EXPECT_EQ(most_drained, 4u);
+  for (Heap* other : others) {
+    EXPECT_FALSE(other->inbox().maybe_pending()) << other->id();
+    Heap* place = other;
+    registry::abandon(place);
+  }
+  Heap* place = mine;
+  registry::abandon(place);
+}
+
 TEST_F(RegistryTest, AHeapWhoseThreadDoesNotRunIsDrainedForItUnlessItIsLocked) {
   Heap* other = adopted();
   const std::vector<void*> objects = take(class_of(4096), 2);

@@ -323,6 +323,72 @@ TEST_F(MediumRunsTest, AnIdleHeapsFreeMemoryServesOthers) {
   for (int i = kObjects / 2; i < kObjects; ++i) put(objects[i]);
 }
 
+// A heap that is idle may have many gaps in runs that are mostly in use. Whoever needs a run looks
+// at few of them, and at all only if there is a run without objects.
+TEST_F(MediumRunsTest, FewGapsOfAnIdleHeapAreLookedAt) {
+  constexpr unsigned kShort = 9;
+  constexpr unsigned kLong = 100;
+  Heap* other = nullptr;
+  ASSERT_NE(registry::adopt(other), nullptr);
+  const auto taken = [&](size_t objects, unsigned pages) {
+    std::vector<void*> all(objects);
+    bool zero = false;
+    const os::Guard guard(other->lock());
+    for (void*& p : all) p = other->take_medium(pages * kPage, false, &zero);
+    return all;
+  };
+  const auto put_in_other = [&](void* p) {
+    const os::Guard guard(other->lock());
+    run_of(p)->word_at(p).keep();
+    other->put_medium(p);
+  };
+  const auto take_over = [&](unsigned pages) {
+    const os::Guard guard(heap().lock());
+    const os::Guard others(other->lock());
+    return heap().take_run_over(*other, pages);
+  };
+  std::vector<void*> used = taken(kMostRunPages / kShort, kShort);
+  const std::vector<void*> half = taken(16, kLong);
+  ASSERT_EQ(run_of(used.front()), run_of(used.back()));
+  ASSERT_EQ(run_of(half.front()), run_of(half.back()));
+  ASSERT_NE(run_of(half.front()), run_of(used.front()));
+  for (size_t i = 0; i < 100; ++i) {
+    put_in_other(used[i]);
+    used.erase(used.begin() + static_cast<long>(i));  // so the next one stays
+  }
+  for (size_t i = 0; i < 8; ++i) put_in_other(half[i]);
+  EXPECT_FALSE(take_over(kShort)) << "a hundred gaps are shorter";
+  EXPECT_TRUE(take_over(kLong));
+  EXPECT_EQ(pagemap.of(half[8]).owner(), heap().id());
+  for (size_t i = 8; i < 16; ++i) put(half[i]);
+  const std::vector<void*> alone = taken(1, kLong);
+  ASSERT_NE(run_of(alone[0]), run_of(used[0]));
+  put_in_other(alone[0]);
+  EXPECT_TRUE(take_over(kShort)) << "one is empty";
+  EXPECT_EQ(pagemap.of(used[0]).owner(), other->id());
+  for (void* p : used) put_in_other(p);
+  {
+    const os::Guard guard(other->lock());
+    other->check();
+  }
+  registry::abandon(other);
+}
+
+// Nobody else may have a sampled object's run.
+TEST_F(MediumRunsTest, TheHeapOfSamplesGivesNoRunAway) {
+  Heap* const samples = registry::samples_heap();
+  ASSERT_NE(samples, nullptr);
+  const os::Guard guard(heap().lock());
+  const os::Guard others(samples->lock());
+  bool zero = false;
+  void* const p = samples->take_medium(10 * kPage, false, &zero);
+  ASSERT_NE(p, nullptr);
+  run_of(p)->word_at(p).keep();
+  samples->put_medium(p);
+  EXPECT_FALSE(heap().take_run_over(*samples, 1)) << "though it is empty";
+  EXPECT_NE(samples->mediums().pages(), 0u);
+}
+
 // The thread that allocated the objects goes on with what it keeps of them, and frees the others.
 TEST_F(MediumRunsTest, AThreadWhoseRunIsTakenGoesOn) {
   constexpr int kObjects = 16;
