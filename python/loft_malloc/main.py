@@ -317,7 +317,7 @@ app.command(epilog=example("loft replay t.zst --with glibc,loft", "loft replay -
 
 @app.command(
     context_settings=COMMAND_LAST,
-    epilog=example("loft doctor", "loft doctor -- program", "loft doctor --pid 1234"),
+    epilog=example("loft doctor", "loft doctor -- program", "loft doctor 1234"),
 )
 def doctor(
     command: Annotated[
@@ -336,12 +336,14 @@ def doctor(
 ) -> None:
     """Check this machine, a command or a process for problems.
 
-    With CMD, a program and its arguments, or a PID it also says whose malloc they use. Warnings
-    come first, then notes, then what is ok; each with the reason and what to do. The exit code is 1
-    if something keeps loft from working, else 0.
+    With CMD, a program and its arguments, or the number of a process it also says whose malloc they
+    use. Warnings come first, then notes, then what is ok; each with the reason and what to do. The
+    exit code is 1 if something keeps loft from working, else 0.
     """
     if command and pid is not None:
         raise UserError("give a command or --pid, not both")
+    if command and len(command) == 1 and command[0].isdecimal():
+        pid, command = int(command[0]), None
     raise typer.Exit(doctor_command.doctor(command or [], pid, as_json=json))
 
 

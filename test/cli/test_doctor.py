@@ -362,9 +362,10 @@ def started(preloaded: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_a_process_with_loft(loft: Loft, build: Path) -> None:
+@pytest.mark.parametrize("how", [("--pid",), ()])
+def test_a_process_with_loft(loft: Loft, build: Path, how: tuple[str, ...]) -> None:
     with started(str(build / "libloft.so")) as process:
-        ran = loft("doctor", "--pid", str(process.pid))
+        ran = loft("doctor", *how, str(process.pid))
         process.communicate(b"\n")
     assert ran.returncode == 0
     # The answer to what was asked comes first, where there is no warning.

@@ -64,7 +64,7 @@ def test_where_it_is_off_it_can_be_switched_on(ask: Ask, loft: Loft) -> None:
     assert ran.returncode == 1
     assert one_line(ran.stderr) == (
         f"loft: process {process.pid} has no profile: its option profile is off; "
-        f"loft profile {process.pid} --start switches it on"
+        f"loft profile {process.pid} --start switches it on, for what is allocated from then on"
     )
     process.tell("options", "options set: 1\n")
     ran = loft("profile", process.pid, "--start")

@@ -158,10 +158,13 @@ def _why_none(pid: int) -> str:
         return f"{who} belongs to another user; only that user and root may ask it"
     if given := _environment(pid).get(VARIABLE):
         return (
-            f"{who} has {VARIABLE}={given} but does not listen there; does it run without loft? "
-            f"See loft doctor --pid {pid}"
+            f"{who} has {VARIABLE}={given} but does not listen there: it runs without loft, or is "
+            f"the child of a fork, which opens its own socket. See loft doctor --pid {pid}"
         )
-    return f"{who} has no socket that loft can find: {HOW}; or name it with --socket"
+    return (
+        f"{who} has no socket that loft can find: {HOW}; or name it with --socket. "
+        "A program that makes itself a daemon is the child of a fork, and has none"
+    )
 
 
 def _environment(pid: int) -> dict[str, str]:

@@ -54,7 +54,7 @@ def fetched(client: Client, name: str = HEAP) -> Profile:
         who = client.pid or f"--socket {client.path}"
         raise UserError(
             f"process {client.pid or client.path} has no profile: its option profile is off; "
-            f"loft profile {who} --start switches it on",
+            f"loft profile {who} --start switches it on, for what is allocated from then on",
             1,
         ) from None
     return files.parsed(data, f"{client.path}{name}")
