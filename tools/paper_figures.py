@@ -18,6 +18,7 @@ FIRST = {"loft", "loft-unbatched"}
 
 class Kind(StrEnum):
     TIMED = "timed"
+    WHOLE = "whole"
     PROGRAM = "program"
     MISSES = "misses"
     SIMULATED = "simulated"

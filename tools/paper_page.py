@@ -145,10 +145,9 @@ def model(data: Papers, gigahertz: float) -> Table:
         ]
         there = f"{1000 * sum(one(kind)[0] for kind in kinds) / calls[0]:.2f}"
     pair = {n: data.values("nextgen-model", n, "hot loop", "nanoseconds") for n in data.allocators}
-    for name in ("nextgen", "nextgen-alone"):
+    for name in ("nextgen", "nextgen-yield", "nextgen-alone", "nextgen-alone-yield"):
         if pair.get(name) and pair.get("loft"):
-            # The least of the rounds: what waits for a processor is no round trip.
-            more = (min(pair[name]) - min(pair["loft"])) / 2
+            more = (statistics.median(pair[name]) - statistics.median(pair["loft"])) / 2
             table.add(name, f"{more:.0f} ns", f"{more * gigahertz / MISS_CYCLES:.2f}", there)
     return table
 

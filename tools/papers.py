@@ -41,6 +41,8 @@ from paper_programs import PAPER_PROGRAMS
 LIMIT_S = 20
 # Of the simulated machine, whose time says nothing.
 SIMULATION_LIMIT_S = 600
+# A run of which the room served less measures two systems.
+LEAST_SERVED = 0.99
 LEVELS = ("first", "last", "tlb", "second_tlb")
 # What takes longer is not done again; past the budget, nothing is.
 SLOW_S, BUDGET_S = 4.0, 480.0
@@ -67,9 +69,26 @@ def timed(point: Point, allocator: Allocator) -> Sample:
     }
     if run.peak_live_bytes:
         sample["over_queue"] = held * 1024 / run.peak_live_bytes
-    lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    lines = lines_of(done.stderr)
+    sample |= of_room(lines, sample)
     # An engine's own line: the floors below it would have one, too.
     return sample | counts(max(lines, key=lambda said: "frees_remote" in said, default={}))
+
+
+def lines_of(text: str) -> list[dict[str, int]]:
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def of_room(lines: list[dict[str, int]], sample: Sample) -> Sample:
+    """Of NextGen-Malloc's engines: the calls that the room served, and the times for them."""
+    served, unserved = (sum(said.get(name, 0) for said in lines) for name in ("served", "unserved"))
+    if not served + unserved:
+        return {}
+    share = served / (served + unserved)
+    if share < LEAST_SERVED:
+        raise Failed(f"the room served {served} of {served + unserved} calls")
+    times = {name: sample[name] / share for name in ("seconds", "nanoseconds") if name in sample}
+    return {"served": 100 * share} | times
 
 
 def counts(said: dict[str, int]) -> Sample:
@@ -94,13 +113,27 @@ def program(point: Point, allocator: Allocator) -> Sample:
     return {"seconds": done.usage.wall_s, "peak_mib": done.usage.peak_rss_kib / 1024}
 
 
-def missed(point: Point, allocator: Allocator) -> Sample:
-    """Of a program of bench/; of xalan, which starts another one, by that one's own command."""
+def itself(point: Point) -> list[str]:
+    """A program of bench/; of xalan, which starts another one, that one's own command."""
     command = command_of(point.row)
-    if point.row.program == "xalan":
-        finish(command, Allocator("glibc", None))
-        base = f"{BUILD}/bench/xalan-{point.row.arguments[0].split('=')[1]}"
-        command = ["xalan", "-in", f"{base}.xml", "-xsl", f"{base}.xsl", "-out", "/dev/null"]
+    if point.row.program != "xalan":
+        return command
+    finish(command, Allocator("glibc", None))
+    base = f"{BUILD}/bench/xalan-{point.row.arguments[0].split('=')[1]}"
+    return ["xalan", "-in", f"{base}.xml", "-xsl", f"{base}.xsl", "-out", "/dev/null"]
+
+
+def whole(point: Point, allocator: Allocator) -> Sample:
+    """From its start to its end. bench/xalan would have a room, too, on the same processor."""
+    done = finish(itself(point), allocator, {"PAPER_COUNTS": "1"}, LIMIT_S)
+    if done.usage is None:
+        raise Failed("no end")
+    sample = {"seconds": done.usage.wall_s}
+    return sample | of_room(lines_of(done.stderr), sample)
+
+
+def missed(point: Point, allocator: Allocator) -> Sample:
+    command = itself(point)
     caches, buffers = (misses.simulate(command, allocator, c) for c in (misses.CACHES, misses.TLBS))
     pairs = zip(LEVELS, [*misses.pairs(caches), *misses.pairs(buffers)], strict=True)
     sample: Sample = {"instructions": caches["Ir"] / 1e6}
@@ -133,6 +166,7 @@ def size(_: Point, allocator: Allocator) -> Sample:
 
 SAMPLES = {
     Kind.TIMED: timed,
+    Kind.WHOLE: whole,
     Kind.PROGRAM: program,
     Kind.MISSES: missed,
     Kind.SIMULATED: simulated,

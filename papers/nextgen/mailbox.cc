@@ -7,6 +7,7 @@
 
 #include <new>
 
+#include "base/text.h"
 #include "engine/settings.h"
 #include "engine/spin_lock.h"
 #include "os/own_thread.h"
@@ -17,6 +18,8 @@ namespace nextgen {
 
 __thread Mailbox* own_box __attribute__((tls_model("initial-exec"), visibility("hidden"))) =
     nullptr;
+std::atomic<int> threads{0};
+int processors = 0;
 
 namespace {
 
@@ -27,6 +30,7 @@ constinit loft::os::OwnThread thread("loft-nextgen", state, {kNone, kStarting, k
                                      room);
 std::atomic<Mailbox*> newest{nullptr};
 std::atomic<unsigned long> served{0};
+std::atomic<unsigned long> unserved{0};
 pthread_key_t exit_key;
 
 // The room itself, threads past their end, and a thread that forks.
@@ -43,14 +47,18 @@ struct {
   bool alone;
 } before_fork;  // the forking thread's; under fork_lock
 
-// A value that cannot be is refused at the start. What the process may use can change later, and a
+// Values that cannot be are refused at the start. What the process may use can change later, and a
 // processor that it has lost then is not asked for.
-__attribute__((constructor(103))) void check_processor() {
+__attribute__((constructor(103))) void read_settings() {
+  static constexpr const char* kWaits[] = {"spin", "yield", nullptr};
+  const bool spins = engine::choice("NEXTGEN_WAIT", 0, kWaits) == 0;
+  cpu_set_t all;
+  if (sched_getaffinity(0, sizeof(all), &all) != 0) return;
+  if (spins) processors = CPU_COUNT(&all);
   constexpr const char* kVariable = "NEXTGEN_CPU";
   constexpr const char* kWhat = "the number of a processor that the process may use";
   const char* const wanted = engine::variable_of(kVariable);
-  cpu_set_t all;
-  if (wanted == nullptr || sched_getaffinity(0, sizeof(all), &all) != 0) return;
+  if (wanted == nullptr) return;
   const size_t cpu = engine::setting(kVariable, 0, 0, CPU_SETSIZE - 1, kWhat);
   if (!CPU_ISSET(cpu, &all)) engine::refuse(kVariable, wanted, kWhat);
 }
@@ -136,6 +144,7 @@ Mailbox* mailbox() {
     }
   }
   own_box = box;  // before the call below, which may allocate
+  threads.fetch_add(1, std::memory_order_relaxed);
   pthread_setspecific(exit_key, box);
   return box;
 }
@@ -144,6 +153,7 @@ void on_exit(void* value) {
   auto* box = static_cast<Mailbox*>(value);
   wait_until_taken(box);
   alone = true;  // before the mailbox goes to the next thread
+  threads.fetch_sub(1, std::memory_order_relaxed);
   own_box = nullptr;
   // Release pairs with the acquire in mailbox().
   box->owned.store(false, std::memory_order_release);
@@ -185,6 +195,7 @@ void in_child() {
     box->owned.store(false, std::memory_order_relaxed);
   }
   alone = before_fork.alone;  // own_box is none until there is a room
+  threads.store(pthread_getspecific(exit_key) != nullptr, std::memory_order_relaxed);
   let_go();
   fork_lock.reset();
   thread.forget();
@@ -198,18 +209,39 @@ __attribute__((constructor(103))) void open_the_room() {
   state.store(kNone, std::memory_order_relaxed);
 }
 
+// PAPER_COUNTS=1: a line of JSON at the end, as other engines have.
+__attribute__((destructor(101))) void end() {
+  const char* const wanted = engine::variable_of("PAPER_COUNTS");
+  if (wanted == nullptr || *wanted != '1') return;
+  loft::Text line;
+  line << "{\"served\": " << loft_nextgen_served() << ", \"unserved\": " << loft_nextgen_unserved()
+       << "}\n";
+  loft::os::write_error(line.data(), line.size());
+}
+
 }  // namespace
 
 LOFT_NOINLINE Mailbox* mailbox_or_start() {
-  // Relaxed: a thread that sees an old state serves itself once more.
-  if (state.load(std::memory_order_relaxed) == kNone) thread.start([] { return true; });
+  // Relaxed: a thread that sees an old state serves itself once more. Who starts the room waits for
+  // it: a short program would otherwise end before the room has begun.
+  if (state.load(std::memory_order_relaxed) == kNone && thread.start([] { return true; })) {
+    while (state.load(std::memory_order_relaxed) == kStarting) sched_yield();
+  }
   // Acquire pairs with the store in room().
   const bool on = state.load(std::memory_order_acquire) == kOn;
-  return on && !alone && loft::span::initialise() ? mailbox() : nullptr;
+  Mailbox* const box = on && !alone && loft::span::initialise() ? mailbox() : nullptr;
+  if (box == nullptr) count_unserved();
+  return box;
 }
+
+// Relaxed: a count.
+void count_unserved() { unserved.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace nextgen
 
 unsigned long loft_nextgen_served() noexcept {
   return nextgen::served.load(std::memory_order_relaxed);
+}
+unsigned long loft_nextgen_unserved() noexcept {
+  return nextgen::unserved.load(std::memory_order_relaxed);
 }

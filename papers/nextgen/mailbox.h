@@ -5,6 +5,7 @@
 #pragma once
 
 #include <errno.h>
+#include <sched.h>
 #include <stdint.h>
 
 #include <atomic>
@@ -38,25 +39,33 @@ extern __thread Mailbox* own_box __attribute__((tls_model("initial-exec"), visib
 // itself: (a) until the room runs; (b) after its end; (c) in the room; (d) around a fork.
 Mailbox* mailbox_or_start();
 
+// A call that the room has no part in, without having asked for a mailbox.
+void count_unserved();
+
 LOFT_ALWAYS_INLINE Mailbox* box_of_mine() {
   return LOFT_LIKELY(own_box != nullptr) ? own_box : mailbox_or_start();
 }
 
-// Spins before it lets others run. The paper has a core for the room; where there is none, a spin
-// would keep the very thread off the processor that it waits for.
+// Threads that have a mailbox, and the processors that the process may use: none under
+// NEXTGEN_WAIT=yield.
+extern LOFT_HIDDEN std::atomic<int> threads;
+extern LOFT_HIDDEN int processors;
+
+// The listing's loops are empty: they spin. Where processors are fewer than the threads and the
+// room, a spin can keep the very thread off its processor that it waits for. It then yields after
+// some microseconds, which is longer than the room takes.
 class Spin {
  public:
   void wait() {
-    constexpr unsigned kSpins = 1000;
-    if (++spins_ % kSpins == 0) {
-      loft::os::doze();
-    } else {
-      loft::os::pause_briefly();
-    }
+    constexpr unsigned kPauses = 100;
+    loft::os::pause_briefly();
+    // Relaxed: a stale number is one wait of the other kind.
+    if (threads.load(std::memory_order_relaxed) < processors) return;
+    if (++pauses_ % kPauses == 0) sched_yield();
   }
 
  private:
-  unsigned spins_ = 0;
+  unsigned pauses_ = 0;
 };
 
 inline void wait_until_taken(const Mailbox* box) {
@@ -91,3 +100,5 @@ inline void* ask(Mailbox* box, Work work, uintptr_t first, uintptr_t second) {
 
 // Requests that the room has served so far, in all.
 extern "C" LOFT_EXPORT unsigned long loft_nextgen_served() noexcept;
+// And calls that threads have served themselves.
+extern "C" LOFT_EXPORT unsigned long loft_nextgen_unserved() noexcept;

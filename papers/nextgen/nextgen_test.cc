@@ -18,6 +18,7 @@
 #include <vector>
 
 extern "C" unsigned long loft_nextgen_served() noexcept;
+extern "C" unsigned long loft_nextgen_unserved() noexcept;
 
 namespace {
 
@@ -48,6 +49,33 @@ TEST(NextGen, EveryCallIsServedByTheRoom) {
   object = opaque(realloc(object, 5000));
   EXPECT_GE(loft_nextgen_served() - before, 2002u);
   free(object);
+}
+
+// The first call starts the room and waits for it: also in a short program nearly all calls are
+// the room's.
+TEST(NextGen, AThreadServesItselfUntilTheFirstCallReturns) {
+  free(opaque(malloc(opaque(16))));
+  const unsigned long unserved = loft_nextgen_unserved();
+  const unsigned long served = loft_nextgen_served();
+  for (int i = 0; i < 100; ++i) free(opaque(malloc(opaque(16))));
+  free(opaque(malloc(opaque(16))));
+  EXPECT_EQ(loft_nextgen_unserved(), unserved);
+  EXPECT_GE(loft_nextgen_served() - served, 200u);
+}
+
+// More threads than processors: those that wait yield, and all come to their end.
+TEST(NextGen, ThreadsWithoutAProcessorOfTheirOwnYield) {
+  const unsigned count = 2 * std::thread::hardware_concurrency() + 1;
+  std::vector<std::thread> many;
+  std::atomic<unsigned> ended{0};
+  for (unsigned t = 0; t < count; ++t) {
+    many.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) free(opaque(malloc(opaque(64))));
+      ++ended;
+    });
+  }
+  for (std::thread& thread : many) thread.join();
+  EXPECT_EQ(ended, count);
 }
 
 TEST(NextGen, ContractsHold) {

@@ -273,6 +273,34 @@ def test_a_simulation_has_its_engine_in_it(monkeypatch: pytest.MonkeyPatch) -> N
     assert (under.library, under.variables) == (None, {"LOFT_STATS": "off"})
 
 
+def test_a_run_that_the_room_hardly_served_is_no_figure() -> None:
+    said = [{"frees_remote": 0}, {"served": 900, "unserved": 5}, {"served": 90, "unserved": 5}]
+    found = papers.of_room(said, {"seconds": 0.99, "nanoseconds": 198, "threads": 1})
+    assert found == pytest.approx({"served": 99, "seconds": 1, "nanoseconds": 200})
+    with pytest.raises(Failed, match="the room served 989 of 1000 calls"):
+        papers.of_room([{"served": 989, "unserved": 11}], {})
+    # Other allocators have no room.
+    assert papers.of_room([{"frees_remote": 7}], {"seconds": 1}) == {}
+
+
+def test_xalan_is_timed_without_the_program_that_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def finish(command: list[str], under: Allocator, *_: object) -> Any:
+        asked.append((Path(command[0]).name, under.name))
+        usage = launch.Usage(0.5, 0, 0, 0, 0, 0, 0)
+        room = '{"served": 1000, "unserved": 0}\n'
+        return launch.Result(Outcome("exit", 0), usage, launch.Counts(), 0, "", room)
+
+    monkeypatch.setattr(papers, "finish", finish)
+    sample = papers.whole(Point("x", "xalan --records=50"), Allocator("nextgen", None))
+    assert sample == {"seconds": 0.5, "served": 100}
+    assert [*map(" under ".join, asked)] == [
+        "xalan under glibc",
+        "xalan under nextgen",
+    ]
+
+
 def test_machine_code_is_a_part_of_the_file() -> None:
     sample = papers.size(Point("library", ""), Allocator("true", Path("/bin/true")))
     assert 0 < sample["text_kib"] < sample["file_kib"]

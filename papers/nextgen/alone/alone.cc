@@ -84,7 +84,10 @@ void* allocate_aligned(size_t alignment, size_t bytes) {
 }
 
 void release(void* p) {
-  if (LOFT_UNLIKELY(!is_of_room(p))) return loft::deallocate(p);
+  if (LOFT_UNLIKELY(!is_of_room(p))) {
+    nextgen::count_unserved();
+    return loft::deallocate(p);
+  }
   Mailbox* const box = nextgen::box_of_mine();
   if (LOFT_UNLIKELY(box == nullptr)) return leave_for_room(p);
   nextgen::post(box, release_in_room, reinterpret_cast<uintptr_t>(p), 0);
