@@ -15,7 +15,7 @@ struct SwapCounts {
   loft::Counter failed;
 };
 
-// In the first page of a free block, the only one that is not given back.
+// In the first page of a free block, the only one that is never given back.
 struct FreeBlock {
   FreeBlock* next;
   bool rest_is_zero;  // all pages behind it read as zero

@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "os/os.h"
 #include "snmalloc/chunk_map.h"
+#include "snmalloc/parameters.h"
 #include "space/span.h"
 
 namespace snmalloc {
@@ -41,6 +42,7 @@ void release_block(uintptr_t base, unsigned log, SwapCounts& counts) {
   const size_t page = loft::os::page_size();
   auto* const block = reinterpret_cast<FreeBlock*>(base);
   block->rest_is_zero =
+      parameters.decommits &&
       loft::os::discard(reinterpret_cast<void*>(base + page), size_of_block(log) - page);
   stacks[log].push(block, counts);
 }

@@ -38,6 +38,7 @@ void read_batches(Parameters& to) {
 }  // namespace
 
 void read_parameters() {
+  static constexpr const char* kSwitch[] = {"off", "on", nullptr};
   Parameters read{};
   read.budget = UINT64_MAX;  // snmalloc takes all
   read.ways = 1;
@@ -46,6 +47,7 @@ void read_parameters() {
       setting("SNMALLOC_OUTBOX", kMebi, 0, kMostBytes, "bytes; 0: each free is sent at once");
   read.bucket_bits =
       static_cast<unsigned>(setting("SNMALLOC_BUCKET_BITS", 6, 1, 8, "a number, 1 to 8"));
+  read.decommits = choice("SNMALLOC_DECOMMIT", 0, kSwitch) == 1;
   if (Config::kBatches) read_batches(read);
   // Its top bit is set: no address is that far, so no link that leads somewhere is 0.
   loft::os::random_bytes(&KeyedLinks::key, sizeof(KeyedLinks::key));

@@ -14,6 +14,7 @@ enum class Hash : unsigned { kMultiply, kShift };
 struct Parameters {
   uint64_t outbox_bytes;  // 2.2's threshold; 0: each free is sent at once
   unsigned bucket_bits;   // k
+  bool decommits;         // blocks are given back to the system but for their first page (2.5)
 
   // BatchIt.
   bool batches;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "snmalloc/allocator.h"
+#include "snmalloc/large.h"
 #include "storm/support.h"
 
 namespace snmalloc {
@@ -184,6 +185,25 @@ TEST_F(Buckets, NoMessageTakesMoreThanTwoHops) {
       }
     }
     EXPECT_EQ(home == 2000, hop == 2) << home;
+  }
+}
+
+// The authors' code for Linux gave nothing back; 2.5 read word by word keeps the first page alone.
+TEST(Large, ABlockKeepsItsPagesUnlessItIsDecommitted) {
+  read_parameters();
+  EXPECT_FALSE(parameters.decommits);
+  SwapCounts swaps;
+  for (const bool decommits : {false, true}) {
+    parameters.decommits = decommits;
+    auto* const object = static_cast<char*>(allocate_large(kChunk, 2 * kChunk, swaps));
+    ASSERT_NE(object, nullptr);
+    object[kChunk] = 7;
+    release_large(object, swaps);
+    auto* const next = static_cast<char*>(allocate_large(kChunk, 2 * kChunk, swaps));
+    ASSERT_EQ(next, object);
+    EXPECT_EQ(next[kChunk], decommits ? 0 : 7);
+    EXPECT_EQ(zero_bytes_of_large(next), decommits ? 2 * kChunk : 0);
+    release_large(next, swaps);
   }
 }
 
