@@ -1,19 +1,21 @@
 // snmalloc's data structures by themselves: size classes, the chunk map, the buckets of outgoing
-// messages, medium slabs, the free lists of small ones; and BatchIt's ring. No test asks the pool
-// for an allocator, so the parameters are those that are read here.
+// messages, medium slabs, the free lists of small ones; and BatchIt's ring.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <algorithm>
+#include <barrier>
 #include <bit>
 #include <map>
 #include <memory>
 #include <new>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "snmalloc/allocator.h"
 #include "snmalloc/large.h"
+#include "snmalloc/pool.h"
 #include "storm/support.h"
 
 namespace snmalloc {
@@ -70,6 +72,26 @@ TEST(ChunkMap, HasThePapersBytes) {
   for (size_t i = 0; i < std::size(kJumps); ++i) {
     EXPECT_EQ(kind_of(kBase + (i + 1) * kChunk), ChunkKind::jump(kJumps[i])) << i;
   }
+}
+
+// 2.2: they lie together, so the low bits of their addresses differ, and with no more of them than
+// buckets each message goes straight to its owner.
+TEST(Pool, AllocatorsLieTogether) {
+  constexpr unsigned kThreads = 64;
+  std::vector<uintptr_t> allocators(kThreads);
+  std::barrier all_have_one(kThreads);
+  std::vector<std::thread> threads;
+  for (uintptr_t& allocator : allocators) {
+    threads.emplace_back([&] {
+      const Loan loan;
+      allocator = address(loan.get());
+      all_have_one.arrive_and_wait();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::set<uintptr_t> low;
+  for (const uintptr_t allocator : allocators) low.insert((allocator >> kAllocatorLog) % kThreads);
+  EXPECT_EQ(low.size(), kThreads);
 }
 
 // Allocators one behind the other, with four buckets each (k = 2): the last four bits of their

@@ -19,7 +19,10 @@ __thread bool ended LOFT_TLS = false;
 
 constinit engine::SpinLock pool_lock;
 constinit Allocator* pooled = nullptr;
-constinit uintptr_t places = 0;  // for allocators, one behind the other (2.2), to the granule's end
+// For allocators, one behind the other: 1024 of them, so that the ten lowest bits in which their
+// addresses may differ do differ (2.2). Pages are the system's until an allocator lies there.
+constexpr size_t kBytesOfPlaces = size_t{1} << 21;
+constinit uintptr_t places = 0;
 constinit uintptr_t places_end = 0;
 constinit bool prepared = false;
 
@@ -51,10 +54,11 @@ void prepare() {
 Allocator* make() {
   if (!loft::span::initialise()) return nullptr;
   if (places == places_end) {
-    const loft::span::Range range = loft::span::acquire(1, loft::kGranule);
+    const loft::span::Range range =
+        loft::span::acquire(kBytesOfPlaces >> loft::kGranuleLog, kBytesOfPlaces);
     if (range.base == 0) return nullptr;
     places = range.base;
-    places_end = places + loft::kGranule;
+    places_end = places + kBytesOfPlaces;
   }
   void* const buckets = loft::metadata::allocate(Outgoing::bytes_of_buckets());
   void* const batches =
