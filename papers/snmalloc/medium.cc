@@ -1,6 +1,9 @@
 #include "snmalloc/medium.h"
 
+#include <utility>
+
 #include "snmalloc/large.h"
+#include "snmalloc/parameters.h"
 
 namespace snmalloc {
 
@@ -27,13 +30,12 @@ void MediumHeap::take_back(uintptr_t object, SwapCounts& counts) {
   slab->stack[--slab->head] = static_cast<uint16_t>((end - object) / size - 1);
   if (++slab->free == 1) list.insert(slab);
   if (slab->free != MediumSlab::count(size)) return;
-  // The one that became empty last stays: else a program at the border pays a system call each
-  // time.
-  if (empty_ != nullptr) {
-    list_of(empty_->size_class).remove(empty_);
-    release_block(reinterpret_cast<uintptr_t>(empty_), 0, counts);
-  }
-  empty_ = slab;
+  // Where blocks go back to the system, the slab that became empty last stays: else a program at
+  // the border pays a system call each time.
+  MediumSlab* const out = parameters.decommits ? std::exchange(empty_, slab) : slab;
+  if (out == nullptr) return;
+  list_of(out->size_class).remove(out);
+  release_block(reinterpret_cast<uintptr_t>(out), 0, counts);
 }
 
 MediumSlab* MediumHeap::open_slab(unsigned size_class, SwapCounts& counts) {

@@ -48,7 +48,8 @@ class MediumHeap {
   MediumSlab* open_slab(unsigned size_class, SwapCounts& counts);
 
   Allocator* owner_;
-  MediumSlab* empty_ = nullptr;  // the only one without objects, which is in its list all the same
+  // Under SNMALLOC_DECOMMIT=on the only one without objects, which is in its list all the same.
+  MediumSlab* empty_ = nullptr;
   SlabList<MediumSlab> lists_[kClasses - kSmallClasses];
 };
 

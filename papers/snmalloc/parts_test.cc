@@ -254,6 +254,21 @@ TEST(Medium, AStackOfTheFreeOnesServesASlab) {
   EXPECT_NE(chunk_of(address(heap.allocate(kSmallClasses, swaps))), chunk);
 }
 
+// What becomes empty goes, and the next one, of whatever class, gets it. Only under
+// SNMALLOC_DECOMMIT=on, where that is a system call each time, one stays.
+TEST(Medium, AnEmptySlabGoes) {
+  read_parameters();
+  SwapCounts swaps;
+  for (const bool decommits : {false, true}) {
+    parameters.decommits = decommits;
+    MediumHeap heap(nullptr);
+    const uintptr_t object = address(heap.allocate(kSmallClasses, swaps));
+    heap.take_back(object, swaps);
+    const uintptr_t other = address(heap.allocate(kSmallClasses + 1, swaps));
+    EXPECT_EQ(chunk_of(other) == chunk_of(object), !decommits);
+  }
+}
+
 class Small : public testing::Test {
  protected:
   static constexpr unsigned kClass = class_of_size(64);
@@ -300,6 +315,16 @@ TEST_F(Small, AListEndsInABumpPointerOrInAllOnes) {
   EXPECT_EQ(Links::next(slab, SmallHeap::offset_of(second)), kFull);
   EXPECT_EQ(make(), second);
   EXPECT_EQ(superslab(make()).used, 3u) << "two for a whole slab";
+}
+
+TEST_F(Small, AnEmptySuperslabGoes) {
+  for (const bool decommits : {false, true}) {
+    parameters.decommits = decommits;
+    heap_.take_back(make(), swaps_);
+    const uint64_t before = swaps_.succeeded.get();
+    heap_.take_back(make(), swaps_);
+    EXPECT_EQ(swaps_.succeeded.get() - before, decommits ? 0u : 2u) << "from the stack and back";
+  }
 }
 
 // BatchIt 3.2.

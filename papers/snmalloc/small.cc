@@ -1,10 +1,12 @@
 #include "snmalloc/small.h"
 
 #include "snmalloc/large.h"
+#include "snmalloc/parameters.h"
 
 namespace snmalloc {
 
-// The order of the list is not the paper's: the slab that got a free object last is used first.
+// The paper does not say in which order slabs are in the list (2.3). Here the slab that got a free
+// object last is used first.
 void SmallHeap::insert_first(SlabMeta& meta, uintptr_t object) {
   uintptr_t& first = lists_[meta.class_or_next];
   const uintptr_t node = object + Links::kNode;
@@ -64,8 +66,9 @@ void SmallHeap::close_slab(uintptr_t slab, SlabMeta& meta, SwapCounts& counts) {
     superslab->head = index;
   }
   superslab->used = static_cast<uint16_t>(superslab->used - (index == 0 ? 1 : 2));
-  // The last one with a free slab stays: else a program at the border pays a system call each time.
-  if (superslab->used != 0 || superslabs_.has_one()) return;
+  // Where blocks go back to the system, the last one with a free slab stays: else a program at the
+  // border pays a system call each time.
+  if (superslab->used != 0 || (parameters.decommits && superslabs_.has_one())) return;
   superslabs_.remove(superslab);
   release_block(chunk_of(slab), 0, counts);
 }
