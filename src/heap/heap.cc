@@ -71,6 +71,7 @@ LOFT_NOINLINE void Heap::populate(Slab* slab, const PageSet& gone, size_t lost) 
   if (!prefault::populate(slab->base + pages.first * page, bytes)) return;
   const PageSet now = slab->gone;
   slab->gone.remove(pages);
+  slab->settled = false;  // new pages without an object; it is the first of its list
   charge(slab->size_class, now.count_lost(slab->gone));
 }
 

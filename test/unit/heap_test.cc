@@ -291,6 +291,38 @@ TEST_F(HeapTest, AWalkLeavesTheOtherSlabsSettled) {
   }
 }
 
+// Pages of the next objects come into a slab to which nothing came back.
+TEST_F(HeapTest, PagesPopulatedInASettledSlabGoAgain) {
+  const SizeClass c = class_of(8 << 10);
+  const unsigned objects = geometry(c).objects;
+  span::purge(0);
+  std::vector<void*> held = take(c, 16 * objects);
+  const auto take_one = [&] {
+    held.push_back(take(c, 1).front());
+    return slab_of(held.back());
+  };
+  const auto purge = [&] {
+    const os::Guard guard(heap_->lock());
+    heap_->purge(nullptr, Heap::Walk::kNow);
+    heap_->check();
+  };
+  const auto needed = [](const Slab* slab) {
+    return (slab->shape().objects - slab->free) * (size_t{8} << 10) / os::page_size();
+  };
+  const Slab* const slab = take_one();
+  if (slab->charged_pages() == needed(slab)) GTEST_SKIP() << "the system does not populate";
+  if (slab->gone.empty()) GTEST_SKIP() << "the slab lies in memory that was used";
+  while (slab->charged_pages() != needed(slab)) ASSERT_EQ(take_one(), slab);
+  ASSERT_FALSE(slab->gone.empty());
+  purge();
+  ASSERT_TRUE(slab->settled && !slab->holed);
+  ASSERT_EQ(take_one(), slab);
+  EXPECT_GT(slab->charged_pages(), needed(slab));
+  purge();
+  EXPECT_EQ(slab->charged_pages(), needed(slab));
+  put(held);
+}
+
 TEST_F(HeapTest, EmptySlabsGoBackButTheLastOfTheirClass) {
   const SizeClass c = class_of(1024);
   const size_t bytes_before = heap_->counters().slab_bytes();

@@ -42,6 +42,35 @@ TEST(PageSet, AgainstAShadow) {
   }
 }
 
+// Against a plain loop: at each page, with rows over the seam of the words and up to the end.
+TEST(PageSet, FromThePageThatWasLost) {
+  std::mt19937 random(5);
+  const auto below = [&](unsigned end) { return static_cast<unsigned>(random() % end); };
+  for (unsigned first = 0; first < kMostPages; ++first) {
+    for (unsigned last = first; last < kMostPages; ++last) {
+      PageSet before{};
+      before.add({first, last});
+      if (first > 1) before.add({0, first - 2});
+      if (last + 2 < kMostPages) before.add({last + 2, kMostPages - 1});
+      PageSet now = before;
+      if (first > 1) now.remove({0, below(first - 1)});
+      const unsigned begin = first + below(last - first + 1);
+      now.remove({begin, begin + below(last - begin + 1)});
+      ASSERT_TRUE(before.differs(now) && now.differs(before));
+      ASSERT_FALSE(before.differs(before));
+      unsigned from = 0;
+      while (!before.has(from) || now.has(from)) ++from;
+      for (const unsigned count : {0u, 1u, 2u, 16u, 63u, 64u, 65u, 128u}) {
+        unsigned end = from + 1;
+        while (end < kMostPages && before.has(end) && end - from < least(count, 64u)) ++end;
+        const Pages pages = before.lost_and_next(now, count);
+        ASSERT_EQ(pages.first, from) << first << ' ' << last << ' ' << count;
+        ASSERT_EQ(pages.last, end - 1) << first << ' ' << last << ' ' << count;
+      }
+    }
+  }
+}
+
 class HolesTest : public testing::TestWithParam<SizeClass> {
  protected:
   void SetUp() override {
