@@ -57,10 +57,10 @@ enum class OptionKind { kBytes, kMilliseconds, kChoice, kFile, kSignal };
     "the memory in use stays about a third as long, and what exceeds an eighth half as "          \
     "long; 0: nothing is purged by time")                                                         \
   X(kChoice, thp, 0, "auto|never|prefer",                                                         \
-    "whether the system may back the heap with huge pages; auto: where the heap grows densely "   \
-    "and no limit is near, with one of them ahead at most, and where the system has none, so "    \
-    "many pages in one call; never: no, and each page as it is touched; prefer: loft asks for "   \
-    "them everywhere, and purges nothing smaller")                                                \
+    "whether the system may back the heap with huge pages; auto: one ahead of its use where a "   \
+    "heap of 64M and more grows densely and no limit is near; what grows also gets the pages of " \
+    "its next objects in one call; never: no, and each page as it is touched; prefer: loft asks " \
+    "for them everywhere, and purges nothing smaller")                                            \
   X(kChoice, background, 0, "off|on",                                                             \
     "who purges unused memory; off: the calls that the program makes; on: also a thread of "      \
     "loft's, while the program does nothing; it starts when the library is loaded or the "        \

@@ -73,6 +73,7 @@ LOFT_NOINLINE void Heap::populate(Slab* slab, const PageSet& gone, size_t lost) 
   slab->gone.remove(pages);
   slab->settled = false;  // new pages without an object; it is the first of its list
   charge(slab->size_class, now.count_lost(slab->gone));
+  told_.see_more(unused_);
 }
 
 // `wanted` is not 0.

@@ -224,7 +224,7 @@ struct alignas(kMetadataUnit) Slab {
     settled = false;
   }
 
-  // There is no new hole until an object comes back.
+  // There is no new hole until an object comes back, or pages are populated.
   void settle() {
     settled = true;
     quiet = 0;
