@@ -123,14 +123,13 @@ programs: peers
 	@$(PYTHON) tools/program_costs.py $(PROGRAMS)
 
 # The papers' figures: papers/figures.md, its pictures in build/papers. PAPERS=full for the long set, or some
-# of papers/figures.toml: PAPERS="snmalloc-5 batchit*", or by number, PAPERS=fig5.
-papers: all
-	@tools/setup.sh papers
+# of papers/figures.toml: PAPERS="snmalloc-5 batchit*", or by number, PAPERS=fig5. What these need is built, and
+# they go to build/papers.md unless all others are measured, too.
+papers:
+	@tools/setup.sh build
 	@$(MAKE) --no-print-directory $(VENV)/ready
-	@$(PYTHON) tools/papers.py --list $(PAPERS) > /dev/null
-	@$(MAKE) --no-print-directory peers
-	@tools/espresso.sh
-	@cmake --build --preset release --target loft_launch loft_bench loft_papers loft_nextgen variant_unbatched
+	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX) --log-level=WARNING
+	@$(PYTHON) tools/papers.py --prepare $(PAPERS)
 	@$(PYTHON) tools/papers.py $(PAPERS)
 
 # All tests of the papers' engines: as shipped, and under both sanitizers.

@@ -1,5 +1,7 @@
 """What papers/figures.toml and papers/coverage.toml say, and what each figure has to measure."""
 
+import math
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +29,8 @@ class Kind(StrEnum):
 
 # Where a second round would say the same.
 ONCE = (Kind.MISSES, Kind.SIMULATED, Kind.SIZE)
+# What the checks alone may say.
+VERDICT = re.compile(r"\b(dis)?agree|\bopen\b", re.IGNORECASE)
 
 
 class Strict(BaseModel):
@@ -37,6 +41,8 @@ class Metric(Strict):
     label: str
     form: str = ".3g"
     more_is_better: bool = False
+    # Preemption decides it where threads share a processor.
+    timed: bool = False
 
     @property
     def title(self) -> str:
@@ -62,6 +68,30 @@ class Point:
         return Row(self.x, "", 0, self.command)
 
 
+class Check(Strict):
+    """What a paper says: the ratio of two cells, each an allocator and a column, and its band."""
+
+    says: str
+    of: tuple[str, str]
+    to: tuple[str, str]
+    least: float = 0
+    most: float = math.inf
+    # The figure's first.
+    metric: str = ""
+
+    @property
+    def band(self) -> str:
+        if math.isinf(self.most):
+            return f"≥ {self.least:g}"
+        return f"{self.least:g} to {self.most:g}" if self.least else f"≤ {self.most:g}"
+
+    @model_validator(mode="after")
+    def bounded(self) -> Self:
+        if not 0 <= self.least < self.most or (self.least == 0 and math.isinf(self.most)):
+            raise ValueError(f"{self.says}: no band")
+        return self
+
+
 class Figure(Strict):
     name: str
     paper: str
@@ -80,6 +110,7 @@ class Figure(Strict):
     metrics: list[str]
     against: dict[str, str] = {}
     claims: dict[str, int | float | str] = {}
+    checks: list[Check] = []
     reading: str = ""
 
     def called(self, word: str) -> bool:
@@ -114,6 +145,16 @@ class Catalogue(Strict):
             if bool(figure.runs) == bool(figure.values):
                 raise ValueError(f"{figure.name}: either runs or values")
             figure.under = [name for name in self.allocators if name in named]
+            for check in figure.checks:
+                check.metric = check.metric or figure.metrics[0]
+                if check.metric not in figure.metrics:
+                    raise ValueError(f"{figure.name}: no metric {check.metric}")
+                columns = {point.x for point in figure.points(True)}
+                for allocator, x in (check.of, check.to):
+                    if allocator not in figure.under or x not in columns:
+                        raise ValueError(f"{figure.name}: no cell {allocator}, {x}")
+            if said := VERDICT.search(figure.reading):
+                raise ValueError(f"{figure.name}: '{said[0]}' is for its checks to say")
         return self
 
 

@@ -1,4 +1,4 @@
-"""What build/papers.json holds of the papers' figures: its tables, pictures and page."""
+"""What build/papers.json holds of the papers' figures: its tables, its pictures and the page."""
 
 import re
 import statistics
@@ -11,6 +11,7 @@ import jinja2
 import matplotlib
 from bench_results import DISTURBED_SHARE, Header
 from matplotlib import pyplot
+from paper_checks import MANY, Shown, Verdict, as_table, verdicts
 from paper_figures import ROOT, Catalogue, Figure, Form, Item, Metric, Strict
 from pydantic import Field
 
@@ -18,7 +19,6 @@ from loft_malloc.charts import as_svg
 from loft_malloc.noise import spread
 from loft_malloc.tables import Table, as_markdown
 
-MANY = "†"
 # What NextGen-Malloc 4.1 takes a call and a miss to cost, in cycles.
 CALL_CYCLES, MISS_CYCLES = 4 * 67, 214
 
@@ -196,19 +196,43 @@ def draw_all(data: Papers, book: Catalogue, folder: Path) -> None:
             path.write_text(draw(data, book, figure), encoding="utf-8")
 
 
-def page(data: Papers, book: Catalogue, texts: dict[str, list[Item]], gigahertz: float) -> str:
+def show(data: Papers, book: Catalogue, gigahertz: float) -> Shown:
+    header, commits = data.header, ", ".join(sorted({row.commit for row in data.rows}))
+    head = [
+        f"{header.cpu}, {header.cores} CPUs{header.virtual}, {header.memory_gib:.0f} GiB, "
+        f"{header.system}, kernel {header.kernel}",
+        f"{header.date}; loft {commits}",
+        f"{MANY}: more threads than the {header.cores} CPUs. Such a column says how an allocator "
+        "bears preemption. It is no measure of parallel work.",
+        f"In {data.disturbed()} runs with a CPU for each thread, other programs took more than a "
+        "tenth of one. The counts do not depend on that.",
+        f"not built: {', '.join(data.absent) or 'none'}",
+    ]
+    made = {
+        figure.name: [t for t in tables(data, book, figure) if t.rows and t.columns[1:]]
+        for figure in book.figures
+    }
+    if made.get("nextgen-model"):
+        made["nextgen-model"].append(model(data, gigahertz))
+    failed = [f"{r.figure}, {r.x}, {r.allocator}: {r.failure}" for r in data.rows if r.failure]
+    return Shown(head, {name: each for name, each in made.items() if each}, failed)
+
+
+def page(shown: Shown, book: Catalogue, texts: dict[str, list[Item]], whole: bool = True) -> str:
+    """Of all figures and texts, or of the measured figures alone."""
     text = (ROOT / "tools" / "papers.md.jinja").read_text(encoding="utf-8")
     made = jinja2.Template(text, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    figures = [figure for figure in book.figures if whole or figure.name in shown.tables]
     items = [item for some in texts.values() for item in some]
+    found = [each[2] for figure in figures for each in verdicts(shown, book, figure)]
+    agree, disagree, left = (found.count(verdict) for verdict in Verdict)
     words = {
-        "tables": lambda figure: [
-            t for t in tables(data, book, figure) if t.rows and t.columns[1:]
-        ],
-        "model": model(data, gigahertz),
-        "papers": list(dict.fromkeys(figure.paper for figure in book.figures)),
+        "shown": shown,
+        "figures": figures,
+        "papers": list(dict.fromkeys(figure.paper for figure in figures)),
+        "checked": lambda figure: as_table(shown, book, figure),
+        "verdicts": f"Of {len(found)} checks {agree} agree, {disagree} disagree, {left} are open.",
         "counts": {form: sum(item.form is form for item in items) for form in Form},
-        "failures": [row for row in data.rows if row.failure],
-        "commits": sorted({row.commit for row in data.rows}),
     }
-    words |= {"data": data, "book": book, "texts": texts, "many": MANY, "as_markdown": as_markdown}
+    words |= {"book": book, "texts": texts, "whole": whole, "as_markdown": as_markdown}
     return re.sub(r"\n{3,}", "\n\n", made.render(words)).rstrip() + "\n"

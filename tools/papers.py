@@ -4,15 +4,19 @@
     tools/papers.py                        the default set, under ten minutes on two cores
     tools/papers.py full                   more columns, more figures, more rounds
     tools/papers.py snmalloc-5 fig4        these; the others stay as they were
-    tools/papers.py --rounds 0             only the page and the pictures, from build/papers.json
+    tools/papers.py --prepare snmalloc-5   builds what these need, and stops
+    tools/papers.py --rounds 0             only the page and the pictures, from build/papers.json;
+                                           without one, the page's text and verdicts, by its tables
 
 papers/figures.toml says what there is. An engine that is not built is left out; --engines names
-more folders with engines. build/papers.json is written after each figure, papers/figures.md last.
+more folders with engines. build/papers.json is written after each figure. The page,
+papers/figures.md, is written if all of the default set is measured; else build/papers.md is.
 """
 
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,8 +30,9 @@ import typer
 from bench_results import Run
 from bench_run import BUILD, Failed, command_of, commit, copy_of, finish, first_match, make_header
 from elftools.elf.elffile import ELFFile
+from paper_checks import read_page
 from paper_figures import ONCE, ROOT, Catalogue, Figure, Kind, Point, catalogue, coverage
-from paper_page import Measured, Papers, Sample, draw_all, page
+from paper_page import Measured, Papers, Sample, draw_all, page, show
 from rich.progress import Progress
 
 from loft_malloc import launch
@@ -48,6 +53,8 @@ LEVELS = ("first", "last", "tlb", "second_tlb")
 SLOW_S, BUDGET_S = 4.0, 480.0
 # The callers' settings are not the measured programs'.
 SETTINGS = ("LOFT_", "PAPER_", "SNMALLOC_", "BATCHIT", "PAGES_", "HOARD_", "A3ALLOC_", "NEXTGEN_")
+# Libraries in build/ itself, and their targets.
+BUILT = {"libloft": "loft_shared", "libloft-nextgen": "loft_nextgen"}
 # What loft's statistics call what engines count.
 LOFT_COUNTS = {"exchanges": "posts", "messages": "batch_messages", "forwarded": "forwards"}
 LOFT_COUNTS |= {"locks": "locks_taken", "lock_waits": "locks_waited_for"}
@@ -188,6 +195,42 @@ def choose(book: Catalogue, words: list[str]) -> list[Figure]:
     return [figure for figure in wanted if asked or full or not figure.full_only]
 
 
+def needs(book: Catalogue, figures: list[Figure], full: bool) -> list[list[str]]:
+    """The commands that build what these figures run."""
+    targets, more = {"loft_launch"}, set()
+    for figure in figures:
+        files = {book.allocators[name].file for name in figure.under} - {""}
+        if any(file.startswith("peers/") for file in files):
+            more.add("tools/peers.sh")
+        if figure.kind is Kind.SIMULATED:
+            targets |= {f"simulate-{Path(file).stem.removeprefix('lib')}" for file in files}
+        for file in files:
+            folder, name = Path(file).parent.name, Path(file).stem
+            owns = {"papers": f"paper_{name}", "variants": f"variant_{name}"}
+            if folder != "peers":
+                targets.add(owns.get(folder) or BUILT[name])
+        if figure.kind in (Kind.PROGRAM, Kind.MISSES):
+            more.add("tools/setup.sh papers")
+        for point in figure.points(full):
+            if figure.kind in (Kind.TIMED, Kind.WHOLE, Kind.MISSES):
+                targets.add(f"bench_{point.row.program}")
+            if "xalan" in point.command:
+                more.add("tools/setup.sh bench")
+            if "espresso" in point.command:
+                more.add("tools/espresso.sh")
+    build = ["cmake", "--build", "--preset", "release", "--target", *sorted(targets)]
+    return [*(command.split() for command in sorted(more, reverse=True)), build]
+
+
+def lacking(book: Catalogue, data: Papers) -> list[str]:
+    """The figures of the default set that are not measured, or not whole."""
+    return [
+        figure.name
+        for figure in choose(book, [])
+        if {point.x for point in figure.points(False)} - data.columns(figure).keys()
+    ]
+
+
 def contestants(book: Catalogue, folders: list[Path]) -> dict[str, Allocator]:
     """Those that are there, by their first folder."""
     there = {}
@@ -271,6 +314,7 @@ def main(
     words: Annotated[list[str] | None, typer.Argument(help="full, or figures")] = None,
     engines: Annotated[list[Path] | None, typer.Option(help="more folders with engines")] = None,
     rounds: Annotated[int, typer.Option(min=-1, help="-1: three, full five")] = -1,
+    prepare: Annotated[bool, typer.Option(help="build what they need and stop")] = False,
     list_: Annotated[bool, typer.Option("--list", help="list the figures and stop")] = False,
     out: Annotated[Path, typer.Option(help="where the figures go")] = BUILD / "papers.json",
     docs: Annotated[Path, typer.Option(help="the page")] = ROOT / "papers" / "figures.md",
@@ -283,8 +327,18 @@ def main(
         return
     for name in filter(lambda name: name.startswith(SETTINGS), list(os.environ)):
         del os.environ[name]
+    if prepare:
+        for command in needs(book, figures, full):
+            if subprocess.run(command, cwd=ROOT).returncode:
+                refuse(f"{' '.join(command)} failed")
+        return
+    if rounds == 0 and not out.exists():
+        docs.write_text(page(read_page(docs.read_text()), book, coverage()), encoding="utf-8")
+        print(f"papers: {docs}, from its own tables")
+        return
     there = contestants(book, [BUILD, *(engines or [])])
-    absent = [name for name in book.allocators if name not in there]
+    wanted = {name for figure in figures for name in figure.under}
+    absent = [name for name in book.allocators if name in wanted - there.keys()]
     print(f"papers: not built: {', '.join(absent) or 'none'}", file=sys.stderr)
     header, rows = make_header(list(there), ""), list[Measured]()
     chosen = {figure.name for figure in figures} if rounds else set()
@@ -293,6 +347,8 @@ def main(
         if different := old.header.differences(header):
             refuse(f"{out} is of another set: {'; '.join(different)}")
         rows = [row for row in old.rows if row.figure not in chosen]
+        header.versions = old.header.versions | header.versions
+        absent = [name for name in book.allocators if name in {*old.absent, *absent} - there.keys()]
     data = Papers(header=header, allocators=list(there), absent=absent, rows=rows)
     measurement = Measurement(data, out, there, full, float("inf") if full else BUDGET_S)
     with Progress(transient=True) as progress:
@@ -300,7 +356,11 @@ def main(
     measurement.write()
     draw_all(data, book, out.parent / "papers")
     gigahertz = float(first_match("/proc/cpuinfo", r"^cpu MHz\s*:(.*)$") or 0) / 1000
-    docs.write_text(page(data, book, coverage(), gigahertz), encoding="utf-8")
+    if missing := lacking(book, data):
+        print(f"papers: {docs} stays: {len(missing)} figures of its set are not measured")
+        docs = out.with_suffix(".md")
+    shown = show(data, book, gigahertz)
+    docs.write_text(page(shown, book, coverage(), whole=not missing), encoding="utf-8")
     for row in filter(lambda row: row.failure, data.rows):
         print(f"papers: {row.figure}, {row.x}, {row.allocator}: {row.failure}")
     took, cpu = time.monotonic() - measurement.started, sum(os.times()[2:4])

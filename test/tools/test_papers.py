@@ -15,8 +15,9 @@ import papers
 import pytest
 from bench_data import header
 from bench_run import Failed
-from paper_figures import FIRST, Catalogue, Figure, Form, Kind, Point
-from paper_page import Measured, Papers, Sample, model, page, tables
+from paper_checks import Verdict, judge, read_page
+from paper_figures import FIRST, Catalogue, Check, Figure, Form, Kind, Metric, Point
+from paper_page import Measured, Papers, Sample, model, page, show, tables
 from paper_programs import PAPER_PROGRAMS
 from pydantic import ValidationError
 from rich.progress import Progress
@@ -29,6 +30,9 @@ from loft_malloc.tables import as_markdown
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = paper_figures.catalogue()
 NAMES = [figure.name for figure in BOOK.figures]
+
+
+CHECK = {"says": "alike", "of": ["loft", "2"], "to": ["engine", "2"], "least": 1}
 
 
 def small(**changed: object) -> Catalogue:
@@ -46,10 +50,19 @@ def small(**changed: object) -> Catalogue:
         "metrics": ["throughput"],
         "against": {"loft": "loft-unbatched"},
         "claims": {"to others": 1.5},
-        "reading": "It agrees.",
+        "checks": [
+            {
+                "says": "batches carry it",
+                "of": ["loft", "2"],
+                "to": ["loft-unbatched", "2"],
+                "least": 1.5,
+            }
+        ],
+        "reading": "Because of batches.",
     }
+    throughput = {"label": "million a second", "more_is_better": True, "timed": True}
     told = {
-        "metrics": {"throughput": {"label": "million a second", "more_is_better": True}},
+        "metrics": {"throughput": throughput},
         "allocators": {name: {"file": f"{name}.so"} for name in (*sorted(FIRST), "engine")},
         "groups": {"engines": ["engine"]},
         "figures": [figure | changed],
@@ -79,7 +92,7 @@ def test_the_written_tables_are_valid() -> None:
         # loft, and loft without its mechanism, come first in every table.
         assert figure.under[:2] == ["loft", "loft-unbatched"]
         assert list(figure.points(full=True))
-        assert figure.claims or figure.reading or figure.full_only or figure.x or figure.runs
+        assert figure.checks, figure.name
     texts = paper_figures.coverage()
     assert {item.form for items in texts.values() for item in items} == set(Form)
 
@@ -104,6 +117,12 @@ def test_every_command_names_a_program(figure: Figure) -> None:
         ({"metrics": ["beauty"]}, "no metric beauty"),
         ({"values": []}, "either runs or values"),
         ({"colour": "red"}, "Extra inputs"),
+        ({"checks": [CHECK | {"most": 0.5}]}, "no band"),
+        ({"checks": [CHECK | {"of": ["nobody", "2"]}]}, "no cell nobody, 2"),
+        ({"checks": [CHECK | {"to": ["loft", "3"]}]}, "no cell loft, 3"),
+        ({"checks": [CHECK | {"metric": "beauty"}]}, "no metric beauty"),
+        ({"reading": "Does not agree here."}, "'agree' is for its checks"),
+        ({"reading": "Open: too few processors."}, "'Open' is for its checks"),
     ],
 )
 def test_what_does_not_hold_together_is_refused(changed: dict[str, object], said: str) -> None:
@@ -348,19 +367,110 @@ def test_the_model_uses_the_measured_round_trip() -> None:
     ]
 
 
+LESS, MORE = {"most": 0.9}, {"least": 1.1}
+
+
+@pytest.mark.parametrize(
+    ("band", "texts", "said"),
+    [
+        (MORE, ("12 ±2%", "10 ±1%"), ("1.2 ±3%", Verdict.AGREE, "")),
+        (LESS, ("12 ±2%", "10 ±1%"), ("1.2 ±3%", Verdict.DISAGREE, "")),
+        (MORE, ("12 ±9%", "10"), ("1.2 ±9%", Verdict.OPEN, "within the noise")),
+        (LESS, ("0.0061", "1000"), ("6.1e-06", Verdict.AGREE, "")),
+        (MORE | {"most": 2}, ("21", "10"), ("2.1", Verdict.DISAGREE, "")),
+        (MORE, ("12", "0"), ("-", Verdict.OPEN, "not measured")),
+        (MORE, ("-", "10"), ("-", Verdict.OPEN, "not measured")),
+        (MORE, ("12", "failed"), ("-", Verdict.OPEN, "a run failed")),
+    ],
+)
+def test_a_check_is_judged_by_what_is_shown(
+    band: dict[str, float], texts: tuple[str, str], said: tuple[str, Verdict, str]
+) -> None:
+    check = Check.model_validate({**CHECK, "least": 0} | band)
+    assert judge(check, Metric(label="m"), [(text, False) for text in texts]) == said
+
+
+def test_times_of_threads_that_share_processors_decide_nothing() -> None:
+    cells = [("30", True), ("10", True)]
+    check = Check.model_validate(CHECK)
+    assert judge(check, Metric(label="m", timed=True), cells)[1:] == (
+        Verdict.OPEN,
+        "threads share processors",
+    )
+    assert judge(check, Metric(label="m"), cells)[1] is Verdict.AGREE
+
+
+def test_the_page_is_what_its_own_tables_give() -> None:
+    """Or somebody wrote into it, or did not write it again: tools/papers.py --rounds 0."""
+    text = (ROOT / "papers" / "figures.md").read_text(encoding="utf-8")
+    assert page(read_page(text), BOOK, paper_figures.coverage()) == text
+
+
+def test_a_page_is_read_as_it_was_shown() -> None:
+    book = small()
+    rows = [row("loft", "2", 9, 10, 14), row("engine", "2", failure="crash")]
+    shown = show(measured(book, *rows), book, 3.0)
+    assert read_page(page(shown, book, paper_figures.coverage())) == shown
+
+
+def test_a_run_of_one_figure_leaves_the_page_alone(tmp_path: Path) -> None:
+    docs = tmp_path / "figures.md"
+    docs.write_text("the page\n")
+    told = [sys.executable, str(ROOT / "tools" / "papers.py"), "snmalloc-sizes"]
+    told += ["--out", str(tmp_path / "papers.json"), "--docs", str(docs)]
+    done = subprocess.run(told, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"papers: {docs} stays: " in done.stdout
+    assert docs.read_text() == "the page\n"
+    assert "the texts describe" not in (tmp_path / "papers.md").read_text()
+
+
+def test_a_set_is_whole_when_each_column_was_measured() -> None:
+    book = small()
+    first, second = row("loft", "2", 9), row("loft", "8", 9)
+    assert papers.lacking(book, measured(book, first)) == ["paper-5"]
+    assert papers.lacking(book, measured(book, first, second)) == []
+    assert papers.lacking(small(full_only=True), measured(book)) == []
+
+
+def test_no_more_is_built_than_a_figure_runs() -> None:
+    def built(name: str) -> list[str]:
+        commands = papers.needs(BOOK, papers.choose(BOOK, [name]), full=False)
+        return [" ".join(command) for command in commands]
+
+    build = "cmake --build --preset release --target "
+    assert built("batchit-5.2-budget") == [
+        f"{build}bench_malloc_test loft_launch loft_shared paper_batchit-1mib variant_unbatched"
+    ]
+    assert built("nextgen-3") == [
+        "tools/setup.sh bench",
+        "tools/peers.sh",
+        f"{build}bench_xalan loft_launch loft_nextgen loft_shared paper_nextgen-alone "
+        "variant_unbatched",
+    ]
+    assert built("batchit-2-programs")[:3] == [
+        "tools/setup.sh papers",
+        "tools/peers.sh",
+        "tools/espresso.sh",
+    ]
+    assert "simulate-hoard" in built("simulated-exchange")[-1].split()
+
+
 def test_the_page_says_all_of_it(tmp_path: Path) -> None:
     book = small()
     rows = [row("loft", "2", 9, 10, 14), row("engine", "2", failure="crash")]
     data = measured(book, *rows)
     (tmp_path / "papers.json").write_text(data.model_dump_json(exclude_defaults=True))
     read = Papers.model_validate_json((tmp_path / "papers.json").read_text())
-    text = page(read, book, paper_figures.coverage(), 3.0)
+    text = page(show(read, book, 3.0), book, paper_figures.coverage())
     for said in (
         "### paper-5: throughput over threads",
         "First column: `program --threads=2 --half=1 --share=50`.",
         "- paper, to others: 1.5\n\n|",
         "| loft | 10 ±12% |",
-        "It agrees.",
+        "| batches carry it | loft / loft-unbatched, 2 | - | ≥ 1.5 | open: not measured |",
+        "Of 1 checks 0 agree, 0 disagree, 1 are open.",
+        "Because of batches.",
         "- paper-5, 2, engine: crash",
         "| a cluster | there is none |",
         "- not built: hoard",
@@ -375,6 +485,8 @@ def test_the_page_says_all_of_it(tmp_path: Path) -> None:
 
 def test_an_unmeasured_figure_says_so(tmp_path: Path) -> None:
     book = small(full_only=True)
-    assert "Not measured (`PAPERS=full`)." in page(measured(book), book, {}, 3.0)
+    text = page(show(measured(book), book, 3.0), book, {})
+    assert "Not measured (`PAPERS=full`)." in text
+    assert "Because of batches." not in text
     paper_page.draw_all(measured(book), book, tmp_path)
     assert not list(tmp_path.iterdir())
