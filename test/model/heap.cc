@@ -245,7 +245,7 @@ void finish() {
   const auto unowned = heaps - std::count_if(owned.begin(), owned.end(),
                                              [](const auto& entry) { return entry.second; });
   for (long i = 0; i < unowned; ++i) {
-    model::check(start_of_thread()->id() <= heaps, "a abandoned heap was lost");
+    model::check(start_of_thread()->id() <= heaps, "an abandoned heap was lost");
   }
 
   size_t allocated = 0;
@@ -421,7 +421,7 @@ std::vector<model::Scenario> scenarios() {
                          5000,
                          true});
 
-  all.push_back(Scenario{"a abandoned heap is drained by another owner and adopted meanwhile",
+  all.push_back(Scenario{"an abandoned heap is drained by another owner and adopted meanwhile",
                          [] {
                            prepare();
                            end_of_thread(owner);

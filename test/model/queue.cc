@@ -263,7 +263,7 @@ std::vector<model::Scenario> scenarios() {
                           under_lock([] { drain_all(0); })},
                          finish(3)});
 
-  all.push_back(Scenario{"a abandoned heap: whoever finds something waiting drains it",
+  all.push_back(Scenario{"an abandoned heap: whoever finds something waiting drains it",
                          set_up,
                          {producer(0, 0, 1), producer(0, 1, 2), under_lock([] { drain_all(0); }),
                           [] {

@@ -64,8 +64,10 @@ def told_heaps(result: subprocess.CompletedProcess[str]) -> int:
 
 
 def test_keys_for_threads_are_taken_once_loft_has_its_own(owned: Execute, build: Build) -> None:
-    """400 threads end, of which four run at a time: each leaves its heap to a later one."""
-    assert told_heaps(owned(build("without_keys.c"), "take", LOFT_STATS="json")) <= 5
+    """400 threads end, of which four run at a time: each leaves its heap to a later one. Beside
+    these four there are the first thread's, and the one that young threads share.
+    """
+    assert told_heaps(owned(build("without_keys.c"), "take", LOFT_STATS="json")) <= 6
 
 
 def test_no_key_for_threads_is_left(execute: Execute, lib: Path, tmp_path: Path) -> None:
