@@ -301,6 +301,7 @@ class alignas(64) Heap {
   void receive_medium(Message* message, Received& received);
   MediumRuns::Taken take_pages(unsigned pages, bool room);
   bool take_run_from_others(unsigned pages);
+  void help(Heap& other);  // drains its inbox; under both locks
   // Called after objects came back to `slab`.
   LOFT_ALWAYS_INLINE void update_list(Slab* slab) {
     if (LOFT_UNLIKELY(slab->is_due())) return relist(slab);

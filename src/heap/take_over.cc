@@ -104,6 +104,13 @@ Heap::Surplus Heap::surplus(SizeClass size_class) const {
   return sparse ? Surplus::kHalfFree : Surplus::kNone;
 }
 
+void Heap::help(Heap& other) {
+  other.drain(kDrainBytes);
+  other.inbox_.complete();
+  other.drain(kDrainBytes);
+  counters_.helped.add(1);
+}
+
 bool Heap::take_from_others(SizeClass size_class) {
   const unsigned existing = registry::count();
   if (existing < 2) return false;
@@ -126,11 +133,8 @@ bool Heap::take_from_others(SizeClass size_class) {
     }
     if (pending) {
       ++drains;
-      other->drain(kDrainBytes);
-      other->inbox_.complete();
-      other->drain(kDrainBytes);
+      help(*other);
       other->trim_spares(0);
-      counters_.helped.add(1);
     }
     bool taken = false;
     // abandoned() is read again under the lock: a thread may have adopted the heap and taken
@@ -172,10 +176,7 @@ bool Heap::take_run_from_others(unsigned pages) {
     if (!other->lock_.try_lock()) return false;
     if (drains < kHeapDrains && other->inbox_.maybe_pending()) {
       ++drains;
-      other->drain(kDrainBytes);
-      other->inbox_.complete();
-      other->drain(kDrainBytes);
-      counters_.helped.add(1);
+      help(*other);
     }
     const bool taken = take_run_over(*other, pages);
     other->lock_.unlock();
