@@ -10,6 +10,9 @@
 #include "base/bits.h"
 #include "base/keep.h"
 
+// Where the linker put the headers; without an address if it left them out.
+extern "C" [[gnu::weak, gnu::visibility("hidden")]] const ElfW(Ehdr) __ehdr_start;  // NOLINT
+
 namespace loft {
 
 namespace {
@@ -20,40 +23,34 @@ namespace {
 constinit Atomic<uintptr_t> first_sealed{0};
 constinit Atomic<uintptr_t> end_of_sealed{0};
 
-[[gnu::section(".data.rel.ro.loft_sealed"), gnu::used]] constinit uintptr_t within = 0;
-
-struct SealedPages {
-  uintptr_t page;
-  uintptr_t from, end;
-};
-
-int find(dl_phdr_info* object, size_t, void* context) {
-  auto& found = *static_cast<SealedPages*>(context);
-  const auto at = reinterpret_cast<uintptr_t>(&within);
-  for (unsigned i = 0; i < object->dlpi_phnum; ++i) {
-    const auto& part = object->dlpi_phdr[i];
-    if (part.p_type != PT_GNU_RELRO) continue;
-    const uintptr_t from = round_down(uintptr_t{object->dlpi_addr} + part.p_vaddr, found.page);
-    const uintptr_t end =
-        round_down(uintptr_t{object->dlpi_addr} + part.p_vaddr + part.p_memsz, found.page);
-    if (at - from >= end - from) continue;
-    found.from = from;
-    found.end = end;
-  }
-  return found.end != 1;
-}
-
 uintptr_t page_bytes() { return static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)); }
 
 }  // namespace
 
+// Reads the headers of this program or library where they lie in memory. The loader is not asked
+// for them: glibc 2.36 leaves the lock of dl_iterate_phdr held for ever in a child that one thread
+// forks while another holds it.
 void find_sealed_pages() {
   if (end_of_sealed.load(memory_order_relaxed) != 0) return;
   const KeepErrno keep;
-  SealedPages found = {page_bytes(), 1, 1};
-  dl_iterate_phdr(find, &found);
-  first_sealed.store(found.from, memory_order_relaxed);
-  end_of_sealed.store(found.end, memory_order_relaxed);
+  const auto headers = reinterpret_cast<uintptr_t>(&__ehdr_start);
+  const auto* const parts =
+      reinterpret_cast<const ElfW(Phdr)*>(headers + (headers != 0 ? __ehdr_start.e_phoff : 0));
+  const unsigned count = headers != 0 ? __ehdr_start.e_phnum : 0;
+  // How far from its linked address everything lies.
+  uintptr_t bias = headers;
+  for (unsigned i = 0; i < count; ++i) {
+    if (parts[i].p_type == PT_LOAD && parts[i].p_offset == 0) bias = headers - parts[i].p_vaddr;
+  }
+  uintptr_t from = 1;
+  uintptr_t end = 1;
+  for (unsigned i = 0; i < count; ++i) {
+    if (parts[i].p_type != PT_GNU_RELRO) continue;
+    from = round_down(bias + parts[i].p_vaddr, page_bytes());
+    end = round_down(bias + parts[i].p_vaddr + parts[i].p_memsz, page_bytes());
+  }
+  first_sealed.store(from, memory_order_relaxed);
+  end_of_sealed.store(end, memory_order_relaxed);
 }
 
 bool write_sealed(void* to, const void* from, size_t bytes) {
