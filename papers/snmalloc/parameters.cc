@@ -3,6 +3,7 @@
 #include "engine/settings.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "snmalloc/config.h"
 #include "snmalloc/links.h"
 
 namespace snmalloc {
@@ -15,7 +16,6 @@ namespace {
 using engine::choice;
 using engine::setting;
 
-constexpr uint64_t kMebi = uint64_t{1} << 20;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 
 void read_batches(Parameters& to) {
@@ -42,11 +42,10 @@ void read_parameters() {
   Parameters read{};
   read.budget = UINT64_MAX;  // snmalloc takes all
   read.ways = 1;
-  // 3.2: a mebibyte gave the best results. 2.2: k is 6.
-  read.outbox_bytes =
-      setting("SNMALLOC_OUTBOX", kMebi, 0, kMostBytes, "bytes; 0: each free is sent at once");
-  read.bucket_bits =
-      static_cast<unsigned>(setting("SNMALLOC_BUCKET_BITS", 6, 1, 8, "a number, 1 to 8"));
+  read.outbox_bytes = setting("SNMALLOC_OUTBOX", Config::kOutboxBytes, 0, kMostBytes,
+                              "bytes; 0: each free is sent at once");
+  read.bucket_bits = static_cast<unsigned>(
+      setting("SNMALLOC_BUCKET_BITS", Config::kBucketBits, 1, 8, "a number, 1 to 8"));
   read.decommits = choice("SNMALLOC_DECOMMIT", 0, kSwitch) == 1;
   if (Config::kBatches) read_batches(read);
   // Its top bit is set: no address is that far, so no link that leads somewhere is 0.

@@ -94,6 +94,14 @@ TEST(Pool, AllocatorsLieTogether) {
   EXPECT_EQ(low.size(), kThreads);
 }
 
+// What snmalloc's paper says, and what the snmalloc had that BatchIt changed.
+TEST(Outbox, IsThatOfThePaperOrOfBatchItsBase) {
+  read_parameters();
+  constexpr bool kBatchIt = Config::kBatches;
+  EXPECT_EQ(parameters.outbox_bytes, kBatchIt ? uint64_t{16} << 10 : uint64_t{1} << 20);
+  EXPECT_EQ(parameters.bucket_bits, kBatchIt ? 8u : 6u);
+}
+
 // Allocators one behind the other, with four buckets each (k = 2): the last four bits of their
 // numbers are all that differs in their addresses (N = 4).
 class Buckets : public testing::Test {
