@@ -43,14 +43,13 @@ class Shown:
 
 
 def judge(check: Check, metric: Metric, cells: list[tuple[str, bool]]) -> tuple[str, Verdict, str]:
-    """The ratio, what follows, and why nothing does."""
-    found = [NUMBER.fullmatch(text) for text, _ in cells]
-    first, second = found
-    if first is None or second is None or float(second[1]) == 0:
+    """The number or the ratio, what follows, and why nothing does."""
+    found = [there for text, _ in cells if (there := NUMBER.fullmatch(text))]
+    if len(found) < len(cells) or (found[1:] and float(found[1][1]) == 0):
         failed = "failed" in {text for text, _ in cells}
         return "-", Verdict.OPEN, "a run failed" if failed else "not measured"
-    ratio = float(first[1]) / float(second[1])
-    noise = (int(first[2] or 0) + int(second[2] or 0)) / 100
+    ratio = float(found[0][1]) / (float(found[1][1]) if found[1:] else 1)
+    noise = sum(int(there[2] or 0) for there in found) / 100
     text = f"{ratio:.3g}" + (f" ±{noise * 100:.0f}%" if noise else "")
     low, high = ratio * (1 - noise), ratio * (1 + noise)
     if metric.timed and any(many for _, many in cells):
@@ -67,15 +66,17 @@ def verdicts(
 ) -> Iterator[tuple[Check, str, Verdict, str]]:
     for check in figure.checks:
         metric = book.metrics[check.metric]
-        cells = [shown.cell(figure.name, metric, *place) for place in (check.of, check.to)]
+        cells = [shown.cell(figure.name, metric, *place) for place in check.cells]
         yield check, *judge(check, metric, cells)
 
 
 def as_table(shown: Shown, book: Catalogue, figure: Figure) -> Table:
-    table = Table(["checked", "ratio of", "measured", "should be", ""])
+    table = Table(["checked", "cell, or ratio of two", "measured", "should be", ""])
     for check, ratio, verdict, why in verdicts(shown, book, figure):
-        (first, x), (second, other) = check.of, check.to
-        if first == second:
+        (first, x), (second, other) = check.of, check.to or check.of
+        if check.to is None:
+            pair = f"{first}, {x}"
+        elif first == second:
             pair = f"{first}, {x} / {other}"
         elif x == other:
             pair = f"{first} / {second}, {x}"

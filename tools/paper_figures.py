@@ -69,15 +69,20 @@ class Point:
 
 
 class Check(Strict):
-    """What a paper says: the ratio of two cells, each an allocator and a column, and its band."""
+    """What a paper says: a cell, which is an allocator and a column, or its ratio to another one,
+    and the band."""
 
     says: str
     of: tuple[str, str]
-    to: tuple[str, str]
+    to: tuple[str, str] | None = None
     least: float = 0
     most: float = math.inf
     # The figure's first.
     metric: str = ""
+
+    @property
+    def cells(self) -> list[tuple[str, str]]:
+        return [self.of, *([self.to] if self.to else [])]
 
     @property
     def band(self) -> str:
@@ -150,7 +155,7 @@ class Catalogue(Strict):
                 if check.metric not in figure.metrics:
                     raise ValueError(f"{figure.name}: no metric {check.metric}")
                 columns = {point.x for point in figure.points(True)}
-                for allocator, x in (check.of, check.to):
+                for allocator, x in check.cells:
                     if allocator not in figure.under or x not in columns:
                         raise ValueError(f"{figure.name}: no cell {allocator}, {x}")
             if said := VERDICT.search(figure.reading):

@@ -20,13 +20,18 @@ namespace {
 constinit Heap heaps[kMostHeaps]{};
 constinit loft::Atomic<unsigned> processors{0};
 
-// The pages: those globally free (2.2.2), and the rest of what the system gave last.
+// The pages: those globally free (2.2.2), and the rest of what the floor below gave, which counts
+// as taken from the system page by page.
 constinit SpinLock pages_lock;
 constinit Superblock* free_pages = nullptr;
 constinit uintptr_t frontier = 0;
 constinit uintptr_t frontier_end = 0;
+constinit loft::Counter taken;  // bytes; its writer holds the lock
 
-constinit loft::Atomic<uint64_t> remote_frees{0};  // relaxed: a sum for counts
+// Relaxed: sums for counts.
+constinit loft::Atomic<uint64_t> remote_frees{0};
+constinit loft::Atomic<uint64_t> in_spans{0};
+constinit loft::Atomic<uint64_t> most_in_spans{0};
 
 // Hoard's two parameters: a heap may hold K superblocks beyond its need, or be 1/f of it empty.
 struct Parameters {
@@ -44,8 +49,20 @@ Parameters parameters() {
   }
   return {packed >> 8, packed & 0xff};
 }
-// So that a bad value is refused although no heap ever gets too empty.
-__attribute__((constructor(103))) void read_parameters() { parameters(); }
+// The report has a heap for each processor; more or fewer show what it did on another machine.
+unsigned number_of_heaps() {
+  constexpr size_t kMost = size_t{kMostHeaps} - 1;
+  return static_cast<unsigned>(setting(Config::kHeapsVariable,
+                                       loft::clamp<size_t>(loft::os::processors(), 1, kMost), 1,
+                                       kMost, "a number of heaps, 1 to 255"));
+}
+// So that a bad value is refused although no heap ever gets too empty, or nothing is allocated.
+__attribute__((constructor(103))) void read_parameters() {
+  static constexpr const char* kLocks[] = {"spin", "sleep", nullptr};
+  parameters();
+  number_of_heaps();
+  SpinLock::let_others(choice(Config::kLockVariable, 0, kLocks) == 1);
+}
 
 Superblock* header_of(const void* p) {
   return reinterpret_cast<Superblock*>(reinterpret_cast<uintptr_t>(p) & ~(kSuperblock - 1));
@@ -61,17 +78,40 @@ uint8_t my_heap() {
   if (LOFT_LIKELY(mine != 0)) return mine;
   unsigned count = processors.load(loft::memory_order_relaxed);
   if (count == 0) {
-    count = static_cast<unsigned>(
-        loft::clamp<size_t>(loft::os::processors(), 1, size_t{kMostHeaps} - 1));
+    count = number_of_heaps();
     processors.store(count, loft::memory_order_relaxed);
   }
   return mine = static_cast<uint8_t>(1 + static_cast<unsigned>(loft::os::thread_number()) % count);
+}
+
+constexpr size_t granules_of(size_t bytes) {
+  return loft::round_up(bytes, loft::kGranule) >> loft::kGranuleLog;
 }
 
 void give_page(uintptr_t page) {
   auto* superblock = reinterpret_cast<Superblock*>(page);
   superblock->next = free_pages;
   free_pages = superblock;
+}
+
+// More at the frontier, or a new one. Under the lock.
+bool grow(size_t bytes) {
+  if (!loft::span::initialise()) return false;
+  constexpr size_t kLeast = 4;  // granules
+  // As sbrk does, unless somebody else has what follows.
+  const size_t more = loft::most(kLeast, granules_of(bytes - (frontier_end - frontier)));
+  if (frontier_end != 0 && loft::span::extend(frontier_end, more)) {
+    frontier_end += more << loft::kGranuleLog;
+    return true;
+  }
+  const size_t granules = loft::most(kLeast, granules_of(bytes));
+  const loft::span::Range range = loft::span::acquire(granules, loft::kGranule);
+  if (range.base == 0) return false;
+  taken.add(frontier_end - frontier);
+  for (; frontier != frontier_end; frontier += kSuperblock) give_page(frontier);
+  frontier = range.base;
+  frontier_end = frontier + (granules << loft::kGranuleLog);
+  return true;
 }
 
 // Pages in a row. One is taken from those globally free; more always come from the system (2.3).
@@ -83,19 +123,10 @@ Superblock* take_pages(size_t count) {
     return page;
   }
   const size_t bytes = count * kSuperblock;
-  if (frontier_end - frontier < bytes) {
-    constexpr size_t kLeast = 4;  // granules
-    const size_t granules =
-        loft::most(kLeast, loft::round_up(bytes, loft::kGranule) >> loft::kGranuleLog);
-    if (!loft::span::initialise()) return nullptr;
-    const loft::span::Range range = loft::span::acquire(granules, loft::kGranule);
-    if (range.base == 0) return nullptr;
-    for (; frontier != frontier_end; frontier += kSuperblock) give_page(frontier);
-    frontier = range.base;
-    frontier_end = frontier + (granules << loft::kGranuleLog);
-  }
+  if (frontier_end - frontier < bytes && !grow(bytes)) return nullptr;
   auto* const first = reinterpret_cast<Superblock*>(frontier);
   frontier += bytes;
+  taken.add(bytes);
   return first;
 }
 
@@ -211,26 +242,38 @@ void release_small(void* p, Superblock* superblock) {
   if (totally_free != nullptr) give_pages(totally_free, 1);
 }
 
-// An object that is a span: its length in granules stands for the pagemap entry's index.
+// An object that is a span: its length in pages, which the system would give, stands for the
+// pagemap entry's index.
+constexpr unsigned kPageLog = 12;
+
 void* allocate_span(size_t alignment, size_t bytes) {
-  const size_t granules = loft::round_up(bytes, loft::kGranule) >> loft::kGranuleLog;
-  if (granules > UINT32_MAX || !loft::span::initialise()) return nullptr;
+  const size_t length = loft::round_up(bytes, size_t{1} << kPageLog);
+  const size_t granules = granules_of(bytes);
+  if (length >> kPageLog > UINT32_MAX || !loft::span::initialise()) return nullptr;
   const loft::span::Range range =
       loft::span::acquire(granules, loft::most(alignment, loft::kGranule));
   if (range.base == 0) return nullptr;
-  loft::pagemap.fill(range.base, granules,
-                     loft::Entry(loft::kNoHeap, loft::kLarge, static_cast<uint32_t>(granules)));
+  loft::pagemap.fill(
+      range.base, granules,
+      loft::Entry(loft::kNoHeap, loft::kLarge, static_cast<uint32_t>(length >> kPageLog)));
+  const uint64_t now = in_spans.fetch_add(length, loft::memory_order_relaxed) + length;
+  uint64_t most = most_in_spans.load(loft::memory_order_relaxed);
+  while (most < now && !most_in_spans.compare_exchange_weak(most, now, loft::memory_order_relaxed,
+                                                            loft::memory_order_relaxed)) {
+  }
   return reinterpret_cast<void*>(range.base);
 }
 
-size_t span_granules(const void* p) { return loft::pagemap.of(p).index(); }
+size_t length_of_span(const void* p) { return size_t{loft::pagemap.of(p).index()} << kPageLog; }
 
 void release_span(void* p) {
-  const size_t granules = span_granules(p);
+  const size_t length = length_of_span(p);
+  const size_t granules = granules_of(length);
   const auto base = reinterpret_cast<uintptr_t>(p);
   // With the system as the owner of what is huge, its pages leave with it, as munmap's would.
   const bool gone = Config::kHugeFromSystem && loft::os::discard(p, granules << loft::kGranuleLog);
   loft::pagemap.fill(base, granules, loft::Entry{});
+  in_spans.fetch_sub(length, loft::memory_order_relaxed);
   loft::span::release(base, granules, !gone);
 }
 
@@ -270,7 +313,7 @@ void release(void* p) {
 }
 
 size_t usable_size(const void* p) {
-  if (is_span(p)) return span_granules(p) << loft::kGranuleLog;
+  if (is_span(p)) return length_of_span(p);
   const Superblock* const superblock = header_of(p);
   const auto offset = static_cast<size_t>(static_cast<const char*>(p) -
                                           reinterpret_cast<const char*>(superblock + 1));
@@ -304,6 +347,11 @@ Counts counts() {
   };
   for (const Heap& heap : heaps) add(heap.lock);
   add(pages_lock);
+  // The heaps themselves lie in pages, too (2.1).
+  const size_t heaps_here = processors.load(loft::memory_order_relaxed);
+  const size_t table = heaps_here == 0 ? 0 : (1 + heaps_here) * sizeof(Heap);
+  all.heap_bytes = loft::round_up(table, kSuperblock) + taken.get() +
+                   most_in_spans.load(loft::memory_order_relaxed);
   return all;
 }
 

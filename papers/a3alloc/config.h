@@ -21,6 +21,8 @@ struct A3alloc {
   static constexpr bool kHugeFromSystem = false;
   static constexpr const char* kSlackVariable = "A3ALLOC_SLACK";
   static constexpr const char* kEmptyVariable = "A3ALLOC_EMPTY";
+  static constexpr const char* kLockVariable = "A3ALLOC_LOCK";
+  static constexpr const char* kHeapsVariable = "A3ALLOC_HEAPS";
 
   static constexpr size_t size_of(unsigned size_class) { return size_t{8} << size_class; }
   // malloc aligns to 16 bytes, so the class of 8 has no user.
@@ -72,6 +74,8 @@ struct Hoard {
   static constexpr bool kHugeFromSystem = true;
   static constexpr const char* kSlackVariable = "HOARD_SLACK";
   static constexpr const char* kEmptyVariable = "HOARD_EMPTY";
+  static constexpr const char* kLockVariable = "HOARD_LOCK";
+  static constexpr const char* kHeapsVariable = "HOARD_HEAPS";
 
   static constexpr size_t size_of(unsigned size_class) { return kHoardClasses.sizes[size_class]; }
   static constexpr unsigned class_of(size_t bytes) {

@@ -34,7 +34,7 @@ void print_counts() {
        << ", \"forwarded\": " << all.forwarded << ", \"locks\": " << all.locks
        << ", \"lock_waits\": " << all.lock_waits << ", \"batches\": " << all.batches
        << ", \"batch_objects\": " << all.batch_objects << ", \"evictions\": " << all.evictions
-       << "}\n";
+       << ", \"heap_kib\": " << (all.heap_bytes >> 10) << "}\n";
   loft::os::write_error(line.data(), line.size());
 }
 

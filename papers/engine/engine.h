@@ -45,6 +45,7 @@ struct Counts {
   uint64_t batches = 0;        // sent by a cache of batches
   uint64_t batch_objects = 0;  // objects in them
   uint64_t evictions = 0;      // batches sent because another slab needed the place
+  uint64_t heap_bytes = 0;     // taken from the system, at most
 };
 Counts counts();
 

@@ -1,5 +1,6 @@
-// A spinlock that counts, as pthread_spinlock_t with a way out: after many turns it lets others
-// run, because with more threads than processors a spin may keep the very holder off its processor.
+// A spinlock that counts, as pthread_spinlock_t. It has a way out, which an engine may close: after
+// many turns it lets others run, because with more threads than processors a spin may keep the very
+// holder off its processor.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,10 @@ class SpinLock {
   uint64_t acquired() const { return acquired_.get(); }
   uint64_t waits() const { return waits_.get(); }
 
+  // Of all locks: whether they let others run. Relaxed: an engine chooses as the program starts,
+  // and no wait needs to see it at once.
+  static void let_others(bool may) { lets_others_.store(may, loft::memory_order_relaxed); }
+
  private:
   LOFT_NOINLINE void wait() {
     constexpr unsigned kTurns = 1000;
@@ -33,7 +38,7 @@ class SpinLock {
           !held_.exchange(true, loft::memory_order_acquire)) {
         break;
       }
-      if (turn % kTurns == 0) {
+      if (turn % kTurns == 0 && lets_others_.load(loft::memory_order_relaxed)) {
         loft::os::doze();
       } else {
         loft::os::pause_briefly();
@@ -41,6 +46,8 @@ class SpinLock {
     }
     waits_.add(1);
   }
+
+  static inline constinit loft::Atomic<bool> lets_others_{true};
 
   loft::Atomic<bool> held_{false};
   loft::Counter acquired_;  // both are written by the holder

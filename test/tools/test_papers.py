@@ -15,7 +15,7 @@ import papers
 import pytest
 from bench_data import header
 from bench_run import Failed
-from paper_checks import Verdict, judge, read_page
+from paper_checks import Shown, Verdict, as_table, judge, read_page
 from paper_figures import FIRST, Catalogue, Check, Figure, Form, Kind, Metric, Point
 from paper_page import Measured, Papers, Sample, model, page, show, tables
 from paper_programs import PAPER_PROGRAMS
@@ -255,7 +255,10 @@ def test_an_engines_own_counts_are_taken(monkeypatch: pytest.MonkeyPatch) -> Non
         "migrated": False,
         "least_cpu_share": 0.5,
     }
-    counted = [{"frees_remote": 500, "exchanges": 1}, {"posts": 0, "batch_objects": 0}]
+    counted = [
+        {"frees_remote": 500, "exchanges": 1, "heap_kib": 584},
+        {"posts": 0, "batch_objects": 0},
+    ]
     asked: list[Mapping[str, str]] = []
 
     def finish(command: list[str], under: Allocator, extra: Mapping[str, str], limit: float) -> Any:
@@ -270,6 +273,8 @@ def test_an_engines_own_counts_are_taken(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (sample["throughput"], sample["nanoseconds"], sample["seconds"]) == (2, 500, 0.0005)
     # The program's own tables are not the allocator's.
     assert (sample["peak_mib"], sample["over_queue"], sample["exchanges"]) == (2, 2, 2)
+    # What the allocator took is no count of frees, and what C++ took is not the program's.
+    assert (sample["heap_kib"], sample["heap_over_live"]) == (512, 0.5)
     assert asked[0]["PAPER_COUNTS"] == "1"
     assert asked[0]["SNMALLOC_OUTBOX"] == "1K"
 
@@ -388,6 +393,16 @@ def test_a_check_is_judged_by_what_is_shown(
 ) -> None:
     check = Check.model_validate({**CHECK, "least": 0} | band)
     assert judge(check, Metric(label="m"), [(text, False) for text in texts]) == said
+
+
+def test_a_check_may_be_of_one_cell() -> None:
+    check = Check.model_validate({"says": "52 KiB", "of": ["engine", "2"], "least": 40, "most": 60})
+    metric = Metric(label="m")
+    assert judge(check, metric, [("52 ±4%", True)]) == ("52 ±4%", Verdict.AGREE, "")
+    assert judge(check, metric, [("68", True)]) == ("68", Verdict.DISAGREE, "")
+    assert judge(check, metric, [("-", True)]) == ("-", Verdict.OPEN, "not measured")
+    [line] = as_table(Shown([], {}), BOOK, small(checks=[check]).figures[0]).lines().values()
+    assert [cell.text for cell in line.values()][:2] == ["engine, 2", "-"]
 
 
 def test_times_of_threads_that_share_processors_decide_nothing() -> None:
