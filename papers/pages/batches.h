@@ -35,7 +35,6 @@ class Batches {
   Place* places_ = nullptr;
   uint64_t random_ = 1;
   uint32_t clock_ = 0;
-  Policy policy_{};
   Mode mode_ = Mode::kUnknown;
 };
 

@@ -29,8 +29,9 @@ void Queue::remove(Slab* slab) {
 // The owner looks at messages when a slab runs empty, and goes on to the next one if none came (1).
 // Slabs without a free object leave the queue: each is looked at in vain once.
 void* Heap::allocate_slowly(loft::SizeClass c) {
-  drain();
   Queue& queue = queues_[c];
+  if (Slab* const slab = queue.first(); slab != nullptr && slab->open_batch()) return slab->take();
+  drain();
   for (Slab* slab = queue.first(); slab != nullptr;) {
     tally.received.add(slab->collect());
     if (slab->free != nullptr || slab->extend()) {
@@ -73,14 +74,15 @@ void Heap::watch(Slab* slab) {
   tally.received.add(slab->receive(list_of(old)));
 }
 
-// Receives the notices. Each is an object, which is freed as one of the owner's own.
+// Receives the notices. Each is an object, which is freed as one of the owner's own, or a batch.
 void Heap::drain() {
   // Relaxed: only a hint, as in Slab::collect.
   if (LOFT_LIKELY(delayed.load(loft::memory_order_relaxed) == nullptr)) return;
   // Acquire pairs with the release in notify: the link, and the sender's last use of the object.
   Object* p = delayed.exchange(nullptr, loft::memory_order_acquire);
+  const bool of_batches = policy.queue == QueueOf::kBatches;
   while (p != nullptr) {
-    Object* const next_one = Links::reveal(p->link, 0);
+    Object* const next_one = of_batches ? Batch::of(p->message, 0).next : Links::reveal(p->link, 0);
     Slab* const slab = slab_of(p);
     if constexpr (Links::kChecked) {
       const bool wrong =
@@ -90,7 +92,8 @@ void Heap::drain() {
       if (LOFT_UNLIKELY(wrong)) stop_at(p, slab->size);
     }
     tally.received.add(1);
-    release_mine(slab, p);
+    of_batches ? slab->join(p) : slab->put(p);
+    settle(slab);
     p = next_one;
   }
 }

@@ -55,13 +55,17 @@ class alignas(64) Heap {
   Batches batches;
   Tally tally;
 
-  // Objects of slabs that are not watched, one for each notice (3.1). Others write it.
+  // Objects of slabs that are not watched, one for each notice (3.1), or batches. Others write it.
   alignas(64) loft::Atomic<Object*> delayed{nullptr};
 
  private:
   void* allocate_slowly(loft::SizeClass c);
   void release_mine(Slab* slab, Object* p) {
     slab->put(p);
+    settle(slab);
+  }
+  // Objects have come home.
+  void settle(Slab* slab) {
     if (LOFT_UNLIKELY(!slab->watched)) watch(slab);
     if (LOFT_UNLIKELY(slab->used == 0)) retire(slab);
   }

@@ -13,6 +13,7 @@ namespace engine::pages {
 // A free object. It is at least 16 bytes long.
 struct Object {
   uintptr_t link;
+  uintptr_t message;  // of the first object of a batch: how many they are, and the next batch
 };
 
 struct PlainLinks {

@@ -18,8 +18,13 @@ struct Tally {
   loft::Counter evictions;
 };
 
-// Sends the objects first..last, linked as their slab's lists are, to the heap of the slab, whose
-// thread is another one. The slab may be gone when this returns.
-void send(Slab* slab, Object* first, Object* last, Tally& tally);
+// Sends the `count` objects first..last, a list as the slab's own are, to the heap of the slab,
+// whose thread is another one. The slab may be gone when this returns.
+void send(Slab* slab, Object* first, Object* last, uint32_t count, Tally& tally);
+
+inline void send_alone(Slab* slab, Object* p, Tally& tally) {
+  slab->link(p, nullptr);
+  send(slab, p, p, 1, tally);
+}
 
 }  // namespace engine::pages

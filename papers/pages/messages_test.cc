@@ -1,5 +1,6 @@
-// What a free of another heap's object costs, with batches and without (BatchIt, 2 and 3.1), and
-// that overwritten links are found. Each test has a size class of its own.
+// What a free of another heap's object costs, with batches and without (BatchIt, 2 and 3.1), with
+// queues of objects and of batches, and that overwritten links are found. Each test has a size
+// class of its own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,6 +52,11 @@ Counts free_elsewhere(const std::vector<void*>& objects, size_t from, size_t cou
 }
 
 constexpr bool batching() { return PAGES_BATCHING != 0; }
+// With BATCHIT_QUEUE=batches. It is read when the first heap is made.
+bool queues_batches() {
+  loft_free(loft_malloc(16));
+  return pages::policy.queue == pages::QueueOf::kBatches;
+}
 
 TEST(Messages, OfAWatchedSlabAreOneSwapEach) {
   const std::vector<void*> objects = make(100, 64);
@@ -62,10 +68,15 @@ TEST(Messages, OfAWatchedSlabAreOneSwapEach) {
   EXPECT_EQ(cost.batch_objects, batching() ? 100u : 0u);
 }
 
-TEST(Messages, OfAnUnwatchedSlabAreTwo) {
+TEST(Messages, OfAnUnwatchedSlabAreTwoOrAWholeOne) {
   const std::vector<void*> objects = make_full_slab(128);
   EXPECT_FALSE(slab_of(objects[0])->watched);
   const Counts cost = free_elsewhere(objects, 0, 10);
+  if (queues_batches()) {
+    EXPECT_EQ(cost.messages, batching() ? 1u : 10u);
+    EXPECT_EQ(cost.swaps, cost.messages);
+    return;
+  }
   EXPECT_EQ(cost.messages, batching() ? 2u : 10u) << "a notice and the rest";
   EXPECT_EQ(cost.swaps, batching() ? 3u : 11u) << "one more for the right to notify";
 }
@@ -79,7 +90,29 @@ TEST(Messages, OfAnUnwatchedSlabComeHome) {
   const std::vector<void*> more = make(capacity - 1 + 10, 192);
   const std::set<void*> all(more.begin(), more.end());
   for (size_t i = 5; i < 15; ++i) EXPECT_EQ(all.count(objects[i]), 1u) << i;
-  EXPECT_EQ(counts().received - received, 10u);
+  EXPECT_EQ(counts().received - received, queues_batches() && batching() ? 1u : 10u);
+}
+
+// Of each batch the first object alone is read, and none is written.
+TEST(Messages, OfBatchesAreReceivedWithoutAWalk) {
+  if (!batching() || !queues_batches()) GTEST_SKIP();
+  const std::vector<void*> objects = make(39, 896);
+  free_elsewhere(objects, 0, 10);
+  free_elsewhere(objects, 20, 5);
+  const auto at = [&](size_t i) { return static_cast<pages::Object*>(objects[i]); };
+  pages::Slab* const slab = slab_of(objects[0]);
+  const uintptr_t link = at(5)->link;
+  at(5)->link = ~uintptr_t{0};
+  EXPECT_EQ(slab->collect(), 2u);
+  at(5)->link = link;
+  EXPECT_EQ(slab->used, 24u);
+  while (slab->free != nullptr) slab->take();
+  for (const size_t i : {24, 23, 22, 21, 20, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}) {
+    if (slab->free == nullptr) {
+      ASSERT_TRUE(slab->open_batch());
+    }
+    EXPECT_EQ(slab->take(), at(i)) << i;
+  }
 }
 
 TEST(Messages, OwnFreesMakeASlabWatched) {
@@ -156,6 +189,22 @@ TEST(ChecksDeathTest, AnOverwrittenLinkOfAMessageStopsTheProgram) {
     make(1000, 512);
   };
   EXPECT_DEATH(overwrite(), "was overwritten");
+}
+
+TEST(ChecksDeathTest, ABatchThatSaysTooMuchStopsTheProgram) {
+  if (!pages::Links::kChecked || !queues_batches()) GTEST_SKIP();
+  for (const bool watched : {true, false}) {
+    const size_t bytes = watched ? 768 : 1024;
+    const std::vector<void*> objects = watched ? make(40, bytes) : make_full_slab(bytes);
+    const auto overwrite = [&](uintptr_t with) {
+      free_elsewhere(objects, 0, 10);
+      static_cast<pages::Object*>(objects[batching() ? 9 : 0])->message ^= with;
+      make(1000, bytes);
+    };
+    constexpr unsigned kCountAt = pages::Batch::kAddressBits;
+    EXPECT_DEATH(overwrite(uintptr_t{1} << (kCountAt + 10)), "was overwritten") << "too many";
+    EXPECT_DEATH(overwrite(uintptr_t{1} << 20), "was overwritten") << "another next one";
+  }
 }
 
 TEST(ChecksDeathTest, AnOverwrittenNoticeStopsTheProgram) {

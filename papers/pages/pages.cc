@@ -45,7 +45,7 @@ LOFT_COLD void release_without_heap(pages::Slab* slab, pages::Object* p, loft::H
     return heap->release(slab, p, owner == heap->id);
   }
   pages::Tally uncounted;
-  pages::send(slab, p, p, uncounted);
+  pages::send_alone(slab, p, uncounted);
 }
 
 }  // namespace

@@ -37,7 +37,10 @@ void at_exit(void* value) {
 Heap* make_heap() {
   if (heaps + 1 == loft::kNeverOwner || !loft::span::initialise()) return nullptr;
   if (!hook_set) hook_set = loft::os::on_thread_exit(at_exit);
-  if (global_key == 0) loft::os::random_bytes(&global_key, sizeof(global_key));
+  if (heaps == 0) {
+    read_policy();
+    loft::os::random_bytes(&global_key, sizeof(global_key));
+  }
   void* const at = loft::metadata::allocate_apart(sizeof(Heap));
   if (at == nullptr) return nullptr;
   auto* const heap = new (at) Heap(++heaps);

@@ -26,7 +26,54 @@ bool Slab::extend() {
   return true;
 }
 
-uint32_t Slab::receive(Object* first) {
+Batch Slab::batch_at(const Object* first) const {
+  const Batch batch = Batch::of(first->message, key);
+  if constexpr (Links::kChecked) {
+    if (LOFT_UNLIKELY(batch.next != nullptr && !holds(batch.next))) stop_at(first, size);
+  }
+  return batch;
+}
+
+void Slab::join(Object* first) {
+  const uint32_t count = Batch::of(first->message, 0).count;
+  if constexpr (Links::kChecked) {
+    if (LOFT_UNLIKELY(count - 1 >= used)) stop_at(first, size);
+  }
+  if (free == nullptr) {
+    free = first;
+  } else {
+    first->message = Batch{batches, count}.hidden(key);
+    loft::compiler_fence();
+    batches = first;
+  }
+  loft::compiler_fence();
+  used -= count;
+}
+
+uint32_t Slab::receive_batches(Object* first) {
+  uint32_t received = 0;
+  uint32_t objects = 0;
+  for (Object* at = first; at != nullptr; ++received) {
+    const Batch batch = batch_at(at);
+    objects += batch.count;
+    if constexpr (Links::kChecked) {
+      // Not more than are out: then the list does not lead back into itself either.
+      if (LOFT_UNLIKELY(batch.count == 0 || objects > used)) stop_at(at, size);
+    }
+    if (batch.next == nullptr && batches != nullptr) {
+      at->message = Batch{batches, batch.count}.hidden(key);
+    }
+    at = batch.next;
+  }
+  if (received == 0) return 0;
+  loft::compiler_fence();
+  batches = first;
+  loft::compiler_fence();
+  used -= objects;
+  return received;
+}
+
+uint32_t Slab::receive_objects(Object* first) {
   if (first == nullptr) return 0;
   uint32_t count = 1;
   Object* last = first;
@@ -54,7 +101,7 @@ uint32_t Slab::collect() {
     // continues the release sequences of those before it, so one acquire is enough for all.
     received = receive(list_of(messages.exchange(kWatched, loft::memory_order_acquire)));
   }
-  if (free == nullptr) {
+  if (free == nullptr && !open_batch()) {
     Object* const list = local_free;
     local_free = nullptr;
     loft::compiler_fence();

@@ -4,7 +4,9 @@
 //
 //   free        its heap allocates from it
 //   local_free  its heap's thread frees to it; it becomes `free` when that is empty
-//   messages    other threads free to it, by compare-and-swap; its heap claims all by one exchange
+//   messages    other threads free to it, by compare-and-swap; its heap claims all by one exchange.
+//               With BATCHIT_QUEUE=batches a list of batches
+//   batches     those that its heap has claimed; each becomes `free` when that is empty
 //
 // An object is in at most one list, or on a heap's `delayed`, or in a batch; else it is in use.
 // used = objects in use, or freed by others and not yet received.
@@ -16,6 +18,7 @@
 #include "base/atomic.h"
 #include "base/size_class.h"
 #include "pages/links.h"
+#include "pages/policy.h"
 #include "space/metadata.h"
 #include "space/pagemap.h"
 
@@ -35,10 +38,30 @@ inline Object* list_of(uintptr_t messages) {
   return reinterpret_cast<Object*>(messages & ~kStates);
 }
 
+// What the first object of a batch says in `message`: count 16 | next 48.
+struct Batch {
+  static constexpr unsigned kAddressBits = 48;
+
+  Object* next;
+  uint32_t count;
+
+  static Batch of(uintptr_t message, uint64_t key) {
+    const auto word = reinterpret_cast<uintptr_t>(Links::reveal(message, key));
+    constexpr uintptr_t kAddress = (uintptr_t{1} << kAddressBits) - 1;
+    return {reinterpret_cast<Object*>(word & kAddress),
+            static_cast<uint32_t>(word >> kAddressBits)};
+  }
+  uintptr_t hidden(uint64_t key) const {
+    const uintptr_t word = reinterpret_cast<uintptr_t>(next) | uintptr_t{count} << kAddressBits;
+    return Links::hide(reinterpret_cast<const Object*>(word), key);
+  }
+};
+
 struct alignas(64) Slab {
   // The owner's.
   Object* free = nullptr;
   Object* local_free = nullptr;
+  Object* batches = nullptr;
   Slab* next = nullptr;  // in the heap's queue
   Slab* previous = nullptr;
   uint32_t used = 0;
@@ -88,12 +111,33 @@ struct alignas(64) Slab {
   // Puts objects that never were in a list into the empty `free`. False if there are none left.
   bool extend();
 
-  // Takes over a claimed list of messages. Walks it, because it does not say how long it is (3.1).
-  // Returns its length.
-  uint32_t receive(Object* first);
+  // Takes over a claimed list of messages. Returns how many there were.
+  uint32_t receive(Object* first) {
+    return policy.queue == QueueOf::kObjects ? receive_objects(first) : receive_batches(first);
+  }
+  // Walks them, because the list does not say how long it is (3.1).
+  uint32_t receive_objects(Object* first);
+  // Reads the first object of each batch, which is allocated before the others, and writes none.
+  uint32_t receive_batches(Object* first);
 
-  // Fills the empty `free` from the other two lists. Returns the messages received.
+  // Takes over a batch that came to its heap.
+  void join(Object* first);
+
+  // Fills the empty `free` with a batch that has been claimed. False if there is none.
+  bool open_batch() {
+    Object* const first = batches;
+    if (first == nullptr) return false;
+    batches = batch_at(first).next;
+    loft::compiler_fence();
+    free = first;
+    return true;
+  }
+
+  // Fills the empty `free` from the other lists. Returns the messages received.
   uint32_t collect();
+
+ private:
+  Batch batch_at(const Object* first) const;
 };
 
 constexpr size_t granules_of(loft::SizeClass c) {
