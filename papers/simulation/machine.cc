@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "simulation/places.h"
+
 // Saves what a call keeps, and the stack pointer to *from; goes on with another stack and thread
 // pointer, as they were saved. One thread of the system runs all processors: a switch between
 // threads of its own takes a hundred times as long. `fs` is what thread-local storage is found by.
@@ -165,6 +167,16 @@ void next_turn() {
   resume(here->processors[next]);
 }
 
+// Until another processor makes this one ready.
+void wait() {
+  const uint64_t before = me().clock;
+  next_turn();
+  if (!places::noting || !me().inside) return;
+  recording = true;
+  places::note(me().clock - before, 0);
+  recording = false;
+}
+
 void begin() {
   (*here->body)(me().index);
   --here->running;
@@ -185,6 +197,7 @@ bool visit(uintptr_t number, bool writes) {
   const bool held = line.is_held_by(self.index);
   const bool misses = !held || (writes && line.holders > 1);
   if (misses) ++(line.holders == 0 ? tally.fetches : tally.moves);
+  if (misses && places::noting && self.inside) places::note(kMiss, number);
   if (writes) {
     line.give_to(self.index);
   } else if (!held) {
@@ -273,12 +286,12 @@ void note_atomic(const volatile void* at) { me().spun_on = line_of(at); }
 void spin() {
   me().clock += kPause;
   here->spinning[me().spun_on].push_back(&me());
-  next_turn();
+  wait();
 }
 
 void sleep(const void* on) {
   here->asleep[on].push_back(&me());
-  next_turn();
+  wait();
 }
 
 void wake_one(const void* on, uint64_t cycles) {

@@ -65,6 +65,26 @@ TEST(Machine, WhatOneProcessorUsesStaysThere) {
   EXPECT_EQ(tally.moves, 0u);
 }
 
+// The looks of a spin that would find the lock held are left out, the line's ways to each look are
+// not. Nobody sleeps, however long it takes.
+TEST(Machine, WhoeverSpinsLooksWhenTheLineIsWritten) {
+  constexpr unsigned kWaiters = 9;
+  constexpr uint64_t kHeld = 100'000'000;
+  engine::SpinLock lock;
+  std::atomic<uint64_t> last{0};
+  const machine::Tally tally = run(1 + kWaiters, [&](unsigned processor) {
+    const machine::Inside inside;
+    if (processor != 0) machine::advance(1000);
+    const engine::SpinGuard guard(lock);
+    if (processor == 0) machine::advance(kHeld);
+    last.store(machine::clock(), std::memory_order_relaxed);
+  });
+  EXPECT_EQ(lock.waits(), kWaiters);
+  // Each has come to the lock, and each looks again after each release.
+  EXPECT_GE(tally.moves, kWaiters + kWaiters * (kWaiters + 1) / 2);
+  EXPECT_LT(last.load(), kHeld + kWaiters * 10 * machine::kMiss);
+}
+
 // Waits of a second processor that comes after so many cycles for a lock held for 10 000.
 uint64_t waits_after(uint64_t cycles) {
   engine::SpinLock lock;
@@ -125,13 +145,38 @@ std::string printed(const char* command) {
   return text;
 }
 
+// Lines that the program's own accesses moved, an object of eight heaps.
+double own_moves(const char* simulate, const std::string& pattern) {
+  const std::string said = printed(
+      (simulate + (" --heaps=8 --warm=1024 --objects=8192 --writes=10000 --pattern=" + pattern))
+          .c_str());
+  const std::string name = "\"own_moves\": ";
+  const size_t at = said.find(name);
+  if (at == std::string::npos) {
+    ADD_FAILURE() << said;
+    return 0;
+  }
+  return std::stod(said.substr(at + name.size())) / 8192;
+}
+
+TEST(Simulate, ACacheThatKeepsWhatOthersAllocatedSharesLines) {
+  EXPECT_GT(own_moves(SIMULATE_KEEPING, "cache-scratch"), 80);
+  EXPECT_LT(own_moves(SIMULATE_LOFT, "cache-scratch"), 0.01);
+  EXPECT_EQ(own_moves(SIMULATE_KEEPING, "cache-thrash"), 0);
+  EXPECT_EQ(own_moves(SIMULATE_LOFT, "cache-thrash"), 0);
+}
+
+TEST(Simulate, WhoeverGetsAnArrayReadsWhatAnotherThreadWrote) {
+  EXPECT_GT(own_moves(SIMULATE_LOFT, "larson"), 0.1);
+}
+
 TEST(Simulate, CountsAreTheSameInEachRun) {
   const int before = personality(0xffffffff);
   if (personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE) == -1) {
     GTEST_SKIP() << "addresses are random, and hashes of them with them";
   }
   personality(static_cast<unsigned long>(before));
-  for (const std::string pattern : {"producers", "exchange"}) {
+  for (const std::string pattern : {"producers", "exchange", "larson"}) {
     const std::string command =
         SIMULATE_LOFT " --heaps=8 --warm=1 --objects=1 --pattern=" + pattern;
     const std::string first = printed(command.c_str());

@@ -6,24 +6,32 @@
 //   --pattern=pairs      the same with a queue for each producer, which one other heap empties
 //   --pattern=exchange   each heap allocates, gives to another one chosen at random, and frees what
 //                        it was given (snmalloc 3.1)
+//   --pattern=cache-thrash   each heap allocates an object, writes to it --writes times, frees it
+//   --pattern=cache-scratch  the same, after each has freed an object that the first allocated
+//   --pattern=larson     each heap replaces objects of an array, drawn by lot, and hands it on to
+//                        the next
 //
 // All heaps together free --objects of --min to --max bytes, after --warm that do not count: each
-// heap 1024 at least, as many as fill an outbox of a megabyte. The program's own work takes no
-// time.
+// heap 1024 at least, as many as fill an outbox of a megabyte; in cache-thrash and cache-scratch
+// one. The program's own work takes no time, except in the last three: there its reads and writes
+// of objects take what an access takes, and own_moves are the lines that they moved.
 #include <sys/personality.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../bench/common.h"
 #include "engine/engine.h"
 #include "loft/loft.h"
 #include "simulation/machine.h"
+#include "simulation/places.h"
 
 namespace {
 
@@ -32,7 +40,8 @@ struct Object {
   size_t bytes;
 };
 
-Object allocate(bench::Random& random, uint32_t least, uint32_t most) {
+// Without a write to the object.
+Object allocate_only(bench::Random& random, uint32_t least, uint32_t most) {
   const size_t bytes = random.between(least, most);
   void* at;
   {
@@ -40,19 +49,41 @@ Object allocate(bench::Random& random, uint32_t least, uint32_t most) {
     at = loft_malloc(bytes);
   }
   if (at == nullptr) bench::fail("no memory");
-  machine::hold(at, bytes);
   return {at, bytes};
+}
+
+void release_only(const Object& object) {
+  const machine::Inside inside;
+  loft_free(object.at);
+}
+
+Object allocate(bench::Random& random, uint32_t least, uint32_t most) {
+  const Object object = allocate_only(random, least, most);
+  machine::hold(object.at, object.bytes);
+  return object;
 }
 
 void release(const Object& object) {
   machine::hold(object.at, object.bytes);
-  const machine::Inside inside;
-  loft_free(object.at);
+  release_only(object);
+}
+
+// Lines that the program moved, not the allocator.
+uint64_t own_moves = 0;
+
+void touch(const void* at, size_t bytes, bool writes) {
+  machine::let_others();
+  const machine::Tally before = machine::tally;
+  machine::access(at, bytes, writes);
+  own_moves += machine::tally.moves - before.moves;
+  machine::tally = before;
 }
 
 struct Settings {
   unsigned heaps;
   uint64_t share, warm, message;  // objects: for each heap, before them, in a message
+  uint64_t writes;                // to each object
+  unsigned places;                // to print
   uint32_t least, most;
 };
 
@@ -177,6 +208,106 @@ class Exchange : public Workload {
   uint64_t freed_ = 0;
 };
 
+// bench/cache_thrash.cc. Heaps that have objects in one line take it from each other. Whoever has
+// it writes a hundred times before the next one has it: the way takes longer.
+class Thrash : public Workload {
+ public:
+  explicit Thrash(const Settings& settings) : Workload(settings) {}
+
+  void work(unsigned, bench::Random& random, uint64_t share) override {
+    for (uint64_t i = 0; i < share; ++i) {
+      const Object object = allocate_only(random, settings_.least, settings_.most);
+      for (uint64_t w = 0; w < settings_.writes; w += kAtOnce) {
+        touch(object.at, object.bytes, true);
+        machine::advance(kAtOnce - 1);
+      }
+      release_only(object);
+    }
+  }
+
+ private:
+  static constexpr uint64_t kAtOnce = 100;
+  static_assert(kAtOnce < machine::kMiss);
+};
+
+// bench/cache_scratch.cc. The objects that the first heap allocates are in one line; whoever frees
+// one and gets it back has a part of that line.
+class Scratch : public Thrash {
+ public:
+  explicit Scratch(const Settings& settings) : Thrash(settings), given_(settings.heaps) {}
+
+  void work(unsigned heap, bench::Random& random, uint64_t share) override {
+    machine::let_others();
+    if (heap == 0) {
+      for (Object& each : given_) {
+        each = allocate_only(random, settings_.least, settings_.most);
+        touch(each.at, each.bytes, true);
+      }
+      machine::wake_all(&given_);
+    } else if (given_[heap].at == nullptr) {
+      machine::sleep(&given_);
+    }
+    release_only(std::exchange(given_[heap], {}));
+    Thrash::work(heap, random, share);
+  }
+
+ private:
+  std::vector<Object> given_;
+};
+
+// bench/larson.cc. An array's next thread is that of the next heap, for none ends here.
+class Larson : public Workload {
+ public:
+  explicit Larson(const Settings& settings)
+      : Workload(settings), arrays_(settings.heaps), generations_(settings.heaps) {}
+
+  void work(unsigned heap, bench::Random& random, uint64_t share) override {
+    if (arrays_[heap].slots.empty()) {
+      while (arrays_[heap].slots.size() != kSlots) arrays_[heap].slots.push_back(fill(random));
+    }
+    while (share != 0) {
+      const uint64_t replaced = std::min(share, kGeneration);
+      replace(heap, random, replaced);
+      share -= replaced;
+    }
+  }
+
+ private:
+  static constexpr uint32_t kSlots = 512;
+  static constexpr uint64_t kGeneration = 8 * kSlots;
+
+  struct Array {
+    std::vector<Object> slots;
+    uint64_t generations = 0;  // that have ended
+  };
+
+  Object fill(bench::Random& random) {
+    const Object object = allocate_only(random, settings_.least, settings_.most);
+    touch(object.at, sizeof(uint64_t), true);
+    return object;
+  }
+
+  void replace(unsigned heap, bench::Random& random, uint64_t count) {
+    const uint64_t generation = generations_[heap]++;
+    // The first is a heap's own, and each heap hands its array on to the one below it.
+    Array& array = arrays_[(heap + generation) % settings_.heaps];
+    machine::let_others();
+    if (array.generations != generation) machine::sleep(&array);
+    for (uint64_t i = 0; i < count; ++i) {
+      Object& slot = array.slots[random.below(kSlots)];
+      touch(slot.at, sizeof(uint64_t), false);
+      release_only(slot);
+      slot = fill(random);
+    }
+    machine::let_others();
+    ++array.generations;
+    machine::wake_one(&array, 0);
+  }
+
+  std::vector<Array> arrays_;
+  std::vector<uint64_t> generations_;  // that a heap has begun
+};
+
 // All processors go on from the clock of the last.
 class Barrier {
  public:
@@ -196,10 +327,11 @@ class Barrier {
 struct Moment {
   uint64_t clock = 0;
   machine::Tally tally;
+  uint64_t own_moves = 0;
   engine::Counts counts;
 };
 
-Moment look() { return {machine::clock(), machine::tally, engine::counts()}; }
+Moment look() { return {machine::clock(), machine::tally, own_moves, engine::counts()}; }
 
 void print(const std::string& pattern, const Settings& settings, const Moment& from,
            const Moment& to) {
@@ -214,6 +346,7 @@ void print(const std::string& pattern, const Settings& settings, const Moment& f
   number("atomics", from.tally.atomics, to.tally.atomics);
   number("moves", from.tally.moves, to.tally.moves);
   number("fetches", from.tally.fetches, to.tally.fetches);
+  number("own_moves", from.own_moves, to.own_moves);
   number("exchanges", from.counts.exchanges, to.counts.exchanges);
   number("swaps", from.counts.swaps, to.counts.swaps);
   number("swap_retries", from.counts.swap_retries, to.counts.swap_retries);
@@ -242,6 +375,7 @@ void simulate(const std::string& name, const Settings& settings) {
     const auto wait = [&](Moment& moment) {
       if (!barrier.arrive()) return;
       moment = look();
+      machine::places::noting = settings.places != 0 && &moment == &from;
       barrier.open();
     };
     pattern.work(heap, random, settings.warm);
@@ -250,6 +384,32 @@ void simulate(const std::string& name, const Settings& settings) {
     wait(to);
   });
   print(name, settings, from, to);
+  machine::places::print(settings.places);
+}
+
+struct Known {
+  const char* name;
+  uint32_t most;      // bytes of an object, if --max is not given
+  unsigned multiple;  // of which the heaps are
+  uint64_t least;     // objects of a heap
+  void (*simulate)(const std::string& name, const Settings& settings);
+};
+constexpr Known kPatterns[] = {
+    {"producers", 2048, 2, 1024, simulate<Producers>},
+    {"pairs", 2048, 2, 1024, simulate<Pairs>},
+    {"exchange", 2048, 2, 1024, simulate<Exchange>},
+    {"cache-scratch", 8, 1, 1, simulate<Scratch>},
+    {"cache-thrash", 8, 1, 1, simulate<Thrash>},
+    {"larson", 1000, 1, 1024, simulate<Larson>},
+};
+
+const Known& pattern_of(const std::string& name) {
+  for (const Known& each : kPatterns) {
+    if (name == each.name) return each;
+  }
+  bench::fail(
+      "--pattern: producers, pairs, exchange, cache-scratch, cache-thrash or larson, not %s",
+      name.c_str());
 }
 
 }  // namespace
@@ -258,28 +418,26 @@ int main(int argc, char** argv) {
   fix_addresses(argv);
   bench::Arguments arguments(argc, argv);
   Settings settings{};
-  const std::string pattern = arguments.word("pattern", "producers");
-  settings.heaps = static_cast<unsigned>(arguments.number("heaps", 8, 2, machine::kMostProcessors));
-  const auto share = [&](const char* name, uint64_t all) {
-    return std::max<uint64_t>(arguments.number(name, all) / settings.heaps, 1024);
+  const std::string name = arguments.word("pattern", "producers");
+  const Known& pattern = pattern_of(name);
+  settings.heaps = static_cast<unsigned>(
+      arguments.number("heaps", 8, pattern.multiple, machine::kMostProcessors));
+  const auto share = [&](const char* option, uint64_t all) {
+    return std::max<uint64_t>(arguments.number(option, all) / settings.heaps, pattern.least);
   };
   settings.warm = share("warm", 1 << 18);
   settings.share = share("objects", 1 << 19);
   settings.message = arguments.number("message", 32);
-  settings.least = static_cast<uint32_t>(arguments.number("min", 8, 1, 1 << 20));
-  settings.most = static_cast<uint32_t>(arguments.number("max", 2048, settings.least, 1 << 20));
+  settings.writes = arguments.number("writes", 100'000);
+  settings.least = static_cast<uint32_t>(arguments.number("min", 8, 8, 1 << 20));
+  settings.most =
+      static_cast<uint32_t>(arguments.number("max", pattern.most, settings.least, 1 << 20));
+  settings.places = static_cast<unsigned>(arguments.number("places", 0, 0, 1000));
   arguments.finish();
-  if (settings.heaps % 2 != 0) bench::fail("--heaps is even");
-  if (settings.warm % settings.message != 0 || settings.share % settings.message != 0) {
+  if (settings.heaps % pattern.multiple != 0) bench::fail("--heaps is even");
+  if (pattern.multiple != 1 &&
+      (settings.warm % settings.message != 0 || settings.share % settings.message != 0)) {
     bench::fail("what each heap does is no multiple of --message");
   }
-  if (pattern == "producers") {
-    simulate<Producers>(pattern, settings);
-  } else if (pattern == "pairs") {
-    simulate<Pairs>(pattern, settings);
-  } else if (pattern == "exchange") {
-    simulate<Exchange>(pattern, settings);
-  } else {
-    bench::fail("--pattern: producers, pairs or exchange, not %s", pattern.c_str());
-  }
+  pattern.simulate(name, settings);
 }
