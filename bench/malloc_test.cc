@@ -11,9 +11,9 @@
 // without that bound a fast producer is punished with an ever larger live set, and the row would
 // measure page faults. A --queue that never fills and --touch=1, which writes every byte, show the
 // memory against the queue's peak (the paper's figure 7); the result has that peak either way. A
-// fixed amount of work, not of time. Every object is stamped; one in 64 is read back before it is
-// freed, since reading all would hide what an allocator saves that does not touch the objects it
-// frees.
+// fixed amount of work, or with --seconds, as the papers have it, of time. Every object is stamped;
+// one in 64 is read back before it is freed, since reading all would hide what an allocator saves
+// that does not touch the objects it frees.
 #include <condition_variable>
 #include <mutex>
 
@@ -91,6 +91,7 @@ int main(int argc, char** argv) {
   uint64_t producers = arguments.number("producers", 1, 1, 1000);
   uint64_t consumers = arguments.number("consumers", 1, 1, 1000);
   uint64_t messages = arguments.number("messages", 4000);
+  uint64_t duration = arguments.number("seconds", 0, 0, 3600);
   uint64_t objects = arguments.number("objects", 4096, 1, 1 << 20);
   uint64_t limit = arguments.number("queue", 100, 1, 100'000);
   uint64_t marks = arguments.number("marks", 0, 0, 1000);
@@ -98,6 +99,8 @@ int main(int argc, char** argv) {
   auto min = static_cast<uint32_t>(arguments.number("min", 8, 8, 1 << 20));
   auto max = static_cast<uint32_t>(arguments.number("max", 2048, min, 1 << 20));
   arguments.finish();
+  if (duration != 0 && marks != 0) bench::fail("--marks are parts of --messages, not of --seconds");
+  if (duration != 0) messages = UINT64_MAX;
 
   bench::Team team;
   bool spin = team.fits(producers + consumers);
@@ -112,6 +115,7 @@ int main(int argc, char** argv) {
 
   std::atomic<uint64_t> taken{0};
   std::atomic<uint64_t> producing{producers};
+  std::atomic<uint64_t> made{0};
   std::atomic<uint64_t> freed{0};
   struct alignas(128) {
     std::atomic<uint64_t> bytes{0};
@@ -124,7 +128,11 @@ int main(int argc, char** argv) {
     if (index < producers) {
       bench::Random random(index + 1);
       uint64_t number;
-      while ((number = taken.fetch_add(1)) < messages) {
+      uint64_t count = 0;
+      auto goes_on = [&] {
+        return duration == 0 || bench::now() - start < static_cast<double>(duration);
+      };
+      while (goes_on() && (number = taken.fetch_add(1)) < messages) {
         Message* m = spare.pop();
         m->stamp = number;
         m->bytes = 0;
@@ -141,7 +149,9 @@ int main(int argc, char** argv) {
         while (seen < sum && !live.peak.compare_exchange_weak(seen, sum)) {
         }
         ready.push(m);
+        count++;
       }
+      made.fetch_add(count);
       if (producing.fetch_sub(1) == 1) ready.close();
     } else {
       uint64_t count = 0;
@@ -164,15 +174,16 @@ int main(int argc, char** argv) {
       freed.fetch_add(count);
     }
   });
-  if (freed.load() != messages * objects) {
-    bench::fail("%" PRIu64 " objects freed of %" PRIu64, freed.load(), messages * objects);
+  if (duration == 0 && made != messages) bench::fail("%" PRIu64 " messages made", made.load());
+  if (freed.load() != made * objects) {
+    bench::fail("%" PRIu64 " objects freed of %" PRIu64, freed.load(), made * objects);
   }
   if (live.bytes != 0) bench::fail("%" PRIu64 " bytes were never freed", live.bytes.load());
   std::string times;
   for (uint64_t k = 0; k < marks; k++) {
     times += (k == 0 ? "[" : ", ") + std::to_string(marked[k]);
   }
-  bench::Result result("malloc_test", seconds, messages * objects, team);
+  bench::Result result("malloc_test", seconds, made * objects, team);
   result.live(live.peak);
   if (marks != 0) result.json("marks", times + "]");
   result.print();

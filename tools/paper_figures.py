@@ -62,6 +62,7 @@ class Point:
 
     x: str
     command: str
+    limit_s: float = 20
 
     @property
     def row(self) -> Row:
@@ -106,6 +107,8 @@ class Figure(Strict):
     x: str = ""
     run: str = ""
     work: int = 0
+    # Of a run; what takes longer fails.
+    limit_s: float = 20
     values: list[int | str] = []
     full: list[int | str] = []
     runs: dict[str, str] = {}
@@ -124,11 +127,11 @@ class Figure(Strict):
 
     def points(self, full: bool) -> Iterator[Point]:
         for name, command in (self.runs | (self.full_runs if full else {})).items():
-            yield Point(name, command)
+            yield Point(name, command, self.limit_s)
         for x in [*self.values, *(self.full if full else [])]:
             number = x if isinstance(x, int) else 0
             words = {"x": x, "half": number // 2, "share": self.work // max(1, number)}
-            yield Point(str(x), self.run.format(**words))
+            yield Point(str(x), self.run.format(**words), self.limit_s)
 
 
 class Catalogue(Strict):

@@ -43,7 +43,6 @@ sys.path.append(str(ROOT / "test" / "programs"))
 import programs
 from paper_programs import PAPER_PROGRAMS
 
-LIMIT_S = 20
 # Of the simulated machine, whose time says nothing.
 SIMULATION_LIMIT_S = 600
 # A run of which the room served less measures two systems.
@@ -65,7 +64,7 @@ LOFT_COUNTS |= {"locks": "locks_taken", "lock_waits": "locks_waited_for"}
 
 def timed(point: Point, allocator: Allocator) -> Sample:
     asked = {"PAPER_COUNTS": "1", "LOFT_STATS": "json", **point.row.environment}
-    done = finish(command_of(point.row), allocator, asked, LIMIT_S)
+    done = finish(command_of(point.row), allocator, asked, point.limit_s)
     run = Run.model_validate_json(done.stdout)
     held = run.peak_rss_kib - run.table_kib
     sample = {
@@ -121,7 +120,7 @@ def program(point: Point, allocator: Allocator) -> Sample:
     with tempfile.TemporaryDirectory(prefix="loft-papers-") as folder:
         variables = programs.environment(Path(folder)) | {**allocator.variables, **wanted.env}
         library, script = str(allocator.library or ""), ["bash", "-c", programs.script(wanted)]
-        job = launch.Job(script, library, LIMIT_S, environment=variables, folder=Path(folder))
+        job = launch.Job(script, library, point.limit_s, environment=variables, folder=Path(folder))
         done = launch.run(job)
     if done.complaint or done.usage is None:
         raise Failed(done.complaint or "no end")
@@ -140,7 +139,7 @@ def itself(point: Point) -> list[str]:
 
 def whole(point: Point, allocator: Allocator) -> Sample:
     """From its start to its end. bench/xalan would have a room, too, on the same processor."""
-    done = finish(itself(point), allocator, {"PAPER_COUNTS": "1"}, LIMIT_S)
+    done = finish(itself(point), allocator, {"PAPER_COUNTS": "1"}, point.limit_s)
     if done.usage is None:
         raise Failed("no end")
     sample = {"seconds": done.usage.wall_s}

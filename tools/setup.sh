@@ -116,6 +116,11 @@ ghostscript     gs                                      runs under each allocato
 rocksdb-tools   db_bench                                runs under each allocator
 redis-server    redis-server                            runs under each allocator
 redis-tools     redis-benchmark                         asks it
+perl            perl                                    runs under each allocator
+gcc             gcc                                     runs under each allocator
+xz-utils        xz                                      runs under each allocator
+x264            x264                                    runs under each allocator
+sjeng           /usr/games/sjeng                        runs under each allocator
 '
 
 booted_group='

@@ -29,6 +29,7 @@ PROGRAMS: list[tuple[str, str, int | None]] = [
     ("malloc_test", "--producers=1 --consumers=3 --messages=20 --min=64 --max=64", 20 * 4096),
     ("malloc_test", "--messages=20 --objects=100 --marks=7", 2000),
     ("malloc_test", "--messages=20 --objects=100 --queue=50 --touch=1", 2000),
+    ("malloc_test", "--seconds=1 --objects=100", None),
     ("malloc_test", "--producers=16 --consumers=1 --messages=90 --objects=10 --queue=9", 900),
     ("message_passing", "--batches=2000", None),
     ("message_passing", "--batches=2000 --producers=3 --consumers=2 --limit=64", None),
