@@ -33,12 +33,15 @@ class SpinLock {
  private:
   LOFT_NOINLINE void wait() {
     constexpr unsigned kTurns = 1000;
+    // Looked at once: between two pauses the lock is the one word that another thread changes, and
+    // the simulated machine ends a spin when that word's line is written.
+    const bool lets_others = lets_others_.load(loft::memory_order_relaxed);
     for (unsigned turn = 1;; ++turn) {
       if (!held_.load(loft::memory_order_relaxed) &&
           !held_.exchange(true, loft::memory_order_acquire)) {
         break;
       }
-      if (turn % kTurns == 0 && lets_others_.load(loft::memory_order_relaxed)) {
+      if (turn % kTurns == 0 && lets_others) {
         loft::os::doze();
       } else {
         loft::os::pause_briefly();

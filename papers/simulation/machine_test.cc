@@ -85,6 +85,36 @@ TEST(Machine, WhoeverSpinsLooksWhenTheLineIsWritten) {
   EXPECT_LT(last.load(), kHeld + kWaiters * 10 * machine::kMiss);
 }
 
+// As often as it may, and to the end.
+TEST(Machine, ASpinOfManyLooksDoesNotSleep) {
+  struct alignas(64) {
+    engine::SpinLock lock;
+    std::atomic<uint32_t> beside{0};
+  } line;
+  engine::SpinLock::let_others(false);
+  uint64_t released = 0, taken = 0;
+  run(3, [&](unsigned processor) {
+    const machine::Inside inside;
+    // Somebody is always ready, or spins would end for want of others.
+    if (processor == 2) {
+      machine::advance(1'000'000'000);
+      machine::let_others();
+      return;
+    }
+    if (processor == 1) machine::advance(1000);
+    const engine::SpinGuard guard(line.lock);
+    if (processor == 1) {
+      taken = machine::clock();
+    } else {
+      for (uint32_t i = 0; i < 100'000; ++i) line.beside.store(i, std::memory_order_release);
+      released = machine::clock();
+    }
+  });
+  engine::SpinLock::let_others(true);
+  EXPECT_EQ(line.lock.waits(), 1u);
+  EXPECT_LT(taken, released + 10 * machine::kMiss);
+}
+
 // Waits of a second processor that comes after so many cycles for a lock held for 10 000.
 uint64_t waits_after(uint64_t cycles) {
   engine::SpinLock lock;
