@@ -86,6 +86,10 @@ def timed(point: Point, allocator: Allocator) -> Sample:
         sample["heap_kib"] = kib - CXX_STORE_KIB
         if run.peak_live_bytes:
             sample["heap_over_live"] = sample["heap_kib"] * 1024 / run.peak_live_bytes
+    # Of one call, not of a thousand frees.
+    sample |= {name: said.pop(name) for name in ("longest_look", "look_p999") if name in said}
+    if run.malloc_ns:
+        sample["malloc_p999"] = run.malloc_ns["p99.9"]
     return sample | counts(said)
 
 

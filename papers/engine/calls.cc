@@ -34,7 +34,8 @@ void print_counts() {
        << ", \"forwarded\": " << all.forwarded << ", \"locks\": " << all.locks
        << ", \"lock_waits\": " << all.lock_waits << ", \"batches\": " << all.batches
        << ", \"batch_objects\": " << all.batch_objects << ", \"evictions\": " << all.evictions
-       << ", \"heap_kib\": " << (all.heap_bytes >> 10) << "}\n";
+       << ", \"heap_kib\": " << (all.heap_bytes >> 10) << ", \"longest_look\": " << all.longest_look
+       << ", \"look_p999\": " << most_but_for_a_thousandth(all) << "}\n";
   loft::os::write_error(line.data(), line.size());
 }
 
@@ -53,6 +54,15 @@ __attribute__((destructor(101))) void end() {
 }
 
 }  // namespace
+
+uint64_t most_but_for_a_thousandth(const Counts& all) {
+  uint64_t calls = 0;
+  for (unsigned entry = Counts::kLooks; entry-- != 0;) {
+    calls += all.looks[entry];
+    if (calls > all.frees_remote / 1000) return Looks::least_of(entry);
+  }
+  return 0;
+}
 
 void* checked_allocate(size_t bytes) {
   void* const p = bytes <= PTRDIFF_MAX ? allocate(bytes == 0 ? 1 : bytes) : nullptr;

@@ -6,10 +6,16 @@
 
 namespace snmalloc {
 
+unsigned queue_of(uintptr_t message) {
+  return header_of(message)->kind == ChunkKind::super() ? SmallHeap::class_of(message)
+                                                        : kQueues - 1;
+}
+
 void* Allocator::allocate_more(size_t bytes) {
-  if (bytes <= size_of_class(kClasses - 1)) {
-    return medium_.allocate(class_of_size(bytes), tally_.swaps);
-  }
+  const bool is_medium = bytes <= size_of_class(kClasses - 1);
+  const unsigned size_class = is_medium ? class_of_size(bytes) : kClasses;
+  if (goes_by_path() && !(is_medium && medium_.has_free(size_class))) look_for(size_class);
+  if (is_medium) return medium_.allocate(size_class, tally_.swaps);
   return allocate_large(kChunk, bytes, tally_.swaps);
 }
 
@@ -52,7 +58,10 @@ void Allocator::release_remote(uintptr_t object, Allocator* owner, size_t bytes,
     outgoing_.add(object, owner);
   }
   outgoing_.count(bytes);
-  if (LOFT_UNLIKELY(outgoing_.is_over())) flush();
+  if (LOFT_UNLIKELY(outgoing_.is_over())) {
+    look_around();
+    flush();
+  }
 }
 
 // What is collected counts as outgoing (BatchIt 2).
@@ -77,13 +86,58 @@ void Allocator::flush() {
   outgoing_.flush(tally_.sent);
 }
 
-void Allocator::take_in() {
-  for (uint64_t left = parameters.budget; left != 0; --left) {
-    const uintptr_t message = incoming_.take();
+uint64_t Allocator::take_from(RemoteQueue& queue, uint64_t most) {
+  uint64_t taken = 0;
+  while (taken != most) {
+    const uintptr_t message = queue.take();
     if (message == 0) break;
-    if (LOFT_LIKELY(!incoming_.is_stub(message))) receive(message);
+    if (LOFT_UNLIKELY(queue.is_stub(message))) continue;
+    receive(message);
+    ++taken;
   }
+  return taken;
+}
+
+uint64_t Allocator::take_budget(RemoteQueue& queue) {
+  const uint64_t taken = take_from(queue, queue.budget());
+  queue.note_look();
+  return taken;
+}
+
+uint64_t Allocator::take_all() {
+  uint64_t taken = 0;
+  for_each_queue([&](RemoteQueue& queue) { taken += take_from(queue, UINT64_MAX); });
+  return taken;
+}
+
+void Allocator::finish_look(uint64_t taken) {
+  tally_.looks.note(taken);
   if (outgoing_.is_over()) flush();
+}
+
+void Allocator::take_in() { finish_look(take_budget(incoming_)); }
+
+// The class has no object at hand. The slower the path, the more a call takes in, as the authors of
+// snmalloc propose (724, 728): the budget, then until the class has an object, and all before the
+// next chunk.
+void Allocator::look_for(unsigned size_class) {
+  const bool is_small = size_class < kSmallClasses;
+  const auto has_free = [&] {
+    if (is_small) return small_.has_free(size_class);
+    return size_class < kClasses && medium_.has_free(size_class);
+  };
+  RemoteQueue& queue = incoming(is_small ? size_class : kQueues - 1);
+  uint64_t taken = take_budget(queue);
+  while (queue.has_any() && !has_free()) taken += take_from(queue, 1);
+  if (!has_free() && !(is_small && small_.has_free_slab())) taken += take_all();
+  finish_look(taken);
+}
+
+// A thread that frees and allocates nothing, or other classes, takes in a queue now and then.
+void Allocator::look_around() {
+  if (!parameters.by_class) return;
+  RemoteQueue& queue = queues_[next_queue_++ % kQueues];
+  if (queue.has_any()) tally_.looks.note(take_budget(queue));
 }
 
 void Allocator::receive(uintptr_t message) {
@@ -107,7 +161,7 @@ void Allocator::receive(uintptr_t message) {
 }
 
 void Allocator::rest() {
-  look();
+  take_all();
   flush();
 }
 

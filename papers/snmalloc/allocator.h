@@ -8,6 +8,7 @@
 
 #include "base/macros.h"
 #include "batchit/collect.h"
+#include "engine/engine.h"
 #include "snmalloc/chunk_stack.h"
 #include "snmalloc/medium.h"
 #include "snmalloc/outgoing.h"
@@ -16,8 +17,15 @@
 
 namespace snmalloc {
 
+// Where messages arrive: in one queue or, with BATCHIT_INBOX=class, in one for each class of small
+// objects and one for all medium ones (snmalloc's issue 728 asks for it).
+inline constexpr unsigned kQueues = kSmallClasses + 1;
+static_assert(kQueues <= 64);
+unsigned queue_of(uintptr_t message);
+
 struct Tally {
   SwapCounts swaps;
+  engine::Looks looks;
   SendCounts sent;
   loft::Counter frees_remote;
   loft::Counter received;
@@ -29,21 +37,29 @@ struct Tally {
 
 class alignas(kAllocatorBytes) Allocator {
  public:
-  Allocator(Outgoing::Bucket* buckets, Batch* places)
-      : small_(this), outgoing_(this, buckets), cache_(places), medium_(this) {}
+  // `queues`: kQueues if there is one for each class, for ever.
+  Allocator(Outgoing::Bucket* buckets, Batch* places, RemoteQueue* queues)
+      : small_(this), outgoing_(this, buckets), cache_(places), medium_(this), queues_(queues) {}
 
   LOFT_ALWAYS_INLINE void* allocate(size_t bytes) {
-    look();
     if constexpr (kLeastObject > 16) bytes = bytes < kLeastObject ? kLeastObject : bytes;
     if (LOFT_LIKELY(bytes <= size_of_class(kSmallClasses - 1))) {
-      return small_.allocate(class_of_size(bytes), tally_.swaps);
+      const unsigned size_class = class_of_size(bytes);
+      if (LOFT_UNLIKELY(goes_by_path() && !small_.has_free(size_class))) {
+        look_for(size_class);
+      } else {
+        look();
+      }
+      return small_.allocate(size_class, tally_.swaps);
     }
+    look();
     return allocate_more(bytes);
   }
   void* allocate_aligned(size_t alignment, size_t bytes);
   void release(void* p);
 
-  // On every call (2.2).
+  // On every call (2.2). With a queue for each class nothing comes here: where there is an object
+  // at hand nothing is taken in.
   LOFT_ALWAYS_INLINE void look() {
     if (LOFT_UNLIKELY(incoming_.has_any())) take_in();
   }
@@ -51,7 +67,14 @@ class alignas(kAllocatorBytes) Allocator {
   // Its thread ends: nothing stays behind.
   void rest();
 
-  RemoteQueue& incoming() { return incoming_; }
+  RemoteQueue& incoming(unsigned queue = kQueues - 1) {
+    return parameters.by_class ? queues_[queue] : incoming_;
+  }
+  template <class Act>
+  void for_each_queue(Act act) {
+    act(incoming_);
+    for (unsigned queue = 0; parameters.by_class && queue < kQueues; ++queue) act(queues_[queue]);
+  }
   const Tally& tally() const { return tally_; }
 
   // The pool's (pool.cc).
@@ -59,8 +82,17 @@ class alignas(kAllocatorBytes) Allocator {
   Allocator* next_of_all = nullptr;
 
  private:
+  static bool goes_by_path() {
+    return Config::kBatches && (parameters.adapts || parameters.by_class);
+  }
   void* allocate_more(size_t bytes);
   LOFT_NOINLINE void take_in();
+  LOFT_NOINLINE void look_for(unsigned size_class);
+  void look_around();
+  uint64_t take_from(RemoteQueue& queue, uint64_t most);
+  uint64_t take_budget(RemoteQueue& queue);
+  uint64_t take_all();
+  void finish_look(uint64_t taken);
   void receive(uintptr_t message);
   LOFT_NOINLINE void release_remote(uintptr_t object, Allocator* owner, size_t bytes, bool small);
   void collect(uintptr_t object);
@@ -73,6 +105,8 @@ class alignas(kAllocatorBytes) Allocator {
   BatchCache cache_;
   Tally tally_;
   MediumHeap medium_;
+  RemoteQueue* queues_;
+  unsigned next_queue_ = 0;  // that a free looks at
 };
 static_assert(sizeof(Allocator) == kAllocatorBytes);
 

@@ -37,6 +37,9 @@ class MediumHeap {
 
   void* allocate(unsigned size_class, SwapCounts& counts);  // nullptr without memory
   void take_back(uintptr_t object, SwapCounts& counts);
+  bool has_free(unsigned size_class) const {
+    return lists_[size_class - kSmallClasses].first() != nullptr;
+  }
 
   static unsigned class_of(uintptr_t object) { return slab_of(object)->size_class; }
 

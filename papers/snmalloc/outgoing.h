@@ -26,6 +26,15 @@ class Outgoing {
     uintptr_t first;
     uintptr_t last;
     uint64_t count;  // 0: the rest says nothing
+
+    void append(uintptr_t message) {
+      if (count++ == 0) {
+        first = message;
+      } else {
+        Message::Queue::set_next(last, message);
+      }
+      last = message;
+    }
   };
   static size_t bytes_of_buckets() { return sizeof(Bucket) << parameters.bucket_bits; }
 
@@ -47,13 +56,7 @@ class Outgoing {
            ((1u << parameters.bucket_bits) - 1);
   }
   void append(const Allocator* owner, unsigned shift, uintptr_t message) {
-    Bucket& bucket = buckets_[bucket_of(owner, shift)];
-    if (bucket.count++ == 0) {
-      bucket.first = message;
-    } else {
-      Message::Queue::set_next(bucket.last, message);
-    }
-    bucket.last = message;
+    buckets_[bucket_of(owner, shift)].append(message);
   }
   void redistribute(Bucket home, unsigned shift);
 

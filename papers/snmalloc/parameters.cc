@@ -1,5 +1,7 @@
 #include "snmalloc/parameters.h"
 
+#include <string_view>
+
 #include "engine/settings.h"
 #include "os/fault.h"
 #include "os/os.h"
@@ -30,8 +32,15 @@ void read_batches(Parameters& to) {
   to.set_bits = choice("BATCHIT_SETS", 3, kSets);
   to.evict = static_cast<Evict>(choice("BATCHIT_EVICT", 0, kEvict));
   to.hash = static_cast<Hash>(choice("BATCHIT_HASH", 0, kHash));
-  to.budget = setting("BATCHIT_BUDGET", 0, 0, kMostBytes, "a number of messages; 0: all");
-  if (to.budget == 0) to.budget = UINT64_MAX;
+  static constexpr const char* kInbox[] = {"one", "class", nullptr};
+  const char* const budget = engine::variable_of("BATCHIT_BUDGET");
+  to.adapts = budget != nullptr && std::string_view(budget) == "adaptive";
+  if (!to.adapts) {
+    to.budget =
+        setting("BATCHIT_BUDGET", 0, 0, kMostBytes, "a number of messages; 0: all; adaptive");
+    if (to.budget == 0) to.budget = UINT64_MAX;
+  }
+  to.by_class = choice("BATCHIT_INBOX", 0, kInbox) == 1;
   to.pressure = setting("BATCHIT_PRESSURE", 0, 0, kMostBytes, "a number of messages; 0: off");
 }
 

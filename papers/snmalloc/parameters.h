@@ -23,6 +23,8 @@ struct Parameters {
   Evict evict;
   Hash hash;
   uint64_t budget;    // messages taken in at each look
+  bool adapts;        // in place of it, as many as the call's path bears (Allocator::look_for)
+  bool by_class;      // messages arrive in a queue for each size class
   uint64_t pressure;  // a sender yields to a queue that is longer; 0: never
 };
 

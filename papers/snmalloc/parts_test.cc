@@ -115,8 +115,9 @@ class Buckets : public testing::Test {
     for (unsigned i = 0; i < kCount; ++i) {
       buckets_.emplace_back(new Outgoing::Bucket[4]());
       places_.emplace_back(new char[BatchCache::bytes_of_places()]());
-      new (memory_ + i * kAllocatorBytes)
-          Allocator(buckets_[i].get(), reinterpret_cast<Batch*>(places_[i].get()));
+      queues_.emplace_back(new RemoteQueue[kQueues]);
+      new (memory_ + i * kAllocatorBytes) Allocator(
+          buckets_[i].get(), reinterpret_cast<Batch*>(places_[i].get()), queues_[i].get());
       outgoing_.emplace_back(&at(i), buckets_[i].get());
       for (unsigned spare = 0; spare < 2; ++spare) spare_[i].push_back(message_of(i));
     }
@@ -169,6 +170,7 @@ class Buckets : public testing::Test {
   char* memory_ = nullptr;
   std::vector<std::unique_ptr<Outgoing::Bucket[]>> buckets_;
   std::vector<std::unique_ptr<char[]>> places_;
+  std::vector<std::unique_ptr<RemoteQueue[]>> queues_;
   std::vector<Outgoing> outgoing_;
   std::vector<uintptr_t> spare_[kCount];
   std::map<uintptr_t, unsigned> owner_;
@@ -372,6 +374,134 @@ TEST_F(Small, ARingIsJoinedWithoutAWalk) {
   word_at(objects[4]) = middle;
   EXPECT_EQ(meta(objects[0]).used, 1u);
   for (const unsigned i : {3u, 2u, 4u, 1u, 5u}) EXPECT_EQ(make(), objects[i]) << i;
+}
+
+// BatchIt 5.2, and snmalloc's issues 724 and 728: how much a call takes in, and from where. One
+// allocator, whose messages are single objects of its own.
+class Looks : public testing::Test {
+ protected:
+  static constexpr size_t kSmall = 64;
+  static constexpr size_t kOther = 512;
+
+  void open(bool adapts, bool by_class) {
+    read_parameters();
+    parameters.adapts = adapts;
+    parameters.by_class = by_class;
+    buckets_.reset(new char[Outgoing::bytes_of_buckets()]());
+    places_.reset(new char[BatchCache::bytes_of_places()]());
+    memory_.reset(static_cast<char*>(aligned_alloc(kAllocatorBytes, kAllocatorBytes)));
+    allocator_ = new (memory_.get()) Allocator(reinterpret_cast<Outgoing::Bucket*>(buckets_.get()),
+                                               reinterpret_cast<Batch*>(places_.get()), queues_);
+  }
+
+  std::vector<uintptr_t> make(size_t count, size_t bytes) {
+    std::vector<uintptr_t> objects;
+    for (size_t i = 0; i < count; ++i) objects.push_back(address(allocator_->allocate(bytes)));
+    return objects;
+  }
+  // Until the next one of its size would cost a slab.
+  std::vector<uintptr_t> make_full_slab(size_t bytes) {
+    std::vector<uintptr_t> objects = make(1, bytes);
+    const auto* const slab = reinterpret_cast<const Superslab*>(chunk_of(objects[0]));
+    while (slab->meta[objects[0] % kChunk >> kSlabLog].head != kFull) {
+      objects.push_back(make(1, bytes)[0]);
+    }
+    return objects;
+  }
+  // A queue keeps its last message: `count` of these objects can be taken in.
+  void free_elsewhere(const std::vector<uintptr_t>& objects, size_t count) {
+    SendCounts counts;
+    for (size_t i = 0; i < count + 1; ++i) {
+      Message::write(objects[i], allocator_);
+      send({objects[i], objects[i], 1}, counts);
+    }
+  }
+  uint64_t received() const { return allocator_->tally().received.get(); }
+  uint64_t longest() const {
+    engine::Counts counts;
+    allocator_->tally().looks.add_to(counts);
+    return counts.longest_look;
+  }
+
+  struct Freed {
+    void operator()(char* p) const { free(p); }
+  };
+  RemoteQueue queues_[kQueues];
+  std::unique_ptr<char[]> buckets_;
+  std::unique_ptr<char[]> places_;
+  std::unique_ptr<char, Freed> memory_;
+  Allocator* allocator_ = nullptr;
+};
+
+// One message a look, then two, then three: a thousand have come in after six hundred looks.
+TEST_F(Looks, ABudgetThatAdaptsSpreadsABurst) {
+  if (!Config::kBatches) GTEST_SKIP();
+  open(true, false);
+  make(1, kOther);
+  free_elsewhere(make(1001, kSmall), 1000);
+  uint64_t before = 0;
+  uint64_t most = 0;
+  unsigned looks = 0;
+  for (; before != 1000 && looks != 2000; ++looks) {
+    // There is an object at hand: the next call frees it.
+    const uintptr_t object = make(1, kOther)[0];
+    allocator_->release(reinterpret_cast<void*>(object));
+    most = std::max(most, received() - before);
+    before = received();
+  }
+  EXPECT_EQ(received(), 1000u);
+  EXPECT_EQ(most, 6u) << "of two looks";
+  EXPECT_EQ(longest(), 3u);
+  EXPECT_EQ(looks, 295u) << "pairs of looks";
+
+  free_elsewhere(make(1001, kSmall), 1000);
+  make_full_slab(kOther);
+  EXPECT_LT(received(), 1500u);
+  make(1, kOther);
+  EXPECT_EQ(received(), 2001u) << "it had no object at hand, and none came";
+}
+
+TEST_F(Looks, AClassTakesInItsOwnMessages) {
+  if (!Config::kBatches) GTEST_SKIP();
+  open(false, true);
+  const std::vector<uintptr_t> small = make_full_slab(kSmall);
+  const std::vector<uintptr_t> other = make(12, kOther);
+  free_elsewhere(small, 10);
+  free_elsewhere(other, 10);
+  make(1, kOther);
+  EXPECT_EQ(received(), 0u) << "it had an object at hand";
+  make(1, kSmall);
+  EXPECT_EQ(received(), 10u);
+  make(9, kSmall);
+  EXPECT_EQ(received(), 10u);
+}
+
+// 728: "when we are about to use the backend".
+TEST_F(Looks, AChunkCostsAllMessages) {
+  if (!Config::kBatches) GTEST_SKIP();
+  open(false, true);
+  free_elsewhere(make(12, kOther), 10);
+  for (unsigned slab = 0; slab < kSlabs - 2; ++slab) {
+    make_full_slab(kSmall);
+    EXPECT_EQ(received(), 0u) << slab;
+  }
+  make_full_slab(kSmall);  // the last slab of the chunk, which the other class does not have
+  make(1, kSmall);
+  EXPECT_EQ(received(), 10u);
+}
+
+TEST_F(Looks, TheirLengthsAreCountedInSteps) {
+  open(false, false);
+  uint64_t least = 0;
+  for (unsigned entry = 0; entry < 20; ++entry) {
+    EXPECT_GT(engine::Looks::least_of(entry), least);
+    least = engine::Looks::least_of(entry);
+    EXPECT_EQ(engine::Looks::entry_of(least), entry);
+    if (entry != 0) {
+      EXPECT_EQ(engine::Looks::entry_of(least - 1), entry - 1);
+    }
+  }
+  EXPECT_EQ(longest(), 0u);
 }
 
 }  // namespace

@@ -64,8 +64,14 @@ Allocator* make() {
   void* const batches =
       buckets == nullptr ? nullptr : loft::metadata::allocate(BatchCache::bytes_of_places());
   if (batches == nullptr) return nullptr;
+  RemoteQueue* queues = nullptr;
+  if (parameters.by_class) {
+    queues = static_cast<RemoteQueue*>(loft::metadata::allocate(kQueues * sizeof(RemoteQueue)));
+    if (queues == nullptr) return nullptr;
+    for (unsigned i = 0; i < kQueues; ++i) new (queues + i) RemoteQueue;
+  }
   auto* const allocator = new (reinterpret_cast<void*>(places))
-      Allocator(static_cast<Outgoing::Bucket*>(buckets), static_cast<Batch*>(batches));
+      Allocator(static_cast<Outgoing::Bucket*>(buckets), static_cast<Batch*>(batches), queues);
   places += sizeof(Allocator);
   allocator->next_of_all = all.load(loft::memory_order_relaxed);
   all.store(allocator, loft::memory_order_release);
@@ -99,9 +105,10 @@ void prepare_fork() { pool_lock.lock(); }
 void finish_fork(bool child) {
   if (!child) return pool_lock.unlock();
   pool_lock.reset();
-  if (mine != nullptr) mine->incoming().mend();
+  const auto mend = [](RemoteQueue& queue) { queue.mend(); };
+  if (mine != nullptr) mine->for_each_queue(mend);
   for (Allocator* allocator = pooled; allocator != nullptr; allocator = allocator->next_in_pool) {
-    allocator->incoming().mend();
+    allocator->for_each_queue(mend);
   }
 }
 
@@ -122,6 +129,7 @@ engine::Counts sum_of_counts() {
     sum.batches += tally.batches.get();
     sum.batch_objects += tally.batch_objects.get();
     sum.evictions += tally.evictions.get();
+    tally.looks.add_to(sum);
   }
   return sum;
 }

