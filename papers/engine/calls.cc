@@ -10,6 +10,7 @@
 #include "base/keep.h"
 #include "base/macros.h"
 #include "engine/engine.h"
+#include "engine/looks.h"
 #include "engine/settings.h"
 #include "os/fault.h"
 #include "os/os.h"

@@ -8,7 +8,7 @@
 
 #include "base/macros.h"
 #include "batchit/collect.h"
-#include "engine/engine.h"
+#include "engine/looks.h"
 #include "snmalloc/chunk_stack.h"
 #include "snmalloc/medium.h"
 #include "snmalloc/outgoing.h"
