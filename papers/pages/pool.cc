@@ -33,6 +33,10 @@ void at_exit(void* value) {
   give(heap);
 }
 
+// loft's runtime is in the library, too, and sets its own hook as it is loaded (101). Where
+// anything has allocated before, that one would run for this engine's heaps: so here once more.
+__attribute__((constructor(103))) void set_hook() { hook_set = loft::os::on_thread_exit(at_exit); }
+
 // Under the lock. No id is kNeverOwner, so that no entry is mistaken for another heap's.
 Heap* make_heap() {
   if (heaps + 1 == loft::kNeverOwner || !loft::span::initialise()) return nullptr;

@@ -42,6 +42,10 @@ void on_exit(void* value) {
   give_back(static_cast<Allocator*>(value));
 }
 
+// loft's runtime is in the library, too, and sets its own hook as it is loaded (101). Where
+// anything has allocated before, that one would run for what prepare() left it: so here once more.
+__attribute__((constructor(103))) void set_hook() { loft::os::on_thread_exit(on_exit); }
+
 // Under the lock.
 void prepare() {
   if (prepared) return;
