@@ -66,6 +66,10 @@ REPLAYED_PEAK = "malloc's memory of replayed programs at their peak"
 REPLAYED_END = "committed memory of replayed programs at their end"
 ATOMICS = "atomic operations a thousand objects that eight threads pass on, simulated"
 MOVES = "lines moved a thousand objects that eight threads pass on, simulated"
+CYCLES = "cycles a thousand objects that many heaps pass on, simulated"
+MOVES_OF_MANY = "lines moved a thousand objects that many heaps pass on, simulated"
+OWN_MOVES = "lines that the program moves a thousand objects, 64 heaps, simulated"
+FORWARDED = "messages passed on of a thousand objects, 64 heaps, simulated"
 REPLAYED_STEPS = "instructions of replayed programs, the replay's own among them"
 PROGRAM_STEPS: dict[Size, str] = {
     "small": "instructions of real programs, their own among them",
@@ -110,9 +114,12 @@ GROUPS = {
     # Which thread meets which message follows from what the lines cost.
     ATOMICS: Group(unit="operations", within="places"),
     MOVES: Group(unit="lines", within="places"),
+    CYCLES: Group(unit="cycles", within="places"),
+    MOVES_OF_MANY: Group(unit="lines", within="places"),
+    OWN_MOVES: Group(unit="lines"),
+    FORWARDED: Group(unit="messages"),
 }
 # What papers/simulation plays, as its tests do.
-SIMULATOR = BUILD / "papers" / "simulate-loft"
 SIMULATED = {
     "objects, in pairs": ["--pattern=pairs", "--warm=262144", "--objects=131072"],
     "objects, each to all": ["--pattern=exchange", "--warm=262144", "--objects=131072"],
@@ -120,6 +127,44 @@ SIMULATED = {
         *["--pattern=pairs", "--message=4", "--min=32768", "--max=1048576"],
         *["--objects=1", "--warm=1"],
     ],
+}
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Many heaps of loft, or of a paper's engine, which has loft's lowest floors below it."""
+
+    heaps: int
+    pattern: str
+    # By the group, what the simulation calls it.
+    counts: dict[str, str]
+    engine: str = "loft"
+    options: tuple[str, ...] = ("--warm=262144", "--objects=262144")
+
+
+# One write of each object: what a second owner of its line wrote is then a line moved.
+WRITTEN_ONCE = ("--writes=1", "--warm=65536", "--objects=65536")
+# With 64 heaps that exchange objects, cycles depend on who waits for whom: a fourth more or less.
+CROWDS = {
+    "loft, exchange, 64 heaps": Crowd(64, "exchange", {MOVES_OF_MANY: "moves"}),
+    "loft, producers, 64 heaps": Crowd(64, "producers", {CYCLES: "cycles", MOVES_OF_MANY: "moves"}),
+    "loft, producers, 512 heaps": Crowd(512, "producers", {CYCLES: "cycles"}),
+    "loft, cache-scratch": Crowd(
+        64, "cache-scratch", {OWN_MOVES: "own_moves"}, options=WRITTEN_ONCE
+    ),
+    "loft, cache-thrash": Crowd(64, "cache-thrash", {OWN_MOVES: "own_moves"}, options=WRITTEN_ONCE),
+    "snmalloc, exchange": Crowd(
+        64, "exchange", {CYCLES: "cycles", FORWARDED: "forwarded"}, "snmalloc-1mib"
+    ),
+    "snmalloc, producers": Crowd(
+        64, "producers", {CYCLES: "cycles", FORWARDED: "forwarded"}, "snmalloc-1mib"
+    ),
+    "BatchIt's queues of slabs, exchange": Crowd(
+        64, "exchange", {CYCLES: "cycles"}, "pages-batchit"
+    ),
+    "BatchIt's queues of slabs, producers": Crowd(
+        64, "producers", {CYCLES: "cycles"}, "pages-batchit"
+    ),
 }
 
 
@@ -369,14 +414,30 @@ def count_replayed_steps(there: Place, recording: Path) -> Counts:
     return {REPLAYED_STEPS: {recording.stem: steps.total}}
 
 
+def simulate(there: Place, engine: str, *options: str) -> dict[str, float]:
+    """What a thousand objects cost."""
+    command = [str(BUILD / "papers" / f"simulate-{engine}"), *options]
+    told = json.loads(there.run(command, {"LOFT_DECAY_MS": "0"})[0])
+    told.pop("bench")
+    return {name: round(1000 * n / told["operations"], 1) for name, n in told.items()}
+
+
 def count_simulated(there: Place) -> Counts:
     counts: Counts = {ATOMICS: {}, MOVES: {}}
     for name, options in SIMULATED.items():
-        command = [str(SIMULATOR), "--heaps=8", *options]
-        told = json.loads(there.run(command, {"LOFT_DECAY_MS": "0"})[0])
-        thousands = told["operations"] / 1000
-        counts[ATOMICS][name] = round(told["atomics"] / thousands, 1)
-        counts[MOVES][name] = round(told["moves"] / thousands, 1)
+        told = simulate(there, "loft", "--heaps=8", *options)
+        counts[ATOMICS][name], counts[MOVES][name] = told["atomics"], told["moves"]
+    return counts
+
+
+def count_crowds(there: Place) -> Counts:
+    counts: Counts = {CYCLES: {}, MOVES_OF_MANY: {}, OWN_MOVES: {}, FORWARDED: {}}
+    for name, crowd in CROWDS.items():
+        options = (f"--pattern={crowd.pattern}", f"--heaps={crowd.heaps}", *crowd.options)
+        told = simulate(there, crowd.engine, *options)
+        for title, word in crowd.counts.items():
+            # The few lines that start a heap are no sharing.
+            counts[title][name] = round(told[word], 0 if title == OWN_MOVES else 1)
     return counts
 
 
@@ -457,4 +518,5 @@ def parts() -> dict[str, Part]:
             )
         )
     made["simulated"] = Part(count_simulated, own=True)
+    made["simulated, many heaps"] = Part(count_crowds, own=True)
     return made
