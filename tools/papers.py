@@ -173,7 +173,9 @@ def simulated(point: Point, allocator: Allocator) -> Sample:
     said = json.loads(done.stdout)
     frees, cycles = said["operations"], said["cycles"]
     counted = {name: n for name, n in said.items() if isinstance(n, int)}
-    return counts(counted | {"frees_remote": frees}) | {"frees_a_kilocycle": 1000 * frees / cycles}
+    sample = counts(counted | {"frees_remote": frees}) | of_room([counted], {})
+    rates = {"frees_a_kilocycle": 1000 * frees / cycles, "cycles": cycles * said["heaps"] / frees}
+    return sample | rates
 
 
 def size(_: Point, allocator: Allocator) -> Sample:

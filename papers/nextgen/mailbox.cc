@@ -18,6 +18,7 @@ namespace nextgen {
 
 __thread Mailbox* own_box __attribute__((tls_model("initial-exec"), visibility("hidden"))) =
     nullptr;
+Mailbox* served_box = nullptr;
 std::atomic<int> threads{0};
 int processors = 0;
 
@@ -109,6 +110,7 @@ void room() {
       // Acquire pairs with the release in post(): the request is written.
       if (!box->ready.load(std::memory_order_acquire)) continue;
       idle = false;
+      served_box = box;
       box->block = box->work(box->first, box->second);
       // One writer: a plain sum.
       served.store(served.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -188,14 +190,16 @@ void in_parent() {
 
 // Relaxed throughout: the child has no other thread yet.
 void in_child() {
+  // Not own_box: a child that has not called since its own fork has none.
+  const void* const mine = pthread_getspecific(exit_key);
   for (Mailbox* box = newest.load(std::memory_order_relaxed); box != nullptr; box = box->older) {
-    if (box == before_fork.box) continue;
+    if (box == mine) continue;
     // What dead threads had asked for is not done in the child.
     box->ready.store(false, std::memory_order_relaxed);
     box->owned.store(false, std::memory_order_relaxed);
   }
   alone = before_fork.alone;  // own_box is none until there is a room
-  threads.store(pthread_getspecific(exit_key) != nullptr, std::memory_order_relaxed);
+  threads.store(mine != nullptr, std::memory_order_relaxed);
   let_go();
   fork_lock.reset();
   thread.forget();

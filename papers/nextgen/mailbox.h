@@ -30,10 +30,14 @@ struct alignas(64) Mailbox {
   void* block{};  // allocated_block
   std::atomic<bool> owned{true};
   Mailbox* older{};  // never changes
+  void* heap{};      // the room's alone, for its allocator: what the box's threads have
 };
 
 // The calling thread's; nullptr before its first call, and while the thread must serve itself.
 extern __thread Mailbox* own_box __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+// The room's alone: whose request it executes.
+extern LOFT_HIDDEN Mailbox* served_box;
 
 // Starts the room if there is none. The calling thread's mailbox, or nullptr if it has to serve
 // itself: (a) until the room runs; (b) after its end; (c) in the room; (d) around a fork.

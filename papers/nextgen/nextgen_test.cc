@@ -17,8 +17,7 @@
 #include <thread>
 #include <vector>
 
-extern "C" unsigned long loft_nextgen_served() noexcept;
-extern "C" unsigned long loft_nextgen_unserved() noexcept;
+#include "nextgen/mailbox.h"
 
 namespace {
 
@@ -200,6 +199,31 @@ TEST(NextGen, AChildOfAForkFreesWhatItsParentsRoomMade) {
     EXPECT_EQ(status, 0);
   }
   EXPECT_TRUE(intact());
+}
+
+// The mailbox of a thread whose process has forked twice is still its own, though it has asked for
+// nothing in between.
+TEST(NextGen, AChildThatForksAtOnceKeepsItsMailbox) {
+  wait_for_room();
+  const pid_t child = fork();
+  if (child == 0) {
+    const pid_t grandchild = fork();
+    if (grandchild == 0) {
+      wait_for_room();
+      const nextgen::Mailbox* const mine = nextgen::own_box;
+      const nextgen::Mailbox* other = nullptr;
+      std::thread([&] {
+        free(opaque(malloc(opaque(16))));
+        other = nextgen::own_box;
+      }).join();
+      _exit(mine != nullptr && other != nullptr && mine != other ? 0 : 1);
+    }
+    int status = -1;
+    _exit(waitpid(grandchild, &status, 0) == grandchild && status == 0 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // Several threads fork, while others ask the room.

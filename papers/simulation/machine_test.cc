@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "engine/spin_lock.h"
 #include "os/os.h"
@@ -164,6 +165,104 @@ TEST(Machine, ThreadLocalStorageIsEachProcessorsOwn) {
     EXPECT_EQ(mine, 10 * processor);
   });
   EXPECT_EQ(mine, 0u);
+}
+
+// The misses of a processor that reads `lines` lines, and all of them again.
+machine::Misses misses_twice(size_t lines, machine::Shape shape) {
+  std::vector<Word> words(lines);
+  machine::Misses misses;
+  shape.processors = 1;
+  machine::run(shape, [&](unsigned) {
+    for (int round = 0; round < 2; ++round) {
+      for (const Word& each : words) machine::use(&each, sizeof(each), false);
+    }
+    misses = machine::misses_of_program();
+  });
+  return misses;
+}
+
+TEST(Machine, ACacheHasRoomForItsLinesAlone) {
+  machine::Shape shape{};
+  EXPECT_EQ(misses_twice(1000, shape).loads, 1000u);
+  shape.lines = 64;
+  EXPECT_EQ(misses_twice(64, shape).loads, 64u);
+  EXPECT_EQ(misses_twice(128, shape).loads, 256u);
+}
+
+TEST(Machine, TranslationsAreOfPages) {
+  constexpr size_t kPage = 64;  // lines
+  machine::Shape shape{};
+  shape.pages = 8;
+  // One more, as the first line may be within a page.
+  const machine::Misses few = misses_twice(7 * kPage, shape);
+  EXPECT_GE(few.page_loads, 7u);
+  EXPECT_LE(few.page_loads, 8u);
+  EXPECT_GE(misses_twice(16 * kPage, shape).page_loads, 32u);
+}
+
+TEST(Machine, ALineThatMadeRoomForAnotherIsHeldNoMore) {
+  std::vector<Word> words(8 + 1);
+  machine::tally = {};
+  machine::run(machine::Shape{.processors = 2, .lines = 8}, [&](unsigned processor) {
+    if (processor == 0) {
+      for (const Word& each : words) machine::access(&each, sizeof(each), true);
+    } else {
+      machine::advance(1'000'000);
+      machine::let_others();
+      machine::access(&words.front(), sizeof(Word), false);
+      machine::access(&words.back(), sizeof(Word), false);
+    }
+  });
+  EXPECT_EQ(machine::tally.fetches, words.size() + 1);
+  EXPECT_EQ(machine::tally.moves, 1u);
+}
+
+Word question, answer;
+
+// Answers what it finds, for ever.
+void answer_questions() {
+  for (;;) {
+    const uint32_t asked = question.value.load(std::memory_order_acquire);
+    if (asked != answer.value.load(std::memory_order_relaxed)) {
+      machine::advance(10'000);
+      answer.value.store(asked, std::memory_order_release);
+    } else {
+      loft::os::pause_briefly();
+    }
+  }
+}
+
+uint64_t cycles_of_an_answer(uint64_t transfer) {
+  constexpr uint32_t kQuestions = 100;
+  uint64_t cycles = 0;
+  question.value = answer.value = 0;
+  machine::run(machine::Shape{.processors = 1, .room = true, .transfer = transfer}, [&](unsigned) {
+    const machine::Inside inside;
+    EXPECT_TRUE(machine::start_room(answer_questions));
+    EXPECT_FALSE(machine::start_room(answer_questions));
+    for (uint32_t i = 1; i <= kQuestions; ++i) {
+      const uint64_t before = machine::clock();
+      question.value.store(i, std::memory_order_release);
+      while (answer.value.load(std::memory_order_acquire) != i) loft::os::pause_briefly();
+      cycles = machine::clock() - before;
+    }
+    EXPECT_GE(machine::misses_of_room().transfers, kQuestions);
+  });
+  return cycles;
+}
+
+TEST(Machine, ARoomAnswersInItsOwnTime) {
+  const uint64_t slow = cycles_of_an_answer(machine::kMiss);
+  const uint64_t fast = cycles_of_an_answer(0);
+  EXPECT_GE(fast, 10'000u);
+  EXPECT_LE(fast, 10'200u);
+  // The question comes, the answer's line is taken from its last reader, the answer comes. Others
+  // see a write before its writer goes on, so the question's line is not waited for twice.
+  EXPECT_NEAR(static_cast<double>(slow - fast), 3 * machine::kMiss, 100);
+}
+
+TEST(Machine, WithoutAProcessorThereIsNoRoom) {
+  machine::run(2, [&](unsigned) { EXPECT_FALSE(machine::start_room(answer_questions)); });
 }
 
 std::string printed(const char* command) {

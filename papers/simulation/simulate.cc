@@ -10,11 +10,20 @@
 //   --pattern=cache-scratch  the same, after each has freed an object that the first allocated
 //   --pattern=larson     each heap replaces objects of an array, drawn by lot, and hands it on to
 //                        the next
+//   --pattern=program    each heap replaces --live objects, drawn by lot; before each it makes
+//                        --think accesses, one in four at one of these, the others within --set KiB
+//                        (NextGen-Malloc 2.2, 4.2)
 //
 // All heaps together free --objects of --min to --max bytes, after --warm that do not count: each
 // heap 1024 at least, as many as fill an outbox of a megabyte; in cache-thrash and cache-scratch
-// one. The program's own work takes no time, except in the last three: there its reads and writes
-// of objects take what an access takes, and own_moves are the lines that they moved.
+// one. The program's own work takes no time, except in the last four: there its accesses take what
+// an access takes. own_moves are the lines that they moved in the three before.
+//
+// --cache=KIB bounds the caches of the heaps' processors, --pages=ENTRIES their translations. Then
+// what the program does with its objects takes time in all patterns, and misses are counted.
+// --room-cache=KIB is one more processor, with such a cache, for an allocator's own thread, and
+// --transfer=CYCLES what a line takes to that processor or from it.
+#include <sys/mman.h>
 #include <sys/personality.h>
 #include <unistd.h>
 
@@ -32,6 +41,10 @@
 #include "loft/loft.h"
 #include "simulation/machine.h"
 #include "simulation/places.h"
+
+// Of an engine with a room.
+extern "C" unsigned long loft_nextgen_served() noexcept __attribute__((weak));
+extern "C" unsigned long loft_nextgen_unserved() noexcept __attribute__((weak));
 
 namespace {
 
@@ -85,6 +98,8 @@ struct Settings {
   uint64_t writes;                // to each object
   unsigned places;                // to print
   uint32_t least, most;
+  uint64_t live, think, set;  // of the pattern `program`
+  machine::Shape shape;
 };
 
 // One queue for all, first in, first out.
@@ -308,6 +323,59 @@ class Larson : public Workload {
   std::vector<uint64_t> generations_;  // that a heap has begun
 };
 
+// A program that does more than allocate. What its processor has room for decides whether a line or
+// a page of the allocator's costs it one of its own.
+class Program : public Workload {
+ public:
+  explicit Program(const Settings& settings) : Workload(settings), heaps_(settings.heaps) {
+    for (Heap& each : heaps_) {
+      each.set =
+          mmap(nullptr, settings.set, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (each.set == MAP_FAILED) bench::fail("no memory");
+    }
+  }
+  ~Program() override {
+    for (const Heap& each : heaps_) munmap(each.set, settings_.set);
+  }
+
+  void work(unsigned heap, bench::Random& random, uint64_t share) override {
+    Heap& mine = heaps_[heap];
+    while (mine.live.size() != settings_.live) mine.live.push_back(make(random));
+    for (uint64_t i = 0; i < share; ++i) {
+      for (uint64_t k = 0; k < settings_.think; ++k) think(mine, random);
+      Object& one = any_of(mine, random);
+      machine::use(one.at, sizeof(uint64_t), false);
+      release_only(one);
+      one = make(random);
+    }
+  }
+
+ private:
+  struct Heap {
+    void* set;
+    std::vector<Object> live;
+  };
+
+  Object& any_of(Heap& mine, bench::Random& random) const {
+    return mine.live[random.below(static_cast<uint32_t>(settings_.live))];
+  }
+  Object make(bench::Random& random) const {
+    const Object made = allocate_only(random, settings_.least, settings_.most);
+    machine::use(made.at, made.bytes, true);
+    return made;
+  }
+  // One in four writes.
+  void think(Heap& mine, bench::Random& random) const {
+    const uint32_t drawn = random.below(16);
+    const Object of = drawn < 4 ? any_of(mine, random) : Object{mine.set, settings_.set};
+    const auto words = static_cast<uint32_t>(of.bytes / sizeof(uint64_t));
+    const auto* const word = static_cast<const uint64_t*>(of.at) + random.below(words);
+    machine::use(word, sizeof(uint64_t), drawn % 4 == 0);
+  }
+
+  std::vector<Heap> heaps_;
+};
+
 // All processors go on from the clock of the last.
 class Barrier {
  public:
@@ -329,9 +397,22 @@ struct Moment {
   machine::Tally tally;
   uint64_t own_moves = 0;
   engine::Counts counts;
+  machine::Misses misses, in_room;
+  uint64_t served = 0, unserved = 0;
 };
 
-Moment look() { return {machine::clock(), machine::tally, own_moves, engine::counts()}; }
+bool has_room() { return loft_nextgen_served != nullptr; }
+
+Moment look() {
+  return {machine::clock(),
+          machine::tally,
+          own_moves,
+          engine::counts(),
+          machine::misses_of_program(),
+          machine::misses_of_room(),
+          has_room() ? loft_nextgen_served() : 0,
+          has_room() ? loft_nextgen_unserved() : 0};
+}
 
 void print(const std::string& pattern, const Settings& settings, const Moment& from,
            const Moment& to) {
@@ -354,6 +435,17 @@ void print(const std::string& pattern, const Settings& settings, const Moment& f
   number("forwarded", from.counts.forwarded, to.counts.forwarded);
   number("locks", from.counts.locks, to.counts.locks);
   number("lock_waits", from.counts.lock_waits, to.counts.lock_waits);
+  number("load_misses", from.misses.loads, to.misses.loads);
+  number("store_misses", from.misses.stores, to.misses.stores);
+  number("page_load_misses", from.misses.page_loads, to.misses.page_loads);
+  number("page_store_misses", from.misses.page_stores, to.misses.page_stores);
+  number("transfers", from.misses.transfers, to.misses.transfers);
+  if (has_room()) {
+    number("room_misses", from.in_room.loads + from.in_room.stores,
+           to.in_room.loads + to.in_room.stores);
+    number("served", from.served, to.served);
+    number("unserved", from.unserved, to.unserved);
+  }
   std::printf("}\n");
 }
 
@@ -370,7 +462,7 @@ void simulate(const std::string& name, const Settings& settings) {
   Pattern pattern(settings);
   Barrier barrier;
   Moment from, to;
-  machine::run(settings.heaps, [&](unsigned heap) {
+  machine::run(settings.shape, [&](unsigned heap) {
     bench::Random random(heap + 1);
     const auto wait = [&](Moment& moment) {
       if (!barrier.arrive()) return;
@@ -401,6 +493,7 @@ constexpr Known kPatterns[] = {
     {"cache-scratch", 8, 1, 1, simulate<Scratch>},
     {"cache-thrash", 8, 1, 1, simulate<Thrash>},
     {"larson", 1000, 1, 1024, simulate<Larson>},
+    {"program", 256, 1, 256, simulate<Program>},
 };
 
 const Known& pattern_of(const std::string& name) {
@@ -408,7 +501,8 @@ const Known& pattern_of(const std::string& name) {
     if (name == each.name) return each;
   }
   bench::fail(
-      "--pattern: producers, pairs, exchange, cache-scratch, cache-thrash or larson, not %s",
+      "--pattern: producers, pairs, exchange, cache-scratch, cache-thrash, larson or program, not "
+      "%s",
       name.c_str());
 }
 
@@ -433,6 +527,16 @@ int main(int argc, char** argv) {
   settings.most =
       static_cast<uint32_t>(arguments.number("max", pattern.most, settings.least, 1 << 20));
   settings.places = static_cast<unsigned>(arguments.number("places", 0, 0, 1000));
+  settings.live = arguments.number("live", 2048, 1, UINT32_MAX);
+  settings.think = arguments.number("think", 3000, 0);
+  settings.set = arguments.number("set", 160, 1, 1 << 20) << 10;
+  const auto lines = [&](const char* option) { return arguments.number(option, 0) << 10 >> 6; };
+  settings.shape = {.processors = settings.heaps,
+                    .lines = lines("cache"),
+                    .pages = arguments.number("pages", 0),
+                    .room_lines = lines("room-cache"),
+                    .transfer = arguments.number("transfer", machine::kMiss)};
+  settings.shape.room = settings.shape.room_lines != 0;
   arguments.finish();
   if (settings.heaps % pattern.multiple != 0) bench::fail("--heaps is even");
   if (pattern.multiple != 1 &&

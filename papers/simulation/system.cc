@@ -1,12 +1,28 @@
 // What loft's floors ask the system for, answered by the simulated machine: waits, which must not
 // stop it, and what would differ from run to run. The linker sends their calls here (--wrap), by
 // the names that the compiler gives the functions of os/os.h and os/own_thread.h.
+#include <sched.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "os/own_thread.h"
 #include "simulation/machine.h"
+
+namespace {
+
+// An explicit instantiation may name what is private.
+using Run = void (*const loft::os::OwnThread::*)();
+template <Run member>
+struct Opener {
+  friend auto what_it_runs(const loft::os::OwnThread& thread) { return thread.*member; }
+};
+template struct Opener<&loft::os::OwnThread::run_>;
+auto what_it_runs(const loft::os::OwnThread& thread);
+
+}  // namespace
 
 extern "C" {
 
@@ -66,8 +82,26 @@ int __wrap__ZN4loft2os13thread_numberEv() {
                               : __real__ZN4loft2os13thread_numberEv();
 }
 
-// loft::os::OwnThread::start. The process may have no more threads: loft then does the work of its
-// background thread elsewhere.
-bool __wrap__ZN4loft2os9OwnThread5startEPFbvE(void*, bool (*)()) { return false; }
+// sched_yield: a thread of the engines' that waits for another one's start.
+int __real_sched_yield();
+int __wrap_sched_yield() {
+  if (!machine::is_inside()) return __real_sched_yield();
+  machine::advance(machine::kSystemCall);
+  machine::let_others();
+  return 0;
+}
+
+// sched_getaffinity and sched_setaffinity: there are processors for all, whatever runs this has.
+int __wrap_sched_getaffinity(pid_t, size_t bytes, cpu_set_t* set) {
+  std::memset(set, 0xff, bytes);
+  return 0;
+}
+int __wrap_sched_setaffinity(pid_t, size_t, const cpu_set_t*) { return 0; }
+
+// loft::os::OwnThread::start. Without a processor for it the process may have no more threads: loft
+// then does the work of its background thread elsewhere.
+bool __wrap__ZN4loft2os9OwnThread5startEPFbvE(loft::os::OwnThread* thread, bool (*may)()) {
+  return machine::is_inside() && may() && machine::start_room(what_it_runs(*thread));
+}
 
 }  // extern "C"

@@ -280,7 +280,8 @@ def test_an_engines_own_counts_are_taken(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_simulation_has_its_engine_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"bench": "simulated-exchange", "operations": 2000, "cycles": 500_000, "moves": 300}
+    told = {"bench": "simulated-exchange", "heaps": 8, "operations": 2000, "cycles": 500_000}
+    told |= {"moves": 300, "served": 3980, "unserved": 20}
     asked: list[tuple[list[str], Allocator]] = []
 
     def finish(command: list[str], under: Allocator, extra: Mapping[str, str], limit: float) -> Any:
@@ -290,7 +291,8 @@ def test_a_simulation_has_its_engine_in_it(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(papers, "finish", finish)
     loft = Allocator("loft", Path("/build/libloft.so.0"), {"LOFT_STATS": "off"})
     sample = papers.simulated(Point("8", "simulate --heaps=8"), loft)
-    assert (sample["moves"], sample["frees_a_kilocycle"]) == (150, 4)
+    assert (sample["moves"], sample["frees_a_kilocycle"], sample["cycles"]) == (150, 4, 2000)
+    assert sample["served"] == 99.5
     [(command, under)] = asked
     assert command == [str(ROOT / "build" / "papers" / "simulate-loft"), "--heaps=8"]
     # Nothing is loaded into it; what is set for the contestant is.

@@ -5,12 +5,14 @@
 // pagemap tells whose an object is: what is loft's is freed by the thread itself. What is the
 // room's and freed by such a thread waits in a list, which the room takes as a whole.
 #include <atomic>
+#include <new>
 
 #include "base/macros.h"
 #include "engine/engine.h"
 #include "malloc/allocate.h"
 #include "nextgen/alone/room_heap.h"
 #include "nextgen/mailbox.h"
+#include "space/metadata.h"
 
 namespace engine {
 
@@ -19,8 +21,18 @@ namespace {
 using nextgen::is_of_room;
 using nextgen::Mailbox;
 
+using nextgen::RoomHeap;
+
 // The room's alone. A child of a fork finds it between two requests, and its own room goes on.
-constinit nextgen::RoomHeap heap;
+// nullptr without memory.
+RoomHeap* heap_of_served() {
+  Mailbox* const box = nextgen::served_box;
+  if (LOFT_UNLIKELY(box->heap == nullptr)) {
+    void* const memory = loft::metadata::allocate(sizeof(RoomHeap));
+    if (memory != nullptr) box->heap = new (memory) RoomHeap;
+  }
+  return static_cast<RoomHeap*>(box->heap);
+}
 
 // Objects that threads without a mailbox have freed.
 struct Stray {
@@ -46,7 +58,7 @@ LOFT_NOINLINE void take_strays() {
   Stray* stray = strays.exchange(nullptr, std::memory_order_acquire);
   while (stray != nullptr) {
     Stray* const next = stray->next;
-    heap.release(stray);
+    RoomHeap::release(stray);
     stray = next;
   }
 }
@@ -58,14 +70,16 @@ void look_for_strays() {
 }
 void* allocate_in_room(uintptr_t bytes, uintptr_t) {
   look_for_strays();
-  return heap.allocate(bytes);
+  RoomHeap* const heap = heap_of_served();
+  return LOFT_LIKELY(heap != nullptr) ? heap->allocate(bytes) : nullptr;
 }
 void* allocate_aligned_in_room(uintptr_t alignment, uintptr_t bytes) {
   look_for_strays();
-  return heap.allocate_aligned(alignment, bytes);
+  RoomHeap* const heap = heap_of_served();
+  return LOFT_LIKELY(heap != nullptr) ? heap->allocate_aligned(alignment, bytes) : nullptr;
 }
 void* release_in_room(uintptr_t p, uintptr_t) {
-  heap.release(reinterpret_cast<void*>(p));
+  RoomHeap::release(reinterpret_cast<void*>(p));
   return nullptr;
 }
 

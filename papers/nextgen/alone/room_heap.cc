@@ -62,6 +62,7 @@ Slab* RoomHeap::make_slab(loft::SizeClass c) {
     loft::metadata::release(slab, descriptor_bytes(c));
     return nullptr;
   }
+  slab->heap = this;
   slab->base = range.base;
   slab->inverse = inverse_of(c);
   slab->capacity = capacity_of(c);
@@ -130,13 +131,14 @@ void RoomHeap::release(void* p) {
   const bool was_full = slab->is_full();
   const uint64_t place = (address - slab->base) * slab->inverse >> kInverseLog;
   slab->free[slab->free_count++] = static_cast<uint16_t>(place);
+  RoomHeap& heap = *slab->heap;
   if (LOFT_UNLIKELY(slab->is_empty())) {
-    if (!was_full) remove(slab);
-    Slab*& spare = spare_[slab->size_class];
+    if (!was_full) heap.remove(slab);
+    Slab*& spare = heap.spare_[slab->size_class];
     if (spare != nullptr) return unmake_slab(slab);
     spare = slab;
   } else if (LOFT_UNLIKELY(was_full)) {
-    insert(slab);
+    heap.insert(slab);
   }
 }
 

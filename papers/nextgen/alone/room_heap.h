@@ -2,7 +2,7 @@
 // objects (3.1.2): a slab's descriptor holds a stack of free places, indexes of 16 bits. And there
 // is no atomic operation and no lock (3.1.3), except below it: memory for a slab, its descriptor or
 // a large object comes from loft's floor `space`, which takes its lock and stores the pagemap's
-// entries.
+// entries. Each mailbox has a heap, so that threads do not have objects in one line.
 //
 // A slab's objects are of one class (base/size_class.h). Its granules' entries name its descriptor
 // and, as their kind, its class: usable_size and is_of_room read the entry alone, and never the
@@ -25,7 +25,9 @@ static_assert(kRoomClasses + loft::kSizeClasses <= loft::kMedium);
 
 // Invariants: made <= capacity; `free` has free_count places below `made`, each once; an object is
 // in use if its place is below `made` and not in `free`.
+class RoomHeap;
 struct Slab {
+  RoomHeap* heap;
   uintptr_t base;
   Slab* next;         // of the list of its class; of no meaning while it is full or a spare
   Slab* prev;         // of the same
@@ -44,13 +46,13 @@ class RoomHeap {
  public:
   void* allocate(size_t bytes);                            // `bytes` is not 0
   void* allocate_aligned(size_t alignment, size_t bytes);  // a power of two
-  void release(void* p);
+  static void release(void* p);                            // of any heap
 
  private:
   void* allocate_of(loft::SizeClass size_class);
   void* allocate_large(size_t alignment, size_t bytes);
   Slab* make_slab(loft::SizeClass size_class);
-  void unmake_slab(Slab* slab);
+  static void unmake_slab(Slab* slab);
   void insert(Slab* slab);
   void remove(Slab* slab);
 
