@@ -117,9 +117,9 @@ void Allocator::finish_look(uint64_t taken) {
 
 void Allocator::take_in() { finish_look(take_budget(incoming_)); }
 
-// The class has no object at hand. The slower the path, the more a call takes in, as the authors of
-// snmalloc propose (724, 728): the budget, then until the class has an object, and all before the
-// next chunk.
+// The class has no object at hand. The slower the path, the more a call takes in, as snmalloc's
+// issue 728 proposes: the budget, then until the class has an object, and all before the next
+// chunk.
 void Allocator::look_for(unsigned size_class) {
   const bool is_small = size_class < kSmallClasses;
   const auto has_free = [&] {

@@ -254,9 +254,10 @@ def test_an_engines_own_counts_are_taken(monkeypatch: pytest.MonkeyPatch) -> Non
         "cpus": [0, 1],
         "migrated": False,
         "least_cpu_share": 0.5,
+        "malloc_ns": {"p50": 20, "p99.9": 431},
     }
     counted = [
-        {"frees_remote": 500, "exchanges": 1, "heap_kib": 584},
+        {"frees_remote": 500, "exchanges": 1, "heap_kib": 584, "longest_look": 93},
         {"posts": 0, "batch_objects": 0},
     ]
     asked: list[Mapping[str, str]] = []
@@ -275,6 +276,7 @@ def test_an_engines_own_counts_are_taken(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (sample["peak_mib"], sample["over_queue"], sample["exchanges"]) == (2, 2, 2)
     # What the allocator took is no count of frees, and what C++ took is not the program's.
     assert (sample["heap_kib"], sample["heap_over_live"]) == (512, 0.5)
+    assert (sample["longest_look"], sample["malloc_p999"]) == (93, 431)
     assert asked[0]["PAPER_COUNTS"] == "1"
     assert asked[0]["SNMALLOC_OUTBOX"] == "1K"
 
