@@ -2,8 +2,8 @@
 # Builds the allocators that loft is measured against and leaves build/peers/NAME.so for each,
 # ready for LD_PRELOAD, with their versions in build/peers/versions.json.
 #
-#   mimalloc2 jemalloc tcmalloc tbbmalloc   Debian's own packages, unpacked, not installed
-#   snmalloc mimalloc3                      compiled from the sources inside their Rust crates,
+#   tcmalloc tbbmalloc                      Debian's own packages, unpacked, not installed
+#   snmalloc mimalloc2 mimalloc3 jemalloc   compiled from the sources inside their Rust crates,
 #                                           with the flags of their own release builds
 #   snmalloc-checks mimalloc3-secure        the same sources, hardened as the papers measured them
 #   rpmalloc                                from its crate too; it and the hardened ones are
@@ -30,6 +30,8 @@ snmalloc_crate=snmalloc-sys
 snmalloc_version=0.7.6
 mimalloc_crate=libmimalloc-sys
 mimalloc_version=0.1.49
+jemalloc_crate=tikv-jemalloc-sys
+jemalloc_version=0.7.1
 rpmalloc_crate=rpmalloc-sys
 rpmalloc_version=0.2.3
 hardened_crate=hardened-malloc-sys
@@ -128,7 +130,7 @@ from_debian() {
 # The crates' sources, by way of a throwaway project that depends on them.
 fetch_crates() {
   local crate missing=
-  for crate in "$snmalloc_crate" "$mimalloc_crate" "$rpmalloc_crate" "$hardened_crate"; do
+  for crate in "$snmalloc_crate" "$mimalloc_crate" "$jemalloc_crate" "$rpmalloc_crate" "$hardened_crate"; do
     [ -d "$work/crates/vendor/$crate" ] || missing=yes
   done
   [ -n "$missing" ] || return 0
@@ -148,11 +150,12 @@ edition = "2021"
 [dependencies]
 $snmalloc_crate = "=$snmalloc_version"
 $mimalloc_crate = "=$mimalloc_version"
+$jemalloc_crate = "=$jemalloc_version"
 $rpmalloc_crate = "=$rpmalloc_version"
 $hardened_crate = "=$hardened_version"
 [workspace]
 END
-  (cd "$work/crates" && quietly cargo vendor vendor) || die "cargo cannot fetch $snmalloc_crate, $mimalloc_crate, $rpmalloc_crate and $hardened_crate"
+  (cd "$work/crates" && quietly cargo vendor vendor) || die "cargo cannot fetch the crates"
 }
 
 # build_snmalloc NAME TARGET: one of the libraries that snmalloc's own build files make.
@@ -175,10 +178,10 @@ build_snmalloc() {
   say "$name: $(cat "$work/$name.version")"
 }
 
-# build_mimalloc3 NAME FLAG...
-build_mimalloc3() {
-  local name=$1 sources=$work/crates/vendor/$mimalloc_crate/c_src/mimalloc/v3 version
-  shift
+# build_mimalloc NAME MAJOR FLAG...
+build_mimalloc() {
+  local name=$1 sources=$work/crates/vendor/$mimalloc_crate/c_src/mimalloc/v$2 version
+  shift 2
   if [ ! -e "$out/$name.so" ]; then
     fetch_crates
     # The crate leaves out a file that mimalloc's CMake needs, so: the flags of its release build,
@@ -194,6 +197,27 @@ build_mimalloc3() {
   fi
   check "$name"
   say "$name: $(cat "$work/$name.version")"
+}
+
+# As its own configure sets it by default, like Debian's package.
+build_jemalloc() {
+  local crate=$work/crates/vendor/$jemalloc_crate build=$work/jemalloc-build version
+  if [ ! -e "$out/jemalloc.so" ]; then
+    fetch_crates
+    need make make
+    rm -rf "$build"
+    mkdir -p "$build"
+    cp -R "$crate/jemalloc/." "$build"
+    # The crate has what autoconf makes beside it.
+    cp -R "$crate/configure/." "$build"
+    (cd "$build" && quietly sh ./configure --disable-doc && quietly make build_lib_shared) ||
+      die "jemalloc does not compile"
+    cp -L "$build/lib/libjemalloc.so.2" "$out/jemalloc.so"
+    version=$(sed -n 's/^version = "[^+]*+\([0-9.]*\).*/\1/p' "$crate/Cargo.toml" | head -n 1)
+    echo "$version ($jemalloc_crate $jemalloc_version)" >"$work/jemalloc.version"
+  fi
+  check jemalloc
+  say "jemalloc: $(cat "$work/jemalloc.version")"
 }
 
 # Caveats. Its readme calls the preloaded form a convenience for testing: (a) its list of entry
@@ -278,16 +302,16 @@ mkdir -p "$work"
 [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || die "only x86-64 Linux is supported"
 need g++ g++
 need nm binutils
-from_debian mimalloc2 libmimalloc2.0 libmimalloc.so.2
-from_debian jemalloc libjemalloc2 libjemalloc.so.2
 from_debian tcmalloc libtcmalloc-minimal4 libtcmalloc_minimal.so.4
 from_debian tbbmalloc libtbbmalloc2 libtbbmalloc_proxy.so.2
 build_snmalloc snmalloc snmallocshim
-build_mimalloc3 mimalloc3
+build_mimalloc mimalloc2 2
+build_mimalloc mimalloc3 3
+build_jemalloc
 # BatchIt's "secure" pair.
 build_snmalloc snmalloc-checks snmallocshim-checks
 # What mimalloc's own -DMI_SECURE=ON sets. The paper's mimalloc is of 2024, and older than this.
-build_mimalloc3 mimalloc3-secure -DMI_SECURE=4
+build_mimalloc mimalloc3-secure 3 -DMI_SECURE=4
 build_rpmalloc
 from_debian scudo libclang-rt-19-dev libclang_rt.scudo_standalone-x86_64.so
 build_hardened hardened default
