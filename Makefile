@@ -111,7 +111,7 @@ bench: all peers
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	@cmake --build --preset release --target loft_command loft_bench $(if $(filter full,$(BENCH)),loft_variants)
 	@$(PYTHON) tools/bench.py $(BENCH)
-	@$(MAKE) --no-print-directory results
+	@$(PYTHON) tools/results.py --long
 
 # What a dozen real programs take under loft, the peers and glibc, counted. PROGRAMS for any of tools/program_costs.py's
 # arguments: PROGRAMS="--inputs large --with loft,mimalloc3".
@@ -141,9 +141,11 @@ papers-test:
 	  ctest --preset $$preset -L '^papers$$' -j 4; \
 	done
 
-# build/results, with every table and picture, and docs/results.md with its chart, from what the last
-# bench measured.
-results: $(VENV)/ready
+# Everything in docs/results.md and README's table, measured at this commit, in about half an hour; the pages; and
+# what has changed since the last tag. build/results has every table and picture.
+results:
+	@$(MAKE) --no-print-directory bench BENCH=results
+	@$(MAKE) --no-print-directory programs PROGRAMS="--json build/costs.json"
 	@$(PYTHON) tools/results.py
 
 # build/docs: the reference of the C and C++ interface, and the figures of docs/figures.

@@ -2,6 +2,8 @@
 """Measures loft against the peers: every workload under every allocator, interleaved.
 
     tools/bench.py                       the default set, under ten minutes on two cores
+    tools/bench.py results               the default set, three rounds of each row, without loft's
+                                         other owners: what docs/results.md shows
     tools/bench.py full                  more rows and more rounds
     tools/bench.py --rows 'malloc-test*' --with loft,snmalloc,mimalloc3 --rounds 9
     tools/bench.py --with 'loft*'        loft by each of its owners (the option `owner`)
@@ -11,7 +13,7 @@
 A round runs each row once under each allocator, one right after the other; then comes the next
 round, so that a machine that changes meanwhile changes for all. Elapsed times come from plain runs;
 hardware counters, where the kernel offers them, and loft's own statistics from separate ones.
-build/bench.json is written after every row; tools/results.py makes docs/results.md from it.
+build/bench.json is written after every row; `make results` makes docs/results.md of it.
 """
 
 import fnmatch
@@ -27,7 +29,7 @@ from typing import Annotated, Literal, NoReturn
 import recordings
 import typer
 from bench_results import Entry, Header, Kind, Results, Run
-from bench_rows import ROWS, Row, variant_path
+from bench_rows import ROWS, SETTINGS, Row, variant_path
 from bench_run import (
     BUILD,
     Failed,
@@ -58,7 +60,7 @@ BUDGET_S = 530
 REMOTE_FREES_STEPPED = 1024
 
 
-Effort = Literal["quick", "full"]
+Effort = Literal["quick", "results", "full"]
 
 
 @dataclass
@@ -122,6 +124,10 @@ class Measurement:
         if row.variant and "loft" in chosen:
             library = BUILD / variant_path(row.variant)
             chosen["loft"] = replace(chosen["loft"], library=library)
+        for name, variables in SETTINGS[row.settings].items() if row.settings else []:
+            if name in chosen:
+                more = {**chosen[name].variables, **variables}
+                chosen[name] = replace(chosen[name], variables=more)
         return chosen
 
     def passes(self) -> Iterator[tuple[int, Row]]:
@@ -263,6 +269,8 @@ def main(
         return
     chosen_rows = choose_rows(effort, rows)
     there = {each.name: each for each in allocators.built(BUILD)}
+    if effort == "results":
+        there = {name: each for name, each in there.items() if name not in allocators.OWNERS}
     names = pick(list(there), with_, "allocator")
     record_programs(chosen_rows)
     full = effort == "full"
@@ -277,7 +285,7 @@ def main(
         chosen=[there[name] for name in names],
         repeats=rounds or (9 if full else 3),
         events=events,
-        budget=float("inf") if full else BUDGET_S,
+        budget=BUDGET_S if effort == "quick" else float("inf"),
     )
     # At the start, so that it is within the budget. The peers' counts do not change.
     for name in names:

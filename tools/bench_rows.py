@@ -9,7 +9,12 @@ from bench_results import Kind
 from pydantic import BaseModel, ConfigDict
 from variants import VARIANTS
 
-WRITTEN = Path(__file__).resolve().parent.parent / "bench" / "rows.toml"
+FOLDER = Path(__file__).resolve().parent.parent / "bench"
+WRITTEN = FOLDER / "rows.toml"
+# By name: for each allocator, its variables.
+SETTINGS: dict[str, dict[str, dict[str, str]]] = tomllib.loads(
+    (FOLDER / "settings.toml").read_text(encoding="utf-8")
+)
 
 
 def variant_path(variant: str) -> str:
@@ -33,6 +38,8 @@ class Row:
     without: tuple[str, ...] = ()
     # The library that stands for loft in this row, one of tools/variants.py's.
     variant: str = ""
+    # One of SETTINGS.
+    settings: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -64,6 +71,7 @@ class Line(BaseModel):
     kind: Kind = Kind.TIMED
     rounds: int = 0
     without: tuple[str, ...] = ()
+    settings: str = ""
     # Of a sweep.
     option: str = ""
     values: str = ""
@@ -85,9 +93,10 @@ class Line(BaseModel):
                 self.kind,
                 self.rounds,
                 without=self.without,
+                settings=self.settings,
             )
 
-    def settings(self) -> Iterator[tuple[str, str, str]]:
+    def swept(self) -> Iterator[tuple[str, str, str]]:
         """What each row is called, what stands before its program, and its variant of loft."""
         if self.variants:
             default, *others = VARIANTS
@@ -98,7 +107,7 @@ class Line(BaseModel):
             yield from ((each, f"{self.option}={each} ", "") for each in self.values.split())
 
     def sweep(self) -> Iterator[Row]:
-        for name, setting, variant in self.settings():
+        for name, setting, variant in self.swept():
             yield Row(
                 f"{self.name}: {name}",
                 self.name,

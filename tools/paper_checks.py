@@ -87,29 +87,3 @@ def as_table(shown: Shown, book: Catalogue, figure: Figure) -> Table:
         said = f"{verdict}: {why}" if why else f"**{verdict}**"
         table.add(check.says, pair, ratio, check.band, said)
     return table
-
-
-def read_page(text: str) -> Shown:
-    """The other way round: a page's numbers are all in its tables."""
-    head: list[str] = []
-    tables: dict[str, list[Table]] = {}
-    failures: list[str] = []
-    section = figure = ""
-    for block in re.split(r"\n\n+", text.strip()):
-        lines = block.splitlines()
-        if lines[0].startswith("## "):
-            section, figure = lines[0][3:], ""
-        elif lines[0].startswith("### "):
-            heading = re.match(r"### ([\w.-]+): ", lines[0])
-            figure = heading[1] if heading else ""
-        elif not section and lines[0].startswith("- "):
-            head = [line[2:] for line in lines]
-        elif section == "What failed":
-            failures = [line[2:] for line in lines]
-        elif figure and lines[0].startswith("| ") and not lines[0].startswith("| checked |"):
-            rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-            table = Table(rows[0])
-            for label, *cells in rows[2:]:
-                table.add(label, *cells)
-            tables.setdefault(figure, []).append(table)
-    return Shown(head, tables, failures)

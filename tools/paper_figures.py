@@ -120,6 +120,8 @@ class Figure(Strict):
     claims: dict[str, int | float | str] = {}
     checks: list[Check] = []
     reading: str = ""
+    # Whether the page shows it as a picture, too.
+    picture: bool = False
 
     def called(self, word: str) -> bool:
         """By its name, a pattern of names, or its number in any paper: fig5."""

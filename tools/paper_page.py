@@ -1,5 +1,6 @@
 """What build/papers.json holds of the papers' figures: its tables, its pictures and the page."""
 
+import json
 import re
 import statistics
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import matplotlib
 from bench_results import DISTURBED_SHARE, Header
 from matplotlib import pyplot
 from paper_checks import MANY, Shown, Verdict, as_table, verdicts
-from paper_figures import ROOT, Catalogue, Figure, Form, Item, Metric, Strict
+from paper_figures import ROOT, Catalogue, Figure, Form, Item, Metric, Strict, coverage
 from pydantic import Field
 
 from loft_malloc.charts import as_svg
@@ -21,6 +22,11 @@ from loft_malloc.tables import Table, as_markdown
 
 # What NextGen-Malloc 4.1 takes a call and a miss to cost, in cycles.
 CALL_CYCLES, MISS_CYCLES = 4 * 67, 214
+
+# Of a run itself, for the page to say how it ran.
+OF_RUNS = ("threads", "cpu_share", "calls")
+# Panels in a row of a picture, and the markers of each ten allocators.
+ABREAST, MARKERS = 3, ".x^"
 
 Sample = dict[str, float]
 
@@ -42,6 +48,7 @@ class Measured(Strict):
 
 class Papers(Strict):
     header: Header
+    gigahertz: float
     # Those that were there, and those that were not.
     allocators: list[str]
     absent: list[str]
@@ -131,7 +138,7 @@ def tables(data: Papers, book: Catalogue, figure: Figure) -> Iterator[Table]:
     yield table
 
 
-def model(data: Papers, gigahertz: float) -> Table:
+def model(data: Papers) -> Table:
     """NextGen-Malloc 4.1, with the measured round trip in the place of the assumed one."""
     table = Table(
         ["", "a call costs more by", "misses that it has to save", "misses that there are"]
@@ -148,7 +155,7 @@ def model(data: Papers, gigahertz: float) -> Table:
     for name in ("nextgen", "nextgen-yield", "nextgen-alone", "nextgen-alone-yield"):
         if pair.get(name) and pair.get("loft"):
             more = (statistics.median(pair[name]) - statistics.median(pair["loft"])) / 2
-            table.add(name, f"{more:.0f} ns", f"{more * gigahertz / MISS_CYCLES:.2f}", there)
+            table.add(name, f"{more:.0f} ns", f"{more * data.gigahertz / MISS_CYCLES:.2f}", there)
     return table
 
 
@@ -158,11 +165,14 @@ def draw(data: Papers, book: Catalogue, figure: Figure) -> str:
     numbers = [int(x.translate({75: "000", 77: "000000"})) for x in titles if x[:1].isdigit()]
     scaled = len(numbers) == len(titles) > 1
     places = numbers if scaled else list(range(len(titles)))
-    colours: Any = matplotlib.colormaps["tab20"]
-    size = (max(6.5, 4.2 * count), 3.8)
-    canvas, grid = pyplot.subplots(1, count, figsize=size, squeeze=False, layout="constrained")
-    for axes, name in zip(grid.flat, figure.metrics, strict=True):
-        for allocator in figure.under:
+    colours: Any = matplotlib.colormaps["tab10"]
+    across, down = min(count, ABREAST), -(-count // ABREAST)
+    size = (max(6.5, 4.2 * across), 3.8 * down)
+    canvas, grid = pyplot.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
+    for empty in grid.flat[count:]:
+        empty.remove()
+    for axes, name in zip(grid.flat, figure.metrics, strict=False):
+        for number, allocator in enumerate(figure.under):
             lists = [data.values(figure.name, allocator, x, name) for x in titles]
             there = [(x, v) for x, v in zip(places, lists, strict=True) if v]
             middles = [statistics.median(v) for _, v in there]
@@ -170,10 +180,10 @@ def draw(data: Papers, book: Catalogue, figure: Figure) -> str:
                 [x for x, _ in there],
                 middles,
                 [m * (spread(v) or 0) for m, (_, v) in zip(middles, there, strict=True)],
-                color=colours(list(book.allocators).index(allocator) % 20),
+                color="black" if allocator == "loft" else colours(number % 10),
                 linestyle="-" if scaled else "",
                 linewidth=2.2 if allocator == "loft" else 1,
-                marker=".",
+                marker=MARKERS[number // 10],
                 label=allocator if there else None,
             )
         if scaled:
@@ -187,16 +197,34 @@ def draw(data: Papers, book: Catalogue, figure: Figure) -> str:
     return as_svg(canvas)
 
 
-def draw_all(data: Papers, book: Catalogue, folder: Path) -> None:
+def draw_all(data: Papers, figures: list[Figure], book: Catalogue, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for figure in book.figures:
-        path = folder / f"{figure.name}.svg"
-        path.unlink(missing_ok=True)
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    for figure in figures:
         if data.columns(figure):
+            path = folder / f"{figure.name}.svg"
             path.write_text(draw(data, book, figure), encoding="utf-8")
 
 
-def show(data: Papers, book: Catalogue, gigahertz: float) -> Shown:
+def keep(data: Papers, book: Catalogue, path: Path) -> None:
+    """What the page needs of it, a row a line, four digits of each number."""
+    shown = {figure.name: {*figure.metrics, *OF_RUNS} for figure in book.figures}
+    kept = data.model_copy(deep=True)
+    kept.rows = [row for row in kept.rows if row.figure in shown]
+    for row in kept.rows:
+        row.samples = {
+            number: {
+                name: float(f"{n:.4g}") for name, n in each.items() if name in shown[row.figure]
+            }
+            for number, each in row.samples.items()
+        }
+    told = kept.model_dump(mode="json", exclude_defaults=True)
+    rows = ",\n".join(json.dumps(row) for row in told.pop("rows"))
+    path.write_text(json.dumps(told, indent=1)[:-2] + f',\n "rows": [\n{rows}\n]}}\n')
+
+
+def show(data: Papers, book: Catalogue) -> Shown:
     header, commits = data.header, ", ".join(sorted({row.commit for row in data.rows}))
     head = [
         f"{header.cpu}, {header.cores} CPUs{header.virtual}, {header.memory_gib:.0f} GiB, "
@@ -213,7 +241,7 @@ def show(data: Papers, book: Catalogue, gigahertz: float) -> Shown:
         for figure in book.figures
     }
     if made.get("nextgen-model"):
-        made["nextgen-model"].append(model(data, gigahertz))
+        made["nextgen-model"].append(model(data))
     failed = [f"{r.figure}, {r.x}, {r.allocator}: {r.failure}" for r in data.rows if r.failure]
     return Shown(head, {name: each for name, each in made.items() if each}, failed)
 
@@ -236,3 +264,10 @@ def page(shown: Shown, book: Catalogue, texts: dict[str, list[Item]], whole: boo
     }
     words |= {"book": book, "texts": texts, "whole": whole, "as_markdown": as_markdown}
     return re.sub(r"\n{3,}", "\n\n", made.render(words)).rstrip() + "\n"
+
+
+def write_page(data: Papers, book: Catalogue, path: Path) -> None:
+    """And its pictures."""
+    pictured = [figure for figure in book.figures if figure.picture]
+    draw_all(data, pictured, book, path.with_name("pictures"))
+    path.write_text(page(show(data, book), book, coverage()), encoding="utf-8")

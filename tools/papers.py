@@ -5,12 +5,12 @@
     tools/papers.py full                   more columns, more figures, more rounds
     tools/papers.py snmalloc-5 fig4        these; the others stay as they were
     tools/papers.py --prepare snmalloc-5   builds what these need, and stops
-    tools/papers.py --rounds 0             only the page and the pictures, from build/papers.json;
-                                           without one, the page's text and verdicts, by its tables
+    tools/papers.py --rounds 0             only the page and its pictures, from papers/papers.json
 
 papers/figures.toml says what there is. An engine that is not built is left out; --engines names
-more folders with engines. build/papers.json is written after each figure. The page,
-papers/figures.md, is written if all of the default set is measured; else build/papers.md is.
+more folders with engines. build/papers.json is written after each figure; the pictures of all go
+to build/papers. If all of the default set is measured, what the page shows is kept in papers/:
+papers.json, figures.md and pictures. Else the page is build/papers.md.
 """
 
 import json
@@ -30,9 +30,8 @@ import typer
 from bench_results import Run
 from bench_run import BUILD, Failed, command_of, commit, copy_of, finish, first_match, make_header
 from elftools.elf.elffile import ELFFile
-from paper_checks import read_page
 from paper_figures import ONCE, ROOT, Catalogue, Figure, Kind, Point, catalogue, coverage
-from paper_page import Measured, Papers, Sample, draw_all, page, show
+from paper_page import Measured, Papers, Sample, draw_all, keep, page, show, write_page
 from rich.progress import Progress
 
 from loft_malloc import launch
@@ -345,16 +344,17 @@ def main(
             if subprocess.run(command, cwd=ROOT).returncode:
                 refuse(f"{' '.join(command)} failed")
         return
-    if rounds == 0 and not out.exists():
-        docs.write_text(page(read_page(docs.read_text()), book, coverage()), encoding="utf-8")
-        print(f"papers: {docs}, from its own tables")
+    record = docs.with_name("papers.json")
+    if rounds == 0:
+        write_page(Papers.model_validate_json(record.read_text()), book, docs)
+        print(f"papers: {docs}, from {record}")
         return
     there = contestants(book, [BUILD, *(engines or [])])
     wanted = {name for figure in figures for name in figure.under}
     absent = [name for name in book.allocators if name in wanted - there.keys()]
     print(f"papers: not built: {', '.join(absent) or 'none'}", file=sys.stderr)
     header, rows = make_header(list(there), ""), list[Measured]()
-    chosen = {figure.name for figure in figures} if rounds else set()
+    chosen = {figure.name for figure in figures}
     if out.exists() and len(chosen) < len(book.figures):
         old = Papers.model_validate_json(out.read_text())
         if different := old.header.differences(header):
@@ -362,18 +362,22 @@ def main(
         rows = [row for row in old.rows if row.figure not in chosen]
         header.versions = old.header.versions | header.versions
         absent = [name for name in book.allocators if name in {*old.absent, *absent} - there.keys()]
-    data = Papers(header=header, allocators=list(there), absent=absent, rows=rows)
+    gigahertz = float(first_match("/proc/cpuinfo", r"^cpu MHz\s*:(.*)$") or 0) / 1000
+    data = Papers(
+        header=header, gigahertz=gigahertz, allocators=list(there), absent=absent, rows=rows
+    )
     measurement = Measurement(data, out, there, full, float("inf") if full else BUDGET_S)
     with Progress(transient=True) as progress:
         measurement.run(figures, rounds if rounds >= 0 else 5 if full else 3, progress)
     measurement.write()
-    draw_all(data, book, out.parent / "papers")
-    gigahertz = float(first_match("/proc/cpuinfo", r"^cpu MHz\s*:(.*)$") or 0) / 1000
+    draw_all(data, book.figures, book, out.parent / "papers")
     if missing := lacking(book, data):
         print(f"papers: {docs} stays: {len(missing)} figures of its set are not measured")
         docs = out.with_suffix(".md")
-    shown = show(data, book, gigahertz)
-    docs.write_text(page(shown, book, coverage(), whole=not missing), encoding="utf-8")
+        docs.write_text(page(show(data, book), book, coverage(), whole=False), encoding="utf-8")
+    else:
+        keep(data, book, record)
+        write_page(Papers.model_validate_json(record.read_text()), book, docs)
     for row in filter(lambda row: row.failure, data.rows):
         print(f"papers: {row.figure}, {row.x}, {row.allocator}: {row.failure}")
     took, cpu = time.monotonic() - measurement.started, sum(os.times()[2:4])

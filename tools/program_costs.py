@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from bench_run import commit
 from ledger_counts import BUILD, Place, place
 from program_inputs import Program, Size, programs
 from rich.console import Console
@@ -97,6 +98,23 @@ LONG = {**SMALL, "free_bytes": "free in runs", "cached_bytes": "kept medium"}
 
 # By program, and in it by allocator.
 Found = dict[str, dict[str, Costs]]
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was written."""
+
+    commit: str
+    found: Found
+
+
+def read(path: Path) -> Read:
+    told = json.loads(path.read_text())
+    found = {
+        program: {name: Costs(**costs) for name, costs in each.items()}
+        for program, each in told["programs"].items()
+    }
+    return Read(told["commit"], found)
 
 
 def measure(program: Program, allocator: Allocator, size: Size) -> Costs:
@@ -271,7 +289,8 @@ def main(
             program: {name: asdict(costs[name]) for name in names if name in costs}
             for program, costs in found.items()
         }
-        out.write_text(json.dumps({"inputs": inputs, "programs": told}, indent=1) + "\n")
+        whole = {"commit": commit(), "inputs": inputs, "programs": told}
+        out.write_text(json.dumps(whole, indent=1) + "\n")
     console = Console(width=None if sys.stdout.isatty() else 200)
     for each in MEASURES:
         console.print(for_terminal(table(each, found, names)), "")

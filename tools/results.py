@@ -1,33 +1,41 @@
 #!/usr/bin/env python3
-"""Writes what build/bench.json says, as tools/bench.py left it.
+"""Writes what build/bench.json and build/costs.json say, as `make results` measured them.
 
-All of it goes to build/results, with its pictures. A page of one screen with one chart goes to
-docs: the rows that bench/short.toml chooses. A row whose CPUs were shared with others is never
-chosen.
+All of it goes to build/results, with its pictures. The rows that bench/short.toml chooses go to
+docs/results.json, and from there to the short page, docs/results.md, with its chart, and into
+README's table. A row whose CPUs were shared with others is never chosen. What changed since the
+last tag is printed.
+
+    tools/results.py --long       only build/results, of build/bench.json alone
+    tools/results.py --pages      only the pages again, from docs/results.json
 """
 
+import json
 import os
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple, NoReturn
 
-import jinja2
+import ledger_docs
+import program_costs
 import typer
 from bench_pictures import PICTURES, draw_all, draw_ratios
 from bench_results import Results, believed
 from bench_rows import variant_path
 from bench_tables import Loss, losses, tables
+from ledger import WRITTEN
+from ledger_rows import Ledger
+from result_pages import CHOSEN, ROOT, Line, Lost, Record, changes, filled, record_of_tag
 
-from loft_malloc.tables import Cell, Table, as_markdown
+from loft_malloc.tables import Cell, Table
 
-ROOT = Path(__file__).resolve().parent.parent
-# Tables of results, of rows, of what these are called on the short page.
-CHOSEN = tomllib.loads((ROOT / "bench" / "short.toml").read_text(encoding="utf-8"))
-# This one stands by itself there.
+# This one stands by itself on the short page.
 BESIDE = "Faults and waits"
+# And these rows are of build/costs.json.
+PROGRAMS = "Programs"
 # On the short page.
 MOST_LOSSES = 10
 # A reason that begins so says that there is nothing to explain.
@@ -52,23 +60,11 @@ def read_reasons(path: Path) -> list[Reason]:
     return [Reason(each["row"], each.get("table", "*"), each["reason"]) for each in given]
 
 
-def read_note(path: Path, data: Results) -> str:
-    """What a reader has to know of the runs, if some are of the version that it is about."""
-    note = tomllib.loads(path.read_text()).get("note") if path.exists() else None
-    return str(note["text"]) if note and note["loft"] in {row.commit for row in data.rows} else ""
-
-
 def explained(data: Results, reasons: list[Reason]) -> list[tuple[Loss, str]]:
     return [
         (loss, " ".join(why.reason for why in reasons if why.explains(loss)))
         for loss in losses(data)
     ]
-
-
-def filled(template: str, **words: Any) -> str:
-    text = (ROOT / "tools" / template).read_text(encoding="utf-8")
-    made = jinja2.Template(text, trim_blocks=True, keep_trailing_newline=True)
-    return str(made.render(as_markdown=as_markdown, **words))
 
 
 def page(data: Results, reasons: list[Reason], images: Path) -> str:
@@ -106,55 +102,93 @@ def worst(lost: list[tuple[Loss, str]]) -> Iterator[tuple[Loss, str]]:
             yield loss, why
 
 
-def short_table(made: list[Table], titles: Iterable[str], names: list[str]) -> Table:
-    table = Table(["", *names], judged="loft")
+def lines(made: list[Table], titles: Iterable[str], names: list[str]) -> Iterator[Line]:
     for title in titles:
         for called, cells in chosen(made, title).items():
             # The spread, and what a figure is made of, are on the long page.
-            short = [cells.get(name, Cell("-")) for name in names]
+            texts = {name: cells[name].text.split()[0] for name in names if name in cells}
             label = f"throughput ↑, {called}" if title == "Throughput" else called
-            table.rows.append((label, [Cell(c.text.split()[0], c.verdict) for c in short]))
-    return table
+            yield Line(label=label, texts=texts, verdict=cells.get("loft", Cell("-")).verdict)
 
 
-def write_short(data: Results, why: Path, docs: Path) -> None:
+def of_programs(found: program_costs.Found, names: list[str]) -> Iterator[Line]:
+    """The means over the programs, relative to glibc."""
+    for measure in program_costs.MEASURES:
+        if (called := CHOSEN[PROGRAMS].get(measure.title)) is None:
+            continue
+        told = program_costs.table(measure, found, [program_costs.BASE, *names])
+        if (cells := told.lines().get(program_costs.MEAN)) is None:
+            continue
+        texts = {name: cells[name].text for name in names if cells[name].text != "-"}
+        texts[program_costs.BASE] = "1.000"
+        yield Line(label=called, texts=texts, verdict=cells["loft / best"].verdict)
+
+
+def record_of(data: Results, costs: program_costs.Read, why: Path) -> Record:
     made = tables(data)
     names = ["loft", *data.peers, "glibc"]
-    text = filled(
-        "short.md.jinja",
-        data=data,
+    titles = [title for title in CHOSEN if title not in (BESIDE, PROGRAMS)]
+    lost = list(worst(explained(data, read_reasons(why))))[:MOST_LOSSES]
+    return Record(
+        commit=costs.commit,
+        head=data.header_lines()[:4],
         columns=names,
-        chosen=short_table(made, (title for title in CHOSEN if title != BESIDE), names),
-        beside=short_table(made, [BESIDE], names),
-        note=read_note(why, data),
-        losses=list(worst(explained(data, read_reasons(why))))[:MOST_LOSSES],
+        peers=data.peers,
+        rows=[*of_programs(costs.found, names[:-1]), *lines(made, titles, names)],
+        beside=list(lines(made, [BESIDE], names)),
+        losses=[Lost(row=it.row, table=it.table, gain=it.gain, why=reason) for it, reason in lost],
     )
-    (docs / "images").mkdir(parents=True, exist_ok=True)
-    (docs / "results.md").write_text(text)
-    chart = draw_ratios(data, chosen(made, "Throughput"), names)
-    (docs / "images" / "results.svg").write_text(chart)
+
+
+def refuse(reason: str) -> NoReturn:
+    print(f"results: {reason}", file=sys.stderr)
+    raise typer.Exit(2)
 
 
 def main(
     source: Annotated[Path, typer.Option(help="what bench.py wrote")] = ROOT / "build/bench.json",
+    programs: Annotated[Path, typer.Option(help="what program_costs.py wrote")] = ROOT
+    / "build/costs.json",
     out: Annotated[
         Path, typer.Option(help="the long page; its pictures are put into images/ beside it")
     ] = ROOT / "build/results/results.md",
-    docs: Annotated[
-        Path, typer.Option(help="the folder of the short page, and of images/ with its chart")
-    ] = ROOT / "docs",
+    root: Annotated[Path, typer.Option(help="of docs/ and README.md")] = ROOT,
+    pages: Annotated[bool, typer.Option("--pages", help="only these, from their record")] = False,
+    long: Annotated[bool, typer.Option("--long", help="only the long page")] = False,
 ) -> None:
-    """Writes the pages and their pictures from build/bench.json."""
-    if not source.exists():
-        print(f"results: no {source}; run make bench first", file=sys.stderr)
-        raise typer.Exit(2)
+    """Writes the pages and their pictures from build/bench.json and build/costs.json."""
+    ledger = Ledger.parse(WRITTEN.read_text(encoding="utf-8"))
+    if pages:
+        ledger_docs.write(ledger, root)
+        return
+    for path in (source,) if long else (source, programs):
+        if not path.exists():
+            refuse(f"no {path}; run make results first")
     data = Results.read(source)
     why = ROOT / "bench" / "losses.toml"
     images = out.parent / "images"
     images.mkdir(parents=True, exist_ok=True)
     draw_all(data, images)
     out.write_text(page(data, read_reasons(why), images))
-    write_short(data, why, docs)
+    if long:
+        return
+    costs = program_costs.read(programs)
+    commits = {row.commit for row in data.rows} | {costs.commit}
+    if len(commits) > 1:
+        refuse(f"{source} and {programs} are of {', '.join(sorted(commits))}, not of one commit")
+    record = record_of(data, costs, why)
+    docs = root / "docs"
+    (docs / "results.json").write_text(
+        json.dumps(record.model_dump(exclude_defaults=True), indent=1, ensure_ascii=False) + "\n"
+    )
+    chart = draw_ratios(data, chosen(tables(data), "Throughput"), record.columns)
+    (docs / "images" / "results.svg").write_text(chart)
+    ledger_docs.write(ledger, root)
+    if tagged := record_of_tag():
+        tag, old = tagged
+        print(f"since {tag}:", *changes(old, record) or ["nothing"], sep="\n  ")
+    else:
+        print("no tag has results to compare with")
 
 
 if __name__ == "__main__":

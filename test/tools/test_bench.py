@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,25 @@ def test_a_variant_stands_for_loft(
     assert sorted(programs[2:]) == ["loft --count=2", "snmalloc --count=2"]
     assert [path and path.name for path in asked] == ["1x4.so", "loft.so"]
     assert [row.variant for row in data.rows] == ["1x4", ""]
+
+
+def test_a_row_has_settings_for_each_allocator(
+    tmp_path: Path, programs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def run_row(row: Row, allocator: Allocator) -> Run:
+        asked[allocator.name] = allocator.variables
+        return result(10)
+
+    monkeypatch.setattr(bench, "run_row", run_row)
+    monkeypatch.setitem(bench_rows.SETTINGS, "sleeps", {"loft": {"A": "1"}, "jemalloc": {"B": "2"}})
+    measure(tmp_path / "out.json", [replace(ROW, settings="sleeps")], 1, keep=False)
+    assert asked == {"loft": {"A": "1"}, "snmalloc": {}}
+
+
+def test_the_rows_settings_are_written() -> None:
+    assert {row.settings for row in bench_rows.ROWS} - {""} == bench_rows.SETTINGS.keys()
 
 
 def test_a_variant_that_is_not_built_is_named(

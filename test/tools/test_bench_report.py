@@ -11,11 +11,15 @@ import bench_pictures
 import pytest
 from bench_beside import PATTERNS
 from bench_data import header
+from bench_pictures import draw_ratios
 from bench_report import METRICS, metric_table
 from bench_results import Results
 from bench_rows import ROWS
 from bench_tables import TARGETS, losses, tables
-from results import BESIDE, CHOSEN, page, read_reasons, write_short
+from program_costs import Costs, Read
+from result_pages import CHOSEN, Record
+from result_pages import page as short_page
+from results import BESIDE, chosen, page, read_reasons, record_of
 from variants import VARIANTS
 
 from loft_malloc.tables import Table, as_markdown
@@ -170,16 +174,14 @@ def test_faults_and_waits_stand_beside_time(tmp_path: Path) -> None:
         ("locks waited for: larson, 2 threads", ["30", "-"]),
     ]
     assert [cells[1].verdict for _, cells in made.rows] == ["behind", *["none"] * 4]
-    write_short(data(entry), tmp_path / "none.toml", tmp_path)
-    text = (tmp_path / "results.md").read_text()
+    text = shown(data(entry))
     beside = text.partition("## Faults and waits beside time")[2].partition("## Where we lose")[0]
     assert "| larson, 2 threads: time, ns | **2e+07** ▼ | 1e+07 |" in beside
     assert "| larson, 2 threads: page faults | 200 | 10 |" in beside
     assert "| larson, 2 threads: locks found held | 30 | - |" in beside
     # Of runs that did not keep them there is no such table.
     old = row("larson, 2 threads", {"loft": thrice(run(50))}, statistics=locks)
-    write_short(data(old), tmp_path / "none.toml", tmp_path)
-    assert "Faults and waits" not in (tmp_path / "results.md").read_text()
+    assert "Faults and waits" not in shown(data(old))
 
 
 def test_rows_with_faults_and_waits_exist() -> None:
@@ -464,24 +466,31 @@ def last_dot(chart: str, name: str) -> float:
     return float(dots[-1])
 
 
+def costs(loft: int) -> Costs:
+    return Costs(loft, None, 2 * loft, None, None, 100.0)
+
+
+def recorded(every: Results, why: Path = Path("none.toml")) -> Record:
+    found = {"jq": {name: costs(90 if name == "loft" else 100) for name in NAMES}}
+    return record_of(every, Read("c1", found), why)
+
+
+def shown(every: Results, why: Path = Path("none.toml")) -> str:
+    return short_page(recorded(every, why))
+
+
 def test_the_short_page_is_a_choice(tmp_path: Path) -> None:
     reasons = tmp_path / "losses.toml"
-    reasons.write_text(
-        '[note]\nloft = "c1"\ntext = "A note."\n[[loss]]\nrow = "*"\nreason = "A reason."\n'
-    )
+    reasons.write_text('[[loss]]\nrow = "*"\nreason = "A reason."\n')
     entry = row("xalan", SLOW["runs"], group="large objects, start and end")
-    write_short(data(entry, SLOW, FAST), reasons, tmp_path)
-    text = (tmp_path / "results.md").read_text()
+    every = data(entry, SLOW, FAST)
+    text = shown(every, reasons)
     assert "| throughput ↑, xalan, a real program | **0.50** ▼ |" in text
     assert "| slow |" not in text.partition("## Where we lose")[0]
-    assert "A note." in text
     assert text.count("A reason.") == 1
-    chart = (tmp_path / "images/results.svg").read_text()
+    chart = draw_ratios(every, chosen(tables(every), "Throughput"), ["loft", *every.peers])
     assert ">xalan, a real program</text>" in chart
     assert last_dot(chart, "loft") < last_dot(chart, "jemalloc") < last_dot(chart, "snmalloc")
-    reasons.write_text(reasons.read_text().replace("c1", "c2"))
-    write_short(data(entry), reasons, tmp_path)
-    assert "A note." not in (tmp_path / "results.md").read_text()
 
 
 def test_a_row_that_shared_its_cpus_is_not_published(tmp_path: Path) -> None:
@@ -494,8 +503,7 @@ def test_a_row_that_shared_its_cpus_is_not_published(tmp_path: Path) -> None:
         *texts(table, "fast")[: len(NAMES)],
         "",
     ]
-    write_short(data(entry, FAST), tmp_path / "none.toml", tmp_path)
-    text = (tmp_path / "results.md").read_text()
+    text = shown(data(entry, FAST))
     assert "xalan" not in text
     assert "Nowhere." in text
 

@@ -15,9 +15,9 @@ import papers
 import pytest
 from bench_data import header
 from bench_run import Failed
-from paper_checks import Shown, Verdict, as_table, judge, read_page
+from paper_checks import Shown, Verdict, as_table, judge
 from paper_figures import FIRST, Catalogue, Check, Figure, Form, Kind, Metric, Point
-from paper_page import Measured, Papers, Sample, model, page, show, tables
+from paper_page import Measured, Papers, Sample, keep, model, page, show, tables, write_page
 from paper_programs import PAPER_PROGRAMS
 from pydantic import ValidationError
 from rich.progress import Progress
@@ -73,7 +73,11 @@ def small(**changed: object) -> Catalogue:
 
 def measured(book: Catalogue, *rows: Measured) -> Papers:
     return Papers(
-        header=header(), allocators=list(book.allocators), absent=["hoard"], rows=list(rows)
+        header=header(),
+        gigahertz=1.0,
+        allocators=list(book.allocators),
+        absent=["hoard"],
+        rows=list(rows),
     )
 
 
@@ -370,7 +374,7 @@ def test_the_model_uses_the_measured_round_trip() -> None:
     )
     data.allocators = ["loft", "nextgen"]
     # 214 ns a call are as many cycles, at a gigahertz: a miss. Four times 500: 1 a call.
-    assert as_markdown(model(data, 1.0))[2:] == [
+    assert as_markdown(model(data))[2:] == [
         "| the paper | 268 cycles | 1.25 | - |",
         "| nextgen | 214 ns | 1.00 | 1.00 |",
     ]
@@ -419,17 +423,18 @@ def test_times_of_threads_that_share_processors_decide_nothing() -> None:
     assert judge(check, Metric(label="m"), cells)[1] is Verdict.AGREE
 
 
-def test_the_page_is_what_its_own_tables_give() -> None:
-    """Or somebody wrote into it, or did not write it again: tools/papers.py --rounds 0."""
-    text = (ROOT / "papers" / "figures.md").read_text(encoding="utf-8")
-    assert page(read_page(text), BOOK, paper_figures.coverage()) == text
-
-
-def test_a_page_is_read_as_it_was_shown() -> None:
-    book = small()
-    rows = [row("loft", "2", 9, 10, 14), row("engine", "2", failure="crash")]
-    shown = show(measured(book, *rows), book, 3.0)
-    assert read_page(page(shown, book, paper_figures.coverage())) == shown
+def test_what_is_kept_shows_the_same(tmp_path: Path) -> None:
+    book = small(picture=True)
+    data = measured(book, row("loft", "2", 9.00001, 10, 14), row("engine", "2", failure="crash"))
+    data.rows[0].samples[1]["peak_mib"] = 7
+    keep(data, book, tmp_path / "papers.json")
+    kept = Papers.model_validate_json((tmp_path / "papers.json").read_text())
+    assert kept.rows[0].samples[1] == {"throughput": 9, "threads": 2, "cpu_share": 0.5}
+    write_page(kept, book, tmp_path / "figures.md")
+    text = page(show(data, book), book, paper_figures.coverage())
+    assert (tmp_path / "figures.md").read_text() == text
+    assert "![throughput over threads](pictures/paper-5.svg)" in text
+    assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["paper-5.svg"]
 
 
 def test_a_run_of_one_figure_leaves_the_page_alone(tmp_path: Path) -> None:
@@ -481,7 +486,7 @@ def test_the_page_says_all_of_it(tmp_path: Path) -> None:
     data = measured(book, *rows)
     (tmp_path / "papers.json").write_text(data.model_dump_json(exclude_defaults=True))
     read = Papers.model_validate_json((tmp_path / "papers.json").read_text())
-    text = page(show(read, book, 3.0), book, paper_figures.coverage())
+    text = page(show(read, book), book, paper_figures.coverage())
     for said in (
         "### paper-5: throughput over threads",
         "First column: `program --threads=2 --half=1 --share=50`.",
@@ -498,14 +503,14 @@ def test_the_page_says_all_of_it(tmp_path: Path) -> None:
     ):
         assert said in text
     assert "\n\n\n" not in text
-    paper_page.draw_all(read, book, tmp_path)
+    paper_page.draw_all(read, book.figures, book, tmp_path)
     assert "<svg" in (tmp_path / "paper-5.svg").read_text()
 
 
 def test_an_unmeasured_figure_says_so(tmp_path: Path) -> None:
     book = small(full_only=True)
-    text = page(show(measured(book), book, 3.0), book, {})
+    text = page(show(measured(book), book), book, {})
     assert "Not measured (`PAPERS=full`)." in text
     assert "Because of batches." not in text
-    paper_page.draw_all(measured(book), book, tmp_path)
+    paper_page.draw_all(measured(book), book.figures, book, tmp_path)
     assert not list(tmp_path.iterdir())
