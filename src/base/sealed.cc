@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <span>
 
 #include "base/atomic.h"
 #include "base/bits.h"
@@ -18,40 +19,50 @@ namespace loft {
 namespace {
 
 // The pages that the loader has made read-only. It does that for whole pages alone, from the one in
-// which the part begins. Both are 0 before they are looked for, and 1 where there are none.
+// which the part begins. Both are 0 before they are looked for, and 1 where none are found.
 // Relaxed: whoever looks finds the same.
 constinit Atomic<uintptr_t> first_sealed{0};
 constinit Atomic<uintptr_t> end_of_sealed{0};
 
+[[gnu::section(".data.rel.ro.loft_sealed"), gnu::used]] constinit uintptr_t within = 0;
+
 uintptr_t page_bytes() { return static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)); }
 
-}  // namespace
+// Of this program or library, where they lie in memory; none where the linker left them out.
+std::span<const ElfW(Phdr)> parts() {
+  const ElfW(Ehdr)* const header = &__ehdr_start;
+  if (header == nullptr || __builtin_memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};
+  const auto at = reinterpret_cast<uintptr_t>(header) + header->e_phoff;
+  return {reinterpret_cast<const ElfW(Phdr)*>(at), header->e_phnum};
+}
 
-// Reads the headers of this program or library where they lie in memory. The loader is not asked
-// for them: glibc 2.36 leaves the lock of dl_iterate_phdr held for ever in a child that one thread
-// forks while another holds it.
+// The loader is not asked for them: glibc 2.36 leaves the lock of dl_iterate_phdr held for ever in
+// a child that one thread forks while another holds it.
 void find_sealed_pages() {
   if (end_of_sealed.load(memory_order_relaxed) != 0) return;
   const KeepErrno keep;
-  const auto headers = reinterpret_cast<uintptr_t>(&__ehdr_start);
-  const auto* const parts =
-      reinterpret_cast<const ElfW(Phdr)*>(headers + (headers != 0 ? __ehdr_start.e_phoff : 0));
-  const unsigned count = headers != 0 ? __ehdr_start.e_phnum : 0;
-  // How far from its linked address everything lies.
-  uintptr_t bias = headers;
-  for (unsigned i = 0; i < count; ++i) {
-    if (parts[i].p_type == PT_LOAD && parts[i].p_offset == 0) bias = headers - parts[i].p_vaddr;
-  }
   uintptr_t from = 1;
   uintptr_t end = 1;
-  for (unsigned i = 0; i < count; ++i) {
-    if (parts[i].p_type != PT_GNU_RELRO) continue;
-    from = round_down(bias + parts[i].p_vaddr, page_bytes());
-    end = round_down(bias + parts[i].p_vaddr + parts[i].p_memsz, page_bytes());
+  // How far from its linked address everything lies: by the segment that begins with the headers.
+  uintptr_t bias = 0;
+  for (const ElfW(Phdr) & part : parts()) {
+    if (part.p_type != PT_LOAD || part.p_offset != 0 || part.p_filesz == 0) continue;
+    bias = reinterpret_cast<uintptr_t>(&__ehdr_start) - part.p_vaddr;
+    break;
+  }
+  for (const ElfW(Phdr) & part : parts()) {
+    if (part.p_type != PT_GNU_RELRO) continue;
+    const uintptr_t first = round_down(bias + part.p_vaddr, page_bytes());
+    const uintptr_t behind = round_down(bias + part.p_vaddr + part.p_memsz, page_bytes());
+    if (reinterpret_cast<uintptr_t>(&within) - first >= behind - first) continue;
+    from = first;
+    end = behind;
   }
   first_sealed.store(from, memory_order_relaxed);
   end_of_sealed.store(end, memory_order_relaxed);
 }
+
+}  // namespace
 
 bool write_sealed(void* to, const void* from, size_t bytes) {
   find_sealed_pages();
@@ -60,10 +71,13 @@ bool write_sealed(void* to, const void* from, size_t bytes) {
   const auto at = reinterpret_cast<uintptr_t>(to);
   const uintptr_t first = round_down(at, page);
   const uintptr_t end = round_up(at + bytes, page);
-  const bool is_sealed = first >= first_sealed.load(memory_order_relaxed) &&
-                         end <= end_of_sealed.load(memory_order_relaxed);
+  const uintptr_t end_of_found = end_of_sealed.load(memory_order_relaxed);
+  const bool is_sealed = first >= first_sealed.load(memory_order_relaxed) && end <= end_of_found;
+  // Where nobody knows, the pages stay as the program's other data are.
+  const bool is_unknown = end_of_found == 1;
   void* const pages = reinterpret_cast<void*>(first);
-  if (is_sealed && mprotect(pages, end - first, PROT_READ | PROT_WRITE) != 0) return false;
+  if ((is_sealed || is_unknown) && mprotect(pages, end - first, PROT_READ | PROT_WRITE) != 0)
+    return false;
   auto* const words = static_cast<uint64_t*>(to);
   for (size_t i = 0; i < bytes / sizeof(uint64_t); ++i) {
     uint64_t word = 0;

@@ -12,10 +12,6 @@ namespace loft {
 
 #define LOFT_SEALED [[gnu::section(".data.rel.ro.loft_sealed")]]
 
-// Looks for the pages once, so that write_sealed does not ask the loader any more: who calls that
-// with a lock of loft's held calls this before, without.
-void find_sealed_pages();
-
 // Writes to such data, a word at a time, with release. `bytes` is a multiple of a word's. No other
 // data there is written meanwhile. Afterwards it is read-only if it was before, which is the choice
 // of who links the program. False, and nothing has changed, if the system refuses.

@@ -164,10 +164,7 @@ void follow_profile_options() {
   const bool asked = get(options.profile) != kNoProfile;
   if (asked == profile::on() && !profile::changes_mean(get(options.sample_bytes))) return;
   // Before the lock: it takes the loader's, whose holder may be forking.
-  if (asked) {
-    inspect::open();
-    find_sealed_pages();
-  }
+  if (asked) inspect::open();
   const os::Guard guard(profile::changes());
   // Who has set it meanwhile comes here, too, prepared.
   if (!asked && get(options.profile) != kNoProfile) return;
