@@ -276,6 +276,25 @@ def test_a_row_has_settings_for_each_allocator(
     assert asked == {"loft": {"A": "1"}, "snmalloc": {}}
 
 
+@pytest.mark.parametrize(("kind", "warm"), [(Kind.TIMED, 1), (Kind.QUIET, 0)])
+def test_memory_is_warm_before_what_is_timed(
+    monkeypatch: pytest.MonkeyPatch, kind: Kind, warm: int
+) -> None:
+    done: list[str] = []
+    told = launch.Result(
+        Outcome("exit", 0), None, launch.Counts(), 0, result(10).model_dump_json(), ""
+    )
+    monkeypatch.setattr(bench_run, "warm_memory", lambda: done.append("warm"))
+
+    def finish(*_: object) -> launch.Result:
+        done.append("ran")
+        return told
+
+    monkeypatch.setattr(bench_run, "finish", finish)
+    bench_run.run_row(replace(ROW, kind=kind), Allocator("glibc", None))
+    assert done == ["warm"] * warm + ["ran"]
+
+
 def test_the_rows_settings_are_written() -> None:
     assert {row.settings for row in bench_rows.ROWS} - {""} == bench_rows.SETTINGS.keys()
 
