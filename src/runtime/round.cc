@@ -1,5 +1,6 @@
 #include "runtime/round.h"
 
+#include "base/atomic.h"
 #include "base/bits.h"
 #include "base/look.h"
 #include "cache/guest.h"
@@ -71,6 +72,14 @@ namespace {
 
 constinit os::Lock purging_excess;
 
+// Whoever frees too much asks for a purge, and may find another thread at it, which does not look
+// at what comes meanwhile. Nobody may come again: so that thread looks here once it has finished.
+// Read-modify-writes with acquire and release: if a thread asks behind the last look, it sees the
+// lock free, which was released before.
+constinit Atomic<bool> asked{false};
+// So often at most: a thread that purged for hundreds would not get on with its own calls.
+constexpr unsigned kRepeats = 8;
+
 size_t excess_of_all() { return unused::excess(unused::kAll); }
 
 size_t excess_of_heaps() { return most(excess_of_all(), unused::excess(unused::kInHeaps)); }
@@ -110,24 +119,35 @@ void purge() {
   size_t purged = purge_spans();
   purged += purge_heaps(&skipped);
   unused::note_purged(purged, os::now_ns());
-  if (!skipped) unused::note_left();
+  // What others have freed meanwhile can go.
+  if (!skipped && !asked.load(memory_order_relaxed)) unused::note_left();
+}
+
+// Where memory is tight, a purge is followed by a pause: what is freed and taken in turn is not to
+// fault in each time. Returns whether it has purged.
+bool purge_or_wait() {
+  static constinit PurgePause pause;
+  if (LOFT_LIKELY(!limits::tight())) {
+    purge();
+    return true;
+  }
+  return pause.purge_or_wait(unused::total() > limits::scarce_dirty(), purge);
 }
 
 }  // namespace
 
-// Where memory is tight, a purge is followed by a pause: what is freed and taken in turn is not to
-// fault in each time.
 void purge_excess() {
-  static constinit PurgePause pause;
-  if (!purging_excess.try_lock()) return;
-  if (LOFT_LIKELY(!limits::tight())) {
-    purge();
-  } else if (!pause.purge_or_wait(unused::total() > limits::scarce_dirty(), purge)) {
-    return purging_excess.unlock();
+  bool purged = true;
+  for (unsigned i = 0; purged && i != kRepeats; ++i) {
+    asked.exchange(true, memory_order_acq_rel);
+    if (!purging_excess.try_lock()) return;
+    asked.exchange(false, memory_order_acq_rel);
+    purged = purge_or_wait();
+    purging_excess.unlock();
+    if (!asked.exchange(false, memory_order_acq_rel)) break;
   }
-  purging_excess.unlock();
   // Others have freed more meanwhile, or a heap was left out.
-  if (LOFT_UNLIKELY(unused::is_too_much())) look_soon();
+  if (LOFT_UNLIKELY(purged && unused::is_too_much())) look_soon();
 }
 
 void forget_excess() { purging_excess.reset(); }
