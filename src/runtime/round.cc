@@ -75,16 +75,16 @@ constinit os::Lock purging_excess;
 // Whoever frees too much asks for a purge, and may find another thread at it, which does not look
 // at what comes meanwhile. Nobody may come again: so that thread looks here once it has finished.
 // Read-modify-writes with acquire and release: if a thread asks behind the last look, it sees the
-// lock free, which was released before.
-constinit Atomic<bool> asked{false};
+// lock free, which was released before. A word, for what decision 086 says.
+constinit Atomic<uint32_t> asked{0};
 // So often at most: a thread that purged for hundreds would not get on with its own calls.
-constexpr unsigned kRepeats = 8;
+constexpr unsigned kPurgesAtOnce = 4;
 
 size_t excess_of_all() { return unused::excess(unused::kAll); }
 
 size_t excess_of_heaps() { return most(excess_of_all(), unused::excess(unused::kInHeaps)); }
 
-// No more than the excess of this moment: threads that free more meanwhile purge that themselves.
+// No more than the excess of this moment: who frees more meanwhile asks for another purge.
 size_t purge_spans() {
   size_t purged = 0;
   const size_t wanted = excess_of_all();
@@ -115,12 +115,15 @@ size_t purge_heaps(bool* skipped) {
 void purge() {
   unused::adapt(os::now_ns());
   if (!unused::is_too_much()) return;
+  const size_t all = unused::total(unused::kAll);
+  const size_t in_heaps = unused::total(unused::kInHeaps);
   bool skipped = false;
-  size_t purged = purge_spans();
-  purged += purge_heaps(&skipped);
+  const size_t of_spans = purge_spans();
+  const size_t of_heaps = purge_heaps(&skipped);
+  const size_t purged = of_spans + of_heaps;
   unused::note_purged(purged, os::now_ns());
-  // What others have freed meanwhile can go.
-  if (!skipped && !asked.load(memory_order_relaxed)) unused::note_left();
+  // Of what was there at the beginning: what has come meanwhile can go.
+  if (!skipped) unused::note_left(all - least(all, purged), in_heaps - least(in_heaps, of_heaps));
 }
 
 // Where memory is tight, a purge is followed by a pause: what is freed and taken in turn is not to
@@ -137,14 +140,15 @@ bool purge_or_wait() {
 }  // namespace
 
 void purge_excess() {
-  bool purged = true;
-  for (unsigned i = 0; purged && i != kRepeats; ++i) {
-    asked.exchange(true, memory_order_acq_rel);
+  bool purged = false;
+  for (unsigned i = 0; i != kPurgesAtOnce; ++i) {
+    asked.exchange(1, memory_order_acq_rel);
     if (!purging_excess.try_lock()) return;
-    asked.exchange(false, memory_order_acq_rel);
+    asked.exchange(0, memory_order_acq_rel);
     purged = purge_or_wait();
     purging_excess.unlock();
-    if (!asked.exchange(false, memory_order_acq_rel)) break;
+    // The last time, the word is the next holder's.
+    if (i + 1 == kPurgesAtOnce || asked.exchange(0, memory_order_acq_rel) == 0) break;
   }
   // Others have freed more meanwhile, or a heap was left out.
   if (LOFT_UNLIKELY(purged && unused::is_too_much())) look_soon();

@@ -2,6 +2,7 @@
 //
 // The linker sends the calls that give memory back here (test/CMakeLists.txt).
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,9 +17,9 @@ namespace {
 
 constexpr size_t kMiB = 1 << 20;
 
-// 0: nobody purges yet. 1: the first purge is under way. 2: the other thread has freed all.
-std::atomic<int> step{0};
-std::atomic<bool> armed{false};
+enum Step { kStarting, kReady, kPurging, kFreed, kEnded };
+std::atomic<int> step{kStarting};
+std::atomic<pid_t> purger{0};
 
 void wait_for(int wanted) {
   while (step < wanted) usleep(100);
@@ -37,9 +38,9 @@ std::vector<void*> objects_of(size_t bytes) {
 }  // namespace storm
 
 int CALL_MADVISE(__wrap_)(void* at, size_t bytes, int advice) {
-  if (storm::armed.exchange(false)) {
-    storm::step = 1;
-    storm::wait_for(2);
+  if (advice == MADV_DONTNEED && storm::step == storm::kReady && gettid() == storm::purger) {
+    storm::step = storm::kPurging;
+    storm::wait_for(storm::kFreed);
   }
   return CALL_MADVISE(__real_)(at, bytes, advice);
 }
@@ -55,25 +56,28 @@ TEST(Purge, GoesOnWithWhatAnotherThreadFreesMeanwhile) {
     EXPECT_EQ(loft_option_set("dirty_bytes", "8M"), 0);
     const std::vector<void*> own = objects_of(24 * kMiB);
     const std::vector<void*> others = objects_of(40 * kMiB);
-    std::atomic<bool> ended{false};
+    // Every slab keeps an object, or few pages do, so that nothing but holes can go.
+    const size_t stride = 100 * static_cast<size_t>(sysconf(_SC_PAGESIZE)) / 4096;
     std::thread other([&] {
       loft_free(loft_malloc(512));
-      wait_for(1);
-      // Every slab keeps an object, so that nothing but holes can go.
+      step = kReady;
+      wait_for(kPurging);
       for (size_t i = 0; i < others.size(); ++i) {
-        if (i % 100 != 0) loft_free(others[i]);
+        if (i % stride != 0) loft_free(others[i]);
       }
-      step = 2;
-      while (!ended) usleep(100);
+      int expected = kPurging;
+      step.compare_exchange_strong(expected, kFreed);
+      wait_for(kEnded);
     });
-    armed = true;
-    for (size_t i = 0; i < own.size() && step == 0; ++i) {
-      if (i % 100 != 0) loft_free(own[i]);
+    purger = gettid();
+    wait_for(kReady);
+    for (size_t i = 0; i < own.size() && step == kReady; ++i) {
+      if (i % stride != 0) loft_free(own[i]);
     }
-    EXPECT_EQ(step, 2);
+    EXPECT_EQ(step, kFreed);
     const loft_stats_t s = stats();
     EXPECT_LE(s.resident_bytes - s.live_bytes - s.rounding_bytes, kBound + kBound / 4 + 4 * kMiB);
-    ended = true;
+    step = kEnded;
     other.join();
   });
 }
