@@ -1,9 +1,12 @@
 """The ledger's rules: what may rise, what must be written, and what the pages say."""
 
+from pathlib import Path
+
 import ledger
 import ledger_counts
+import ledger_docs
 import pytest
-from ledger_counts import GROUPS, Part
+from ledger_counts import GROUPS, ROOT, Part
 from ledger_rows import Findings, Group, Ledger, Row, compare, look_at_history, update
 
 from loft_malloc.errors import UserError
@@ -158,6 +161,20 @@ def test_what_takes_two_processors_is_not_counted_on_one(monkeypatch: pytest.Mon
     assert Part(lambda there: {}).why_not(book(1)) == ""
 
 
+def test_pages_are_checked_and_written(tmp_path: Path) -> None:
+    written = book(0)
+    row = Row(value=32, peers={"glibc": 200.0, "snmalloc": 34.0})
+    written.groups[TITLE].rows[ledger_counts.PAIR] = row
+    (tmp_path / "docs").mkdir()
+    for page in ("README.md", "docs/results.md", "docs/results.json", "docs/threads.md"):
+        (tmp_path / page).write_text((ROOT / page).read_text())
+    pages = {page.name for page in ledger_docs.differences(written, tmp_path)}
+    assert pages == {"README.md", "results.md", "threads.md"}
+    ledger_docs.write(written, tmp_path)
+    assert not ledger_docs.differences(written, tmp_path)
+    assert "cached object | 32 | 200 | 34, " in (tmp_path / "README.md").read_text()
+
+
 def test_the_ledger_holds_every_group_and_its_last_check_would_pass() -> None:
     written = Ledger.parse(ledger.WRITTEN.read_text())
     assert {title: group.unit for title, group in written.groups.items()} == {
@@ -167,3 +184,4 @@ def test_the_ledger_holds_every_group_and_its_last_check_would_pass() -> None:
     findings = Findings()
     look_at_history([*ledger.history()[1], written], findings)
     assert not findings.worse
+    assert not ledger_docs.differences(written)

@@ -423,6 +423,19 @@ def test_times_of_threads_that_share_processors_decide_nothing() -> None:
     assert judge(check, Metric(label="m"), cells)[1] is Verdict.AGREE
 
 
+def test_the_page_is_what_its_record_gives(tmp_path: Path) -> None:
+    """Or somebody wrote into it, or did not write it again: tools/papers.py --rounds 0."""
+    folder = ROOT / "papers"
+    write_page(
+        Papers.model_validate_json((folder / "papers.json").read_text()),
+        BOOK,
+        tmp_path / "figures.md",
+    )
+    assert (tmp_path / "figures.md").read_text() == (folder / "figures.md").read_text()
+    names = {path.name for path in (folder / "pictures").iterdir()}
+    assert names == {path.name for path in (tmp_path / "pictures").iterdir()}
+
+
 def test_what_is_kept_shows_the_same(tmp_path: Path) -> None:
     book = small(picture=True)
     data = measured(book, row("loft", "2", 9.00001, 10, 14), row("engine", "2", failure="crash"))

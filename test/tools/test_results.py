@@ -10,9 +10,10 @@ import pytest
 import result_pages
 from ledger import WRITTEN
 from ledger_rows import Ledger
-from result_pages import ROOT, Line, Record, changes, readme_table, with_table
+from result_pages import OLD, ROOT, Line, Record, changes, readme_table, with_table
 
 LEDGER = Ledger.parse(WRITTEN.read_text(encoding="utf-8"))
+RECORD = result_pages.read_record(ROOT / "docs" / "results.json")
 
 
 def line(label: str, verdict: str = "ahead", **texts: str) -> Line:
@@ -33,6 +34,25 @@ def record(*lines: Line) -> Record:
 
 SPEED = "throughput ↑, one thread (mean)"
 LATENCY = "latency ↓, malloc p99.9, ns"
+
+
+def test_the_pages_say_what_is_recorded() -> None:
+    """Or somebody wrote into them, or did not write them again: tools/results.py --pages."""
+    for page, text in result_pages.pages(LEDGER):
+        assert page.read_text(encoding="utf-8") == text, page
+
+
+def test_the_record_is_not_old() -> None:
+    """Of a commit before this one; src has not changed often since. Else: make results."""
+    commit = RECORD.commit.split("-g")[-1]
+    assert "dirty" not in RECORD.commit
+    since = result_pages.git("rev-list", "--count", f"{commit}..HEAD", "--", "src")
+    assert since is not None, f"{commit} is no commit here"
+    assert int(since) <= OLD
+
+
+def test_every_row_of_the_readme_is_recorded() -> None:
+    assert all(RECORD.line(label) for label in result_pages.IN_README)
 
 
 def test_the_best_peer_is_by_what_is_better() -> None:
