@@ -11,7 +11,6 @@ address that the system draws. --night adds what takes long.
 """
 
 import platform
-import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +20,7 @@ import ledger_docs
 import typer
 from ledger_counts import BUILD, ROOT
 from ledger_rows import Counts, Findings, Ledger, Row, compare, look_at_history, plain, update
+from parts import git
 from rich.console import Console
 from rich.table import Table
 
@@ -33,11 +33,6 @@ PEERS = ("mimalloc2", "mimalloc3", "snmalloc", "jemalloc", "tcmalloc", "tbbmallo
 BESIDE = ("glibc", "mimalloc3")
 
 
-def git(*words: str) -> str:
-    ran = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-    return ran.stdout.strip() if ran.returncode == 0 else ""
-
-
 def at(commit: str) -> Ledger | None:
     text = git("show", f"{commit}:bench/ledger.toml")
     return Ledger.parse(text) if text else None
@@ -45,10 +40,11 @@ def at(commit: str) -> Ledger | None:
 
 def history() -> tuple[str, list[Ledger]]:
     """Since when, and the ledger as it was then and after each commit since."""
-    commits = git("log", "--format=%H", "--reverse", "--", "bench/ledger.toml").split()
+    commits = (git("log", "--format=%H", "--reverse", "--", "bench/ledger.toml") or "").split()
     tag = git("describe", "--tags", "--abbrev=0")
     if tag and at(tag) is not None:
-        commits = git("log", "--format=%H", "--reverse", f"{tag}..", "--", str(WRITTEN)).split()
+        since = git("log", "--format=%H", "--reverse", f"{tag}..", "--", str(WRITTEN))
+        commits = (since or "").split()
         return tag, [each for commit in (tag, *commits) if (each := at(commit)) is not None]
     found = [each for commit in commits if (each := at(commit)) is not None]
     return f"the ledger's first commit, {commits[0][:9]}" if commits else "never", found

@@ -4,7 +4,6 @@ Whatever bench/ledger.toml counts is shown as it stands there, whenever the rest
 """
 
 import re
-import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import jinja2
 import ledger_counts
 from ledger_rows import Ledger, Row
+from parts import git
 from pydantic import BaseModel, ConfigDict
 
 from loft_malloc.tables import Cell, Table, Verdict, as_markdown
@@ -156,12 +156,6 @@ def changes(old: Record, new: Record) -> Iterator[str]:
         before, now = old.line(line.label), line.texts.get("loft", "-")
         if before is not None and (then := before.texts.get("loft", "-")) != now:
             yield f"{line.label}: {then}, now {now}"
-
-
-def git(*words: str) -> str | None:
-    """None if it fails."""
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def record_of_tag() -> tuple[str, Record] | None:

@@ -10,6 +10,7 @@ import pytest
 import result_pages
 from ledger import WRITTEN
 from ledger_rows import Ledger
+from parts import git
 from result_pages import OLD, ROOT, Line, Record, changes, readme_table, with_table
 
 LEDGER = Ledger.parse(WRITTEN.read_text(encoding="utf-8"))
@@ -46,7 +47,7 @@ def test_the_record_is_not_old() -> None:
     """Of a commit before this one; src has not changed often since. Else: make results."""
     commit = RECORD.commit.split("-g")[-1]
     assert "dirty" not in RECORD.commit
-    since = result_pages.git("rev-list", "--count", f"{commit}..HEAD", "--", "src")
+    since = git("rev-list", "--count", f"{commit}..HEAD", "--", "src")
     assert since is not None, f"{commit} is no commit here"
     assert int(since) <= OLD
 
