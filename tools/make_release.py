@@ -22,16 +22,18 @@ CHANGELOG = ROOT / "CHANGELOG.md"
 OTHERS = ("tools/wheels.py", "tools/crates.py")
 
 
-def entry_of(version: str, text: str) -> str:
-    """What the changelog says of a version: its section, without the heading."""
-    pattern = rf"^## \[{re.escape(version)}\][^\n]*\n(.*?)(?=^## \[|\Z)"
-    found = re.search(pattern, text, re.MULTILINE | re.DOTALL)
-    entry = found[1].strip() if found else ""
-    if not entry:
-        raise PackageError(
-            f"CHANGELOG.md has no entry for {version}; write one, below '## [{version}] - DATE'"
-        )
-    return entry + "\n"
+def entry_of(text: str, *versions: str) -> str:
+    """What the changelog says of the first of the versions that it says something of: the section,
+    without its heading."""
+    for version in versions:
+        pattern = rf"^## \[{re.escape(version)}\][^\n]*\n(.*?)(?=^## \[|\Z)"
+        found = re.search(pattern, text, re.MULTILINE | re.DOTALL)
+        if found and (entry := found[1].strip()):
+            return entry + "\n"
+    last = versions[-1]
+    raise PackageError(
+        f"CHANGELOG.md has no entry for {last}; write one, below '## [{last}] - DATE'"
+    )
 
 
 def check_tree() -> None:
@@ -45,7 +47,8 @@ def check_tree() -> None:
 def release(out: Path, rehearse: bool) -> list[Path]:
     version = loft_version()
     text = CHANGELOG.read_text()
-    notes = entry_of("Unreleased" if rehearse else version, text)
+    # Right after a release nothing is unreleased, and what can be rehearsed is that one.
+    notes = entry_of(text, *(("Unreleased",) if rehearse else ()), version)
     if not rehearse:
         check_tree()
     fresh(out)

@@ -72,11 +72,12 @@ def test_the_version_is_one_number() -> None:
 def test_a_release_needs_an_entry_in_the_changelog() -> None:
     text = "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-01-01\n\n- one\n\n"
     text += "## [1.2.2]\n\n- two\n"
-    assert make_release.entry_of("1.2.3", text) == "- one\n"
-    assert make_release.entry_of("1.2.2", text) == "- two\n"
+    assert make_release.entry_of(text, "1.2.3") == "- one\n"
+    assert make_release.entry_of(text, "1.2.2") == "- two\n"
+    assert make_release.entry_of(text, "Unreleased", "1.2.3") == "- one\n"
     for version in ("Unreleased", "1.2.4", "1.2"):
         with pytest.raises(PackageError, match=re.escape(f"no entry for {version}")):
-            make_release.entry_of(version, text)
+            make_release.entry_of(text, version)
 
 
 def test_the_bill_of_materials_is_valid(tmp_path: Path) -> None:
