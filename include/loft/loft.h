@@ -27,9 +27,9 @@
 #include <stdint.h>
 
 #define LOFT_VERSION_MAJOR 0         ///< changes when the interface changes incompatibly
-#define LOFT_VERSION_MINOR 1         ///< grows with new features
+#define LOFT_VERSION_MINOR 2         ///< grows with new features
 #define LOFT_VERSION_PATCH 0         ///< grows with corrections
-#define LOFT_VERSION_STRING "0.1.0"  ///< the three as text
+#define LOFT_VERSION_STRING "0.2.0"  ///< the three as text
 /// A number that grows with every release: 10000 * major + 100 * minor + patch.
 #define LOFT_VERSION (LOFT_VERSION_MAJOR * 10000 + LOFT_VERSION_MINOR * 100 + LOFT_VERSION_PATCH)
 

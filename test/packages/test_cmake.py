@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import CORE_PROGRAM, CORE_RAN, PROGRAM, RAN, ROOT, said
+from commands import CORE_PROGRAM, CORE_RAN, PROGRAM, RAN, ROOT, VERSION, said
 
 OLDEST = "3.22.6"
 
@@ -97,7 +97,7 @@ def test_what_was_installed_is_found(
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.22)\n"
         "project(user C)\n"
-        "find_package(loft 0.1 REQUIRED)\n"
+        f"find_package(loft {VERSION} REQUIRED)\n"
         f"foreach(kind {' '.join(targets)})\n"
         "  if(kind MATCHES core)\n"
         "    set(source core.c)\n"

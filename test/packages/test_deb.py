@@ -26,7 +26,7 @@ def test_lintian_has_nothing_to_say() -> None:
 def test_symbols_are_those_of_the_version() -> None:
     control = run("dpkg-deb", "--info", one("libloft0_*.deb"), "symbols").stdout
     assert control.startswith("libloft.so.0 libloft0 #MINVER#\n")
-    assert " malloc@Base 0.1.0\n" in control
+    assert " malloc@Base 0.2.0\n" in control
 
 
 def test_the_library_alone_is_what_the_library_package_needs() -> None:

@@ -6,13 +6,13 @@ use core::ffi::{c_char, c_int, c_void};
 pub const LOFT_VERSION_MAJOR: c_int = 0;
 
 /// grows with new features
-pub const LOFT_VERSION_MINOR: c_int = 1;
+pub const LOFT_VERSION_MINOR: c_int = 2;
 
 /// grows with corrections
 pub const LOFT_VERSION_PATCH: c_int = 0;
 
 /// the three as text
-pub const LOFT_VERSION_STRING: &str = "0.1.0";
+pub const LOFT_VERSION_STRING: &str = "0.2.0";
 
 /// A number that grows with every release.
 pub const LOFT_VERSION: c_int = LOFT_VERSION_MAJOR * 10000 + LOFT_VERSION_MINOR * 100 + LOFT_VERSION_PATCH;
