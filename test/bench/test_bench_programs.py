@@ -519,7 +519,7 @@ def test_threads_at_rest(programs: Path) -> None:
     assert result["freed_kib"] <= result["kept_kib"] + 20
 
 
-# A step of the program takes real time, in which something else may have become due.
+# The program waits for what becomes due with time.
 @pytest.mark.night
 @pytest.mark.parametrize("preload", libraries(), ids=lambda path: path.stem if path else "glibc")
 def test_trims_cost_the_same_however_many_addresses_are_used(
