@@ -731,7 +731,6 @@ using HeapDeathTest = HeapTest;
 
 // With a key, whatever is written is seen by the seal: unit/key_test.cc.
 TEST_F(HeapDeathTest, DamagedBitmaps) {
-  LOFT_WITHOUT_A_KEY;
   const SizeClass c = class_of(48);
   const std::vector<void*> objects = take(c, 200);
   const std::string line = "write after free: damaged message in 0x[0-9a-f]+: slab 0x";
@@ -755,7 +754,6 @@ TEST_F(HeapDeathTest, DamagedBitmaps) {
 }
 
 TEST_F(HeapDeathTest, DamagedRecords) {
-  LOFT_WITHOUT_A_KEY;
   const std::vector<void*> objects = take(class_of(256), 4);
   const std::string line =
       "write after free: damaged message in 0x[0-9a-f]+: slab 0x[0-9a-f]+, size class 256 bytes";
@@ -776,7 +774,6 @@ TEST_F(HeapDeathTest, DamagedRecords) {
 
 // In the last object of a slab, of what says that it goes on behind it, where nothing can be read.
 TEST_F(HeapDeathTest, MessagesThatLeaveTheirSlab) {
-  LOFT_WITHOUT_A_KEY;
   const auto expect_damaged = [&](size_t size, Tag tag) {
     const Geometry& shape = geometry(class_of(size));
     const std::vector<void*> objects = take(class_of(size), 2u * shape.objects);

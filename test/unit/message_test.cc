@@ -101,7 +101,6 @@ TEST(Pack, EveryDensityOfEveryClass) {
 }
 
 TEST(Pack, OneCarrierOf64BytesBringsHome448Objects) {
-  LOFT_WITHOUT_A_KEY;
   const Geometry& shape = geometry(class_of(64));
   const Arena arena(shape);
   Bitmap freed(shape.words, 0);
@@ -115,7 +114,6 @@ TEST(Pack, OneCarrierOf64BytesBringsHome448Objects) {
 }
 
 TEST(Pack, SixteenBytesCarryOneWordAlone) {
-  LOFT_WITHOUT_A_KEY;
   const Geometry& shape = geometry(class_of(16));
   ASSERT_EQ(shape.carrier_words, 1);
   const Arena arena(shape);
@@ -125,7 +123,6 @@ TEST(Pack, SixteenBytesCarryOneWordAlone) {
 }
 
 TEST(Pack, NeighboursCarryTogether) {
-  LOFT_WITHOUT_A_KEY;
   const Geometry& shape = geometry(class_of(16));
   const Arena arena(shape);
   EXPECT_EQ(expect_round_trip(shape, arena, Bitmap(shape.words, ~uint64_t{0})), 1u);
@@ -193,7 +190,6 @@ TEST(Records, RoundTrip) {
 }
 
 TEST(Records, CapacityStaysInsideTheCarrier) {
-  LOFT_WITHOUT_A_KEY;
   EXPECT_EQ(record_capacity(16), 0u);
   EXPECT_EQ(record_capacity(32), 1u);
   EXPECT_EQ(record_capacity(64), 3u);
@@ -482,7 +478,6 @@ std::vector<uint64_t> damages(const Message* itself, const Message* other) {
 }
 
 TEST(InboxCut, IsSeenWhateverWasWritten) {
-  LOFT_WITHOUT_A_KEY;
   Messages messages(4);
   for (const uint64_t damage : damages(messages.at(0), messages.at(3))) {
     Inbox inbox;
@@ -493,7 +488,6 @@ TEST(InboxCut, IsSeenWhateverWasWritten) {
 }
 
 TEST(InboxCut, GoesOnBehindIt) {
-  LOFT_WITHOUT_A_KEY;
   Inbox inbox;
   Messages messages(10);
   inbox.push(messages.chain(0, 4));
@@ -509,7 +503,6 @@ TEST(InboxCut, GoesOnBehindIt) {
 
 // The last message: nothing is behind it, and the next producer will store a link there.
 TEST(InboxCut, AtTheBack) {
-  LOFT_WITHOUT_A_KEY;
   Inbox inbox;
   Messages messages(3);
   inbox.push(messages.chain(0, 1));
@@ -524,7 +517,6 @@ TEST(InboxCut, AtTheBack) {
 
 // The stub is behind the cut already: what follows it is not lost, and it is not queued twice.
 TEST(InboxCut, BeforeTheQueuedStub) {
-  LOFT_WITHOUT_A_KEY;
   Inbox inbox;
   Messages messages(8);
   inbox.push(messages.chain(0, 2));
@@ -541,7 +533,6 @@ TEST(InboxCut, BeforeTheQueuedStub) {
 }
 
 TEST(InboxCut, RepairLeavesItToTheDrain) {
-  LOFT_WITHOUT_A_KEY;
   Inbox inbox;
   Messages messages(6);
   inbox.push(messages.chain(0, 3));

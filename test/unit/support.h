@@ -104,7 +104,3 @@ inline void* allocate_large(size_t size, size_t alignment, bool zeroed) {
 }
 
 }  // namespace loft::test
-
-// In tests of bounds and reports that are others where messages are keyed.
-#define LOFT_WITHOUT_A_KEY \
-  if (messages::keyed()) GTEST_SKIP() << "it is another one with a key"
