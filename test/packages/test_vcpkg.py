@@ -56,6 +56,7 @@ def test_a_program_finds_what_the_port_installs(
         "lib/pkgconfig/loft.pc",
         "lib/pkgconfig/loft-core.pc",
         "lib/pkgconfig/loft-inspect.pc",
+        "share/loft-malloc/SECURITY.md",
         "share/loft-malloc/copyright",
         "share/loft-malloc/usage",
     }
