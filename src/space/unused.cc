@@ -128,10 +128,10 @@ void note_purged(size_t bytes, uint64_t now_ns) {
   purged_at.store(now_ns, memory_order_relaxed);
 }
 
-void note_left(size_t all, size_t in_heaps) {
+void note_left(size_t all, size_t of_heaps) {
   left[kAll].store(least(all, total(kAll)), memory_order_relaxed);
   if (!grows.load(memory_order_relaxed)) return;
-  left[kInHeaps].store(least(in_heaps, total(kInHeaps)), memory_order_relaxed);
+  left[kInHeaps].store(least(of_heaps, total(kInHeaps)), memory_order_relaxed);
   grows.store(false, memory_order_relaxed);
 }
 

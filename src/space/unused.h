@@ -80,7 +80,7 @@ void adapt(uint64_t now_ns);
 // So many bytes went back to the system.
 void note_purged(size_t bytes, uint64_t now_ns);
 // So much of all, and of what lies in heaps, cannot go.
-void note_left(size_t all, size_t in_heaps);
+void note_left(size_t all, size_t of_heaps);
 // Each tick: the bound falls while what is unused lies idle.
 void tick();
 
