@@ -38,17 +38,30 @@ class File {
       fuzz::wrong("the file cannot be written: %d", errno);
     }
   }
-  std::vector<uint8_t> bytes() const {
-    std::vector<uint8_t> all(static_cast<size_t>(lseek(descriptor_, 0, SEEK_END)));
-    if (pread(descriptor_, all.data(), all.size(), 0) != static_cast<ssize_t>(all.size())) {
-      fuzz::wrong("the file cannot be read: %d", errno);
-    }
-    return all;
-  }
 
  private:
   int descriptor_;
   std::string path_;
+};
+
+// What is written has to be new: a file in the folder where the fuzzer leaves what it finds.
+class NewFile {
+ public:
+  ~NewFile() { unlink(path()); }
+  char* path() { return path_.data(); }
+  std::vector<uint8_t> bytes() {
+    const int file = open(path(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) fuzz::wrong("no plan: %d", errno);
+    std::vector<uint8_t> all(static_cast<size_t>(lseek(file, 0, SEEK_END)));
+    if (pread(file, all.data(), all.size(), 0) != static_cast<ssize_t>(all.size())) {
+      fuzz::wrong("the plan cannot be read: %d", errno);
+    }
+    close(file);
+    return all;
+  }
+
+ private:
+  std::string path_ = "plan-" + std::to_string(getpid());
 };
 
 // Processes that are looked at, and samples that are asked for of each.
@@ -202,6 +215,8 @@ char samples[sizeof(kSamples)];
 
 void trace::fail(const char* why) {
   if (*why == 0 || strchr(why, '\n') != nullptr) fuzz::wrong("not one line: %s", why);
+  // No trace is the reason for it, and no plan would be looked at.
+  if (strcmp(why, "the plan for the replay cannot be written") == 0) fuzz::wrong("%s", why);
   throw Refused();
 }
 
@@ -233,13 +248,13 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t mos
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static File chunks("chunks");
-  static File planned("plan");
   chunks.put(data, size);
   const size_t images = images_in(chunks.path());
   if (!read_trace({name, info, chunks.path()})) return 0;
   for (size_t i = 0; i < std::min(images, kImages); ++i) {
     std::string number = std::to_string(i);
     read_trace({name, calls, chunks.path(), number.data()});
+    NewFile planned;
     if (!read_trace({name, plan, chunks.path(), number.data(), samples, planned.path()})) continue;
     const Plan made(planned.bytes());
     made.check();
