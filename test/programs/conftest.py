@@ -84,14 +84,16 @@ def clock(standing_clock: Path, tmp_path: Path) -> Clock:
 
 @pytest.fixture(scope="session")
 def reference(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
-    started: dict[str, Future[Outcome]] = {}
+    # Tests have other scripts of some programs, too.
+    started: dict[tuple[str, str], Future[Outcome]] = {}
     with ThreadPoolExecutor(max_workers=1) as pool:
 
         def of(program: Program) -> Future[Outcome]:
-            if program.name not in started:
+            key = (program.name, program.script)
+            if key not in started:
                 folder = tmp_path_factory.mktemp("reference")
-                started[program.name] = pool.submit(run, program, folder, inputs)
-            return started[program.name]
+                started[key] = pool.submit(run, program, folder, inputs)
+            return started[key]
 
         yield of
 

@@ -71,8 +71,8 @@ ROWS: list[Row] = [
 # What the option `stats` prints of one process.
 FIRST = "# HELP loft_resident_bytes "
 STATISTICS = {
-    # The version, and then lines that are indented, or stand above such lines.
-    "text": re.compile(r"^loft \d+\.\d+\.\d+\n(?:  .*\n|[a-z].*\n(?=  ))+", re.MULTILINE),
+    # The version, and then tables: lines that are indented, below a heading and an empty line.
+    "text": re.compile(r"^loft \d+\.\d+\.\d+\..*\n(?:\n[A-Z].*\n(?:  .*\n)+)+", re.MULTILINE),
     "json": re.compile(r'^\{"loft": ".*\}\n', re.MULTILINE),
     "prometheus": re.compile(
         rf"^{FIRST}.*\n(?:(?!{FIRST})(?:# (?:HELP|TYPE) )?loft_.*\n)+", re.MULTILINE
