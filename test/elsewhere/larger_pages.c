@@ -4,16 +4,21 @@
 //
 // Only calls by libc's names are seen: those of the program and of loft, not libc's own. What is
 // known otherwise keeps the kernel's own pages: sysconf, /proc, stacks, and the segments of
-// libraries, whose protection loft changes with the first dlopen and with hardened=full.
+// programs and libraries, which are laid out for such pages. What the loader has made read-only
+// there (RELRO) loft writes to with the first dlopen, a profile and hardened=full.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <link.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -78,7 +83,33 @@ SHOWN int munmap(void* at, size_t bytes) {
   return aligned("munmap", at, bytes) ? (int)syscall(SYS_munmap, at, rounded(bytes)) : -1;
 }
 
+enum { kMostParts = 64 };
+static struct {
+  uintptr_t begin, end;
+} sealed[kMostParts];
+static int parts;
+
+static int note_sealed(struct dl_phdr_info* object, size_t bytes, void* context) {
+  (void)bytes, (void)context;
+  for (int i = 0; i < object->dlpi_phnum && parts < kMostParts; ++i) {
+    const ElfW(Phdr)* const part = &object->dlpi_phdr[i];
+    if (part->p_type != PT_GNU_RELRO) continue;
+    const uintptr_t begin = object->dlpi_addr + part->p_vaddr;
+    sealed[parts].begin = begin & ~(uintptr_t)(kOwnPage - 1);
+    sealed[parts++].end = begin + part->p_memsz;
+  }
+  return 0;
+}
+
+static int is_sealed(uintptr_t at, size_t bytes) {
+  for (int i = 0; i < parts; ++i) {
+    if (at >= sealed[i].begin && at + bytes <= sealed[i].end) return 1;
+  }
+  return 0;
+}
+
 SHOWN int mprotect(void* at, size_t bytes, int protection) {
+  if (is_sealed((uintptr_t)at, bytes)) return (int)syscall(SYS_mprotect, at, bytes, protection);
   if (!aligned("mprotect", at, bytes)) return -1;
   return (int)syscall(SYS_mprotect, at, rounded(bytes), protection);
 }
@@ -117,12 +148,28 @@ SHOWN int mincore(void* at, size_t bytes, unsigned char* pages) {
   return 0;
 }
 
-SHOWN int ioctl(int file, unsigned long what, ...) {
-  va_list more;
-  va_start(more, what);
-  void* const argument = va_arg(more, void*);
-  va_end(more);
-  if ((int)what != kScanPages) return (int)syscall(SYS_ioctl, file, what, argument);
-  errno = ENOTTY;
-  return -1;
+// loft asks the kernel itself, by no name of libc's.
+static void refuse_scans(void) {
+  enum {
+    kCall = offsetof(struct seccomp_data, nr),
+    kWhat = offsetof(struct seccomp_data, args[1])
+  };
+  struct sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kCall),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kWhat),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)kScanPages, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const struct sock_fprog filter = {sizeof(steps) / sizeof(steps[0]), steps};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) != 0) {
+    abort();
+  }
+}
+
+__attribute__((constructor)) static void begin(void) {
+  dl_iterate_phdr(note_sealed, NULL);
+  refuse_scans();
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -141,7 +142,7 @@ TEST_F(Huge, WhatTheSystemDoesNotGrantIsRefused) {
     EXPECT_EQ(opaque(aligned_alloc(1 << 20, opaque(bytes))), nullptr);
     EXPECT_EQ(opaque(realloc(p, opaque(bytes))), nullptr);
   }
-  EXPECT_LE(stats().metadata_resident_bytes, tables + 64 * 1024);
+  EXPECT_LE(stats().metadata_resident_bytes, tables + 16 * getauxval(AT_PAGESZ));
   free(p);
 }
 

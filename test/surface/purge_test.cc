@@ -201,7 +201,7 @@ size_t resident_pages(char* p, size_t bytes) {
   return count;
 }
 
-TEST(Calloc, OfPagesWithoutMemoryTouchesNone) {
+TEST(Purge, CallocTouchesNoPageWithoutMemory) {
   constexpr size_t kBytes = 20'000;
   constexpr size_t kMany = 400;
   // On pages that were never used, or that the system has taken back, whoever had them before.

@@ -1,6 +1,7 @@
 // The way to a huge object from anywhere in it, through all that happens to it.
 #include <gtest/gtest.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <map>
 #include <random>
@@ -11,6 +12,7 @@
 #include "hardened/guarded.h"
 #include "heap/large.h"
 #include "os/os.h"
+#include "os/residency.h"
 #include "space/span.h"
 #include "stats/residents.h"
 #include "unit/support.h"
@@ -117,6 +119,19 @@ TEST_F(HugeTest, FromAnywhereInIt) {
   }
 }
 
+// Whether pages count as resident that were only read (os/residency.h).
+bool tells_what_is_read() {
+  const size_t bytes = os::page_size();
+  void* const page = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto at = number(page);
+  static_cast<void>(*static_cast<const volatile char*>(page));
+  os::Residency residency;
+  residency.begin(at, at + bytes);
+  const bool counts = residency.until(at + bytes).resident != 0;
+  munmap(page, bytes);
+  return counts;
+}
+
 TEST_F(HugeTest, TakesNoTable) {
   const auto tables = [] { return look_at_residents().metadata; };
   allocate(kGranule);
@@ -124,6 +139,8 @@ TEST_F(HugeTest, TakesNoTable) {
   Large* const object = allocate(4 * kHuge);
   EXPECT_LE(tables(), before + 32 * 1024) << "of 512 KiB";
   release(object);
+  // An older kernel takes pages of the table that were only read for resident.
+  if (tells_what_is_read()) return;
   EXPECT_LE(tables(), before + 32 * 1024);
 }
 
@@ -134,7 +151,10 @@ TEST_F(HugeTest, BecomesOneAndIsOneNoMore) {
   for (const size_t bytes :
        {kHuge + 3 * kGranule, 2 * kHuge + kGranule, kHuge + kGranule, kHuge - kGranule, kHuge,
         3 * kHuge, 300 * kMiB, kHuge + kHuge / 2, kMiB}) {
-    ASSERT_TRUE(resize(object, bytes)) << bytes;
+    if (!resize(object, bytes)) {
+      ASSERT_FALSE(os::can_move_pages(false)) << bytes;  // older kernels move none
+      continue;
+    }
     EXPECT_EQ(pagemap.of(address(object->base + kGranule)).bin(),
               object->granules < kHugeGranules ? kLarge : kNothing);
   }

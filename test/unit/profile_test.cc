@@ -220,7 +220,7 @@ Parts parts_of(inspect::Touched& touched, const void* from, const void* end) {
   }
 }
 
-TEST(Files, PagesThatWereTouched) {
+TEST(TouchedPages, AreFound) {
   const size_t page = os::page_size();
   constexpr size_t kPages = 20'000;  // more than are asked for at once
   const Reservation reservation(kPages * page);
@@ -245,7 +245,7 @@ TEST(Files, PagesThatWereTouched) {
   EXPECT_EQ(parts_of(touched, reservation.page(1) + 8, reservation.page(1) + 24), Parts());
 }
 
-TEST(Files, WhatTheSystemTellsOfAPage) {
+TEST(TouchedPages, AsTheSystemTellsOfThem) {
   EXPECT_FALSE(inspect::Touched::may_hold(0));
   EXPECT_FALSE(inspect::Touched::may_hold(uint64_t{1} << 55 | uint64_t{1} << 61));
   EXPECT_TRUE(inspect::Touched::may_hold(uint64_t{1} << 63)) << "has memory";
