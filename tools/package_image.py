@@ -65,16 +65,17 @@ def manifest_of(
 
 
 def write(path: Path, machines: Mapping[str, Sequence[Entry]], version: str, moment: int) -> None:
-    """A tar of the layout, as `docker load` and `skopeo copy oci-archive:FILE` read it."""
+    """A tar of the layout, as `podman load` and `skopeo copy oci-archive:FILE` read it."""
     layout = Layout()
     manifests = [
         manifest_of(layout, machine, entries, version, moment)
         for machine, entries in machines.items()
     ]
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
+    # podman takes what has no colon for the image's name, and not for its version.
     named = {
         **layout.add(INDEX, as_json(index)),
-        "annotations": {"org.opencontainers.image.ref.name": version},
+        "annotations": {"org.opencontainers.image.ref.name": f"{NAME}:{version}"},
     }
     top = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]}
     entries = [

@@ -67,6 +67,7 @@ def test_the_pod_starts_its_program_under_loft(tmp_path: Path) -> None:
     pod: dict[str, Any] = yaml.safe_load(block("yaml"))["spec"]
     (first,), (second,) = pod["initContainers"], pod["containers"]
     assert first["image"] == f"loft-malloc:{VERSION}"
+    assert set(re.findall(r"loft-malloc:([\d.]+)", PAGE)) == {VERSION}
     volumes = {volume["name"] for volume in pod["volumes"]}
     (from_,), (to,) = first["volumeMounts"], second["volumeMounts"]
     assert from_["name"] in volumes and from_["name"] == to["name"]

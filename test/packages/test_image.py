@@ -35,7 +35,7 @@ def blob(about: dict[str, Any]) -> bytes:
 
 def manifests() -> dict[str, dict[str, Any]]:
     (index,) = json.loads(layout()["index.json"])["manifests"]
-    assert index["annotations"]["org.opencontainers.image.ref.name"] == VERSION
+    assert index["annotations"]["org.opencontainers.image.ref.name"] == f"loft-malloc:{VERSION}"
     listed = json.loads(blob(index))["manifests"]
     return {each["platform"]["architecture"]: json.loads(blob(each)) for each in listed}
 
