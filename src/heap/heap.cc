@@ -242,8 +242,13 @@ Slab* Heap::take_spare(SizeClass size_class) {
   spares_[chosen] = spares_[--spare_count_];
   spares_unused_ = least(spares_unused_, spare_count_);
   counters_.spare_bytes.add(-kGranule);
-  if (slab->size_class == size_class) return slab;
   const size_t charged = slab->charged_pages();
+  // All of it was purged: it is as a new one again.
+  if (charged == 0 && slab->holed) {
+    unused::note_wanted(kGranule);
+    slab->holed = false;
+  }
+  if (slab->size_class == size_class) return slab;
   charge(slab->size_class, -charged);
   Slab* const recut = slab::recut(slab, size_class);
   if (recut != nullptr) charge(size_class, charged);
@@ -260,28 +265,27 @@ size_t Heap::filled(SizeClass size_class) const {
 }
 
 // A heap that has grown takes several slabs at a time, an eighth of what it has at most, and meets
-// the locks that all heaps share less often.
+// the locks that all heaps share less often. Where many heaps sleep on these locks, a small one
+// takes as many.
 Slab* Heap::create_fresh(SizeClass size_class) {
   const bool may_be_spare = geometry(size_class).granules == 1 && !limits::tight();
   // Few where addresses or memory are scarce: spare slabs come to lie between longer objects.
   constexpr size_t kScarceShare = 64;
-  const auto room =
-      static_cast<unsigned>(least(size_t{least(slab::kMostAtOnce - 1, kMostSpares - spare_count_)},
-                                  limits::scarce_dirty() / kGranule / kScarceShare));
-  const size_t filled = this->filled(size_class);
+  const unsigned kept = most_spares();
+  const auto room = static_cast<unsigned>(
+      least(size_t{least(slab::kMostAtOnce - 1, kept - least(kept, spare_count_))},
+            limits::scarce_dirty() / kGranule / kScarceShare));
+  const unsigned more = span::is_crowded() ? room : least(room, granules_ / kShareAtOnce);
   told_.see_less(unused_);
-  unsigned more = may_be_spare ? least(room, granules_ / kShareAtOnce) : 0;
   Slab* slabs[slab::kMostAtOnce];
-  if (more == 0 || !slab::create_all(size_class, id_, slabs, 1 + more, filled)) {
-    more = 0;
-    if (!slab::create_all(size_class, id_, slabs, 1, filled)) return nullptr;
-  }
-  for (unsigned i = 0; i <= more; ++i) {
-    charge(size_class, slabs[i]->charged_pages());
-  }
+  unsigned count =
+      slab::create_all(size_class, id_, slabs, may_be_spare ? 1 + more : 1, filled(size_class));
+  if (count == 0) return nullptr;
+  for (unsigned i = 0; i != count; ++i) charge(size_class, slabs[i]->charged_pages());
+  told_.see_more(unused_);
   counters_.fresh_slabs.add(1);
   // The lowest address last: it is taken next.
-  for (unsigned i = more; i != 0; --i) keep_spare(slabs[i]);
+  while (--count != 0) keep_spare(slabs[count]);
   return slabs[0];
 }
 
@@ -329,6 +333,21 @@ void Heap::drop_spares(unsigned keep) {
     destroy(slabs, count);
   }
   spares_unused_ = least(spares_unused_, spare_count_);
+}
+
+size_t Heap::purge_spares(size_t most) {
+  constexpr unsigned kFew = 8;
+  const bool may_stay = !limits::tight() && get(options.thp) != kHugePrefer;
+  drop_spares(may_stay ? kFew + granules_ / kShareAtOnce : 0);
+  Holes holes(counters_.classes);
+  for (unsigned i = 0; i != spare_count_ && holes.purged() < most; ++i) {
+    if (spares_[i].slab->charged_pages() != 0) holes.purge(spares_[i].slab);
+  }
+  const size_t bytes = count(holes);
+  // What the program has locked goes as a free span.
+  if (holes.refused()) trim_spares(0);
+  told_.see_all(unused_);
+  return bytes;
 }
 
 void Heap::put_word(Slab* slab, unsigned word, uint64_t freed) {
@@ -467,7 +486,7 @@ Heap::Rest Heap::look(bool is_shared, unsigned ticks, size_t most, size_t* purge
 }
 
 size_t Heap::purge(const os::Lock* awaited, Walk walk, size_t most) {
-  const bool at_work = walk == Walk::kAtWork || walk == Walk::kAtWorkNow;
+  const bool at_work = walk != Walk::kNow && walk != Walk::kNowAndThen;
   const bool yields = walk != Walk::kNow;
   const auto others_wait = [&] {
     return (yields && lock_.has_sleepers()) || (awaited != nullptr && awaited->has_sleepers());
@@ -482,16 +501,21 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk, size_t most) {
   walked_ = true;
   walked_at_rest_ = !at_work;
   last_walk_ = now;
-  trim_spares(0);
+  const auto clear_spares = [&] {
+    if (walk == Walk::kExcess) return purge_spares(most);
+    trim_spares(0);
+    return size_t{0};
+  };
+  size_t of_spares = clear_spares();
   told_.see_less(unused_);
-  const size_t gaps =
-      mediums_.purge(MediumRuns::Round::kAll, yields ? &lock_ : nullptr, awaited, most);
+  const size_t gaps = mediums_.purge(MediumRuns::Round::kAll, yields ? &lock_ : nullptr, awaited,
+                                     most - least(most, of_spares));
   counters_.hole_bytes.add(gaps);
   // Slabs whose holes were refused are settled, too. What was locked may be unlocked by now.
   const bool all = hole_refused_;
   const bool some_settled = interrupted_;
   Holes holes(counters_.classes);
-  const auto stops = [&] { return others_wait() || gaps + holes.purged() >= most; };
+  const auto stops = [&] { return others_wait() || of_spares + gaps + holes.purged() >= most; };
   // The round of the gaps may have ended early, and then some are left, even if no slab is.
   interrupted_ = stops();
   for (Available& available : available_) {
@@ -514,13 +538,15 @@ size_t Heap::purge(const os::Lock* awaited, Walk walk, size_t most) {
     }
   }
   if (!interrupted_) {
-    trim_spares(0);
-    is_purged_.store(true, memory_order_relaxed);
+    of_spares += clear_spares();
+    // The next round gives back what spare slabs stay.
+    is_purged_.store(spare_count_ == 0, memory_order_relaxed);
     hole_refused_ = false;
   }
   const size_t bytes = count(holes);
+  hole_refused_ |= holes.refused();
   told_.see_all(unused_);
-  return gaps + bytes;
+  return of_spares + gaps + bytes;
 }
 
 size_t Heap::count(Holes& holes) {
@@ -528,7 +554,6 @@ size_t Heap::count(Holes& holes) {
   counters_.hole_bytes.add(bytes);
   unused_ -= bytes;
   told_.see_less(unused_);
-  hole_refused_ |= holes.refused();
   return bytes;
 }
 

@@ -222,12 +222,13 @@ class alignas(64) Heap {
   // the slabs to which objects came back since the last walk. Stops early, within one slab or 1 MiB
   // of messages, (a) once a thread sleeps on `awaited` or on the heap's own lock; (b) after `most`
   // bytes. Exception: in a walk of kind kNow, a sleeper on the heap's lock ends the drain, but not
-  // the walk. Returns the bytes of holes purged.
+  // the walk. Returns the bytes purged, without those of spare slabs that became free spans.
   enum class Walk : uint8_t {
     kNow,         // for a call of the program: the caller's heap, or one whose thread is gone
     kNowAndThen,  // for periodic callers: as kNow, but walks at most once in kDecayTicks
     kAtWork,      // the thread runs, and its caches may hold more; walks as kNowAndThen
     kAtWorkNow,   // as kAtWork, for a call of the program: walks at once
+    kExcess,      // as kAtWorkNow, but a few spare slabs stay (purge_spares)
   };
   size_t purge(const os::Lock* awaited, Walk walk, size_t most = ~size_t{0});
 
@@ -243,16 +244,21 @@ class alignas(64) Heap {
 
   // For a heap that needs a slab of a class. Samples up to sixteen heaps, and never waits for a
   // lock:
-  // - drains a heap that has messages and has served no refill since the last look, so that the
-  //   slabs it empties can be reused; four heaps at most;
+  // - drains a heap that has messages and has served no refill since the last look, and takes the
+  //   slabs that this empties from it if it is idle for 1 ms; four heaps at most;
   // - takes over a slab from the first donor. A donor is (a) abandoned; (b) idle for 1 ms, if the
   //   class fills cache lines; or (c) busy, with a surplus (see above);
   // - notes a heap that should be drained but whose lock is held (stall).
   // True if this heap has gained a slab. heap/take_over.cc
   bool take_from_others(SizeClass size_class);
 
-  // Destroys spare slabs until `keep` are left.
+  // Destroys spare slabs until `keep` are left, which become free spans.
   void trim_spares(unsigned keep);
+
+  // For a purge of a heap at work, which wants spare slabs again soon. A few stay, and lose their
+  // memory, 1 MiB beyond `most` at most. The others become free spans. Returns the bytes of the
+  // few. None stay where memory is tight, or huge pages are to stay whole.
+  size_t purge_spares(size_t most);
 
   // Purges all gaps of medium runs, as put_medium does when there are too many.
   void purge_gaps() {
@@ -268,7 +274,7 @@ class alignas(64) Heap {
   // Nothing has changed since purge() last ran to its end.
   bool is_purged() const { return is_purged_.load(memory_order_relaxed); }
 
-  // No object was taken out since the last purge() other than kAtWork and kAtWorkNow. By then the
+  // No object was taken out since the last purge() of a heap that was not at work. By then the
   // thread had emptied its cache or was gone, so few objects are cached.
   bool is_idle() const { return is_idle_; }
 

@@ -134,7 +134,8 @@ bool Heap::take_from_others(SizeClass size_class) {
     if (pending) {
       ++drains;
       help(*other);
-      other->trim_spares(0);
+      // A heap at work fills them again.
+      if (idle >= kIdleNs) other->trim_spares(0);
     }
     bool taken = false;
     // abandoned() is read again under the lock: a thread may have adopted the heap and taken

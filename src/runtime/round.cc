@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "base/look.h"
 #include "cache/guest.h"
+#include "cache/thread_cache.h"
 #include "heap/registry.h"
 #include "os/limits.h"
 #include "os/lock.h"
@@ -94,22 +95,58 @@ size_t purge_spans() {
   return purged;
 }
 
-// Leaves out heaps whose thread is in a call at this moment: *skipped.
-size_t purge_heaps(bool* skipped) {
+enum class Part : uint8_t { kSpares, kAll };
+
+// Leaves out a heap whose thread is in a call at this moment: *skipped.
+size_t purge_heap(Heap* heap, Part part, size_t most, bool* skipped) {
+  if (heap->is_purged() && !heap->inbox().maybe_pending()) return 0;
+  if (!heap->lock().try_lock()) {
+    *skipped = true;
+    return 0;
+  }
   size_t purged = 0;
-  for (unsigned id = 1; id <= registry::count() && excess_of_heaps() != 0; ++id) {
-    Heap* const heap = registry::at(id);
-    if (heap->is_purged() && !heap->inbox().maybe_pending()) continue;
-    if (!heap->lock().try_lock()) {
-      *skipped = true;
-      continue;
-    }
-    const auto walk = heap->abandoned() ? Heap::Walk::kNow : Heap::Walk::kAtWorkNow;
-    purged += heap->purge(nullptr, walk, excess_of_heaps());
-    heap->lock().unlock();
+  const bool abandoned = heap->abandoned();
+  if (part == Part::kAll) {
+    purged = heap->purge(nullptr, abandoned ? Heap::Walk::kNow : Heap::Walk::kExcess, most);
+  } else if (abandoned) {
+    heap->trim_spares(0);
+  } else {
+    purged = heap->purge_spares(most);
+  }
+  heap->lock().unlock();
+  return purged;
+}
+
+// Stops at the excess of its beginning once others have come: one thread is not to pay for hundreds
+// at work. The next purge goes on behind the last heap.
+size_t purge_heaps(Part part, bool* skipped) {
+  static constinit unsigned next = 0;
+  const size_t wanted = excess_of_heaps();
+  const unsigned count = registry::count();
+  size_t purged = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const size_t excess = excess_of_heaps();
+    if (excess == 0 || (purged >= wanted && asked.load(memory_order_relaxed) != 0)) break;
+    purged += purge_heap(registry::at(next++ % count + 1), part, excess, skipped);
     purged += purge_spans();  // the slabs that have become empty
   }
   return purged;
+}
+
+// Whoever finds another thread at it gives back a little of its own heap: heaps at work shrink side
+// by side.
+void purge_own() {
+  constexpr size_t kLittle = size_t{1} << 20;
+  Heap* const heap = this_thread()->heap;
+  if (heap == nullptr || limits::tight()) return;
+  bool skipped = false;
+  size_t purged = 0;
+  for (const Part part : {Part::kSpares, Part::kAll}) {
+    const size_t excess = excess_of_heaps();
+    if (excess == 0 || purged != 0) break;
+    purged = purge_heap(heap, part, least(excess, kLittle), &skipped);
+  }
+  if (purged != 0) unused::note_purged(purged, os::now_ns());
 }
 
 void purge() {
@@ -119,7 +156,10 @@ void purge() {
   const size_t in_heaps = unused::total(unused::kInHeaps);
   bool skipped = false;
   const size_t of_spans = purge_spans();
-  const size_t of_heaps = purge_heaps(&skipped);
+  // Spare slabs first: to drain an inbox, and to visit each slab, costs many times as much.
+  bool visited_later = false;
+  size_t of_heaps = purge_heaps(Part::kSpares, &visited_later);
+  of_heaps += purge_heaps(Part::kAll, &skipped);
   const size_t purged = of_spans + of_heaps;
   unused::note_purged(purged, os::now_ns());
   // Of what was there at the beginning: what has come meanwhile can go.
@@ -143,7 +183,7 @@ void purge_excess() {
   bool purged = false;
   for (unsigned i = 0; i != kPurgesAtOnce; ++i) {
     asked.exchange(1, memory_order_acq_rel);
-    if (!purging_excess.try_lock()) return;
+    if (!purging_excess.try_lock()) return purge_own();
     asked.exchange(0, memory_order_acq_rel);
     purged = purge_or_wait();
     purging_excess.unlock();

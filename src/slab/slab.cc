@@ -273,32 +273,41 @@ void release_uses(Slab* slab) {
 
 bool is_dirty(const Slab& slab) { return slab.gone.count() != slab.pages(); }
 
+LOFT_COLD void give_back(SizeClass size_class, span::Range range) {
+  const size_t granules = geometry(size_class).granules;
+  if (LOFT_UNLIKELY(free_reads_as_zero)) {
+    apart::release(size_class, range.base, granules, !range.zero);
+  } else {
+    span::release(range.base, granules, !range.zero);
+  }
+}
+
 }  // namespace
 
-bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned count, size_t filled) {
-  if (LOFT_UNLIKELY(free_reads_as_zero && count != 1)) return false;
+unsigned create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned most,
+                    size_t filled) {
   const Geometry& shape = geometry(size_class);
-  const size_t granules = size_t{count} * shape.granules;
-  const span::Range range = LOFT_UNLIKELY(free_reads_as_zero) ? apart::acquire(size_class, granules)
-                            : count == 1 ? span::acquire_growing(granules, filled)
-                                         : span::acquire_together(granules, filled);
-  if (range.base == 0) return false;
+  span::Range ranges[kMostAtOnce];
+  unsigned count = 1;
+  if (LOFT_UNLIKELY(free_reads_as_zero)) {
+    ranges[0] = apart::acquire(size_class, shape.granules);
+    if (ranges[0].base == 0) return 0;
+  } else {
+    count = span::acquire_slabs(shape.granules, most, filled, ranges);
+    if (count == 0) return 0;
+  }
   void* blocks[kMostAtOnce];
-  if (!metadata::allocate_all(metadata_bytes(shape, sealed_from_now), blocks, count)) {
-    if (LOFT_UNLIKELY(free_reads_as_zero)) {
-      apart::release(size_class, range.base, granules, !range.zero);
-    } else {
-      span::release(range.base, granules, !range.zero);
-    }
-    return false;
+  // Fewer, if there is no memory to describe them all.
+  while (!metadata::allocate_all(metadata_bytes(shape, sealed_from_now), blocks, count)) {
+    give_back(size_class, ranges[--count]);
+    if (count == 0) return 0;
   }
-  PageSet gone{};
-  if (range.zero) gone.add({0, pages_in(shape) - 1});
   for (unsigned i = 0; i < count; ++i) {
-    const uintptr_t base = range.base + (size_t{i} * shape.granules << kGranuleLog);
-    slabs[i] = make(blocks[i], size_class, owner, base, gone);
+    PageSet gone{};
+    if (ranges[i].zero) gone.add({0, pages_in(shape) - 1});
+    slabs[i] = make(blocks[i], size_class, owner, ranges[i].base, gone);
   }
-  return true;
+  return count;
 }
 
 // The slabs that there are get their Seals in a table, by numbers below kSealedBehind.

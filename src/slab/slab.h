@@ -298,13 +298,14 @@ static_assert(offsetof(Slab, bits) <= kMetadataUnit);
 
 namespace slab {
 
-// Makes `count` slabs, kMostAtOnce at most, side by side on a new span, for heap `owner`, with all
-// objects free. Takes each lock that all heaps share once. False without memory for all of them, or
-// if memory is left that single slabs are to use up first. `filled`: the bytes of the heap's slabs
-// of this class, if the new ones will be touched as fully; else 0. A single slab may then lie in
-// memory populated ahead (space/prefault.h).
+// Makes up to `most` slabs, kMostAtOnce at most, for heap `owner`, with all objects free. The
+// caller needs one yet: see span::acquire_slabs. Takes each lock that all heaps share once. Returns
+// how many there are; 0 without memory. `filled`: the bytes of the heap's slabs of this class, if
+// the new ones will be touched as fully; else 0. A single slab may then lie in memory populated
+// ahead (space/prefault.h).
 inline constexpr unsigned kMostAtOnce = metadata::kMostAtOnce;
-bool create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned count, size_t filled);
+unsigned create_all(SizeClass size_class, uint16_t owner, Slab** slabs, unsigned most,
+                    size_t filled);
 
 // From now on, slabs have Seals. When the library is loaded, before the program has a second
 // thread.

@@ -85,7 +85,7 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
     if (const Range range = take_ahead(bytes); range.base != 0) return range;
     want = Want::kMixed;
   }
-  if (!admit(bytes) || (want == Want::kTogether && dirty_bytes() != 0)) return {};
+  if (!admit(bytes)) return {};
   for (const SpanState state : {kClean, kUnmapped}) {
     Span* s = free_spans::find(state, granules);
     if (const Range range = search::take_from(s, granules); range.base != 0) {
@@ -116,7 +116,8 @@ Range acquire_locked(size_t granules, size_t bytes, Want want) {
 // As acquire_locked, but reports no memory only after spans in transit have come back. The purge
 // needs no other lock than `lock` for that. There is no priority inheritance: a thread of high
 // priority sleeps until the purge is over, however long other threads keep the purge from running.
-Range acquire_patiently(size_t granules, size_t bytes, Want want) {
+// A call of its own would cost a long object 30 instructions.
+LOFT_ALWAYS_INLINE Range acquire_patiently(size_t granules, size_t bytes, Want want) {
   for (;;) {
     const Range range = acquire_locked(granules, bytes, want);
     if (range.base != 0 || in_transit_bytes.get() == 0) return range;
@@ -152,6 +153,13 @@ LOFT_COLD bool grants(size_t bytes) {
   return os::has_memory_for(bytes);
 }
 
+void count_acquired(size_t spans, size_t bytes) {
+  least_dirty.see(dirty_bytes());
+  acquired_count.add(spans);
+  in_use.add(bytes);
+  limits::weigh(committed_locked());
+}
+
 }  // namespace
 
 Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want) {
@@ -160,12 +168,7 @@ Range acquire_as(size_t granules, size_t alignment, size_t bytes, Want want) {
   {
     const os::Guard guard(lock);
     range = acquire_aligned(granules, alignment, bytes, want);
-    least_dirty.see(dirty_bytes());
-    if (range.base != 0) {
-      acquired_count.add(1);
-      in_use.add(bytes);
-    }
-    limits::weigh(committed_locked());
+    count_acquired(range.base == 0 ? 0 : 1, range.base == 0 ? 0 : bytes);
   }
   unused::see();
   if (range.zero) unused::see_growth();
@@ -239,13 +242,51 @@ Range acquire_growing(size_t granules, size_t filled) {
   return acquire_as(granules, kGranule, bytes, want);
 }
 
-Range acquire_together(size_t granules, size_t filled) {
-  const size_t bytes = granules << kGranuleLog;
-  const bool resident_only = prefault::serves(filled);
-  if (resident_only && dirty_bytes() < bytes) return {};
-  return acquire_as(granules, kGranule, bytes,
-                    resident_only ? Want::kResidentOnly : Want::kTogether);
+namespace {
+
+// Several, or none. Under the lock.
+unsigned take_several(size_t granules, unsigned most, bool resident, Range* ranges) {
+  const size_t all = most * granules;
+  Range range = take_resident(all);
+  if (range.base == 0 && !resident && dirty_bytes() == 0) {
+    range = acquire_locked(all, all << kGranuleLog, Want::kCleanOnly);
+  }
+  unsigned count = 0;
+  while (count != most) {
+    ranges[count] = range.base == 0
+                        ? take_resident(granules)
+                        : Range{range.base + (count * granules << kGranuleLog), range.zero};
+    if (ranges[count].base == 0) break;
+    ++count;
+  }
+  return count;
 }
+
+}  // namespace
+
+unsigned acquire_slabs(size_t granules, unsigned most, size_t filled, Range* ranges) {
+  const size_t bytes = granules << kGranuleLog;
+  const bool ahead = prefault::serves(filled);
+  unsigned count = 0;
+  if (!ahead || (most > 1 && dirty_bytes() >= bytes)) {
+    const os::Guard guard(lock);
+    if (most > 1) count = take_several(granules, most, ahead, ranges);
+    if (count == 0 && !ahead) {
+      ranges[0] = acquire_patiently(granules, bytes, Want::kMixed);
+      count = ranges[0].base == 0 ? 0 : 1;
+    }
+    count_acquired(count, count * bytes);
+  }
+  if (count == 0 && ahead) {
+    ranges[0] = acquire_growing(granules, filled);
+    return ranges[0].base == 0 ? 0 : 1;
+  }
+  unused::see();
+  if (count != 0 && ranges[0].zero) unused::see_growth();
+  return count;
+}
+
+bool is_crowded() { return lock.has_sleepers(); }
 
 void release(uintptr_t base, size_t granules, bool dirty, size_t bytes) {
   const Returned one = {base, granules, dirty, bytes};

@@ -33,7 +33,6 @@ enum class Want : uint8_t {
   // From here on, an acquire does not wait for spans in transit.
   kResidentOnly,  // a resident free span, or nothing
   kCleanOnly,     // no pages, or nothing
-  kTogether,  // as kMixed; nothing if there are resident free spans, all shorter: they come first
 };
 
 // From so many bytes on the system is asked first whether it grants them, as it is by malloc of the
@@ -64,9 +63,14 @@ inline Range acquire_clean(size_t granules, size_t bytes) {
 // populated ahead (space/prefault.h).
 Range acquire_growing(size_t granules, size_t filled);
 
-// The same for several slabs, of which the caller needs only one yet. {} if single slabs are to use
-// up memory first: (a) shorter resident free spans; (b) memory populated ahead.
-Range acquire_together(size_t granules, size_t filled);
+// The same for up to `most` slabs, of which the caller needs only one yet. Returns how many there
+// are; 0 without memory. More than one come (a) in one resident span; (b) in resident spans of one
+// slab each; (c) without pages, if no free span is resident and memory populated ahead does not
+// serve the class.
+unsigned acquire_slabs(size_t granules, unsigned most, size_t filled, Range* ranges);
+
+// Threads sleep on the lock of the spans. A hint.
+bool is_crowded();
 
 // Takes back granules, their entries, and the bytes that counted. `dirty`: the granules were
 // written and still hold memory.

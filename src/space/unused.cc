@@ -21,8 +21,12 @@ constexpr size_t kHeapsShare = 4;  // of the bound, for what lies in heaps that 
 constexpr size_t kSlack = 8;       // a purge goes down by this share of the bound more
 constexpr size_t kStep = 32;  // and the next one is due when this share more is unused than it left
 
-// In slabs, runs and messages; modulo 2^64. All threads write to it, and to nothing else here.
-alignas(64) constinit Atomic<size_t> in_heaps{0};
+// In slabs, runs and messages; modulo 2^64. All threads write to it, so nothing else is in its
+// line.
+struct alignas(64) Alone {
+  Atomic<size_t> bytes{0};
+};
+constinit Alone in_heaps;
 
 alignas(64) constinit Atomic<size_t> extra{0};  // of the bound, for what is wanted again
 constinit Atomic<size_t> left[kScopes];         // the least total since a purge left it
@@ -65,7 +69,7 @@ bool see_scope(Scope scope) {
 }  // namespace
 
 size_t total(Scope scope) {
-  const auto heaps = static_cast<ptrdiff_t>(in_heaps.load(memory_order_relaxed));
+  const auto heaps = static_cast<ptrdiff_t>(in_heaps.bytes.load(memory_order_relaxed));
   const size_t now = heaps > 0 ? static_cast<size_t>(heaps) : 0;
   if (scope == kInHeaps) return now;
   const size_t spans = free_spans::dirty_bytes();
@@ -86,7 +90,7 @@ size_t bound(Scope scope) {
 bool is_too_much() { return grows.load(memory_order_relaxed) || is_too_much(kAll, total()); }
 
 void tell(size_t bytes) {
-  in_heaps.fetch_add(bytes, memory_order_relaxed);
+  in_heaps.bytes.fetch_add(bytes, memory_order_relaxed);
   see();
 }
 
@@ -115,10 +119,10 @@ void adapt(uint64_t now_ns) {
   const size_t went = gone.load(memory_order_relaxed);
   if (went == 0) return;
   const size_t back = least(went, wanted.exchange(0, memory_order_relaxed));
-  if (now_ns - purged_at.load(memory_order_relaxed) > decay_ns()) {
+  if (now_ns > purged_at.load(memory_order_relaxed) + decay_ns()) {
     return gone.store(0, memory_order_relaxed);
   }
-  gone.store(went - back, memory_order_relaxed);
+  gone.fetch_sub(back, memory_order_relaxed);  // other threads add to it
   const size_t before = extra.load(memory_order_relaxed);
   extra.store(before + least(back, bound(kAll)), memory_order_relaxed);
 }

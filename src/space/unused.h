@@ -77,12 +77,15 @@ bool is_too_much();
 size_t excess(Scope scope);
 // Before a purge: the bound grows by what came back of what went.
 void adapt(uint64_t now_ns);
-// So many bytes went back to the system.
-void note_purged(size_t bytes, uint64_t now_ns);
 // So much of all, and of what lies in heaps, cannot go.
 void note_left(size_t all, size_t of_heaps);
 // Each tick: the bound falls while what is unused lies idle.
 void tick();
+
+// ---- By any thread.
+
+// So many bytes went back to the system.
+void note_purged(size_t bytes, uint64_t now_ns);
 
 // Memory that had been purged is taken into use.
 extern LOFT_HIDDEN Atomic<size_t> gone;  // purged for the bound, and perhaps wanted again

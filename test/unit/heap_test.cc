@@ -469,6 +469,28 @@ TEST_F(HeapTest, SparesGoWithTimeWhileTheHeapShrinks) {
   put({next, many.end()});
 }
 
+// Where a heap at work has too much, a few spare slabs stay, without memory. The rest becomes free
+// spans. Once the heap rests, none stay.
+TEST_F(HeapTest, OfAHeapAtWorkAFewSparesStayWithoutMemory) {
+  const SizeClass c = class_of(2048);
+  const std::vector<void*> many = take(c, 60 * geometry(c).objects);
+  put(many);
+  ASSERT_GE(heap_->counters().spare_bytes.get(), 50 * kGranule);
+  const os::Guard guard(heap_->lock());
+  const size_t purged = heap_->purge(nullptr, Heap::Walk::kExcess);
+  const size_t stayed = heap_->counters().spare_bytes.get();
+  EXPECT_GE(stayed, 4 * kGranule);
+  EXPECT_LE(stayed, 16 * kGranule);
+  EXPECT_GT(purged, 0u);
+  EXPECT_EQ(heap_->counters().charged_pages(), 0u);
+  EXPECT_FALSE(heap_->is_purged());
+  heap_->check();
+  heap_->purge(nullptr, Heap::Walk::kNow);
+  EXPECT_EQ(heap_->counters().spare_bytes.get(), 0u);
+  EXPECT_TRUE(heap_->is_purged());
+  heap_->check();
+}
+
 TEST_F(HeapTest, ADoubleFreeIsFoundAfterTheSlabWasCutAnew) {
   const SizeClass small = class_of(16);
   const std::vector<void*> objects = take(small, 4096 * 2);

@@ -234,6 +234,22 @@ TEST_F(SpanTest, ReleaseKeepsToTheOption) {
 }
 
 // Locked pages cannot be discarded.
+// Free spans that are too short for all serve as many as they can, under one hold of the lock.
+TEST_F(SpanTest, SeveralSlabsComeFromShortSpans) {
+  const uintptr_t base = acquire(7);
+  memset(address(base), 1, 7 * kGranule);
+  for (const unsigned i : {1, 3, 5}) span::release(base + i * kGranule, 1, true);
+  span::Range ranges[8];
+  const size_t locks = span::totals().locks;
+  EXPECT_EQ(span::acquire_slabs(1, 8, 0, ranges), 3u);
+  EXPECT_EQ(span::totals().locks, locks + 1);
+  for (unsigned i = 0; i < 3; ++i) {
+    EXPECT_FALSE(ranges[i].zero);
+    pagemap.fill(ranges[i].base, 1, kMark);
+  }
+  span::release(base, 7, true);
+}
+
 TEST_F(SpanTest, LockedSpansAreUnmapped) {
   constexpr size_t kCount = 2080;  // more than two steps of a purge
   span::purge(0);

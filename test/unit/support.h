@@ -81,7 +81,7 @@ inline uint64_t link_of(const Message* message) { return meant(message, message-
 // nullptr without memory.
 inline Slab* new_slab(SizeClass size_class, HeapId owner) {
   Slab* slab = nullptr;
-  return slab::create_all(size_class, owner, &slab, 1, 0) ? slab : nullptr;
+  return slab::create_all(size_class, owner, &slab, 1, 0) != 0 ? slab : nullptr;
 }
 
 inline void* address(uintptr_t at) { return reinterpret_cast<void*>(at); }
