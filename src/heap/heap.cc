@@ -282,9 +282,9 @@ Slab* Heap::create_fresh(SizeClass size_class) {
       slab::create_all(size_class, id_, slabs, may_be_spare ? 1 + more : 1, filled(size_class));
   if (count == 0) return nullptr;
   for (unsigned i = 0; i != count; ++i) charge(size_class, slabs[i]->charged_pages());
-  told_.see_more(unused_);
+  if (count > 1) told_.see_more(unused_);  // spare slabs may stay for long
   counters_.fresh_slabs.add(1);
-  // The lowest address last: it is taken next.
+  // Of a row, the lowest address last: it is taken next.
   while (--count != 0) keep_spare(slabs[count]);
   return slabs[0];
 }

@@ -361,7 +361,7 @@ class alignas(64) Heap {
   // that others wait for. A processor's heap serves all threads there, so it keeps only a quarter
   // of its granules plus a few. Spares that go unused for some ticks are released.
   static constexpr unsigned kMostSpares = 264;
-  static constexpr unsigned kShareAtOnce = 8;  // of granules_, that come or go at once
+  static constexpr unsigned kShareAtOnce = 8;  // of granules_, that come, go or stay at once
   struct Spare {
     Slab* slab;
     SizeClass size_class;  // a copy of the slab's own

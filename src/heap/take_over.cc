@@ -135,7 +135,7 @@ bool Heap::take_from_others(SizeClass size_class) {
       ++drains;
       help(*other);
       // A heap at work fills them again.
-      if (idle >= kIdleNs) other->trim_spares(0);
+      if (idle >= kIdleNs || other->abandoned()) other->trim_spares(0);
     }
     bool taken = false;
     // abandoned() is read again under the lock: a thread may have adopted the heap and taken

@@ -95,10 +95,10 @@ size_t purge_spans() {
   return purged;
 }
 
-enum class Part : uint8_t { kSpares, kAll };
+enum class What : uint8_t { kSpares, kAll };
 
 // Leaves out a heap whose thread is in a call at this moment: *skipped.
-size_t purge_heap(Heap* heap, Part part, size_t most, bool* skipped) {
+size_t purge_heap(Heap* heap, What what, size_t most, bool* skipped) {
   if (heap->is_purged() && !heap->inbox().maybe_pending()) return 0;
   if (!heap->lock().try_lock()) {
     *skipped = true;
@@ -106,7 +106,7 @@ size_t purge_heap(Heap* heap, Part part, size_t most, bool* skipped) {
   }
   size_t purged = 0;
   const bool abandoned = heap->abandoned();
-  if (part == Part::kAll) {
+  if (what == What::kAll) {
     purged = heap->purge(nullptr, abandoned ? Heap::Walk::kNow : Heap::Walk::kExcess, most);
   } else if (abandoned) {
     heap->trim_spares(0);
@@ -119,7 +119,7 @@ size_t purge_heap(Heap* heap, Part part, size_t most, bool* skipped) {
 
 // Stops at the excess of its beginning once others have come: one thread is not to pay for hundreds
 // at work. The next purge goes on behind the last heap.
-size_t purge_heaps(Part part, bool* skipped) {
+size_t purge_heaps(What what, bool* skipped) {
   static constinit unsigned next = 0;
   const size_t wanted = excess_of_heaps();
   const unsigned count = registry::count();
@@ -127,25 +127,22 @@ size_t purge_heaps(Part part, bool* skipped) {
   for (unsigned i = 0; i < count; ++i) {
     const size_t excess = excess_of_heaps();
     if (excess == 0 || (purged >= wanted && asked.load(memory_order_relaxed) != 0)) break;
-    purged += purge_heap(registry::at(next++ % count + 1), part, excess, skipped);
+    purged += purge_heap(registry::at(next++ % count + 1), what, excess, skipped);
     purged += purge_spans();  // the slabs that have become empty
   }
   return purged;
 }
 
-// Whoever finds another thread at it gives back a little of its own heap: heaps at work shrink side
-// by side.
+// Whoever finds another thread at it gives back the spare slabs of its own heap: heaps at work
+// shrink side by side.
 void purge_own() {
   constexpr size_t kLittle = size_t{1} << 20;
   Heap* const heap = this_thread()->heap;
   if (heap == nullptr || limits::tight()) return;
+  const size_t excess = excess_of_heaps();
+  if (excess == 0) return;
   bool skipped = false;
-  size_t purged = 0;
-  for (const Part part : {Part::kSpares, Part::kAll}) {
-    const size_t excess = excess_of_heaps();
-    if (excess == 0 || purged != 0) break;
-    purged = purge_heap(heap, part, least(excess, kLittle), &skipped);
-  }
+  const size_t purged = purge_heap(heap, What::kSpares, least(excess, kLittle), &skipped);
   if (purged != 0) unused::note_purged(purged, os::now_ns());
 }
 
@@ -158,8 +155,8 @@ void purge() {
   const size_t of_spans = purge_spans();
   // Spare slabs first: to drain an inbox, and to visit each slab, costs many times as much.
   bool visited_later = false;
-  size_t of_heaps = purge_heaps(Part::kSpares, &visited_later);
-  of_heaps += purge_heaps(Part::kAll, &skipped);
+  size_t of_heaps = purge_heaps(What::kSpares, &visited_later);
+  of_heaps += purge_heaps(What::kAll, &skipped);
   const size_t purged = of_spans + of_heaps;
   unused::note_purged(purged, os::now_ns());
   // Of what was there at the beginning: what has come meanwhile can go.

@@ -64,7 +64,7 @@ class PurgePause {
 
 // Gives back what is unused beyond its bound (space/unused.h): free spans first, then what is free
 // in the slabs and runs of all heaps. With no lock held. One thread does it, for what others free
-// meanwhile, too. These give back a little of their own heaps, and go on.
+// meanwhile, too. These give back spare slabs of their own heaps, and go on.
 void purge_excess();
 
 // In the child of a fork.

@@ -299,7 +299,8 @@ static_assert(offsetof(Slab, bits) <= kMetadataUnit);
 namespace slab {
 
 // Makes up to `most` slabs, kMostAtOnce at most, for heap `owner`, with all objects free. The
-// caller needs one yet: see span::acquire_slabs. Takes each lock that all heaps share once. Returns
+// caller needs one yet: see span::acquire_slabs. Takes each lock that all heaps share
+// once, or where memory is populated ahead the lock of the spans a few times. Returns
 // how many there are; 0 without memory. `filled`: the bytes of the heap's slabs of this class, if
 // the new ones will be touched as fully; else 0. A single slab may then lie in memory populated
 // ahead (space/prefault.h).

@@ -233,7 +233,6 @@ TEST_F(SpanTest, ReleaseKeepsToTheOption) {
   EXPECT_LE(span::totals().dirty, 10 * kGranule);
 }
 
-// Locked pages cannot be discarded.
 // Free spans that are too short for all serve as many as they can, under one hold of the lock.
 TEST_F(SpanTest, SeveralSlabsComeFromShortSpans) {
   const uintptr_t base = acquire(7);
@@ -250,6 +249,7 @@ TEST_F(SpanTest, SeveralSlabsComeFromShortSpans) {
   span::release(base, 7, true);
 }
 
+// Locked pages cannot be discarded.
 TEST_F(SpanTest, LockedSpansAreUnmapped) {
   constexpr size_t kCount = 2080;  // more than two steps of a purge
   span::purge(0);
