@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import made_packages
 import packages
 import pytest
 from commands import said
 from release import build_release
+
+
+def pytest_sessionfinish() -> None:
+    made_packages.end()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import subprocess
@@ -38,10 +37,14 @@ def run(*command: str | Path, check: bool = True, **env: str) -> subprocess.Comp
 
 @cache
 def folder() -> Path:
-    """Which ends with the tests."""
-    path = Path(tempfile.mkdtemp(prefix="loft-packages-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
+    """Which ends with the tests, by end()."""
+    return Path(tempfile.mkdtemp(prefix="loft-packages-"))
+
+
+def end() -> None:
+    """Of a session. Once that is over, a worker may be ended before a gigabyte is gone."""
+    if folder.cache_info().currsize:
+        shutil.rmtree(folder(), ignore_errors=True)
 
 
 @cache
