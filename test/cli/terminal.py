@@ -24,7 +24,9 @@ class Terminal:
         self.status: int | None = None
         self.pid, self.file = pty.fork()
         if self.pid == 0:
-            environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+            # Where the tests have no terminal, readline sets the second and the third in workers.
+            left_out = ("NO_COLOR", "COLUMNS", "LINES")
+            environment = {k: v for k, v in os.environ.items() if k not in left_out}
             # Its size is there before the program is.
             self._set_size(0, columns, rows)
             os.execve(command[0], command, {**environment, "TERM": "xterm-256color", **variables})
