@@ -191,12 +191,15 @@ format:
 clean:
 	rm -rf build
 
-$(VENV)/ready: tools/requirements.txt
+$(VENV)/packages: tools/requirements.txt
 	@echo "loft: making the Python environment $(VENV)"
 	@rm -rf $(VENV)
 	@python3 -m venv $(VENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt
-	@# The command runs from the checkout, and finds the library in build/.
+	@touch $@
+
+# The command runs from the checkout, and finds the library in build/. Its version is the header's, when it is installed.
+$(VENV)/ready: $(VENV)/packages include/loft/loft.h
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --config-settings=wheel.cmake=false --editable .
 	@touch $@
