@@ -122,7 +122,7 @@ void adapt(uint64_t now_ns) {
   if (now_ns > purged_at.load(memory_order_relaxed) + decay_ns()) {
     return gone.store(0, memory_order_relaxed);
   }
-  gone.fetch_sub(back, memory_order_relaxed);  // other threads add to it
+  gone.fetch_add(-back, memory_order_relaxed);  // other threads add to it
   const size_t before = extra.load(memory_order_relaxed);
   extra.store(before + least(back, bound(kAll)), memory_order_relaxed);
 }
