@@ -316,8 +316,11 @@ def count_instructions(there: Place, setting: str) -> dict[str, float]:
     # Of others all that is beyond the program counts: their malloc may be libc's.
     only = [f"--library={LIBRARY}"] if there.is_loft else []
     command = [there.path("count_instructions"), *STEPS, *options, *only]
-    told = json.loads(there.run(command, settings | preload)[0])
-    cases: dict[str, float] = told["cases"]
+    # The least of three by processor: a restartable sequence that something cuts off goes the long
+    # way, and on a busy machine one count was higher by a part of an instruction.
+    tries = 3 if setting == "owner=cpu" else 1
+    told = [json.loads(there.run(command, settings | preload)[0])["cases"] for _ in range(tries)]
+    cases: dict[str, float] = {name: min(each[name] for each in told) for name in told[0]}
     if "--pairs=1" in options:
         del cases[PAIR]  # one has no median
     return cases
