@@ -196,8 +196,17 @@ fi
 echo "loft: installing${reasons#;}"
 log=$(mktemp)
 export DEBIAN_FRONTEND=noninteractive
+# `update` does not wait for who holds the lists, as Debian's daily run does: ten minutes, as for the other locks.
+update() {
+  tries=60
+  until apt-get -o DPkg::Lock::Timeout=600 update; do
+    tries=$((tries - 1))
+    if [ $tries -eq 0 ] || ! grep -q lists/lock "$log"; then return 1; fi
+    sleep 10
+  done
+}
 # shellcheck disable=SC2086  # a list of package names
-if ! { apt-get -o DPkg::Lock::Timeout=600 update &&
+if ! { update &&
        apt-get -o DPkg::Lock::Timeout=600 install -y --no-install-recommends $missing; } >"$log" 2>&1; then
   tail -n 20 "$log" >&2
   echo "loft: apt-get could not install$missing (full output: $log)" >&2
