@@ -243,6 +243,7 @@ def fallen(floors: Mapping[str, Floor], recorded: Mapping[str, float]) -> list[s
             wrong.append(f"src/{name}: not in {RECORD.name}")
         elif now < recorded[name] - SLACK_PERCENT:
             wrong.append(f"src/{name}: {now:.1f} % of the branches; {recorded[name]} % before")
+    wrong += [f"src/{name}: in {RECORD.name}, and gone" for name in recorded if name not in floors]
     return wrong
 
 

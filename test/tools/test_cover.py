@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +103,18 @@ def test_a_floor_may_not_fall_by_more_than_a_point(tmp_path: Path) -> None:
         "src/heap: 16.7 % of the branches; 17.7 % before"
     ]
     assert fallen(floors, {"heap": 16.7}) == ["src/space: not in coverage.toml"]
+    assert fallen(floors, {"heap": 16.7, "space": 100, "arena": 80}) == [
+        "src/arena: in coverage.toml, and gone"
+    ]
     assert "heap = 16.7\nspace = 100.0\n" in record(floors)
 
 
 def test_programs_are_those_that_ctest_starts() -> None:
     told = {"tests": [{"command": ["/b", "1"]}, {"command": ["/a"]}, {"command": ["/b", "2"]}]}
     assert programs_of(told) == [Path("/a"), Path("/b")]
+
+
+def test_the_record_names_the_floors_that_there_are(root: Path) -> None:
+    recorded = tomllib.loads((root / "test/coverage.toml").read_text())
+    there = {path.parent.name for path in (root / "src").glob("*/*.cc")}
+    assert set(recorded) == there
