@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +56,49 @@ def test_the_record_is_not_old() -> None:
 
 def test_every_row_of_the_readme_is_recorded() -> None:
     assert all(RECORD.line(label) for label in result_pages.IN_README)
+
+
+def words_of(page: str) -> str:
+    """Its sentences alone: no code, no table, nothing between marks, no address of a link."""
+    text = re.sub(r"^```.*?^```$|^<!-- .*?<!-- end -->$", "", page, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^(    |\||!).*$|\]\([^)]*\)", "", text, flags=re.MULTILINE)
+    return " ".join(text.split())
+
+
+def named(page: str, pattern: str) -> tuple[str, ...]:
+    found = re.search(pattern, (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    assert found, f"{page} has no {pattern}"
+    return found.groups()
+
+
+def test_each_number_of_the_readme_is_where_it_comes_from() -> None:
+    options = json.loads((ROOT / "python/loft_malloc/options.json").read_text(encoding="utf-8"))
+    peak = RECORD.line("peak memory ↓, real programs (mean), to glibc")
+    assert peak is not None
+    cases, off, guard, full, glibc = named(
+        "docs/internals/misuse.md", r"^\| all \| (\d+) \| (\d+) \| (\d+) \| \d+ \| (\d+) \| (\d+) "
+    )
+    [grown] = named("docs/decisions/101-heaps-that-grow.md", r"^\| 60 MiB .* \((\S+)\); 68,000 \|$")
+    calls = named("src/runtime/youth.h", r"kCalls = (\d+);")
+    share = named("src/cache/arrays.cc", r"kLeastShare = (\d+) \* 1024;")
+    carried = named("test/unit/message_test.cc", r"OneCarrierOf(\d+)BytesBringsHome(\d+)Objects")
+    sources = {
+        r"Of \[(\d+) mistakes (\d+) .* default, (\d+) under": (cases, off, glibc),
+        r"makes it (\d+), `full` (\d+)\.": (guard, full),
+        r"peak (\d+) % above glibc": (f"{100 * float(peak.texts['loft']) - 100:.0f}",),
+        r"over its life \[(\d+) %": (f"{100 * float(grown) - 100:.0f}",),
+        r"up to (\d+) MiB, or an eighth": (options["dirty_bytes"]["default"].removesuffix("M"),),
+        r"made (\d+) slow calls keeps up to (\d+) KiB": calls + share,
+        r"(\d+) bytes name up to (\d+) objects": carried,
+        r"Debian 12|so 1.20 is 20 %": (),
+    }
+    text = words_of((ROOT / "README.md").read_text(encoding="utf-8"))
+    for pattern, expected in sources.items():
+        found = re.search(pattern, text)
+        assert found, pattern
+        assert found.groups() == expected, pattern
+        text = re.sub(pattern, "", text)
+    assert re.findall(r"[^.]*\d[^.]*", text) == []
 
 
 def test_the_best_peer_is_by_what_is_better() -> None:
