@@ -410,7 +410,7 @@ typedef struct loft_stats_t {
   uint64_t committed_bytes;  ///< memory that may be resident: slabs, large objects, dirty spans,
                              ///< tables, in use or not, and heaps of the program's own, except
                              ///< regions
-  uint64_t dirty_bytes;      ///< free spans that are still resident
+  uint64_t dirty_bytes;      ///< free spans, spare slabs among them, that may be resident
   uint64_t purged_bytes;     ///< free spans without memory, mapped or not
 
   uint64_t slabs_created;   ///< slabs cut from spans

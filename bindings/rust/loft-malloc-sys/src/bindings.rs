@@ -123,7 +123,7 @@ pub struct loft_stats_t {
     /// tables, in use or not, and heaps of the program's own, except
     /// regions
     pub committed_bytes: u64,
-    /// free spans that are still resident
+    /// free spans, spare slabs among them, that may be resident
     pub dirty_bytes: u64,
     /// free spans without memory, mapped or not
     pub purged_bytes: u64,
