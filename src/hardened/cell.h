@@ -39,7 +39,7 @@ LOFT_ALWAYS_INLINE void* hand_out(void* p, size_t bytes, size_t asked, Maker mak
   unsigned char* const end = tag_at(p, bytes);
   const size_t pairs = bytes - sizeof(Pair);
   const uint64_t contents =
-      (kFew ? any_bit(p, pairs) : any_bit_of_many(p, pairs)) | load_tag(end - kTagBytes);
+      (kFew ? any_bit(p, pairs) : any_bit_of_many(p, pairs)) | load_bytes(end - kTagBytes);
   const uint64_t tag = load_tag(end);
   if (LOFT_UNLIKELY((contents | (tag ^ free_tag_for(key))) != 0)) {
     if (contents != 0 || tag != 0) report_written(p);  // without a tag: it was never used
@@ -47,10 +47,10 @@ LOFT_ALWAYS_INLINE void* hand_out(void* p, size_t bytes, size_t asked, Maker mak
   const auto slack = static_cast<uint32_t>(bytes - kTagBytes - asked);
   const uint64_t fence = fence_for(key);
   if (slack < 8) {
-    store_tag(end - 8, fence & last_bytes(slack));  // what is there reads as zero
+    store_bytes(end - 8, fence & last_bytes(slack));  // what is there reads as zero
   } else {
-    store_tag(end - slack, fence);
-    store_tag(end - 8, fence);
+    store_bytes(end - slack, fence);
+    store_bytes(end - 8, fence);
   }
   compiler_fence();
   store_tag(end, tag_for(key, note_of({slack, maker, sampled})));
@@ -70,7 +70,7 @@ LOFT_ALWAYS_INLINE void clear_cell(void* p, size_t bytes, uint64_t key) {
   unsigned char* const end = tag_at(p, bytes);
   store_tag(end, 0);
   compiler_fence();
-  store_tag(end - kTagBytes, 0);
+  store_bytes(end - kTagBytes, 0);
   if constexpr (kFew) {
     clear_few(p, bytes - sizeof(Pair));
   } else {

@@ -201,7 +201,8 @@ LOFT_ALWAYS_INLINE void free_own(void* p, uint16_t bin, Freed freed) {
   const size_t bytes = of.bytes;
   const uint64_t key = hardened::key_of(p);
   unsigned char* const end = hardened::tag_at(p, bytes);
-  const uint64_t note = hardened::note_in(key, hardened::load_tag(end));
+  // Nobody has looked yet whether p is aligned. If it is an object's, the tag is this thread's.
+  const uint64_t note = hardened::note_in(key, hardened::load_bytes(end));
   // All of the note but the slack: it is an object's, without a sample, and of this maker.
   const uint64_t fitting = kPlain ? uint64_t{0} : static_cast<uint8_t>(freed.maker);
   if (LOFT_UNLIKELY(note >> hardened::kMakerShift != fitting)) return free_elsewhere(p, freed);

@@ -61,7 +61,7 @@ InRun look_at(const char* call, const void* p, Entry entry) {
   if (LOFT_UNLIKELY(medium::is_sampled(entry))) return {used, {}, false};
   const size_t asked = used - kTagBytes;
   Marks marks{};
-  const uint64_t tag = load_tag(static_cast<const char*>(p) + asked);
+  const uint64_t tag = load_bytes(static_cast<const char*>(p) + asked);
   if (LOFT_LIKELY(read_tag(reinterpret_cast<uintptr_t>(p), tag, &marks))) {
     return {asked, marks, true};
   }
@@ -72,7 +72,7 @@ InRun look_at(const char* call, const void* p, Entry entry) {
 }
 
 void tag_in_run(void* p, size_t size, Marks marks) {
-  store_tag(static_cast<char*>(p) + size, tag_of(reinterpret_cast<uintptr_t>(p), marks));
+  store_bytes(static_cast<char*>(p) + size, tag_of(reinterpret_cast<uintptr_t>(p), marks));
 }
 
 void* allocate_in_run(size_t size, Maker maker) {

@@ -91,12 +91,25 @@ inline bool read_tag(uintptr_t p, uint64_t tag, Marks* marks) {
   return true;
 }
 
+// The tag of a cell, which lies at a multiple of eight. Relaxed: who frees the object behind it,
+// and the scan, look at it while another thread writes it. They have to see one of the tags that
+// were there, and rely on nothing else that this thread has written.
+using TagWord = uint64_t __attribute__((may_alias));
 inline uint64_t load_tag(const void* at) {
-  uint64_t tag;
-  __builtin_memcpy(&tag, at, sizeof tag);
-  return tag;
+  return __atomic_load_n(static_cast<const TagWord*>(at), __ATOMIC_RELAXED);
 }
-inline void store_tag(void* at, uint64_t tag) { __builtin_memcpy(at, &tag, sizeof tag); }
+inline void store_tag(void* at, uint64_t tag) {
+  __atomic_store_n(static_cast<TagWord*>(at), tag, __ATOMIC_RELAXED);
+}
+
+// Eight bytes anywhere. A processor may take them one by one: no other thread looks at them, or the
+// tag behind them is 0 meanwhile.
+inline uint64_t load_bytes(const void* at) {
+  uint64_t bytes;
+  __builtin_memcpy(&bytes, at, sizeof bytes);
+  return bytes;
+}
+inline void store_bytes(void* at, uint64_t bytes) { __builtin_memcpy(at, &bytes, sizeof bytes); }
 
 // The byte that each checked byte of a fence has. It is not zero, which is what strays most.
 inline uint64_t fence_for(uint64_t key) { return (key >> 56 | 1) * 0x0101010101010101u; }
@@ -110,16 +123,16 @@ inline uint64_t last_bytes(size_t bytes) { return ~uint64_t{0} << 1 << (63 - 8 *
 inline void raise_fence(unsigned char* end, size_t slack, uint64_t bytes) {
   if (slack < 8) {
     const uint64_t mask = last_bytes(slack);
-    store_tag(end - 8, (load_tag(end - 8) & ~mask) | (bytes & mask));
+    store_bytes(end - 8, (load_bytes(end - 8) & ~mask) | (bytes & mask));
     return;
   }
-  store_tag(end - slack, bytes);
-  store_tag(end - 8, bytes);
+  store_bytes(end - slack, bytes);
+  store_bytes(end - 8, bytes);
 }
 inline bool is_fence_whole(const unsigned char* end, size_t slack, uint64_t bytes) {
-  const uint64_t last = load_tag(end - 8) ^ bytes;
+  const uint64_t last = load_bytes(end - 8) ^ bytes;
   if (slack < 8) return (last & last_bytes(slack)) == 0;
-  return ((load_tag(end - slack) ^ bytes) | last) == 0;
+  return ((load_bytes(end - slack) ^ bytes) | last) == 0;
 }
 // The same bytes read as zero.
 inline void clear_fence(unsigned char* end, size_t slack) { raise_fence(end, slack, 0); }
