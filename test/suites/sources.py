@@ -21,16 +21,22 @@ LIMIT_S = 300
 BUILD_LIMIT_S = 3600
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Tests run in several processes that share the folder. The second finds what is made."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 class Sources:
     def __init__(self) -> None:
         self._updated = False
 
+    @_alone()
     def folder(self, package: str) -> Path:
         """Where the package's source lies, unpacked and without Debian's changes applied twice."""
-        with _alone():
-            return self._folder(package)
-
-    def _folder(self, package: str) -> Path:
         folder = FOLDER / package
         if folder.is_dir():
             return folder
@@ -50,21 +56,19 @@ class Sources:
         folder = FOLDER / f"{package}-built"
         # What is built may hold the folder's name, so it is made where it stays.
         done = folder / ".built"
+        source = self.folder(package)  # before the lock, which it takes itself
         with _alone():
             if not done.exists() or done.read_text() != repr(commands):
                 shutil.rmtree(folder, ignore_errors=True)
-                shutil.copytree(self._folder(package), folder, symlinks=True)
+                shutil.copytree(source, folder, symlinks=True)
                 for command in commands:
                     _run(command, folder, BUILD_LIMIT_S)
                 done.write_text(repr(commands))
         return folder
 
+    @_alone()
     def crate(self, name: str, version: str) -> Path:
         """Where the sources of the crate lie, in that version and no newer one."""
-        with _alone():
-            return self._crate(name, version)
-
-    def _crate(self, name: str, version: str) -> Path:
         folder = FOLDER / f"{name}-{version}"
         if folder.is_dir():
             return folder
@@ -100,15 +104,6 @@ class Sources:
         }
         options = [f"-o{name}={value}" for name, value in settings.items()]
         _run(["apt-get", "-q", *options, *words], folder)
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Tests run in several processes that share the folder. The second finds what is made."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with (FOLDER / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _run(command: list[str], folder: Path, limit_s: int = LIMIT_S) -> None:
